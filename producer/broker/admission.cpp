@@ -16,13 +16,12 @@
 namespace offramp {
 namespace {
 
-// So many messages are taken in one step before everyone else has a turn: a flood from one consumer must not starve the
-// rest.
+// Messages taken in one step before other work: a flood from one consumer must not starve the rest.
 constexpr int kMessagesPerStep = 512;
 constexpr std::uint64_t kRefusalsALogLine = 1000;
 constexpr std::chrono::milliseconds kLookAtUnwatchedEvery{100};
 
-// Of who ended before its Welcome: it has read nothing, whatever it was sent.
+// The sender left before its Welcome and has read nothing.
 bool ends_unheard(const ParsedMessage& message) {
     return message.type == MessageType::Disconnect && message.as<Disconnect>().session == 0;
 }
@@ -52,7 +51,7 @@ void Admission::take_messages() {
         }
         Peer* const known = state_.peers.find(inbound.peer);
         if (known == nullptr || known->gone) {
-            if (!ends_unheard(message)) state_.count(Refusal::UnknownConsumer);  // it was refused, or is gone already
+            if (!ends_unheard(message)) state_.count(Refusal::UnknownConsumer);  // it was refused or has left
             continue;
         }
         Peer& peer = *known;
@@ -76,7 +75,7 @@ void Admission::take_messages() {
 }
 
 void Admission::keep_unwatched(const Inbound& inbound, const SystemError& problem) {
-    if (!std::exchange(reported_unwatched_, true)) spdlog::warn("a consumer has to wait: {}", problem.what());
+    if (!std::exchange(reported_unwatched_, true)) spdlog::warn("a consumer waits for admission: {}", problem.what());
     if (unwatched_.empty()) look_at_unwatched_ = state_.clock.now() + kLookAtUnwatchedEvery;
     unwatched_.push_back(inbound);
 }
@@ -94,9 +93,9 @@ void Admission::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     }
     const Peer* const known = state_.peers.find(inbound.peer);
     if (known != nullptr && known->gone) {
-        state_.peers.remove(inbound.peer);  // it disconnected a moment ago, and begins anew
+        state_.peers.remove(inbound.peer);  // it disconnected just now and connects again
     } else if (known != nullptr) {
-        // Its Hello came twice: answer as before.
+        // A repeated Hello: answer as before.
         const Peer& peer = *known;
         if (peer.admitted)
             state_.port.send(peer.routing_id,
@@ -116,7 +115,7 @@ void Admission::on_hello(const Inbound& inbound, const ParsedMessage& message) {
         return refuse(
             inbound.peer, RefusalReason::User,
             "user " + std::to_string(who.uid) + " may not read this run. " + remedy(Remedy::OpenToAnotherUser));
-    // Whoever comes back has been let in before, and is known by its process.
+    // A returning consumer was admitted before and is known by its process.
     if (hello.previous_session == 0 && hello.work != state_.options.work)
         return refuse(inbound.peer, RefusalReason::Work,
                       "process " + std::to_string(who.pid) +
@@ -185,7 +184,7 @@ void Admission::on_answer(Peer& peer, const Answer& answer) {
 }
 
 void Admission::refuse(const std::string& peer, RefusalReason reason, const std::string& text) {
-    // A flood of refusals must not become a flood of lines.
+    // Limits log lines during a flood of refusals.
     const std::uint64_t times = state_.count(reason);
     if (times % kRefusalsALogLine == 1) spdlog::warn("a consumer was refused ({} times so far): {}", times, text);
     Refused refused{static_cast<std::uint32_t>(reason), 0, {}};
@@ -198,7 +197,7 @@ void Admission::on_disconnect(Peer& peer) {
     if (!peer.admitted) return;
     state_.memory.refresh_heartbeats();  // for its last stats
     state_.peers.note_departure(peer, "disconnected");
-    // Tickets that crossed its Disconnect: it never saw them, or will not begin.
+    // Tickets that crossed its Disconnect: it never saw them, or will not begin them.
     state_.take_slabs_back(peer, 0, "disconnected");
 }
 

@@ -14,19 +14,19 @@
 
 namespace offramp {
 
-// Lets consumers in, hears what they say on the work channel, and lets them go. Nobody is let in who is not of this
-// run, of an allowed user, watched by a pidfd, and the very process that answered the challenge. Who cannot be watched
-// for want of a descriptor waits for one.
+// Admits consumers, reads their messages on the work channel, and removes them when they leave. An admitted consumer
+// belongs to this run and to an allowed user, is watched by a pidfd, and is the process that answered the challenge. If
+// no file descriptor is left for the pidfd, the consumer waits for one.
 //
-// Owns: the source of secrets. Borrows: the state, the continued run (for those who come back), the run's end; of the
-// state: port, watch, ledger, clock, peers, totals. Thread: the broker's. Blocks: never. Errors: none; who is refused
-// is told why, and counted.
+// Owns: the source of secrets. Borrows: the state, the continued run (for returning consumers), the run's end; of the
+// state: port, watch, ledger, clock, peers, totals. Thread: the broker's. Blocks: never. Errors: none; a refused
+// consumer gets the reason, and is counted.
 class Admission {
   public:
     Admission(BrokerState& state, ContinuedRun& continued, const RunEnd& run_end)
         : state_(state), continued_(continued), run_end_(run_end) {}
 
-    // So many at once that a flood from one consumer does not starve the rest of the step.
+    // Takes a limited number at a time: a flood from one consumer must not starve the rest of the step.
     void take_messages();
 
   private:
@@ -41,7 +41,7 @@ class Admission {
     ContinuedRun& continued_;
     const RunEnd& run_end_;
     std::random_device entropy_;
-    std::vector<Inbound> unwatched_;  // Hellos of processes that no descriptor was left for
+    std::vector<Inbound> unwatched_;  // Hellos of processes that wait for a file descriptor
     TimePoint look_at_unwatched_{};
     bool reported_unwatched_ = false;
 };

@@ -31,7 +31,7 @@ void Broker::step() {
     dispatcher_.take_releases();
     admission_.take_messages();
     if (liveness_.poll_deaths()) {
-        // What the dead said last may have come in since: a release or a Disconnect still counts.
+        // The dead consumer's last release or Disconnect may have come in since, and still counts.
         dispatcher_.take_releases();
         admission_.take_messages();
         liveness_.reap_dead_peers();
@@ -58,7 +58,7 @@ bool Broker::dispatch_inline() {
     if (intake_.grant_slabs()) spill_.note_egress_served();
     dispatcher_.dispatch();
     dispatcher_.acknowledge_releases();
-    // What it sleeps for may have been seen just now, in sending, or not at all. A release among it frees a slab.
+    // Messages may be waiting, seen while sending or not at all. A release among them frees a slab.
     if (dead_letters_.has_next() || state_.port.may_have_messages()) return false;
     intake_.report_shortage();
     return !state_.exchange.listen();

@@ -26,15 +26,14 @@
 
 namespace offramp {
 
-// Tells consumers which slabs they may read, and learns what became of them: messages, liveness, and the one ledger.
-// common/design/wire-protocol.md is the protocol; this is its producer's side.
+// Hands slabs to consumers and records what became of them: messages, liveness, and the one ledger.
+// common/design/wire-protocol.md describes the protocol; this is the producer's side.
 //
-// What it does is done by its parts, in the order that step() shows. Each has its own state, and is lent what they have
-// in common.
+// Its parts do the work, in the order shown in step(). Each has its own state and shares BrokerState.
 //
-// Owns: the parts, and what is known of consumers and slabs. Borrows: ledger, port, exchange, watch, clock, heartbeat
+// Owns: the parts, and the records of consumers and slabs. Borrows: ledger, port, exchange, watch, clock, heartbeat
 // records. Thread: one at a time, the owner of ledger and port. Blocks: never (the thread that steps it waits on the
-// port and wait_fds()). Errors: whatever a consumer sends is counted and answered; only a broken system throws.
+// port and wait_fds()). Errors: consumers' errors are counted and answered; only a broken system throws.
 class Broker {
   public:
     using SlabMemory = offramp::SlabMemory;
@@ -42,24 +41,23 @@ class Broker {
     Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
            std::span<const HeartbeatRecord> heartbeats, SlabMemory memory, BrokerOptions options);
 
-    // Before the first step, over an adopted ledger: goes on with the record in `progress` and with what is in flight,
-    // Ready slabs in this order; sees to dead letters that are still there; goes on with what was spilled; waits for
-    // the previous producer's consumers to come back, and takes back what the dead of them held, which does not
-    // count as a failure.
+    // Call before the first step, over an adopted ledger. Continues the record in `progress`, the Ready slabs in this
+    // order, dead letters that are still there, and spilled slabs. Waits for the previous producer's consumers to come
+    // back. Takes back the slabs of dead ones, which does not count as a failure.
     void adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters,
                std::span<const SpilledSlab> spilled = {});
 
-    // Takes everything that is waiting, hands out what can be handed out.
+    // Takes all waiting messages and slabs, and hands out what it can.
     void step();
-    // Of a step, what slabs need that were just published, while the thread that steps it sleeps in the port's wait():
-    // by whoever has its turn. False: a step is due.
+    // The part of a step that newly published slabs need, while the stepping thread sleeps in the port's wait(). Called
+    // by the thread that has the turn. False: a step is due.
     bool dispatch_inline();
-    // Descriptors that make another step worth while, besides the port's own. Valid until the next step.
+    // Descriptors that call for another step, besides the port's own. Valid until the next step.
     const std::vector<int>& wait_fds();
-    // The longest that the next step can wait. From here to that step, the exchange notifies of what comes in; 0 when
-    // something has.
+    // The longest time until the next step. From here to that step, the exchange notifies of new work; 0 if there is
+    // some already.
     std::chrono::nanoseconds patience();
-    // Tells every consumer to give back what it has not begun and to leave; no slab is handed out any more.
+    // Orders every consumer to return what it has not begun and to leave. No slab is handed out after it.
     void abort() { run_end_.abort(); }
     bool ended() const { return run_end_.ended(); }
     BrokerReport report() const;

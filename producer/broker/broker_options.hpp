@@ -19,17 +19,17 @@ namespace offramp {
 
 struct BrokerOptions {
     std::uint64_t run_nonce = 0;
-    std::uint64_t work = 0;           // what consumers must say that they will do with slabs (SlabWork::hash)
-    std::vector<uid_t> allowed_uids;  // whose consumers are let in
+    std::uint64_t work = 0;           // hash of the processing that consumers must announce (SlabWork::hash)
+    std::vector<uid_t> allowed_uids;  // users whose consumers are admitted
     std::chrono::nanoseconds visibility_timeout =
-        std::chrono::seconds(30);      // without progress, before another gets the slab too
-    std::uint32_t max_failures = 3;    // deaths that a filling may cause before it is a dead letter
-    std::uint64_t warmup_batches = 0;  // left out of the steady-state stats
+        std::chrono::seconds(30);      // without progress, before another consumer also gets the slab
+    std::uint32_t max_failures = 3;    // failed deliveries before a filling becomes a dead letter
+    std::uint64_t warmup_batches = 0;  // excluded from the steady-state stats
     std::chrono::nanoseconds disconnect_timeout = std::chrono::seconds(5);  // for consumers' Disconnects at the end
-    ProgressLog* progress = nullptr;  // counts steps for a next producer; outlives the broker; null: none
+    ProgressLog* progress = nullptr;  // counts steps for a successor; outlives the broker; null: none
     std::function<void(const PublishedSlab&)> on_completed;  // a completion was accepted; called on the broker's thread
     std::function<void(const PublishedSlab&)> on_dead_letter;  // a slab became a dead letter; on the broker's thread
-    bool kill_stalled = false;                                 // a stalled consumer is killed
+    bool kill_stalled = false;                                 // kill a stalled consumer
     std::shared_ptr<DeadLetterWriter> dead_letters;            // keeps their payloads; null: they are only counted
     std::shared_ptr<SpillStore> spill;  // takes waiting slabs while the egress needs theirs; null: the egress waits
 };
@@ -39,7 +39,7 @@ struct SlabMemory {
     std::function<bool(std::uint32_t)> usable;
     std::function<std::span<std::byte>(std::uint32_t)> bytes_of;
     std::function<void()> refresh_heartbeats = [] {
-    };  // brings the consumers' heartbeat records up to date, where they are a copy
+    };  // updates the consumers' heartbeat records, where they are a copy
 };
 
 }  // namespace offramp

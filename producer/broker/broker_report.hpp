@@ -20,40 +20,40 @@ namespace offramp {
 // Why no slab is free, in a word.
 inline constexpr const char* kShortageNoConsumers = "no-consumers";
 inline constexpr const char* kShortageLeased = "all-leased";         // consumers are slower than the producer
-inline constexpr const char* kShortageHeld = "retired-but-held";     // done with, but a late holder has not let go
+inline constexpr const char* kShortageHeld = "retired-but-held";     // completed, but a late holder has not released it
 inline constexpr const char* kShortageDeadLetters = "dead-letters";  // dead letters, on their way to the disk
 inline constexpr const char* kShortageFilling = "filling";           // being copied into
 inline constexpr const char* kShortageDraining = "draining";         // every consumer is leaving
 
-// What is known of one consumer session, living or past.
+// One consumer session, living or past.
 struct ConsumerReport {
     std::uint64_t pid = 0;
     std::uint64_t session = 0;
     std::uint32_t consumer_index = 0;
     std::uint32_t holding = 0;
-    std::vector<std::uint32_t> held;  // the slabs that it holds, as the ledger has them
+    std::vector<std::uint32_t> held;  // the slabs that it holds, from the ledger
     SlabTotals completed;
-    double busy_seconds = 0;         // as it says itself
+    double busy_seconds = 0;         // reported by the consumer
     std::string end;                 // empty while it lives; "disconnected" or "died"
-    bool ready = false;              // it takes slabs: its processor is made, and it is not leaving
-    double oldest_hold_seconds = 0;  // how long it has held the slab that it has held longest
-    bool stalled = false;            // no progress for longer than a visibility timeout: its slabs go to others as well
+    bool ready = false;              // it takes slabs: its processor exists, and it is not leaving
+    double oldest_hold_seconds = 0;  // the longest time it has held one of its slabs
+    bool stalled = false;            // no progress for longer than a visibility timeout: others also get its slabs
 };
 
 struct DeadLetter {
     std::uint64_t first_batch = 0;
     std::uint32_t samples = 0;
     std::uint64_t deaths = 0;         // of consumers at work on it
-    std::uint64_t failures = 0;       // told by consumers that live
-    std::string reason;               // why nobody gets it any more, for people
-    std::vector<std::uint64_t> pids;  // of the consumers that it took down
-    std::string payload;              // the file that it is in; empty: not there (yet), see error
+    std::uint64_t failures = 0;       // reported by living consumers
+    std::string reason;               // why no consumer gets it any more, for people
+    std::vector<std::uint64_t> pids;  // of the consumers that died on it
+    std::string payload;              // its file; empty: not there (yet), see error
     std::string error;                // why its payload could not be kept
 };
 
-// A run's dead letters, in order. The broker appends, and adds what became of a payload; reports share the list, so
-// that a report costs the same however many there are. Thread: any. Blocks: never for long. Errors: std::out_of_range
-// for a letter that is not there.
+// A run's dead letters, in order. The broker appends, and adds the outcome of each payload. Reports share the list:
+// their cost does not depend on its length. Thread: any. Blocks: never for long. Errors: std::out_of_range for an
+// unknown index.
 class DeadLetterList {
   public:
     // Returns the letter's index.
@@ -85,38 +85,38 @@ class DeadLetterList {
     std::vector<DeadLetter> letters_;
 };
 
-// The broker's totals. A copy of one moment: the counters agree with one another.
+// The broker's totals at one moment: the counters agree with one another.
 struct BrokerReport {
     SlabTotals published, completed, dead_lettered, in_flight;
     SlabTotals spilled;  // on the disk now
     SlabTotals ever_spilled;
-    std::string spill_error;  // why the last slab could not be spilled; empty: it could
+    std::string spill_error;  // why the last slab could not be spilled; empty: it was
     SlabTotals redelivered;   // by delivery, beyond the first of a filling
     std::uint64_t deliveries = 0;
     std::array<std::uint64_t, kReleaseOutcomes> releases{};
-    std::uint64_t repeated_releases = 0;           // seen before: acknowledged again, nothing else
-    std::map<std::string, std::uint64_t> refused;  // by the words of refusals.hpp
+    std::uint64_t repeated_releases = 0;           // duplicates: acknowledged again, no other effect
+    std::map<std::string, std::uint64_t> refused;  // keys: the words of refusals.hpp
     std::array<std::uint32_t, kSlabStates> slabs{};
     std::vector<SlabState> slab_states;  // by slab
     // of this producer's deliveries
-    DurationHistogram queue;          // a wait, from when it was published, or came back, until a consumer had it
-    DurationHistogram process;        // from then until the consumer was done with it, or had failed
-    std::uint64_t slab_failures = 0;  // failures counted against slabs: by deaths and by what consumers said
+    DurationHistogram queue;          // wait from publication, or return, to delivery
+    DurationHistogram process;        // from delivery to completion or failure
+    std::uint64_t slab_failures = 0;  // failures counted against slabs: deaths and reported failures
     std::vector<ConsumerReport> consumers;
     std::shared_ptr<DeadLetterList> dead_letters = std::make_shared<DeadLetterList>();
-    std::string last_failure;            // what a consumer said last when it failed, for people
+    std::string last_failure;            // the last failure reported by a consumer, for people
     std::uint64_t first_release_ns = 0;  // CLOCK_MONOTONIC; 0: none yet
     std::uint64_t last_release_ns = 0;
     std::uint64_t steady_since_ns = 0;      // when the warm-up batches had been released
     SlabTotals before_steady;               // completed until then
     std::string shortage_reason;            // one of kShortage...; empty when a slab is free
-    std::string shortage;                   // the same with who holds what, for people
-    std::uint64_t payloads_lost = 0;        // of dead letters: could not be written
+    std::string shortage;                   // the same with each holder, for people
+    std::uint64_t payloads_lost = 0;        // dead letters whose payload could not be written
     std::uint64_t visibility_timeouts = 0;  // consumers that made no progress for a visibility timeout
-    std::uint64_t stalled_killed = 0;       // of those: killed for it
-    bool ended = false;                     // nothing is in flight, and every consumer has been told
+    std::uint64_t stalled_killed = 0;       // of those: killed
+    bool ended = false;                     // nothing is in flight, and every consumer has been ordered to leave
 
-    // One more is done at this time. The steady state begins when `warmup_batches` are.
+    // Counts a completed slab. The steady state begins after `warmup_batches`.
     void complete(const SlabTotals& slab, std::uint64_t done_at_ns, std::uint64_t warmup_batches) {
         completed += slab;
         last_release_ns = done_at_ns;

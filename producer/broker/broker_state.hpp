@@ -19,12 +19,11 @@
 
 namespace offramp {
 
-// What the parts of a broker have in common, lent to each of them: the world that they act on, and what is known of
-// consumers and slabs. What only one of them needs is that part's own.
+// State that the parts of a broker share: the world they act on, and the records of consumers and slabs. A part keeps
+// to itself what only it needs.
 //
 // Owns: peers, slab_records, queue, totals. Borrows: ledger, port, exchange, watch, clock, heartbeat records. Thread:
-// whoever has the broker's turn (BrokerThread), which the parts call the broker's. Blocks: never. Errors: none of its
-// own.
+// the one that has the broker's turn (BrokerThread), called "the broker's" in the parts. Blocks: never. Errors: none.
 struct BrokerState {
     BrokerState(SlabLedger& its_ledger, BrokerPort& its_port, SlabExchange& its_exchange, PeerWatch& its_watch,
                 const Clock& its_clock, std::span<const HeartbeatRecord> heartbeats, SlabMemory its_memory,
@@ -43,18 +42,18 @@ struct BrokerState {
     PeerTable peers;
     SlabRecords slab_records;
     ReadyQueue ready;
-    BrokerReport totals;  // what is counted; what is looked up when somebody asks is added by Broker::report()
+    BrokerReport totals;  // running counters; Broker::report() adds values that are computed on request
 
     Bytes message(const auto& body) const { return encode(options.run_nonce, body); }
-    // Counts what was refused; how often it was for this reason.
+    // Counts a refusal; returns how often this reason has occurred.
     std::uint64_t count(Refusal refusal) { return ++totals.refused[words(refusal)]; }
     std::uint64_t count(RefusalReason reason) { return ++totals.refused[words(reason)]; }
     std::uint64_t count(MessageChannel channel, ParseProblem problem) {
         return ++totals.refused[words(channel, problem)];
     }
-    // To be called immediately before the ledger takes the step.
+    // Call it immediately before the ledger takes the step.
     void count_step(CountedStep step, const PublishedSlab& slab);
-    // A consumer has gone, or will not work on what it holds: others get it. `work`: its work word, where it is dead.
+    // Takes back the slabs of a consumer that has left or will not process them. `work`: a dead consumer's work word.
     void take_slabs_back(Peer& peer, std::uint64_t work, const char* how);
     // The egress waits, and no slab is free.
     bool egress_is_short() const;

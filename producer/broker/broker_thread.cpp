@@ -74,7 +74,7 @@ void BrokerThread::run(const std::function<Parts()>& make) {
 void BrokerThread::serve(const Parts& parts) {
     std::unique_lock turn(place_->turn);
     place_->broker = parts.broker.get();
-    // It may be called when this thread has ended.
+    // The callback may run after this thread has ended.
     exchange_.set_inline_dispatch([place = place_] { return inline_dispatch(*place); });
     const AtEnd leave{[&] {
         place_->broker = nullptr;
@@ -97,14 +97,14 @@ void BrokerThread::serve(const Parts& parts) {
     }
 }
 
-// On the thread that publishes. Whoever has the turn meanwhile is awake, or about to look.
+// Runs on the publishing thread. If another thread has the turn, it is awake and will see the slab.
 bool BrokerThread::inline_dispatch(Place& place) {
     const std::unique_lock turn(place.turn, std::try_to_lock);
     if (!turn || place.broker == nullptr || place.failure) return false;
     try {
         return place.broker->dispatch_inline();
     } catch (...) {
-        place.failure = std::current_exception();  // its thread's to tell
+        place.failure = std::current_exception();  // thrown by the broker's thread
         return false;
     }
 }

@@ -13,23 +13,22 @@
 
 namespace offramp {
 
-// Runs a broker on a thread of its own: steps it, sleeps on its port, and keeps a copy of its totals for others to
-// read. While it sleeps, the thread that publishes a slab takes its turn and hands the slab on: one thread less is
-// woken on the slab's way. Borrows: what the parts borrow. Thread: any. Blocks: join(). Errors: what stopped the broker
-// is thrown by join().
+// Runs a broker on its own thread: steps it, sleeps on its port, and keeps a copy of its totals for readers. While it
+// sleeps, the thread that publishes a slab takes the turn and hands the slab on: one wake-up less per slab. Borrows:
+// what the parts borrow. Thread: any. Blocks: join(). Errors: the broker's failure is thrown by join().
 class BrokerThread final : public Delivery {
   public:
     struct Parts {
         std::unique_ptr<BrokerPort> port;
         std::unique_ptr<Broker> broker;
     };
-    // How it ended, once, on the new thread; each may be empty.
+    // The end, reported once, on the new thread; each callback may be empty.
     struct Listener {
-        std::function<void()> on_end;  // the broker's report says so
+        std::function<void()> on_end;  // the broker's report has `ended`
         std::function<void()> on_failure;
     };
-    // `make` runs on the new thread, which makes and destroys the port; the constructor returns when it
-    // has, or throws what it threw, which `listener` is not told.
+    // `make` runs on the new thread, which makes and destroys the port. The constructor returns after it, or throws its
+    // error; `listener` is not called then.
     BrokerThread(std::function<Parts()> make, SlabExchange& exchange, Listener listener);
     ~BrokerThread() override;
     BrokerThread(const BrokerThread&) = delete;
@@ -40,11 +39,11 @@ class BrokerThread final : public Delivery {
     void join() override;
 
   private:
-    // Where the broker is, and whose turn it is: its thread's, but for the time in which that sleeps.
+    // The broker and its turn: the thread's own, except while it sleeps.
     struct Place {
         std::mutex turn;
         Broker* broker = nullptr;    // null: it takes no slabs
-        std::exception_ptr failure;  // of who stood in
+        std::exception_ptr failure;  // of an inline dispatch
     };
     void run(const std::function<Parts()>& make);
     void serve(const Parts& parts);
@@ -58,7 +57,7 @@ class BrokerThread final : public Delivery {
     mutable std::mutex mutex_;
     BrokerReport report_;
     std::exception_ptr failure_;
-    std::atomic<int> started_{0};  // 1: running, 2: could not
+    std::atomic<int> started_{0};  // 1: running, 2: failed to start
     std::thread thread_;
 };
 

@@ -14,12 +14,12 @@
 namespace offramp {
 
 void ContinuedRun::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters) {
-    expect(state_.options.progress != nullptr, "whoever goes on with a run has its progress record");
+    expect(state_.options.progress != nullptr, "a continued run has a progress record");
     const ProgressLog::Totals totals = state_.options.progress->totals();
     state_.totals.published = totals.published;
     state_.totals.completed = totals.completed;
     state_.totals.dead_lettered = totals.dead_letters;
-    // Since when a slab has been held, nobody knows any more: for this producer, since now.
+    // When a slab was leased is unknown: for this producer it is now.
     for (SlabRecord& slab_record : state_.slab_records) slab_record.leased_at = state_.clock.now();
     for (const PublishedSlab& slab : in_flight) {
         restore_slab_record(slab);
@@ -47,7 +47,7 @@ void ContinuedRun::expect_back(const SlabLedger::Admitted& previous) {
     peer->token = previous.token;
     auto watched = state_.watch.open(peer->credentials.pid);
     if (!watched || watched->start_time != previous.start_time || has_input(watched->died.get())) {
-        // Nobody saw when and of what it died: no failure is counted.
+        // Time and cause of death are unknown: no failure is counted.
         state_.peers.note_departure(*peer, "died");
         state_.take_slabs_back(*peer, 0, "died");
         return;
@@ -79,7 +79,7 @@ bool ContinuedRun::rejoin(Peer& peer) {
     return true;
 }
 
-// A delivery that it neither holds nor has released was lost on its way with the previous producer's socket.
+// A delivery neither held nor released was lost with the previous producer's socket.
 void ContinuedRun::keep_only(Peer& peer, std::span<const SlabTicket> kept) {
     peer.held = 0;
     for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {

@@ -22,7 +22,7 @@ using nlohmann::json;
 
 constexpr int kIncidentFormat = 1;
 
-// A pair of files is named after the first row that it holds.
+// A pair of files is named after its first row.
 std::string stem_of(const DeadLetterJob& job, const SlabContents* slab) {
     const bool known = slab != nullptr && !slab->batches.empty();
     return "batch-" + std::to_string(known ? slab->batches.front().batch : job.first_batch) + "-row-" +
@@ -39,7 +39,7 @@ json deliveries_json(const std::vector<DeliveryRecord>& deliveries) {
                         {"end", delivery.end},
                         {"counted", delivery.counted},
                         {"why", delivery.why.empty() ? json() : json(delivery.why)},
-                        // The launch script's to fill in: it reaps consumers and owns their logs.
+                        // The launch script fills it in: it reaps consumers and owns their logs.
                         {"exit", nullptr},
                         {"signal", nullptr},
                         {"last_log_lines", json::array()}});
@@ -136,7 +136,7 @@ DeadLetterOutcome DeadLetterWriter::write(const DeadLetterJob& job) const {
         outcome.error = problem.what();
     }
     spdlog::error("batch {} became a dead letter ({}), and {} be kept: {}", job.first_batch, job.reason,
-                  outcome.payload.empty() ? "its payload cannot" : "its story cannot", outcome.error);
+                  outcome.payload.empty() ? "its payload cannot" : "its incident report cannot", outcome.error);
     if (!outcome.payload.empty()) return outcome;
     try {
         write_dead_letter_file(stem + ".json", report_of(job, slab ? &*slab : nullptr, outcome));

@@ -18,17 +18,17 @@
 
 namespace offramp {
 
-// A dead letter, for DeadLetterWriter. Nobody writes its memory until the outcome has been taken.
+// A dead letter for DeadLetterWriter. Its memory stays unchanged until the outcome has been taken.
 struct DeadLetterJob {
-    SlabTicket ticket;  // of its filling, under the epoch of the producer that counted it as one
+    SlabTicket ticket;  // of its filling, under the epoch of the producer that counted it
     std::uint64_t first_batch = 0;
     std::string reason;  // for people
     std::uint64_t deaths = 0;
     std::uint64_t failures = 0;
-    std::vector<DeliveryRecord> deliveries;  // that failed
+    std::vector<DeliveryRecord> deliveries;  // the failed ones
 };
 
-// What became of it.
+// The result of a job.
 struct DeadLetterOutcome {
     std::uint32_t slab = 0;
     std::uint64_t generation = 0;
@@ -36,26 +36,26 @@ struct DeadLetterOutcome {
     std::string error;    // why not
 };
 
-// Brings dead letters to the disk, on a thread of its own: FOLDER/batch-B-row-R.safetensors
-// (payload_file.hpp) and, beside it, the incident report as .json, for people and for the launch script, which adds
-// what it alone knows (signals, last log lines). Both appear whole or not at all and are on the disk before the outcome
-// is told; the same rows, a dead letter once more, replace them.
+// Writes dead letters to the disk, on its own thread: FOLDER/batch-B-row-R.safetensors (payload_file.hpp) and, beside
+// it, the incident report as .json, for people and for the launch script, which adds what only it knows (signals, last
+// log lines). Both files appear whole or not at all and are on the disk before the outcome is reported. The same rows,
+// dead-lettered again, replace them.
 //
 // A payload that cannot be written (a full disk) is an outcome like any other: the error names path and reason, the
-// incident report is written if at least that fits, and the slab may be freed. Nothing is lost silently: the outcome
-// goes into the run's summary.
+// incident report is written if at least that fits, and the slab may be freed. The outcome goes into the run's summary,
+// so no loss is silent.
 //
 // Owns: its thread. Borrows: the slabs' memory, through bytes_of. Thread: any. Blocks: wait_until_idle(); the
-// destructor for the file at hand (what is queued behind it is dropped). Errors: none thrown but the constructor's.
+// destructor for the file at hand (queued files are dropped). Errors: none thrown except by the constructor.
 class DeadLetterWriter {
   public:
-    // A slab's memory, and what keeps it mapped.
+    // A slab's memory and its mapping.
     struct SlabBytes {
         std::span<const std::byte> bytes;
         std::shared_ptr<const void> owner;
     };
     struct Settings {
-        std::string folder;  // made (0700) with the first file
+        std::string folder;  // created (0700) with the first file
         std::string run_id;
         std::uint64_t run_nonce = 0;
         std::function<SlabBytes(std::uint32_t slab)> bytes_of;  // called on the writer's thread
@@ -67,9 +67,9 @@ class DeadLetterWriter {
     DeadLetterWriter& operator=(const DeadLetterWriter&) = delete;
 
     void submit(DeadLetterJob job);
-    // The outcomes since the last call, in order.
+    // Outcomes since the last call, in order.
     std::vector<DeadLetterOutcome> take_outcomes();
-    // Until every job has its outcome.
+    // Returns when every job has its outcome.
     void wait_until_idle();
 
   private:

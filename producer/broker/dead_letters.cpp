@@ -10,7 +10,7 @@
 namespace offramp {
 namespace {
 
-// Of a traceback: the error itself.
+// The last line of a traceback is the error itself.
 std::string last_line(std::string_view text) {
     while (text.ends_with('\n')) text.remove_suffix(1);
     return std::string(text.substr(text.rfind('\n') + 1));
@@ -20,7 +20,7 @@ std::string last_line(std::string_view text) {
 
 std::uint32_t DeadLetters::most_at_the_writer() const { return std::max(1U, state_.ledger.slab_count() / 10); }
 
-// What a predecessor was told of failures, it took with it: they count as deaths then.
+// Failures reported to a predecessor are known only as a count: they count as deaths here.
 std::uint64_t DeadLetters::deaths_of(std::uint32_t slab) const {
     const std::uint64_t failures = state_.ledger.failures(slab);
     return failures - std::min<std::uint64_t>(failures, state_.slab_records[slab].failures);

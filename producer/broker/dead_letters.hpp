@@ -10,22 +10,22 @@
 
 namespace offramp {
 
-// Dead letters go to the disk, and their memory back into the pool; a run without a writer only counts them.
+// Writes dead letters to the disk and frees their slabs; a run without a writer only counts them.
 //
-// Owns: what waits for the writer, and what is with it. Borrows: the state; of it: writer, ledger, slab_records,
-// totals. Thread: the broker's. Blocks: never, the writer has a thread of its own. Errors: none; a payload that could
-// not be kept is in the totals.
+// Owns: letters that wait for the writer, and those with it. Borrows: the state; of it: writer, ledger, slab_records,
+// totals. Thread: the broker's. Blocks: never, the writer has its own thread. Errors: none; a payload that could not be
+// kept is in the totals.
 class DeadLetters {
   public:
     explicit DeadLetters(BrokerState& state) : state_(state) {}
 
-    // A Ready slab that took too many consumers down: nobody gets it any more.
+    // Withdraws a Ready slab that took down too many consumers.
     void dead_letter(std::uint32_t slab);
-    // Sees to a slab that is DeadLettered, and counted: by dead_letter(), or by a previous producer.
+    // Handles a slab that is DeadLettered and counted: by dead_letter(), or by a previous producer.
     void enqueue(std::uint32_t slab);
-    // What is on the disk, or cannot get there (that is in the totals), makes room.
+    // Frees slabs whose letter is on the disk, or could not be written (that is in the totals).
     void free_written();
-    // The writer has few slabs at a time; those that wait for it stay DeadLettered, and nobody else waits for either.
+    // Gives the writer a few slabs at a time. The others stay DeadLettered; no other work waits for them.
     void write_next();
     bool has_next() const { return !queue_.empty(); }
 
@@ -39,7 +39,7 @@ class DeadLetters {
     std::string reason_of(std::uint32_t slab) const;
 
     BrokerState& state_;
-    std::deque<Pending> queue_;  // DeadLettered, and not at the writer yet
+    std::deque<Pending> queue_;  // DeadLettered, and not yet at the writer
     std::vector<Pending> at_the_writer_;
 };
 

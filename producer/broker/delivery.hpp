@@ -4,8 +4,8 @@
 
 namespace offramp {
 
-// What becomes of the slabs that were published: a broker's thread hands them to consumers; without consumers there are
-// totals only. Thread: any. Blocks: join(), until nothing is in flight. Errors: join() throws what ended it.
+// The delivery of published slabs: a broker's thread hands them to consumers; without consumers there are totals only.
+// Thread: any. Blocks: join(), until nothing is in flight. Errors: join() throws what ended it.
 class Delivery {
   public:
     virtual ~Delivery() = default;

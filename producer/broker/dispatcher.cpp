@@ -13,18 +13,17 @@ namespace offramp {
 namespace {
 
 constexpr int kReleaseMessagesPerStep = 1024;
-// A release is repeated after 100 ms without an acknowledgement: far sooner, and not for each.
+// Far sooner than the 100 ms after which a consumer repeats a release, but not for each release.
 constexpr std::uint64_t kReleasesAnAcknowledgement = 256;
-// A consumer sends a reason ahead of its release: so many may be on their way.
+// Reasons arrive ahead of their releases: at most this many per consumer.
 constexpr std::size_t kMostReasonsAhead = kMaxTicketsPerMessage;
 constexpr std::chrono::nanoseconds kFirstReturnDelay = std::chrono::milliseconds(100);
 constexpr std::uint32_t kMaxReturnDoublings = 6;
-// So many ready slabs are kept for consumers that hold nothing: at a run's end nobody should sit on two while another
-// is idle.
+// The last ready slabs go only to idle consumers: at a run's end no consumer should hold two while another is idle.
 constexpr std::size_t kReadyForIdleOnly = 2;
 
-// A consumer that drains gives back what it has not begun: nobody need wait. Any other return, and every further one,
-// says that a sink is away: back off. (A consumer whose sink is away leaves as well, and its two messages may come in
+// A draining consumer returns what it has not begun: no delay. Any other return, and every further one, suggests an
+// unavailable sink: back off. (A consumer whose sink is unavailable also leaves, and its two messages may come in
 // either order.)
 std::chrono::nanoseconds return_delay(std::uint32_t returns, bool draining) {
     const std::uint32_t free = draining ? 1 : 0;
@@ -53,14 +52,14 @@ void Dispatcher::take_releases() {
     }
 }
 
-// Null, and counted: it is not this session's process that says so.
+// Null, and counted: another process than the session's sent it.
 Peer* Dispatcher::sender(const Inbound& inbound, std::uint64_t session) {
     Peer* peer = state_.peers.find_session(session);
     if (peer == nullptr) {
         state_.count(Refusal::UnknownSession);
         return nullptr;
     }
-    // The session's number is not a secret; the kernel's word on the sender is what counts.
+    // The session's number is not a secret: the kernel's credentials identify the sender.
     if (inbound.credentials.pid != peer->credentials.pid || inbound.credentials.uid != peer->credentials.uid) {
         state_.count(Refusal::ReleaseForOtherConsumer);
         return nullptr;
@@ -130,7 +129,7 @@ void Dispatcher::on_release(Peer& peer, const ReleaseRecord& record) {
     }
 }
 
-// Its consumer lives, and so does every other: the slab goes to one of them, or is a dead letter.
+// All consumers live on: the slab goes to one of them, or becomes a dead letter.
 void Dispatcher::on_failed(Peer& peer, const ReleaseRecord& record, bool ready_again) {
     const std::uint32_t slab = record.ticket.slab;
     const bool rejected = static_cast<ReleaseKind>(record.kind) == ReleaseKind::Rejected;
@@ -149,7 +148,7 @@ void Dispatcher::acknowledge_releases() {
     const TimePoint now = state_.clock.now();
     for (auto& [id, peer] : state_.peers) {
         const std::uint64_t new_releases = peer->releases_seen - peer->acknowledged;
-        // A consumer waits for an acknowledgement only before its Disconnect; otherwise a few of them are one message.
+        // A consumer waits for an acknowledgement only before its Disconnect: otherwise several share one message.
         const bool served = std::exchange(peer->served, false);
         const bool due = new_releases > 0 && (peer->draining || new_releases >= kReleasesAnAcknowledgement ||
                                               (served && now - peer->acknowledged_at >= kAcknowledgeInterval) ||
@@ -157,7 +156,7 @@ void Dispatcher::acknowledge_releases() {
         if (!due && !peer->in_doubt) continue;
         peer->in_doubt = false;
         failpoint("broker.acknowledge");
-        // Not taken now: the consumer repeats its release, and is answered then.
+        // If it is not taken now, the consumer repeats its release and is answered then.
         state_.port.send(peer->routing_id, state_.message(ReleaseAck{peer->ref.session, peer->releases_seen}));
         peer->acknowledged = peer->releases_seen;
         if (new_releases > 0) peer->acknowledged_at = now;
@@ -183,8 +182,8 @@ void Dispatcher::dispatch() {
     send_tickets();
 }
 
-// Slabs that come back stand in front, and one of them may be a dead letter: they are looked at even when no consumer
-// has room. A new slab without room ends the walk, so that a full pool is not searched on every step.
+// Returned slabs are at the front, and one of them may be a dead letter: they are checked even when no consumer has
+// room. A new slab without room ends the walk, so that a full pool is not searched on every step.
 ReadyQueue::Walk Dispatcher::dispatch(const ReadySlab& entry, std::size_t left, TimePoint now) {
     using enum ReadyQueue::Walk;
     const SlabWord word = state_.ledger.word(entry.slab);
@@ -220,7 +219,7 @@ void Dispatcher::list_serving() {
     }
 }
 
-// Whoever holds least, of equals who waited longest.
+// The consumer with the fewest slabs; among equals, the one that has waited longest.
 Peer* Dispatcher::best_peer(std::uint32_t slab, bool idle_only) {
     Peer* best = nullptr;
     for (Peer* const peer : serving_) {
@@ -252,7 +251,7 @@ void Dispatcher::send_tickets() {
                 if (slab_record.deliveries++ > 0) state_.totals.redelivered += slab_record.published.totals();
             }
         } else {
-            // Nothing was sent: the holder that was recorded ahead of the ticket is removed again.
+            // Nothing was sent: remove the holder that was recorded ahead of the ticket.
             for (const SlabTicket& ticket : peer->to_send) {
                 state_.ledger.take_back(ticket, peer->ref);
                 const SlabRecord& slab_record = state_.slab_records[ticket.slab];

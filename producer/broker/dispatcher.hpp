@@ -14,17 +14,18 @@
 
 namespace offramp {
 
-// So often, at most, a consumer's releases are acknowledged while nothing is in doubt.
+// The shortest interval between acknowledgements to a consumer while nothing is in doubt.
 inline constexpr std::chrono::nanoseconds kAcknowledgeInterval = std::chrono::milliseconds(25);
-// So long an acknowledgement waits for tickets to go with: two messages at once wake no more threads than one. Half of
-// what a consumer waits for it before it repeats itself.
+// An acknowledgement waits this long to be sent along with tickets: two messages in one wake-up cost no more than one.
+// A consumer repeats its release after twice this time.
 inline constexpr std::chrono::nanoseconds kAcknowledgeAlone = std::chrono::milliseconds(50);
 
-// Tickets out, releases in: who gets which slab, as far as its window and the ledger allow, and what became of it.
+// Tickets out, releases in: assigns slabs within each consumer's window and the ledger's rules, and records the
+// results.
 //
-// Owns: whose turn it is. Borrows: the state, dead letters (for what may not be handed out again), the spill (for what
-// is on its way to the disk), the run's end; of the state: port, ledger, clock, peers, slab_records, queue, totals, and
-// the progress record. Thread: the broker's. Blocks: never. Errors: none; a release that is not a consumer's to make is
+// Owns: whose turn it is. Borrows: the state, dead letters (for slabs that may not be handed out again), the spill (for
+// slabs on their way to the disk), the run's end; of the state: port, ledger, clock, peers, slab_records, queue,
+// totals, and the progress record. Thread: the broker's. Blocks: never. Errors: none; an unauthorized release is
 // counted, and changes nothing.
 class Dispatcher {
   public:
@@ -52,8 +53,8 @@ class Dispatcher {
     DeadLetters& dead_letters_;
     const Spill& spill_;
     const RunEnd& run_end_;
-    std::vector<Peer*> serving_;  // who may get a slab in this step
-    std::uint32_t room_ = 0;      // deliveries that they will take
+    std::vector<Peer*> serving_;  // consumers that may get a slab in this step
+    std::uint32_t room_ = 0;      // deliveries that they will still take
     std::uint64_t serve_counter_ = 0;
 };
 

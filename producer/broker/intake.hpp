@@ -11,20 +11,20 @@ namespace offramp {
 
 // The egress's side: filled slabs in, free ones out.
 //
-// Owns: whether the last grant was short. Borrows: the state, the run's end (which wants to know when nothing more will
-// come); of the state: exchange, ledger, the slabs' memory, slab_records, queue, totals, and the progress record.
-// Thread: the broker's. Blocks: never. Errors: none.
+// Owns: whether the last grant was short. Borrows: the state, the run's end (to note that nothing more will come); of
+// the state: exchange, ledger, the slabs' memory, slab_records, queue, totals, and the progress record. Thread: the
+// broker's. Blocks: never. Errors: none.
 class Intake {
   public:
     Intake(BrokerState& state, RunEnd& run_end) : state_(state), run_end_(run_end) {}
 
-    // All that the egress has brought.
+    // Takes everything from the egress.
     void take_published();
-    // Filled slabs alone: the rest waits for the broker's own step.
+    // Takes filled slabs only: the rest waits for the broker's own step.
     void take_slabs() { publish(state_.exchange.take_published()); }
-    // Whether the egress got one.
+    // True if the egress got one.
     bool grant_slabs();
-    // Tells the egress that no slab is free, where the last grant was short. Not while a release waits: it frees one.
+    // Reports to the egress that no slab is free, if the last grant was short. Not while a release waits: it frees one.
     void report_shortage();
 
   private:

@@ -15,13 +15,12 @@
 namespace offramp {
 namespace {
 
-// From a peer's Hello to its Answer; nothing is kept of one that never answers.
+// From a peer's Hello to its Answer; a peer that never answers is dropped.
 constexpr std::chrono::nanoseconds kHandshake = std::chrono::seconds(5);
-// What lies between two looks at the visibility timeouts counts for so much at most, or for a quarter of a visibility
-// timeout: in more than that this process did not run (SIGSTOP, a frozen container, a machine that slept), and most
-// likely nor did those that it looks at.
+// Time between two checks counts for at most this long, or a quarter of a visibility timeout. A longer gap means that
+// this process did not run (SIGSTOP, a frozen container, a machine asleep), and most likely nor did its consumers.
 constexpr std::chrono::nanoseconds kLongestLook = std::chrono::seconds(1);
-// The log tells of somebody who stays stalled after twice as long each time, at least so often.
+// The log repeats a stalled consumer after twice the time each time, but at least this often.
 constexpr std::chrono::nanoseconds kLongestSilence = std::chrono::minutes(10);
 
 std::string slabs_held_by(const Peer& peer) {
@@ -54,11 +53,11 @@ void LivenessMonitor::reap_dead_peers() {
 void LivenessMonitor::reap(Peer& peer) {
     peer.gone = true;
     if (!peer.admitted) return;
-    state_.memory.refresh_heartbeats();  // the dead writes no more
+    state_.memory.refresh_heartbeats();  // the dead process writes no more
     const HeartbeatRecord& heartbeat = state_.peers.heartbeat_of(peer);
     const std::uint64_t work = load_word(heartbeat.session) == peer.ref.session ? load_word(heartbeat.work) : 0;
     state_.peers.note_departure(peer, "died");
-    // Its process is often seen to be gone before its Disconnect has come through.
+    // A process is often seen to end before its Disconnect arrives.
     if (peer.held == 0 && work == 0)
         spdlog::info("consumer {} (pid {}) ended and held nothing", admission_of(peer.ref.session),
                      peer.credentials.pid);
@@ -78,7 +77,7 @@ void LivenessMonitor::leave_out_pause(TimePoint now) {
     }
     run_end_.leave_out(lost);
     if (lost >= kLongestLook)
-        spdlog::info("this process did not run for {:.1f} s: they count for nobody's visibility timeout",
+        spdlog::info("this process did not run for {:.1f} s: visibility timeouts do not count this time",
                      std::chrono::duration<double>(now - last).count());
 }
 
@@ -111,7 +110,7 @@ void LivenessMonitor::check_visibility_timeouts(TimePoint now) {
         if (peer->stalled || now - peer->alive_at < state_.options.visibility_timeout) continue;
         peer->stalled = true;
         peer->stall_reported = state_.options.visibility_timeout;
-        spdlog::warn("consumer {} (pid {}) made no progress for {:.1f} s: its slabs go to others as well",
+        spdlog::warn("consumer {} (pid {}) made no progress for {:.1f} s: other consumers also get its slabs",
                      admission_of(peer->ref.session), peer->credentials.pid,
                      std::chrono::duration<double>(state_.options.visibility_timeout).count());
         on_stalled(*peer);
@@ -130,9 +129,9 @@ void LivenessMonitor::check_visibility_timeouts(TimePoint now) {
     }
 }
 
-// A consumer made no progress for a visibility timeout. Its slabs go to others in any case; killing it only gives its
-// memory back sooner, and counts a failure for the slab that it hangs on. What it holds is not touched before its
-// pidfd says that it is dead. A consumer may be in the producer's own process, which is never killed for it.
+// The consumer made no progress for a visibility timeout. Its slabs go to others in any case; killing it only frees its
+// memory sooner, and counts a failure for the slab it is stuck on. Its slabs stay untouched until its pidfd reports its
+// death. A consumer in the producer's own process is never killed.
 void LivenessMonitor::on_stalled(Peer& peer) {
     ++state_.totals.visibility_timeouts;
     if (!state_.options.kill_stalled) return;
@@ -152,7 +151,7 @@ void LivenessMonitor::on_stalled(Peer& peer) {
     }
 }
 
-// A batch that hangs every consumer is waited for as long as they live: that is never silent.
+// A batch may hang every consumer for as long as they live: the log keeps reporting it.
 void LivenessMonitor::report_stalled(Peer& peer, std::chrono::nanoseconds silent_for) const {
     if (silent_for < peer.stall_reported + std::min(peer.stall_reported, kLongestSilence)) return;
     peer.stall_reported = silent_for;

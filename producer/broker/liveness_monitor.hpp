@@ -13,24 +13,23 @@
 
 namespace offramp {
 
-// The dead and those who hang: what becomes of what they hold. Death is what a pidfd says; who makes no progress for a
-// visibility timeout is stalled: its slabs go to others as well, and stay held until it is dead or done.
+// Finds dead and stalled consumers and takes back their slabs. A pidfd reports a death. A consumer without progress for
+// a visibility timeout is stalled: others also get its slabs, and it holds them until it is dead or done.
 //
-// Owns: when it looked last, and whom it saw dead. Borrows: the state, the run's end; of the state: peers with their
-// heartbeat records and pidfds, watch, ledger, clock, slab_records, queue. Thread: the broker's. Blocks: never. Errors:
-// none.
+// Owns: the time of the last check, and the consumers seen dead. Borrows: the state, the run's end; of the state: peers
+// with their heartbeat records and pidfds, watch, ledger, clock, slab_records, queue. Thread: the broker's. Blocks:
+// never. Errors: none.
 class LivenessMonitor {
   public:
-    // So often consumers' heartbeat records are looked at for signs of life.
+    // The interval between checks of the consumers' heartbeat records.
     static constexpr std::chrono::nanoseconds kLookInterval = std::chrono::milliseconds(100);
 
     LivenessMonitor(BrokerState& state, RunEnd& run_end) : state_(state), run_end_(run_end) {}
 
-    // Whether somebody is dead. What the dead said last may have come in since: it is to be heard before
-    // reap_dead_peers().
+    // True if a consumer is dead. Its last messages may have come in since: take them before reap_dead_peers().
     bool poll_deaths();
     void reap_dead_peers();
-    // Nothing until the next look is due; then its time, with the heartbeat records up to date.
+    // Nothing until the next check is due; then its time, with the heartbeat records up to date.
     std::optional<TimePoint> begin_look();
     void check_visibility_timeouts(TimePoint now);
 

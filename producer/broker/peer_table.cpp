@@ -49,7 +49,7 @@ void PeerTable::remove_gone() {
 
 double PeerTable::busy_seconds(const Peer& peer) const {
     const HeartbeatRecord& heartbeat = heartbeat_of(peer);
-    // A heartbeat record of another session is a leftover of whoever had the index before.
+    // A heartbeat record of another session is a leftover of the index's previous user.
     return load_word(heartbeat.session) == peer.ref.session ? static_cast<double>(load_word(heartbeat.busy_ns)) / 1e9
                                                             : 0;
 }

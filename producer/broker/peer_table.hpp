@@ -14,15 +14,15 @@
 
 namespace offramp {
 
-// Every consumer that the broker speaks with, and what is reported of those that have left.
+// All consumers that the broker is connected to, and the reports of those that have left.
 //
-// Owns: the records of connections, and with them their pidfds. Borrows: the consumers' heartbeat records, which it
-// only reads. Thread: the broker's. Blocks: never. Errors: none.
+// Owns: the records of connections, and with them their pidfds. Borrows: the consumers' heartbeat records, read-only.
+// Thread: the broker's. Blocks: never. Errors: none.
 class PeerTable {
   public:
     explicit PeerTable(std::span<const HeartbeatRecord> heartbeats) : heartbeats_(heartbeats) {}
 
-    // By routing id: [id, peer] of each, in this order everywhere.
+    // By routing id: [id, peer] of each, always in this order.
     using Peers = std::map<std::string, std::unique_ptr<Peer>>;
     Peers::iterator begin() { return peers_.begin(); }
     Peers::iterator end() { return peers_.end(); }
@@ -30,13 +30,13 @@ class PeerTable {
     Peers::const_iterator end() const { return peers_.end(); }
     bool empty() const { return peers_.empty(); }
     std::size_t size() const { return peers_.size(); }
-    // Null when there is none. One that is gone is found until the end of the step.
+    // Null when there is none. A removed peer is found until the end of the step.
     Peer* find(const std::string& routing_id);
-    // An admitted one that is not gone; null when there is none.
+    // An admitted peer that is still there; null when there is none.
     Peer* find_session(std::uint64_t session);
-    // One that is away, and had this token; null when there is none.
+    // A peer that is away, by its token; null when there is none.
     Peer* find_away(std::uint64_t token);
-    // Connections; without those of a previous producer that have not come back.
+    // Connections, excluding those of a previous producer that have not come back.
     std::size_t present() const;
     // The run's number of consumers.
     std::size_t capacity() const { return heartbeats_.size(); }
@@ -45,17 +45,16 @@ class PeerTable {
     void remove(const std::string& routing_id);
     void remove_gone();
 
-    // The heartbeat record of an admitted peer: perhaps a leftover of whoever had its index before, see its
-    // session.
+    // The heartbeat record of an admitted peer: perhaps a leftover of the index's previous user, see its session.
     const HeartbeatRecord& heartbeat_of(const Peer& peer) const { return heartbeats_[peer.ref.consumer_index]; }
-    // It leaves: "disconnected" or "died".
+    // Records a departure: "disconnected" or "died".
     void note_departure(const Peer& peer, const char* how);
-    // Those that have left, then those that are here.
+    // Departed consumers, then present ones.
     std::vector<ConsumerReport> reports() const;
 
     // `first`, then each peer's pidfd. Valid until a peer comes or goes.
     const std::vector<int>& wait_fds(int first);
-    // Whose pidfds those are: one less than wait_fds().
+    // The owners of those pidfds: one less than wait_fds().
     const std::vector<std::string>& wait_ids() const { return wait_ids_; }
 
   private:
@@ -64,7 +63,7 @@ class PeerTable {
     std::span<const HeartbeatRecord> heartbeats_;
     Peers peers_;
     std::vector<ConsumerReport> departed_;
-    std::vector<int> wait_fds_;  // empty when peers came or went
+    std::vector<int> wait_fds_;  // empty after a peer came or went
     std::vector<std::string> wait_ids_;
 };
 

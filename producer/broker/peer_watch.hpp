@@ -17,11 +17,10 @@ namespace offramp {
 class PeerWatch {
   public:
     virtual ~PeerWatch() = default;
-    // Nothing when there is no such process any more. Errors: SystemError when the system will not watch (no
-    // descriptors left).
+    // Nothing when the process has ended. Errors: SystemError when the system will not watch (no descriptors left).
     virtual std::optional<WatchedProcess> open(pid_t pid) = 0;
-    // Sends SIGKILL to the process behind the pidfd; it is dead when that is readable, not before. 0, or the errno of
-    // the refusal.
+    // Sends SIGKILL to the process behind the pidfd. The process is dead when the pidfd is readable, not before. 0, or
+    // the errno of the refusal.
     virtual int kill(int pidfd) = 0;
 };
 

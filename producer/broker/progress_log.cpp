@@ -16,10 +16,10 @@ constexpr ProgressRecord kNothing{};
 ProgressLog::ProgressLog(RunProgress& memory) : memory_(memory) {
     const std::uint64_t sequence = load_word(memory_.current);
     if (sequence != 0 && memory_.records[sequence & 1].sequence != sequence)
-        throw ProtocolError("the run's progress record is broken: it says that copy " + std::to_string(sequence) +
-                                " counts, and that copy has the number " +
+        throw ProtocolError("the run's progress record is broken: it selects copy " + std::to_string(sequence) +
+                                ", and that copy has the number " +
                                 std::to_string(memory_.records[sequence & 1].sequence),
-                            "Somebody else wrote to the ledger: start the run again");
+                            "Another process wrote to the ledger: start the run again");
 }
 
 void ProgressLog::count(CountedStep step, const PublishedSlab& slab, std::uint64_t generation) {

@@ -13,27 +13,26 @@ namespace offramp {
 struct ReadySlab {
     std::uint32_t slab = 0;
     std::uint64_t generation = 0;
-    TimePoint since{};  // it waits
+    TimePoint since{};  // start of its wait
     TimePoint not_before{};
 };
 
-// The slabs that wait for a consumer, in the order in which they are handed out: first those that come back from a
-// consumer, then the new ones. An entry is stale once its slab was completed late or became a dead letter; the next
-// walk drops it when it meets it.
+// The slabs that wait for a consumer, in the order in which they are handed out: first those returned by a consumer,
+// then new ones. An entry is stale once its slab was completed late or became a dead letter; the next walk drops it.
 //
 // Owns: the queue. Borrows: ledger, clock. Thread: the broker's. Blocks: never. Errors: none.
 class ReadyQueue {
   public:
     ReadyQueue(const SlabLedger& ledger, const Clock& clock) : ledger_(ledger), clock_(clock) {}
 
-    // A slab that has just become Ready, for the first time: behind the others.
+    // Adds a slab that is Ready for the first time, behind the others.
     void append(std::uint32_t slab) { entries_.push_back(entry_of(slab, {})); }
-    // When it has been out before: ahead of them, though not handed out before the delay is over.
+    // Adds a returned slab ahead of them; it is not handed out before the delay is over.
     void put_ahead(std::uint32_t slab, std::chrono::nanoseconds delay = {}) {
         entries_.push_front(entry_of(slab, delay));
     }
 
-    // When it was taken out and yet not handed out: as it was, with the time that it waits.
+    // Restores a slab that was taken out but not handed out, with its waiting time.
     void put_back(std::uint32_t slab, std::chrono::nanoseconds delay, TimePoint since) {
         put_ahead(slab, delay);
         entries_.front().since = since;
@@ -42,18 +41,18 @@ class ReadyQueue {
     bool empty() const { return entries_.empty(); }
     std::deque<ReadySlab>::const_iterator begin() const { return entries_.begin(); }
     std::deque<ReadySlab>::const_iterator end() const { return entries_.end(); }
-    // Whether it still is what it was when it was put here.
+    // True if the slab is still in the state of its entry.
     static bool is_current(const ReadySlab& entry, SlabWord word) {
         return word.state == SlabState::Ready && word.generation == entry.generation;
     }
-    // The slab waits no longer: its bytes went to the disk.
+    // Removes a slab whose bytes went to the disk.
     void remove(std::uint32_t slab) {
         std::erase_if(entries_, [&](const ReadySlab& entry) { return entry.slab == slab; });
     }
 
     enum class Walk { Drop, Keep, KeepAndStop };
-    // Calls visit(entry, left) for each entry in order, until one is answered with KeepAndStop: the entries behind it
-    // are not looked at. `left` counts the entries kept so far, this one, and those behind it. `visit` adds no entry.
+    // Calls visit(entry, left) for each entry in order, until it returns KeepAndStop: later entries are not visited.
+    // `left` counts the entries kept so far, this one, and those behind it. `visit` adds no entry.
     template <class Visit>
     void walk(Visit visit) {
         const std::size_t all = entries_.size();

@@ -6,36 +6,35 @@
 
 namespace offramp {
 
-// What the broker does not take, or cannot send: counted under these words, which status.json and the summary have
-// (`refused`).
+// What the broker refuses or cannot send: counted under these words in status.json and the summary (`refused`).
 enum class Refusal {
-    // of releases
+    // releases
     ReleaseOfAnotherRun,
     AnotherType,
     UnknownSession,
     ReleaseForOtherConsumer,
     BeyondAGap,
     ReasonWithoutRelease,
-    // of the work channel
+    // the work channel
     WorkOfAnotherRun,
     UnknownConsumer,
     WorkForOtherConsumer,
     OutOfTurn,
     MoreHoldingsThanRecords,
-    // of whoever asks to be let in
+    // admission
     DiedMeanwhile,
     ChallengeNotAnswered,
     ForeignSession,
-    // of tickets
+    // tickets
     PeerIsGone,
     TicketNotTaken,
 };
 enum class MessageChannel { Work, Releases };
 
 std::string words(Refusal refusal);
-// Of a message that could not be parsed.
+// For a message that could not be parsed.
 std::string words(MessageChannel channel, ParseProblem problem);
-// Of a consumer that is told why it is not let in.
+// For a consumer that gets the reason why it is not admitted.
 std::string words(RefusalReason reason);
 
 }  // namespace offramp

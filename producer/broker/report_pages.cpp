@@ -36,7 +36,7 @@ std::size_t consumers_between(const BrokerReport& before, const BrokerReport& no
 
 constexpr std::string_view kStateLetters = "FGPLRD";  // by SlabState
 static_assert(kStateLetters.size() == kSlabStates);
-// A letter each; of more slabs nobody would look at each, twice a second.
+// One letter per slab, unless there are too many for a reader.
 constexpr std::size_t kMaxSlabStates = 1U << 16;
 
 json slab_states(const BrokerReport& broker) {

@@ -25,7 +25,7 @@ void RunEnd::finish(bool disk_is_empty) {
         for (auto& [id, peer] : state_.peers)
             send_drain(*peer, aborting_ ? DrainReason::Aborted : DrainReason::RunEnded);
     }
-    // What the egress is still copying at an abort is published or abandoned in a moment: it belongs into the totals.
+    // Slabs still being copied at an abort are published or abandoned soon: they belong in the totals.
     const bool all_done = state_.peers.empty() && of(SlabState::Filling) == 0 && of(SlabState::DeadLettered) == 0;
     ended_ = all_done || state_.clock.now() >= *until_;
     if (ended_ && !state_.peers.empty()) spdlog::warn("{} consumers did not disconnect in time", state_.peers.size());

@@ -9,10 +9,10 @@
 
 namespace offramp {
 
-// How a run ends: once nothing is in flight any more, or at an abort, each consumer is told to leave, and has a while
+// The end of a run: once nothing is in flight, or at an abort, each consumer is ordered to leave and has a limited time
 // to disconnect.
 //
-// Owns: how far that is. Borrows: the state; of it: ledger, exchange, port, clock, peers.
+// Owns: the state of the end. Borrows: the state; of it: ledger, exchange, port, clock, peers.
 // Thread: the broker's. Blocks: never. Errors: none; consumers that do not disconnect in time are counted in the log.
 class RunEnd {
   public:
@@ -21,14 +21,14 @@ class RunEnd {
     // The egress will publish nothing more.
     void egress_finished() { finished_ = true; }
     void abort();
-    // `disk_is_empty`: no slab is there that consumers have not seen.
+    // `disk_is_empty`: no slab is left on the disk for consumers.
     void finish(bool disk_is_empty);
-    // This process did not run for so long, and most likely nor did the consumers: they have it in addition.
+    // This process did not run for this long, and most likely nor did the consumers: extends their time.
     void leave_out(std::chrono::nanoseconds pause);
     void send_drain(Peer& peer, DrainReason reason) const;
 
     bool aborting() const { return aborting_; }
-    bool begun() const { return until_.has_value(); }      // everyone has been told to leave
+    bool begun() const { return until_.has_value(); }      // every consumer was ordered to leave
     bool closing() const { return aborting_ || begun(); }  // no slab is handed out any more
     bool ended() const { return ended_; }
 

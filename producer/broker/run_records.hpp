@@ -8,11 +8,11 @@
 
 namespace offramp {
 
-// What of a run outlives its producer: the memory, the ledger and the progress record in it. A run that begins makes
-// it; whoever goes on with a dead producer's run recovers it (producer/recovery/).
+// The part of a run that outlives its producer: the memory, with the ledger and the progress record. A new run creates
+// it; a recovery (producer/recovery/) takes it over from a dead producer.
 //
-// Owns: the memory. Thread: the maker's; once there is a broker, ledger and log are its own. Blocks: never. Errors: as
-// RunMemory's.
+// Owns: the memory. Thread: the maker's; once there is a broker, ledger and log are the broker's. Blocks: never.
+// Errors: as RunMemory's.
 struct RunRecords {
     explicit RunRecords(RunMemory made)
         : memory(std::move(made)),

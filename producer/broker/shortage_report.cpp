@@ -28,7 +28,7 @@ void ShortageReport::describe(BrokerReport& report) const {
     describe_shortage(report);
 }
 
-// For each consumer, what it holds, and how long it has held the slab that it has held longest.
+// Fills in what each consumer holds, and its longest hold.
 void ShortageReport::describe_holders(BrokerReport& report) const {
     const TimePoint now = state_.clock.now();
     for (ConsumerReport& consumer : report.consumers) {
@@ -63,7 +63,7 @@ void ShortageReport::describe_shortage(BrokerReport& report) const {
     std::size_t staying = 0;
     for (const auto& [id, peer] : state_.peers) {
         living += peer->admitted ? 1U : 0U;
-        staying += peer->admitted && (!peer->draining || peer->away) ? 1U : 0U;  // who is away comes back
+        staying += peer->admitted && (!peer->draining || peer->away) ? 1U : 0U;  // one that is away will return
     }
     const std::uint32_t wanted = of(SlabState::Ready) + of(SlabState::Leased);
     const std::uint32_t others =
@@ -83,7 +83,7 @@ void ShortageReport::describe_shortage(BrokerReport& report) const {
             text += ", " + std::to_string(report.slabs[state]) + " " +
                     std::string(to_string(static_cast<SlabState>(state)));
 
-    // Those who have held longest are named first.
+    // Longest holders first.
     std::vector<const ConsumerReport*> holders;
     for (const ConsumerReport& consumer : report.consumers)
         if (consumer.end.empty() && consumer.holding > 0) holders.push_back(&consumer);

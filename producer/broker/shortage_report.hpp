@@ -9,18 +9,17 @@
 
 namespace offramp {
 
-// Why no slab is free: who holds what, and for how long. The log says so once the egress has waited long, and seldom
-// after that.
+// Why no slab is free: each holder and its time. Logged once the egress has waited long, and rarely after that.
 //
-// Owns: since when the egress waits, and when the log says so next. Borrows: the state, which it only reads; of it:
+// Owns: the start of the egress's wait, and the time of the next log line. Borrows: the state, read-only; of it:
 // ledger, exchange, clock, peers, slab_records. Thread: the broker's. Blocks: never. Errors: none.
 class ShortageReport {
   public:
     explicit ShortageReport(const BrokerState& state) : state_(state) {}
 
-    // Adds the slabs' states, the consumers and what each holds, and why no slab is free.
+    // Adds slab states, consumers and their slabs, and why no slab is free.
     void describe(BrokerReport& report) const;
-    // To be called now and then.
+    // Call it regularly.
     void watch(TimePoint now);
 
   private:

@@ -18,20 +18,20 @@ struct SlabRecord {
     PublishedSlab published;
     std::uint32_t deliveries = 0;
     std::uint32_t returns = 0;
-    std::uint32_t failures = 0;  // failures whose consumers are alive
-    bool rejected = false;       // a consumer said that none will do better
+    std::uint32_t failures = 0;  // reported by consumers that are alive
+    bool rejected = false;       // a consumer reported that retries are useless
     std::vector<std::uint64_t> killed_pids;
     std::vector<DeliveryRecord> failed;  // deliveries that did not complete it
     // the current delivery
     TimePoint leased_at{};
-    std::uint32_t attempt = 0;          // 0: none of this producer's
-    std::chrono::nanoseconds waited{};  // until then, for a consumer
+    std::uint32_t attempt = 0;          // 0: not delivered by this producer
+    std::chrono::nanoseconds waited{};  // time before the delivery
 };
 
 // The records of all slabs.
 //
-// Owns: one record per slab. Borrows: the clock. Thread: the broker's. Blocks: never. Errors: none; a slab's number
-// is one of the pool's.
+// Owns: one record per slab. Borrows: the clock. Thread: the broker's. Blocks: never. Errors: none; a slab's number is
+// one of the pool's.
 class SlabRecords {
   public:
     SlabRecords(std::uint32_t slabs, const Clock& clock) : clock_(clock), records_(slabs) {}
@@ -41,10 +41,10 @@ class SlabRecords {
     std::vector<SlabRecord>::iterator begin() { return records_.begin(); }
     std::vector<SlabRecord>::iterator end() { return records_.end(); }
 
-    // When this delivery began; nothing where a previous producer made it.
+    // When this delivery began; nothing if a previous producer made it.
     std::optional<TimePoint> delivered_at(std::uint32_t slab, std::uint32_t attempt) const;
-    // A delivery that completes nothing may end twice: its visibility timeout runs out, and later its holder dies. The
-    // later one stands.
+    // A failed delivery may end twice: its visibility timeout runs out, and later its holder dies. The later end
+    // replaces the earlier.
     void note_failed(std::uint32_t slab, std::uint32_t attempt, const Peer& peer, const char* end, bool counted,
                      std::string why = {});
 

@@ -11,7 +11,7 @@
 namespace offramp {
 namespace {
 
-// A full disk does not become emptier by asking it all the time.
+// After a failed write (a full disk), wait before the next one.
 constexpr std::chrono::nanoseconds kAfterFailure = std::chrono::seconds(5);
 
 }  // namespace
@@ -45,7 +45,7 @@ void Spill::set_to_work() {
     }
 }
 
-// From the moment at which the slab is Free, the file is the copy that counts.
+// Once the slab is Free, the file is the copy that counts.
 void Spill::on_written(const SpillStore::Outcome& outcome) {
     writing_.reset();
     if (state_.totals.spill_error != outcome.error && !outcome.error.empty())
@@ -65,8 +65,8 @@ void Spill::on_written(const SpillStore::Outcome& outcome) {
     state_.ready.remove(outcome.slab);
 }
 
-// Published under its new number, and only then removed: whoever recovers the run in between finds both, and knows that
-// they are one.
+// Publishes first, under the new number, then removes the file: a recovery in between finds both and knows that they
+// are the same slab.
 void Spill::on_read_back(const SpillStore::Outcome& outcome) {
     if (run_end_.aborting()) {
         state_.ledger.abandon(outcome.slab);
@@ -86,7 +86,7 @@ void Spill::on_read_back(const SpillStore::Outcome& outcome) {
     state_.ready.put_ahead(outcome.slab);
 }
 
-// Consumers that are a moment late are not worth a file.
+// A brief delay of consumers is not worth a file.
 bool Spill::wants_to_write() {
     if (!state_.egress_is_short()) {
         egress_waits_since_.reset();
@@ -97,8 +97,8 @@ bool Spill::wants_to_write() {
     return now - *egress_waits_since_ >= kPatience && now >= next_write_;
 }
 
-// One that took a consumer down stays, and its incident report with it; so does one of a recovered run whose memory is
-// not there yet.
+// Skips a slab that took down a consumer, to keep its incident report, and a recovered slab whose memory is not there
+// yet.
 std::optional<std::uint32_t> Spill::oldest_waiting() const {
     std::optional<std::uint32_t> oldest;
     for (const ReadySlab& entry : state_.ready) {
@@ -112,7 +112,7 @@ std::optional<std::uint32_t> Spill::oldest_waiting() const {
     return oldest;
 }
 
-// The egress comes first, and whatever waits in memory: this is for consumers that would have nothing to do.
+// Reads a slab back only when consumers would otherwise idle: the egress and slabs in memory come first.
 void Spill::read_next_back() {
     if (state_.exchange.waiting() || !state_.ready.empty()) return;
     if (const auto slab = state_.ledger.acquire(state_.memory.usable))

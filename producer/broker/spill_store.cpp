@@ -46,13 +46,13 @@ void write_file(const std::string& path, std::span<const std::byte> bytes) {
 void read_file(const std::string& path, std::span<std::byte> bytes) {
     const std::string tried = "reading " + path + " back, " + std::to_string(bytes.size()) + " bytes";
     const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    if (!file) throw SystemError(tried, errno, "Somebody removed it. " + remedy(Remedy::RunAgain));
+    if (!file) throw SystemError(tried, errno, "Another process removed it. " + remedy(Remedy::RunAgain));
     while (!bytes.empty()) {
         const ssize_t got = ::read(file.get(), bytes.data(), std::min(bytes.size(), kMostAtOnce));
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) throw SystemError(tried, errno, remedy(Remedy::RunAgain));
         if (got == 0)
-            throw SystemError(tried + ": it ends too soon", EIO, "Somebody cut it. " + remedy(Remedy::RunAgain));
+            throw SystemError(tried + ": it ends too soon", EIO, "Another process cut it. " + remedy(Remedy::RunAgain));
         bytes = bytes.subspan(static_cast<std::size_t>(got));
     }
 }

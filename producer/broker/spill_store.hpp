@@ -14,27 +14,26 @@
 
 namespace offramp {
 
-// One slab on the disk, named after the filling that it was: FOLDER/slab-S-G.spill.
+// A slab on the disk, named after its filling: FOLDER/slab-S-G.spill.
 struct SpilledFile {
     std::string path;
     std::uint32_t slab = 0;
     std::uint64_t generation = 0;
 };
 
-// And what it holds, for the broker's totals.
+// With its contents, for the broker's totals.
 struct SpilledSlab {
     SpilledFile file;
     PublishedSlab published;
 };
 
-// Takes waiting slabs to the disk, and brings them back, on a thread of its own, one at a time: a file is a slab's
-// memory, byte by byte, header and all, and appears whole or not at all. It outlives this process, so that another
-// producer goes on with it; it does not outlive the machine's memory (what was in the other slabs would be gone, too),
-// so it is not flushed.
+// Writes waiting slabs to the disk and reads them back, on its own thread, one at a time. A file is a slab's memory,
+// byte by byte, with its header, and appears whole or not at all. It outlives this process, so that another producer
+// can continue with it. It need not outlive the machine's memory, which holds the other slabs, so it is not flushed.
 //
-// The file counts once its slab is Free again; until then the slab does. Read back and published, it is removed; until
-// then it counts. So whoever comes after a death tells by the ledger which of the two is the copy (Broker::adopt has
-// been told so).
+// The file counts once its slab is Free again; until then the slab does. The file is removed after it was read back and
+// published; until then it counts. After a death the ledger shows which of the two is the copy (Broker::adopt gets that
+// answer).
 //
 // Owns: its thread. Borrows: the memory named in a job, until that job's outcome was taken. Thread: the broker's.
 // Blocks: the destructor, for the file at hand. Errors: the constructor's are SystemError; a job's are in its outcome.
@@ -44,10 +43,10 @@ class SpillStore {
         enum class Job { Wrote, Read } job = Job::Wrote;
         std::uint32_t slab = 0;
         SpilledFile file;
-        std::string error;  // empty: it was done
+        std::string error;  // empty: success
     };
 
-    // Makes the folder (0700). `on_outcome` is called on the store's thread.
+    // Creates the folder (0700). `on_outcome` is called on the store's thread.
     SpillStore(std::string folder, std::function<void()> on_outcome);
     ~SpillStore();
     SpillStore(const SpillStore&) = delete;
@@ -60,10 +59,10 @@ class SpillStore {
     void read(const SpilledFile& file, std::uint32_t slab, std::span<std::byte> bytes);
     std::optional<Outcome> take_outcome();
 
-    // What a previous producer left there, by name; unfinished files are removed. Errors: SystemError.
+    // The files of a previous producer, by name; unfinished files are removed. Errors: SystemError.
     std::vector<SpilledFile> left_there() const;
     static void remove(const SpilledFile& file) noexcept;
-    // With everything in it, when the run is over and the store gone.
+    // Removes the folder with its contents, after the run and the store have ended.
     static void remove_folder(const std::string& folder) noexcept;
 
   private:
@@ -81,7 +80,7 @@ class SpillStore {
     std::condition_variable changed_;
     std::optional<Job> job_;
     std::optional<Outcome> outcome_;
-    bool busy_ = false;  // the broker's own note
+    bool busy_ = false;  // used by the broker's thread only
     bool stopping_ = false;
     std::thread thread_;
 };

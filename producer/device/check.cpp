@@ -5,8 +5,8 @@
 namespace offramp {
 namespace {
 
-// A driver that is older than this number of an error has no words for it.
-std::string_view said_by(driver::Result (*get)(driver::Result, const char**), driver::Result error) {
+// An older driver has no text for newer error numbers.
+std::string_view driver_text(driver::Result (*get)(driver::Result, const char**), driver::Result error) {
     const char* text = nullptr;
     return get(error, &text) == driver::kSuccess && text != nullptr ? text : "an error without a name";
 }
@@ -14,17 +14,17 @@ std::string_view said_by(driver::Result (*get)(driver::Result, const char**), dr
 }  // namespace
 
 CudaCause cause_of(driver::Result error, std::string_view call) {
-    return {std::string(call), std::string(said_by(driver::api().get_error_name, error)), error};
+    return {std::string(call), std::string(driver_text(driver::api().get_error_name, error)), error};
 }
 
 std::string describe(driver::Result error) {
-    return describe(cause_of(error, {}), said_by(driver::api().get_error_string, error));
+    return describe(cause_of(error, {}), driver_text(driver::api().get_error_string, error));
 }
 
 void check(driver::Result result, std::string_view call, std::source_location where) {
     if (result == driver::kSuccess) [[likely]]
         return;
-    throw_cuda_error(cause_of(result, call), said_by(driver::api().get_error_string, result), where);
+    throw_cuda_error(cause_of(result, call), driver_text(driver::api().get_error_string, result), where);
 }
 
 void log_unless_freed(driver::Result result, std::string_view call) noexcept {
@@ -32,7 +32,7 @@ void log_unless_freed(driver::Result result, std::string_view call) noexcept {
     try {
         spdlog::error("{} failed while freeing: {}", call, describe(result));
     } catch (...) {
-        // Nothing is left to report it with; a destructor must not throw.
+        // It cannot be reported otherwise; a destructor must not throw.
     }
 }
 

@@ -7,9 +7,9 @@
 
 namespace offramp {
 
-// Makes a GPU's context the calling thread's for a scope: what is allocated or created inside belongs to it, and the
-// thread has its own again afterwards, or none. Somebody's capture of a CUDA graph, which on any thread forbids calls
-// like these, does not mind those inside. Errors: CudaError from the constructor.
+// Makes a GPU's context the calling thread's for a scope. Allocations inside belong to it; afterwards the thread has
+// its own context again, or none. Calls inside are allowed even while another thread captures a CUDA graph. Errors:
+// CudaError from the constructor.
 class ContextGuard {
   public:
     explicit ContextGuard(driver::Context context) {
@@ -35,7 +35,7 @@ class ContextGuard {
     int mode_ = driver::kCaptureRelaxed;  // then the thread's own
 };
 
-// For destructors: calls free() within the context, on whatever thread this is, and logs what fails.
+// For destructors: calls free() within the context, on any thread, and logs failures.
 template <class Free>
 void free_within(driver::Context context, Free free, std::string_view call) noexcept {
     try {
@@ -44,7 +44,7 @@ void free_within(driver::Context context, Free free, std::string_view call) noex
     } catch (const CudaError& error) {
         log_unless_freed(error.cause().error_number, "cuCtxPushCurrent");
     } catch (...) {
-        // Nothing is left to report it with; a destructor must not throw.
+        // It cannot be reported otherwise; a destructor must not throw.
     }
 }
 

@@ -16,12 +16,12 @@
 namespace offramp {
 namespace {
 
-// Ordinary memory, page-aligned as CUDA's is: what is written for one alignment runs on the other device too.
+// Ordinary memory, page-aligned like CUDA's: code written for one alignment also runs on the other device.
 class CpuBuffer final : public DeviceBuffer {
   public:
     CpuBuffer(std::size_t bytes, const std::string& purpose) : bytes_(bytes) {
         expect(bytes > 0, "a buffer has at least one byte");
-        // More than the machine has is refused here: the kernel would grant it and kill the process later.
+        // Refuse more than the machine has: the kernel would grant it and kill the process later.
         const std::size_t total = total_host_memory();
         if (total == 0 || bytes <= total) memory_.reset(std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage));
         if (!memory_) {
@@ -43,7 +43,7 @@ class CpuBuffer final : public DeviceBuffer {
     std::unique_ptr<void, Free> memory_;
 };
 
-// There is no copy engine that would need it: nothing is locked.
+// Without a copy engine, nothing needs locking.
 class CpuRegistration final : public PinnedRegistration {};
 
 std::string processor_name() {

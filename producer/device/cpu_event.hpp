@@ -10,8 +10,7 @@
 
 namespace offramp {
 
-// An event of the CPU backend. Every recording gets a number; done means that the stream has come past the
-// latest of them.
+// An event of the CPU backend. Recordings are numbered; done means that the stream has passed the latest one.
 class CpuEvent final : public Event {
   public:
     explicit CpuEvent(Device::Timing timing) : timed_(timing == Device::Timing::On) {}
@@ -21,8 +20,8 @@ class CpuEvent final : public Event {
     void wait() override;
     double seconds_since(Event& earlier) override;
 
-    // Shared with the streams that have it in their queues: an event may go before its recording is reached,
-    // as CUDA's may.
+    // Shared with the streams that have queued it: like CUDA's, an event may be destroyed before its recording is
+    // reached.
     struct Progress {
         std::mutex mutex;
         std::condition_variable changed;

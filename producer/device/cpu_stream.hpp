@@ -11,8 +11,7 @@
 
 namespace offramp {
 
-// A stream of the CPU backend: one thread that runs its queue in order. The destructor waits for the work that
-// was given.
+// A stream of the CPU backend: one thread that runs its queue in order. The destructor waits for the queued work.
 class CpuStream final : public Stream {
   public:
     explicit CpuStream(const std::string& name);

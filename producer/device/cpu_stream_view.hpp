@@ -6,8 +6,8 @@
 
 namespace offramp {
 
-// What stands for a caller's stream on the CPU: there the caller computes on its own thread, and is done when it says
-// so. Work is done within the call. Blocks: each call, until it is done; wait_for(), until the event is.
+// Represents a caller's stream on the CPU, where the caller computes on its own thread. Work is done within the call.
+// Blocks: each call, until it is done; wait_for(), until the event is.
 class CpuStreamView final : public Stream {
   public:
     void copy_to_host(std::byte* to, const void* from, std::size_t bytes) override;

@@ -17,8 +17,8 @@
 namespace offramp {
 namespace {
 
-// Of the GPU's primary context, which the CUDA runtime, and so PyTorch, uses as well. It is retained and, as by the
-// runtime, never released: whoever else is in the process may have it current, and to make it anew takes a third of a
+// Uses the GPU's primary context, which the CUDA runtime, and so PyTorch, also uses. It is retained and, as in the
+// runtime, never released: other code in the process may have it current, and creating it again takes a third of a
 // second.
 class CudaDevice final : public Device {
   public:
@@ -89,7 +89,7 @@ class CudaDevice final : public Device {
     }
 
   private:
-    // In the form in which NVIDIA's tools have it; of a part of a GPU, which its name tells, that part's.
+    // In the form of NVIDIA's tools. For a MIG instance, recognised by its name, the instance's own.
     std::string uuid(const std::string& name) const {
         std::array<unsigned char, 16> bytes{};
         check(driver::api().device_get_uuid(reinterpret_cast<CUuuid_st*>(bytes.data()), device_), "cuDeviceGetUuid");
@@ -104,7 +104,7 @@ class CudaDevice final : public Device {
         return value;
     }
 
-    // Every 2 MiB and the last byte: a range that was registered in part only is found out.
+    // Checks every 2 MiB and the last byte: this detects a range that was registered only in part.
     static bool is_page_locked(std::span<std::byte> range) {
         constexpr std::size_t kStep = std::size_t{2} << 20;
         for (std::size_t offset = 0; offset < range.size(); offset += kStep)
@@ -113,7 +113,7 @@ class CudaDevice final : public Device {
     }
     static bool is_page_locked(const std::byte* address) {
         int attribute = driver::kMemoryType;
-        unsigned type = 0;  // stays 0 of memory that CUDA does not know
+        unsigned type = 0;  // stays 0 for memory unknown to CUDA
         void* value = &type;
         check(driver::api().pointer_get_attributes(1, &attribute, &value, reinterpret_cast<driver::Address>(address)),
               "cuPointerGetAttributes");

@@ -6,8 +6,8 @@
 
 namespace offramp {
 
-// Opens GPU `index`, below find_gpus().count. `runtime_version`: as of open_device(). The calling thread keeps the
-// context that it has. Errors: CudaError as CUDA says.
+// Opens GPU `index`, below find_gpus().count. `runtime_version`: as of open_device(). The calling thread keeps its
+// current context. Errors: CudaError with CUDA's error.
 std::unique_ptr<Device> open_cuda_device(int index, int runtime_version);
 
 }  // namespace offramp

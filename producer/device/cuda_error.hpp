@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-// CUDA's own word on a failure: the call, the error's name and number. Number 0: CUDA was not asked (the CPU
+// CUDA's description of a failure: the call, the error's name and number. Number 0: no CUDA call was made (the CPU
 // backend, a bad index).
 struct CudaCause {
     std::string call;
@@ -15,10 +15,9 @@ struct CudaCause {
     int error_number = 0;
 };
 
-// A GPU, its driver or its memory refused. Without any CUDA header, so that everyone can catch it. The exit
-// code says what can be done: DeviceUnsupported (another machine or driver), DeviceOutOfMemory (a smaller
-// batch), DeviceBroken (a sticky error: the context is lost, only a new process helps), Internal (a call of
-// ours was wrong).
+// A failure of a GPU, its driver or its memory. Includes no CUDA header, so that any code can catch it. The exit code
+// suggests the remedy: DeviceUnsupported (another machine or driver), DeviceOutOfMemory (a smaller batch), DeviceBroken
+// (a sticky error: the context is lost, only a new process helps), Internal (a wrong call in this library).
 class CudaError : public Error {
   public:
     CudaError(ErrorKind kind, const std::string& what_happened, const std::string& hint = {}, CudaCause cause = {})

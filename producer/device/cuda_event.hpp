@@ -5,8 +5,8 @@
 
 namespace offramp {
 
-// Owns a CUevent that sleeps in wait(), and remembers whether it was ever recorded, which CUDA does not
-// say. Borrows: the context, which is current to who makes it.
+// Owns a CUevent that sleeps in wait(), and remembers whether it was ever recorded, which CUDA does not report.
+// Borrows: the context, which is current to its maker.
 class CudaEvent final : public Event {
   public:
     CudaEvent(driver::Context context, Device::Timing timing);

@@ -99,8 +99,7 @@ ErrorKind error_kind_of(int error_number) noexcept {
         case kCudaStreamCaptureWrongThread:
             return ErrorKind::Internal;
         default:
-            // An unknown failure is treated as the worst: a new process is the one remedy that helps against
-            // all of them.
+            // Treat an unknown failure as the worst: a new process helps against all of them.
             return ErrorKind::DeviceBroken;
     }
 }

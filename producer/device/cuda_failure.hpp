@@ -8,13 +8,13 @@
 
 namespace offramp {
 
-// What CUDA's numbers of errors mean for a program. The driver's and the runtime's are the same where both have one
-// (cuda.h, driver_types.h), and no number means two things, so that callers of either ask here.
+// The meaning of CUDA's error numbers for a program. Driver and runtime share their numbers (cuda.h, driver_types.h),
+// and no number means two things, so callers of either use these functions.
 
 // True for errors after which every call of the process fails: the context is lost.
 bool is_sticky(int error_number) noexcept;
 
-// What a program that ends because of it returns. What is not known to be harmless counts as a lost context.
+// The exit code for a program that ends because of it. Errors not known to be harmless count as a lost context.
 ErrorKind error_kind_of(int error_number) noexcept;
 
 // "cudaErrorNoDevice (100), no CUDA-capable device is detected"

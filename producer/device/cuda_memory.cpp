@@ -23,7 +23,7 @@ CudaDeviceBuffer::CudaDeviceBuffer(driver::Context context, std::size_t bytes, c
                         cause_of(result, "cuMemAlloc"));
     }
     check(result, "cuMemAlloc");
-    data_ = reinterpret_cast<std::byte*>(memory);  // NOLINT(performance-no-int-to-ptr): an address as CUDA gives it
+    data_ = reinterpret_cast<std::byte*>(memory);  // NOLINT(performance-no-int-to-ptr): CUDA returns an address
 }
 
 CudaDeviceBuffer::~CudaDeviceBuffer() {
@@ -55,8 +55,8 @@ CudaHostBuffer::~CudaHostBuffer() {
 
 CudaPinnedRegistration::CudaPinnedRegistration(driver::Context context, std::span<std::byte> range)
     : context_(context), start_(range.data()) {
-    // Not ReadOnly (that is for what the device only reads) and not IoMemory (non-coherent): both are wrong
-    // for copies to the host.
+    // Neither ReadOnly (for data that the device only reads) nor IoMemory (non-coherent): both are wrong for copies to
+    // the host.
     const driver::Result result =
         driver::api().host_register(range.data(), range.size(), driver::kHostRegisterPortable);
     if (result == driver::kSuccess) return;

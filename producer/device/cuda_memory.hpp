@@ -8,7 +8,7 @@
 
 namespace offramp {
 
-// All of these borrow the context, which is current to who makes them.
+// All of these borrow the context, which is current to their maker.
 
 // Owns device memory (cuMemAlloc). Errors: CudaError DeviceOutOfMemory with needed and free bytes and the
 // purpose.
@@ -27,8 +27,7 @@ class CudaDeviceBuffer final : public DeviceBuffer {
     std::size_t bytes_;
 };
 
-// Owns page-locked host memory (cuMemHostAlloc), cached for the CPU: staging is written and read by ordinary
-// code.
+// Owns page-locked host memory (cuMemHostAlloc), cached for the CPU: ordinary code reads and writes staging.
 class CudaHostBuffer final : public DeviceBuffer {
   public:
     CudaHostBuffer(driver::Context context, std::size_t bytes, const std::string& purpose);

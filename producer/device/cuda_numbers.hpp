@@ -2,8 +2,7 @@
 
 namespace offramp {
 
-// CUDA's numbers of errors that cuda_failure.hpp knows, by the driver's names; Runtime...: only the CUDA runtime has
-// it.
+// CUDA's error numbers used in cuda_failure.hpp, with the driver's names; Runtime...: only in the CUDA runtime.
 enum CudaNumber : int {
     kCudaSuccess = 0,
     kCudaInvalidValue = 1,

@@ -9,9 +9,8 @@
 
 namespace offramp {
 
-// Owns a CUstream of its own (non-blocking: the legacy default stream does not serialise it). The
-// destructor waits for the work that was given, so that memory may be freed after it. Borrows: the context, which is
-// current to who makes and who uses it.
+// Owns a CUstream (non-blocking: the legacy default stream does not serialise it). The destructor waits for its work,
+// so that memory may be freed after it. Borrows: the context, which is current to its maker and its users.
 class CudaStream final : public Stream {
   public:
     CudaStream(driver::Context context, const std::string& name);

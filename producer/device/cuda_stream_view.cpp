@@ -14,12 +14,12 @@ CudaStreamView::CudaStreamView(driver::Context context, driver::StreamHandle str
 void CudaStreamView::refuse_capture() const {
     int status = driver::kCaptureNone;
     const driver::Result result = driver::api().stream_is_capturing(stream_, &status);
-    // Of the legacy stream, while one that it waits for is captured: to use it would spoil that capture.
+    // The legacy stream, while a stream that it waits for is captured: using it would spoil that capture.
     if (result != driver::kCaptureImplicit) check(result, "cuStreamIsCapturing");
     if (result == driver::kSuccess && status == driver::kCaptureNone) return;
     throw CudaError(ErrorKind::Internal,
-                    "The stream is being captured into a CUDA graph, which is not to hold what is asked of it here",
-                    "Give the work before the capture begins, or after it has ended",
+                    "The stream is being captured into a CUDA graph, which must not contain this work",
+                    "Submit the work before the capture begins, or after it has ended",
                     cause_of(result == driver::kSuccess ? driver::kCaptureUnsupported : result, "cuStreamIsCapturing"));
 }
 

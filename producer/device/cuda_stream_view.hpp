@@ -8,13 +8,13 @@
 
 namespace offramp {
 
-// A CUDA stream of somebody else's, of the GPU's primary context. Each call makes that context current and leaves the
-// thread's own as it was, so that it may come on any thread of the caller's. Neither waits nor destroys when it goes.
-// Borrows: the stream and the context. Errors: CudaError Internal, and nothing is given, while the stream is captured
-// into a CUDA graph: the work would run when the graph is replayed, not now.
+// A caller's CUDA stream, of the GPU's primary context. Each call makes that context current and restores the thread's
+// own, so any thread of the caller may make it. The destructor neither waits nor destroys the stream. Borrows: the
+// stream and the context. Errors: CudaError Internal, without submitting anything, while the stream is captured into a
+// CUDA graph: the work would run when the graph is replayed, not now.
 class CudaStreamView final : public Stream {
   public:
-    // Null is the legacy default stream, which native() names by its own handle.
+    // Null is the legacy default stream; native() then returns that stream's own handle.
     CudaStreamView(driver::Context context, driver::StreamHandle stream);
 
     void copy_to_host(std::byte* to, const void* from, std::size_t bytes) override;

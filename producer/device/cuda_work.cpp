@@ -23,7 +23,7 @@ void give_host_work(driver::StreamHandle stream, std::function<void()> work) {
     auto given = std::make_unique<Work>(std::move(work));
     const driver::HostFunction run = [](void* taken) { (*std::unique_ptr<Work>(static_cast<Work*>(taken)))(); };
     check(driver::api().launch_host_function(stream, run, given.get()), "cuLaunchHostFunc");
-    static_cast<void>(given.release());  // run() owns it; after an error of the stream nobody does
+    static_cast<void>(given.release());  // run() owns it; after an error of the stream it leaks
 }
 
 void give_wait(driver::StreamHandle stream, const CudaEvent& awaited) {

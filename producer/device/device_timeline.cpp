@@ -9,7 +9,7 @@
 namespace offramp {
 namespace {
 
-// The event lies between two looks at the host's clock; the first ones warm the path up, and a busy device delays some.
+// The event is between two reads of the host's clock. The first tries warm up the path; a busy device delays some.
 constexpr int kTries = 8;
 
 }  // namespace
@@ -19,7 +19,7 @@ DeviceTimeline::DeviceTimeline(Device& device, Stream& stream) : device_(device)
 }
 
 void DeviceTimeline::align() {
-    anchor({});  // an old one tells time in too few digits, and where this fails there is none
+    anchor({});  // an old anchor loses precision; after a failure here there is none
     std::optional<Anchor> tightest;
     std::uint64_t least_ns = 0;
     stream_.synchronize();
@@ -37,7 +37,7 @@ void DeviceTimeline::align() {
     anchor(std::move(tightest));
 }
 
-// What was there goes without the lock.
+// Destroys the previous anchor after the lock.
 void DeviceTimeline::anchor(std::optional<Anchor> one) {
     const std::lock_guard lock(mutex_);
     anchor_.swap(one);
@@ -49,12 +49,13 @@ void DeviceTimeline::add(const char* lane, std::uint64_t batch, Event& began, Ev
         const std::lock_guard lock(mutex_);
         if (anchor_) record_device_range(lane, batch, at(began), at(ended));
     } catch (const std::exception&) {
-        return;  // whose events these are asks them next, and tells
+        return;  // the owner of these events queries them next, and reports the error
     }
 }
 
 std::uint64_t DeviceTimeline::at(Event& event) {
-    const auto since_ns = static_cast<std::int64_t>(event.seconds_since(*anchor_->event) * 1e9);  // negative: before it
+    // negative: before the anchor
+    const auto since_ns = static_cast<std::int64_t>(event.seconds_since(*anchor_->event) * 1e9);
     return anchor_->at_ns + static_cast<std::uint64_t>(since_ns);
 }
 

@@ -9,15 +9,15 @@
 
 namespace offramp {
 
-// Puts what happened between two events of the device on the host's clock and records it
-// (common/base/trace_recording.hpp). Does nothing while nothing is recorded. The two clocks are brought together where
-// a recording begins, to some microseconds: an event's time is told in fewer digits the longer ago the other one was.
+// Converts intervals between two events of the device to the host's clock and records them
+// (common/base/trace_recording.hpp). Does nothing while no recording runs. The clocks are aligned when a recording
+// begins, to some microseconds: an event's time loses precision with the age of the alignment.
 //
-// Owns one event. Borrows: device; stream, which is nobody else's. Thread: any; align() one at a time, which uses the
-// device. Blocks: align(), a moment. Errors: of align(), the device's; nothing is recorded then until the next one.
+// Owns one event. Borrows: device; stream, which has no other user. Thread: any; align() one at a time, which uses the
+// device. Blocks: align(), a moment. Errors: of align(), the device's; nothing is then recorded until the next one.
 class DeviceTimeline {
   public:
-    // Aligned where a recording is under way.
+    // Aligns immediately if a recording is under way.
     DeviceTimeline(Device& device, Stream& stream);
 
     void align();
@@ -34,7 +34,7 @@ class DeviceTimeline {
 
     Device& device_;
     Stream& stream_;
-    std::mutex mutex_;  // of the next
+    std::mutex mutex_;  // guards the next
     std::optional<Anchor> anchor_;
 };
 

@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kFile = "libcuda.so.1";
 constexpr unsigned long long kLegacyStreams = 1;  // CU_GET_PROC_ADDRESS_LEGACY_STREAM
 
-// Functions by name and version, which CUDA 12 has: what a name means changed from version to version.
+// Looks up functions by name and version, since CUDA 12: a name's meaning changed between versions.
 using GetAddress = Result (*)(const char* name, void** function, int version, unsigned long long flags, int* status);
 
 class Loader {
@@ -81,18 +81,18 @@ Library open_library() {
     void* const file = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
     if (file == nullptr) {
         const char* const error = ::dlerror();
-        const std::string said = error == nullptr ? "" : error;
-        // Where it is missing, who asks says what is needed.
-        if (said.find("No such file") == std::string::npos)
-            library.obstacle = "the NVIDIA driver cannot be opened: " + said;
+        const std::string loader_error = error == nullptr ? "" : error;
+        // If the file is missing, the caller explains what is needed.
+        if (loader_error.find("No such file") == std::string::npos)
+            library.obstacle = "the NVIDIA driver cannot be opened: " + loader_error;
         return library;
     }
-    // The oldest drivers have this one too.
+    // The oldest drivers also have this one.
     const auto get_version = reinterpret_cast<decltype(Api::driver_get_version)>(::dlsym(file, "cuDriverGetVersion"));
     if (get_version != nullptr && get_version(&library.version) != kSuccess) library.version = 0;
     if (library.version < kNeededVersion) {
         if (library.version == 0)
-            library.obstacle = std::string("the NVIDIA driver (") + kFile + ") does not say its version";
+            library.obstacle = std::string("the NVIDIA driver (") + kFile + ") does not report its version";
         return library;
     }
     const auto get_address = reinterpret_cast<GetAddress>(::dlsym(file, "cuGetProcAddress_v2"));
@@ -111,7 +111,7 @@ const Library& library() {
 }
 
 const Api& api() {
-    expect(library().complete, "nothing of CUDA is called before a GPU was found");
+    expect(library().complete, "CUDA is called only after a GPU was found");
     return library().api;
 }
 

@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <string>
 
-// The part of NVIDIA's driver API (cuda.h) that this library calls, declared here: it is opened at run time, and
-// neither a toolkit nor a header of it is needed to build. tests/contract/device/driver_declarations_test.cpp compares
-// each line with the real cuda.h.
+// The part of NVIDIA's driver API (cuda.h) that this library calls, declared here. The driver is opened at run time:
+// building needs neither a toolkit nor its headers. tests/contract/device/driver_declarations_test.cpp compares each
+// line with the real cuda.h.
 struct CUctx_st;
 struct CUstream_st;
 struct CUevent_st;
@@ -41,7 +41,7 @@ inline constexpr int kCaptureRelaxed = 2;                                       
 inline constexpr int kCaptureNone = 0;                                             // CUstreamCaptureStatus
 inline const auto kLegacyStream = reinterpret_cast<StreamHandle>(std::size_t{1});  // CU_STREAM_LEGACY
 
-// Of the driver; an older one is asked for its version alone.
+// Minimum driver version; an older driver is asked only for its version.
 inline constexpr int kNeededVersion = 12000;
 
 // As of CUDA 12.0, with the legacy stream as the null stream.
@@ -85,17 +85,17 @@ struct Api {
     Result (*event_elapsed_time)(float* milliseconds, EventHandle start, EventHandle end);
 };
 
-// What opening libcuda.so.1 gave, once a process. It is never closed: other parts of the process may use it too.
+// The result of opening libcuda.so.1, once per process. It is never closed: other code in the process may use it.
 struct Library {
     bool complete = false;  // `api` can be called
-    int version = 0;        // of the driver, 13000 is 13.0; 0: there is none, or it does not say
-    std::string obstacle;   // why it cannot be called, in one sentence, where that is not its version
+    int version = 0;        // of the driver, 13000 is 13.0; 0: there is none, or it is unknown
+    std::string obstacle;   // why `api` cannot be called, in one sentence, unless the version is the reason
     Api api{};
 };
 // Thread: any. Blocks: while the driver is loaded, the first time. Errors: none.
 const Library& library();
 
-// Broken contract unless library() is complete: nothing of CUDA is called before find_gpus() found a GPU.
+// Broken contract unless library() is complete: CUDA is called only after find_gpus() found a GPU.
 const Api& api();
 
 }  // namespace offramp::driver

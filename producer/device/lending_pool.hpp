@@ -8,14 +8,14 @@
 
 namespace offramp {
 
-// Lends objects, and takes each back when the last reference to it goes: there are as many as were ever out at once,
-// and none is made once a batch. What is out keeps the pool's shelf alive. Thread: any. Errors: those of `make`.
+// Lends objects, and takes each back with its last reference. It makes as many as were ever lent concurrently, not one
+// per batch. Lent objects keep the pool's shelf alive. Thread: any. Errors: those of `make`.
 template <class T>
 class LendingPool {
   public:
     explicit LendingPool(std::function<std::unique_ptr<T>()> make) : make_(std::move(make)) {}
 
-    // As it was when it was last dropped.
+    // In the state in which it was last dropped.
     std::shared_ptr<T> take() {
         std::unique_ptr<T> object;
         {

@@ -20,8 +20,8 @@ double timed_copy_into(Device& device, std::span<std::byte> range) {
     const std::unique_ptr<Event> start = device.make_event(Device::Timing::On);
     const std::unique_ptr<Event> end = device.make_event(Device::Timing::On);
     const std::unique_ptr<Stream> stream = device.make_stream("prove pinned");
-    // Written once: copying memory that nobody wrote reads one shared page of zeroes on the CPU, and is an
-    // error to sanitizers.
+    // Write it once: reading memory that was never written copies one shared page of zeroes on the CPU, and is an error
+    // to sanitizers.
     stream->copy_to_device(source->data(), range.data(), bytes);
     stream->copy_to_host(range.data(), source->data(), bytes);
     stream->record(*start);

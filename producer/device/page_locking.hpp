@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-// What both devices do alike around page-locking.
+// Page-locking code that both devices share.
 
 inline constexpr std::size_t kMaxRegistrationBytes = std::size_t{64} << 30;
 inline constexpr std::size_t kProofBytes = std::size_t{64} << 20;

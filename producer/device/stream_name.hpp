@@ -6,8 +6,8 @@
 
 namespace offramp {
 
-// Tells a profiler what a stream is for; nothing without one, and in a build without a CUDA Toolkit, whose headers NVTX
-// needs for this.
+// Names a stream for profilers. Does nothing without a profiler, or in a build without a CUDA Toolkit, whose headers
+// NVTX needs here.
 void name_stream(driver::StreamHandle stream, const std::string& name);
 
 }  // namespace offramp

@@ -12,8 +12,7 @@
 
 namespace offramp {
 
-// Items that consumers are done with, or that are given up, until the program takes them to note it. What is not taken
-// is held as the ranges that it consists of. Thread: any. Blocks: take().
+// Completed or failed items, kept as ranges until the program takes them. Thread: any. Blocks: take().
 class CompletedItems {
   public:
     void note(std::span<const ItemRange> items) {
@@ -23,7 +22,7 @@ class CompletedItems {
         }
         more_.notify_all();
     }
-    // At most so many ranges, in order; none when there were none within the time. No timeout: never.
+    // Returns at most `most` ranges, in order; none if none came in time. No timeout: waits without limit.
     std::vector<ItemRange> take(std::size_t most, std::optional<std::chrono::nanoseconds> timeout) {
         std::unique_lock lock(mutex_);
         const auto ready = [&] { return !items_.empty(); };

@@ -36,7 +36,7 @@ void EgressRun::begin() {
     if (hooks_.on_begin) hooks_.on_begin(records_->memory.progress());
 }
 
-// Nothing is changed before it is clear that this producer would go on exactly where the other one stopped.
+// Changes nothing until it is certain that this producer continues exactly where its predecessor stopped.
 void EgressRun::recover() {
     RunRecovery recovery({place_.names(), options_.layout, options_.spans, options_.max_consumers});
     place_.serve_as(recovery.epoch());
@@ -53,7 +53,7 @@ void EgressRun::make_pool() {
     SlabPool::Listener news{[this] { exchange_->note_memory(); },
                             [this](std::exception_ptr error) {
                                 hooks_.on_pool_failure(std::move(error));
-                                exchange_->stop();  // whoever waits for a slab wakes up, and finds that it is told
+                                exchange_->stop();  // wakes every thread that waits for a slab
                             }};
     pool_ = place_.is_recovered() ? RunRecovery::take_slabs(place_.names(), options_.spans, std::move(pin),
                                                             place_.readable_by_group(), std::move(news))
@@ -76,7 +76,7 @@ std::unique_ptr<Delivery> EgressRun::start_broker() {
                                 .spill = spill_};
     heartbeats_ = std::make_unique<HeartbeatSnapshot>(place_.names().cells(),
                                                       static_cast<std::uint32_t>(records_->memory.heartbeats().size()));
-    // Without a pool, each slab's memory is made when it is filled.
+    // Without a pool, each filling creates its slab's memory.
     const SlabMemory memory{
         [this](std::uint32_t slab) { return !pool_ || pool_->usable(slab); },
         [this](std::uint32_t slab) { return pool_ ? pool_->bytes_of(slab) : std::span<std::byte>{}; },
@@ -93,12 +93,12 @@ std::unique_ptr<Delivery> EgressRun::start_broker() {
         *exchange_, BrokerThread::Listener{.on_end = hooks_.on_delivery_end, .on_failure = hooks_.on_delivery_failure});
 }
 
-// Dead letters are kept in the run's directory.
+// Dead letters go to the run's directory.
 std::shared_ptr<DeadLetterWriter> EgressRun::make_dead_letter_writer() {
     const auto bytes_of = [this](std::uint32_t slab) -> DeadLetterWriter::SlabBytes {
         if (pool_ && pool_->usable(slab)) return {pool_->bytes_of(slab), nullptr};
-        // A dead letter of the predecessor's, and not mapped by this one's pool yet; or, without a pool, a segment of
-        // its own for each slab: whoever filled it goes on to others, the segment stays until the slab is filled again.
+        // The slab is either a dead letter of the predecessor that this pool has not mapped yet, or, without a pool, a
+        // segment of its own that stays until the slab is filled again.
         const SpanPlan& spans = options_.spans;
         const std::uint32_t span = pool_ ? spans.span_of(slab) : slab;
         const std::size_t span_bytes = pool_ ? spans.span_bytes(span) : options_.layout.slab_bytes;
@@ -114,7 +114,7 @@ std::shared_ptr<DeadLetterWriter> EgressRun::make_dead_letter_writer() {
                                                                          .on_outcome = [this] { exchange_->wake(); }});
 }
 
-// In the run's directory, or, on a disk of its own, in a folder that bears the run's name.
+// The spill folder is in the run's directory, or, with --spill-dir, a folder named after the run.
 std::shared_ptr<SpillStore> EgressRun::make_spill() const {
     const std::string name = place_.names().lock();  // "/offramp-RUNID-NONCE.lock"
     const std::string folder = options_.spill_dir.empty()

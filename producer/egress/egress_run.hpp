@@ -27,17 +27,16 @@
 
 namespace offramp {
 
-// The path of a run that has no other: a stream of its own (EgressStream).
+// The default path of a run (EgressStream).
 std::unique_ptr<EgressStream> make_stream_path(PathParts parts);
 
-// A whole run but for what computes: the slabs, their ledger, the broker, the copies. Everything between a finished
-// tensor and a consumer is put together here and nowhere else: for programs with a loop of their own behind
-// EmbeddedEgress, for offramp-producer directly.
+// A whole run except for the computation: slabs, their ledger, broker, copies. EmbeddedEgress builds it for programs
+// with their own loop; offramp-producer builds it directly.
 //
 // Owns: memory, slabs, broker's thread, path, spilled files' store. Borrows: place, device, timeline; whatever the
-// hooks use; all of it outlives the run. Thread: the maker's; what it gives out says its own. Blocks: the constructor,
-// while a predecessor's slabs are read; the destructor, until copies under way are done. Errors: Error; of its threads:
-// by the hooks, and as EgressPath and Delivery say. Never ends the process.
+// hooks use; all of it outlives the run. Thread: the maker's; each part that it hands out names its own. Blocks: the
+// constructor, while a predecessor's slabs are read; the destructor, until copies under way are done. Errors: Error;
+// its threads report through the hooks, and as EgressPath and Delivery describe. Never ends the process.
 class EgressRun {
   public:
     EgressRun(RunDirectoryLock& place, Device& device, DeviceTimeline& timeline, EgressRunOptions options,
@@ -45,28 +44,28 @@ class EgressRun {
     EgressRun(const EgressRun&) = delete;
     EgressRun& operator=(const EgressRun&) = delete;
 
-    // Consumers may come. Where there are none, nobody is told.
+    // Lets consumers connect; does nothing in a run without consumers.
     void open_to_consumers() const;
 
     EgressPath& path() { return *path_; }
     const EgressPath& path() const { return *path_; }
     Delivery& delivery() { return *delivery_; }
     const Delivery& delivery() const { return *delivery_; }
-    // A free slab for measurements: nothing is published of it, and it goes back when it is forgotten. None after
-    // stop(). Blocks: until there is one. Thread: the one that submits.
+    // A free slab for measurements. It is never published and is freed with the loan. None after stop(). Blocks: until
+    // a slab is free. Thread: the one that submits.
     std::optional<WriteLoan> borrow_slab() { return exchange_->wait_for_slab(); }
-    // Nobody waits for a slab any more; what is not being copied yet is abandoned. Thread: any.
+    // Wakes all waits for a slab and abandons batches whose copies have not begun. Thread: any.
     void stop();
-    // Return at once where there is no pool. Errors: what a worker of the pool met.
+    // Return immediately without a pool. Errors: those of the pool's workers.
     void wait_until_first_usable();
     void wait_until_all_usable();
-    // When the run is over: nobody comes after it who would read them.
+    // When the run is over: no successor will read the files.
     void remove_spilled() const;
 
     const SlabLayout& layout() const { return options_.layout; }
     const SpanPlan& spans() const { return options_.spans; }
     bool has_pool() const { return pool_ != nullptr; }
-    // Of a run that begins: nothing.
+    // Empty in a run that begins.
     const Predecessor& predecessor() const { return predecessor_; }
     // Null without consumers.
     const RunProgress* progress() const { return records_ ? &records_->memory.progress() : nullptr; }
@@ -75,7 +74,7 @@ class EgressRun {
     double slab_wait_seconds() const { return exchange_->wait_seconds(); }
     double seconds_to_first_slab() const { return pool_ ? pool_->seconds_to_first() : 0; }
     double seconds_to_all_slabs() const { return pool_ ? pool_->seconds_to_all() : 0; }
-    // Of the run's objects in shared memory; of slabs that are made anew for each filling, the most that are there.
+    // Bytes of the run's shared-memory objects; the maximum, where each filling creates its slab.
     std::size_t shm_bytes() const;
     PinningProof pinning() const { return pinning_.proof(); }
 
@@ -88,7 +87,7 @@ class EgressRun {
     std::shared_ptr<SpillStore> make_spill() const;
     std::unique_ptr<EgressPath> make_path(DeviceTimeline& timeline);
 
-    // In the order in which they need one another; they go backwards.
+    // In order of dependency; destroyed in reverse.
     RunDirectoryLock& place_;
     Device& device_;
     const EgressRunOptions options_;

@@ -19,7 +19,7 @@
 
 namespace offramp {
 
-// What an egress path is made of. Borrows all of it.
+// The parts of an egress path. Borrows all of them.
 struct PathParts {
     const RunNames& names;
     Device& device;
@@ -27,31 +27,30 @@ struct PathParts {
     const SlabLayout& layout;
     DeviceTimeline& timeline;
     EgressStream::Options options;
-    std::function<void()> on_failure;  // from a thread of the egress path's
+    std::function<void()> on_failure;  // called on one of the path's threads
 };
 
-// What its program adds to a run; each may be empty, but for on_pool_failure of a run with a pool, and make_delivery of
-// one without consumers. Called on the thread that makes the run, but where another is named.
+// What the program adds to a run. Each hook may be empty, except on_pool_failure with a pool and make_delivery without
+// consumers. Called on the thread that makes the run, unless another is named.
 struct EgressRunHooks {
-    // Of a run that begins: its memory is there, and nobody has met it yet.
+    // A run begins: its memory exists, and no consumer has connected yet.
     std::function<void(RunProgress&)> on_begin;
-    // Of one that is recovered: what else must agree, before its slabs are read, and after that. They throw a refusal.
+    // A run is recovered: further checks before and after its slabs are read. They throw to refuse the recovery.
     BatchNumbers numbers;
     std::function<void(const RunProgress&)> check_input;
     std::function<void(const RunProgress&, const Predecessor&)> check_kept;
 
-    std::function<void(const PublishedSlab&)> before_publishing;                         // by whoever publishes
+    std::function<void(const PublishedSlab&)> before_publishing;                         // on the thread that publishes
     std::function<void(const PublishedSlab&)> on_completed;                              // on the broker's thread
     std::function<void(const PublishedSlab&)> on_dead_letter;                            // on the broker's thread
     std::function<void(std::uint64_t batch, std::span<const RowInfo> rows)> on_dropped;  // on the copy's thread
 
-    std::function<void(std::exception_ptr)> on_pool_failure;  // these four on a thread of the part's
+    std::function<void(std::exception_ptr)> on_pool_failure;  // these four on one of the part's threads
     std::function<void()> on_delivery_end;                    // nothing is in flight, and consumers have left
     std::function<void()> on_delivery_failure;
     std::function<void()> on_path_failure;
 
-    // Of ways off the device that are not the run's own; the latter only where there are no consumers, before the
-    // previous.
+    // Alternative ways off the device. make_delivery is only for runs without consumers and is called first.
     std::function<std::unique_ptr<EgressPath>(PathParts)> make_path;
     std::function<std::unique_ptr<Delivery>()> make_delivery;
 };

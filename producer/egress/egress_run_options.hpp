@@ -15,10 +15,10 @@
 
 namespace offramp {
 
-// What becomes of a batch for which no slab is free.
+// What happens to a batch when no slab is free.
 enum class WhenFull { Wait, Drop, Spill };
 
-// What a run is.
+// The settings of a run.
 struct EgressRunOptions {
     // --- slabs ---
     SlabLayout layout;
@@ -27,17 +27,17 @@ struct EgressRunOptions {
     Pinning::Options pinning{};
     std::uint32_t batch = 1;                 // most samples of a batch
     std::size_t queue_depth = 1;             // batches submitted and not yet being copied
-    std::chrono::nanoseconds max_delay{};    // of a small batch that waits for others to share its slab
-    SlabWriter::HeaderFields header_fields;  // nonce and epoch are filled in; its texts outlive the run
+    std::chrono::nanoseconds max_delay{};    // a small batch waits this long for others to share its slab
+    SlabWriter::HeaderFields header_fields;  // the run fills in nonce and epoch; the texts outlive the run
     WhenFull when_full = WhenFull::Wait;
     std::string spill_dir;  // empty: in the run's directory
     // --- consumers ---
     std::uint32_t max_consumers = 64;
-    std::vector<uid_t> allowed_uids;  // whose consumers are let in
-    std::uint64_t work = 0;           // what they must say that they will do with slabs
+    std::vector<uid_t> allowed_uids;  // users whose consumers are admitted
+    std::uint64_t work = 0;           // hash of the processing that consumers must announce
     std::chrono::nanoseconds visibility_timeout = std::chrono::seconds(30);
-    std::uint32_t max_failures = 3;    // deaths that a slab may cause before it is a dead letter
-    std::uint64_t warmup_batches = 0;  // left out of the steady-state stats
+    std::uint32_t max_failures = 3;    // failed deliveries before a slab becomes a dead letter
+    std::uint64_t warmup_batches = 0;  // excluded from the steady-state stats
     bool kill_stalled = false;
 };
 

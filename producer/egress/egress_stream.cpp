@@ -12,8 +12,8 @@
 namespace offramp {
 namespace {
 
-// Copies submitted and not yet done: enough to keep the copy engine busy, few enough that the outputs which they keep
-// on the device are bounded whatever the number of slabs.
+// Copies submitted and not yet done. Enough to keep the copy engine busy; few enough to bound the outputs held on the
+// device, whatever the number of slabs.
 std::size_t slabs_in_flight(const EgressStream::Options& options, const SlabLayout& layout) {
     const auto rows = static_cast<std::size_t>(layout.rows);
     return std::max<std::size_t>(4, 2 * ((options.batch + rows - 1) / rows));
@@ -49,7 +49,7 @@ bool EgressStream::submit(OutputBatch batch) {
     }
     counters_.submitted(batch);
     const TraceRange range(TraceName::QueueOutput, batch.number);
-    if (submitted_.push(std::move(batch))) return true;  // a failure meanwhile is the next call's to tell
+    if (submitted_.push(std::move(batch))) return true;  // the next call throws a failure of this time
     completion_.rethrow_failure();
     return false;
 }
@@ -84,7 +84,7 @@ void EgressStream::copy_batches() {
         stop();
         completion_.fail(std::current_exception());
     }
-    submitted_.close();  // nobody takes any more
+    submitted_.close();  // wakes submit(): nothing is popped any more
     while (const auto batch = submitted_.try_pop()) release(*batch);
     open_.reset();
     completion_.close();
@@ -104,16 +104,16 @@ bool EgressStream::copy_batch(const std::shared_ptr<OutputBatch>& batch) {
     return false;
 }
 
-// By whoever drops it without having seen its copies done.
+// For batches that are dropped before their copies were seen done.
 void EgressStream::release(const OutputBatch& batch) noexcept {
     try {
         if (batch.computed) batch.computed->wait();
     } catch (const std::exception& problem) {
-        spdlog::error("waiting for the outputs of batch {}, which is let go: {}", batch.number, problem.what());
+        spdlog::error("waiting for the outputs of batch {}, which is dropped: {}", batch.number, problem.what());
     }
 }
 
-// Into the slab that is open, or a new one. It stays open while another whole batch may join it.
+// Copies into the open slab or a new one. The slab stays open while another whole batch may join it.
 bool EgressStream::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows) {
     if (open_) {
         if (open_->add(batch, first_row, rows)) return true;
@@ -142,7 +142,7 @@ bool EgressStream::drop(const OutputBatch& batch, std::uint32_t first_row, std::
     return true;
 }
 
-// False: the completion takes no more.
+// False: the completion has failed.
 bool EgressStream::send_off() {
     if (!open_) return true;
     open_->close();

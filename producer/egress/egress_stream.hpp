@@ -24,20 +24,19 @@
 
 namespace offramp {
 
-// Takes finished tensors off the device without making it wait: the point of the project.
+// Copies finished tensors off the device while the model's thread goes on.
 //
 //   submit() ──queue──▶ copy thread: free slab, header, wait for `computed` on the stream, copies, event
 //                                        └──queue──▶ completion thread: sleep until the event is done, publish
 //
-// It has a stream of its own, so that copies run beside the next batch's computation, and one event a slab. A batch of
-// more samples than fit a slab is cut between samples; the first part is published while the rest is still being
-// copied. Several small batches share a slab, when the layout has room for them; none waits longer than `max_delay` for
-// others.
+// Its own stream lets copies run beside the next batch's computation; each slab has one event. A batch with more
+// samples than a slab is cut between samples: the first part is published while the rest is still being copied. Several
+// small batches share a slab if the layout has room; none waits longer than `max_delay`.
 //
 // Owns: its stream, events and two threads. Borrows: device, exchange, layout, timeline.
 // Blocks: submit() while `queue_depth` batches wait for slabs (back-pressure). Errors: on_failure is called when a
-// thread meets one. A batch that is let go without having been copied is held until `computed` is done: nobody may
-// still write tensors that their owner frees.
+// thread fails. A batch that is dropped before its copy is held until `computed` is done: its tensors must not be freed
+// while the device still writes them.
 class EgressStream final : public EgressPath {
   public:
     struct Options {
@@ -46,7 +45,7 @@ class EgressStream final : public EgressPath {
         std::uint32_t batch = 1;      // most samples of a batch
         std::size_t queue_depth = 1;  // batches submitted and not yet being copied
         std::chrono::nanoseconds max_delay{};
-        // Return: an output for which no slab is free is dropped, told here on the copy thread, and counted.
+        // Return: an output without a free slab is dropped, reported here on the copy thread, and counted.
         SlabExchange::WhenNone when_none = SlabExchange::WhenNone::Wait;
         std::function<void(std::uint64_t batch, std::span<const RowInfo> rows)> on_dropped;
     };
@@ -58,10 +57,10 @@ class EgressStream final : public EgressPath {
     EgressStream& operator=(const EgressStream&) = delete;
 
     bool submit(OutputBatch batch) override;
-    // For one who submits alone: false when submit() would still block at `until`.
+    // For a single submitting thread. False if submit() would still block at `until`.
     bool wait_for_room(TimePoint until) { return submitted_.wait_for_room(until); }
     void finish() override;
-    // Takes no more, and does not wait: finish() still has to be called.
+    // Takes no more batches and does not wait. finish() is still required.
     void close() { submitted_.close(); }
     void stop() override;
     OutputStats stats() const override { return counters_.stats(); }
@@ -81,9 +80,9 @@ class EgressStream final : public EgressPath {
     OutputCounters counters_;
     std::vector<CopyEvents> events_;  // by slab
     std::unique_ptr<Stream> stream_;
-    BoundedQueue<OutputBatch, NappingCondition> submitted_;  // submit() is the loop's time
+    BoundedQueue<OutputBatch, NappingCondition> submitted_;  // its wait is part of the loop's time
     SlabCompletion completion_;
-    std::unique_ptr<SlabFilling> open_;  // the slab that still takes batches
+    std::unique_ptr<SlabFilling> open_;  // the slab that still has room
     TimePoint open_until_{};
     OutputBatch::Counts dropped_;  // since the last slab
     std::atomic<bool> stopped_{false};

@@ -71,7 +71,7 @@ EmbeddedEgressOptions checked(EmbeddedEgressOptions options) {
 
 }  // namespace
 
-// In the order in which they need one another; they go backwards.
+// In order of dependency; destroyed in reverse.
 struct EmbeddedEgress::Parts final : private StoppableRun {
     explicit Parts(EmbeddedEgressOptions wanted);
     ~Parts() override;
@@ -94,16 +94,16 @@ struct EmbeddedEgress::Parts final : private StoppableRun {
     const std::uint64_t began_ns = now_ns();
     const EmbeddedEgressOptions options;
     RunLifecycle life{*this};
-    std::mutex turns;  // submit() and drain()
+    std::mutex turns;  // serializes submit() and drain()
     RunDirectoryLock place;
     const std::unique_ptr<Device> device;
-    const std::unique_ptr<Stream> clock_stream;  // of the timeline
+    const std::unique_ptr<Stream> clock_stream;  // for the timeline
     DeviceTimeline timeline;
     const SlabPlan plan;
     LendingPool<Event> events;
     std::optional<EgressRun> run;
     EgressStream* stream = nullptr;    // the run's path
-    std::unique_ptr<LiveTrace> trace;  // its thread's, until that has ended
+    std::unique_ptr<LiveTrace> trace;  // used by its thread until that has ended
     std::unique_ptr<RunStatus> status;
     std::uint64_t batches = 0, next_item = 0;
 };
@@ -167,10 +167,10 @@ EgressRunOptions EmbeddedEgress::Parts::run_options() const {
 }
 
 EgressRunHooks EmbeddedEgress::Parts::run_hooks() {
-    const auto of_a_slab = [](const std::function<void(std::span<const ItemRange>)>& tell) {
-        std::function<void(const PublishedSlab&)> told;
-        if (tell) told = [&tell](const PublishedSlab& slab) { tell(slab.items); };
-        return told;
+    const auto items_callback = [](const std::function<void(std::span<const ItemRange>)>& report) {
+        std::function<void(const PublishedSlab&)> on_slab;
+        if (report) on_slab = [&report](const PublishedSlab& slab) { report(slab.items); };
+        return on_slab;
     };
     std::function<void(std::uint64_t, std::span<const RowInfo>)> on_dropped;
     if (options.on_failed_items)
@@ -179,8 +179,8 @@ EgressRunHooks EmbeddedEgress::Parts::run_hooks() {
             for (const RowInfo& row : rows) append_item(items, row.item);
             options.on_failed_items(items);
         };
-    return {.on_completed = of_a_slab(options.on_completed),
-            .on_dead_letter = of_a_slab(options.on_failed_items),
+    return {.on_completed = items_callback(options.on_completed),
+            .on_dead_letter = items_callback(options.on_failed_items),
             .on_dropped = std::move(on_dropped),
             .on_pool_failure =
                 [this](std::exception_ptr error) {
@@ -198,7 +198,7 @@ EgressRunHooks EmbeddedEgress::Parts::run_hooks() {
                 }};
 }
 
-// What was drained has ended before.
+// A drained run has ended already.
 EmbeddedEgress::Parts::~Parts() {
     if (life.state() == RunState::Ended) return;
     place.close_to_consumers();
@@ -206,7 +206,7 @@ EmbeddedEgress::Parts::~Parts() {
     end();
 }
 
-// What the step throws is the run's error, if it is the first.
+// The step's error becomes the run's, if it is the first.
 void EmbeddedEgress::Parts::attempt(const std::function<void()>& step) {
     try {
         step();
@@ -215,15 +215,15 @@ void EmbeddedEgress::Parts::attempt(const std::function<void()>& step) {
     }
 }
 
-// Of a part that failed the threads have ended, or do so at once: what they met comes to light by waiting for them. The
-// broker is the one that abandons a run that its program still uses.
+// A failed part's threads end soon: joining them yields their error. Only the broker abandons a run that its program
+// still uses.
 void EmbeddedEgress::Parts::require_no_failure() {
     if (!life.error() && life.is_stopped(StopMode::Abandon)) attempt([this] { run->delivery().join(); });
     if (!life.error() && life.is_stopped(StopMode::Halt)) attempt([this] { stream->finish(); });
     if (life.error()) std::rethrow_exception(life.error());
 }
 
-// Of a run that is drained or abandoned: its threads end by themselves.
+// For a run that is drained or abandoned: its threads end by themselves.
 void EmbeddedEgress::Parts::end() {
     attempt([this] { stream->finish(); });
     attempt([this] { run->delivery().join(); });
@@ -232,7 +232,7 @@ void EmbeddedEgress::Parts::end() {
     trace->end();
 }
 
-// With each batch: words are made where something is wrong, and nowhere else.
+// Called for each batch: it builds texts only when something is wrong.
 void EmbeddedEgress::Parts::check(const Batch& batch) const {
     if (life.stopped() == StopMode::Drain) refuse("a batch was submitted after drain()", "Open another run for it");
     if (batch.tensors.size() != options.tensors.size())
@@ -240,7 +240,7 @@ void EmbeddedEgress::Parts::check(const Batch& batch) const {
                    std::to_string(options.tensors.size()),
                "Submit one of each");
     if (std::ranges::find(batch.tensors, nullptr) != batch.tensors.end())
-        refuse("the address of a tensor is null", "Submit where its first sample lies");
+        refuse("the address of a tensor is null", "Submit the address of its first sample");
     if (batch.rows < 1 || batch.rows > most_rows())
         refuse("a batch of " + std::to_string(batch.rows) + " samples",
                "The run was opened for 1 to " + std::to_string(most_rows()));
@@ -260,7 +260,7 @@ void EmbeddedEgress::Parts::check(const Batch& batch) const {
         refuse("the items' numbers do not rise",
                "Number each item once, in the order in which they are submitted; the next is " +
                    std::to_string(next_item) + " or more");
-    // Behind the last item there is a number, too.
+    // kMostItems itself is the end of the last range.
     constexpr std::uint64_t kMostItems = std::numeric_limits<std::uint64_t>::max();
     if (batch.items.empty() ? batch.rows > kMostItems - next_item : batch.items.back() == kMostItems)
         refuse("the item number " + std::to_string(kMostItems), "Number items from 0 to one less than that");
@@ -277,7 +277,7 @@ OutputBatch EmbeddedEgress::Parts::described(Batch batch) {
     for (std::size_t i = 0; i < options.tensors.size(); ++i)
         output.tensors.push_back({.spec = options.tensors[i], .data = batch.tensors[i], .owner = held});
     output.computed = events.take();
-    // On the CPU the tensors are there when they are submitted.
+    // On the CPU, submitted tensors are complete.
     device->borrow_stream(device->is_gpu() ? on_stream : nullptr)->record(*output.computed);
     return output;
 }
@@ -302,7 +302,7 @@ bool EmbeddedEgress::Parts::drain(std::optional<std::chrono::nanoseconds> timeou
     const auto until = timeout ? std::optional(kSteadyClock.now() + *timeout) : std::nullopt;
     require_no_failure();
     if (life.state() == RunState::Ended) return true;
-    life.stop(StopMode::Drain, "asked to");
+    life.stop(StopMode::Drain, "drain() was called");
     status->change(life.word(), life.failure());
     const bool delivered = life.wait_for_delivery(until);
     require_no_failure();

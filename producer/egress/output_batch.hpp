@@ -15,35 +15,34 @@ namespace offramp {
 struct OutputBatch;
 class SlabWriter;
 
-// Looks at the rows of a slab once their copies are done and before anybody gets it, and says which of them mean
-// something.
+// Reviews a slab's rows after their copies and before publication, and decides which are valid.
 //
-// Thread: one at a time, that which sees copies done. Blocks: never.
+// Thread: one at a time, the one that sees copies done. Blocks: never.
 class RowReview {
   public:
     virtual ~RowReview() = default;
-    // Whether a row of the batch means something, which lies in `slab_row` of `slab`; once for each.
+    // True if the batch's row, now in `slab_row` of `slab`, is valid. Called once per row.
     virtual bool passes(const OutputBatch& batch, std::uint32_t row, SlabWriter& slab, std::uint32_t slab_row) = 0;
-    // The rows of a slab were looked at. Errors: what ends the run.
+    // Called after all rows of a slab. Errors: what ends the run.
     virtual void end_slab() = 0;
 };
 
-// A batch's outputs on their way off the device: finished, or still being computed until `computed` is done.
+// A batch's outputs on their way off the device, finished once `computed` is done.
 // Owns the tensors' keep-alives; they are dropped once the last copy's event has been seen done.
 struct OutputBatch {
     std::uint64_t number = 0;
-    std::vector<RowInfo> rows;  // as many as are wanted of each tensor's dimension 0
-    // in the order of the layout's; none where every row is empty: the slab has zeros there
+    std::vector<RowInfo> rows;  // as many as are used of each tensor's dimension 0
+    // in the layout's order; none if every row is empty: the slab holds zeros
     std::vector<DeviceTensor> tensors;
-    // armed on the producing stream behind the work that writes the tensors; null without any
+    // armed on the producing stream after the work that writes the tensors; null without tensors
     std::shared_ptr<Event> computed;
-    std::uint32_t skipped_before = 0;   // items of batches that were left out since the one before it
-    std::vector<RowOutliers> outliers;  // for whoever has seen `computed` done
-    RowReview* review = nullptr;        // outlives the batch; null: its rows need not be looked at
+    std::uint32_t skipped_before = 0;   // items of skipped batches since the previous one
+    std::vector<RowOutliers> outliers;  // to be read once `computed` is done
+    RowReview* review = nullptr;        // outlives the batch; null: no review
 
     struct Counts {
         std::uint32_t samples = 0;  // without empty rows
-        // items; with the first row those of `skipped_before` as well
+        // items; with the first row also those of `skipped_before`
         std::uint32_t skipped = 0;
     };
     Counts count(std::uint32_t first_row, std::uint32_t row_count) const {
@@ -55,7 +54,7 @@ struct OutputBatch {
         return counts;
     }
 
-    // Calls work(first_row, rows) for one part of at most `most` rows after another; false as soon as it says so.
+    // Calls work(first_row, rows) for parts of at most `most` rows; false as soon as one call returns false.
     template <class Work>
     bool for_each_part(std::int64_t most, Work&& work) const {
         const auto all = static_cast<std::uint32_t>(rows.size());

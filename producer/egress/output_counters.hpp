@@ -9,7 +9,7 @@
 
 namespace offramp {
 
-// Counts what goes through an egress path. Thread: any.
+// The counters of an egress path. Thread: any.
 class OutputCounters {
   public:
     void submitted(const OutputBatch& batch) {
@@ -20,13 +20,13 @@ class OutputCounters {
         batches_published_ += slab.batches_ended;
         samples_published_ += slab.samples;
     }
-    // `to_the_end`: with the batch's last rows.
+    // `to_the_end`: the batch's last rows are among them.
     void dropped(std::uint32_t samples, std::uint64_t bytes, bool to_the_end) {
         samples_dropped_ += samples;
         bytes_dropped_ += bytes;
         batches_dropped_ += to_the_end ? 1 : 0;
     }
-    // Samples that mean nothing (RowReview).
+    // Samples with invalid outputs (RowReview).
     void rejected(std::uint32_t samples) { samples_rejected_ += samples; }
     void copied(std::uint64_t bytes) { bytes_copied_ += bytes; }
     // The device's time of one slab's copies.

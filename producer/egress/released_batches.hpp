@@ -11,12 +11,12 @@
 
 namespace offramp {
 
-// How many of a run's first batches are let go, for a thread that frees what they held. Batches are let go in any
-// order: one that is dropped overtakes those that are still copied. Thread: any. Blocks: wait(), wait_unattended().
+// Counts how many of a run's first batches are released, for a thread that frees what they held. Batches are released
+// in any order: a dropped batch overtakes those that are still copied. Thread: any. Blocks: wait(), wait_unattended().
 class ReleasedBatches {
   public:
-    // One more was taken; returns how many are let go. No system call, unless wait_unattended() has seen nothing for
-    // long.
+    // One more batch was taken; returns how many are released. Makes no system call, unless wait_unattended() has seen
+    // no batch for long.
     std::uint64_t note_taken() {
         std::unique_lock lock(mutex_);
         ++taken_;
@@ -26,7 +26,7 @@ class ReleasedBatches {
         another_.notify_all();
         return released;
     }
-    // `batch`: counted from 0, each once; let go.
+    // Marks a batch as released. `batch`: counted from 0, each once.
     void note(std::uint64_t batch) {
         {
             const std::lock_guard lock(mutex_);
@@ -35,7 +35,7 @@ class ReleasedBatches {
         }
         more_.notify_all();
     }
-    // How many, when they are more than `seen` or the time is over. No timeout: never.
+    // How many are released, once more than `seen` or after the timeout. No timeout: no limit.
     std::uint64_t wait(std::uint64_t seen, std::optional<std::chrono::nanoseconds> timeout) {
         std::unique_lock lock(mutex_);
         const auto ready = [&] { return first_ > seen; };
@@ -47,9 +47,9 @@ class ReleasedBatches {
         return first_;
     }
 
-    // For a thread beside a loop that asks by itself, with note_taken(): as long as it goes on this thread is not told
-    // of anything, and nobody wakes it. How many are let go, once no batch was taken for `quiet`, when they are more
-    // than `seen`; or when one that was taken is not let go within `timeout`. Nothing after end().
+    // For a thread beside a loop that polls with note_taken(). While the loop is active, this thread stays asleep. It
+    // returns how many batches are released in two cases: none was taken for `quiet` and more than `seen` are released;
+    // or a batch that was taken is not released within `timeout`. Nothing after end().
     std::optional<std::uint64_t> wait_unattended(std::uint64_t seen, std::chrono::nanoseconds quiet,
                                                  std::optional<std::chrono::nanoseconds> timeout) {
         std::unique_lock lock(mutex_);
@@ -69,7 +69,7 @@ class ReleasedBatches {
         }
         return std::nullopt;
     }
-    // Ends wait_unattended(), now and from now on.
+    // Ends wait_unattended(), now and in future.
     void end() {
         {
             const std::lock_guard lock(mutex_);
@@ -79,9 +79,9 @@ class ReleasedBatches {
     }
 
   private:
-    static constexpr std::chrono::seconds kPatience{2};  // then the thread sleeps until it is woken
+    static constexpr std::chrono::seconds kPatience{2};  // after this, the thread sleeps until it is woken
 
-    // False: the time is over, and none was taken meanwhile.
+    // False: the time ran out, and no batch was taken meanwhile.
     bool wait_for_more(std::unique_lock<std::mutex>& lock, std::uint64_t seen,
                        std::optional<std::chrono::nanoseconds> timeout) {
         const auto changed = [&, before = taken_] { return ended_ || first_ > seen || taken_ != before; };
@@ -93,9 +93,9 @@ class ReleasedBatches {
     std::mutex mutex_;
     std::condition_variable more_, another_, at_end_;
     std::uint64_t taken_ = 0;
-    std::uint64_t first_ = 0;         // all before it are let go
-    std::set<std::uint64_t> beyond_;  // and these behind it
-    TimePoint taken_at_{};            // the last of them
+    std::uint64_t first_ = 0;         // all batches before it are released
+    std::set<std::uint64_t> beyond_;  // batches after it that are released
+    TimePoint taken_at_{};            // when the last batch was taken
     bool ended_ = false;
 };
 

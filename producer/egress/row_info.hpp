@@ -6,15 +6,15 @@
 
 namespace offramp {
 
-// What the producer knows of one row of a batch, until it is in a slab. SampleEntry (common/wire/slab_view.hpp) is the
-// part of it that others get: why a row means nothing is counted and reported here, and is in no slab.
+// The producer's record of one row of a batch, until it is in a slab. SampleEntry (common/wire/slab_view.hpp) is the
+// part that consumers get. The reason for an empty row is counted and reported by the producer only.
 struct RowInfo {
     std::uint64_t item = 0;
-    std::string_view key;  // of the source, which outlives it; empty: the item's number stands for it
-    // the item could not be read, or is done: its row is zero before normalisation and means nothing
+    std::string_view key;  // the source's, which outlives it; empty: the item number serves as the key
+    // the item is unreadable or done: its row is zero before normalisation, and invalid
     bool empty = false;
-    bool done = false;   // by an earlier run or producer: empty only because its batch is made for others
-    std::string reason;  // of an item that could not be read
+    bool done = false;   // by an earlier run or producer: empty only because other items need its batch
+    std::string reason;  // why the item is unreadable
 };
 
 }  // namespace offramp

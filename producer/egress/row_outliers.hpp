@@ -8,11 +8,10 @@
 
 namespace offramp {
 
-// What was met in an output of one channel on the device when a class map was made of it: of each row a score that
-// cannot be, or 0. To be looked at once its work is done. Owns its part of the memory that the device writes to, which
-// is used again in the order of the stream.
+// Impossible scores found on the device while a one-channel output became a class map: one per row, or 0. Valid once
+// that work is done. Owns its part of the device's memory, which is reused in the stream's order.
 struct RowOutliers {
-    std::string output;                    // as describe_output() has it
+    std::string output;                    // as describe_output() formats it
     std::shared_ptr<DeviceBuffer> memory;  // float [rows]
 
     float of(std::size_t row) const { return reinterpret_cast<const float*>(memory->data())[row]; }

@@ -17,9 +17,8 @@
 namespace offramp {
 namespace {
 
-// The directory may have been another's before: a program's, which leaves more than this one does, or a launcher's that
-// has locked it. Whoever takes it over removes what would speak of a run that is over. What is removed from a run's
-// directory is the user's own in any other.
+// The directory may have belonged to another run: a program's, which leaves more files than this one, or a launcher's,
+// which has locked it. The new run removes the reports of the old one. In any other folder those files are the user's.
 void require_a_runs_own(const std::string& folder) {
     struct stat lock {};
     for (const char* name : run_files::kLocks)
@@ -49,7 +48,7 @@ RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, RunSta
     if (found.st_uid != ::geteuid())
         throw Error(ErrorKind::NotPermitted,
                     "the run directory " + path_ + " belongs to user " + std::to_string(found.st_uid),
-                    "Give the run a directory of your own");
+                    "Give the run a directory that you own");
     require_a_runs_own(path_);
     const mode_t mode = made ? 0700 : found.st_mode & 07777;
     if ((made || group_may_enter) && ::chmod(path_.c_str(), group_may_enter ? mode | 0010 : mode) != 0)

@@ -7,17 +7,15 @@
 
 namespace offramp {
 
-// Holds a run's directory for one producer: made with mode 0700 (0710 for consumers of another user) when it is not
-// there, and locked; a forked child does not hold the lock. Errors: ConfigError (Usage) when it holds anything and no
-// run's lock: then nothing in it was touched; RunInUse when a producer has it; CannotWrite; NotPermitted when it
-// belongs to another user.
+// Holds a run's directory for one producer: created with mode 0700 (0710 for consumers of another user), and locked. A
+// forked child does not hold the lock. Errors: ConfigError (Usage) if it holds files but no run's lock, and leaves them
+// untouched; RunInUse when a producer has it; CannotWrite; NotPermitted when it belongs to another user.
 class RunDirectory {
   public:
-    // What an earlier run left in it is kept where that run is recovered.
+    // A recovered run keeps the files of its predecessor.
     RunDirectory(const std::string& path, bool group_may_enter, RunStart start);
 
-    // Removes what the earlier run told of itself. Call it when nothing can refuse this run any more; until then that
-    // stays as it is.
+    // Removes an earlier run's reports. Call it once this run can no longer be refused: until then they stay.
     void begin() const;
     const std::string& path() const { return path_; }
 

@@ -12,20 +12,20 @@
 
 namespace offramp {
 
-// Where a run is, and the right to serve it: its directory, its name, its lock. Had before anything else is made, and
-// given up last.
+// A run's place and the right to serve it: directory, name, lock. Taken before anything else is made, and released
+// last.
 //
-// Owns: the locks of directory and run; whatever carries the run's name in /dev/shm once owns_run(): the last process
-// to leave removes it. Thread: one. Blocks: never. Errors: as RunDirectory, RunLock::hold() and, of a run that is
-// recovered, RunRecovery::find().
+// Owns: the locks of directory and run; after owns_run(), all objects with the run's name in /dev/shm: the last process
+// to leave removes them. Thread: one. Blocks: never. Errors: as RunDirectory, RunLock::hold() and, in a recovery,
+// RunRecovery::find().
 class RunDirectoryLock {
   public:
     struct Options {
         std::string run_dir;
         std::string run_id;
         RunStart start = RunStart::Begun;
-        bool readable_by_group = false;  // consumers of another user are let in
-        // of a run that is recovered: looks at the directory and may refuse, before anything is changed
+        bool readable_by_group = false;  // admits consumers of another user
+        // for a recovery: inspects the directory and may refuse, before anything is changed
         std::function<void(const std::string& run_dir)> check_recovered{};
     };
     explicit RunDirectoryLock(const Options& options);
@@ -38,17 +38,17 @@ class RunDirectoryLock {
     bool is_recovered() const { return start_ == RunStart::Recovered; }
     bool readable_by_group() const { return readable_by_group_; }
 
-    // The recovery's.
+    // Called by the recovery.
     void serve_as(std::uint32_t epoch) { endpoint_.epoch = epoch; }
-    // A run that is recovered is left as it was by whoever fails at that.
+    // A failed recovery leaves the run as it was.
     bool owns_run() const { return last_sweep_.armed; }
     void take_ownership() { last_sweep_.armed = true; }
 
-    // An earlier run's summary and status go.
+    // Removes an earlier run's summary and status.
     void remove_old_reports() const { directory_.begin(); }
-    // From here on consumers find the run.
+    // From here on, consumers find the run.
     void open_to_consumers() const { endpoint_.publish(); }
-    // Consumers find no run here any more, although this process lives on.
+    // Consumers no longer find the run, although this process lives on.
     void close_to_consumers() const;
 
   private:
@@ -56,7 +56,7 @@ class RunDirectoryLock {
     const bool readable_by_group_;
     RunDirectory directory_;
     Endpoint endpoint_;
-    // Goes after the lock: whoever leaves a run last removes what carries its name.
+    // Destroyed after the lock: the last process to leave a run removes the objects with its name.
     struct LastSweep {
         const RunNames& names;
         std::atomic<bool> armed;

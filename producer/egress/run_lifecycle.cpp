@@ -43,7 +43,7 @@ void RunLifecycle::stop(StopMode mode, const std::string& why) {
     act(mode);
 }
 
-// Before begin() nothing is there to act on: it will.
+// Before begin() there is no part to act on; begin() repeats the call.
 void RunLifecycle::act(StopMode mode) const {
     while_under_way([&] {
         run_.end_input();

@@ -16,31 +16,30 @@ namespace offramp {
 enum class RunState {
     Starting,  // the parts are being made
     Running,
-    Draining,  // no more input is read; what is in flight is finished
+    Draining,  // reads no more input and finishes what is in flight
     Stopping,  // nothing flows any more
-    Ended,     // the parts are used by nobody but their owner
+    Ended,     // only their owner uses the parts
 };
 
-// How a run is stopped. Each does what the ones before it do.
+// How a run is stopped. Each mode includes the ones before it.
 enum class StopMode {
     Drain,
-    Halt,     // the model's thread ends and learns why; consumers go on, since a successor may go on with them
-    Abandon,  // consumers give back what they have not begun, and leave
+    Halt,     // ends the model's thread with the reason; consumers go on, for a possible successor
+    Abandon,  // consumers return what they have not begun, and leave
 };
 
-// What a stop acts on. Every call comes between begin() and end(), maybe more than once, from any thread, and returns
-// soon.
+// The parts that a stop acts on. Every call comes between begin() and end(), possibly repeated, from any thread, and
+// returns soon.
 class StoppableRun {
   public:
     virtual ~StoppableRun() = default;
     virtual void end_input() = 0;
-    // Nobody waits for a slab any more.
+    // Wakes all waits for a slab.
     virtual void stop_outputs() = 0;
     virtual void dismiss_consumers() = 0;
 };
 
-// The life of a run, from its start to its end, of offramp-producer's as of a program's own: whatever may stop it is
-// told here, and nowhere else.
+// The life of a run from start to end, in offramp-producer and in a program. Every stop goes through it.
 //
 //                 begin()           stop(Drain)              stop(Halt), stop(Abandon)
 //     Starting ────────────▶ Running ─────────▶ Draining ───────────────────────────▶ Stopping
@@ -48,47 +47,46 @@ class StoppableRun {
 //        here for begin()                 ▼          end()           ▼
 //                                       Ended   takes no more stops
 //
-// A stop is never taken back, and a stronger one replaces a weaker one. Noted beside the state are the first error,
-// which is the run's, and the end of the delivery.
+// A stop is final; a stronger one replaces a weaker one. It also records the first error, which is the run's, and the
+// end of the delivery.
 //
 // Owns: the state. Borrows: the run, which outlives it. Thread: any; begin() and end() from the run's. Blocks: end(),
-// until nobody acts on the run any more; wait_for_delivery(). Errors: see require_not_stopped().
+// until no thread acts on the run; wait_for_delivery(). Errors: see require_not_stopped().
 class RunLifecycle {
   public:
-    // Hears of a run that drains, or stops at once, and why, on the thread that stops it.
+    // Called when a run drains or stops, with the reason, on the thread that stops it.
     using Listener = std::function<void(StopMode mode, const std::string& why)>;
 
     explicit RunLifecycle(StoppableRun& run, Listener on_stop = {}) : run_(run), on_stop_(std::move(on_stop)) {}
     RunLifecycle(const RunLifecycle&) = delete;
     RunLifecycle& operator=(const RunLifecycle&) = delete;
 
-    // --- of the run ---
-    // For steps of the start. Errors: the first error; Interrupted when the run was stopped.
+    // --- for the run ---
+    // For the steps of the start. Errors: the first error; Interrupted when the run was stopped.
     void require_not_stopped() const;
-    // The parts are there: a stop that came before acts on them now.
+    // The parts exist: an earlier stop acts on them now.
     void begin();
-    // From here on nothing is asked of the run. May be repeated.
+    // From here on the run is left alone. May be repeated.
     void end();
 
-    // --- of anyone ---
+    // --- for any caller ---
     void stop(StopMode mode, const std::string& why);
-    // Keeps the error, if it is the first; stops nothing.
+    // Keeps the error if it is the first; stops nothing.
     void note(std::exception_ptr error);
-    // Nothing is in flight any more, and consumers have left.
+    // Nothing is in flight, and consumers have left.
     void note_delivery_end();
-    // False: the run was halted or abandoned before, or the time was over; without one it is waited for as long as it
-    // takes.
+    // False: the run was halted or abandoned first, or the time ran out. Without `until`, the wait has no limit.
     bool wait_for_delivery(std::optional<TimePoint> until) const;
 
     RunState state() const;
-    // The strongest that was asked for; nothing: none.
+    // The strongest mode requested; nothing: none.
     std::optional<StopMode> stopped() const;
     bool is_stopped(StopMode at_least) const;
     std::exception_ptr error() const;
     std::string failure() const;  // the error's text; empty: none
-    // In a word, as the status file has it.
+    // In one word, as in the status file.
     const char* word() const;
-    // Calls work() while the parts are there; end() waits for it. False, and nothing was called: they are not.
+    // Calls work() while the parts exist; end() waits for it. False: they do not, and work() was not called.
     template <class Work>
     bool while_under_way(Work&& work) const {
         const std::shared_lock lock(lifetime_);
@@ -109,7 +107,7 @@ class RunLifecycle {
     Phase phase_ = Phase::Starting;
     std::optional<StopMode> stop_;
     bool delivery_ended_ = false;
-    mutable std::condition_variable changed_;  // one of these two
+    mutable std::condition_variable changed_;  // on one of these two
     std::exception_ptr error_;
     std::string failure_;
 };

@@ -2,12 +2,12 @@
 
 namespace offramp {
 
-// What memory a run's slabs are.
+// The kind of memory that a run's slabs use.
 enum class RunSlabs {
     PageLockedPool,  // shared memory made ahead, page-locked
     Pool,            // the same, not page-locked
-    MadePerFilling,  // a shared-memory object of its own for each slab, made anew whenever the slab is filled
-    None,            // no other process sees an output, so there are no consumers
+    MadePerFilling,  // a shared-memory object per slab, created anew for each filling
+    None,            // outputs stay in the process, so there are no consumers
 };
 
 inline bool has_consumers(RunSlabs slabs) { return slabs != RunSlabs::None; }

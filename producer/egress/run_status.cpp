@@ -19,12 +19,12 @@ namespace {
 using nlohmann::json;
 
 constexpr std::chrono::milliseconds kWriteInterval{500};
-constexpr std::uint64_t kRateNs = 10'000'000'000;  // rates and shares are those of the last ten seconds
-constexpr double kNoticed = 0.2;                   // a wait of such a share holds a run back
+constexpr std::uint64_t kRateNs = 10'000'000'000;  // rates and shares cover the last ten seconds
+constexpr double kNoticed = 0.2;                   // a longer share of waiting limits the run
 
 double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
-// The loop computes, reads and waits unseen: all of that is the program.
+// Computation, input and other waits of the loop are not visible here: they count as "program".
 std::string limiting_stage(const std::string& state, const RunStatusFields& before, const RunStatusFields& now,
                            double seconds) {
     if (seconds <= 0) return "starting";
@@ -74,8 +74,8 @@ void RunStatus::write_periodically() {
     while (!changed_.wait_for(lock, kWriteInterval, [this] { return over_; })) {
         try {
             write();
-        } catch (const std::exception& problem) {  // the run goes on untold
-            spdlog::error("telling of the run: {}", problem.what());
+        } catch (const std::exception& problem) {  // the run goes on without a status page
+            spdlog::error("writing the run's status: {}", problem.what());
         }
         lock.unlock();
         beside_();
@@ -98,7 +98,7 @@ std::string RunStatus::page(const Facts& facts, const std::string& state, const 
     json status = {
         {"state", state},
         {"run_id", facts.run_id},
-        {"nonce", fmt::format("{:016x}", facts.nonce)},  // as the endpoint has it
+        {"nonce", fmt::format("{:016x}", facts.nonce)},  // as in the endpoint
         {"pid", ::getpid()},
         {"producers", facts.epoch},
         {"name", facts.name},
@@ -117,7 +117,7 @@ std::string RunStatus::page(const Facts& facts, const std::string& state, const 
         {"consumer_utilization", consumer_utilization(before.broker, broker, seconds)},
         {"limiting_stage", limiting_stage(state, before, now, seconds)},
         {"slabs", slabs_json(broker)},
-        // Once it is over all consumers have left, and what each of them did is told.
+        // After the end all consumers have left: list every one of them.
         {"consumers", consumers_json(broker, run_files::is_end(state) ? WhichConsumers::All : WhichConsumers::Living)},
         {"skipped", 0},
         {"redelivered", broker.redelivered.slabs},

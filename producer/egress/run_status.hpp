@@ -13,7 +13,7 @@
 
 namespace offramp {
 
-// What a run of a program of one's own tells of itself at one moment.
+// The state of a run inside a program at one moment.
 struct RunStatusFields {
     std::uint64_t at_ns = 0;
     OutputStats output;
@@ -22,11 +22,11 @@ struct RunStatusFields {
 };
 
 // RUN_DIR/status.json, with the fields of launch/guide/reference/status-json.md: replaced twice a second, and when the
-// run's state changes. The number of all items and the device's utilization are null, because the loop reports neither.
-// `message`: why the run failed, or what the broker reports.
+// run's state changes. The total of items and the device's utilization are null: the loop reports neither. `message`:
+// why the run failed, or the broker's report.
 //
 // Owns: the thread "status". Borrows: what `look` looks at, until end(). Thread: any. Blocks: change() and end(), on
-// the disk. Errors: none; a page that cannot be written is logged. Without end() the page stays as it was told last.
+// the disk. Errors: none; a page that cannot be written is logged. Without end() the last page stays.
 class RunStatus {
   public:
     struct Facts {
@@ -39,18 +39,18 @@ class RunStatus {
     };
     using Look = std::function<RunStatusFields()>;
 
-    // `beside`: what else is looked at on the thread, as often; until end() as well. It throws nothing.
+    // `beside`: further work on the thread, at the same interval, also until end(). It throws nothing.
     RunStatus(Facts facts, Look look, std::function<void()> beside);
     ~RunStatus();
     RunStatus(const RunStatus&) = delete;
     RunStatus& operator=(const RunStatus&) = delete;
 
-    // To "draining"; `why` belongs to "failed" alone.
+    // Changes to "draining"; `why` belongs to "failed" alone.
     void change(const std::string& state, const std::string& why = {});
-    // The last page: "ended", "abandoned", "failed". `look` is not called any more when it has returned.
+    // Writes the last page: "ended", "abandoned", "failed". After it, `look` is not called again.
     void end(const std::string& state, const std::string& why = {});
 
-    // The page of a run between two moments. Pure, but for the time of day that it bears.
+    // The page of a run between two moments. Pure, except for the time of day in it.
     static std::string page(const Facts& facts, const std::string& state, const RunStatusFields& before,
                             const RunStatusFields& now, const std::string& why);
 
@@ -62,7 +62,7 @@ class RunStatus {
     const Facts facts_;
     const Look look_;
     const std::function<void()> beside_;
-    std::mutex mutex_;  // of all that follows
+    std::mutex mutex_;  // guards all that follows
     std::condition_variable changed_;
     bool over_ = false;
     std::string state_ = "running";

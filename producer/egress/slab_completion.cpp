@@ -40,7 +40,7 @@ void SlabCompletion::publish_completed() {
         exchange_->finish();
     } catch (...) {
         fail(std::current_exception());
-        in_flight_.abandon();  // each waits for its copies before its slab goes back
+        in_flight_.abandon();  // each filling waits for its copies before it frees its slab
     }
 }
 

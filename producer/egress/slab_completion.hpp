@@ -11,11 +11,11 @@
 
 namespace offramp {
 
-// Publishes slabs in the order in which their copies were submitted, each once its event was seen done: the thread
-// ("egress-done") that sleeps so that no other has to. Owns: its thread, and the fillings that were handed over.
-// Borrows: device, exchange, counters, timeline. Thread: hand_over() and finish() from one; fail() from any. Blocks:
-// hand_over() while `capacity` copies are in flight; finish() until all are published. Errors: what the thread met is
-// thrown by finish(); on_failure is called when it happens.
+// Publishes slabs in the order in which their copies were submitted, each once its event is done. Its thread
+// ("egress-done") waits for events on behalf of all others. Owns: its thread, and the fillings handed over. Borrows:
+// device, exchange, counters, timeline. Thread: hand_over() and finish() from one; fail() from any. Blocks: hand_over()
+// while `capacity` copies are in flight; finish() until all are published. Errors: the thread's failure is thrown by
+// finish(); on_failure is called when it happens.
 class SlabCompletion {
   public:
     SlabCompletion(Device& device, std::shared_ptr<SlabExchange> exchange, OutputCounters& counters,
@@ -24,12 +24,12 @@ class SlabCompletion {
     SlabCompletion(const SlabCompletion&) = delete;
     SlabCompletion& operator=(const SlabCompletion&) = delete;
 
-    // A closed filling. False after a failure: it was not taken.
+    // Takes a closed filling. False after a failure: it was not taken.
     bool hand_over(std::unique_ptr<SlabFilling> filling) { return in_flight_.push(std::move(filling)); }
-    // Nothing more will come; what is in flight is published.
+    // Nothing more will come; publishes what is in flight.
     void close() { in_flight_.close(); }
     void finish();
-    // Called by whoever met a failure of its own: it becomes the egress path's, if it is the first.
+    // Reports a failure elsewhere in the path: it becomes the egress path's, if it is the first.
     void fail(std::exception_ptr failure);
     void rethrow_failure();
 

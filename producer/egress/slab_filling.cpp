@@ -53,7 +53,7 @@ bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t f
         const auto to = writer_.tensor_rows(i, at, rows);
         published_.bytes += to.size();
         if (batch->tensors.empty()) {
-            std::ranges::fill(to, std::byte{0});  // nobody's copies write these rows
+            std::ranges::fill(to, std::byte{0});  // no copy writes these rows
             continue;
         }
         stream_.copy_to_host(
@@ -65,7 +65,7 @@ bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t f
     return true;
 }
 
-// An item whose row means nothing is an empty row for everybody behind.
+// An item with an invalid output becomes an empty row for consumers.
 void SlabFilling::review_rows(OutputCounters& counters) {
     std::uint32_t slab_row = 0, rejected = 0;
     RowReview* review = nullptr;
@@ -100,7 +100,7 @@ const PublishedSlab& SlabFilling::wait_copied(OutputCounters& counters, DeviceTi
     review_rows(counters);
     published_.filled_at_ns = now_ns();
     writer_.write_filled_at(published_.filled_at_ns);
-    // Where batches share the slab, the stream waited for the later ones in between: that time is not one of copies.
+    // If batches share the slab, the stream waited for later ones in between: that is not copy time.
     counters.copied(copied_bytes_);
     if (parts_.size() == 1) counters.timed(events_.copied->seconds_since(*events_.began));
     timeline.add("d2h", published_.first_batch, *events_.began, *events_.copied);

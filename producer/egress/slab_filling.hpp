@@ -26,44 +26,44 @@ struct CopyEvents {
     }
 };
 
-// One slab while it is filled: rows of one batch, or whole small batches, are put on a stream as copies, with the
-// header that describes them. Order: add() as often as it takes rows, close(), wait_copied().
+// One slab while it is filled. Rows of one batch, or whole small batches, are put on a stream as copies, with their
+// header. Order: add() as long as it takes rows, close(), wait_copied().
 //
 // Owns: the loan, if there is one; the batches' tensors until the copies are done. Borrows: bytes, layout, stream,
 // events. Thread: one at a time. Blocks: wait_copied(); the destructor, when copies were submitted and not waited for:
-// neither slab nor tensor may go while a copy still runs. Errors: the device's.
+// slab and tensors must outlive a running copy. Errors: the device's.
 class SlabFilling {
   public:
-    // Where the bytes go, and what they are called there.
+    // Destination bytes and their slab's identity.
     struct Target {
         std::uint32_t slab = 0;
         std::uint64_t generation = 0;
         std::span<std::byte> bytes;
-        std::optional<WriteLoan> loan;  // of a slab of the pool
+        std::optional<WriteLoan> loan;  // for a slab of the pool
     };
     static Target target_of(WriteLoan loan);
 
-    // `header_fields`: slab and generation are filled in.
+    // `header_fields`: this class fills in slab and generation.
     SlabFilling(Target target, const SlabLayout& layout, SlabWriter::HeaderFields header_fields, Stream& stream,
                 CopyEvents& events);
     ~SlabFilling();
     SlabFilling(const SlabFilling&) = delete;
     SlabFilling& operator=(const SlabFilling&) = delete;
 
-    // Rows [first_row, first_row + rows) of the batch, copied once `computed` is done. False, and nothing changed: no
+    // Copies rows [first_row, first_row + rows) of the batch once `computed` is done. False, and nothing changed: no
     // room.
     bool add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);
-    // So many samples were dropped just before this slab, and so many items of those batches were skipped.
+    // Adds what was dropped just before this slab: samples, and skipped items of those batches.
     void note_dropped(const OutputBatch::Counts& counts) {
         published_.dropped += counts.samples;
         published_.skipped += counts.skipped;
     }
     void close();
-    // Sleeps until the copies are done, has the rows reviewed and completes the header. The target may be published
-    // from now on. Errors: also those of RowReview: nobody gets such a slab.
+    // Sleeps until the copies are done, reviews the rows and completes the header. The target may be published from now
+    // on. Errors: also those of RowReview: such a slab is not published.
     const PublishedSlab& wait_copied(OutputCounters& counters, DeviceTimeline& timeline);
 
-    // To whoever publishes it: the target, or of a slab of the pool its loan. Once.
+    // The target for the publisher; it includes the loan for a slab of the pool. Call it once.
     Target take_target() { return std::move(target_); }
     WriteLoan take_loan() { return std::move(*target_.loan); }
     const PublishedSlab& published() const { return published_; }
@@ -77,7 +77,7 @@ class SlabFilling {
     CopyEvents& events_;
     SlabWriter writer_;
     PublishedSlab published_;
-    std::uint64_t copied_bytes_ = 0;  // of published_.bytes: the rest are zeros of batches without outputs
+    std::uint64_t copied_bytes_ = 0;  // of published_.bytes; the rest are zeros of batches without outputs
     struct Part {
         std::shared_ptr<OutputBatch> batch;
         std::uint32_t first_row = 0;
@@ -85,7 +85,7 @@ class SlabFilling {
     };
     std::vector<Part> parts_;
     std::vector<SampleEntry> entries_;
-    bool copying_ = false;  // submitted, and not seen done
+    bool copying_ = false;  // submitted, and not yet seen done
 };
 
 }  // namespace offramp

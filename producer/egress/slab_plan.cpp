@@ -12,7 +12,7 @@ constexpr std::size_t kSharedSlab = std::size_t{16} << 20;
 constexpr std::size_t kSmallBatch = std::size_t{4} << 20;
 constexpr std::size_t kMostBatchesASlab = 64;
 constexpr std::uint32_t kSharedSlabs = 16;
-// Bytes of output that may be on their way between two stages, and the most batches that this may be.
+// Limits on outputs between two stages: bytes, and batches.
 constexpr std::size_t kBytesAhead = std::size_t{16} << 20;
 constexpr std::size_t kMostBatchesAhead = 64;
 
@@ -24,7 +24,7 @@ std::size_t bytes_of(const std::vector<TensorSpec>& outputs) {
 
 std::uint32_t parts_of(std::size_t batch_bytes, const SlabPlan::Wanted& wanted) {
     if (wanted.samples_per_slab > 0) return (wanted.batch + wanted.samples_per_slab - 1) / wanted.samples_per_slab;
-    if (wanted.slabs > 0) return 1;  // who counts slabs counts batches
+    if (wanted.slabs > 0) return 1;  // an explicit number of slabs means batches
     const auto parts = static_cast<std::uint32_t>((batch_bytes + kBigSlab - 1) / kBigSlab);
     return std::clamp(parts, 1U, wanted.batch);
 }

@@ -8,9 +8,9 @@
 
 namespace offramp {
 
-// How a run's outputs are cut into slabs: what is left open follows from the size of a batch. A big batch is cut into
-// parts of at most 256 MiB, so that consumers read while the rest is copied; small ones share a slab of about 16 MiB,
-// so that slabs, not batches, cost messages and wake-ups.
+// How a run's outputs are cut into slabs. Settings left open follow from the batch's size. A big batch is cut into
+// parts of at most 256 MiB, so that consumers read while the rest is copied. Small ones share a slab of about 16 MiB,
+// so that messages and wake-ups are paid per slab, not per batch.
 struct SlabPlan {
     // 0: chosen by the batch's size.
     struct Wanted {
@@ -18,14 +18,14 @@ struct SlabPlan {
         std::uint32_t samples_per_slab = 0;
         std::uint32_t batches_per_slab = 0;
         std::uint32_t slabs = 0;
-        std::uint32_t pool_batches = 6;  // whole batches that the pool holds where slabs are not counted
-        bool may_share = true;           // several batches in one slab
+        std::uint32_t pool_batches = 6;  // whole batches in the pool if `slabs` is 0
+        bool may_share = true;           // allow several batches in one slab
         std::size_t max_key_bytes = 0;
     };
     SlabLayout layout;
     std::uint32_t slab_count = 0;
     std::size_t batches_ahead = 1;  // submitted and not yet being copied
-    bool small = false;             // batches that may share a slab by their size
+    bool small = false;             // the batches' size lets them share a slab
 
     // `outputs`: of a full batch, as they are copied. Errors: ConfigError, see SlabLayout::make.
     static SlabPlan make(const std::vector<TensorSpec>& outputs, const Wanted& wanted);

@@ -9,7 +9,7 @@
 
 namespace offramp {
 
-// Copies on the compute stream and waits for each copy on the model's own thread: nothing overlaps.
+// Copies on the compute stream and waits for each copy on the model's thread: nothing overlaps.
 // Owns: the place, one pair of events. Borrows: device, compute stream, layout, timeline.
 class BlockingEgress final : public EgressPath {
   public:

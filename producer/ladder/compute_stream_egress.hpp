@@ -11,9 +11,9 @@
 
 namespace offramp {
 
-// Copies asynchronously, but on the compute stream: the host runs ahead, and another thread publishes; the next batch's
-// computation still starts only when the copy has ended. Owns: the completion's thread, events. Borrows: device,
-// compute stream, exchange, layout, timeline.
+// Copies asynchronously, but on the compute stream. The host runs ahead, and another thread publishes; the next batch's
+// computation still waits for the copy. Owns: the completion's thread, events. Borrows: device, compute stream,
+// exchange, layout, timeline.
 class ComputeStreamEgress final : public EgressPath {
   public:
     ComputeStreamEgress(Device& device, Stream& compute, std::shared_ptr<SlabExchange> exchange,

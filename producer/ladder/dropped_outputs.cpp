@@ -45,7 +45,7 @@ void DroppedOutputs::wait_computed() {
         device_.use_on_this_thread();
         std::vector<OutputBatch> computed;
         while (auto batch = computing_.pop()) {
-            // One wait for all that are submitted: a wait costs more than a small batch's computation.
+            // One wait for all submitted batches: a wait costs more than the computation of a small batch.
             for (; batch; batch = computing_.try_pop()) computed.push_back(std::move(*batch));
             const auto newest_first = computed | std::views::reverse;
             const auto last =

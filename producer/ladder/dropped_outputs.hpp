@@ -10,8 +10,8 @@
 
 namespace offramp {
 
-// Drops each batch on the device once it is computed: compute alone, with the same input and the same host work, which
-// is the limit of every rung. Owns: a thread that waits for the batches. Borrows: device, delivery.
+// Drops each batch on the device once it is computed. This measures computation alone, with the same input and host
+// work: the limit of every rung. Owns: a thread that waits for the batches. Borrows: device, delivery.
 class DroppedOutputs final : public EgressPath {
   public:
     DroppedOutputs(Device& device, LocalDelivery& delivery, std::size_t depth, std::function<void()> on_failure);

@@ -13,9 +13,9 @@
 
 namespace offramp {
 
-// A new shared-memory object for every slab that is filled, under the name that the slab's span has; its pages are
-// faulted in by the copy. The price of doing without a pool: reserving, faulting and unmapping, every time and on both
-// sides. Owns: the objects, until they are replaced. Borrows: names, exchange. Errors: SharedMemoryFull, as for a pool.
+// A new shared-memory object for each filling, with the name of the slab's span; the copy faults its pages in. Shows
+// the cost without a pool: reserving, faulting and unmapping every time, on both sides. Owns: the objects, until they
+// are replaced. Borrows: names, exchange. Errors: SharedMemoryFull, as for a pool.
 class FreshSegments final : public SlabPlace {
   public:
     FreshSegments(const RunNames& names, std::uint32_t slabs, std::size_t slab_bytes, bool readable_by_group,

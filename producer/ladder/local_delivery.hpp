@@ -8,17 +8,17 @@
 
 namespace offramp {
 
-// Keeps the totals of a run whose outputs never leave the producer: what is published is done.
+// Totals of a run whose outputs never leave the producer: published means completed.
 // Thread: any. Blocks: never.
 class LocalDelivery final : public Delivery {
   public:
-    // `warmup_batches`: left out of the steady stats. `on_completed`: called for each slab that is done; `before`: by
-    // begin().
+    // `warmup_batches`: excluded from the steady-state stats. `on_completed`: called for each completed slab; `before`:
+    // called by begin().
     explicit LocalDelivery(std::uint64_t warmup_batches, std::function<void(const PublishedSlab&)> on_completed = {},
                            std::function<void(const PublishedSlab&)> before = {})
         : warmup_batches_(warmup_batches), on_completed_(std::move(on_completed)), before_(std::move(before)) {}
 
-    // Before a slab is processed.
+    // Call it before a slab is processed.
     void begin(const PublishedSlab& slab) {
         if (before_) before_(slab);
     }

@@ -9,7 +9,7 @@
 
 namespace offramp {
 
-// Slabs that are made once for the whole run, lent by the broker and published to consumers. Borrows nothing.
+// Slabs created once for the whole run, granted by the broker and published to consumers. Borrows nothing.
 class PooledPlace final : public SlabPlace {
   public:
     explicit PooledPlace(std::shared_ptr<SlabExchange> exchange) : exchange_(std::move(exchange)) {}

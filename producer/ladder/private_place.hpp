@@ -12,7 +12,7 @@
 
 namespace offramp {
 
-// New private memory for every slab, processed on the spot: no pool, no other process, nothing at once.
+// New private memory for every slab, processed in place: no pool, no other process, no overlap.
 // Owns: the processor, the memory of one slab. Borrows: delivery.
 class PrivatePlace final : public SlabPlace {
   public:

@@ -4,15 +4,14 @@
 
 namespace offramp {
 
-// How outputs leave the device, as a choice of parts: the article's five rungs, each better than the one before for one
-// reason, and the model alone, which is what all of them are measured against. A run uses `streams`; the others are
-// there to be compared with it.
+// How outputs leave the device, as a choice of parts: the article's five rungs, each better than the previous for one
+// reason, and the model alone as their reference. A run uses `streams`; the others exist for comparison.
 struct Rung {
     enum class Processing { InConsumers, InProducer, None };
     enum class Memory {
-        FreshPrivate,  // pageable, new for every batch: what a tensor's cpu() gives
+        FreshPrivate,  // pageable, new for every batch: like a tensor's cpu()
         FreshSegment,  // a new shared-memory object for every slab, mapped and unmapped on both sides
-        Pool,          // shared memory made once, not page-locked
+        Pool,          // shared memory created once, not page-locked
         PageLockedPool,
         None,
     };
@@ -25,10 +24,10 @@ struct Rung {
     Copies copies;
     Waiting waiting;
 
-    // The one that a run uses.
+    // The rung of an ordinary run.
     bool is_default() const { return copies == Copies::OnOwnStream; }
 
-    // The rung of this name, one that the settings accept.
+    // The rung with this name, one that the settings accept.
     static const Rung& named(std::string_view name);
 };
 

@@ -9,12 +9,11 @@
 
 namespace offramp {
 
-// A rung as a run's egress: its parts, put together. Borrows: the rung; between its two calls, the delivery that the
-// first one made.
+// Builds a run's egress from a rung's parts. Borrows: the rung; between its two calls, the delivery made by the first.
 class RungEgress final : public EgressStrategy {
   public:
     explicit RungEgress(const Rung& rung);
-    // The one that `--strategy` names. Errors: ConfigError where its run cannot be taken over, and that is asked for.
+    // The rung of `--strategy`. Errors: ConfigError if a recovery is requested and the rung does not support it.
     static std::unique_ptr<EgressStrategy> chosen_by(const RunConfig& config);
 
     const EgressTraits& traits() const override { return traits_; }

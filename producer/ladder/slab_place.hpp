@@ -6,8 +6,9 @@
 
 namespace offramp {
 
-// Where a blocking egress puts a slab's bytes, and who gets them. One implementation a kind of memory.
-// Thread: the model's; stop() from any. Blocks: open() until there is memory; deliver() while it is processed here.
+// Memory for a slab of a blocking egress, and its delivery. One implementation per kind of memory.
+// Thread: the model's; stop() from any. Blocks: open() until there is memory; deliver() while the slab is processed
+// here.
 class SlabPlace {
   public:
     virtual ~SlabPlace() = default;
@@ -15,7 +16,7 @@ class SlabPlace {
     virtual std::optional<SlabFilling::Target> open() = 0;
     // The copies are done.
     virtual void deliver(SlabFilling::Target target, const PublishedSlab& published) = 0;
-    // Nothing will be opened any more.
+    // Nothing more will be opened.
     virtual void finish() = 0;
     virtual void stop() = 0;
 };

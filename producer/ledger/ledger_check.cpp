@@ -9,14 +9,14 @@
 namespace offramp {
 namespace {
 
-constexpr std::uint64_t kMostSession = (std::uint64_t{1} << 40) - 1;  // what a holder's word has room for
+constexpr std::uint64_t kMostSession = (std::uint64_t{1} << 40) - 1;  // the range of a holder word's session
 
 void require(bool holds, const char* of, std::size_t index, const char* field, std::uint64_t found,
              const std::string& wanted) {
     if (!holds)
         throw ProtocolError("ledger: " + std::string(of) + " " + std::to_string(index) + ": " + field + " is " +
                                 std::to_string(found) + ", wanted " + wanted,
-                            "Its memory was written to by somebody else. " + remedy(Remedy::RunAgain));
+                            "Another process wrote to its memory. " + remedy(Remedy::RunAgain));
 }
 
 void check_entry(std::size_t slab, const SlabEntry& entry, std::size_t consumer_capacity) {
@@ -28,7 +28,7 @@ void check_entry(std::size_t slab, const SlabEntry& entry, std::size_t consumer_
         const std::uint64_t found = load_word(place);
         if (found == 0) continue;
         const HolderWord holder = HolderWord::unpack(found);
-        require(holder.used && may_be_held, "slab", slab, "a holder's word", found, "0, as nobody can hold it");
+        require(holder.used && may_be_held, "slab", slab, "a holder's word", found, "0, as it cannot be held");
         require(holder.consumer_index < consumer_capacity, "slab", slab, "a holder's consumer index",
                 holder.consumer_index, "below " + std::to_string(consumer_capacity));
     }

@@ -58,7 +58,7 @@ SlabLedger SlabLedger::adopt(Memory memory, std::uint32_t epoch, const LastStep&
     return ledger;
 }
 
-// Only the state: a holder whose completion was counted repeats its release, and is then removed.
+// Changes only the state: a holder whose completion was counted repeats its release, and is then removed.
 void SlabLedger::take_counted_step(const LastStep& last) {
     if (last.kind == CountedStep::None || last.slab >= slab_count()) return;
     const SlabWord found = word(last.slab);
@@ -80,7 +80,7 @@ void SlabLedger::repair(std::uint32_t slab) {
             abandon(slab);
             break;
         case SlabState::Ready:
-            // A lease that was half done: its attempt is used up, so that nobody else's is taken for it.
+            // A half-done lease has used up its attempt: no later delivery may have the same one.
             for (const HolderWord& holder : held)
                 if (holder.attempt > found.attempt) store(slab, {SlabState::Ready, holder.attempt, found.generation});
             break;
@@ -100,7 +100,7 @@ void SlabLedger::repair(std::uint32_t slab) {
 // --- filling ---
 
 std::optional<std::uint32_t> SlabLedger::acquire(const std::function<bool(std::uint32_t)>& usable) {
-    // Only a pool whose memory is still being made has slabs on the stack that are not usable yet.
+    // Only a pool that is still being created has slabs on the stack that are not usable yet.
     const auto found = std::find_if(free_.rbegin(), free_.rend(), usable);
     if (found == free_.rend()) return std::nullopt;
     const std::uint32_t slab = *found;
@@ -181,7 +181,7 @@ SlabTicket SlabLedger::lease(std::uint32_t slab, ConsumerRef consumer) {
 
 void SlabLedger::take_back(const SlabTicket& ticket, ConsumerRef consumer) {
     std::uint64_t* place = holder_word(ticket.slab, consumer);
-    expect(place != nullptr, "the consumer that the ticket was meant for is recorded");
+    expect(place != nullptr, "the ticket's consumer is recorded as a holder");
     store_word(*place, 0);
     normalise_after_holder_left(ticket.slab, ticket.attempt);
 }
@@ -233,7 +233,7 @@ std::vector<SlabLedger::Revoked> SlabLedger::revoke(ConsumerRef consumer, std::u
         const SlabWord current = word(slab);
         const bool counted =
             work_word != 0 && work == WorkWord{slab, holder.attempt, static_cast<std::uint32_t>(current.generation)};
-        // The failure is counted first: a producer that dies here must not forget it.
+        // Count the failure first: it must survive a death of the producer here.
         if (counted) store_word(memory_.entries[slab].failures, failures(slab) + 1);
         failpoint("ledger.revoke.counted");
         store_word(*place, 0);
@@ -261,7 +261,7 @@ void SlabLedger::discard(std::uint32_t slab) {
 // --- to the disk ---
 
 void SlabLedger::spill(std::uint32_t slab) {
-    expect(word(slab).state == SlabState::Ready && !has_holders(slab), "a slab that waits, and that nobody reads");
+    expect(word(slab).state == SlabState::Ready && !has_holders(slab), "a Ready slab without holders");
     failpoint("ledger.spill");
     free_slab(slab);
 }
@@ -302,9 +302,9 @@ void SlabLedger::move_to(std::uint32_t slab, SlabState from, SlabState to) {
     store(slab, {to, before.attempt, before.generation});
 }
 
-// The next generation begins: whoever still has a ticket of the previous one has nothing.
+// Starts the next generation, which invalidates all earlier tickets.
 void SlabLedger::free_slab(std::uint32_t slab) {
-    expect(!has_holders(slab), "memory is free only when nobody holds it");
+    expect(!has_holders(slab), "a slab without holders");
     const SlabWord before = word(slab);
     store_word(memory_.entries[slab].failures, 0);
     failpoint("ledger.free");
@@ -326,8 +326,8 @@ std::uint64_t* SlabLedger::holder_word(std::uint32_t slab, ConsumerRef consumer)
     return nullptr;
 }
 
-// A holder left without completing the slab: that of the current delivery makes it Ready again, the last one of a
-// finished slab frees it.
+// A holder left without completing the slab. If it had the current delivery, the slab is Ready again; the last holder
+// of a finished slab frees it.
 void SlabLedger::normalise_after_holder_left(std::uint32_t slab, std::uint32_t its_attempt) {
     const SlabWord current = word(slab);
     if (current.state == SlabState::Leased && current.attempt == its_attempt)

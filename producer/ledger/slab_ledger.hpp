@@ -15,8 +15,8 @@
 
 namespace offramp {
 
-// One admitted consumer: its index in the ledger's table, and the session that tells it from earlier ones with the same
-// index.
+// One admitted consumer: its index in the ledger's table, and the session, which distinguishes it from earlier users of
+// the index.
 struct ConsumerRef {
     std::uint32_t consumer_index = 0;
     std::uint64_t session = 0;
@@ -24,11 +24,11 @@ struct ConsumerRef {
     bool operator==(const ConsumerRef&) const = default;
 };
 
-// What a release did. Only the first four changed anything.
+// The effect of a release. Only the first four change anything.
 enum class ReleaseOutcome {
-    Completed,  // the first of its holders, whichever attempt: the slab is done; freed, or Retired while others hold it
-    HolderRemoved,  // another was first, or an attempt that was overtaken comes back: it holds the slab no longer
-    Returned,       // given back unprocessed: Ready again
+    Completed,  // the first of its holders, with any attempt: the slab is done; freed, or Retired while others hold it
+    HolderRemoved,  // another holder was first, or the attempt was overtaken: it no longer holds the slab
+    Returned,       // returned unprocessed: Ready again
     Failed,         // processing failed: counted, Ready again
     Foreign,        // this consumer holds no such slab
     Stale,          // of an earlier filling of the slab
@@ -38,33 +38,33 @@ inline constexpr std::size_t kReleaseOutcomes = 7;
 std::string_view to_string(ReleaseOutcome outcome);
 std::string_view to_string(SlabState state);
 
-// Decides who may touch which slab. A pure state machine over memory that its caller supplies: no time, no allocation
-// on the paths of a run, no sockets, so that it can be tested and model-checked exhaustively.
+// Decides which process may access which slab. A pure state machine over memory that its caller supplies: no time, no
+// allocation on the paths of a run, no sockets, so that it can be tested and model-checked exhaustively.
 // common/design/slab-lifecycle.md draws its states.
 //
-// Borrows: the ledger's memory, which it alone writes while it lives.
-// Thread: the broker's. Blocks: never. Errors: an illegal transition is a caller's bug (expect); whatever comes from a
-// consumer is a ReleaseOutcome.
+// Borrows: the ledger's memory, which only this object writes while it lives.
+// Thread: the broker's. Blocks: never. Errors: an illegal transition is a caller's bug (expect); a consumer's mistakes
+// yield a ReleaseOutcome.
 //
 // Every change is one word, or ordered so that a death in between is repaired by adopt():
 // - lease: holder stored, then the state (death between: a Ready slab with a holder, whose consumer is asked or dead)
 // - complete: state Retired, holder cleared, then Free, next generation (death between: Retired, no holder: freed)
 // - return: holder cleared, then the state (death between: Leased without its holder: made Ready)
 // - fail: counted, then as a return (death between: the holder repeats its release, and it is counted twice)
-// What is counted (publish, complete, dead_letter) is counted first (ProgressLog), and taken by adopt() if it was not.
+// Counted steps (publish, complete, dead_letter) are counted first (ProgressLog); adopt() takes those not yet taken.
 class SlabLedger {
   public:
     struct Memory {
         std::span<LedgerConsumer> consumers;
         std::span<SlabEntry> entries;
-        std::uint64_t first_session = 1;  // of the run: no two runs share numbers (first_session_of)
+        std::uint64_t first_session = 1;  // of the run: session numbers are unique across runs (first_session_of)
     };
 
     // Every slab Free, in its first generation; no consumers.
     static SlabLedger format(Memory memory, std::uint32_t epoch);
-    // Takes over what an earlier producer left: takes the step that it had counted and perhaps not taken, repairs
-    // half-done changes, abandons Filling, keeps every recorded holder. Dead letters stay DeadLettered, for the caller
-    // to see to. Errors: ProtocolError for words that no producer leaves (check_ledger_words).
+    // Takes over an earlier producer's ledger: takes the step that was counted but perhaps not taken, repairs half-done
+    // changes, abandons Filling, keeps every recorded holder. Dead letters stay DeadLettered, for the caller. Errors:
+    // ProtocolError for words that no producer writes (check_ledger_words).
     struct LastStep {
         CountedStep kind = CountedStep::None;
         std::uint32_t slab = 0;
@@ -74,18 +74,18 @@ class SlabLedger {
     static SlabLedger adopt(Memory memory, std::uint32_t epoch) { return adopt(memory, epoch, LastStep{}); }
 
     // --- filling ---
-    // Free → Filling for the slab that was freed last and that `usable` accepts; nothing when there is none.
+    // Free → Filling for the most recently freed slab that `usable` accepts; nothing when there is none.
     std::optional<std::uint32_t> acquire(const std::function<bool(std::uint32_t)>& usable);
-    // Filling → Free, with the next generation: whatever was written means nothing.
+    // Filling → Free, with the next generation: the written bytes are void.
     void abandon(std::uint32_t slab);
     // Filling → Ready.
     void publish(std::uint32_t slab);
 
     // --- consumers ---
-    // Nothing when the table is full. `token`: by which its session is continued.
+    // Nothing when the table is full. `token`: continues its session after a recovery.
     std::optional<ConsumerRef> admit(std::uint64_t pid, std::uint64_t start_time, std::uint64_t uid,
                                      std::uint64_t token);
-    // The admitted consumers, as the table has them.
+    // The admitted consumers of the table.
     struct Admitted {
         ConsumerRef ref;
         std::uint64_t pid = 0;
@@ -102,16 +102,15 @@ class SlabLedger {
     SlabTicket lease(std::uint32_t slab, ConsumerRef consumer);
     // Undoes a lease whose ticket could not be sent: Leased → Ready, holder removed.
     void take_back(const SlabTicket& ticket, ConsumerRef consumer);
-    // Leased → Ready, the late holder kept: the same bytes may go to another consumer as well. Whoever is done first
-    // completes the slab: a step that takes longer than the visibility timeout would otherwise be taken from each in
-    // turn, for ever.
+    // Leased → Ready, with the late holder kept: the same bytes may also go to another consumer. The first to finish
+    // completes the slab. Otherwise a step longer than the visibility timeout would be taken from each consumer in
+    // turn, without end.
     void expire(std::uint32_t slab);
-    // `before_completing`: called where the outcome will be Completed, before the first store.
+    // `before_completing`: called if the outcome will be Completed, before the first store.
     ReleaseOutcome release(ConsumerRef consumer, const SlabTicket& ticket, ReleaseKind kind,
                            const std::function<void()>& before_completing = {});
 
-    // Removes a consumer that is proven dead from the holders of every slab, and ends its session. Returns the slabs
-    // that it held.
+    // Removes a dead consumer from the holders of every slab, and ends its session. Returns the slabs that it held.
     struct Revoked {
         std::uint32_t slab = 0;
         bool counted = false;       // the work word named this delivery
@@ -121,23 +120,23 @@ class SlabLedger {
     std::vector<Revoked> revoke(ConsumerRef consumer, std::uint64_t work_word);
 
     // --- dead letters ---
-    // Ready → DeadLettered: nobody gets it any more.
+    // Ready → DeadLettered: withdrawn from delivery.
     void dead_letter(std::uint32_t slab);
-    // DeadLettered → Free, or Retired while someone holds it.
+    // DeadLettered → Free, or Retired while it has holders.
     void discard(std::uint32_t slab);
 
     // --- to the disk ---
-    // Ready and held by nobody → Free, with the next generation: its bytes are elsewhere now.
+    // Ready without holders → Free, with the next generation: its bytes are now on the disk.
     void spill(std::uint32_t slab);
 
-    // --- looking ---
+    // --- queries ---
     std::uint32_t slab_count() const { return static_cast<std::uint32_t>(memory_.entries.size()); }
     std::uint32_t epoch() const { return epoch_; }
     SlabWord word(std::uint32_t slab) const;
     std::uint64_t failures(std::uint32_t slab) const;
     std::vector<HolderWord> holders(std::uint32_t slab) const;
     bool holds(std::uint32_t slab, ConsumerRef consumer) const;
-    // Slabs by state. Reads no slab's word: the counts are kept with each change.
+    // Slabs by state. Reads no slab's word: every change updates the counts.
     const std::array<std::uint32_t, kSlabStates>& counts() const { return counts_; }
     std::uint32_t count(SlabState state) const { return counts_[static_cast<std::size_t>(state)]; }
 
@@ -154,9 +153,9 @@ class SlabLedger {
 
     Memory memory_;
     std::uint32_t epoch_;
-    // Derived from the words, so that the work per slab does not grow with the pool.
+    // Derived from the words: the work per slab must not grow with the pool.
     std::array<std::uint32_t, kSlabStates> counts_{};
-    std::vector<std::uint32_t> free_;  // the slabs that are Free, the one freed last at the end; never reallocated
+    std::vector<std::uint32_t> free_;  // Free slabs, the most recently freed one last; never reallocated
     std::uint64_t next_session_;
 };
 

@@ -16,7 +16,7 @@ HeartbeatSnapshot::HeartbeatSnapshot(const std::string& name, std::uint32_t cons
     refresh();
 }
 
-// Each word is copied whole: the kernel copies aligned memory in larger pieces than words.
+// Copies each word whole: the kernel copies aligned memory in pieces larger than words.
 void HeartbeatSnapshot::refresh() noexcept {
     while (::pread(object_.get(), heartbeats_.data(), heartbeats_.size() * sizeof(HeartbeatRecord), 0) < 0 &&
            errno == EINTR)

@@ -10,9 +10,9 @@
 
 namespace offramp {
 
-// Looks at the consumers' heartbeat records as at a file of strangers: consumers write them, maybe as another
-// user, who may also cut their object short, and a look at a mapping's lost page would be the producer's death
-// by SIGBUS. What cannot be read keeps its last value.
+// Reads the consumers' heartbeat records like an untrusted file. Consumers write them, maybe as another user, who may
+// also truncate the object: access to a lost page of a mapping would kill the producer by SIGBUS. Records that cannot
+// be read keep their last values.
 //
 // Owns: a descriptor, and a copy of the heartbeat records. Thread: the broker's. Blocks: never.
 class HeartbeatSnapshot {
@@ -20,7 +20,7 @@ class HeartbeatSnapshot {
     // `name`: of the object. Errors: SystemError when it cannot be opened.
     HeartbeatSnapshot(const std::string& name, std::uint32_t consumer_capacity);
 
-    // Stays where it is; its contents change with refresh().
+    // The address is fixed; refresh() changes the contents.
     std::span<const HeartbeatRecord> records() const { return heartbeats_; }
     void refresh() noexcept;
 

@@ -8,7 +8,7 @@
 
 namespace offramp {
 
-// What a published slab holds, for the broker's totals.
+// The contents of a published slab, for the broker's totals.
 struct PublishedSlab {
     std::uint32_t slab = 0;
     std::uint64_t first_batch = 0;
@@ -17,11 +17,11 @@ struct PublishedSlab {
     std::uint64_t bytes = 0;          // of the payload
     std::uint64_t filled_at_ns = 0;
     std::uint64_t items_through = 0;  // the number of the last item in it, plus one
-    std::uint32_t skipped = 0;        // items, those of batches left out just before it included
-    std::uint32_t dropped = 0;        // samples that were dropped just before it, since no slab was free
+    std::uint32_t skipped = 0;        // items, including those of skipped batches just before it
+    std::uint32_t dropped = 0;        // samples dropped just before it, for want of a free slab
     std::vector<ItemRange> items;     // without empty rows, in the order of the slab's rows
 
-    // What it adds to totals.
+    // Its contribution to totals.
     SlabTotals totals() const { return {.slabs = 1, .batches = batches_ended, .samples = samples, .bytes = bytes}; }
 };
 

@@ -47,9 +47,9 @@ LedgerHeader header_of(const RunNames& names, const SlabLayout& layout, const Sp
 void require_same(const char* field, std::uint64_t found, std::uint64_t wanted) {
     if (found != wanted)
         throw ProtocolError(
-            "the run to take over cannot be: its " + std::string(field) + " is " + std::to_string(found) +
+            "the run cannot be taken over: its " + std::string(field) + " is " + std::to_string(found) +
                 ", this producer's would be " + std::to_string(wanted),
-            "Take it over with the options or settings that it was begun with, by a producer of the same build");
+            "Take it over with the options or settings of its first producer, by a producer of the same build");
 }
 
 void require_same_layout(const LedgerHeader& found, const LedgerHeader& wanted) {
@@ -97,10 +97,10 @@ RunMemory RunMemory::adopt(const RunNames& names, const SlabLayout& layout, cons
         throw Error(ErrorKind::RunInUse,
                     "the run's producer, process " + std::to_string(header.producer_pid) + ", lives",
                     "Only a run whose producer is dead can be taken over");
-    // The epoch first: whoever dies from here on has used it up.
+    // The epoch first: a death from here on has used it up.
     std::atomic_ref(header.epoch).store(header.epoch + 1, std::memory_order_release);
     failpoint("adopt.epoch_used");
-    store_word(header.producer_start_time, 0);  // nobody's, until both are there
+    store_word(header.producer_start_time, 0);  // 0 until both are there
     store_word(header.producer_pid, wanted.producer_pid);
     store_word(header.producer_start_time, wanted.producer_start_time);
     failpoint("adopt.producer_named");

@@ -13,15 +13,15 @@
 
 namespace offramp {
 
-// Owns the ledger's and the heartbeat records' shared-memory objects of one run, and says where in them what lies.
-// Thread: the constructor's; afterwards the broker's. Errors: as SharedRegion::create and adopt.
+// Owns the shared-memory objects of one run's ledger and heartbeat records, and knows their layout. Thread: the
+// constructor's; afterwards the broker's. Errors: as SharedRegion::create and adopt.
 class RunMemory {
   public:
     RunMemory(const RunNames& names, const SlabLayout& layout, const SpanPlan& plan, std::uint32_t consumer_capacity,
               std::uint32_t epoch, bool readable_by_group);
-    // Takes over what a dead producer left, under the next epoch: epoch() and the producer in the header are this one's
-    // when it returns. Errors: ProtocolError with field, found and wanted when the slabs lie otherwise than this run
-    // would lay them; RunInUse when that producer lives.
+    // Takes over a dead producer's objects under the next epoch: on return, epoch() and the producer in the header are
+    // this process's. Errors: ProtocolError with field, found and wanted when the slabs' layout differs from this
+    // run's; RunInUse when that producer lives.
     static RunMemory adopt(const RunNames& names, const SlabLayout& layout, const SpanPlan& plan,
                            std::uint32_t consumer_capacity);
 

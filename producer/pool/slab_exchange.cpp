@@ -45,7 +45,7 @@ std::optional<WriteLoan> SlabExchange::wait_for_slab(WhenNone when_none) {
     std::unique_lock lock(mutex_);
     if (grants_.empty() && !stopped_) {
         const bool asks = when_none == WhenNone::Return;
-        if (asks) {  // what the broker said before may not be so any more
+        if (asks) {  // the broker's earlier answer may be outdated
             short_ = false;
             has_events_ = true;
             lock.unlock();
@@ -113,7 +113,7 @@ void SlabExchange::abandon(std::uint32_t slab) noexcept {
 bool SlabExchange::listen() {
     listened_ = true;
     broker_listens_ = true;
-    // Whoever brought something before this lock did not see that the broker listens; whoever comes after it does.
+    // A thread that left something before this lock did not see the broker listen; a later one does.
     const std::lock_guard lock(mutex_);
     return has_events_ || wants_more_ || !to_take_.published.empty();
 }

@@ -21,47 +21,46 @@
 
 namespace offramp {
 
-// Where the egress threads and the broker thread meet: free slabs one way, filled ones the other. The broker keeps some
-// slabs granted ahead, so that the egress seldom waits for its thread. A broker that is awake is not notified: it says
-// when it is about to sleep, so that a stream of small slabs costs a system call a batch of them. While it sleeps,
-// whoever publishes a slab may stand in for it: nobody has to wake up then.
+// Connects the egress threads and the broker thread: free slabs one way, filled ones the other. The broker keeps some
+// slabs granted ahead, so that the egress rarely waits for its thread. An awake broker is not notified: it announces
+// its sleep, so a stream of small slabs costs one system call per group. While it sleeps, the publishing thread may
+// dispatch inline: then no thread has to wake up.
 //
 // Owns: two short queues and an eventfd. Borrows: the slabs' bytes (SlabPool), through the grants; the clock.
 // Thread: wait_for_slab(), publish() and finish() from the egress; take(), take_published(), grant(), note_shortage(),
-// listen(), wake_fd() from the broker, or who stands in; note_memory(), set_inline_dispatch(), stop() and wake() from
-// any. Blocks: wait_for_slab() only.
+// listen(), wake_fd() from the broker, or its inline dispatch; note_memory(), set_inline_dispatch(), stop() and wake()
+// from any. Blocks: wait_for_slab() only.
 class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
   public:
     static constexpr std::uint32_t kAheadByPool = 0;
-    // Slabs that follow one another sooner are better handed on together, by the broker's thread: it takes 10 to 40 µs
-    // to wake up, in which more of them come.
+    // The broker's thread handles slabs that follow one another sooner as a group: it takes 10 to 40 µs to wake up, and
+    // more slabs come in that time.
     static constexpr std::chrono::nanoseconds kNeighbours = std::chrono::microseconds(200);
     // `grants_ahead`: by default a quarter of the pool, 2 to 64 slabs.
     static std::shared_ptr<SlabExchange> make(std::uint32_t grants_ahead = kAheadByPool,
                                               const Clock& clock = kSteadyClock);
 
-    // Slabs get their memory from now on; what is waited for before the first of them has it counts as no wait for a
-    // slab. Called before there is an egress.
+    // Slabs get their memory from now on. Waits before the first of them has it do not count as waits for a slab.
+    // Called before there is an egress.
     void expect_memory() { memory_since_ns_ = kNotYet; }
-    // A slab more has its memory: for the broker to grant it.
+    // The memory of one more slab is ready; the broker may grant it.
     void note_memory();
 
     // --- egress ---
-    // Sleeps until a slab may be filled. Nothing after stop(); with Return, nothing either when the broker was asked
-    // anew and has none.
+    // Sleeps until a slab may be filled. Nothing after stop(); with Return, also nothing if the broker, asked again,
+    // has none.
     enum class WhenNone { Wait, Return };
     std::optional<WriteLoan> wait_for_slab(WhenNone when_none = WhenNone::Wait);
-    // To be called by whoever publishes a slab, before anybody else can know of it. Set before there is an egress. What
-    // it throws publish() throws, and the slab is given back.
+    // `work` runs on the publishing thread before any other thread can see the slab. Set before there is an egress. If
+    // it throws, publish() throws, and the slab is freed.
     void before_publishing(std::function<void(const PublishedSlab&)> work) { before_publishing_ = std::move(work); }
     void publish(WriteLoan loan, PublishedSlab published);
-    // No slab will be asked for or published any more.
+    // No more slabs will be requested or published.
     void finish();
 
     // --- broker ---
-    // What publish() calls, on its thread, when the broker sleeps and the slab before is not a neighbour. False: the
-    // broker is to be woken. To be taken away, by an empty one, before what it needs ends; a call that has begun goes
-    // on.
+    // publish() calls it on its own thread when the broker sleeps and the previous slab was not published just before.
+    // False: wake the broker. Replace it with an empty one before its captures end; a call that has begun continues.
     using InlineDispatch = std::function<bool()>;
     void set_inline_dispatch(InlineDispatch inline_dispatch);
     struct Grant {
@@ -71,7 +70,7 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     };
     // Readable, after listen(), when there is something to take.
     int wake_fd() const { return wake_.get(); }
-    // Before a sleep on wake_fd(). True when something is there already: do not sleep.
+    // Call it before a sleep on wake_fd(). True: there is something to take, do not sleep.
     bool listen();
     struct Taken {
         std::vector<PublishedSlab> published;
@@ -79,20 +78,20 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
         bool finished = false;  // and nothing will follow
     };
     Taken take();
-    // Slabs alone: for who stands in.
+    // Takes slabs only: for the inline dispatch.
     std::vector<PublishedSlab> take_published();
     // `pool_slabs`: how many the pool has.
     std::uint32_t grants_wanted(std::uint32_t pool_slabs);
     void grant(std::span<const Grant> grants);
-    // Less than was wanted is free: the broker grants more when it is, and need not be notified. Ends waits that want
-    // to know.
+    // Fewer slabs are free than wanted: the broker grants more later and need not be notified. Ends waits with
+    // WhenNone::Return.
     void note_shortage();
-    // Grants that nobody took are given back to the caller, at the end of a run.
+    // Returns unused grants to the caller, at the end of a run.
     std::vector<std::uint32_t> withdraw_grants();
 
-    // --- anyone ---
+    // --- any thread ---
     void stop();
-    // Wakes the broker for a reason of its own.
+    // Wakes the broker for a reason outside the exchange.
     void wake();
     double wait_seconds() const;
     bool stopped() const;
@@ -107,7 +106,7 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
 
   private:
     void abandon(std::uint32_t slab) noexcept;
-    // With the mutex not held, after what there is was put under it.
+    // Call it without the mutex, after the news was stored under it.
     void notify() noexcept;
     void ring() noexcept;
     std::uint64_t waited_since(std::uint64_t began_ns) const;
@@ -121,14 +120,14 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     std::condition_variable granted_;
     std::deque<Grant> grants_;
     Taken to_take_;
-    bool has_events_ = false;  // since the last take(), for the broker, besides what was published
+    bool has_events_ = false;  // for the broker, besides published slabs, since the last take()
     bool wants_more_ = false;  // grants, before they run out
     std::shared_ptr<const InlineDispatch> inline_dispatch_;
     TimePoint published_at_{};  // the last slab
     bool short_ = false;
     bool stopped_ = false;
     std::atomic<bool> broker_listens_{false};
-    bool listened_ = false;  // the broker's own note
+    bool listened_ = false;  // used by the broker only
     std::atomic<bool> waiting_{false};
     std::atomic<std::uint64_t> waited_ns_{0};
     std::atomic<std::uint64_t> waiting_since_ns_{0};

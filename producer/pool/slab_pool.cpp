@@ -12,9 +12,9 @@
 namespace offramp {
 namespace {
 
-// More threads gain nothing on one object, and delay the model that is loading meanwhile.
+// More threads gain nothing on one object, and slow down the model that loads meanwhile.
 constexpr unsigned kMostOnFirstSpan = 5;
-// A thread for less costs more than it saves.
+// Smaller parts cost more than they save.
 constexpr std::size_t kLeastPart = std::size_t{1} << 20;
 
 }  // namespace
@@ -96,7 +96,7 @@ void SlabPool::fail() noexcept {
     listener_.on_failure(failure_);
 }
 
-// The other spans' workers begin when the first span has its pages: page-locking it needs no core.
+// The other spans' workers start when the first span is populated: page-locking it needs no core.
 void SlabPool::start_others() {
     const std::lock_guard lock(workers_mutex_);
     if (stopping_) return;
@@ -126,7 +126,7 @@ SharedRegion SlabPool::make_span(std::uint32_t index) const {
         {.readable_by_group = readable_by_group_, .reserve = RegionOptions::Reserve::WhenPopulated});
 }
 
-// A producer that died while it started left the later ones unmade.
+// A producer that died during its start did not create the later spans.
 SharedRegion SlabPool::adopt_span(std::uint32_t index) const {
     try {
         return SharedRegion::adopt(names_.span(index), plan_.span_bytes(index));
@@ -134,11 +134,11 @@ SharedRegion SlabPool::adopt_span(std::uint32_t index) const {
         if (problem.kind() != ErrorKind::NoSuchRun) throw;
     }
     SharedRegion made = make_span(index);
-    made.keep_name();  // as if it had been there
+    made.keep_name();  // as if it had existed before
     return made;
 }
 
-// Equal parts, one a thread, this one included. Throws what any of them met.
+// Splits the work into equal parts, one per thread including this one. Throws the first error of any of them.
 void SlabPool::populate(SharedRegion& region, unsigned threads) {
     const std::size_t bytes = region.bytes().size();
     const std::size_t part = round_up(std::max(bytes / threads, kLeastPart), kPageBytes);

@@ -20,35 +20,34 @@
 
 namespace offramp {
 
-// Knows where the slabs' bytes are. Makes the spans, faults them in and has them page-locked: the first span by itself,
-// as a batch can be filled as soon as one span is there; then the others side by side. Knows nothing of holders
-// or sockets.
+// Creates the spans of slabs, faults them in and page-locks them: first one span alone, since one is enough to fill a
+// batch, then the others in parallel. It maps slabs to addresses; it does not know holders or sockets.
 //
-// Owns: the spans' shared-memory objects, their mappings and page-lockings. Goes in that order backwards: unlock,
-// unmap, remove. Thread: the constructor's, besides its own workers; usable() and bytes_of() from any. Blocks: the
-// constructor while it checks for room; both waits; the destructor until its workers are done. Errors: SharedMemoryFull
-// before anything is made; a worker's error is told to the Listener, and thrown by both waits.
+// Owns: the spans' shared-memory objects, their mappings and page-lockings. Destroys them in reverse: unlock, unmap,
+// remove. Thread: the constructor's, besides its own workers; usable() and bytes_of() from any. Blocks: the constructor
+// while it checks for room; both waits; the destructor until its workers are done. Errors: SharedMemoryFull before
+// anything is made; a worker's error goes to the Listener, and is thrown by both waits.
 class SlabPool {
   public:
-    // Page-locks a populated range for as long as the returned owner lives; may be empty (no GPU, or not wanted).
+    // Page-locks a populated range for as long as the returned owner lives; may be empty (no GPU, or not requested).
     using Pin = std::function<std::shared_ptr<void>(std::span<std::byte>)>;
 
-    // Called by the workers: whenever another span can be used, and once when one could not be made.
+    // Called by the workers: for each span that becomes usable, and once when one could not be made.
     struct Listener {
         std::function<void()> on_usable;
         std::function<void(std::exception_ptr)> on_failure;
     };
-    // How the faulting is shared out. Faults of one object serialise for the most part, those of several do not.
+    // Threads for faulting. Faults of one object mostly serialise, those of several do not.
     struct Threads {
-        unsigned first_span = 0;     // 0: one a core, 5 at most
+        unsigned first_span = 0;     // 0: one per core, at most 5
         unsigned other_spans = 1;    // on each
-        unsigned spans_at_once = 0;  // 0: one a core
+        unsigned spans_at_once = 0;  // 0: one per core
     };
     SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, Listener listener)
         : SlabPool(names, plan, std::move(pin), readable_by_group, std::move(listener), Threads{}) {}
     SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, Listener listener, Threads threads)
         : SlabPool(names, plan, std::move(pin), readable_by_group, std::move(listener), threads, RunStart::Begun) {}
-    // Takes over the objects that a dead producer made: their bytes stay as they are, and are page-locked again.
+    // Takes over a dead producer's objects: their bytes stay, and are page-locked again.
     static std::unique_ptr<SlabPool> adopt(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group,
                                            Listener listener);
     ~SlabPool();
@@ -58,7 +57,7 @@ class SlabPool {
     const SpanPlan& plan() const { return plan_; }
     bool usable(std::uint32_t slab) const { return spans_[plan_.span_of(slab)].usable.load(std::memory_order_acquire); }
     std::span<std::byte> bytes_of(std::uint32_t slab) const;
-    // Returns when the first span, or every span, can be used; rethrows what a worker met.
+    // Returns when the first span, or every span, is usable; rethrows a worker's error.
     void wait_until_first_usable();
     void wait_until_all_usable();
     double seconds_to_first() const { return seconds_to_first_; }

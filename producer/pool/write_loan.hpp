@@ -10,10 +10,9 @@ namespace offramp {
 
 class SlabExchange;
 
-// The right to write one slab, from the moment it left Free until it is published. Move-only; publishing consumes it,
-// and forgetting it gives the slab back unfilled. Whoever lets an asynchronous copy write into bytes() keeps the loan
-// until that copy's event has been seen done: abandoning it earlier would hand memory to the next filling while the
-// copy still writes.
+// The right to write one slab, from the moment it left Free until it is published. Move-only. Publishing consumes it;
+// destroying it frees the slab unfilled. The owner of an asynchronous copy into bytes() keeps the loan until the copy's
+// event is done: an earlier release would hand memory to the next filling while the copy still writes.
 class WriteLoan {
   public:
     WriteLoan(WriteLoan&& other) noexcept

@@ -129,7 +129,7 @@ void require_conserved(const Predecessor& predecessor) {
     }();
     if (!adds_up)
         throw Error(ErrorKind::CountMismatch,
-                    "the run to take over does not add up: " + std::to_string(totals.published.samples) +
+                    "the run to take over is inconsistent: " + std::to_string(totals.published.samples) +
                         " samples in " + std::to_string(totals.published.slabs) + " slabs published through item " +
                         std::to_string(totals.items_through) + ", " + std::to_string(totals.completed.samples) +
                         " in " + std::to_string(totals.completed.slabs) + " completed, " +

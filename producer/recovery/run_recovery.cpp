@@ -32,7 +32,7 @@ void RunRecovery::take_up(const BatchNumbers& numbers, const SpillStore* spill) 
 }
 
 std::unique_ptr<RunRecords> RunRecovery::resume() && {
-    expect(ledger_.has_value(), "a run goes on once its slabs have been taken up");
+    expect(ledger_.has_value(), "take_up() precedes resume()");
     ++memory_.progress().producers;
     spdlog::info(
         "taking over run '{}' as epoch {}: {} samples published through item {}, {} completed, {} slabs in flight",

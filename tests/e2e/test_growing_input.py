@@ -95,10 +95,10 @@ class GrowingInput(InWorlds):
         before = bytes_of(world.output)
         paint(world.input, ["b/2.png"])     # beside b/2.jpg: both have their extension in their keys now
         self.assertEqual(world.start("--input", str(world.input), "--resume").wait(), 64, world.said())
-        self.assertIn("Of its 6 items 1 is gone, or called otherwise", world.said())
+        self.assertIn("Of its 6 items 1 is gone, or renamed", world.said())
         shutil.rmtree(world.input / "d")
         self.assertEqual(world.start("--input", str(world.input), "--resume").wait(), 64, world.said())
-        self.assertIn("Of its 6 items 4 are gone, or called otherwise", world.said())
+        self.assertIn("Of its 6 items 4 are gone, or renamed", world.said())
         self.assertEqual(bytes_of(world.output), before)
 
 

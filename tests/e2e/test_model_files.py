@@ -346,7 +346,7 @@ class ModelFiles(unittest.TestCase):
         self.refused(78, "names 4 outputs", "gives 5", model="fixed.pt2")
         self.refused(64, "--precision bf16 does not go with --model", model="several.pt2", flags=("--precision", "bf16"))
         fixed.write_text("crop = 20\n")
-        self.refused(78, "fixed.toml:1: 'crop' says nothing about a model", model="fixed.pt2")
+        self.refused(78, "fixed.toml:1: 'crop' is not a key of a model", model="fixed.pt2")
 
     def test_a_batch_that_the_code_does_not_take_is_named_with_those_that_it_does(self):
         import torch
@@ -356,7 +356,7 @@ class ModelFiles(unittest.TestCase):
         torch._inductor.aoti_compile_and_package(program, package_path=str(self.folder / "pairs.pt2"))
         lines = (self.folder / "several.toml").read_text().splitlines(keepends=True)
         (self.folder / "pairs.toml").write_text("".join(line for line in lines if not line.startswith("outputs")))
-        self.refused(64, "--batch 1 does not go with --model", "which takes 2 or more rows at once", "Use --batch 2 or more", model="pairs.pt2", flags=("--batch", "1"))
+        self.refused(64, "--batch 1 does not go with --model", "which takes 2 or more rows per call", "Use --batch 2 or more", model="pairs.pt2", flags=("--batch", "1"))
 
     def test_networks_that_do_not_fit(self):
         import torch

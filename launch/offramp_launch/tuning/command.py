@@ -30,8 +30,8 @@ OF_ONE_RUN = ("--run-dir", "--output")
 REFUSED = {
     "--gpus": "it tunes one producer. Give --device cuda:N, then pass the result to a run with --gpus", "--shards": "it tunes one producer",
     "--producer": "your own program chooses its batches and slabs itself", "--on": "it tunes this machine", "--strategy": "`ladder` measures the article's rungs",
-    "--sink": "trials would write to that database", "--http-url": "trials would post their results there", "--recover": "only the launcher may pass it",
-    "--finish": "only the launcher passes it to its programs", "--retry": "only the launcher passes it to its programs", "--trace-dir": "every trial would write the same files",
+    "--sink": "trials would write to that database", "--http-url": "trials would post their results there",
+    "--trace-dir": "every trial would write the same files",
     "--consumer-user": "that user may not enter the folders of trials, which only you can read",
 }
 

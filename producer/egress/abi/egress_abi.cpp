@@ -1,4 +1,4 @@
-// The C ABI's producer side: arguments are checked and copied here, and nothing but codes leaves.
+// The C ABI's producer side. It checks and copies arguments; errors leave it as codes.
 
 #include <pthread.h>
 #include <unistd.h>
@@ -30,8 +30,8 @@
 struct offramp_egress {
     std::unique_ptr<offramp::EmbeddedEgress> run;
     std::shared_ptr<offramp::ReleasedBatches> released = std::make_shared<offramp::ReleasedBatches>();
-    std::shared_ptr<offramp::CompletedItems> completed;  // null: nobody wants to know
-    std::shared_ptr<offramp::CompletedItems> given_up;   // null: nobody wants to know
+    std::shared_ptr<offramp::CompletedItems> completed;  // null: completions are not collected
+    std::shared_ptr<offramp::CompletedItems> given_up;   // null: failed items are not collected
     std::uint32_t tensors = 0;
     pid_t process_id = ::getpid();
 };
@@ -39,18 +39,18 @@ struct offramp_egress {
 namespace offramp::abi {
 namespace {
 
-// What an earlier caller's structs may have had least.
+// Smallest structs that an earlier caller may pass.
 constexpr std::size_t kLeastTensor = offsetof(offramp_tensor, data) + sizeof(void*);
 constexpr std::size_t kLeastOptions = offsetof(offramp_egress_options, tensor_count) + sizeof(std::uint32_t);
 constexpr std::size_t kLeastBatch = offsetof(offramp_batch, rows) + sizeof(std::uint32_t);
 constexpr std::size_t kLeastStats = offsetof(offramp_egress_stats, batches_submitted);
 
-// So long a loop may take for one batch without that somebody else frees its tensors meanwhile.
+// A loop that takes less than this per batch frees its tensors itself.
 constexpr std::chrono::nanoseconds kQuiet = std::chrono::milliseconds(20);
 
 constinit LiveHandles open_egresses;
 
-// Threads of ours that begin meanwhile take no signals: those are the program's.
+// The library's own threads start with all signals blocked: signals belong to the program.
 class SignalsBlocked {
   public:
     SignalsBlocked() {
@@ -126,7 +126,7 @@ std::int32_t on(offramp_egress* egress, offramp_error* error, const std::functio
     return guarded_on(egress, open_egresses, kRefusals, error, body);
 }
 
-// "a\0b\0". Their number is looked at with all else of the batch.
+// "a\0b\0". The number of keys is checked with the rest of the batch.
 std::vector<std::string> split_keys(std::string_view text, std::uint32_t rows) {
     std::vector<std::string> keys;
     keys.reserve(rows);
@@ -150,7 +150,7 @@ EmbeddedEgress::Batch batch_of(const offramp_batch& given, std::uint32_t tensors
                           "Submit one of each");
     EmbeddedEgress::Batch batch{
         .tensors = {given.tensors, given.tensor_count}, .rows = given.rows, .stream = given.stream};
-    if (given.rows > kMaxSamplesPerSlab) return batch;  // refused for that
+    if (given.rows > kMaxSamplesPerSlab) return batch;  // run->submit() rejects it
     if (given.keys != nullptr)
         for (std::uint32_t row = 0; row < given.rows; ++row) {
             if (given.keys[row] == nullptr)
@@ -165,7 +165,7 @@ EmbeddedEgress::Batch batch_of(const offramp_batch& given, std::uint32_t tensors
     return batch;
 }
 
-// Tells the owner that its tensors are read, once the last that holds them lets go.
+// Releases the tensors' owner once the last copy from them is done.
 struct Owner {
     void* owner = nullptr;
     void (*release)(void*) = nullptr;
@@ -185,7 +185,7 @@ std::function<void(std::span<const ItemRange>)> noting_in(std::shared_ptr<Comple
     return [kept = items](std::span<const ItemRange> more) { kept->note(more); };
 }
 
-// None: for ever.
+// None: no limit.
 std::optional<std::chrono::nanoseconds> timeout_of(double seconds) {
     if (std::isnan(seconds))
         throw ConfigError("the timeout is not a number", "Give seconds, or a negative number to wait for ever");
@@ -193,7 +193,7 @@ std::optional<std::chrono::nanoseconds> timeout_of(double seconds) {
     return std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(seconds, kMostSeconds) * 1e9));
 }
 
-// Whether there were some. Errors: ConfigError.
+// True if items were taken. Errors: ConfigError.
 bool take_items(const std::shared_ptr<CompletedItems>& items, const char* option, offramp_items* ranges,
                 std::uint32_t capacity, double timeout_seconds, std::uint32_t* count) {
     if (ranges == nullptr || capacity == 0 || count == nullptr)
@@ -202,7 +202,7 @@ bool take_items(const std::shared_ptr<CompletedItems>& items, const char* option
     *count = 0;
     if (items == nullptr)
         throw ConfigError(std::string("the egress was opened without ") + option,
-                          "Set it to 1 in offramp_egress_options, to be told of such items");
+                          "Set it to 1 in offramp_egress_options, to collect these items");
     const auto taken = items->take(capacity, timeout_of(timeout_seconds));
     for (const ItemRange& range : taken) ranges[(*count)++] = {range.begin, range.end};
     return !taken.empty();
@@ -226,9 +226,9 @@ std::int32_t offramp_egress_open(const offramp_egress_options* options, offramp_
         EmbeddedEgressOptions wanted = options_of(options);
         const SignalsBlocked blocked;
         auto opened = std::make_unique<offramp_egress>();
-        const auto told = known_part(options, kLeastOptions, "offramp_egress_options");
-        if (told.report_completed != 0) wanted.on_completed = noting_in(opened->completed);
-        if (told.report_failed != 0) wanted.on_failed_items = noting_in(opened->given_up);
+        const auto known = known_part(options, kLeastOptions, "offramp_egress_options");
+        if (known.report_completed != 0) wanted.on_completed = noting_in(opened->completed);
+        if (known.report_failed != 0) wanted.on_failed_items = noting_in(opened->given_up);
         opened->tensors = static_cast<std::uint32_t>(wanted.tensors.size());
         opened->run = std::make_unique<EmbeddedEgress>(std::move(wanted));
         open_egresses.add(opened.get());
@@ -248,8 +248,7 @@ std::int32_t offramp_egress_submit(offramp_egress* egress, const offramp_batch* 
         if (!batch_number)
             return refused(error, OFFRAMP_TIMEOUT,
                            "all slabs are full. Submit the batch again, or start more consumers");
-        // Only now: a batch that was refused releases nothing. This holds the owner as well, so that nobody else can be
-        // the last before.
+        // Only now: a rejected batch releases nothing. The local `owner` prevents an earlier release by the copies.
         owner->owner = given.owner;
         owner->release = given.release;
         owner->released = egress->released;

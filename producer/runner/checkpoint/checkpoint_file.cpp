@@ -27,7 +27,7 @@ constexpr std::uint64_t kVersion = 1;
 constexpr std::size_t kRangesALine = 1000;
 constexpr std::size_t kNamesALine = 4096;
 
-// False, and nothing is added, unless every range lies within the source.
+// False, and nothing is added, unless every range is within the source.
 bool add_ranges(const json& ranges, std::uint64_t items, ItemRanges& done) {
     if (!ranges.is_array()) return false;
     std::vector<ItemRange> found;
@@ -41,7 +41,7 @@ bool add_ranges(const json& ranges, std::uint64_t items, ItemRanges& done) {
     return true;
 }
 
-// False, and nothing is added, unless they follow those that are there.
+// False, and nothing is added, unless they follow the names read so far.
 bool add_names(const json& line, Checkpoint& checkpoint) {
     if (!line["names"].is_string() || !line.contains("from") || line["from"] != checkpoint.names.size()) return false;
     std::vector<std::uint64_t> results;
@@ -136,7 +136,7 @@ Checkpoint parse_checkpoint(std::string_view text, const std::string& path) {
     };
     if (!read_header(next_line(), checkpoint))
         throw Error(ErrorKind::BadInput, path + " is not a checkpoint of a run, or one of another version",
-                    "Remove it and leave --resume out: every item is then made anew");
+                    "Remove it and leave --resume out: every item is then processed again");
     const std::uint64_t items = checkpoint.items();
     while (!text.empty()) {
         const json line = opened_line(next_line());

@@ -11,7 +11,7 @@
 
 namespace offramp {
 
-// OUTPUT/.offramp-checkpoint: which items of a run are done, in a form that outlives it. Text, one JSON object a line:
+// OUTPUT/.offramp-checkpoint: the completed items of a run, in a form that outlives it. Text, one JSON object a line:
 //
 //   {"xxh3":"HASH","before":0,"identity":{"--batch":"8",...,"items":"1000"},"checkpoint":1,"pid":N,"run":"ID"}   first,
 //   only there
@@ -19,54 +19,54 @@ namespace offramp {
 //   (hashes_of_items())
 //   {"xxh3":"HASH","done":[[0,64],[128,192]]}                                                  any number; items [0,
 //   64) ...
-//   {"xxh3":"HASH","ended":true}                                                               last; the run came to
-//   its end by itself
+//   {"xxh3":"HASH","ended":true}                                                               last; the run ended by
+//   itself
 //
 // HASH is the XXH3 of the rest of the line. A line whose hash does not match (torn by a death, a full disk or a power
-// cut) is ignored, and its items are done again. Lines may repeat items. Skipped items are not listed: every run tries
-// them again.
+// cut) is ignored, and its items are processed again. Lines may repeat items. Skipped items are not listed: every run
+// tries them again.
 //
 // The names identify the items of a source that grew (producer/runner/sources/source_order.hpp). "results" hashes the
 // names of the result files (hashes_of_result_names()) and is left out where it equals "names". "next":"NAME" in the
-// first line: the results lie beside a previous run's until this run ends (common/program/next_place.hpp).
+// first line: the results are beside a previous run's until this run ends (common/program/next_place.hpp).
 // "finished":true: the run continued a complete one, whose results stay apart from those of the items that joined.
-// consumer/processors/results/previous_run.cpp reads some of it, too.
+// consumer/processors/results/previous_run.cpp also reads parts of it.
 //
 // Version rule: any change that an earlier reader would misread raises the number. A reader refuses any other number.
 struct Checkpoint {
-    std::string run_id;        // of the last that wrote it
+    std::string run_id;        // of the last run that wrote it
     std::uint64_t pid = 0;     // of its producer
-    std::uint64_t before = 0;  // items that were done when that run began
+    std::uint64_t before = 0;  // items completed before that run began
     CheckpointIdentity identity;
-    std::vector<std::uint64_t> names;  // of all items, or none: they have no keys, or a line of them is damaged
-    // of all items what their results are called by, or none: their names say that
+    std::vector<std::uint64_t> names;  // of all items, or none: the items have no keys, or a line of names is damaged
+    // result names of all items, or none: they equal `names`
     std::vector<std::uint64_t> results{};
     ItemRanges done;
-    std::uint64_t ignored_lines = 0;  // that were torn or damaged
+    std::uint64_t ignored_lines = 0;  // torn or damaged lines
     std::string next_place{};         // empty: its results are in place
-    bool ended = false;  // nothing is left to be done, but for dead letters, and what was dropped or could not be read
-    bool finished_before = false;  // it had come to its end, and goes on for items that joined
-    std::string seal{};            // of the header that was read: no other checkpoint's
+    bool ended = false;               // nothing is left to do, except dead letters and dropped or unreadable items
+    bool finished_before = false;     // continues a complete run for items that joined
+    std::string seal{};               // of the header as read: unique to this checkpoint
 
     std::string header_line() const;
     std::string names_lines() const;
     std::uint64_t items() const;  // of the source
-    // Those of them that its runs make: all without --shard, and where a shard's items were counted by themselves.
+    // Those that its runs process: all without --shard, and if the shard's items have their own numbers.
     ItemRange share() const;
 };
 
 inline constexpr const char* kCheckpointName = ".offramp-checkpoint";
 
-// Lines of at most some 1,000 ranges each; nothing for none.
+// Lines of at most some 1,000 ranges each; empty without ranges.
 std::string done_lines(std::span<const ItemRange> ranges);
 std::string ended_line();
 
-// Nothing when there is no such file. Errors: Error with BadInput when its first line is none of a checkpoint of this
-// version; SystemError when it cannot be read, or is not an ordinary file. Never follows a symbolic link.
+// Nothing when there is no such file. Errors: Error with BadInput when its first line is not a checkpoint header of
+// this version; SystemError when it cannot be read, or is not an ordinary file. Never follows a symbolic link.
 std::optional<Checkpoint> read_checkpoint(const std::string& path);
-// Text of a file that only programs of ours write, `what`. Errors: SystemError, as above.
+// Text of a file that only Offramp writes; `what` names it in errors. Errors: SystemError, as above.
 std::optional<std::string> text_of_own_file(const std::string& path, const char* what);
-// What it reads of the bytes of such a file; `path` is for errors.
+// Parses the bytes of such a file; `path` is for errors.
 Checkpoint parse_checkpoint(std::string_view text, const std::string& path);
 
 }  // namespace offramp

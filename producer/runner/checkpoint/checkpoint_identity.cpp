@@ -33,7 +33,7 @@ std::string hash_of_file(const std::string& path) {
         const ssize_t got = ::read(file.get(), block.data(), block.size());
         if (got < 0 && errno == EINTR) continue;
         if (got < 0)
-            throw SystemError("reading " + path, errno, "Check the file system that it lies on", ErrorKind::NoInput);
+            throw SystemError("reading " + path, errno, "Check the file system that holds it", ErrorKind::NoInput);
         if (got == 0) return fmt::format("{:016x}", XXH3_64bits_digest(state.get()));
         XXH3_64bits_update(state.get(), block.data(), static_cast<std::size_t>(got));
     }
@@ -50,7 +50,7 @@ CheckpointIdentity CheckpointIdentity::of(const RunConfig& config, std::uint64_t
     CheckpointIdentity identity;
     for (const Setting& setting : make_settings())
         if (setting.effect.makes_results(config)) identity.facts["--" + setting.flag] = setting.compared(config);
-    // Not the sink, whose address may change, and which may hold a password: consumers know their tables by the marks.
+    // Not the sink: its address may change and may hold a password. Consumers identify their tables by the marks.
     for (const std::string& table : tables_of(config)) {
         std::string& tables = identity.facts["--sink-table"];
         tables += (tables.empty() ? "" : ", ") + table;

@@ -8,14 +8,14 @@ namespace offramp {
 
 struct RunConfig;
 
-// What a run's outputs are made from and by: two runs with the same identity give the same outputs, so that one may
-// finish what the other began. Which settings count, each of them says itself (common/settings/effect.hpp). Pure.
+// The inputs and settings that determine a run's outputs. Two runs with the same identity give the same outputs, so one
+// may finish the other's work. Each setting declares whether it counts (common/settings/effect.hpp). Pure.
 struct CheckpointIdentity {
     static constexpr const char* kItems = "items";
     static constexpr const char* kNamesOfItems = "names of the items";
-    // where they have no names: of which --limit takes the first
+    // for items without names: the total of which --limit takes the first
     static constexpr const char* kItemsOfTheWhole = "items of the whole input";
-    // only with --shard: by what its items are numbered. Before it was there they were by the shard's own
+    // only with --shard: how its items are numbered. Earlier versions numbered each shard's items by themselves
     static constexpr const char* kNumbersOfItems = "numbers of the items";
     std::map<std::string, std::string>
         facts;  // settings by flag ("--batch"), "items", "names of the items", "weights" (hashes)

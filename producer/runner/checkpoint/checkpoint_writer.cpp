@@ -18,18 +18,19 @@
 namespace offramp {
 namespace {
 
-// From one write to the next: a stream of small slabs is a few lines a second, and a death costs so much work.
+// The interval between writes. A stream of small slabs costs a few lines a second; a death loses at most this much
+// work.
 constexpr std::chrono::milliseconds kBetweenWrites{20};
 
 std::string folder_of(const std::string& path) {
     const std::size_t slash = path.rfind('/');
-    expect(slash != std::string::npos, "a checkpoint lies in a folder");
+    expect(slash != std::string::npos, "a checkpoint has a folder");
     return path.substr(0, slash);
 }
 
 SystemError write_error(const std::string& path, int problem) {
     return SystemError("cannot write the checkpoint " + path, problem,
-                       way_to_write(problem, "Make the output folder writable") + "; --resume then goes on from here",
+                       way_to_write(problem, "Make the output folder writable") + "; --resume then continues from here",
                        ErrorKind::CannotWrite);
 }
 
@@ -131,7 +132,7 @@ void CheckpointWriter::append(const std::vector<ItemRange>& items) {
         added.add(range);
         checkpoint_.done.add(range);
     }
-    // After a failure the whole is written, when that is possible again.
+    // After a failure, rewrite the whole file as soon as that is possible again.
     if (!file_) return write_anew();
     const std::string lines = done_lines(added.list());
     try {
@@ -146,7 +147,7 @@ void CheckpointWriter::append(const std::vector<ItemRange>& items) {
     if (bytes_ >= std::max(kLeastToRewrite, 2 * anew_bytes_)) write_anew();
 }
 
-// On the disk before it has its name: what it replaces is all that tells what is done.
+// Flush the new file before the rename: the file that it replaces is the only record of completed work.
 void CheckpointWriter::write_anew() {
     const std::string text = checkpoint_.header_line() + checkpoint_.names_lines() +
                              done_lines(checkpoint_.done.list()) + (checkpoint_.ended ? ended_line() : "");

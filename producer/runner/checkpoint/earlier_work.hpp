@@ -2,12 +2,12 @@
 
 namespace offramp {
 
-// What becomes of the work that an output folder's checkpoint says is done. Not whether the run itself is begun or
-// recovered (RunStart): a run that begins may resume another one's work, and one that is recovered may have none.
+// How a run treats the completed work in an output folder's checkpoint. Independent of RunStart: a new run may resume
+// another one's work, and a recovered run may have none.
 enum class EarlierWork {
-    DoneAgain,  // by a run that starts over; the checkpoint stays until this one has done something
-    Resumed,    // and is not done again
-    Recovered,  // the same, and it is this very run's, whose producer died after it had published something
+    DoneAgain,  // the run starts over; the checkpoint stays until this run has completed an item
+    Resumed,    // not processed again
+    Recovered,  // the same, and the work is this run's own: its producer died after it had published something
 };
 
 }  // namespace offramp

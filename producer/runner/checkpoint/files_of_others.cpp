@@ -34,8 +34,8 @@ std::string chosen(const std::string& processor, std::span<const TensorSpec> out
     return std::ranges::any_of(outputs, becomes_masks) ? "mask-png" : "npy";
 }
 
-// What follows an item's key in the names of its files. Of several outputs each has its name in that, unless there is
-// but one that fits.
+// What follows an item's key in the names of its files. With several matching outputs, the suffix contains the output's
+// name.
 std::vector<std::string> suffixes_of(const ProcessorResults& results, const CatalogueValues& catalogue,
                                      std::span<const TensorSpec> outputs) {
     const std::string& ending = results.ending(catalogue);
@@ -46,12 +46,12 @@ std::vector<std::string> suffixes_of(const ProcessorResults& results, const Cata
     return suffixes;
 }
 
-// The files below a folder, of one kind of ending, each subfolder read when it is first asked for.
+// The files below a folder with one ending. Reads each subfolder on first use.
 class FilesThere {
   public:
     FilesThere(std::string folder, std::string_view ending) : folder_(std::move(folder)), ending_(ending) {}
 
-    // Of the subfolder "" or "a/b/".
+    // `subfolder`: "" or "a/b/".
     const std::unordered_set<std::string>& in(std::string_view subfolder) {
         const auto [found, added] = read_.try_emplace(std::string(subfolder));
         if (!added) return found->second;
@@ -71,7 +71,7 @@ class FilesThere {
 
 bool is_in(ItemRange share, std::uint64_t item) { return share.begin <= item && item < share.end; }
 
-// What runs of ours left in the folder.
+// Files in the folder that earlier Offramp runs made.
 class OwnResults {
   public:
     OwnResults(const ResultSettings& config, const std::string& write_path, const BatchSource& source)
@@ -79,7 +79,7 @@ class OwnResults {
         try {
             previous_ = read_checkpoint(config.output + "/" + kCheckpointName);
         } catch (const Error&) {
-            return;  // nobody can tell what it accounts for
+            return;  // its contents are unknown
         }
         if (!previous_) return;
         put(previous_->names, names_);
@@ -104,9 +104,9 @@ class OwnResults {
     }
 
   private:
-    // By runs that noted nothing done.
+    // Files of runs that recorded no completed items.
     struct Replaced {
-        bool of_any;  // processor: it is not known of which
+        bool of_any;  // the run's processors are unknown
         std::vector<std::string> processors;
         ReplacedItems::Hashes items;
     };
@@ -118,8 +118,8 @@ class OwnResults {
             made.insert(hashes[item]);
     }
 
-    // Among the items that run made. Without names these went by their numbers, and only such a source's are the same;
-    // or they are by the word of --resume.
+    // True for an item that the earlier run processed. Items without names are identified by number: valid for a source
+    // of the same kind, or with --resume.
     bool was_there(std::uint64_t item) {
         if (names_.empty()) return resumes_ || (source_.max_key_bytes() == 0 && is_in(previous_->share(), item));
         const std::uint64_t result = hash_of_result_name(source_.key(item), item);
@@ -132,10 +132,10 @@ class OwnResults {
     const bool resumes_;
     std::optional<Checkpoint> previous_;
     std::vector<std::string> processors_;
-    // results_: none where names_ are the same, or nobody wrote it down
+    // results_: empty if it equals names_, or was not recorded
     std::unordered_set<std::uint64_t> names_, results_;
     std::vector<Replaced> replaced_;
-    std::vector<std::uint64_t> items_;  // of the source, once they are needed
+    std::vector<std::uint64_t> items_;  // of the source, computed on first use
 };
 
 // "12" of "12.scores.npy", whose suffix is ".scores.npy".
@@ -149,13 +149,13 @@ std::optional<std::uint64_t> number_before(std::string_view suffix, std::string_
     return number;
 }
 
-// Those whose names begin as the results of an item do, whatever they end with: of a processor whose endings nobody
-// knows before it runs.
+// Files whose names begin like an item's results, with any ending: for a processor whose endings are unknown before it
+// runs.
 void for_each_file_of_items(
     const std::string& folder, const BatchSource& source, ItemRange share,
     const std::function<void(std::uint64_t item, const std::string& key, const std::string& suffix)>& found) {
     FilesThere there(folder, "");
-    if (source.max_key_bytes() == 0) {  // numbered, as many as anybody asked for
+    if (source.max_key_bytes() == 0) {  // numbered, with any count
         for (const std::string& file : there.in(""))
             if (const std::size_t dot = file.find('.'); dot != std::string::npos)
                 if (const auto item = number_before(file.substr(dot), file); item && is_in(share, *item))
@@ -179,7 +179,7 @@ void for_each_file_of_items(
 [[noreturn]] void refuse(const std::string& place, const std::string& file, const std::string& key,
                          const std::string& processor) {
     throw ConfigError(place + ": " + printable(file) +
-                          " is there, by no run of these items that a checkpoint tells of: the result of " + processor +
+                          " is there, and no checkpoint of these items lists it: the result of " + processor +
                           " for the item '" + printable(key) + "' would replace it",
                       "Give " + place + " another folder, move the file away, or replace it with --overwrite");
 }
@@ -189,7 +189,7 @@ void for_each_file_of_items(
 void require_no_files_of_others(const ResultSettings& config, const CatalogueValues& catalogue,
                                 const BatchSource& source, ItemRange share, std::span<const TensorSpec> outputs,
                                 std::uint32_t upsample_factor) {
-    // A job's shards share a folder, which held nothing when the job began.
+    // A job's shards share a folder, which was empty when the job began.
     if (config.output.empty() || config.overwrite || !config.samples_folder.empty()) return;
     const std::vector<std::string> processors = config.processors();
     const std::string& write_path = catalogue.text("write-path");
@@ -214,7 +214,7 @@ void require_no_files_of_others(const ResultSettings& config, const CatalogueVal
         const std::vector<std::string> suffixes = suffixes_of(*results, catalogue, outputs);
         FilesThere there(folder, std::string_view(suffixes.front()).substr(suffixes.front().rfind('.')));
         const auto refuse_others = refuse_others_of(in_write_path ? "--write-path" : "--output", folder);
-        if (source.max_key_bytes() == 0) {  // numbered, as many as anybody asked for
+        if (source.max_key_bytes() == 0) {  // numbered, with any count
             for (const std::string& file : there.in(""))
                 for (const std::string& suffix : suffixes)
                     if (const auto item = number_before(suffix, file); item && is_in(share, *item))

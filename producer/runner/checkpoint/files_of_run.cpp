@@ -19,7 +19,8 @@ std::vector<std::string> FilesOfRun::output_paths(const ResultSettings& config, 
     ResultSettings of_run;
     of_run.processor = processors;
     std::vector<std::string> names = of_run.processors();
-    const bool same_folders = (names.size() > 1) == (config.processors().size() > 1);  // of several each has its own
+    // with several, each has its own folder
+    const bool same_folders = (names.size() > 1) == (config.processors().size() > 1);
     std::error_code unknown;
     const bool same_path = std::filesystem::equivalent(write_path, other_path, unknown);
     std::erase_if(names, [&](const std::string& name) {

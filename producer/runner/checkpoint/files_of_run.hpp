@@ -9,15 +9,14 @@
 
 namespace offramp {
 
-// What says which files of single items are a run's: its processors, and where `write` put its own. As its checkpoint
-// has it.
+// Identifies a run's files of single items: its processors, and the folder of `write`. From the run's checkpoint.
 struct FilesOfRun {
     std::string processors;  // "npy,write"
     std::string write_path;
 
     static FilesOfRun of(const CheckpointIdentity& identity);
-    // Its processors whose files lie where such files of a run with these settings go. `other_path`: where `write` puts
-    // its own in that run. Blocks: on the file system, of which it asks what a path leads to.
+    // Its processors whose files are where a run with these settings puts the same kind. `other_path`: the folder of
+    // `write` in that run. Blocks: on the file system, to resolve paths.
     std::vector<std::string> output_paths(const ResultSettings& config, const std::string& other_path) const;
 
     auto operator<=>(const FilesOfRun&) const = default;

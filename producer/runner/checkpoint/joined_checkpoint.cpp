@@ -31,7 +31,7 @@ Checkpoint checkpoint_of(const std::string& output, std::uint64_t index) {
 
 void write(const std::string& output, const Checkpoint& checkpoint) {
     const std::string path = output + "/" + kCheckpointName;
-    // The merge has the folder's lock: what one that was killed left is overwritten.
+    // The merge holds the folder's lock: it overwrites the file of a killed merge.
     WholeFile file(path, 0644, [&path](int problem) {
         return SystemError("cannot write the checkpoint " + path, problem,
                            way_to_write(problem, "Make the output folder writable") + ", and merge again",
@@ -69,7 +69,7 @@ void join_checkpoints(const std::string& output, const std::string& run_id, std:
     joined->run_id = run_id;
     joined->pid = static_cast<std::uint64_t>(::getpid());
     joined->before = 0;
-    // How a shard came to its end says nothing of the whole.
+    // A shard's end does not describe the whole.
     joined->next_place.clear();
     joined->finished_before = false;
     joined->ended = shards.size() == count;

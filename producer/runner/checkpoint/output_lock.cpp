@@ -35,13 +35,13 @@ constexpr mode_t kMode = 0644;
 UniqueFd open_lock(const HeldFolder& folder) {
     const int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
     UniqueFd file(::openat(folder.fd(), kOutputLockName, O_RDWR | O_CREAT | flags, kMode));
-    // The launch script's, made as another user: it can be read.
+    // The launch script created it as another user; it can be read.
     if (!file && (errno == EACCES || errno == EROFS))
         file = UniqueFd(::openat(folder.fd(), kOutputLockName, O_RDONLY | flags));
     if (!file) fail(folder);
     struct stat opened {};
     if (::fstat(file.get(), &opened) != 0) fail(folder);
-    if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1)  // laid there by somebody: what it leads to is not ours
+    if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1)  // a planted file: its target must not be touched
         throw Error(ErrorKind::CannotWrite,
                     folder.name() + "/" + kOutputLockName +
                         " is not a lock of ours: it is not an ordinary file, or one of several names",
@@ -73,7 +73,7 @@ void OutputLock::require_in_place() const {
     require_lock_in_place(folder_, file_.get());
 }
 
-// False: the file was removed by its previous holder in between, or another run was quicker.
+// False: its previous holder removed the file in between, or another run was quicker.
 bool OutputLock::try_lock(const std::string& run_id, OutputShare::Lock lock) {
     UniqueFd file = open_lock(folder_);
     const bool is_launched = lock == OutputShare::Lock::Required;
@@ -94,7 +94,7 @@ bool OutputLock::try_lock(const std::string& run_id, OutputShare::Lock lock) {
             ::unlinkat(folder_.fd(), kOutputLockName, 0);
             fail(folder_);
         }
-        // For the shares of others. Another run may come in between, which then has it.
+        // Shared, for other holders of a share. Another run may take the lock in between.
         if (::flock(file.get(), LOCK_SH | LOCK_NB) != 0) return false;
     } else if (const OutputHolder holder = OutputHolder::read(file.get()); holder.run != run_id) {
         refuse(folder_, holder);

@@ -8,15 +8,15 @@
 
 namespace offramp {
 
-// Keeps a second run out of an output folder, by OUTPUT/.offramp-lock (output_share.hpp), and holds the folder. Where
-// the launch script has the lock already, for this very run, this program takes its share.
+// Keeps a second run out of an output folder, by OUTPUT/.offramp-lock (output_share.hpp), and holds the folder. If the
+// launch script has the lock for this very run, this program takes a share of it.
 //
-// Owns: its share, the open folder, and the lock's file where it made it itself. On a file system without locks two
-// runs at once would not be noticed: that is logged. Thread: one at a time. Errors: RunInUse, with the other run and
-// its process; Error with CannotWrite.
+// Owns: its share, the open folder, and the lock's file if it created it. On a file system without locks a second run
+// would go unnoticed: that is logged. Thread: one at a time. Errors: RunInUse, with the other run and its process;
+// Error with CannotWrite.
 class OutputLock {
   public:
-    // `folder` exists. Required: the launch script has it, else this is not the folder that it has.
+    // `folder` exists. Required: the launch script holds its lock, or this is another folder.
     OutputLock(const std::string& folder, const std::string& run_id,
                OutputShare::Lock lock = OutputShare::Lock::Optional);
     ~OutputLock();
@@ -26,7 +26,7 @@ class OutputLock {
     static constexpr const char* kName = kOutputLockName;
 
     const HeldFolder& folder() const { return folder_; }
-    // The names of folder and lock lead to what is held. Before anything is noted as done.
+    // Checks that the names of folder and lock still lead to the held ones. Call it before recording completed work.
     void require_in_place() const;
 
   private:
@@ -34,7 +34,7 @@ class OutputLock {
 
     HeldFolder folder_;
     ProcessOwnFd file_;
-    bool is_own_ = false;  // else the launch script's
+    bool is_own_ = false;  // otherwise the launch script's
 };
 
 }  // namespace offramp

@@ -30,7 +30,7 @@ SystemError cannot_note(const std::string& path, int problem) {
                        ErrorKind::CannotWrite);
 }
 
-// Nothing: there is no such file, or it is about another checkpoint.
+// Nothing: there is no such file, or it belongs to another checkpoint.
 std::optional<ReplacedItems::ByFiles> items_in(const std::string& folder, const std::string& seal) {
     const auto text = text_of_own_file(path_in(folder), "the note of replaced items");
     if (!text) return std::nullopt;
@@ -104,19 +104,19 @@ void ReplacedItems::add(std::span<const std::uint64_t> hashes) {
         write_all(file_.get(), std::as_bytes(std::span(lines)), failure);
         if (flush_ && ::fdatasync(file_.get()) != 0) throw failure(errno);
     } catch (...) {
-        file_.reset();  // what is torn is left out the next time
+        file_.reset();  // the next read ignores a torn line
         throw;
     }
 }
 
-// With what others added: they may be gone, what they replaced is as it is.
+// Includes the items of earlier runs: their replacements are still in place.
 void ReplacedItems::begin() {
     std::string text = first_line(seal_);
-    for (const auto& [files, items] : by_files(folder_, seal_))  // those of any processor are the first
+    for (const auto& [files, items] : by_files(folder_, seal_))  // those of any processor come first
         text += (files ? files_line(*files) : "") + items_lines(std::vector<std::uint64_t>(items.begin(), items.end()));
     WholeFile file(path_, 0644, [this](int problem) { return cannot_note(path_, problem); });
     file.write(text + files_line(files_));
-    file.flush();  // it replaces what others noted
+    file.flush();  // it replaces earlier runs' notes
     file_ = file.put_in_place();
     if (flush_) file.flush_name();
 }

@@ -10,15 +10,15 @@
 
 namespace offramp {
 
-// The folders besides the output folder that a run's consumers write to: those of each of several processors, of
-// --write-path, of a job. Held from when they are there.
+// The folders besides the output folder that a run's consumers write to: one per processor if there are several, that
+// of --write-path, a job's. Held open as soon as they exist.
 //
 // Owns the open folders. Thread: one at a time. Blocks: on the file system. Errors: Error with CannotWrite.
 class ResultFolders {
   public:
     ResultFolders(const ResultSettings& config, const std::string& write_path);
 
-    // Each name still leads to the folder that it led to at the first call that found one.
+    // Checks that each name still leads to the folder that it led to at the first call that found one.
     void require_in_place();
 
   private:

@@ -24,7 +24,7 @@
 namespace offramp {
 namespace {
 
-// The launch script has made it: one that is gone is not made again.
+// The launch script created the folder; a missing one is not created again.
 const std::string& made_folder(const std::string& folder, OutputShare::Lock lock) {
     std::error_code problem;
     if (lock == OutputShare::Lock::Optional)
@@ -41,7 +41,7 @@ OutputShare::Lock lock_of(const RunConfig& config) {
     return config.lifeline_fd < 0 ? OutputShare::Lock::Optional : OutputShare::Lock::Required;
 }
 
-// Nothing tells the first ones of more such items from others.
+// Without names, the first items of such a source are identified only by its total.
 bool is_known_as_a_whole(const BatchSource& source) {
     return source.max_key_bytes() == 0 && !source.grows_at_its_end();
 }
@@ -51,8 +51,8 @@ bool is_of_the_same_whole(const Checkpoint& previous, const BatchSource& source)
     return whole != previous.identity.facts.end() && whole->second == std::to_string(source.items_of_the_whole());
 }
 
-// All that were there are the first ones of the source, and what is done is of this run's share: a shard of more items
-// may be another part of them.
+// All earlier items are the first ones of the source, and the completed ones are in this run's share: a shard of a
+// larger input may be another part of it.
 bool grew(const Checkpoint& previous, const BatchSource& source, ItemRange share) {
     if (source.items() <= previous.items() || share.begin != previous.share().begin) return false;
     if (is_known_as_a_whole(source) && !is_of_the_same_whole(previous, source)) return false;
@@ -60,7 +60,7 @@ bool grew(const Checkpoint& previous, const BatchSource& source, ItemRange share
     return names != previous.identity.facts.end() && names->second == source_fingerprint(source, previous.items());
 }
 
-// Nothing, too, where it is none that anybody could continue.
+// Nothing if it is missing or cannot be continued.
 std::optional<Checkpoint> if_readable(const std::string& path) {
     try {
         return read_checkpoint(path);
@@ -69,7 +69,7 @@ std::optional<Checkpoint> if_readable(const std::string& path) {
     }
 }
 
-// Why other names are refused, where that can be told.
+// Describes missing input items, if they can be determined.
 std::string describe_missing_input(const Checkpoint& previous, const BatchSource& source) {
     if (previous.names.empty()) return {};
     std::vector<std::uint64_t> now = hashes_of_items(source);
@@ -79,7 +79,7 @@ std::string describe_missing_input(const Checkpoint& previous, const BatchSource
     });
     if (missing == 0) return {};
     return fmt::format(
-        ". Of its {} items {} {} gone, or called otherwise (an item whose name another one shares now has its "
+        ". Of its {} items {} {} gone, or renamed (an item whose name another one shares now has its "
         "extension in its key)",
         previous.names.size(), missing, missing == 1 ? "is" : "are");
 }
@@ -91,7 +91,7 @@ std::string describe_shard_mismatch(const Checkpoint& previous, const BatchSourc
                        share.begin);
 }
 
-// Says what there is to continue. Errors: ConfigError when the folder's checkpoint is of other work.
+// Logs the work to continue. Errors: ConfigError when the folder's checkpoint is of other work.
 void check_same_work(const std::optional<Checkpoint>& previous, CheckpointIdentity identity, const BatchSource& source,
                      ItemRange share, const std::string& folder, const std::string& flag) {
     if (!previous) {
@@ -112,8 +112,8 @@ void check_same_work(const std::optional<Checkpoint>& previous, CheckpointIdenti
                 describe_missing_input(*previous, source) + describe_shard_mismatch(*previous, source, share),
             "Repeat that run's input and settings, give another --output, or --overwrite instead of " + flag);
     if (previous->ignored_lines > 0)
-        spdlog::warn("{}: {} lines of {}/{} were torn: what they stood for is made again", flag,
-                     previous->ignored_lines, folder, kCheckpointName);
+        spdlog::warn("{}: {} lines of {}/{} were torn: their items are processed again", flag, previous->ignored_lines,
+                     folder, kCheckpointName);
     spdlog::info("{}: {} of {} items are done, the last of them by run {}", flag, previous->done.items(),
                  previous->items(), previous->run_id);
 }
@@ -128,12 +128,12 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
       tiles_(config, source, std::move(stitched)) {
     const std::string path = folder_ + "/" + kCheckpointName;
     CheckpointIdentity identity = CheckpointIdentity::of(config, source.items(), source_fingerprint(source));
-    // Of the same whole a higher --limit only takes more.
+    // With the same total, a higher --limit only takes more.
     if (is_known_as_a_whole(source))
         identity.facts[CheckpointIdentity::kItemsOfTheWhole] = std::to_string(source.items_of_the_whole());
     const std::optional<Checkpoint> found =
         earlier == EarlierWork::DoneAgain ? if_readable(path) : read_checkpoint(path);
-    // A producer of this run that died before any of its slabs was done left another run's checkpoint there.
+    // A producer of this run that died before it completed a slab left another run's checkpoint there.
     const bool is_other_run = earlier == EarlierWork::DoneAgain || (earlier == EarlierWork::Recovered && found &&
                                                                     ReplacedItems::counts(folder_, found->seal));
     bool finished_before = false;
@@ -179,7 +179,7 @@ void RunCheckpoint::replaces(const Checkpoint& previous, const ResultSettings& c
         replacing_ = &source;
 }
 
-// What another run may have put in the place of what was done is made again.
+// Completed items that another run may have replaced are processed again.
 ItemRanges RunCheckpoint::without_replaced(const Checkpoint& previous, const BatchSource& source) const {
     const ReplacedItems::Hashes replaced = ReplacedItems::of(folder_, previous.seal);
     if (replaced.empty()) return previous.done;
@@ -189,8 +189,8 @@ ItemRanges RunCheckpoint::without_replaced(const Checkpoint& previous, const Bat
             if (!replaced.contains(hash_of_replaced_name(source, item))) left.add({item, item + 1});
     if (left.items() < previous.done.items())
         spdlog::info(
-            "{} items are made again: a run that was to replace run {}, and noted nothing done, may have begun with "
-            "them",
+            "{} items are made again: a run that started to replace run {} may have begun with them, and completed "
+            "nothing",
             previous.done.items() - left.items(), previous.run_id);
     return left;
 }
@@ -200,9 +200,9 @@ std::unique_ptr<BatchSource> in_order_of_previous_runs(std::unique_ptr<BatchSour
     return previous ? in_previous_order(std::move(source), previous->names) : std::move(source);
 }
 
-// Whoever has a slab may replace files of single items by its own, before any completion is noted, and a kill may come
-// in between. So of each item that is handed out it is written first that its file may be another's, until the
-// checkpoint is this run's: then that promises nothing that is not there.
+// A consumer with a slab may replace files of single items before any completion is noted, and a kill may come in
+// between. So each item is recorded as possibly replaced before it is handed out, until the checkpoint is this run's:
+// its completed items are then always there.
 void RunCheckpoint::begin(const std::vector<ItemRange>& items) {
     if (writer_->begun() || items.empty()) return;
     failpoint("run.first_result");

@@ -22,31 +22,30 @@ namespace offramp {
 
 struct RunConfig;
 
-// A run's claim on its output folder: the lock that keeps others out, what earlier runs have done of the same work, and
-// the checkpoint in which it notes what it does itself.
+// A run's claim on its output folder: the lock that keeps other runs out, the completed work of earlier runs, and the
+// checkpoint of its own.
 //
-// Nothing is noted once a name leads elsewhere than to the folder that this run began with.
+// Nothing is recorded once a name leads to another folder than the one this run began with.
 //
 // Owns: lock, folders and writer. Thread: completed() from any, the rest from one. Blocks: the constructor and close()
-// on the file system. Errors: the constructor: RunInUse; ConfigError when the folder's checkpoint is of other input,
-// model or settings than these and
-// --resume was asked for (items may have joined); BadInput when the checkpoint is damaged; CannotWrite. Later: see
-// CheckpointWriter.
+// on the file system. Errors: the constructor: RunInUse; ConfigError with --resume when the folder's checkpoint is of
+// other input, model or settings (items may have joined); BadInput when the checkpoint is damaged; CannotWrite. Later:
+// see CheckpointWriter.
 class RunCheckpoint {
   public:
-    // `source`: in_order_of_previous_runs(); it outlives this.
-    // `stitched`: where the run's consumers put tiles together.
+    // `source`: in_order_of_previous_runs(); it outlives this object.
+    // `stitched`: outputs whose tiles the run's consumers join.
     RunCheckpoint(const RunConfig& config, const BatchSource& source, EarlierWork earlier,
                   std::function<void(std::exception_ptr)> on_failure, std::vector<StitchedOutput> stitched = {});
 
-    // What of the run's share (share_of()) need not be made: by runs before this one, and by producers of this run
-    // before this one. Fixed.
+    // Items of the run's share (share_of()) that are already completed, by earlier runs or by earlier producers of this
+    // run. Fixed.
     const ItemRanges& done() const { return done_; }
-    // How many items were done when this run began.
+    // The number of completed items when this run began.
     std::uint64_t items_before() const { return items_before_; }
-    // Before a slab's items go to anybody who might put their results in the place of a previous run's.
+    // Call it before a slab's items are handed out: a consumer may then replace a previous run's results.
     void begin(const std::vector<ItemRange>& items);
-    // Their completion was accepted. From the first one on, the folder's checkpoint is this run's.
+    // Records accepted completions. From the first one on, the folder's checkpoint is this run's.
     void completed(const std::vector<ItemRange>& items) { writer_->note(items); }
     void close();
     // After close(): nothing is left that this run could do. Errors: those of TilesInPlace::require().
@@ -67,13 +66,13 @@ class RunCheckpoint {
     ItemRanges done_;
     std::uint64_t items_before_ = 0;
     std::unique_ptr<CheckpointWriter> writer_;
-    // Where another run's checkpoint stays until this one has done something.
+    // Used while another run's checkpoint stays, until this run has completed an item.
     std::unique_ptr<ReplacedItems> replaced_;
-    const BatchSource* replacing_ = nullptr;  // its items' files may be; none: this run makes no files of single items
+    const BatchSource* replacing_ = nullptr;  // items whose files may be replaced; null: no files of single items
 };
 
-// The source with its items numbered as the output folder's checkpoint has them, which is there or not
-// (producer/runner/sources/source_order.hpp): items that joined are the last. Errors: those of read_checkpoint().
+// The source with its items numbered as in the output folder's checkpoint, if there is one
+// (producer/runner/sources/source_order.hpp): joined items come last. Errors: those of read_checkpoint().
 std::unique_ptr<BatchSource> in_order_of_previous_runs(std::unique_ptr<BatchSource> source, const std::string& folder);
 
 }  // namespace offramp

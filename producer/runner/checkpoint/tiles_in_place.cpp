@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kPicturesNamed = 3;
 
-// As consumers choose and call them (consumer/processors/segmentation/segmentation_output.cpp).
+// Consumers choose and name them the same way (consumer/processors/segmentation/segmentation_output.cpp).
 std::vector<std::string> mask_endings(std::span<const TensorSpec> outputs, std::uint32_t upsample_factor,
                                       bool are_class_maps) {
     std::vector<std::string> names;
@@ -38,7 +38,7 @@ std::vector<std::string> mask_endings(std::span<const TensorSpec> outputs, std::
 
 bool is_there(const std::string& file) { return ::access(file.c_str(), F_OK) == 0; }
 
-// Which pictures, for a message.
+// Formats pictures for a message.
 class Named {
   public:
     void add(std::string_view picture, std::uint64_t tiles) {
@@ -77,7 +77,7 @@ std::vector<StitchedOutput> stitched_outputs(const RunConfig& config, std::span<
     return stitched;
 }
 
-// Its tiles, as far as they are of the run's share.
+// A picture's tiles within the run's share.
 struct TilesInPlace::Picture {
     struct Tile {
         std::uint64_t item;
@@ -85,8 +85,8 @@ struct TilesInPlace::Picture {
     };
     std::string_view key;
     CanvasForm form;
-    std::uint64_t tiles = 0;   // of all shards
-    std::vector<Tile> done{};  // as the checkpoint says
+    std::uint64_t tiles = 0;   // across all shards
+    std::vector<Tile> done{};  // according to the checkpoint
 };
 
 TilesInPlace::TilesInPlace(const RunConfig& config, const BatchSource& source, std::vector<StitchedOutput> outputs)
@@ -98,7 +98,7 @@ TilesInPlace::TilesInPlace(const RunConfig& config, const BatchSource& source, s
     replaces_ = config.samples_folder.empty() && !next_place_of(config.output).empty();
 }
 
-// Tiles of a picture follow each other. One of a single tile has no working file.
+// Tiles of a picture are consecutive. A picture of a single tile has no working file.
 template <class Work>
 void TilesInPlace::for_each_picture(const ItemRanges& done, const Work& work) const {
     if (outputs_.empty()) return;
@@ -127,7 +127,7 @@ std::vector<std::uint64_t> TilesInPlace::lost_of(const Picture& picture, Look lo
         const std::string mask = std::string(picture.key) + output.ending;
         FoundCanvas canvas(output.canvases + "/" + canvas_name(mask), picture.form);
         const bool has_mask = is_there(output.masks + "/" + mask + ".png");
-        // A mask that is taken away while the run is under way was made.
+        // A mask that is removed during the run was made.
         if (canvas.is_committed() && (has_mask || look == Look::AtTheEnd)) continue;
         if (!canvas.is_there()) {
             const bool is_all_done = has_shard_ || picture.done.size() == picture.tiles;
@@ -135,7 +135,7 @@ std::vector<std::uint64_t> TilesInPlace::lost_of(const Picture& picture, Look lo
         } else if (canvas.is_committed() || !canvas.matches_form()) {
             lose_all();
             if (look == Look::AtTheBeginning) canvas.remove();
-        } else if (canvas.is_full()) {  // who comes again puts the mask in its place
+        } else if (canvas.is_full()) {  // a returning consumer puts the mask in its place
             if (!lost.empty()) lost.front() = true;
         } else {
             for (std::size_t tile = 0; tile < lost.size(); ++tile)
@@ -158,7 +158,7 @@ ItemRanges TilesInPlace::of(const ItemRanges& done) const {
     });
     if (lost.empty()) return done;
     spdlog::warn(
-        "{} are made again: what an earlier run made of them is gone from {}, or is of another state of the "
+        "{} are made again: the results of an earlier run are gone from {}, or is of another state of the "
         "picture",
         named.text(), outputs_.front().canvases);
     ItemRanges left;

@@ -13,29 +13,30 @@
 
 namespace offramp {
 
-// Where a run's consumers put tiles together (--tile), one of each output that becomes masks.
+// A place where a run's consumers join tiles (--tile), one per output that becomes masks.
 struct StitchedOutput {
     std::string masks;     // the folder
     std::string canvases;  // the folder of working files
-    std::string ending;    // of a mask's name, behind the picture's key
+    std::string ending;    // of a mask's name, after the picture's key
 };
 
-// None where the run makes no masks of tiles. `outputs`: what consumers get. The output's next place is that of the
+// Empty if the run makes no masks of tiles. `outputs`: the tensors for consumers. Uses the output's next place at the
 // time of the call.
 std::vector<StitchedOutput> stitched_outputs(const RunConfig& config, std::span<const TensorSpec> outputs,
                                              std::uint32_t upsample_factor);
 
-// Of tiles that a checkpoint calls done, those that are whole in their place: the picture's mask is there, or its
-// working file has what the mask needs of the tile, and both are of the picture as it is now. A finished mask stays,
-// whatever became of its picture. Blocks: on the file system. Errors: SystemError.
+// Finds the completed tiles whose results are still in place. Either the picture's mask is there, or its working file
+// has the mask's data for the tile; both must match the picture as it is now. A finished mask stays, even if its
+// picture changed. Blocks: on the file system. Errors: SystemError.
 class TilesInPlace {
   public:
     // Borrows the source, unless there are no outputs.
     TilesInPlace(const RunConfig& config, const BatchSource& source, std::vector<StitchedOutput> outputs);
 
-    // Before consumers begin: removes working files that they could not go on with, and warns of what is made again.
+    // Call it before consumers begin: removes working files that they could not continue, and warns of tiles to be made
+    // again.
     ItemRanges of(const ItemRanges& done) const;
-    // When all is done. Errors: Error with CannotWrite names what was lost while the run was under way.
+    // Call it when all is done. Errors: Error with CannotWrite names tiles that were lost during the run.
     void require(const ItemRanges& done) const;
 
   private:

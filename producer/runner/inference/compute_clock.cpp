@@ -28,7 +28,7 @@ void ComputeClock::end(Stream& stream) {
 
 void ComputeClock::settle() {
     for (Pair& pair : pairs_) close(pair);
-    batches_ = 0;  // the next batch is timed, whichever it is
+    batches_ = 0;  // the next batch is always timed
 }
 
 ComputeTime ComputeClock::so_far() const {

@@ -12,15 +12,15 @@
 namespace offramp {
 
 struct ComputeTime {
-    double seconds = 0;         // of the device
-    std::uint64_t batches = 0;  // whose time that is
-    DurationHistogram times;    // of each of them
+    double seconds = 0;         // device time
+    std::uint64_t batches = 0;  // batches covered by it
+    DurationHistogram times;    // one entry per batch
 };
 
-// Adds up the time that a stream spends on batches, from pairs of events on the device, not from guesses on the host.
-// Of small batches only every n-th is timed, and stands for those up to the next one. Borrows: device, timeline.
-// Thread: begin() and end() from the stream's; so_far() from any. Blocks: begin() when a timed batch `depth` batches
-// ago is unfinished: it then waits for that one, which also bounds how far the host runs ahead of the device.
+// Adds up a stream's time on batches, from pairs of events on the device. Of small batches only every n-th is timed,
+// and represents those up to the next one. Borrows: device, timeline. Thread: begin() and end() from the stream's;
+// so_far() from any. Blocks: begin() while a timed batch `depth` batches ago is unfinished; this also bounds how far
+// the host runs ahead of the device.
 class ComputeClock {
   public:
     // `depth` is a multiple of `every`.
@@ -28,7 +28,7 @@ class ComputeClock {
 
     void begin(Stream& stream, std::uint64_t batch);
     void end(Stream& stream);
-    // Waits for what was begun, so that so_far() holds all of it.
+    // Waits for all batches begun, so that so_far() includes them.
     void settle();
     ComputeTime so_far() const;
 
@@ -36,7 +36,7 @@ class ComputeClock {
     struct Pair {
         std::unique_ptr<Event> begun, ended;
         std::uint64_t batch = 0;
-        std::uint64_t first = 0;  // batches_ when it began
+        std::uint64_t first = 0;  // batches_ at its begin
         bool open = false;
     };
     void close(Pair& pair);
@@ -46,7 +46,7 @@ class ComputeClock {
     std::vector<Pair> pairs_;
     std::size_t next_ = 0;
     std::uint64_t batches_ = 0;  // since the start, or since the last settle()
-    mutable std::mutex mutex_;   // so_far_'s
+    mutable std::mutex mutex_;   // guards so_far_
     ComputeTime so_far_;
 };
 

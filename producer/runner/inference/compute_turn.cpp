@@ -15,7 +15,7 @@
 namespace offramp {
 namespace {
 
-// A fraction of what a batch of a large model takes, and nothing to a processor.
+// A fraction of a large model's time per batch, at negligible CPU cost.
 constexpr std::chrono::milliseconds kLookEvery{10};
 constexpr mode_t kMode = 0600;
 
@@ -23,11 +23,11 @@ constexpr mode_t kMode = 0600;
 
 ComputeTurn::ComputeTurn(const std::string& path) : path_(path) {
     if (path_.empty()) return;
-    // Not blocking, in case the name is a FIFO's; for writing, without which NFS has no exclusive locks.
+    // O_NONBLOCK, in case the name is a FIFO's; O_RDWR, without which NFS has no exclusive locks.
     UniqueFd file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, kMode));
     if (!file) throw SystemError("opening the file of --turn, " + path_, errno, "Name a file that this user may make");
     file_ = ProcessOwnFd(std::move(file));
-    // Whether it can be locked is told now, and not when all is loaded. Others who look meanwhile look again.
+    // Check now, not after loading, that the file can be locked. Others that see this lock try again.
     if (lock(LOCK_SH | LOCK_NB)) lock(LOCK_UN);
 }
 
@@ -50,7 +50,7 @@ double ComputeTurn::waited_seconds() const {
     return static_cast<double>(waited_ns_ + (since != 0 ? now_ns() - since : 0)) / 1e9;
 }
 
-// False: another has it.
+// False: another program has it.
 bool ComputeTurn::lock(int operation) const {
     while (::flock(file_.get(), operation) != 0) {
         if (errno == EINTR) continue;

@@ -11,15 +11,15 @@
 
 namespace offramp {
 
-// One program at a time computes on a device that several share: who has the exclusive lock (flock) on a file that all
-// of them name. The others wait with all that they need for it loaded, and go on the moment it is given back.
+// Lets one of several programs compute on a shared device at a time: the holder of the exclusive lock (flock) on a
+// common file. The others wait with everything loaded, and continue as soon as it is released.
 //
-// Owns: the file's descriptor. The kernel gives the turn back when the process ends, however it does; none of its
-// children keeps it. Thread: take() and what it returns: one; the stats: any. Blocks: take(). Errors: SystemError,
-// from the constructor also where the file cannot be locked at all.
+// Owns: the file's descriptor. The kernel releases the turn when the process ends for any reason; no child keeps it.
+// Thread: take() and its result: one; the stats: any. Blocks: take(). Errors: SystemError, from the constructor also if
+// the file cannot be locked at all.
 class ComputeTurn {
   public:
-    // To compute; it ends with this object, which the turn outlives.
+    // The right to compute; it ends with this object, which the turn outlives.
     class Held {
       public:
         explicit Held(ComputeTurn& turn) noexcept : turn_(&turn) {}
@@ -33,12 +33,12 @@ class ComputeTurn {
         ComputeTurn* turn_;
     };
 
-    // `path`: the file, which is made if it is not there; empty: there are no others, and nobody is waited for.
+    // `path`: the file, created if it is missing; empty: there are no others, and take() does not wait.
     explicit ComputeTurn(const std::string& path);
     ComputeTurn(const ComputeTurn&) = delete;
     ComputeTurn& operator=(const ComputeTurn&) = delete;
 
-    // Once. Nothing: it was not wanted any more before the others gave it back, which is asked every few milliseconds.
+    // Call it once. Nothing: is_wanted(), checked every few milliseconds, returned false before the others released it.
     std::optional<Held> take(const std::function<bool()>& is_wanted);
 
     bool is_shared() const { return static_cast<bool>(file_); }
@@ -50,7 +50,7 @@ class ComputeTurn {
     void give_back() noexcept { file_ = {}; }
 
     const std::string path_;
-    ProcessOwnFd file_;  // none: there are no others, or the turn was given back
+    ProcessOwnFd file_;  // none: there are no others, or the turn was released
     std::atomic<std::uint64_t> waiting_since_ns_{0}, waited_ns_{0};
 };
 

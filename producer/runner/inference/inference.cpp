@@ -72,7 +72,7 @@ OutputBatch Inference::describe(const InputBatch& input) {
 OutputBatch Inference::compute_batch(InputBatch input) {
     const TraceRange range(TraceName::Compute, input.number());
     input.wait_ready(compute_);
-    // A model on the CPU computes on this very thread, not on a stream.
+    // On the CPU a model computes on this thread, not on a stream.
     if (!device_.is_gpu() && input.ready() != nullptr) input.ready()->wait();
     OutputBatch output = describe(input);
     clock_.begin(compute_, input.number());

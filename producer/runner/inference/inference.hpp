@@ -16,9 +16,9 @@
 
 namespace offramp {
 
-// Runs model and transform on every batch of input and hands the outputs to the egress. Never waits for the device but
-// where a bound on what is in flight asks for it. Borrows all of its parts. Thread: run() on the model's thread; the
-// stats from any. Blocks: run() to the end of the input. Errors: the model's, the prefetcher's and the egress's.
+// Runs model and transform on every batch of input and submits the outputs to the egress. Waits for the device only to
+// bound the work in flight. Borrows all of its parts. Thread: run() on the model's thread; the stats from any. Blocks:
+// run() to the end of the input. Errors: the model's, the prefetcher's and the egress's.
 class Inference {
   public:
     // `depth`: batches that may be submitted and unfinished; `timed`: every n-th is timed on the device.
@@ -26,13 +26,13 @@ class Inference {
         std::size_t depth = 3;
         std::size_t timed = 1;
     };
-    // What becomes of a batch of which nothing could be read. Nothing is computed for it either way.
+    // How to handle a batch without readable items. It is not computed either way.
     enum class Unread { Skip, EmitEmpty };  // EmitEmpty: its rows go to the egress, as empty ones
     Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute, DeviceTimeline& timeline,
               const SlabLayout& layout, Pace pace, Unread unread = Unread::Skip, RowReview* review = nullptr);
 
-    // At most so many batches, without those of which nothing could be read; false when there is no more input, or the
-    // egress takes none. Their device time is known on return.
+    // Runs at most `batches` batches, excluding those without readable items. False when the input has ended, or the
+    // egress takes no more. Their device time is known on return.
     bool run(Prefetcher& input, EgressPath& egress, std::uint64_t batches = kAllBatches);
     static constexpr std::uint64_t kAllBatches = ~std::uint64_t{0};
 
@@ -51,7 +51,7 @@ class Inference {
     Stream& compute_;
     const SlabLayout& layout_;
     const Unread unread_;
-    RowReview* const review_;           // of the outputs, where they need one
+    RowReview* const review_;           // reviews the outputs, if they need it
     std::uint32_t skipped_before_ = 0;  // since the last batch that was computed
     ComputeClock clock_;
     LendingPool<Event> events_;

@@ -8,7 +8,7 @@
 namespace offramp {
 namespace {
 
-// What is measured goes to nobody, whatever its scores are.
+// Outputs of measurements are discarded, so their scores are not reviewed.
 std::vector<DeviceTensor> outputs_of(Model& model, OutputTransformer& transformer, Stream& compute, const void* input) {
     std::vector<RowOutliers> unread;
     return transformer.apply(compute, model.run(input), unread);
@@ -23,7 +23,7 @@ double measure_compute_alone(Model& model, OutputTransformer& transformer, Devic
     const auto began = device.make_event(Device::Timing::On);
     const auto ended = device.make_event(Device::Timing::On);
     compute.record(*began);
-    // The host may not run far ahead: each batch in flight holds an output on the device.
+    // Bounds how far the host runs ahead: each batch in flight holds an output on the device.
     std::vector<std::unique_ptr<Event>> done;
     for (int i = 0; i < 2; ++i) done.push_back(device.make_event());
     for (std::uint64_t i = 0; i < batches; ++i) {
@@ -52,7 +52,7 @@ double measure_copy_ceiling(Model& model, OutputTransformer& transformer, Device
     const auto ended = device.make_event(Device::Timing::On);
     std::uint64_t bytes = 0;
     const auto copy_once = [&](const WriteLoan& loan) {
-        // As many of one batch's rows as a slab takes; again for each batch that shares it.
+        // As many rows of one batch as a slab takes, repeated for each batch that shares it.
         for (std::uint32_t batch = 0; batch < layout.batches; ++batch) {
             for (std::size_t i = 0; i < outputs.size(); ++i) {
                 const std::int64_t rows = std::min<std::int64_t>(layout.rows / layout.batches, outputs[i].spec.rows());

@@ -11,7 +11,7 @@ namespace offramp {
 BatchPlan::BatchPlan(std::uint64_t items, std::uint32_t batch, ItemRanges done)
     : items_(items), batch_(batch), done_(std::move(done)) {
     expect(batch > 0, "a batch has at least one row");
-    std::uint64_t next = 0;  // the first batch that none of the gaps before has to do with
+    std::uint64_t next = 0;  // the first batch beyond all gaps so far
     const auto make = [&](std::uint64_t begin, std::uint64_t end) {
         if (begin >= end) return;
         const std::uint64_t first = std::max(next, begin / batch);

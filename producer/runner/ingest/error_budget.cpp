@@ -34,20 +34,20 @@ Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> fi
                setting_ + " allows " + std::to_string(limit_.allowed(items_));
     text += ": ";
     const std::size_t shown = std::min(first.size(), kReasonsShown);
-    std::uint64_t told = 0;
+    std::uint64_t listed_above = 0;
     for (std::size_t i = 0; i < shown; ++i) {
         text += (i == 0 ? "" : "; ") + first[i].origin + ": " + first[i].reason;
         if (first[i].more_alike > 0) text += " (and " + std::to_string(first[i].more_alike) + " more of it)";
-        told += first[i].stands_for();
+        listed_above += first[i].stands_for();
     }
-    if (failed > told) text += "; and " + std::to_string(failed - told) + " more";
+    if (failed > listed_above) text += "; and " + std::to_string(failed - listed_above) + " more";
     const char* const remedy =
-        !none_read    ? "Mend them, or allow more (--max-errors 100% skips all that cannot be "
-                        "read); --resume goes on with what is done"
-        : !unreadable ? "Look whether model, weights and --precision are what was meant"
+        !none_read    ? "Fix them, or allow more (--max-errors 100% skips all that cannot be "
+                        "read); --resume continues from the completed items"
+        : !unreadable ? "Check that model, weights and --precision are the intended ones"
         : kind_ == Items::Pictures
-            ? "Look whether --input is what was meant. Pictures are read as JPEG, PNG, TIFF or WebP"
-            : "Look whether --input is what was meant";
+            ? "Check that --input is the intended one. Pictures are read as JPEG, PNG, TIFF or WebP"
+            : "Check that --input is the intended one";
     return Error(ErrorKind::BadInput, text, remedy);
 }
 

@@ -11,10 +11,10 @@
 
 namespace offramp {
 
-// Decides when skipped items fail a run. "25": more than 25 do; "1%": more than 1 % of all items do, counted against
+// Decides when skipped items fail a run. "25": more than 25 items; "1%": more than 1 % of all items, counted against
 // the whole input from the first item on, so that a run ends as soon as no later item can save it; "100%": never.
-// Whatever it says, a run of which no item at all comes to a result has failed; of a part of a run's items the whole
-// decides that. Pure.
+// Regardless of the setting, a run without any result has failed; for a part of a run's items, the whole decides that.
+// Pure.
 class ErrorBudget {
   public:
     enum class Of { Whole, Part };

@@ -41,7 +41,7 @@ void InputSlots::give_back(InputSlot& slot) {
     {
         const std::lock_guard lock(mutex_);
         free_.insert(free_.begin(),
-                     &slot);  // the one that rested longest is lent next: its last use is likely over
+                     &slot);  // reuse the buffer that rested longest: its last use is likely over
     }
     changed_.notify_one();
 }

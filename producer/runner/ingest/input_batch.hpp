@@ -23,16 +23,16 @@ namespace offramp {
 struct InputSlot {
     std::unique_ptr<DeviceBuffer> memory;
     std::unique_ptr<Event> ready;  // recorded by the copy stream
-    // Recorded by whoever computed on the buffer; two that take turns, as the former may still be looked at
-    // by the copy thread when the next is recorded.
+    // Recorded after computation on the buffer. Two alternate: the copy thread may still look at one when the next is
+    // recorded.
     std::array<std::unique_ptr<Event>, 2> computed;
     std::uint64_t uses = 0;
     Event* last_use = nullptr;  // armed; null: nothing to wait for
 };
 
-// Lends the device buffers of model inputs, all allocated once. Shared by the prefetcher and the batches that
-// it handed out, so that either may go first. Borrows the device. Thread: any. Blocks: acquire(), and the
-// destructor while work on a buffer runs.
+// Lends the device buffers of model inputs, all allocated up front. Shared by the prefetcher and its batches, so that
+// either may be destroyed first. Borrows the device. Thread: any. Blocks: acquire(), and the destructor while work on a
+// buffer runs.
 class InputSlots {
   public:
     InputSlots(Device& device, std::size_t bytes, std::uint32_t count, const Clock& clock);
@@ -40,8 +40,7 @@ class InputSlots {
     InputSlots(const InputSlots&) = delete;
     InputSlots& operator=(const InputSlots&) = delete;
 
-    // A buffer that nobody holds; work submitted before it was given back may still run: see
-    // InputSlot::last_use. Null: closed.
+    // A free buffer; work submitted before its release may still run: see InputSlot::last_use. Null: closed.
     InputSlot* acquire();
     void give_back(InputSlot& slot);
     void close();
@@ -59,13 +58,12 @@ class InputSlots {
     BlockedTime blocked_;
 };
 
-// A loan of one batch of model input that is on the device, or will be once the copy stream has come so far.
-// Use: wait_ready(compute), submit the model's work, release_after(compute). Forgetting it gives the buffer
-// back at once, which is right only when no work was submitted. The rows stay when the buffer has been
-// released. Thread: one at a time.
+// A loan of one batch of model input that is on the device, or will be once the copy stream has reached it. Use:
+// wait_ready(compute), submit the model's work, release_after(compute). Destroying it releases the buffer immediately,
+// which is right only if no work was submitted. The rows stay after the release. Thread: one at a time.
 class InputBatch {
   public:
-    // Without a buffer of its own: `data` is resident, ready, and never overwritten; or null.
+    // Without its own buffer: `data` is resident, ready, and never overwritten; or null.
     InputBatch(std::uint64_t number, std::vector<RowInfo> rows, const void* data);
     InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots, InputSlot& slot,
                std::optional<LengthGroups> groups = std::nullopt);
@@ -76,20 +74,19 @@ class InputBatch {
 
     std::uint64_t number() const { return number_; }         // it holds the items from number * batch on
     std::span<const RowInfo> rows() const { return rows_; }  // fewer than the batch in the last one
-    // Nothing of it could be read: there is no input, and nothing to compute.
+    // It has no readable items: no input, and nothing to compute.
     bool left_out() const { return left_out_; }
 
-    // The model's input, all rows of a full batch: those beyond rows() are zero before normalisation. Null:
-    // the model takes none, or the buffer was released.
+    // The model's input, all rows of a full batch: those beyond rows() are zero before normalisation. Null: the model
+    // takes none, or the buffer was released.
     const void* data() const { return data_; }
     // Null: the input is one block of rows of full length.
     const LengthGroups* groups() const { return groups_ ? &*groups_ : nullptr; }
     // Armed; null when there is nothing to wait for.
     Event* ready() const { return slot_ == nullptr ? nullptr : slot_->ready.get(); }
-    // Work given to `compute` from now on starts when the input is there. The host does not wait.
+    // Work submitted to `compute` from now on starts when the input is there. The host does not wait.
     void wait_ready(Stream& compute) const;
-    // Gives the buffer back: it is overwritten only after the work given to `compute` so far. The host does
-    // not wait.
+    // Releases the buffer: it is overwritten only after the work submitted to `compute` so far. The host does not wait.
     void release_after(Stream& compute);
 
   private:

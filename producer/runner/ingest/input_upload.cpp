@@ -12,7 +12,7 @@ namespace {
 
 std::size_t rows_of(const ModelInput& input) { return static_cast<std::size_t>(input.tensor.rows()); }
 
-// Ids of 0, which every vocabulary has, and none of them masked: as long as a text can be.
+// Ids of 0, which every vocabulary has, all unmasked: texts of the greatest length.
 void fill_tokens(std::span<std::int32_t> row) {
     std::ranges::fill(row.first(row.size() / 2), 0);
     std::ranges::fill(row.last(row.size() / 2), 1);

@@ -11,11 +11,10 @@
 
 namespace offramp {
 
-// Knows how staged rows become a model's input: 8-bit pixels are copied and normalised on the device, float32
-// rows are copied, and converted when the model wants bfloat16, tokens and rows of arrays are copied. Float32 rows are
-// taken as they lie in the model's input, whatever its strides. Owns the device memory in between, of one batch:
-// uploads follow one another on one stream. Thread: one. Blocks: never. Errors: ConfigError when source and model do
-// not fit; CudaError.
+// Turns staged rows into a model's input. 8-bit pixels are copied and normalised on the device; float32 rows are
+// copied, and converted if the model takes bfloat16; tokens and rows of arrays are copied. Float32 rows already have
+// the strides of the model's input. Owns device memory for one intermediate batch: uploads follow one another on one
+// stream. Thread: one. Blocks: never. Errors: ConfigError when source and model do not fit; CudaError.
 class InputUpload {
   public:
     InputUpload(Device& device, const ModelInput& input, RowKind rows);
@@ -23,10 +22,10 @@ class InputUpload {
     std::size_t staged_row_bytes() const { return staged_row_bytes_; }
     std::size_t input_bytes() const;
 
-    // Submits a full batch. `staged` is read until `uploaded` is done, `to` is written until later work of
-    // `copies` starts.
+    // Submits a full batch. `staged` is read until `uploaded` is done, `to` is written until later work of `copies`
+    // starts.
     void submit(Stream& copies, const std::byte* staged, std::byte* to, Event& uploaded);
-    // The same of what is on the device as it is here.
+    // The same, for bytes copied unchanged.
     static void submit_as_it_is(Stream& copies, std::span<const std::byte> bytes, std::byte* to, Event& uploaded);
 
   private:
@@ -36,8 +35,8 @@ class InputUpload {
     std::unique_ptr<DeviceBuffer> between_;
 };
 
-// A model input of seeded N(0, 1) numbers, zeros where arrays are not floats, or of tokens without meaning, that stays
-// on the device for good. Blocks until it is there.
+// A resident model input of seeded N(0, 1) numbers, zeros for arrays that are not floats, or meaningless tokens. It
+// stays on the device. Blocks until it is there.
 std::unique_ptr<DeviceBuffer> make_resident_input(Device& device, const ModelInput& input, std::uint64_t seed);
 
 }  // namespace offramp

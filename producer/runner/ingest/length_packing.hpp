@@ -11,14 +11,15 @@
 
 namespace offramp {
 
-// Brings a staged batch of tokens, int32 [batch, 2, longest], into groups of similar lengths (LengthGroups), in
-// page-locked memory of its own, of one batch. Thread: one. Blocks: never. Errors: DeviceOutOfMemory when it is made.
+// Packs a staged batch of tokens, int32 [batch, 2, longest], into groups of similar lengths (LengthGroups), in its own
+// page-locked memory for one batch. Thread: one. Blocks: never. Errors: the constructor: DeviceOutOfMemory.
 class LengthPacking {
   public:
     // `input` is of tokens, with ModelInput::group_rows.
     LengthPacking(Device& device, const ModelInput& input);
 
-    // The former batch's packed bytes are gone. The first `items` rows are the batch's own; those behind have no token.
+    // Invalidates the previous batch's packed bytes. The first `items` rows are the batch's own; later rows have no
+    // token.
     LengthGroups pack(std::span<const std::byte> staged, std::size_t items);
     const std::byte* packed() const { return memory_->data(); }
     std::size_t most_bytes() const { return memory_->bytes(); }
@@ -28,7 +29,7 @@ class LengthPacking {
     std::unique_ptr<DeviceBuffer> memory_;
 };
 
-// Tokens of the texts of a staged batch that is computed as it lies.
+// Token count of a staged batch that is computed without packing.
 std::uint64_t tokens_of_batch(std::span<const std::byte> staged, std::size_t row_bytes);
 
 }  // namespace offramp

@@ -12,9 +12,9 @@
 namespace offramp {
 namespace {
 
-// Batches that cost nothing to make lie ready in this number: a model of microseconds a batch must not wait for a
-// thread to wake up, and those that are left out must not keep others from being uploaded. How many are uploaded is
-// bounded by their memory.
+// The number of batches kept ready beyond their upload. A model that takes microseconds per batch must not wait for a
+// thread to wake up, and batches that are left out must not delay uploads. Device memory bounds the number of uploaded
+// batches.
 constexpr std::size_t kBatchesAhead = 128;
 
 bool needs_upload(BatchSource& source, const ModelInput& input) {
@@ -122,9 +122,9 @@ void Prefetcher::book(std::span<const RowInfo> rows) {
 }
 
 std::vector<SkippedItem> Prefetcher::unreadable_upcoming() const {
-    const std::vector<SkippedItem> given_out = skipped_.list();  // before the others, of which more may come
+    const std::vector<SkippedItem> given_out = skipped_.list();  // before the others, which may grow meanwhile
     if (!found_.lists_all()) return {};
-    const auto key_of = [](const SkippedItem& item) {  // a part by its whole and the reason that it shares
+    const auto key_of = [](const SkippedItem& item) {  // identifies a part by its whole and their common reason
         return item.whole.empty() ? std::tuple(item.item, std::string(), std::string())
                                   : std::tuple(std::uint64_t{0}, item.whole, item.reason);
     };
@@ -200,7 +200,7 @@ void Prefetcher::load_row(const StagingWindow::Claim& claim) {
     staging_->done(std::move(row));
 }
 
-// For the others' sake: what cannot be read then has no tokens, as when it was its turn.
+// Loads a completed row for the others' grouping. An unreadable one has no tokens, as in its own run.
 void Prefetcher::load_done_row(const StagingWindow::Claim& claim) {
     try {
         source_.load(claim.item, claim.row);
@@ -220,7 +220,7 @@ void Prefetcher::upload() noexcept {
         fail(std::current_exception());
     }
     try {
-        if (copies_) copies_->synchronize();  // the staging buffers go next
+        if (copies_) copies_->synchronize();  // the staging buffers are destroyed next
     } catch (const std::exception& error) {
         spdlog::error("ending the upload stream: {}", error.what());
     }
@@ -237,14 +237,14 @@ void Prefetcher::upload_batches() {
             if (batch->rows[row].done && !packing_)
                 std::ranges::fill(batch->memory.subspan(row * upload_->staged_row_bytes(), upload_->staged_row_bytes()),
                                   std::byte{0});
-        // The rows that a short last batch lacks: a model of a fixed shape computes on them as well.
+        // The rows that a short last batch lacks: a model of a fixed shape also computes on them.
         const std::size_t filled = batch->rows.size() * upload_->staged_row_bytes();
         std::fill(batch->memory.begin() + static_cast<std::ptrdiff_t>(filled), batch->memory.end(), std::byte{0});
         upload_one(std::move(*batch));
     }
 }
 
-// Of a batch without a row that could be read there is nothing to compute.
+// A batch without readable rows needs no computation.
 bool Prefetcher::leave_out(StagingWindow::Batch& batch) {
     if (!std::ranges::all_of(batch.rows, &RowInfo::empty)) return false;
     queue_.push(InputBatch::left_out(batch.number, std::move(batch.rows)));
@@ -262,8 +262,7 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
     count_tokens(batch, groups ? &*groups : nullptr);
     {
         const TraceRange h2d(TraceName::H2d, batch.number);
-        // Of an earlier upload on this very stream: done, or nearly. It may be armed again once it was seen
-        // so.
+        // From an earlier upload on this stream: done, or nearly. An event may be armed again once it was seen done.
         if (slot->ready->armed()) slot->ready->wait();
         if (last_use != nullptr) copies_->wait_for(*last_use);
         copies_->record(*upload_began_);
@@ -274,7 +273,7 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
             upload_->submit(*copies_, batch.memory.data(), slot->memory->data(), *uploaded_);
         copies_->record(*slot->ready);
     }
-    // Handed out before it is there: the model's work can be submitted meanwhile.
+    // Handed out before the upload is done: the model's work can be submitted meanwhile.
     queue_.push(InputBatch(batch.number, std::move(batch.rows), inputs_, *slot, std::move(groups)));
     uploaded_->wait();
     h2d_ns_ += static_cast<std::uint64_t>(uploaded_->seconds_since(*upload_began_) * 1e9);
@@ -286,7 +285,7 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
 void Prefetcher::count_tokens(const StagingWindow::Batch& batch, const LengthGroups* groups) {
     if (source_.row_kind() != RowKind::Tokens) return;
     const std::size_t row_bytes = upload_->staged_row_bytes();
-    // Padding first: who reads tokens and then this sees no more tokens than computed ones.
+    // Padding first: a reader of tokens and then padding never sees more tokens than computed ones.
     padded_tokens_ += groups != nullptr ? groups->padded_tokens
                                         : batch.memory.size() / row_bytes * (row_bytes / (2 * sizeof(std::int32_t)));
     tokens_ += groups != nullptr ? groups->tokens : tokens_of_batch(batch.memory, row_bytes);

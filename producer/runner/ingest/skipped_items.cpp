@@ -7,8 +7,8 @@ namespace offramp {
 
 namespace {
 
-// One more of what `entry` stands for.
-void add_alike(SkippedItem& entry, SkippedItem item) {
+// Adds one more item to those that `entry` represents.
+void add_similar(SkippedItem& entry, SkippedItem item) {
     if (entry.more_alike == 0) {
         entry.last_item = entry.item;
         entry.last_origin = entry.origin;
@@ -32,7 +32,7 @@ std::uint64_t SkippedItems::record(SkippedItem item) {
     if (!item.whole.empty()) {
         const auto known = of_wholes_.find({item.whole, item.reason});
         if (known != of_wholes_.end()) {
-            add_alike(items_[known->second], std::move(item));
+            add_similar(items_[known->second], std::move(item));
             ++listed_;
             return total_;
         }

@@ -10,36 +10,36 @@
 
 namespace offramp {
 
-// An item that is left out of the results, and why: it could not be read, or came to nothing later on.
+// An item without a result, and why: it was unreadable, or failed later.
 struct SkippedItem {
     std::uint64_t item = 0;
     std::string origin;
     std::string reason;
     bool was_read = false;
-    std::string whole;             // what it is a part of, as a tile of a picture; empty: it is one by itself
-    std::uint64_t more_alike = 0;  // further parts of that whole, skipped for the same reason, that this one stands for
-    std::uint64_t last_item = 0;   // of them, and its origin; where there are more
+    std::string whole;             // the larger item, as the picture of a tile; empty: none
+    std::uint64_t more_alike = 0;  // further parts of that whole, skipped for the same reason, that this one represents
+    std::uint64_t last_item = 0;   // the last of them and its origin; if there are more
     std::string last_origin = {};
 
     std::uint64_t stands_for() const { return 1 + more_alike; }  // items
 };
 
-// Collects the items that were skipped: all are counted, so many are kept. Parts of one whole with the same reason
-// are kept as one, so that a damaged picture of many tiles does not push others out. Thread: any.
+// Collects skipped items: counts all, keeps a limited number. Parts of one whole with the same reason are kept as one
+// entry, so that a damaged picture of many tiles does not displace others. Thread: any.
 class SkippedItems {
   public:
     static constexpr std::size_t kKept = 10'000;
 
-    // `before`: already counted, by an earlier producer, and not listed.
+    // `before`: already counted by an earlier producer, and not listed.
     explicit SkippedItems(std::size_t kept = kKept, std::uint64_t before = 0)
         : kept_(kept), before_(before), total_(before) {}
 
-    // Returns how many were skipped, this one included.
+    // Returns the number of skipped items, including this one.
     std::uint64_t record(SkippedItem item);
     std::uint64_t total() const;
-    // Those that were kept, by item; of several alike the first.
+    // The entries kept, by item; for several similar parts, the first.
     std::vector<SkippedItem> list() const;
-    // Whether they stand for all that this producer met.
+    // True if they represent all items skipped by this producer.
     bool lists_all() const;
 
   private:
@@ -47,9 +47,9 @@ class SkippedItems {
     const std::uint64_t before_;
     mutable std::mutex mutex_;
     std::uint64_t total_;
-    std::uint64_t listed_ = 0;  // that items_ stand for
+    std::uint64_t listed_ = 0;  // represented by items_
     std::vector<SkippedItem> items_;
-    std::map<std::pair<std::string, std::string>, std::size_t> of_wholes_;  // by whole and reason: where in items_
+    std::map<std::pair<std::string, std::string>, std::size_t> of_wholes_;  // by whole and reason: index in items_
 };
 
 }  // namespace offramp

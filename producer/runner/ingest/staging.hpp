@@ -16,19 +16,18 @@
 
 namespace offramp {
 
-// Page-locked buffers that decode workers fill row by row, a window of batches at a time, in the order of the
-// plan. Rows of all batches of the window are given out in the order of their items, so that no worker is idle while a
-// batch's last row is still being read.
+// Page-locked buffers that decode workers fill row by row, a window of batches at a time, in the order of the plan.
+// Rows of all batches in the window are given out in the order of their items: no worker is idle while a batch's last
+// row is still being read.
 //
 //   claim ─▶ fill ─▶ done        by workers, any row
 //   take_complete ─▶ upload ─▶ recycle    by one thread, whole batches, in order
 //
-// Owns the buffers, all allocated at once. Borrows device and clock. Thread: claim(), done(): any;
-// take_complete(), recycle(): one. Blocks: claim() while the window is full, take_complete() while the next
-// batch lacks a row.
+// Owns the buffers, all allocated up front. Borrows device and clock. Thread: claim(), done(): any; take_complete(),
+// recycle(): one. Blocks: claim() while the window is full, take_complete() while the next batch lacks a row.
 class StagingWindow {
   public:
-    // Which rows of a batch that is made are filled.
+    // Which rows of a batch to fill.
     enum class Rows { Wanted, All };
     struct Shape {
         std::size_t row_bytes = 0;
@@ -43,7 +42,8 @@ class StagingWindow {
     };
     struct Batch {
         std::uint64_t number = 0;
-        std::vector<RowInfo> rows;    // fewer than a full batch in the last one; those done before were never given out
+        std::vector<RowInfo>
+            rows;  // fewer than a full batch in the last one; rows completed earlier were never given out
         std::span<std::byte> memory;  // of a full batch
     };
 
@@ -51,13 +51,13 @@ class StagingWindow {
 
     // The next row to fill. Nothing: all were given out, or the window is closed.
     std::optional<Claim> claim();
-    // The claimed row is filled, as `row` says.
+    // Reports that the claimed row is filled, described by `row`.
     void done(RowInfo row);
     // The next batch, complete. Nothing: there is none left, or the window is closed.
     std::optional<Batch> take_complete();
     // The oldest batch that was taken is no longer read: its buffer may be filled again.
     void recycle();
-    // Ends all waiting, for good.
+    // Ends all waiting, permanently.
     void close();
 
     double claim_blocked_seconds() const;  // thread-seconds, over all workers

@@ -11,7 +11,7 @@ struct ToBFloat16 {
     __device__ std::uint16_t operator()(float value) const { return bfloat16_bits(__float_as_uint(value)); }
 };
 
-// The hardware's rounding; its NaN is another one than float16_bits'.
+// The hardware's rounding; its NaN differs from that of float16_bits.
 struct ToFloat16 {
     __device__ std::uint16_t operator()(float value) const {
         return value == value ? __half_as_ushort(__float2half_rn(value)) : std::uint16_t{0x7e00};

@@ -7,8 +7,8 @@
 
 namespace offramp {
 
-// e^x for x <= 0 and no NaN, the same bits on CPU and device, whose own functions differ: within 2e-7 of the true
-// value, 0 below -87. Every product is fused or rounded by intent.
+// e^x for x <= 0, not NaN, with the same bits on CPU and device, whose own functions differ. Within 2e-7 of the true
+// value; 0 below -87. Every product is fused or rounded deliberately.
 constexpr float exp_of_nonpositive(float x) {
     if (x < -87.0F) return 0.0F;
     constexpr float kRounder = 12582912.0F;  // adding 1.5 * 2^23 leaves a whole number
@@ -26,13 +26,12 @@ constexpr float exp_of_nonpositive(float x) {
 }
 
 // The winning class's softmax probability in 8 bits: 255 / `sum`, rounded, where `sum` adds up exp(score - largest
-// score) over all classes. 0 when there is no such number (a score is NaN or infinite).
+// score) over all classes. 0 if it is undefined (a score is NaN or infinite).
 constexpr std::uint8_t confidence_of(float sum) {
     return sum >= 1.0F ? static_cast<std::uint8_t>(255.0F / sum + 0.5F) : std::uint8_t{0};
 }
 
-// The probability, in 8 bits, that a pixel is foreground, or that it is not, as a network's one channel says it; 0 of a
-// NaN.
+// The 8-bit probability that a pixel is foreground, or that it is not, from a network's single channel; 0 for a NaN.
 constexpr std::uint8_t foreground_confidence(float score, bool foreground, const ForegroundScale& scale) {
     if (score != score) return 0;
     float probability = 0;

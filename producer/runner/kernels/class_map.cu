@@ -6,8 +6,8 @@
 namespace offramp {
 namespace {
 
-// A thread finds the classes of a square of pixels that lie between the same four scores, so that each class costs it
-// four loads, whatever the square's side. The large scores exist in registers only.
+// A thread finds the classes of a square of pixels between the same four scores: each class costs four loads, whatever
+// the square's side. The large scores exist only in registers.
 
 template <unsigned kSide>
 struct Square {
@@ -119,7 +119,7 @@ __global__ void map_classes(std::uint8_t* ids, std::uint8_t* confidence, const f
     }
 }
 
-// Of one channel: a thread has a pixel, and an outlier is written by whoever meets one, straight to the host.
+// One channel: a thread per pixel. The first thread that finds an outlier writes it straight to the host.
 template <bool kEnlarges, bool kConfidence>
 __global__ void map_foreground(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const float* scores,
                                const __grid_constant__ ForegroundPlan plan, std::uint64_t pixels) {
@@ -158,7 +158,7 @@ cudaError_t launch_squares(cudaStream_t stream, std::uint8_t* ids, std::uint8_t*
 cudaError_t launch_map_classes(cudaStream_t stream, std::uint8_t* ids, std::uint8_t* confidence, const float* scores,
                                const ClassMapPlan& plan) {
     if (plan.upsample_factor == 1) return launch_squares<1, false>(stream, ids, confidence, scores, plan);
-    // Scores change at half of a step of `upsample_factor` pixels: 4 x 4 squares never lie across.
+    // Scores change at half a step of `upsample_factor` pixels: no 4 x 4 square crosses such a change.
     if (plan.upsample_factor % 8 == 0 && aligned(ids, 4) && aligned(confidence, 4))
         return launch_squares<4, true>(stream, ids, confidence, scores, plan);
     return launch_squares<1, true>(stream, ids, confidence, scores, plan);

@@ -6,8 +6,8 @@
 
 namespace offramp {
 
-// What kernels::map_classes is asked for, checked and reduced to what a loop needs. Sizes are those of the scores,
-// before they are enlarged.
+// Arguments of kernels::map_classes, checked and reduced to a loop's needs. Sizes are those of the scores before
+// enlargement.
 struct ClassMapPlan {
     std::int64_t rows = 0;
     std::int32_t classes = 0;
@@ -21,15 +21,15 @@ struct ClassMapPlan {
     constexpr std::int64_t pixels() const { return rows * pixels_per_row(); }
 };
 
-// What kernels::map_foreground is asked for.
+// Arguments of kernels::map_foreground.
 struct ForegroundPlan {
     ClassMapPlan map;  // of one class
     ForegroundScale scale;
 };
 
-// Broken contract when `input` is not what kernels::map_classes says.
+// Broken contract when `input` violates kernels::map_classes.
 ClassMapPlan plan_class_map(const kernels::ClassScores& input);
-// The same of kernels::map_foreground.
+// The same for kernels::map_foreground.
 ForegroundPlan plan_foreground(const kernels::ForegroundScores& input);
 
 }  // namespace offramp

@@ -18,7 +18,7 @@ Output to_output(float value) {
         return bfloat16_bits(std::bit_cast<std::uint32_t>(value));
 }
 
-// A pixel has 256 values: three tables hold every result there is.
+// A pixel has 256 values: three tables hold all results.
 template <class Output>
 using Tables = std::array<std::array<Output, 256>, 3>;
 

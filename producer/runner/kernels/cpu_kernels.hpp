@@ -9,8 +9,7 @@
 
 namespace offramp {
 
-// The CPU's side of kernels.hpp, bit for bit what gpu_kernels.hpp does on a GPU. Blocks: until
-// done.
+// The CPU's side of kernels.hpp, with the same bits as gpu_kernels.hpp on a GPU. Blocks: until done.
 void normalize_on_cpu(void* to, const std::uint8_t* pixels, const NormalizePlan& plan);
 // `type`: float16 or bfloat16.
 void cast_on_cpu(void* to, DType type, const void* from, std::size_t elements);

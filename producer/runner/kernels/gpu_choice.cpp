@@ -6,7 +6,7 @@
 namespace offramp {
 namespace {
 
-// Found out now, not by the first kernel: CUDA loads device code lazily.
+// Check now instead of in the first kernel: CUDA loads device code lazily.
 void require_kernels(const DeviceInfo& device) {
     const cudaError_t result = find_kernels_for_current_device();
     if (result == cudaSuccess) return;
@@ -23,7 +23,7 @@ void require_kernels(const DeviceInfo& device) {
 
 int runtime_version() {
     int version = 0;
-    check(cudaRuntimeGetVersion(&version), "cudaRuntimeGetVersion");  // says it without a driver too
+    check(cudaRuntimeGetVersion(&version), "cudaRuntimeGetVersion");  // works without a driver
     return version;
 }
 

@@ -8,14 +8,14 @@
 
 namespace offramp {
 
-// What the device library finds and opens, as far as this program's kernels and its models' libraries run there too.
-// This program asks here alone.
+// The device library's search and opening of GPUs, limited to those that can run this program's kernels and its models'
+// libraries. The only way for this program to open a GPU.
 
-// Thread: any. Blocks: while the driver is loaded. Errors: none; whatever is wrong is the obstacle, also that this
-// program was built without CUDA.
+// Thread: any. Blocks: while the driver is loaded. Errors: none; every problem becomes the obstacle, including a
+// program built without CUDA.
 GpuSearch find_gpus_for_kernels();
 
-// `which`: as of open_device(). A GPU is the calling thread's afterwards. Errors: those of open_device(); CudaError
+// `which`: as of open_device(). A GPU becomes the calling thread's. Errors: those of open_device(); CudaError
 // DeviceUnsupported when the GPU is older than every architecture of this build.
 std::unique_ptr<Device> open_device_for_kernels(const std::string& which);
 

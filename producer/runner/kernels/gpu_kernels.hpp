@@ -9,9 +9,9 @@
 
 namespace offramp {
 
-// The GPU's side of kernels.hpp, bit for bit what cpu_kernels.hpp does on the CPU; without any CUDA header. `stream` is
-// a cudaStream_t of the calling thread's context. Nothing empty is given. Blocks: never. Errors: CudaError of a launch
-// that was refused.
+// The GPU's side of kernels.hpp, with the same bits as cpu_kernels.hpp on the CPU; without any CUDA header. `stream` is
+// a cudaStream_t of the calling thread's context. Arguments are never empty. Blocks: never. Errors: CudaError of a
+// refused launch.
 void normalize_on_gpu(void* stream, void* to, const std::uint8_t* pixels, const NormalizePlan& plan);
 // `type`: float16 or bfloat16.
 void cast_on_gpu(void* stream, void* to, DType type, const void* from, std::size_t elements);

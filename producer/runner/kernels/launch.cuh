@@ -8,7 +8,7 @@
 
 namespace offramp {
 
-// What all kernels share: grid-stride loops over blocks of one size.
+// Shared by all kernels: grid-stride loops over blocks of one size.
 constexpr unsigned kThreads = 256;
 constexpr std::uint64_t kMaxBlocks = 8192;
 
@@ -21,7 +21,7 @@ inline unsigned blocks_for(std::uint64_t threads) {
     return static_cast<unsigned>(std::clamp<std::uint64_t>((threads + kThreads - 1) / kThreads, 1, kMaxBlocks));
 }
 
-// The launch's own result: the thread's last error, which <<<>>> leaves behind, may be somebody else's.
+// The launch's own result: the thread's last error, left by <<<>>>, may be another call's.
 template <class... Parameters, class... Arguments>
 cudaError_t launch(cudaStream_t stream, std::uint64_t threads, void (*kernel)(Parameters...), Arguments... arguments) {
     cudaLaunchConfig_t config{};

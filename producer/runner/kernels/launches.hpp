@@ -11,8 +11,8 @@
 
 namespace offramp {
 
-// What the .cu files offer to gpu_kernels.cpp: each puts one kernel on the stream and gives back the launch's own
-// result. Nothing empty is launched: the caller leaves that out.
+// The .cu files' interface for gpu_kernels.cpp: each function puts one kernel on the stream and returns the launch's
+// own result. The caller skips empty launches.
 cudaError_t launch_normalize(cudaStream_t stream, void* to, const std::uint8_t* pixels, const NormalizePlan& plan);
 // `type`: float16 or bfloat16.
 cudaError_t launch_cast(cudaStream_t stream, void* to, DType type, const void* from, std::size_t elements);
@@ -23,8 +23,8 @@ cudaError_t launch_map_classes(cudaStream_t stream, std::uint8_t* ids, std::uint
 cudaError_t launch_map_foreground(cudaStream_t stream, std::uint8_t* ids, std::uint8_t* confidence, float* outliers,
                                   const float* scores, const ForegroundPlan& plan);
 
-// Whether the current device can run this build's device code at all (a GPU older than every architecture of
-// the build cannot).
+// True if the current device can run this build's device code (a GPU older than every architecture of the build
+// cannot).
 cudaError_t find_kernels_for_current_device();
 
 }  // namespace offramp

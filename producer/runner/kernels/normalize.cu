@@ -5,8 +5,7 @@
 namespace offramp {
 namespace {
 
-// All kernels are bound by memory: what matters is that neighbouring threads touch neighbouring bytes, four
-// elements each.
+// All kernels are bound by memory: neighbouring threads touch neighbouring bytes, four elements each.
 
 template <class Output>
 struct Vector4;

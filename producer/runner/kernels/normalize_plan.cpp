@@ -7,7 +7,7 @@
 namespace offramp {
 namespace {
 
-// Strides of dimensions of one element say nothing: frameworks put anything there.
+// Ignores strides of dimensions of one element: frameworks put any value there.
 bool strides_are(const TensorSpec& spec, const std::array<std::int64_t, 4>& wanted) {
     for (std::size_t d = 0; d < 4; ++d)
         if (spec.shape[d] > 1 && spec.strides[d] != wanted[d]) return false;

@@ -6,9 +6,9 @@
 
 namespace offramp {
 
-// What kernels::normalize is asked for, checked and reduced to what a loop needs. One formula for CPU and
-// device, in this order and rounded after each step as torchvision does in float32: x = pixel / 255; x = x -
-// mean; x = x / std; then to bfloat16 if asked.
+// Arguments of kernels::normalize, checked and reduced to a loop's needs. One formula for CPU and device, in this order
+// and rounded after each step as torchvision does in float32: x = pixel / 255; x = x - mean; x = x / std; then to
+// bfloat16 if requested.
 struct NormalizePlan {
     enum class Order { Planar, ChannelsLast };
     enum class Output { Float32, BFloat16 };
@@ -23,8 +23,7 @@ struct NormalizePlan {
     std::int64_t elements() const { return rows * pixels_per_row * 3; }
 };
 
-// Broken contract when `spec` is not what kernels::normalize says. A spec of more rows than there is input is
-// filled in part.
+// Broken contract when `spec` violates kernels::normalize. A spec of more rows than the input has is filled in part.
 NormalizePlan plan_normalize(const TensorSpec& spec, const kernels::PixelInput& input);
 
 }  // namespace offramp

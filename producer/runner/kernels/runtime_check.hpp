@@ -10,8 +10,8 @@
 
 namespace offramp {
 
-// Throws CudaError unless `result` is cudaSuccess, as the device does of the driver's calls. Clears the thread's last
-// error, so that a later launch is not blamed for it.
+// Throws CudaError unless `result` is cudaSuccess, like the device library for the driver's calls. Clears the thread's
+// last error, so that a later launch is not blamed for it.
 void check(cudaError_t result, std::string_view call, std::source_location where = std::source_location::current());
 
 CudaCause cause_of(cudaError_t error, std::string_view call);

@@ -24,7 +24,7 @@ std::unique_ptr<Device> open_device_for_kernels(const std::string& which) {
     if (!device->is_gpu()) return device;
     throw CudaError(ErrorKind::DeviceUnsupported,
                     "Device '" + which + "' cannot be used: " + find_gpus_for_kernels().obstacle,
-                    "Run on the CPU with --device cpu, or mend what is missing");
+                    "Run on the CPU with --device cpu, or use a build with CUDA");
 }
 
 void start_profiler(const Device&) {}

@@ -27,8 +27,8 @@ using Sides = std::array<std::int64_t, 2>;
 Sides both(std::int64_t value) { return {value, value}; }
 #endif
 
-// How cuDNN chooses a kernel, for one call: LibTorch knows this switch for the whole process only, and asks it where
-// it has not met the shape before.
+// How cuDNN chooses a kernel, for one call. LibTorch has this switch for the whole process only, and reads it for
+// shapes that it has not met before.
 class ChoiceOfKernels {
   public:
     explicit ChoiceOfKernels(const Convolution& c) : before_(at::globalContext().benchmarkCuDNN()) {

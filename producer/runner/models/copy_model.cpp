@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kShift = 512;  // bytes between the starts of two batches
 constexpr std::uint64_t kStarts = 64;
-constexpr std::size_t kPattern = (std::size_t{16} << 20) + 192;  // not a power of two: rows do not repeat one another
+constexpr std::size_t kPattern = (std::size_t{16} << 20) + 192;  // not a power of two: rows differ from one another
 
 std::uint64_t mix(std::uint64_t value) {  // splitmix64
     value += 0x9e3779b97f4a7c15ULL;

@@ -80,8 +80,8 @@ at::Device choose_device(const ModelOptions& options) {
 #endif
 }
 
-// OpenMP's own threads, of which it ends the process where it gets none: so they are asked for here, and begun at once.
-// They stay this thread's, which computes.
+// Starts OpenMP's threads now: OpenMP ends the process if it gets none later. They belong to this thread, which
+// computes.
 void start_threads() {
     const int threads = at::get_num_threads();
     if (threads < 2) return;
@@ -98,22 +98,22 @@ void set_switches(const ModelOptions& options) {
     context.setBenchmarkCuDNN(!options.deterministic);
     context.setDeterministicCuDNN(options.deterministic);
     context.setDeterministicAlgorithms(options.deterministic, false);
-    // Filling fresh memory would cost a pass over every output and can hide nothing here: every byte is
-    // written.
+    // Every byte is written, so filling fresh memory would only cost a pass over every output.
     context.setDeterministicFillUninitializedMemory(false);
     // cuBLAS is deterministic only with a fixed workspace, and reads this when its handle is made.
     if (options.deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
 }
 
 #ifdef OFFRAMP_TORCH_HAS_CUDA
-// A sticky error stays after it was read once; any other is gone.
+// A sticky error stays after it was read once; any other is cleared.
 bool device_is_broken(std::size_t& free_bytes, std::size_t& total_bytes) {
     (void)cudaGetLastError();
     return cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess;
 }
 #endif
 
-// LibTorch says "CUDA out of memory. Tried to allocate 1.31 GiB. GPU 0 has ...": the amount, or nothing.
+// Extracts the amount from LibTorch's "CUDA out of memory. Tried to allocate 1.31 GiB. GPU 0 has ...", or returns
+// nothing.
 std::string amount_asked_for(const std::string& text) {
     static constexpr std::string_view kBefore = "Tried to allocate ";
     const std::size_t begin = text.find(kBefore);
@@ -150,7 +150,7 @@ std::string first_line(const std::string& text) {
 
 std::string cause_in(const std::string& text) {
     if (text.find(kOfTorchScript) == std::string::npos) return first_line(text);
-    // Behind its heads come lines of code, all indented, then what went wrong, and perhaps where in LibTorch.
+    // Headings are followed by lines of code, all indented, then the error, and perhaps its place in LibTorch.
     for (std::size_t begin = 0; begin < text.size();) {
         const std::size_t end = std::min(text.find('\n', begin), text.size());
         const std::string line = text.substr(begin, end - begin);
@@ -194,7 +194,7 @@ DeviceTensor Execution::hand_out(at::Tensor tensor, const TensorSpec& spec) {
     expect(tensor.scalar_type() == scalar_type(spec.dtype) &&
                std::ranges::equal(tensor.sizes(), std::span(spec.shape).first(spec.dims)) &&
                has_strides(tensor.strides(), spec),
-           "an output is what outputs() says");
+           "an output matches outputs()");
     auto owner = std::make_shared<const at::Tensor>(std::move(tensor));
     const void* const data = owner->const_data_ptr();
     return {.spec = spec, .data = data, .owner = std::move(owner)};
@@ -210,7 +210,7 @@ void Execution::rethrow_as_error() const {
         fail(what, error.what_without_backtrace());
     } catch (const std::bad_alloc&) {
         throw Error(ErrorKind::System, what + " does not fit in this machine's memory", "Use a smaller --batch");
-    } catch (const std::exception& error) {  // compiled models keep no types
+    } catch (const std::exception& error) {  // compiled models throw untyped exceptions
         fail(what, error.what());
     }
 }
@@ -236,7 +236,7 @@ void Execution::fail(const std::string& what, const std::string& whole_text) con
     if (whole_text.find(kOfTorchScript) != std::string::npos)
         throw Error(ErrorKind::BadInput,
                     what + " failed in its own code" + (fed_.empty() ? "" : " on " + fed_) + ": " + text,
-                    fix_ + "; or mend the model");
+                    fix_ + "; or fix the model");
     throw Error(ErrorKind::Internal,
                 what + " failed in LibTorch " TORCH_VERSION + (fed_.empty() ? "" : " on " + fed_) + ": " + text);
 }

@@ -16,25 +16,25 @@
 
 namespace offramp {
 
-// What an error of LibTorch's says before it goes on and on; some begin with empty lines.
+// The first non-empty line of a LibTorch error, without its long continuation.
 std::string first_line(const std::string& text);
-// Of an exception's text the line that says what happened: the first one, or, of TorchScript's, which begin with where
-// it did, that behind it.
+// The line of an exception's text that describes the failure: the first one, or, in TorchScript's, which begin with the
+// place, the one after it.
 std::string cause_in(const std::string& text);
 
 // "float32 [4, 3, 224, 224]"
 std::string describe(const at::Tensor& tensor);
 
-// What LibTorch calls it, and back; nothing: a model's tensors are not of that type.
+// LibTorch's name for it, and back; nothing: unsupported in a model.
 at::ScalarType scalar_type(DType dtype);
 std::optional<DType> dtype_of(at::ScalarType type);
 
-// Where and how a model computes: device, stream, precision, memory format. Every model of the module holds
-// one and does all its work with LibTorch inside in(), so that no LibTorch exception and no work on another
-// stream leaves the module. Owns nothing of CUDA: the stream is the caller's. Thread: one at a time. The
-// constructor sets LibTorch's process-wide switches (TF32, cuDNN's choice of kernels, deterministic
-// algorithms): a process runs one model. Errors: ConfigError for a precision or memory format that is
-// unknown or not possible on the device (Usage), or a device that LibTorch cannot use (DeviceUnsupported).
+// Where and how a model computes: device, stream, precision, memory format. Every model of the module holds one and
+// does all its work with LibTorch inside in(), so that no LibTorch exception and no work on another stream leaves the
+// module. Owns no CUDA objects: the stream is the caller's. Thread: one at a time. The constructor sets LibTorch's
+// process-wide switches (TF32, cuDNN's choice of kernels, deterministic algorithms): a process runs one model. Errors:
+// ConfigError for a precision or memory format that is unknown or not possible on the device (Usage), or a device that
+// LibTorch cannot use (DeviceUnsupported).
 class Execution {
   public:
     explicit Execution(const ModelOptions& options);
@@ -45,8 +45,7 @@ class Execution {
     at::MemoryFormat memory_format() const { return memory_format_; }
     const ModelOptions& options() const { return options_; }
 
-    // Runs `work` on the stream, without autograd, and turns what LibTorch throws into an Error with its
-    // kind.
+    // Runs `work` on the stream, without autograd, and turns LibTorch's exceptions into an Error with its kind.
     template <class Work>
     auto in(Work&& work) const {
         try {
@@ -57,7 +56,7 @@ class Execution {
         }
     }
 
-    // What the model is given, and what to do when it takes something else: errors in its own code name both.
+    // Declares the model's input, and the fix if it takes another: errors in its own code name both.
     void state_input(std::string fed, std::string fix) {
         fed_ = std::move(fed);
         fix_ = std::move(fix);
@@ -65,7 +64,7 @@ class Execution {
 
     // The caller's memory as a tensor, without a copy and without asking the driver.
     at::Tensor view(const void* data, const TensorSpec& spec) const;
-    // Hands a finished tensor out. It has the shape, dtype and strides of `spec`.
+    // Returns a finished tensor with the shape, dtype and strides of `spec`.
     static DeviceTensor hand_out(at::Tensor tensor, const TensorSpec& spec);
 
   private:

@@ -36,8 +36,8 @@ std::string shape_of(const at::Tensor& tensor) {
     return "[" + text + "]";
 }
 
-// Which outputs somebody holds beside `made`: a network's own buffer, into which the next batch may be written while
-// this one is copied. Outputs that lie in one memory hold it together.
+// Outputs with a holder besides `made`: a network's own buffer, which the next batch may overwrite during this one's
+// copy. Outputs in the same memory hold it together.
 std::vector<bool> are_lent(const std::vector<FileNetwork::Output>& made) {
     std::vector<bool> lent;
     for (const FileNetwork::Output& output : made) {
@@ -59,8 +59,8 @@ class FileModel final : public Model {
         : execution_(options), file_("the model '" + options.name + "'") {
         if ((options.precision == "bf16") != (options.metadata.precision == "bf16"))
             throw ConfigError("--precision " + options.precision + " does not go with --model '" + options.name +
-                                  "', which was not made for it",
-                              "Leave --precision out, or export it anew with --precision " + options.precision);
+                                  "', which was not made for that precision",
+                              "Leave --precision out, or export it again with --precision " + options.precision);
         input_ = stated_input();
         execution_.state_input(fed(), fix_for_input());
         execution_.in([&] {
@@ -118,13 +118,13 @@ class FileModel final : public Model {
   private:
     const ModelMetadata& metadata() const { return execution_.options().metadata; }
 
-    // What the network takes at once.
+    // Rows per call of the network.
     std::uint32_t network_batch() const {
         const ModelOptions& options = execution_.options();
         return options.group_rows > 0 ? options.group_rows : options.batch;
     }
 
-    // A batch of full length, group by group, in the order in which it lies.
+    // A batch of full length, group by group, in its order in memory.
     std::vector<DeviceTensor> run_groups(const void* input) {
         return execution_.in([&] {
             const auto* bytes = static_cast<const std::byte*>(input);
@@ -149,7 +149,7 @@ class FileModel final : public Model {
         return tensors;
     }
 
-    // Tensors of this model's own.
+    // Tensors owned by this model.
     std::vector<DeviceTensor> hand_out_all(std::vector<at::Tensor> made) const {
         std::vector<DeviceTensor> tensors;
         tensors.reserve(made.size());
@@ -157,7 +157,7 @@ class FileModel final : public Model {
         return tensors;
     }
 
-    // The row behind its own.
+    // Returns the row after its last one.
     std::int64_t compute_group(const std::byte* tokens, std::uint32_t length, std::int64_t row,
                                std::vector<at::Tensor>& to) {
         const std::int64_t rows = network_batch();
@@ -179,7 +179,7 @@ class FileModel final : public Model {
         return made;
     }
 
-    // That its file says any-length does not make it so.
+    // Verifies the any-length claim of the metadata.
     void check_short_rows() {
         const std::int64_t shape[] = {network_batch(), 2, LengthGroups::kShortest};
         const auto options = at::TensorOptions().dtype(at::kInt).device(execution_.device());
@@ -190,8 +190,8 @@ class FileModel final : public Model {
         } catch (const std::exception& problem) {
             throw ConfigError(file_ + " does not take rows of " + std::to_string(LengthGroups::kShortest) +
                                   " tokens, though " + metadata().file +
-                                  " says any-length: " + cause_in(problem.what()),
-                              "Use --by-length off, or export it anew", ErrorKind::BadInput);
+                                  " declares any-length: " + cause_in(problem.what()),
+                              "Use --by-length off, or export it again", ErrorKind::BadInput);
         }
     }
 
@@ -245,8 +245,7 @@ class FileModel final : public Model {
         return input;
     }
 
-    // The tensors that the network takes, from the batch as it was uploaded. Those cut out of it have memory of their
-    // own.
+    // The network's input tensors, from the uploaded batch. Tensors cut out of it have their own memory.
     std::vector<at::Tensor> inputs_of(const at::Tensor& given) const {
         if (metadata().inputs.empty()) return {in_its_colours(given)};
         std::vector<at::Tensor> inputs;
@@ -273,15 +272,15 @@ class FileModel final : public Model {
         return tensor;
     }
 
-    // What the source's pictures look like to a model that wants blue first.
+    // The source's pictures in the model's order of colours.
     at::Tensor in_its_colours(const at::Tensor& image) const {
         if (input_.kind != InputKind::Image || metadata().colour_order != "bgr") return image;
         return image.flip(1).contiguous(execution_.memory_format());
     }
 
-    // What the network is given, and who said so.
+    // Describes the network's input and where that description comes from.
     std::string fed() const {
-        if (!input_.parts.empty()) return describe_parts(input_.parts) + ", as " + metadata().file + " says";
+        if (!input_.parts.empty()) return describe_parts(input_.parts) + ", from " + metadata().file;
         const TensorSpec spec = input_.tensor.with_rows(network_batch());
         const bool pictures = input_.kind == InputKind::Image;
         const std::string by = !metadata().shape_from.empty() ? metadata().shape_from
@@ -292,10 +291,10 @@ class FileModel final : public Model {
     }
 
     std::string fix_for_input() const {
-        if (!metadata().inputs.empty()) return "Say in its tables [[input]] what one sample of each input is";
-        return "Say in " + metadata().file +
-               " what one sample is: input-shape = \"1x32x48x48\" of one that is no picture (input-dtype names its "
-               "type), image-size = N of a picture (or --image-size)";
+        if (!metadata().inputs.empty()) return "Describe one sample of each input in its tables [[input]]";
+        return "Describe one sample in " + metadata().file +
+               ": input-shape = \"1x32x48x48\" unless it is a picture (input-dtype names its "
+               "type), image-size = N for a picture (or --image-size)";
     }
 
     at::Tensor dry_batch() const {
@@ -330,7 +329,7 @@ class FileModel final : public Model {
                               ErrorKind::BadInput);
         if (tensor.dim() > static_cast<std::int64_t>(kMaxDims))
             throw ConfigError(what + " has more than " + std::to_string(kMaxDims) + " dimensions",
-                              "A slab's tensor has at most so many", ErrorKind::BadInput);
+                              "A slab's tensor has at most that many", ErrorKind::BadInput);
         TensorSpec spec =
             TensorSpec::contiguous(name, output_dtype(tensor, what), {tensor.sizes().data(), tensor.sizes().size()});
         TensorSpec with_strides = spec;
@@ -338,7 +337,7 @@ class FileModel final : public Model {
         return with_strides.dense_rows() ? with_settled_strides(with_strides) : spec;
     }
 
-    // The tensor as it was stated, in memory of its own.
+    // The tensor in its declared form, in its own memory.
     DeviceTensor hand_out(at::Tensor tensor, std::size_t index, bool lent) const {
         const TensorSpec& spec = outputs_[index];
         check_shape(tensor, spec);

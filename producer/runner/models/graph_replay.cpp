@@ -50,7 +50,7 @@ class GraphReplay final : public Model {
     void record(const at::Tensor& given) {
         input_ = at::empty_like(given);
         auto graph = std::make_unique<at::cuda::CUDAGraph>();
-        // Of this thread only: others page-lock memory and record events meanwhile.
+        // Only this thread is recorded: others page-lock memory and record events meanwhile.
         graph->capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
         try {
             outputs_ = model_->run(input_.const_data_ptr());
@@ -65,11 +65,11 @@ class GraphReplay final : public Model {
         graph_ = std::move(graph);
     }
 
-    // A stream that is left recording can do nothing else.
+    // A stream that is still recording can do nothing else.
     static void end_capture_of(at::cuda::CUDAGraph& graph) {
         try {
             graph.capture_end();
-        } catch (const std::exception&) {  // of a recording that failed this is the expected answer
+        } catch (const std::exception&) {  // expected for a failed recording
         }
     }
 
@@ -77,7 +77,7 @@ class GraphReplay final : public Model {
     std::unique_ptr<Model> model_;
     TensorSpec input_spec_;
     int before_ = 0;
-    at::Tensor input_;  // where the graph reads, and below where it writes
+    at::Tensor input_;  // the graph reads here, and writes below
     std::vector<DeviceTensor> outputs_;
     std::unique_ptr<at::cuda::CUDAGraph> graph_;
 };

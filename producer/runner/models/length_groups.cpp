@@ -22,7 +22,7 @@ std::size_t places_bytes(std::size_t batch) { return round_up(batch * sizeof(std
 LengthGroups::LengthGroups(std::span<const std::uint32_t> lengths, std::size_t items, std::uint32_t rows_of_each,
                            std::uint32_t longest)
     : rows(rows_of_each), places(lengths.size()), bytes(places_bytes(lengths.size())) {
-    expect(rows > 0 && lengths.size() % rows == 0, "a batch is so many whole groups");
+    expect(rows > 0 && lengths.size() % rows == 0, "a batch consists of whole groups");
     std::vector<std::uint32_t> order(lengths.size());
     std::iota(order.begin(), order.end(), 0U);
     std::ranges::stable_sort(order,

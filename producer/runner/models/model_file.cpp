@@ -17,7 +17,7 @@ constexpr std::string_view kExtension = ".safetensors";
 constexpr std::array<std::string_view, 2> kModelFiles{".pt2", ".pt"};
 constexpr const char* kNote = "architecture";
 
-// For files that were written without a note, as torch's state dicts are.
+// For files without such a note, like torch's state dicts.
 struct SignatureTensor {
     const char* model;
     const char* tensor;
@@ -26,7 +26,7 @@ constexpr std::array<SignatureTensor, 3> kSignatureTensors{{{"deeplabv3-resnet50
                                                             {"encoder", "layers.0.self_attn.in_proj_weight"},
                                                             {"cutout", "encoder.0.weight"}}};
 
-// What --model takes for a name; `copy` has no weights.
+// Checks that --model can name an architecture; `copy` has no weights.
 bool can_be_architecture(std::string_view name) {
     const auto plain = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || c == '-'; };
     return !name.empty() && name != "copy" && std::ranges::all_of(name, plain);
@@ -35,7 +35,7 @@ bool can_be_architecture(std::string_view name) {
 std::string model_of(const SafetensorsFile& file) {
     if (const auto note = file.metadata().find(kNote); note != file.metadata().end()) {
         if (can_be_architecture(note->second)) return note->second;
-        throw ConfigError("--model '" + file.path() + "' says that its architecture is '" + note->second +
+        throw ConfigError("--model '" + file.path() + "' names the architecture '" + note->second +
                               "', which is not a model with weights",
                           "Name the model (--list) and give the file as its --weights", ErrorKind::BadInput);
     }
@@ -43,8 +43,7 @@ std::string model_of(const SafetensorsFile& file) {
     for (const SignatureTensor& signature : kSignatureTensors)
         if (file.find(wrapper + signature.tensor) != nullptr) return signature.model;
     throw ConfigError(
-        "--model '" + file.path() +
-            "' does not say which model its weights are of, and its tensors are not those of any",
+        "--model '" + file.path() + "' does not state the model of its weights, and its tensors match no known model",
         "Name the model and give the file as its --weights, or write it with metadata={\"architecture\": NAME}",
         ErrorKind::BadInput);
 }
@@ -85,7 +84,7 @@ ConfigError no_weights(const std::string& model) {
     return ConfigError("the model '" + model + "' is shipped without weights, and none were given",
                        "Give them with --weights FILE.safetensors, or run a model that has them: `--model cutout`, "
                        "which is shipped with its own, or a .pt2 that ./launch/offramp export made of a network and "
-                       "its weights. For measuring: --random-weights, whose outputs mean nothing");
+                       "its weights. For measuring: --random-weights, with meaningless outputs");
 }
 
 }  // namespace offramp

@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-// Which model, with which weights.
+// A model and its weights.
 struct ModelChoice {
     std::string name;     // of the models' table, "copy", or the path of a file that holds a whole model
     std::string weights;  // .safetensors; empty: none
@@ -15,17 +15,17 @@ struct ModelChoice {
     bool operator==(const ModelChoice&) const = default;
 };
 
-// Whether `model` is the path of a file that holds a whole model (.pt2, .pt), weights and all.
+// True if `model` is the path of a file that holds a whole model (.pt2, .pt), including weights.
 bool is_model_file(std::string_view model);
 
-// What --model and --weights mean. `model` is a name, the path of a file that holds a whole model, or of a .safetensors
-// file: then that holds the weights, and says in its metadata ("architecture") which model they are of, or shows it by
-// the names of its tensors. A name without weights gets those that the model is shipped with,
-// `shipped`/NAME.safetensors, if there are any. Blocks: on the disk. Errors: ConfigError: a file that does not exist
-// (NoInput), is not a .safetensors file or of an unknown model (BadInput), or comes with other weights (Usage).
+// Resolves --model and --weights. `model` is a name, or the path of a file that holds a whole model, or of a
+// .safetensors file with weights. The latter states their model in its metadata ("architecture"), or shows it by the
+// names of its tensors. A name without weights gets the shipped ones, `shipped`/NAME.safetensors, if they exist.
+// Blocks: on the disk. Errors: ConfigError: a file that does not exist (NoInput), is not a .safetensors file or of an
+// unknown model (BadInput), or comes with other weights (Usage).
 ModelChoice choose_model(const std::string& model, const std::string& weights, const std::string& shipped);
 
-// What is said of a model that has no weights, when nobody asked for random ones.
+// The error for a model without weights, unless random ones were requested.
 ConfigError no_weights(const std::string& model);
 
 }  // namespace offramp

@@ -38,8 +38,8 @@ ModelLibrary ModelLibrary::open(const std::string& path) {
     std::error_code failure;
     if (!std::filesystem::exists(file, failure))
         refuse("no module of models at '" + file + "': it was not built (OFFRAMP_MODELS=OFF) or not brought along");
-    // Where models run on the CPU, decoding and consumers want the same cores: OpenMP's threads are to wait for one
-    // another asleep. Read once, when its library is loaded.
+    // If models run on the CPU, decoding and consumers need the same cores: OpenMP's threads wait for one another
+    // asleep. Read once, when its library is loaded.
     ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
     // RTLD_LOCAL keeps LibTorch's symbols out of the program's own lookups.
     void* handle = ::dlopen(std::filesystem::absolute(file).c_str(), RTLD_NOW | RTLD_LOCAL);

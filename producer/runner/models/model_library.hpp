@@ -12,11 +12,10 @@ namespace offramp {
 
 struct ModelModule;
 
-// Opens the module of models at run time, so that only a run that needs a LibTorch model loads LibTorch.
-// Owns nothing: the module stays loaded until the process ends, because LibTorch cannot be unloaded. Copies
-// are free. Thread: any. Blocks: open() while LibTorch is loaded (seconds), make() while weights are read or
-// made. Errors: ConfigError with the loader's own words and the fix; from make() also whatever the model's
-// maker throws.
+// Opens the module of models at run time, so that only a run that needs a LibTorch model loads LibTorch. Owns nothing:
+// the module stays loaded until the process ends, because LibTorch cannot be unloaded. Copies are free. Thread: any.
+// Blocks: open() while LibTorch is loaded (seconds), make() while weights are read or made. Errors: ConfigError with
+// the loader's own words and the fix; from make() also the errors of the model's maker.
 class ModelLibrary {
   public:
     // `path` empty: libofframp_models.so in the folder lib beside the one of the running program.
@@ -25,8 +24,7 @@ class ModelLibrary {
 
     std::vector<std::string> names() const;
     bool has(std::string_view name) const;
-    // `also_known`: names of models that the caller makes itself, for the list in the error about an unknown
-    // name.
+    // `also_known`: names of models that the caller makes itself, for the list in the error about an unknown name.
     std::unique_ptr<Model> make(const ModelOptions& options, std::span<const std::string> also_known = {}) const;
 
     const std::string& path() const { return path_; }

@@ -27,7 +27,7 @@ constexpr std::int64_t kMostNumbers = std::int64_t{1} << 31;  // of one sample o
 constexpr std::array<DType, 10> kInputDTypes{kFloat32, kFloat16, kBFloat16, kFloat64, kInt64,
                                              kInt32,   kInt16,   kInt8,     kUInt8,   kBool};
 
-// The parts between commas, without blanks around them.
+// The parts between commas, without surrounding blanks.
 std::vector<std::string> parts_of(std::string_view text) {
     std::vector<std::string> parts;
     for (;;) {
@@ -54,7 +54,7 @@ std::optional<std::uint32_t> whole(std::string_view text, std::uint32_t most) {
     return value && *value >= 1 && *value <= most ? value : std::nullopt;
 }
 
-// Puts a value's text where it belongs. False: it is none of those that are accepted.
+// Stores a value's text. False: the value is not accepted.
 template <class Metadata>
 using ReaderOf = std::function<bool(Metadata& metadata, const std::string& text)>;
 using Reader = ReaderOf<ModelMetadata>;
@@ -77,7 +77,7 @@ bool read_size(ModelMetadata& metadata, const std::string& text) {
     return true;
 }
 
-// One number a colour; no standard deviation is zero.
+// One number per colour; no standard deviation is zero.
 Reader three_numbers(std::array<float, 3> ModelMetadata::*member, float least) {
     return [member, least](ModelMetadata& metadata, const std::string& text) {
         const auto parts = parts_of(text);
@@ -183,7 +183,7 @@ std::string dtype_names() {
     return names;
 }
 
-// It is the name of a file, too.
+// It is also a file name.
 bool read_input_name(InputMetadata& input, const std::string& text) {
     const auto plain = [](char c) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
@@ -235,11 +235,11 @@ template <class Metadata>
     }
     const auto near = nearest_word(key, known);
     const bool of_the_model = std::is_same_v<Metadata, InputMetadata> && known_keys().contains(key);
-    throw ConfigError(place + "'" + key + "' says nothing about " +
-                          (std::is_same_v<Metadata, InputMetadata> ? "an input" : "a model"),
-                      of_the_model ? "What is said of the whole model stands above the first [[input]]"
-                                   : (near ? "Did you mean " + *near + "? " : "") + "Known: " + list,
-                      ErrorKind::Config);
+    throw ConfigError(
+        place + "'" + key + "' is not a key of " + (std::is_same_v<Metadata, InputMetadata> ? "an input" : "a model"),
+        of_the_model ? "Write keys of the whole model above the first [[input]]"
+                     : (near ? "Did you mean " + *near + "? " : "") + "Known: " + list,
+        ErrorKind::Config);
 }
 
 template <class Metadata>
@@ -259,7 +259,7 @@ void read_entry(const TomlEntry& entry, const std::string& file, const Keys<Meta
     throw ConfigError(file + ":" + std::to_string(table.line) + ": " + problem, accepted, ErrorKind::Config);
 }
 
-// What only shows when a whole table has been read.
+// Checks that need a whole table.
 void check_input(const InputMetadata& input, const std::string& file, const TomlTable& table) {
     if (input.name.empty())
         refuse_table(file, table, "an [[input]] has no name",
@@ -290,12 +290,12 @@ InputMetadata read_input(const TomlTable& table, const std::string& file) {
     return input;
 }
 
-// What only shows when all tables have been read.
+// Checks that need all tables.
 void check_together(const ModelMetadata& metadata, const InputMetadata& input, const TomlTable& table) {
     for (const InputMetadata& other : metadata.inputs)
         if (other.name == input.name)
             refuse_table(metadata.file, table, "a second input is called '" + input.name + "'",
-                         "Each has a name of its own");
+                         "Give each its own name");
     if (metadata.inputs.size() == kMostInputs)
         refuse_table(metadata.file, table, "these are more than 16 inputs", "A model of 1 to 16 inputs can be fed");
     if (metadata.inputs.empty()) return;
@@ -325,13 +325,13 @@ void read_inputs(const TomlDocument& document, ModelMetadata& metadata) {
         if (std::ranges::find(kOfOneInput, entry.key) != kOfOneInput.end())
             throw ConfigError(metadata.file + ":" + std::to_string(entry.line) + ": " + entry.key +
                                   " does not go with [[input]] in line " + std::to_string(document.tables.front().line),
-                              "Tables [[input]] say all that goes in; pictures beside other inputs cannot be fed",
+                              "Tables [[input]] describe the whole input; pictures beside other inputs cannot be fed",
                               ErrorKind::Config);
 }
 
-// Consumers know which part of a picture it was by the settings alone, where there is one number for both sides.
+// Consumers derive the part of a picture from the settings alone, where both sides have one number.
 void check_middle(const ModelMetadata& metadata, std::size_t line) {
-    if (metadata.resize_size == 0 || metadata.height == 0) return;  // or a run says the size
+    if (metadata.resize_size == 0 || metadata.height == 0) return;  // or a run sets the size
     if (metadata.height == metadata.width && metadata.height >= kSmallestImageSize &&
         metadata.height <= metadata.resize_size)
         return;

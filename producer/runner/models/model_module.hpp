@@ -6,11 +6,10 @@
 
 #include "producer/runner/models/model.hpp"
 
-// What libofframp_models.so offers to the one who opens it: a single C symbol. Everything else in the module
-// is local to it.
+// The interface of libofframp_models.so: a single C symbol. Everything else in the module is local to it.
 namespace offramp {
 
-// Raised whenever model.hpp or this file changes in a way that a module built before would not understand.
+// Raise it with every change of model.hpp or this file that a module built before would not understand.
 inline constexpr std::uint32_t kModelModuleAbi = 7;
 inline constexpr const char* kModelModuleSymbol = "offramp_models_v1";
 
@@ -21,7 +20,7 @@ struct ModelModule {
     std::size_t options_bytes = sizeof(ModelOptions);  // catches a module left over from a build with other options
     std::span<const ModelEntry> entries;
     std::span<const ModelFormat> formats;
-    const char* libtorch_version = "";  // that the module was compiled against, "2.11.0"
+    const char* libtorch_version = "";  // compiled against this version, "2.11.0"
 };
 
 using ModelModuleFunction = const ModelModule*();

@@ -15,7 +15,7 @@ std::string as_toml(const InputMetadata& input) {
            (shape.empty() ? "" : "shape = \"" + shape + "\"\n") + "dtype = \"" + to_string(input.dtype) + "\"";
 }
 
-// Text models' inputs are called the same everywhere.
+// Text models' inputs have the same names everywhere.
 std::string guessed_toml(const std::string& name) {
     for (const auto& [usual, tokens] :
          {std::pair{"input_ids", "ids"}, {"attention_mask", "mask"}, {"token_type_ids", "types"}})
@@ -23,7 +23,7 @@ std::string guessed_toml(const std::string& name) {
     return "shape = \"SHAPE\"\ndtype = \"float32\"";
 }
 
-// Names from the file, the rest from the metadata that is there, by name; by place where the file knows no name.
+// Names from the file, the rest from the existing metadata, by name, or by place if the file has no name.
 std::string table_for(const std::string& name, std::size_t place, const ModelMetadata& metadata) {
     const auto known = !name.empty()                    ? std::ranges::find(metadata.inputs, name, &InputMetadata::name)
                        : place < metadata.inputs.size() ? metadata.inputs.begin() + static_cast<std::ptrdiff_t>(place)
@@ -53,16 +53,16 @@ void check_inputs(const NetworkInputs& inputs, const ModelMetadata& metadata, co
     if (inputs.needed > kMostInputs)
         throw ConfigError(model + " takes " + std::to_string(inputs.needed) + " inputs",
                           "A model of 1 to 16 inputs can be fed", ErrorKind::BadInput);
-    const std::size_t said = std::max<std::size_t>(metadata.inputs.size(), 1);
-    if (said < inputs.needed || said > most)
-        throw ConfigError(
-            model + " takes " + std::to_string(inputs.needed) +
-                (most > inputs.needed ? " to " + std::to_string(most) : "") + (most == 1 ? " input" : " inputs") +
-                ", and " + metadata.file +
-                (metadata.inputs.empty() ? " has no tables [[input]]" : " has " + std::to_string(said) + " [[input]]"),
-            tables_for(inputs, metadata), ErrorKind::Config);
-    // Of one alone nothing can be mixed up.
-    for (std::size_t i = 0; i < said && said > 1; ++i)
+    const std::size_t table_count = std::max<std::size_t>(metadata.inputs.size(), 1);
+    if (table_count < inputs.needed || table_count > most)
+        throw ConfigError(model + " takes " + std::to_string(inputs.needed) +
+                              (most > inputs.needed ? " to " + std::to_string(most) : "") +
+                              (most == 1 ? " input" : " inputs") + ", and " + metadata.file +
+                              (metadata.inputs.empty() ? " has no tables [[input]]"
+                                                       : " has " + std::to_string(table_count) + " [[input]]"),
+                          tables_for(inputs, metadata), ErrorKind::Config);
+    // A single input cannot be mixed up.
+    for (std::size_t i = 0; i < table_count && table_count > 1; ++i)
         if (const std::string& name = inputs.names[i]; !name.empty() && name != metadata.inputs[i].name)
             throw ConfigError("the input number " + std::to_string(i + 1) + " of " + model + " is '" + name +
                                   "', and " + metadata.file + " calls it '" + metadata.inputs[i].name + "'",

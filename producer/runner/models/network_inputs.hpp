@@ -8,14 +8,14 @@
 
 namespace offramp {
 
-// What a model's file says of the inputs that its network takes.
+// A model file's description of its network's inputs.
 struct NetworkInputs {
-    std::vector<std::string> names;  // in their order; an empty one where the file knows none
-    std::size_t needed = 0;          // those behind so many may be left out
+    std::vector<std::string> names;  // in their order; empty if the file has none
+    std::size_t needed = 0;          // inputs after these are optional
 };
 
-// Whether the metadata says what goes into each. Errors: ConfigError: another number of inputs, or other names, with
-// the tables [[input]] that would do, as far as anybody knows (Config); a network that takes none (BadInput).
+// Checks that the metadata describes each input. Errors: ConfigError: another number of inputs, or other names, with
+// the tables [[input]] to write, as far as known (Config); a network without inputs (BadInput).
 void check_inputs(const NetworkInputs& inputs, const ModelMetadata& metadata, const std::string& model_file);
 
 }  // namespace offramp

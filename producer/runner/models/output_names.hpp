@@ -9,15 +9,14 @@
 
 namespace offramp {
 
-// A model's name for an output as a part of a file's name, which consumers make of it.
+// A model's name for an output as a part of a file's name, which consumers build from it.
 inline std::string plain_output_name(std::string name) {
     for (char& c : name)
         if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '_' && c != '-') c = '_';
     return name.substr(0, kMaxTensorName);
 }
 
-// Plain names, no two of them equal: one that an earlier output has gets its own place behind it, or the next number
-// that nobody has.
+// Plain names, made unique: a repeated name gets its own place appended, or the next unused number.
 inline std::vector<std::string> distinct_output_names(std::vector<std::string> names) {
     constexpr std::size_t kRoomForNumber = 8;
     for (std::string& name : names) name = plain_output_name(std::move(name));

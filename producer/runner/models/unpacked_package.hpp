@@ -5,9 +5,8 @@
 
 namespace offramp {
 
-// The folder that LibTorch made to unpack a package into, when this line of /proc/self/maps is of code in it:
-// "/tmp/SckkvS" of "... 08:01 42   /tmp/SckkvS/net/data/aotinductor/model/c7.wrapper.so". Empty: the line is of
-// something else.
+// The folder into which LibTorch unpacked a package, if this line of /proc/self/maps is of code in it: "/tmp/SckkvS" of
+// "... 08:01 42   /tmp/SckkvS/net/data/aotinductor/model/c7.wrapper.so". Otherwise empty.
 std::string unpacked_folder(std::string_view maps_line);
 
 }  // namespace offramp

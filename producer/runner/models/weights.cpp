@@ -34,7 +34,7 @@ std::uint64_t next_random(std::uint64_t& state) {
     return z ^ (z >> 31U);
 }
 
-// FNV-1a, so that a tensor's numbers hang on its name and not on its place in a list.
+// FNV-1a: a tensor's numbers depend on its name, not on its place in a list.
 std::uint64_t hash(std::string_view name) {
     std::uint64_t value = 0xcbf29ce484222325ULL;
     for (const char c : name) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
@@ -67,7 +67,7 @@ at::Tensor copy_of(const StoredTensor& stored, at::ScalarType type) {
     return tensor.to(at::kFloat);
 }
 
-// Gathers what is wrong with a file, so that one error tells all of it.
+// Collects all faults of a file for a single error.
 class Complaints {
   public:
     void add(const std::string& complaint) {

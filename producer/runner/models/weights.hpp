@@ -14,16 +14,16 @@
 
 namespace offramp {
 
-// How a tensor is made when there is no file: uniform in [-bound, bound] around `centre`.
+// Fills a tensor when there is no file: uniform in [-bound, bound] around `centre`.
 struct Initializer {
     float centre = 0.0F;
     float bound = 0.0F;
 };
 
-// Keeps the variance of what goes through `fan_in` inputs and a ReLU (He et al. 2015, uniform form).
+// Keeps the variance through `fan_in` inputs and a ReLU (He et al. 2015, uniform form).
 Initializer kaiming(std::int64_t fan_in);
 
-// A tensor that a model wants.
+// A tensor that a model needs.
 struct TensorDemand {
     std::string name;
     std::vector<std::int64_t> shape;
@@ -36,10 +36,10 @@ using Weights = std::map<std::string, at::Tensor, std::less<>>;
 
 std::uint64_t count_parameters(std::span<const TensorDemand> demands);
 
-// Reads options.weights, or fills every tensor from options.seed and its name: the same bits on every
-// machine, whatever else the model has. Half-precision and double tensors of a file are converted.
-// `is_ignored` says which other names a file may have. Errors: ConfigError (BadInput): all that is missing,
-// unexpected or of another shape or type, the first few by name.
+// Reads options.weights, or fills every tensor from options.seed and its name: the same bits on every machine,
+// independent of the model's other tensors. Half-precision and double tensors of a file are converted. `is_ignored`
+// accepts other names in a file. Errors: ConfigError (BadInput): all tensors that are missing, unexpected or of another
+// shape or type, the first few by name.
 Weights load_weights(const ModelOptions& options, std::span<const TensorDemand> demands,
                      const std::function<bool(std::string_view)>& is_ignored);
 

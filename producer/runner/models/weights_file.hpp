@@ -6,8 +6,8 @@
 
 namespace offramp {
 
-// A file of a model's weights. Errors: those of SafetensorsFile, with what its user can do about it: as torch.save
-// writes it, it is a command that converts it.
+// A file of a model's weights. Errors: those of SafetensorsFile, with the fix: for a file written by torch.save, a
+// command that converts it.
 SafetensorsFile open_weights(const std::string& path);
 
 }  // namespace offramp

@@ -7,9 +7,8 @@
 
 namespace offramp {
 
-// What stands in front of every name of a state dict that was taken from a wrapped network: "module." of DataParallel
-// and its like,
-// "_orig_mod." of torch.compile, "model." of Lightning, also one behind another. Nothing where not all names have it.
+// The prefix of every name in a state dict of a wrapped network: "module." of DataParallel and similar, "_orig_mod." of
+// torch.compile, "model." of Lightning, also combined. Empty if some names lack it.
 // `tensors` is a map by name.
 template <typename Tensors>
 std::string wrapper_of(const Tensors& tensors) {

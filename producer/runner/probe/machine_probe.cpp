@@ -31,7 +31,7 @@ struct OpenedDevice {
     Json gpu_error;  // null: the GPU is used
 };
 
-// A GPU that is there but cannot be opened is an error to tell, not a reason to say nothing of the rest.
+// A GPU that cannot be opened is reported; the rest of the probe continues.
 OpenedDevice open_best_device() {
     const GpuSearch search = find_gpus_for_kernels();
     if (search.count == 0) return {open_cpu_device(), search.obstacle};
@@ -63,7 +63,7 @@ Json prove_pinning(Device& device) {
         const std::string name =
             "/offramp-probe-" + std::to_string(::getpid()) + "-" + std::to_string(random()) + std::to_string(random());
         SharedRegion region = SharedRegion::create(name, kProbeBytes);
-        region.unlink();  // whatever happens from here on, nothing stays behind
+        region.unlink();  // from here on no failure leaves it behind
         region.populate(0, kProbeBytes);
         const std::unique_ptr<PinnedRegistration> registration = device.pin(region.bytes());
         const PinningProof proof = device.prove_pinned(region.bytes());
@@ -87,7 +87,7 @@ Json memlock_bytes() {
     return std::uint64_t{limit.rlim_cur};
 }
 
-// What the process may run on: a container's set, not the machine's.
+// Cores available to the process: a container's set, not the machine's.
 int cores() {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);

@@ -11,7 +11,7 @@ namespace offramp {
 
 void DroppedLog::note(std::uint64_t batch, std::span<const RowInfo> rows) {
     if (!std::exchange(told_, true))
-        spdlog::warn("no slab is free: outputs are dropped from now on whenever that is so, and listed in {}", path_);
+        spdlog::warn("no slab is free: outputs are dropped whenever that happens, and listed in {}", path_);
     nlohmann::json samples = nlohmann::json::array();
     for (const RowInfo& row : rows)
         if (!row.empty)
@@ -22,7 +22,7 @@ void DroppedLog::note(std::uint64_t batch, std::span<const RowInfo> rows) {
     file_ << json_text(line) << '\n';
     if (file_.flush()) return;
     if (failed_++ == 0)
-        spdlog::error("{} cannot be written, what is dropped is not listed there: {}", path_, std::strerror(errno));
+        spdlog::error("{} cannot be written, dropped samples are not listed there: {}", path_, std::strerror(errno));
     file_.clear();
 }
 

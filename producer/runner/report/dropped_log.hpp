@@ -11,13 +11,12 @@
 
 namespace offramp {
 
-// Lists what --when-full drop dropped: RUN_DIR/dropped.jsonl, a line for each part of a batch,
-// {"batch": 3, "samples": [{"item": 12, "key": "a.jpg"}, ...]}. Lines stay when the producer dies; the next one goes on
-// behind them.
+// Lists samples dropped by --when-full drop: RUN_DIR/dropped.jsonl, a line for each part of a batch, {"batch": 3,
+// "samples": [{"item": 12, "key": "a.jpg"}, ...]}. Lines stay when the producer dies; the next one appends.
 //
-// Owns the file, which is made with the first line. Thread: note() one; failed() any. Blocks: on the file system.
-// Errors: a line that cannot be written is logged once and counted; the run goes on, its summary has the number of
-// samples.
+// Owns the file, which is created with the first line. Thread: note() one; failed() any. Blocks: on the file system.
+// Errors: a line that cannot be written is logged once and counted; the run continues, and its summary has the number
+// of samples.
 class DroppedLog {
   public:
     explicit DroppedLog(const std::string& run_dir) : path_(run_dir + "/" + run_files::kDropped) {}

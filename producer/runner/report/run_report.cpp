@@ -14,8 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// Rates and shares are those of the last ten seconds: batches that take seconds each would otherwise show as nothing,
-// then as a jump.
+// Rates and shares cover the last ten seconds: batches of several seconds would otherwise show as zero, then as a jump.
 constexpr std::uint64_t kRateNs = 10'000'000'000;
 constexpr std::uint64_t kMomentsKept = 40;
 
@@ -36,7 +35,7 @@ double seconds_between(std::uint64_t from_ns, std::uint64_t to_ns) {
     return to_ns > from_ns ? static_cast<double>(to_ns - from_ns) / 1e9 : 0;
 }
 
-// Since the run began, without the time in which another program had the device.
+// Time since the run began, without waits for another program on the device.
 double seconds_of_its_own(const RunFacts& facts, const RunStats& stats, std::uint64_t to_ns) {
     return std::max(0.0, seconds_between(facts.began_ns, to_ns) - stats.turn_wait_seconds);
 }
@@ -56,7 +55,7 @@ json of_measured(const RunStats& stats) {
             {"producer_cpu_seconds", to.producer_cpu_seconds - from.producer_cpu_seconds}};
 }
 
-// What the model computed on that is not text.
+// Tokens given to the model that are padding.
 json tokens_json(const RunStats& stats) {
     if (stats.padded_tokens == 0) return nullptr;
     const auto padding = static_cast<double>(stats.padded_tokens - stats.tokens);
@@ -80,8 +79,8 @@ json items_json(const std::vector<SkippedItem>& items) {
     return list;
 }
 
-// What was released after the warm-up, over the time since: where the warm-up was drained, that from idle to idle. All
-// of the run, its start included, when it was too short for that.
+// Samples released after the warm-up, over the time since. After a drained warm-up, that time runs from idle to idle. A
+// run too short for a warm-up counts as a whole, with its start.
 struct Rate {
     bool is_steady = false;
     double seconds = 0, batches = 0, samples = 0, bytes = 0;
@@ -100,14 +99,14 @@ Rate rate_of(const RunFacts& facts, const RunStats& stats) {
     return rate;
 }
 
-// Of the run's input nothing is on its way to a slab any more.
+// All of the run's input is published.
 bool everything_is_published(const RunFacts& facts, const RunStats& now) {
     const bool all_is_read =
         now.state == "draining" || (facts.items > 0 && facts.done_before + now.sourced >= facts.items);
     return all_is_read && now.sourced == now.skipped + now.dropped.samples + now.broker.published.samples;
 }
 
-// Work counts when it is finished. Where none was, while some went on, the share is not known.
+// Work counts when it is finished: with none finished and some under way, the share is unknown.
 json share_of(double busy_seconds, double seconds, bool something_goes_on) {
     if (busy_seconds <= 0 && something_goes_on) return nullptr;
     return std::clamp(per_second(busy_seconds, seconds), 0.0, 1.0);
@@ -116,7 +115,7 @@ json share_of(double busy_seconds, double seconds, bool something_goes_on) {
 }  // namespace
 
 RunReport::RunReport(std::string run_dir, RunFacts facts) : run_dir_(std::move(run_dir)), facts_(std::move(facts)) {
-    if (facts_.producers > 1) return;  // its predecessors' stats are known from the first status on
+    if (facts_.producers > 1) return;  // the first status establishes its predecessors' stats
     earlier_.emplace_back();
     earlier_.back().at_ns = now_ns();
 }
@@ -136,7 +135,7 @@ std::string RunReport::limiting_stage(const RunFacts& facts, const RunStats& bef
     const double seconds = seconds_between(before.at_ns, now.at_ns);
     if (seconds <= 0) return "starting";
     if (now.waits_for_turn) return "turn";
-    // Whatever else was waited for until now: only these are at work any more.
+    // Whatever limited the run before: only consumers are still at work.
     if (everything_is_published(facts, now) && now.broker.in_flight.samples + now.broker.spilled.samples > 0)
         return "consumers";
     struct Wait {
@@ -146,7 +145,7 @@ std::string RunReport::limiting_stage(const RunFacts& facts, const RunStats& bef
     const Wait waits[] = {{"input", (now.input_wait_seconds - before.input_wait_seconds) / seconds},
                           {"consumers", (now.slab_wait_seconds - before.slab_wait_seconds) / seconds},
                           {"copy to host", (now.output_wait_seconds - before.output_wait_seconds) / seconds}};
-    // A wait for slabs fills the egress's queue, which then makes the model wait: the cause comes first.
+    // A wait for slabs fills the egress's queue, which then makes the model wait: check the cause first.
     for (const Wait& wait : waits)
         if (wait.share > 0.2) return wait.stage;
     return "compute";

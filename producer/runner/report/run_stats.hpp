@@ -12,7 +12,7 @@
 
 namespace offramp {
 
-// What is known once the parts are built, and does not change.
+// Facts fixed once the parts are built.
 struct RunFacts {
     std::string run_id;
     DeviceInfo device;
@@ -26,60 +26,60 @@ struct RunFacts {
     std::string egress;  // EgressTraits::name
     bool random_weights = false;
     std::uint64_t items = 0;        // of the source
-    std::uint64_t done_before = 0;  // of those: by the runs that this one continues
+    std::uint64_t done_before = 0;  // of those: by earlier runs that this one continues
     std::uint64_t slab_payload_bytes = 0;
     std::uint64_t samples_per_slab = 0;
     std::uint32_t batches_per_slab = 1;
     std::uint32_t slabs = 0;
     std::uint64_t shm_bytes = 0;  // EgressRun::shm_bytes()
     std::uint64_t began_ns = 0;   // CLOCK_MONOTONIC at the start of the run's first producer
-    std::uint64_t producers = 1;  // that have served the run, this one included
+    std::uint64_t producers = 1;  // that have served the run, including this one
 };
 
-// The rates that delivery is compared with; 0 where they were not measured.
+// The rates that delivery is compared with; 0 if not measured.
 struct Limits {
     double compute_batches_per_second = 0;
     double copy_bytes_per_second = 0;
 };
 
-// What the measured batches cost: those behind a warm-up that was delivered entirely before they started.
+// The cost of the measured batches: those after a warm-up that was delivered entirely before they started.
 struct MeasuredStats {
     std::uint64_t at_ns = 0;
     std::uint64_t batches = 0;  // delivered
     std::uint64_t copy_bytes = 0;
-    double compute_seconds = 0, copy_seconds = 0, h2d_seconds = 0;  // of the device
+    double compute_seconds = 0, copy_seconds = 0, h2d_seconds = 0;  // device time
     double producer_cpu_seconds = 0;
 };
 
-// How the run stands at one moment.
+// A run at one moment.
 struct RunStats {
     std::string state = "starting";  // starting, running, draining, ended, failed
     BrokerReport broker;
-    std::uint64_t sourced = 0;     // items taken from the source
-    std::uint64_t skipped = 0;     // of them
-    SlabTotals dropped;            // read, but never published: the run was stopped, or drops what finds no slab
-    SlabTotals dropped_when_full;  // of them: the latter
-    std::vector<SkippedItem> skipped_items;        // the first of them
-    std::vector<SkippedItem> unreadable_upcoming;  // not among them: their batches are left to do
+    std::uint64_t sourced = 0;               // items taken from the source
+    std::uint64_t skipped = 0;               // of them
+    SlabTotals dropped;                      // read, but never published: the run was stopped, or no slab was free
+    SlabTotals dropped_when_full;            // of them: no slab was free
+    std::vector<SkippedItem> skipped_items;  // the first of them
+    std::vector<SkippedItem> unreadable_upcoming;  // further ones: their batches remain to be done
     std::vector<LeftOut> left_out;                 // of the input
-    double compute_busy_seconds = 0;               // of the device
-    std::uint64_t compute_busy_batches = 0;  // whose time that is: those of the last few batches are not known yet
-    DurationHistogram compute_times;         // of each of them
-    double copy_seconds = 0;                 // of the copy engine
-    DurationHistogram copy_times;            // of each copy
-    double input_wait_seconds = 0;           // the model waited for input
-    double slab_wait_seconds = 0;            // the egress waited for a free slab
-    double output_wait_seconds = 0;          // the model waited for the egress to take its output
-    double turn_wait_seconds = 0;            // nothing was computed, as another program did on the same device
-    bool waits_for_turn = false;             // still
+    double compute_busy_seconds = 0;               // device time
+    std::uint64_t compute_busy_batches = 0;        // batches covered by it: the last few batches are not known yet
+    DurationHistogram compute_times;               // one entry per batch
+    double copy_seconds = 0;                       // of the copy engine
+    DurationHistogram copy_times;                  // one entry per copy
+    double input_wait_seconds = 0;                 // the model waited for input
+    double slab_wait_seconds = 0;                  // the egress waited for a free slab
+    double output_wait_seconds = 0;                // the model waited for the egress to take its output
+    double turn_wait_seconds = 0;                  // another program computed on the same device
+    bool waits_for_turn = false;                   // at this moment
     double seconds_to_first_slab = 0;
     double seconds_to_all_slabs = 0;
     MeasuredStats measured_from;  // at_ns 0: the warm-up was not drained
     MeasuredStats so_far;
     PinningProof pinning;
     Limits limits;
-    std::uint64_t tokens = 0;         // of texts, that were given to the model
-    std::uint64_t padded_tokens = 0;  // and with what fills them up; 0: the source gives no texts
+    std::uint64_t tokens = 0;         // of texts, given to the model
+    std::uint64_t padded_tokens = 0;  // including padding; 0: the source gives no texts
     std::string failure;              // empty: none
     std::uint64_t at_ns = 0;
 };

@@ -12,14 +12,14 @@
 namespace offramp {
 namespace {
 
-constexpr std::uint32_t kUnknownImageSize = 224;  // torchvision's classifiers', and export's
+constexpr std::uint32_t kUnknownImageSize = 224;  // used by torchvision's classifiers and by export
 
 template <class Value>
 void settle(Value& setting, const Value& unset, const Value& value) {
     if (setting == unset) setting = value;
 }
 
-// The metadata's own; of another image size the same share of a picture.
+// The metadata's own; for another image size, the same share of a picture.
 std::uint32_t resize_size_for(std::uint32_t image_size, const ModelMetadata& metadata) {
     if (image_size == 0 || metadata.height == 0) return metadata.resize_size;
     const double share = static_cast<double>(metadata.resize_size) / metadata.height;
@@ -37,7 +37,7 @@ void require_chunks_fit(const RunConfig& config, const ModelMetadata& metadata) 
     if (!metadata.takes_tokens() || config.chunk_tokens <= metadata.token_length()) return;
     throw ConfigError(
         tokens + ": the model takes " + std::to_string(metadata.token_length()) + " tokens of a text",
-        "Give at most so many, or export the model with --max-tokens " + std::to_string(config.chunk_tokens));
+        "Give at most that, or export the model with --max-tokens " + std::to_string(config.chunk_tokens));
 }
 
 void require_tiles_fit(const RunConfig& config, const ModelMetadata& metadata) {
@@ -58,13 +58,13 @@ void require_tiles_fit(const RunConfig& config, const ModelMetadata& metadata) {
 
 namespace {
 
-// Where texts' lengths vary as people's do, 8 % of the tokens are padding then.
+// With the usual spread of text lengths, 8 % of the tokens are then padding.
 constexpr std::uint32_t kGroupsOfABatch = 32;
 constexpr std::uint32_t kFewestTogether = 32;  // texts; fewer leave cores idle
 constexpr std::uint32_t kMostTogether = 256;
 constexpr std::uint32_t kMostOfABatch = 65536;
 
-// The largest number of texts, about a 32nd of the batch, of which a batch is a whole multiple.
+// The largest number of texts, about a 32nd of the batch, that divides the batch.
 std::uint32_t group_rows_of(std::uint32_t batch) {
     const std::uint32_t wanted = std::min(std::clamp(batch / kGroupsOfABatch, kFewestTogether, kMostTogether), batch);
     for (std::uint32_t rows = wanted; 2 * rows > wanted; --rows)
@@ -82,7 +82,7 @@ void settle_lengths(RunConfig& config, const ModelMetadata& metadata, bool gpu) 
     if (given > 0 && !possible)
         throw ConfigError(
             "--by-length " + config.by_length + ": the model takes texts of one length only",
-            "Export it anew: ./launch/offramp export makes models of texts that take any length, and says "
+            "Export it again: ./launch/offramp export makes models of texts that take any length, and writes "
             "any-length in " +
                 metadata.file + "; or leave --by-length out");
     if (!possible || config.by_length == "off") {
@@ -108,7 +108,7 @@ void settle_lengths(RunConfig& config, const ModelMetadata& metadata, bool gpu) 
 
 namespace {
 
-// As many pixels as the default batches of tiles have that are not large: a network's memory grows with them.
+// As many pixels as the default batches of small tiles have: a network's memory grows with them.
 constexpr std::uint64_t kPixelsAtOnceOnGpu = std::uint64_t{64} * 1024 * 1024;
 constexpr std::uint64_t kPixelsAtOnceOnCpu = std::uint64_t{4} * 2048 * 2048;
 
@@ -128,7 +128,7 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     const auto cores = static_cast<std::uint32_t>(machine.cores);
     if (config.profile == "embeddings" || (metadata.takes_tokens() && !config.input.empty()))
         settle<std::string>(config.source, "auto", source_of_texts(config.input));
-    // a folder of them
+    // a folder of arrays
     if (metadata.takes_arrays() && !config.input.empty()) settle<std::string>(config.source, "auto", "npy");
     config.source = source_of_input(config.source, config.input);
     settle_lengths(config, metadata, gpu);
@@ -153,7 +153,7 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     if (pictures && config.tile == 0)
         settle<std::uint32_t>(config.resize_size, 0, resize_size_for(config.image_size, metadata));
     settle<std::string>(config.interpolation, "auto", metadata.interpolation);
-    // Consumers know the middle of an original by it, and how much the network enlarges it.
+    // Consumers derive from it the middle of an original, and the network's enlargement.
     if (pictures && metadata.height == metadata.width && metadata.height >= kSmallestImageSize)
         settle<std::uint32_t>(config.image_size, 0, metadata.height);
     settle<std::uint64_t>(config.copy_bytes, 0, gpu ? std::uint64_t{64} * 21 * 512 * 512 * 4 : std::uint64_t{16} << 20);
@@ -164,14 +164,14 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
                         !metadata.precision.empty() ? metadata.precision
                         : gpu                       ? "tf32"
                                                     : "fp32");
-    // Only a model of images has a choice, and one that a file holds has made it. In fp32 cuDNN has no fast kernels for
-    // dilated convolutions of channels-last tensors: a batch of DeepLabV3 took 15 s instead of 0.64 s.
+    // Only models of images have a choice, and a model file fixes it. In fp32 cuDNN has no fast kernels for dilated
+    // convolutions of channels-last tensors: a batch of DeepLabV3 took 15 s instead of 0.64 s.
     settle<std::string>(config.memory_format, "auto",
                         file                                               ? metadata.memory_format
                         : pictures && !(gpu && config.precision == "fp32") ? "channels-last"
                                                                            : "contiguous");
     settle<std::string>(config.scores, "auto", !metadata.scores.empty() ? metadata.scores : "probability");
-    // What a file's model makes of pictures shows when it has been loaded: consumers choose by what they get.
+    // A model file's outputs are known only after loading: consumers choose by the tensors they get.
     const std::string of_pictures = file ? "auto" : "mask-png";
     const std::string of_others = config.output.empty() || copy ? "checksum" : "npy";
     settle<std::string>(config.processor, "auto",
@@ -191,7 +191,8 @@ std::string warning_about_size(const RunConfig& given, const RunConfig& resolved
     const ModelMetadata metadata = read_model_metadata(resolved.model);
     if (!metadata.takes_pictures() || metadata.height != 0) return {};
     return "pictures are brought to " + size + " pixels, a default: neither '" + resolved.model + "' nor " +
-           metadata.file + " says what the model was made for. Give --image-size N, or write image-size = N there";
+           metadata.file +
+           " states the size that the model was made for. Give --image-size N, or write image-size = N there";
 }
 
 }  // namespace offramp

@@ -49,7 +49,7 @@ EgressPlan lay_out_slabs(const RunConfig& config, const EgressTraits& traits, co
                                        device.is_gpu() ? kPoolBatchesOnGpu : kPoolBatchesOnCpu);
     spdlog::info("slabs: {} of {:.1f} MiB, {} samples each, in {} spans", plan.spans.slab_count,
                  static_cast<double>(plan.layout.slab_bytes) / (1 << 20), plan.layout.rows, plan.spans.span_count);
-    // Those of a run that is recovered are there. Slabs that /dev/shm has no room for are refused when they are made.
+    // A recovered run already has its slabs. A pool that /dev/shm has no room for is refused when it is created.
     const std::uint64_t pool = plan.spans.slab_count * std::uint64_t{plan.layout.slab_bytes};
     if (traits.has_pool() && !config.recover && pool <= shared_memory_room().free_bytes)
         require_memory(MachineMemory::read(), plan.spans.slab_count, plan.layout.slab_bytes, config.batch);

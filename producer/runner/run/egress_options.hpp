@@ -10,12 +10,12 @@
 
 namespace offramp {
 
-// The slabs of a run's outputs, and what its user should know of them, in the log. Errors: see EgressPlan::make.
+// Lays out the slabs of a run's outputs, and logs their sizes for the user. Errors: see EgressPlan::make.
 EgressPlan lay_out_slabs(const RunConfig& config, const EgressTraits& traits, const OutputTransformer& transformer,
                          const BatchSource& source, const Device& device);
 
-// The egress as the settings want it. `config` outlives what is made of it. Errors: ConfigError for a consumer's user
-// that this machine does not know.
+// The egress for these settings. `config` outlives what is made of it. Errors: ConfigError for a consumer's user that
+// this machine does not know.
 EgressRunOptions egress_options(const RunConfig& config, const EgressTraits& traits, const EgressPlan& plan,
                                 const OutputTransformer& transformer);
 

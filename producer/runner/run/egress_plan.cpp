@@ -20,12 +20,12 @@ EgressPlan EgressPlan::make(const RunConfig& config, const EgressTraits& traits,
                                                     .max_key_bytes = max_key_bytes});
     EgressPlan plan;
     plan.layout = slabs.layout;
-    // A segment of its own for every slab where each is made anew.
+    // If each filling creates its slab, every slab has its own segment.
     plan.spans = traits.slabs == EgressTraits::Slabs::MadePerFilling
                      ? SpanPlan::make(slabs.slab_count, plan.layout.slab_bytes, slabs.slab_count)
                      : SpanPlan::make(slabs.slab_count, plan.layout.slab_bytes);
     plan.queue_depth = slabs.batches_ahead;
-    // Who records a run, or measures it from a drained start, wants every batch's time.
+    // A recorded run, or one measured from a drained start, needs every batch's time.
     const bool measured = config.drain_warmup || !config.trace_dir.empty();
     if (slabs.small && slabs.batches_ahead >= kTimedOneIn)
         plan.pace = {.depth = slabs.batches_ahead / kTimedOneIn * kTimedOneIn, .timed = measured ? 1 : kTimedOneIn};

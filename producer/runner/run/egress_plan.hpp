@@ -12,15 +12,15 @@
 namespace offramp {
 
 // How a run's outputs are cut into slabs (producer/egress/slab_plan.hpp), and how far its stages may run ahead of one
-// another: what the settings leave open follows from the size of a batch.
+// another. Settings left open follow from the size of a batch.
 struct EgressPlan {
     SlabLayout layout;
     SpanPlan spans;
     std::size_t queue_depth = 1;  // batches between the model and the copies
     Inference::Pace pace;
 
-    // `outputs`: of a full batch, as they are copied. Errors: ConfigError, see SlabLayout::make.
-    // `pool_batches`: whole batches that the pool holds where the settings do not count slabs.
+    // `outputs`: of a full batch, as they are copied. `pool_batches`: whole batches in the pool if the settings do not
+    // give the number of slabs. Errors: ConfigError, see SlabLayout::make.
     static EgressPlan make(const RunConfig& config, const EgressTraits& traits, const std::vector<TensorSpec>& outputs,
                            std::size_t max_key_bytes, std::uint32_t pool_batches);
 };

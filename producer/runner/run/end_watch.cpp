@@ -47,11 +47,11 @@ void EndWatch::watch(int signals_fd, int lifeline_fd) {
         if (ready > 0 && (entries[1].revents & POLLIN) != 0) {
             signalfd_siginfo signal{};
             while (::read(signals_fd, &signal, sizeof signal) == static_cast<ssize_t>(sizeof signal))
-                ++signals_seen == 1 ? lifecycle_.stop(StopMode::Drain, "asked to")
-                                    : lifecycle_.stop(StopMode::Abandon, "asked to twice");
+                ++signals_seen == 1 ? lifecycle_.stop(StopMode::Drain, "on request")
+                                    : lifecycle_.stop(StopMode::Abandon, "second request");
         }
         if (ready > 0 && (entries[2].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) {
-            entries[2].fd = -1;  // once
+            entries[2].fd = -1;  // reported once
             launcher_.launcher_gone();
         }
         beat_.look();

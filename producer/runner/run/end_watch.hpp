@@ -12,16 +12,16 @@
 
 namespace offramp {
 
-// Waits, on a thread of its own, for what may end a run from outside: SIGINT and SIGTERM (the first drains, the second
-// abandons), and the end of the launcher's lifeline. Also keeps the beat of the status file. Borrows: signals,
+// Waits, on its own thread, for outside reasons to end a run: SIGINT and SIGTERM (the first drains, the second
+// abandons), and the end of the launcher's lifeline. Also updates the status file regularly. Borrows: signals,
 // lifecycle, launcher's loss. Thread: the constructor's. Blocks: the destructor, shortly. Errors: SystemError from the
-// constructor; what the beat throws is logged.
+// constructor; errors of the beat are logged.
 class EndWatch {
   public:
     struct Beat {
         std::function<void()> work;  // called on the watch's thread
         std::chrono::milliseconds interval{500};
-        std::function<void()> look;  // what else is looked at on this thread, twice a second
+        std::function<void()> look;  // further checks on this thread, twice a second
     };
     // `lifeline_fd`: -1 for none.
     EndWatch(const EndSignals& signals, int lifeline_fd, RunLifecycle& lifecycle, LauncherLoss& launcher, Beat beat);

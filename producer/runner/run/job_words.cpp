@@ -27,7 +27,7 @@
 namespace offramp {
 namespace {
 
-// A source counts and names its items whatever the model takes of each: so these stand for the model's input.
+// A source counts and names its items whatever the model takes: these values stand in for the model's input.
 constexpr std::int64_t kAnySize = 32, kAnyLength = 16;
 
 TensorSpec input_that_fits(const RunConfig& config) {
@@ -50,7 +50,7 @@ std::unique_ptr<BatchSource> source_to_count(const RunConfig& config) {
     std::error_code ignored;
     if (config.source == "npy" && std::filesystem::is_directory(config.input, ignored))
         throw ConfigError("--input '" + config.input + "' is a folder of arrays, which a job cannot cut into shards",
-                          "Give each machine a run of its own with --shard I/N and an --output");
+                          "Start a separate run on each machine with --shard I/N and an --output");
     RunConfig counted = config;
     counted.resize_size = 0;
     return part_of(source_named(config.source)

@@ -8,7 +8,7 @@ void LauncherLoss::launcher_gone() {
 }
 
 void LauncherLoss::no_consumers() {
-    // A run that is starting has none yet.
+    // A run that is starting has no consumers yet.
     if (gone_ && lifecycle_.state() != RunState::Starting)
         lifecycle_.stop(StopMode::Abandon, "the launcher and all consumers are gone");
 }

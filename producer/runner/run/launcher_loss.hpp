@@ -6,8 +6,8 @@
 
 namespace offramp {
 
-// What it means to a run that its launcher is gone: nobody is left who would start another consumer, or another
-// producer in the place of one that dies.
+// How a run reacts when its launcher is gone: no process is left to start another consumer, or a successor of a dead
+// producer.
 //
 // Owns: that it is gone. Borrows: the lifecycle. Thread: any. Blocks: never. Errors: none.
 class LauncherLoss {
@@ -16,7 +16,7 @@ class LauncherLoss {
 
     // Drains the run.
     void launcher_gone();
-    // Without a launcher and without consumers, what is in flight can never be taken: the run is abandoned.
+    // Without a launcher and consumers, slabs in flight can never be taken: abandons the run.
     void no_consumers();
     // A producer that dies now leaves a run that another one may go on with.
     bool may_be_succeeded() const;

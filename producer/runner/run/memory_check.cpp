@@ -12,18 +12,18 @@ namespace {
 
 // "Name:  123 kB" of each line, in bytes.
 std::map<std::string, std::uint64_t> read_kilobytes(const std::string& path) {
-    std::map<std::string, std::uint64_t> told;
+    std::map<std::string, std::uint64_t> bytes_by_name;
     std::ifstream file(path);
     std::string name, unit;
     for (std::string line; std::getline(file, line);) {
         const std::size_t colon = line.find(':');
         if (colon == std::string::npos || !line.ends_with(" kB")) continue;
         try {
-            told[line.substr(0, colon)] = std::stoull(line.substr(colon + 1)) * 1024;
-        } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it tells no number
+            bytes_by_name[line.substr(0, colon)] = std::stoull(line.substr(colon + 1)) * 1024;
+        } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): not a number
         }
     }
-    return told;
+    return bytes_by_name;
 }
 
 std::string gibibytes(std::uint64_t bytes) {

@@ -5,20 +5,21 @@
 
 namespace offramp {
 
-// What the kernel tells of memory, in bytes.
+// The kernel's figures of memory, in bytes.
 struct MachineMemory {
     std::uint64_t total = 0;      // with swap
     std::uint64_t available = 0;  // with free swap
-    std::uint64_t own = 0;        // resident in this process; pages that it shares with others do not count
+    std::uint64_t own = 0;        // resident in this process, without pages shared with others
 
-    // All 0 where the kernel does not tell. The arguments are for tests.
+    // All 0 if the kernel does not report them. The arguments are for tests.
     static MachineMemory read(const std::string& machine = "/proc/meminfo",
                               const std::string& process = "/proc/self/status");
 };
 
-// Before a run's slabs are made, and behind its model's first batch, which stays in this process: whether the machine
-// has memory for both. What a control group or /dev/shm allows is asked by who makes slabs. Warns where other programs
-// would have to give some back. Errors: Error (System) with the sizes, where the machine is too small.
+// Checks that the machine has memory for a run's slabs and its model. Call it before the slabs are made and after the
+// model's first batch, which stays in this process. The makers of slabs check the limits of control groups and
+// /dev/shm. Warns if other programs would have to release memory. Errors: Error (System) with the sizes, if the machine
+// is too small.
 void require_memory(const MachineMemory& memory, std::uint32_t slabs, std::uint64_t slab_bytes, std::uint32_t batch);
 
 }  // namespace offramp

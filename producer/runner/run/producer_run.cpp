@@ -28,7 +28,7 @@ void log_stop(StopMode mode, const std::string& why) {
     if (mode == StopMode::Drain)
         spdlog::warn("draining, {}: batches in flight are finished, no more input is read", why);
     else
-        spdlog::warn("stopping at once: {}", why);
+        spdlog::warn("stopping immediately: {}", why);
 }
 
 void keep_picture_stamps(const std::string& path, const BatchSource& source, bool readable_by_group) {
@@ -66,7 +66,7 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
       timeline_(std::make_unique<DeviceTimeline>(*device_, *clock_stream_)) {
     const EgressTraits& traits = strategy_->traits();
     const auto still_wanted = [this] { lifecycle_.require_not_stopped(); };
-    OpenedInput opened = open_input(config_, still_wanted);  // told before a model is loaded
+    OpenedInput opened = open_input(config_, still_wanted);  // fails before a model is loaded
     const std::string listed_rows = place_.folder() + "/" + run_files::kListedRows;
     if (opened.texts && place_.is_recovered()) require_listed_rows(listed_rows, *opened.texts);
     if (opened.pictures && gives_columns(config_.source) && place_.is_recovered())
@@ -88,7 +88,7 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     const EgressPlan plan = lay_out_slabs(config_, traits, *model_.transformer, *source_, *device_);
     egress_ = std::make_unique<EgressRun>(place_, *device_, *timeline_,
                                           egress_options(config_, traits, plan, *model_.transformer), egress_hooks());
-    // Of a recovered run, too: its producer may have died before it kept them.
+    // Also in a recovered run: its producer may have died before it kept them.
     if (texts) keep_listed_rows(listed_rows, *texts, place_.readable_by_group());
     if (pictures) keep_listed_rows(listed_rows, *pictures, place_.readable_by_group());
     if (config_.tile > 0) keep_picture_stamps(stamps, *source_, place_.readable_by_group());
@@ -169,7 +169,8 @@ RunFacts ProducerRun::facts() const {
             .producers = progress != nullptr ? progress->producers : 1};
 }
 
-// Backwards through the parts: nothing may be copied into a slab, or read the broker's memory, when its owner goes.
+// Destroys the parts in reverse: no copy may write into a slab, and no thread read the broker's memory, after its
+// owner.
 ProducerRun::~ProducerRun() {
     lifecycle_.end();
     if (pipeline_) pipeline_->stop();
@@ -183,13 +184,13 @@ ExitCode ProducerRun::execute() {
     lifecycle_.begin();
     attempt([this] { pipeline_->flow(); });
     if (lifecycle_.is_stopped(StopMode::Halt)) {
-        lifecycle_.stop(StopMode::Abandon, "a part failed");  // if nobody said which
-        // What is still being copied is published or given back before the totals are closed.
+        lifecycle_.stop(StopMode::Abandon, "a part failed");  // unless an earlier stop gave the reason
+        // Slabs still being copied are published or freed before the totals are closed.
         attempt([this] { egress_->path().finish(); });
     }
     attempt([this] {
         egress_->delivery().join();
-        lifecycle_.note_delivery_end();  // of a run without consumers, whose end nobody has told
+        lifecycle_.note_delivery_end();  // a run without consumers has no broker to report its end
     });
     attempt([this] { record_->close(); });
     failpoint("run.joined");
@@ -199,7 +200,7 @@ ExitCode ProducerRun::execute() {
     if (last.measured_from.at_ns != 0)
         record_range("measure_end", 0, last.broker.last_release_ns, last.broker.last_release_ns);
     report_->write_status(last);
-    egress_->remove_spilled();  // before the summary: nobody comes after it
+    egress_->remove_spilled();  // before the summary: no process reads them after it
     const auto exit = lifecycle_.error() ? std::nullopt : end_of(last);
     report_->write_summary(last, exit);
     failpoint("run.ended");
@@ -207,7 +208,7 @@ ExitCode ProducerRun::execute() {
     return *exit;
 }
 
-// Nothing when it cannot be written that the run came to its end: that is the error then.
+// Nothing if the run's end cannot be recorded: that is the error then.
 std::optional<ExitCode> ProducerRun::end_of(const RunStats& last) {
     const ExitCode exit =
         RunOutcome{.items = facts().items, .done_before = record_->done_before(), .stopped = lifecycle_.stopped()}
@@ -237,7 +238,7 @@ void ProducerRun::look_at_trace() {
     lifecycle_.while_under_way([&] { trace_->look(kSteadyClock.now()); });
 }
 
-// --- what a stop asks for ---
+// --- parts of a stop ---
 
 void ProducerRun::end_input() { pipeline_->end_input(); }
 
@@ -247,7 +248,7 @@ void ProducerRun::dismiss_consumers() { egress_->delivery().abort(); }
 
 // --- failures ---
 
-// What the step throws ends the run.
+// An error of the step ends the run.
 void ProducerRun::attempt(const std::function<void()>& step) {
     try {
         step();
@@ -262,9 +263,8 @@ void ProducerRun::fail(std::exception_ptr error) {
     lifecycle_.stop(StopMode::Abandon, "a part failed");
 }
 
-// A device that is lost takes this process with it, and nothing else: consumers, slabs and progress record stay for the
-// next producer. So it ends as if it had been killed, without a word to anyone; unwinding would wait for a device that
-// never answers.
+// A lost device ends this process and nothing else: consumers, slabs and progress record stay for the next producer.
+// The process ends as if it had been killed, without messages; unwinding would wait for a device that never answers.
 void ProducerRun::leave_to_successor(std::exception_ptr error) {
     ErrorKind kind = ErrorKind::None;
     try {
@@ -278,7 +278,7 @@ void ProducerRun::leave_to_successor(std::exception_ptr error) {
     if (!device_is_lost || !place_.owns_run() || !strategy_->traits().survives_producer() ||
         !launcher_.may_be_succeeded())
         return;
-    spdlog::critical("{}. What is in flight is left to another producer (recover)", lifecycle_.failure());
+    spdlog::critical("{}. Slabs in flight are left to another producer (recover)", lifecycle_.failure());
     save_recording();
     std::_Exit(to_int(kind));
 }

@@ -27,16 +27,16 @@
 
 namespace offramp {
 
-// One run of the producer: builds the parts in the order in which they need one another, lets the input flow through
-// them to its end, and tears them down backwards. The first error of any part ends the run.
+// One run of the producer: builds the parts in order of dependency, moves the input through them to its end, and
+// destroys them in reverse. The first error of any part ends the run.
 //
 // Owns: every part. Borrows: signals. Thread: main's, which becomes the model's thread. Blocks: execute() for the whole
-// run. Errors: the constructor and execute() throw what a part threw; a summary is written in any case once the parts
-// are there.
+// run. Errors: the constructor and execute() throw the parts' errors; once the parts exist, a summary is always
+// written.
 class ProducerRun final : private StoppableRun {
   public:
     // `config` is resolved (defaults.hpp).
-    // `strategy`: taken over; one that survives its producer where `config.recover` is set.
+    // `strategy`: owned; must survive its producer if `config.recover` is set.
     // `began_ns`: CLOCK_MONOTONIC when the program started.
     ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strategy, const EndSignals& signals,
                 std::uint64_t began_ns);
@@ -61,16 +61,16 @@ class ProducerRun final : private StoppableRun {
     const std::unique_ptr<EgressStrategy> strategy_;
     const std::uint64_t began_ns_;
 
-    // Other threads may use the lifecycle at any time: it is made first, and goes last.
+    // Other threads may use the lifecycle at any time: it is created first and destroyed last.
     RunLifecycle lifecycle_;
     LauncherLoss launcher_{lifecycle_};
     EndWatch end_watch_;
 
     RunDirectoryLock place_;
-    ComputeTurn turn_;  // a file that cannot be locked is told before a model is loaded
+    ComputeTurn turn_;  // fails before a model is loaded, if the file cannot be locked
     std::unique_ptr<Device> device_;
     std::unique_ptr<Stream> compute_;
-    std::unique_ptr<Stream> clock_stream_;  // of the timeline
+    std::unique_ptr<Stream> clock_stream_;  // for the timeline
     std::unique_ptr<DeviceTimeline> timeline_;
     OpenedModel model_;
     std::unique_ptr<BatchSource> source_;
@@ -78,7 +78,7 @@ class ProducerRun final : private StoppableRun {
     std::unique_ptr<EgressRun> egress_;
     std::unique_ptr<RunPipeline> pipeline_;
     std::unique_ptr<LiveTrace> trace_;
-    std::unique_ptr<RunReport> report_;  // both are the beat's; behind the lifecycle's end, the run's own thread's
+    std::unique_ptr<RunReport> report_;  // used by the beat; after the lifecycle's end, by the run's own thread
 };
 
 }  // namespace offramp

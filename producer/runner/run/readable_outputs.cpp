@@ -26,7 +26,7 @@ std::string obstacle_to(Reads reads, const TensorSpec& output, std::uint32_t ups
     return {};
 }
 
-// What a processor of the run reads; "auto" becomes masks where an output is such, and anything it does not know too.
+// The format that a processor of the run reads. "auto" means masks if an output can become masks, otherwise anything.
 Reads reads_of(const std::string& processor, std::span<const TensorSpec> outputs, std::uint32_t upsample_factor) {
     const auto becomes_masks = [&](const TensorSpec& output) {
         return obstacle_to_masks(output, upsample_factor).empty();
@@ -36,7 +36,7 @@ Reads reads_of(const std::string& processor, std::span<const TensorSpec> outputs
     return known == nullptr ? Reads::Anything : known->reads;
 }
 
-// More than rounding makes of them.
+// More than rounding would cause.
 bool has_proportions_of(const TensorSpec& input, const TensorSpec& output) {
     constexpr double kMost = 1.25;
     if (input.dims != 4) return true;
@@ -46,8 +46,8 @@ bool has_proportions_of(const TensorSpec& input, const TensorSpec& output) {
     return std::max(wanted, found) <= kMost * std::min(wanted, found);
 }
 
-// Beside scores [N, Q, H, W] those of a transformer's queries are [N, Q, K], and those of boxes [N, 4 + K + Q, A]: four
-// numbers of a box, classes and Q coefficients for each of many anchors.
+// Beside scores [N, Q, H, W], a transformer's queries are [N, Q, K]. Boxes are [N, 4 + K + Q, A]: four numbers of a
+// box, classes and Q coefficients for each of many anchors.
 const TensorSpec* tensor_with_parts(const TensorSpec& scores, std::span<const TensorSpec> outputs) {
     if (!is_class_scores(scores) || scores.shape[1] < 2) return nullptr;
     const std::int64_t parts = scores.shape[1];
@@ -92,13 +92,13 @@ std::vector<std::string> warnings_about_outputs(const RunConfig& config, std::sp
             warnings.push_back(
                 describe_output(output) + " becomes masks of " + std::to_string(output.shape[output.dims - 1]) + " x " +
                 std::to_string(output.shape[output.dims - 2]) +
-                " pixels, which has not the proportions of the input, " + std::to_string(input.shape[3]) + " x " +
+                " pixels, which does not have the proportions of the input, " + std::to_string(input.shape[3]) + " x " +
                 std::to_string(input.shape[2]) +
                 ". If it is channels-last, [N, H, W, C], let the model end with permute(0, 3, 1, 2). " + kInstead);
         else if (const TensorSpec* const other = tensor_with_parts(output, outputs); other != nullptr)
             warnings.push_back(describe_output(output) + " becomes masks of " + std::to_string(output.shape[1]) +
                                " classes. Beside " + describe_output(*other) +
-                               " it is probably mask queries or prototypes, which are no classes. " + kInstead);
+                               " it is probably mask queries or prototypes, which are not classes. " + kInstead);
     }
     return warnings;
 }

@@ -26,7 +26,7 @@ void require_kept_settings(const std::string& run_dir, const RunConfig& config) 
 
 void require_same_input(const RunProgress& progress, const BatchSource& source) {
     if (progress.items == source.items() && progress.keys_hash == source_hash(source)) return;
-    throw ConfigError("the input is not what the run to take over began with: " + std::to_string(source.items()) +
+    throw ConfigError("the input differs from that of the run to take over: " + std::to_string(source.items()) +
                           " items, there were " + std::to_string(progress.items) +
                           (progress.items == source.items() ? " of other names" : ""),
                       "Put the input back as it was, or start another run");
@@ -35,14 +35,13 @@ void require_same_input(const RunProgress& progress, const BatchSource& source) 
 void require_same_checkpoint(const RunProgress& progress, std::uint64_t done_before, const std::string& output) {
     if (done_before == progress.done_before) return;
     throw Error(ErrorKind::BadInput,
-                "the checkpoint in " + output + " says that " + std::to_string(done_before) +
-                    " items were done before this run, its progress record says " +
-                    std::to_string(progress.done_before),
-                "Somebody changed it: end this run, and start it again with --resume");
+                "the checkpoint in " + output + " has " + std::to_string(done_before) +
+                    " items completed before this run, and its progress record " + std::to_string(progress.done_before),
+                "Another program changed it: end this run, and start it again with --resume");
 }
 
-// Everything before the high-water mark that earlier runs had not done. What the checkpoint holds behind the mark is
-// theirs: this run has published nothing there.
+// Items before the high-water mark that earlier runs had not completed. Completed items beyond the mark are those
+// runs': this run has published nothing there.
 std::uint64_t sourced_by(const Predecessor& predecessor, ItemRange share, const RunCheckpoint* checkpoint) {
     const std::uint64_t through = std::max(share.begin, predecessor.totals.items_through);
     if (checkpoint == nullptr) return through - share.begin;
@@ -52,10 +51,10 @@ std::uint64_t sourced_by(const Predecessor& predecessor, ItemRange share, const 
     return through - share.begin - (checkpoint->items_before() - behind);
 }
 
-// Everything before the high-water mark that waits neither in memory nor on the disk. That is so only if everything
-// else was completed, which the progress record tells: items that could not be read, were dropped or are dead letters
-// are none of it, and which they were nobody knows any more. With such, it stays unwritten, and a later --resume makes
-// it again to no effect: the checkpoint may lag behind the outputs, and never leads.
+// Items before the high-water mark that wait neither in memory nor on the disk. They are completed only if the progress
+// record has no unreadable, dropped or dead-lettered items: it does not record which ones those were. With any of them,
+// nothing is written, and a later --resume processes the items again. The checkpoint may lag behind the outputs, and
+// never leads.
 void note_completed_by(const Predecessor& predecessor, ItemRange share, RunCheckpoint& checkpoint) {
     const ItemRanges waiting = predecessor.waiting();
     if (sourced_by(predecessor, share, &checkpoint) != predecessor.totals.completed.samples + waiting.items()) return;

@@ -23,7 +23,7 @@ std::string_view whole_of(std::string_view processor) {
     return known == nullptr ? std::string_view() : known->whole;
 }
 
-// Where a file lies within a folder, both without links; nothing when it lies elsewhere.
+// A file's path within a folder, both without links; nothing if it is outside.
 class WithinFolder {
   public:
     explicit WithinFolder(const std::string& folder) : folder_(real(folder)) {}
@@ -63,7 +63,7 @@ void require_apart(const std::string& folder, const std::string& processor, cons
     std::error_code ignored;
     if (!config.input.empty() && fs::is_directory(config.input, ignored) &&
         WithinFolder(config.input).name_of(folder + "/result"))
-        throw ConfigError("--output: results in " + printable(folder) + " lie in the --input folder " +
+        throw ConfigError("--output: results in " + printable(folder) + " are in the --input folder " +
                               printable(config.input) +
                               ": they could replace what they are made from, and would be input of the next run",
                           "Give --output a folder beside it");

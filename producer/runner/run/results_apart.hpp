@@ -5,10 +5,9 @@
 
 namespace offramp {
 
-// Looks whether results would lie in the folder that is the input, where the next run would read them, or one would
-// have the name of a file that the run reads. By the names alone: results of an item are KEY.SOMETHING in the output
-// folder (with several processors, in the folder of each). Cheap where no item lies in there. `config` is resolved.
-// Errors: ConfigError naming both.
+// Refuses results inside the input folder, where the next run would read them, and results with the name of an input
+// file. Checks names only: results of an item are KEY.SOMETHING in the output folder (with several processors, in the
+// folder of each). Cheap if no item is in there. `config` is resolved. Errors: ConfigError naming both.
 void require_results_apart(const RunConfig& config, const BatchSource& source);
 
 }  // namespace offramp

@@ -46,7 +46,7 @@ void RunMeasuring::flow() {
         {
             const TraceRange range(TraceName::Capture);
             more = parts_.inference.run(parts_.input, path, parts_.config.profile_batches);
-            wait_until_delivered();  // the captured steps' copies belong to them, by whatever way
+            wait_until_delivered();  // the copies of the captured steps belong to them, on any path
         }
         stop_profiler(parts_.device);
         if (!more) return;
@@ -110,7 +110,7 @@ void RunMeasuring::measure_limits_before() {
     limits_ = limits;
 }
 
-// The faster of the two is what delivery is held against.
+// Delivery is compared with the faster of the two.
 void RunMeasuring::measure_limits_after() {
     const double compute = compute_alone(resident_input().get());
     const std::lock_guard lock(mutex_);

@@ -15,7 +15,7 @@
 
 namespace offramp {
 
-// What a run measures beside its work: the steady part of it, and the limits that delivery is held against.
+// The measurements of a run: its steady part, and the limits that delivery is compared with.
 //
 // Owns: the stats. Borrows: the parts of its run. Thread: the model's; stats from any. Blocks: while it measures.
 // Errors: those of the parts.
@@ -36,16 +36,16 @@ class RunMeasuring {
     RunMeasuring(const RunMeasuring&) = delete;
     RunMeasuring& operator=(const RunMeasuring&) = delete;
 
-    // Before the first batch, with every slab there.
+    // Before the first batch, with all slabs ready.
     void measure_limits_before();
-    // Once more when the device is as warm as the run made it.
+    // Again, when the run has warmed the device up.
     void measure_limits_after();
-    // Lets the input flow. The clock starts when the warm-up has been delivered and the device is idle; it ends with
+    // Runs the input through. The clock starts when the warm-up has been delivered and the device is idle; it ends with
     // the last delivery.
     void flow();
 
     MeasuredStats so_far() const;
-    // Where the clock started; at_ns 0: nothing is measured yet.
+    // The start of the clock; at_ns 0: not started yet.
     MeasuredStats from() const;
     Limits limits() const;
 

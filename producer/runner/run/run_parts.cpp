@@ -23,7 +23,7 @@
 namespace offramp {
 namespace {
 
-// KEY.OUTPUT.EXTENSION; other processors keep items apart otherwise.
+// KEY.OUTPUT.EXTENSION; other processors separate items in other ways.
 bool makes_a_file_of_each_result(const RunConfig& config) {
     return std::ranges::any_of(config.processors(), [](const std::string& name) {
         const ProcessorResults* const known = ProcessorResults::of(name);
@@ -39,7 +39,7 @@ void log_chosen_processor(const RunConfig& config, const OutputTransformer& tran
     if (config.processor != "auto" || std::ranges::any_of(transformer.outputs(), becomes_masks)) return;
     spdlog::warn(
         "no output of the model can become masks ({}): each is written as an array, as by --processor npy. Another "
-        "--processor is chosen by its name",
+        "--processor is chosen by name",
         transformer.outputs().front().describe());
 }
 

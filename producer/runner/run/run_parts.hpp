@@ -12,8 +12,8 @@
 #include "producer/runner/sources/opened_input.hpp"
 #include "producer/runner/transforms/output_transformer.hpp"
 
-// What a run computes on: made as its settings say, with what its user should know about it in the log. Thread: the
-// model's. Blocks: while files are read. Errors: ConfigError, and those of the parts.
+// Device, model and source of a run, made from its settings; facts for the user go to the log. Thread: the model's.
+// Blocks: while files are read. Errors: ConfigError, and those of the parts.
 namespace offramp {
 
 std::unique_ptr<Device> open_device_of(const RunConfig& config);
@@ -25,8 +25,8 @@ struct OpenedModel {
 // Borrows: device and stream.
 OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Device& device, Stream& compute);
 
-// Borrows: config. `stamps`: of pictures of tiles, in a run that is recovered. `still_wanted` throws when the run was
-// stopped meanwhile.
+// Borrows: config. `stamps`: of pictures of tiles, in a recovered run. `still_wanted` throws when the run was stopped
+// meanwhile.
 std::unique_ptr<BatchSource> open_source(const RunConfig& config, const EgressTraits& traits, const OpenedModel& model,
                                          OpenedInput opened, PictureStamps stamps, StillWanted still_wanted);
 

@@ -12,7 +12,7 @@
 namespace offramp {
 namespace {
 
-// A shard of a job is a part: others are read elsewhere.
+// A shard of a job is a part: other runs read the rest.
 ErrorBudget::Of items_of(const RunConfig& config) {
     return config.samples_folder.empty() ? ErrorBudget::Of::Whole : ErrorBudget::Of::Part;
 }
@@ -75,21 +75,21 @@ void RunPipeline::flow() {
 
 void RunPipeline::run() {
     const RunConfig& config = parts_.config;
-    // Figures of a run that was interrupted mean nothing.
+    // Measurements of an interrupted run would be meaningless.
     const bool measures_limits = config.measure_limits > 0 && !config.recover;
-    // The first batch is computed while its slab is being made; but nobody's turn passes in waiting for one.
+    // Compute the first batch while its slab is being made; but do not spend a shared turn on waiting for a slab.
     if (parts_.turn.is_shared()) parts_.egress.wait_until_first_usable();
     auto turn = parts_.turn.take([this] { return !parts_.lifecycle.stopped(); });
     if (turn) {
         if (measures_limits) measuring_.measure_limits_before();
         compute();
-        if (!measures_limits) turn.reset();  // what is left for the egress to do needs no computing
+        if (!measures_limits) turn.reset();  // the egress's remaining work needs no computing
     }
     finish_egress();
     if (turn && !parts_.lifecycle.is_stopped(StopMode::Abandon)) measuring_.measure_limits_after();
 }
 
-// Where others wait for the device, nothing of it is under way there on return.
+// If other programs wait for the device, its work is done on return.
 void RunPipeline::compute() {
     const RunConfig& config = parts_.config;
     if (!config.recover && (config.drain_warmup || config.profile_batches > 0))
@@ -99,7 +99,7 @@ void RunPipeline::compute() {
     if (parts_.turn.is_shared()) parts_.compute.synchronize();
 }
 
-// The last outputs, too, may have been such that too many items were skipped.
+// The last outputs may also exceed the limit of skipped items.
 void RunPipeline::finish_egress() {
     parts_.egress.path().finish();
     input_.require_good();

@@ -19,8 +19,10 @@
 
 namespace offramp {
 
-// What a run's input flows through on its way to the egress: it is read ahead, the model runs, rows are reviewed; and
-// what is measured on the way.
+// The stages between a run's input and the egress: read-ahead, model, review of rows; with their measurements.
+//
+// Owns: prefetcher, inference, review, measurements. Borrows: its parts. Thread: flow() the model's; the rest any.
+// Blocks: flow(), for the length of the input. Errors: flow() throws the parts' errors.
 //
 // Owns: prefetcher, inference, review, measurements. Borrows: its parts. Thread: flow() the model's; the rest any.
 // Blocks: flow(), for the length of the input. Errors: what a part met, from flow().
@@ -42,10 +44,10 @@ class RunPipeline {
     RunPipeline(const RunPipeline&) = delete;
     RunPipeline& operator=(const RunPipeline&) = delete;
 
-    // Until everything is published that was read. Where too many items were unreadable the run fails, but what could
-    // be read and was computed is delivered.
+    // Returns when all items read are published. With too many unreadable items the run fails, but computed batches are
+    // still delivered.
     void flow();
-    // No more input is read; what was read flows on.
+    // Stops reading input; batches already read go on.
     void end_input() { input_.finish_early(); }
     void stop() { input_.stop(); }
     RunStats stats() const;
@@ -58,7 +60,7 @@ class RunPipeline {
 
     const Parts parts_;
     Prefetcher input_;
-    std::unique_ptr<ScoreReview> review_;  // of what the egress takes; null: none is needed
+    std::unique_ptr<ScoreReview> review_;  // reviews outputs for the egress; null: not needed
     Inference inference_;
     RunMeasuring measuring_;
 };

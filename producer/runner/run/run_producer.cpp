@@ -51,7 +51,7 @@ RunConfig resolve(RunConfig config, const EgressTraits& traits) {
     config.model = std::move(choice.name);
     config.weights = std::move(choice.weights);
     require_model_name(config.model);
-    if (!config.weights.empty()) static_cast<void>(open_weights(config.weights));  // told before a library is loaded
+    if (!config.weights.empty()) static_cast<void>(open_weights(config.weights));  // fails before a library is loaded
     if (!config.input.empty()) require_input(config.input);
     if (config.source == "auto" && has_arrays_alone(config.input)) config.source = "npy";
     const MachineSize machine{.has_gpu = open_device_for_kernels(config.device)->is_gpu(),
@@ -69,7 +69,7 @@ void require_weights(const RunConfig& config) {
         throw no_weights(config.model);
 }
 
-// `list`: where the input's is written; empty: nowhere.
+// `list`: the file for the input's list; empty: none.
 int print_job_facts(const std::string& list, int argc, const char* const* argv, const ProducerProgram& program) {
     spdlog::set_level(spdlog::level::err);
     const auto parsed = parse_run_config(argc, argv, program.name);
@@ -94,7 +94,7 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
     if (probes) return std::printf("%s\n", probe_machine_json().c_str()), to_int(ExitCode::Ok);
     parsed->recover = recovers;
     auto strategy = sweeps ? nullptr : program.choose_egress(*parsed);
-    // Said of any egress: by the answer the launch script chooses the program.
+    // Printed for any egress: the launch script chooses the program by it.
     if (parsed->print_config)
         return std::printf("%s\n", to_json(resolve(*parsed, strategy ? strategy->traits() : EgressTraits{})).c_str()),
                to_int(ExitCode::Ok);
@@ -108,13 +108,13 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
                           "Start runs with launch/offramp run, which chooses both");
 
     start_logging("producer", parsed->log_level, parsed->log_format, parsed->log_file);
-    // A run that is about to be recovered may have nobody left who holds it.
+    // A run about to be recovered may have no process left that holds it.
     if (!recovers)
         for (const std::string& name : sweep_dead_runs()) spdlog::info("removed {}, left by a dead run", name);
     if (sweeps) return to_int(ExitCode::Ok);
     if (!parsed->trace_dir.empty()) start_recording(parsed->trace_dir, "producer", strategy->traits().name);
     raise_descriptor_limit();  // each consumer takes three
-    keep_freed_memory();       // a model on the CPU allocates its outputs anew for each batch
+    keep_freed_memory();       // a model on the CPU allocates its outputs for each batch
     const EndSignals signals;
     const RunConfig config = resolve(*parsed, strategy->traits());
     require_weights(config);
@@ -125,7 +125,7 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
     return to_int(code);
 }
 
-// Before logging has been started, plain standard error; afterwards in the form that the user chose.
+// Before logging has started, plain standard error; afterwards the format that the user chose.
 void say(const ProducerProgram& program, const std::string& text) {
     if (spdlog::default_logger()->name().empty())
         std::fprintf(stderr, "%s: %s\n", program.name, text.c_str());

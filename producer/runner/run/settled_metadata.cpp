@@ -20,7 +20,7 @@ namespace {
 
 bool may_be_a_side(std::int64_t extent) { return extent <= std::int64_t{kLargestImageSize}; }
 
-// Pictures are [3, height, width], and of 8 bits perhaps [height, width, 3].
+// Pictures are [3, height, width], or 8-bit and [height, width, 3].
 void take_shape(ModelMetadata& metadata, const NpyFile& array) {
     const std::span<const std::int64_t> row = array.row_shape();
     const std::string& descr = array.header().descr;

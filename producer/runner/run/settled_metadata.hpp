@@ -5,10 +5,10 @@
 
 namespace offramp {
 
-// What a run knows of a model's file before it is loaded: the metadata beside it, and where these leave open what goes
-// in, the shape of the rows of a .npy file that is the input, or of the arrays in a folder that is. The defaults for a
-// built-in model. `config`: as given, or resolved. Blocks: on the disk. Errors: ConfigError of the metadata, or of the
-// array (NoInput, BadInput).
+// The metadata of a model's file before it is loaded: those beside it. If they leave the input open, the shape comes
+// from the rows of a .npy file that is the input, or of the arrays in an input folder. The defaults for a built-in
+// model. `config`: as given, or resolved. Blocks: on the disk. Errors: ConfigError of the metadata, or of the array
+// (NoInput, BadInput).
 ModelMetadata settled_metadata(const RunConfig& config);
 
 }  // namespace offramp

@@ -4,7 +4,7 @@
 
 namespace offramp {
 
-// Copies on a stream of their own into page-locked slabs, for consumers: EgressStream, and no choice.
+// The egress of ordinary runs: EgressStream copies on its own stream into page-locked slabs for consumers.
 class StreamedEgress final : public EgressStrategy {
   public:
     const EgressTraits& traits() const override { return traits_; }

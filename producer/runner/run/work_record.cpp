@@ -22,10 +22,10 @@ WorkRecord::WorkRecord(const RunConfig& config, const BatchSource& source, Place
 
 void WorkRecord::open_checkpoint(const Predecessor& predecessor) {
     if (config_.resume && config_.output.empty())
-        throw ConfigError("--resume needs --output", "Give the output folder of the run that is to be continued");
+        throw ConfigError("--resume needs --output", "Give the output folder of the run to continue");
     if (config_.output.empty() || !place_.keeps_results) return;
     // A producer that died before it published any sample may have left another run's checkpoint there: slabs of empty
-    // rows alone are noted by nobody.
+    // rows alone are not recorded.
     const bool recovers = config_.recover && predecessor.totals.published.samples > 0;
     const auto earlier = recovers         ? EarlierWork::Recovered
                          : config_.resume ? EarlierWork::Resumed

@@ -20,41 +20,41 @@
 
 namespace offramp {
 
-// Which items of a run are done, by it and before it: the checkpoint, where it keeps one; the list of what it dropped;
-// what its earlier producers read.
+// The record of a run's completed items, its own and earlier ones: the checkpoint, if it keeps one; the list of dropped
+// items; the items read by earlier producers.
 //
 // Owns: checkpoint and list. Borrows: config, source. Thread: begin(), completed() and dropped() from any; the rest
 // from the run's. Blocks: on the file system. Errors: see RunCheckpoint; ConfigError for --resume without an output
-// folder; the checks of recovery_checks.hpp. What the checkpoint's thread meets goes to `on_failure`.
+// folder; the checks of recovery_checks.hpp. Errors of the checkpoint's thread go to `on_failure`.
 class WorkRecord {
   public:
     struct Place {
         std::string run_dir;
-        bool keeps_results = true;  // else there is nothing to continue
+        bool keeps_results = true;  // otherwise there is nothing to continue
         std::function<void(std::exception_ptr)> on_failure;
         std::vector<StitchedOutput> stitched{};
     };
     WorkRecord(const RunConfig& config, const BatchSource& source, Place place);
 
-    // For another producer, should this one die.
+    // Fills in the progress record, for a possible successor.
     void describe(RunProgress& progress) const;
-    // Of a run that is recovered: takes up what the dead producer did, once it is clear that this was the same work.
+    // In a recovered run: takes over the dead producer's work, after checking that it is the same work.
     void go_on(const RunProgress& progress, const Predecessor& predecessor);
 
-    void begin(const PublishedSlab& slab);  // before anybody gets it
+    void begin(const PublishedSlab& slab);  // before it is handed out
     void completed(const PublishedSlab& slab);
     void dropped(std::uint64_t batch, std::span<const RowInfo> rows);
 
-    // Items that earlier runs did.
+    // Items completed by earlier runs.
     std::uint64_t done_before() const { return checkpoint_ ? checkpoint_->items_before() : 0; }
-    // Items that earlier producers read for this run.
+    // Items that earlier producers of this run read.
     std::uint64_t sourced_before() const { return sourced_before_; }
-    // Which items this run makes (share_of()).
+    // The items that this run processes (share_of()).
     ItemRange share() const { return share_; }
-    // What need not be made: it is not of this run's share, earlier runs did it, or this run's earlier producers
-    // published it or could not read it.
+    // Items that need no processing: they are outside this run's share, earlier runs completed them, or this run's
+    // earlier producers published them or could not read them.
     ItemRanges done_earlier(const Predecessor& predecessor) const;
-    // How many of the share are in that.
+    // How many of them are in the share.
     std::uint64_t items_done_earlier(const Predecessor& predecessor) const;
 
     void close();
@@ -68,7 +68,7 @@ class WorkRecord {
     const BatchSource& source_;
     const ItemRange share_;
     const Place place_;
-    std::unique_ptr<RunCheckpoint> checkpoint_;  // null: nothing of this run is kept
+    std::unique_ptr<RunCheckpoint> checkpoint_;  // null: this run keeps no checkpoint
     std::uint64_t sourced_before_ = 0;
     DroppedLog dropped_;
 };

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kNamesLookedAt = 10'000;
 
-// In the folder that `path` should be in.
+// Searches the folder that should contain `path`.
 std::optional<std::string> nearest_beside(const std::filesystem::path& path) {
     std::vector<std::string> names;
     std::error_code failure;

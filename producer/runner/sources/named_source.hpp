@@ -6,11 +6,11 @@
 
 namespace offramp {
 
-// Errors: ConfigError tells the names that there are, and the one that was most likely meant.
+// Errors: ConfigError lists the known names, and suggests the most similar one.
 const SourceEntry& source_named(const std::string& name);
 
-// What is wrong with an --input can be seen of some before anything is opened: it is not there. Blocks: on the disk.
-// Errors: ConfigError (NoInput) tells the name beside it that was most likely meant.
+// Checks that an --input exists, before anything is opened. Blocks: on the disk. Errors: ConfigError (NoInput) suggests
+// the most similar name beside it.
 void require_input(const std::string& input);
 
 }  // namespace offramp

@@ -55,8 +55,7 @@ double normal_quantile(double p) {
     return polynomial(kC, q) / polynomial(kD, q);
 }
 
-// Mixed once more than a stream's number is, so that the two cannot be exchanged.
-// The seed is mixed once more than a stream's number is, so that the two cannot be exchanged.
+// The seed is mixed once more than a stream's number, so that the two cannot be exchanged.
 NormalNoise::NormalNoise(std::uint64_t seed) : seed_(mix(mix(seed + kGolden))), quantiles_(kQuantiles) {
     for (std::size_t i = 0; i < kQuantiles; ++i)
         quantiles_[i] = static_cast<float>(normal_quantile((static_cast<double>(i) + 0.5) / kQuantiles));

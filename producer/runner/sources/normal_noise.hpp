@@ -6,10 +6,10 @@
 
 namespace offramp {
 
-// Makes N(0, 1) numbers that depend on (seed, stream) alone: the same bits on every machine and in every
-// order of calls. A counter is hashed (SplitMix64); every 16 bits of the hash choose one of 65,536 normal
-// quantiles. So there is no tail beyond 4.3 standard deviations, and two billion numbers a second come from
-// one core. Owns the table of quantiles, 256 KiB. Thread: any.
+// Makes N(0, 1) numbers that depend only on (seed, stream): the same bits on every machine and in every order of calls.
+// A counter is hashed (SplitMix64); every 16 bits of the hash choose one of 65,536 normal quantiles. So there is no
+// tail beyond 4.3 standard deviations, and one core makes two billion numbers a second. Owns the table of quantiles,
+// 256 KiB. Thread: any.
 class NormalNoise {
   public:
     explicit NormalNoise(std::uint64_t seed);
@@ -20,9 +20,8 @@ class NormalNoise {
     std::vector<float> quantiles_;
 };
 
-// The x that a standard normal number is below with probability p, 0 < p < 1; relative error under 2e-9.
-// Computed from the basic operations and the square root alone, which round alike everywhere, unlike a C
-// library's logarithm.
+// The quantile: a standard normal number is below x with probability p, 0 < p < 1; relative error under 2e-9. Computed
+// only from the basic operations and the square root, which round alike everywhere, unlike a C library's logarithm.
 double normal_quantile(double p);
 
 }  // namespace offramp

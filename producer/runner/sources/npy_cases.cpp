@@ -63,8 +63,8 @@ class NpyCases final : public BatchSource {
         NpyFile array(path_of(item), NpyFile::Items::Whole);
         const NpyRowLayout layout = layout_of(array);
         if (layout.to != first_.to)
-            throw UnreadableItem("its elements are " + printable(array.header().descr) + ", and those of " +
-                                 printable(names_.front()) + " are others");
+            throw UnreadableItem("its elements are " + printable(array.header().descr) + ", not those of " +
+                                 printable(names_.front()) + " (the first array)");
         array.settle(layout.from_bytes());
         stage_row(array, 0, layout, row);
     } catch (const ConfigError& problem) {

@@ -14,7 +14,7 @@
 namespace offramp {
 namespace {
 
-constexpr std::uint64_t kLookedAtRows = 64;  // whose fronts tell one array from another of its shape
+constexpr std::uint64_t kLookedAtRows = 64;  // the first bytes of these rows distinguish arrays of the same shape
 
 RegularFile opened(const std::string& path) {
     try {
@@ -39,7 +39,7 @@ NpyFile::NpyFile(std::string path, Items items) : path_(std::move(path)), file_(
         front.resize(read_some(0, front));
         header_ = read_npy_header(front);
     } catch (const UnreadableItem& problem) {
-        refuse(problem.what(), "Check the file system that it lies on");
+        refuse(problem.what(), "Check the file system that holds it");
     } catch (const ConfigError& problem) {
         refuse(problem.what(), "");
     }
@@ -81,7 +81,7 @@ std::uint64_t NpyFile::note_hash(std::uint64_t row) const {
         return XXH3_64bits_withSeed(front.data(),
                                     read_some(header_.bytes + row * row_bytes_, std::span(front).first(bytes)), note_);
     } catch (const UnreadableItem&) {
-        return note_;  // it is skipped with this reason when its turn comes
+        return note_;  // it is skipped with this reason in its turn
     }
 }
 

@@ -11,13 +11,13 @@
 
 namespace offramp {
 
-// An array in a .npy file, [rows, ...], of which rows are read. They are read, not mapped: as fast from the page cache,
-// and a file that shrinks is an error, not a SIGBUS. Owns the open file. Thread: any, and several at once, once
-// settle() was called. Blocks: on the disk. Units: bytes. Errors: ConfigError (NoInput, BadInput) names the file.
+// An array in a .npy file, [rows, ...], read by rows. Rows are read, not mapped: as fast from the page cache, and a
+// file that shrinks is an error, not a SIGBUS. Owns the open file. Thread: any, and several concurrently, once settle()
+// was called. Blocks: on the disk. Units: bytes. Errors: ConfigError (NoInput, BadInput) names the file.
 class NpyFile {
   public:
-    enum class Items { Rows, Whole };  // Whole: all of the array is one row
-    // Errors: no file, no array, no rows, or rows that do not lie one after another.
+    enum class Items { Rows, Whole };  // Whole: the whole array is one row
+    // Errors: no file, no array, no rows, or rows that are not contiguous.
     explicit NpyFile(std::string path, Items items = Items::Rows);
 
     const std::string& path() const { return path_; }
@@ -30,11 +30,12 @@ class NpyFile {
     [[noreturn]] void refuse(const std::string& why, const std::string& hint,
                              ErrorKind code = ErrorKind::BadInput) const;
 
-    // How much a row is, once its shape is known to be what is wanted: a header may claim anything. Errors: rows
-    // without elements, or the file holds fewer.
+    // Sets the size of a row, once its shape is known to be correct: a header may claim anything. Errors: rows without
+    // elements, or the file holds fewer.
     void settle(std::size_t element_bytes);
 
-    // A hash of type and shape; of some rows also of how they begin: no names would tell one array from another.
+    // A hash of type and shape; for some rows also of their first bytes, since arrays have no names to distinguish
+    // them.
     std::uint64_t note_hash(std::uint64_t row) const;
     // Fills `to` from byte `from` of a row. Errors: UnreadableItem.
     void read(std::uint64_t row, std::size_t from, std::span<std::byte> to) const;
@@ -44,7 +45,7 @@ class NpyFile {
 
     std::string path_;
     RegularFile file_;
-    NpyHeader header_;  // of Items::Whole with one dimension more in front
+    NpyHeader header_;  // with Items::Whole, one more dimension in front
     Items items_;
     std::uint64_t rows_ = 0;
     std::size_t row_bytes_ = 0;

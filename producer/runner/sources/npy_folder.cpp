@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kBlockHalves = std::size_t{8} << 10;
 
-// One file, whose rows go into one part.
+// One file, whose rows fill one part.
 class PartFile {
   public:
     PartFile(const std::string& folder, const InputPart& part, const std::string& model)
@@ -43,12 +43,12 @@ class PartFile {
 
     const NpyFile& file() const { return file_; }
 
-    // `row` is a whole one of all the parts.
+    // `row` is a complete row of all the parts.
     void load(std::uint64_t item, std::span<std::byte> row) const {
         const auto to = row.subspan(part_.offset, part_.tensor.row_bytes());
         if (widened_) return widen(item, to);
         file_.read(item, 0, to);
-        // Another byte would not be a bool to the code that gets it.
+        // Any other byte would be an invalid bool for its reader.
         if (part_.tensor.dtype == kBool)
             for (std::byte& value : to) value = std::byte{value != std::byte{0}};
     }
@@ -83,7 +83,7 @@ class NpyFolder final : public BatchSource {
             if (other.file().rows() != first.rows())
                 other.file().refuse("it has " + std::to_string(other.file().rows()) + " rows, and '" +
                                         printable(first.path()) + "' has " + std::to_string(first.rows()),
-                                    "Row i of each file belongs to item i: all have as many");
+                                    "Row i of each file belongs to item i: give them equally many rows");
         description_ = "npy: " + std::to_string(items()) + " rows of " + names_ + " in " + printable(folder_);
     }
 
@@ -96,7 +96,7 @@ class NpyFolder final : public BatchSource {
         return printable(folder_) + " row " + std::to_string(item);
     }
 
-    // Of all the files.
+    // Covers all the files.
     std::uint64_t note_hash(std::uint64_t item) const override {
         std::uint64_t hash = 0;
         for (const PartFile& file : files_) {
@@ -133,7 +133,7 @@ class NpyFolder final : public BatchSource {
     std::string folder_;
     std::size_t row_bytes_;
     std::string names_;
-    std::deque<PartFile> files_;  // they stay where they are
+    std::deque<PartFile> files_;  // at stable addresses
     std::string description_;
 };
 

@@ -46,7 +46,7 @@ class Dictionary {
         }
         if (!descr || !order || !shape) refuse("its header lacks descr, fortran_order or shape");
         skip_blanks();
-        if (!left_.empty()) refuse("its header goes on behind its end");
+        if (!left_.empty()) refuse("its header continues after its end");
         return header;
     }
 

@@ -13,10 +13,10 @@ namespace {
 
 constexpr std::size_t kBytesAtOnce = std::size_t{32} << 10;
 
-// Walks through the places of a row's elements, in the order in which the file has them.
-class Places {
+// Iterates over the places of a row's elements, in the file's order.
+class ElementPlaces {
   public:
-    explicit Places(const NpyRowLayout& layout) : layout_(layout), counts_(layout.shape.size(), 0) {}
+    explicit ElementPlaces(const NpyRowLayout& layout) : layout_(layout), counts_(layout.shape.size(), 0) {}
 
     std::size_t next() {
         if (layout_.strides.empty()) return static_cast<std::size_t>(place_++);
@@ -36,7 +36,8 @@ class Places {
     std::int64_t place_ = 0;
 };
 
-void convert(const NpyRowLayout& layout, std::span<const std::byte> block, Places& places, std::span<std::byte> row) {
+void convert(const NpyRowLayout& layout, std::span<const std::byte> block, ElementPlaces& places,
+             std::span<std::byte> row) {
     const std::size_t elements = block.size() / layout.from_bytes();
     for (std::size_t i = 0; i < elements; ++i) {
         std::byte* const to = row.data() + places.next() * layout.to_bytes();
@@ -117,7 +118,7 @@ void stage_row(const NpyFile& file, std::uint64_t item, const NpyRowLayout& layo
     const bool as_it_is = layout.strides.empty() && layout.from_bytes() == layout.to_bytes();
     if (as_it_is) return file.read(item, 0, row);
     std::array<std::byte, kBytesAtOnce> block;
-    Places places(layout);
+    ElementPlaces places(layout);
     for (std::size_t done = 0; done < file.row_bytes();) {
         const auto part = std::span(block).first(std::min(block.size(), file.row_bytes() - done));
         file.read(item, done, part);

@@ -10,15 +10,15 @@
 
 namespace offramp {
 
-// How a row of an array becomes a staged row: what each element is turned into, and where it goes. Pure.
+// The conversion of an array's row to a staged row: element types and places. Pure.
 struct NpyRowLayout {
     enum class Element { Float32, Float16, UInt8 };
     Element from = Element::Float32;
     RowKind to = RowKind::Float32;
     std::vector<std::int64_t> shape;    // of the array's row
-    std::vector<std::int64_t> strides;  // in staged elements; empty: as it lies
+    std::vector<std::int64_t> strides;  // in staged elements; empty: unchanged
 
-    // Of a model's one input. Errors: ConfigError: the model takes none, or other elements (Usage); the array has
+    // For a model's single input. Errors: ConfigError: the model takes none, or other elements (Usage); the array has
     // others, or rows of another shape (BadInput).
     static NpyRowLayout of(const NpyFile& file, const TensorSpec& input, const std::string& model,
                            bool model_takes_images);
@@ -27,7 +27,7 @@ struct NpyRowLayout {
     std::size_t to_bytes() const { return to == RowKind::Pixels ? 1 : 4; }
 };
 
-// Stages a row of a file that is settled (NpyFile). Errors: UnreadableItem.
+// Stages a row of a file after settle() (NpyFile). Errors: UnreadableItem.
 void stage_row(const NpyFile& file, std::uint64_t item, const NpyRowLayout& layout, std::span<std::byte> row);
 
 }  // namespace offramp

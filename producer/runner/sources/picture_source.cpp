@@ -14,7 +14,7 @@
 namespace offramp {
 namespace {
 
-// Lends each loading thread a decoder with its scratch memory; there are as many as ever loaded at once.
+// Lends each loading thread a decoder with its scratch memory; there are as many as ever loaded concurrently.
 class Decoders {
   public:
     class Loan {
@@ -71,7 +71,7 @@ class PictureSource final : public BatchSource {
             PicturePlace place = pictures_->place(item);
             return place.bytes ? std::string() : std::move(place.path);
         } catch (const UnreadableItem&) {
-            return {};  // it is skipped with this reason when its turn comes
+            return {};  // it is skipped with this reason in its turn
         }
     }
     std::uint64_t note_hash(std::uint64_t item) const override { return pictures_->columns_hash(item); }
@@ -89,7 +89,7 @@ class PictureSource final : public BatchSource {
     Decoders decoders_;
 };
 
-// Consumers know the frame by the settings alone, where there is one number for both sides.
+// Consumers derive the frame from the settings alone, where both sides have one number.
 PictureFrame frame_of(const InputSettings& config, ImageSize size) {
     const std::uint32_t shorter = config.resize_size;
     const Interpolation way = config.interpolation == "bicubic" ? Interpolation::Bicubic : Interpolation::Bilinear;
@@ -100,7 +100,7 @@ PictureFrame frame_of(const InputSettings& config, ImageSize size) {
                               " x " + std::to_string(size.width) + " pixels",
                           "Accepted with it: a square --image-size of " + std::to_string(kSmallestImageSize) + " to " +
                               std::to_string(shorter) +
-                              " (both may stand in the metadata beside the model). Without it, all of a picture is "
+                              " (both may be in the metadata beside the model). Without it, all of a picture is "
                               "squeezed into any size");
     return {size, shorter, way};
 }

@@ -7,9 +7,10 @@
 
 namespace offramp {
 
-// Results are files called KEY.OUTPUT.EXTENSION, and keys and outputs may hold dots: of the outputs `classes` and
-// `aux.classes` the former of cat.aux would be the latter of cat. Errors: ConfigError (Usage): two results of `source`
-// would have one name. Blocks: reads all keys, where the outputs' names make that possible at all.
+// Refuses results with equal names. Results are files named KEY.OUTPUT.EXTENSION, and keys and outputs may contain
+// dots: with the outputs `classes` and `aux.classes`, the former of cat.aux equals the latter of cat. Errors:
+// ConfigError (Usage): two results of `source` would have one name. Blocks: reads all keys, but only if the outputs'
+// names allow such a case.
 void require_distinct_results(const BatchSource& source, std::span<const TensorSpec> outputs);
 
 }  // namespace offramp

@@ -11,7 +11,7 @@ namespace {
 
 std::uint64_t hash_of_first(const BatchSource& source, std::uint64_t items) {
     XXH64_hash_t hash = XXH3_64bits(&items, sizeof items);
-    // Without keys of its own a source's items are named by their numbers.
+    // Items without keys are named by their numbers.
     if (source.max_key_bytes() > 0)
         for (std::uint64_t item = 0; item < items; ++item) {
             const std::string_view key = source.key(item);

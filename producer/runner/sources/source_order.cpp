@@ -32,7 +32,7 @@ class RenumberedSource final : public BatchSource {
 
   private:
     std::unique_ptr<BatchSource> source_;
-    std::vector<std::uint64_t> order_;  // the source's number of each item
+    std::vector<std::uint64_t> order_;  // the source's number for each item
 };
 
 }  // namespace

@@ -8,9 +8,9 @@
 
 namespace offramp {
 
-// The source with its items numbered as they were for an earlier run, and those that joined since behind them: results
-// and what is noted of them go by number. `previous`: hashes_of_items() of that run, in its order. Returns `source`
-// itself when that is its order already, and when an item of that run is not there any more.
+// The source with the item numbers of an earlier run, and joined items after them: results and their records use these
+// numbers. `previous`: hashes_of_items() of that run, in its order. Returns `source` itself if it has that order
+// already, or lacks an item of that run.
 std::unique_ptr<BatchSource> in_previous_order(std::unique_ptr<BatchSource> source,
                                                std::span<const std::uint64_t> previous);
 

@@ -8,13 +8,13 @@
 
 namespace offramp {
 
-// What --limit leaves of a source: the first items. Returns `whole` itself when it leaves all, and with
-// --tile: then it is a number of pictures, and the source goes by it.
+// The first items of a source, limited by --limit. Returns `whole` itself if the limit covers everything, and with
+// --tile: there the source applies the limit, to pictures.
 std::unique_ptr<BatchSource> part_of(std::unique_ptr<BatchSource> whole, const InputSettings& config);
 
-// Which items of part_of() a run with --shard makes: the I-th of N contiguous parts, or all without it. A run knows the
-// whole source all the same: an item's number and key, its batch and its place there are those that it has in a run
-// without --shard, and so are the bytes of its result. Errors: ConfigError (NoInput) when the part is empty.
+// The items that a run with --shard processes: the I-th of N contiguous parts of part_of(), or all without it. The run
+// still uses the whole source: an item's number and key, its batch and its place there are the same as in a run without
+// --shard, and so are the bytes of its result. Errors: ConfigError (NoInput) when the part is empty.
 ItemRange share_of(const BatchSource& source, const InputSettings& config);
 
 }  // namespace offramp

@@ -10,7 +10,7 @@
 namespace offramp {
 
 // Fills one row of arrays: floats with the noise's numbers, one sequence through all of them; integers and bools, which
-// may be indices, with zeros, that every table has. Thread: any.
+// may be indices, with zeros, which are valid in every table. Thread: any.
 void fill_synthetic_row(const NormalNoise& noise, std::uint64_t item, std::span<const InputPart> parts,
                         std::span<std::byte> row);
 

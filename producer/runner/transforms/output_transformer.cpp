@@ -21,7 +21,7 @@ OutputTransform transform_named(const std::string& name) {
     throw ConfigError("--transform '" + name + "' is unknown", "Accepted: none, cast, class-map, low-res");
 }
 
-// The element type that is left; float32 means as it is.
+// The resulting element type; float32 means unchanged.
 DType type_after(OutputTransform transform, const std::string& name) {
     const bool casts = transform == OutputTransform::Cast;
     if (!casts && transform != OutputTransform::LowRes) {
@@ -37,8 +37,8 @@ DType type_after(OutputTransform transform, const std::string& name) {
                       casts ? "Accepted: auto, fp16, bf16" : "Accepted: auto, fp32, fp16, bf16");
 }
 
-// Row-major. A dimension of one element has no say: the stride of a single channel is any, as that of a network
-// compiled for channels-last.
+// Row-major. The stride of a dimension of one element is irrelevant: networks compiled for channels-last have any value
+// there.
 bool is_scores(const TensorSpec& output) {
     if (output.dims != 4 || output.dtype != kFloat32) return false;
     const TensorSpec plain = TensorSpec::contiguous(output.name, kFloat32, std::span(output.shape).first(output.dims));
@@ -74,7 +74,7 @@ OutputTransformer::OutputTransformer(Device& device, const std::vector<TensorSpe
     }
 }
 
-// What stands in the way of the transform, output by output.
+// Finds outputs that do not fit the transform.
 void OutputTransformer::check_fits(const std::vector<TensorSpec>& outputs) const {
     if (transform_ == OutputTransform::None) return;
     if (transform_ == OutputTransform::LowRes && upsample_factor_ == 1)
@@ -129,13 +129,13 @@ std::vector<DeviceTensor> OutputTransformer::apply(Stream& compute, std::vector<
         else
             cast(compute, tensor, made);
     }
-    // There the stream is a thread, which nobody asks before the source is freed.
+    // On the CPU the stream is a thread: wait, or the source is freed before it is read.
     if (!device_.is_gpu()) compute.synchronize();
     return made;
 }
 
 DeviceTensor OutputTransformer::take_made(std::size_t index) {
-    expect(index < made_.size(), "the model gives the outputs that it stated");
+    expect(index < made_.size(), "the model returns the outputs that it declared");
     std::shared_ptr<DeviceBuffer> buffer = pools_[index].take();
     std::byte* const data = buffer->data();
     return {.spec = made_[index], .data = data, .owner = std::move(buffer)};
@@ -144,7 +144,7 @@ DeviceTensor OutputTransformer::take_made(std::size_t index) {
 void OutputTransformer::cast(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made) {
     DeviceTensor to = take_made(made.size());
     expect(from.spec.elements() == to.spec.elements() && from.spec.dtype == kFloat32,
-           "an output is as the model stated it");
+           "an output matches its declaration");
     kernels::cast(compute, const_cast<void*>(to.data), to.spec.dtype, from.data, to.spec.elements());
     made.push_back(std::move(to));
 }
@@ -158,7 +158,7 @@ void OutputTransformer::map_classes(Stream& compute, const DeviceTensor& from, s
     expect(is_scores(from.spec) &&
                from.spec.shape[1] * static_cast<std::int64_t>(classes.spec.elements()) ==
                    static_cast<std::int64_t>(from.spec.elements()) * upsample_factor_ * upsample_factor_,
-           "an output is as the model stated it");
+           "an output matches its declaration");
     std::uint8_t* confidence = nullptr;
     std::uint8_t* const ids = bytes(classes);
     made.push_back(std::move(classes));

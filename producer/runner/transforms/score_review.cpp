@@ -16,8 +16,7 @@ namespace {
 
 constexpr std::size_t kAtOnce = 1024;
 
-// The first number that `allowed` says no to, or 0, which none says no to. In pieces of one form, for vector
-// instructions.
+// The first number that `allowed` rejects, or 0, which is always allowed. In uniform pieces, for vector instructions.
 template <class Number, class Value, class Allowed>
 float first_outlier(std::span<const std::byte> bytes, Value value, Allowed allowed) {
     Number piece[kAtOnce];

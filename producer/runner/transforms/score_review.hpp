@@ -12,32 +12,32 @@
 
 namespace offramp {
 
-// Looks at what networks of one channel gave, once it is in a slab and before anybody gets it. An item with a score
-// that cannot be means nothing: its row becomes empty, and it is skipped like one that could not be read. Scores that
-// are not probabilities from the first item on, or in most items when too many are skipped, are logits that nobody told
-// of: that ends the run.
+// Reviews the outputs of one-channel networks, once they are in a slab and before publication. An item with an
+// impossible score is invalid: its row becomes empty, and the item is skipped like an unreadable one. Scores that are
+// not probabilities from the first item on, or in most items when too many are skipped, are undeclared logits: that
+// ends the run.
 //
-// Borrows what its functions name. Thread: one at a time, that which sees copies done. Blocks: never.
+// Borrows the objects in its signatures. Thread: one at a time, the one that sees copies done. Blocks: never.
 class ScoreReview final : public RowReview {
   public:
-    // So many in a row are not an accident.
+    // This many in a row are not an accident.
     static constexpr std::uint64_t kAllWrong = 8;
 
     struct Settings {
         ForegroundScale scale;
-        // Whether processors take outputs of one channel for the foreground's. What the device made class maps of is
-        // looked at in any case.
+        // True if processors read one-channel outputs as a foreground. Outputs that became class maps on the device are
+        // always reviewed.
         bool in_slabs = false;
-        std::uint64_t passed_before = 0;  // items, in runs and by producers before
-        // One more item is skipped. True: more are by now than may be.
+        std::uint64_t passed_before = 0;  // items, in earlier runs and by earlier producers
+        // Skips one more item. True: the limit is exceeded now.
         std::function<bool(std::uint64_t item, const std::string& reason)> skip;
-        // Ends the run for that.
+        // Ends the run for that reason.
         std::function<void()> too_many;
     };
     ScoreReview(const SlabLayout& layout, Settings settings);
 
     bool passes(const OutputBatch& batch, std::uint32_t row, SlabWriter& slab, std::uint32_t slab_row) override;
-    // Errors: ConfigError when scores are not probabilities, with the flag that says so.
+    // Errors: ConfigError when scores are not probabilities, with the flag for logits.
     void end_slab() override;
 
   private:
@@ -49,8 +49,8 @@ class ScoreReview final : public RowReview {
     bool rejects(const RowInfo& row, const std::string& output, float outlier);
 
     const Settings settings_;
-    std::vector<Output> outputs_;       // of the layout: those of one channel
-    std::uint64_t looked_at_;           // items, with those that passed before
+    std::vector<Output> outputs_;       // the layout's outputs of one channel
+    std::uint64_t looked_at_;           // items, including those that passed before
     std::uint64_t no_probability_ = 0;  // of them
     std::string first_;                 // the first of these
     bool too_many_ = false;

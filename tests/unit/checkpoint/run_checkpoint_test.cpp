@@ -318,8 +318,7 @@ TEST_F(GrowingInput, ARunThatContinuesWithAFinishedOneAndIsBrokenOffIsAsFinished
 TEST_F(GrowingInput, ItemsThatAreGoneOrCalledOtherwiseAreRefused) {
     begin_with({"b", "d", "plain"}, {0, 3});
     for (const Keys& keys : {Keys{"b", "d"}, Keys{"b", "d", "plain.jpg", "plain.png"}, Keys{"a", "b", "d", "e"}})
-        EXPECT_NE(refusal_of(keys).find("Of its 3 items 1 is gone, or called otherwise"), std::string::npos)
-            << refusal_of(keys);
+        EXPECT_NE(refusal_of(keys).find("Of its 3 items 1 is gone, or renamed"), std::string::npos) << refusal_of(keys);
     auto changed = std::make_unique<Items>(Keys{"noted", "b"});
     begin_with({"noted"}, {0, 1});
     changed->note = 2;

@@ -75,7 +75,7 @@ TEST_F(ModelFile, ANoteThatIsNoModelWithWeightsIsRefused) {
     for (const char* note : {"Foo_Bar", "", "copy"}) {
         const std::string noted = write("a.safetensors", "encoder.0.weight", {{"architecture", note}});
         EXPECT_THAT(error_of(noted, "", ErrorKind::BadInput),
-                    testing::HasSubstr("says that its architecture is '" + std::string(note) + "'"));
+                    testing::HasSubstr("names the architecture '" + std::string(note) + "'"));
     }
 }
 

@@ -174,7 +174,7 @@ TEST(ModelMetadata, WhatIsWrongWithAnInputIsNamedWithItsLineAndWhatIsAccepted) {
                     AllOf(HasSubstr("net.toml:2: "), HasSubstr("Accepted: ")))
             << line;
     EXPECT_THAT(error_of(begun + "dtyp = \"int64\""),
-                AllOf(HasSubstr("net.toml:3: 'dtyp' says nothing about an input"), HasSubstr("Did you mean dtype?")));
+                AllOf(HasSubstr("net.toml:3: 'dtyp' is not a key of an input"), HasSubstr("Did you mean dtype?")));
     EXPECT_THAT(error_of(begun + "precision = \"fp32\""),
                 AllOf(HasSubstr("net.toml:3: 'precision'"), HasSubstr("above the first [[input]]")));
     EXPECT_THAT(error_of("\n[[input]]\nshape = 3"), AllOf(HasSubstr("net.toml:2: "), HasSubstr("has no name")));

@@ -19,7 +19,7 @@ std::string first_sentence(const std::string& text) {
     return sentence;
 }
 
-// The tensors of an answer, one after the other, each named by where it stands: "out", "1", "features.0".
+// The tensors of a result, in order, each named by its place: "out", "1", "features.0".
 void collect(const c10::IValue& value, const std::string& name, const std::string& file,
              std::vector<FileNetwork::Output>& outputs) {
     const auto below = [&name](const std::string& part) { return name.empty() ? part : name + "." + part; };
@@ -91,7 +91,7 @@ class ScriptNetwork final : public FileNetwork {
             throw;
         } catch (const c10::Error& error) {
             refuse(file, error.what_without_backtrace());
-        } catch (const std::exception& error) {  // of an operator that is not there, among others
+        } catch (const std::exception& error) {  // for a missing operator, among others
             refuse(file, error.what());
         }
     }

@@ -41,7 +41,7 @@ std::string first_line_without_stop(const std::string& text) {
     return line;
 }
 
-// Compiled code tells std::cerr what is wrong with its input, and its caller only that something is.
+// Compiled code writes the reason for rejecting an input to std::cerr; its exception has no details.
 class CapturedErrors {
   public:
     CapturedErrors() : previous_(std::cerr.rdbuf(text_.rdbuf())) {}
@@ -59,7 +59,7 @@ class CapturedErrors {
     std::streambuf* previous_;
 };
 
-// The number behind `words`; nothing when the text has none.
+// The number after `words`; nothing when the text has none.
 std::optional<long long> number_behind(const std::string& text, std::string_view words) {
     const std::size_t at = text.find(words);
     if (at == std::string::npos) return std::nullopt;
@@ -69,7 +69,7 @@ std::optional<long long> number_behind(const std::string& text, std::string_view
     return value;
 }
 
-// The size that was expected: "4", "2 or more"; empty where the text does not say it.
+// The expected size: "4", "2 or more"; empty if the text does not contain it.
 std::string size_wanted(const std::string& refusal) {
     if (const auto exact = number_behind(refusal, "expected: ")) return std::to_string(*exact);
     if (const auto least = number_behind(refusal, "expected it to be >= ")) return std::to_string(*least) + " or more";
@@ -77,29 +77,29 @@ std::string size_wanted(const std::string& refusal) {
     return "";
 }
 
-// What the user can do about an input that the compiled code refused in its own words, such as
-// "input_handles[0]: unmatched dim value at 0, expected: 4, but got: 2".
+// The fix for an input that the compiled code rejected in its own words, such as "input_handles[0]: unmatched dim value
+// at 0, expected: 4, but got: 2".
 std::string fix_for(const std::string& refusal, const ModelMetadata& metadata) {
     const auto input = number_behind(refusal, "input_handles[");
     const bool of_the_batch =
         refusal.find("dim value") != std::string::npos && refusal.find(" at 0,") != std::string::npos;
     if (!of_the_batch && input && *input >= 0 && static_cast<std::size_t>(*input) < metadata.inputs.size())
-        return "Say what it takes in " + metadata.file + ": shape and dtype of the [[input]] '" +
+        return "Write in " + metadata.file + " what it takes: shape and dtype of the [[input]] '" +
                metadata.inputs[static_cast<std::size_t>(*input)].name +
-               "'; what is given is contiguous, and the model must have been made for that";
+               "'; the input is contiguous, and the model must have been made for that";
     if (refusal.find("unmatched dtype") != std::string::npos)
-        return "Say what it takes in the TOML file beside it: input-dtype = \"bfloat16\" or \"int32\", and any other "
+        return "Write its type into the TOML file beside it: input-dtype = \"bfloat16\" or \"int32\", and any other "
                "type in a table [[input]]";
     if (refusal.find("stride") != std::string::npos)
-        return "Give the other --memory-format (contiguous, channels-last), or say it in the TOML file beside the "
+        return "Give the other --memory-format (contiguous, channels-last), or write it into the TOML file beside the "
                "model";
     const auto dimension = number_behind(refusal, "at ");
     const std::string wanted = size_wanted(refusal);
     if (!dimension || wanted.empty()) return "See what the model was exported for";
     if (*dimension == 1)
-        return "Pictures have 3 channels; a model of other inputs says input-shape in the TOML file beside it";
+        return "Pictures have 3 channels; a model of other inputs needs input-shape in the TOML file beside it";
     return "Use --image-size " + wanted +
-           ", or say image-size in the TOML file beside the model, or export it for this one";
+           ", or write image-size into the TOML file beside the model, or export it for this one";
 }
 
 std::string described(const std::vector<at::Tensor>& tensors) {
@@ -108,7 +108,7 @@ std::string described(const std::vector<at::Tensor>& tensors) {
     return text;
 }
 
-// Names of the leaves of a tree of outputs, as torch.utils._pytree writes it.
+// Names of the leaves of a tree of outputs, in the format of torch.utils._pytree.
 void name_leaves(const nlohmann::json& tree, const std::string& name, std::vector<std::string>& names) {
     const nlohmann::json& children = tree.at("children_spec");
     if (tree.at("type").is_null()) {
@@ -124,8 +124,7 @@ void name_leaves(const nlohmann::json& tree, const std::string& name, std::vecto
     }
 }
 
-// The name of an input, from where it stands in (arguments, keyword arguments): "1.input_ids" is input_ids, "0.0" has
-// none.
+// The name of an input, from its place in (arguments, keyword arguments): "1.input_ids" is input_ids, "0.0" has none.
 std::string input_name(std::string place) {
     while (!place.empty() && std::isdigit(static_cast<unsigned char>(place.front()))) {
         const std::size_t point = place.find('.');
@@ -139,12 +138,12 @@ std::vector<std::string> leaves_of(const std::vector<std::string>& call_spec, st
     try {
         if (which < call_spec.size()) name_leaves(parse_json(call_spec[which]).at(1), "", names);
     } catch (const nlohmann::json::exception&) {
-        names.clear();  // of a version that writes it otherwise
+        names.clear();  // a version with another format
     }
     return names;
 }
 
-// What the package says of itself, before any of it is loaded; nothing from a LibTorch that cannot look into one.
+// The package's metadata, read before loading it; nothing if this LibTorch cannot read them.
 template <class Package = Loader>
 Metadata metadata_of(const std::string& file) {
     if constexpr (requires { Package::load_metadata_from_package(file, kModel); })
@@ -218,8 +217,8 @@ void check_made_for_this(const std::string& file, const Metadata& metadata, cons
     if (device == "cuda") check_architecture(file, value_of(metadata, "AOTI_COMPUTE_CAPABILITY"), execution);
 }
 
-// LibTorch unpacks a package below /tmp and removes that when it ends, not when it is killed. On a CPU nothing is read
-// from there any more once the code is mapped; on a GPU kernels are, at their first launch.
+// LibTorch unpacks a package below /tmp and removes it at its normal end, not when it is killed. On a CPU these files
+// are not needed once the code is mapped; on a GPU kernels are read at their first launch.
 void remove_unpacked() {
     std::ifstream maps("/proc/self/maps");
     for (std::string line; std::getline(maps, line);) {
@@ -233,7 +232,7 @@ class CompiledNetwork final : public FileNetwork {
   public:
     explicit CompiledNetwork(const Execution& execution)
         : file_(execution.options().name), metadata_(execution.options().metadata) {
-        // Without it, compiled code reads beyond an input that is smaller than it thinks. Asked once a process.
+        // Without it, compiled code reads past the end of an input that is too small. Read once per process.
         ::setenv("AOTI_RUNTIME_CHECK_INPUTS", "1", 1);
         on_cuda_ = execution.on_cuda();
         by_length_ = execution.options().group_rows > 0;
@@ -278,7 +277,7 @@ class CompiledNetwork final : public FileNetwork {
         try {
             metadata = metadata_of(file_);
             check_made_for_this(file_, metadata, execution);
-            // One runner, and nobody else asks for it: no locks, and no waiting for the batch before.
+            // One runner with one user: no locks, and no waiting for the previous batch.
             return std::make_unique<Loader>(file_, kModel, true, 1,
                                             execution.on_cuda() ? execution.device().index() : c10::DeviceIndex{-1});
         } catch (const Error&) {
@@ -300,11 +299,10 @@ class CompiledNetwork final : public FileNetwork {
                                   "').module()`, then ./launch/offramp export net.py:make --output compiled.pt2 "
                                   "(with the program's --batch and --image-size). TorchScript is called .pt",
                               ErrorKind::BadInput);
-        throw ConfigError("--model '" + file_ + "', made by " +
-                              (maker.empty() ? "a PyTorch that it does not name" : "PyTorch " + maker) +
-                              ", does not load with LibTorch " TORCH_VERSION ": " + reason,
-                          "Export it with the PyTorch of this set-up: ./launch/offramp export",
-                          ErrorKind::DeviceUnsupported);
+        throw ConfigError(
+            "--model '" + file_ + "', made by " + (maker.empty() ? "an unnamed PyTorch" : "PyTorch " + maker) +
+                ", does not load with LibTorch " TORCH_VERSION ": " + reason,
+            "Export it with the PyTorch of this set-up: ./launch/offramp export", ErrorKind::DeviceUnsupported);
     }
 
     std::vector<at::Tensor> first_run(const std::vector<at::Tensor>& inputs) {
@@ -325,13 +323,13 @@ class CompiledNetwork final : public FileNetwork {
         }
     }
 
-    // Where it is for their number.
+    // Reports a mismatch in the number of rows.
     void refuse_rows(const std::string& refusal, std::int64_t rows) const {
         const std::string wanted = size_wanted(refusal);
         if (number_behind(refusal, " at ") != 0 || wanted.empty()) return;
         const std::string flag = by_length_ ? "--by-length" : "--batch";
         throw ConfigError(flag + " " + std::to_string(rows) + " does not go with --model '" + file_ +
-                              "', which takes " + wanted + (by_length_ ? " texts" : " rows") + " at once",
+                              "', which takes " + wanted + (by_length_ ? " texts" : " rows") + " per call",
                           "Use " + flag + " " + wanted + ", or export it for " + std::to_string(rows));
     }
 

@@ -7,20 +7,19 @@
 #include "producer/runner/models/execution.hpp"
 #include "producer/runner/models/weights.hpp"
 
-// A small encoder-decoder that tells things from their background: launch/demo/network.py in C++, under its state-dict
-// names, with the weights that launch/demo/train.py made of it. Batch normalisation was folded away when they were
-// written.
+// A small encoder-decoder that separates objects from their background: launch/demo/network.py in C++, with its
+// state-dict names and the weights from launch/demo/train.py. Batch normalisation was folded in when they were written.
 namespace offramp {
 namespace {
 
 constexpr std::int64_t kClasses = 2;
-constexpr std::int64_t kCoarsest = 32;  // pixels of the image between two of the deepest layer's
+constexpr std::int64_t kCoarsest = 32;  // pixels of the image per pixel of the deepest layer
 constexpr std::int64_t kUpsampleFactor = 2;
 
 struct Layer {
     std::int64_t in, out, kernel, stride;
 };
-// What a layer of stride 1 gives is added to the decoder's, once that has come to its size.
+// The output of a layer of stride 1 is added to the decoder's at the same size.
 constexpr Layer kEncoder[] = {{3, 16, 3, 2},  {16, 16, 3, 1}, {16, 32, 3, 2}, {32, 32, 3, 1},  {32, 64, 3, 2},
                               {64, 64, 3, 1}, {64, 96, 3, 2}, {96, 96, 3, 1}, {96, 112, 3, 2}, {112, 112, 3, 1}};
 constexpr Layer kDecoder[] = {{112, 96, 1, 1}, {96, 64, 3, 1}, {64, 32, 3, 1}, {32, 16, 3, 1}, {16, 16, 3, 1}};
@@ -110,7 +109,7 @@ class Cutout final : public Model {
             x = convolve_relu(x, *layer++, execution_);
             if (shape.stride == 1) kept.push_back(x);
         }
-        kept.pop_back();  // the deepest is where the decoder begins
+        kept.pop_back();  // the decoder begins with the deepest
         x = convolve_relu(x, *layer++, execution_);
         for (; !kept.empty(); kept.pop_back()) x = convolve_relu(enlarged(x).add_(kept.back()), *layer++, execution_);
         return convolve(x, *layer);

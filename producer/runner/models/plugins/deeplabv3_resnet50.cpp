@@ -7,17 +7,17 @@
 #include "producer/runner/models/execution.hpp"
 #include "producer/runner/models/weights.hpp"
 
-// DeepLabV3 with a ResNet-50 backbone of output stride 8, as torchvision 0.26 builds it (deeplabv3_resnet50,
-// 21 classes, without the auxiliary head), under torchvision's state-dict names. Batch normalisation is
-// folded into the convolutions at load time.
+// DeepLabV3 with a ResNet-50 backbone of output stride 8, as built by torchvision 0.26 (deeplabv3_resnet50, 21 classes,
+// without the auxiliary head), with torchvision's state-dict names. Batch normalisation is folded into the convolutions
+// at load time.
 namespace offramp {
 namespace {
 
 constexpr std::int64_t kClasses = 21;
 constexpr std::int64_t kSmallestImage = 8;
-constexpr std::int64_t kOutputStride = 8;  // pixels of the image between two of the backbone's
+constexpr std::int64_t kOutputStride = 8;  // pixels of the image per pixel of the backbone
 constexpr std::int64_t kPooledWidth = 256;
-constexpr std::int64_t kPyramidWidth = 4 * 256;  // the four branches that keep their place
+constexpr std::int64_t kPyramidWidth = 4 * 256;  // the four branches of the pyramid that keep their resolution
 
 struct Block {
     std::string name;
@@ -33,8 +33,8 @@ struct Network {
 // order of magnitude.
 constexpr float kBranchGain = 0.5F;
 
-// On an H100, of the 22 s in which cuDNN timed its kernels in TF32, the three widely dilated convolutions took 17.8
-// and those without a fused ReLU, and that of the pictures, 3.3; none of them gained more than 0.1 % of a batch's time.
+// On an H100, cuDNN timed its kernels in TF32 for 22 s. The three widely dilated convolutions took 17.8 s of that, and
+// those without a fused ReLU, with that of the pictures, 3.3 s; none of them gained more than 0.1 % of a batch's time.
 constexpr bool kTimed = false;
 
 void plan_backbone(Network& network) {
@@ -118,7 +118,7 @@ Network plan_network() {
     return network;
 }
 
-// What torchvision's state dict has beyond the network: the training head, and counters of training steps.
+// Tensors in torchvision's state dict beyond the network: the training head, and counters of training steps.
 bool is_training_only(std::string_view name) {
     return name.starts_with("aux_classifier.") || name.ends_with(".num_batches_tracked");
 }
@@ -174,11 +174,10 @@ class DeepLabV3 final : public Model {
     std::vector<DeviceTensor> run(const void* input) override {
         return execution_.in([&] {
             const at::Tensor image = execution_.view(input, this->input().tensor);
-            // The small logits are laid out and widened, not the large ones: 22 MB instead of 1.4 GB of a
-            // batch of 64 at 512.
+            // Lay out and widen the small logits, not the large ones: 22 MB instead of 1.4 GB for a batch of 64 at 512.
             at::Tensor logits = low_resolution_logits(image).to(at::kFloat).contiguous();
             const TensorSpec spec = outputs().front();
-            if (stays_small())  // where a side is one pixel, channels-last strides count as contiguous, too
+            if (stays_small())  // with a side of one pixel, channels-last strides also count as contiguous
                 logits = logits.as_strided(at::IntArrayRef(spec.shape.data(), spec.dims),
                                            at::IntArrayRef(spec.strides.data(), spec.dims));
             else
@@ -189,7 +188,7 @@ class DeepLabV3 final : public Model {
     }
 
   private:
-    // Joins what is added up anyway, and puts all in its place.
+    // Joins biases that are added, and places all convolutions.
     void arrange() {
         for (const Block& block : blocks_)
             if (block.downsamples)
@@ -203,7 +202,7 @@ class DeepLabV3 final : public Model {
         put_in_place(projection_of_pooled_);
     }
 
-    // In fp32 cuDNN's heuristics name kernels that are as fast as those which timing finds, and timing takes 12 s.
+    // In fp32 cuDNN's heuristics name kernels as fast as those found by timing, which takes 12 s.
     void put_in_place(Convolution& c) const {
         c.kernels_timed = c.kernels_timed && execution_.options().precision != "fp32";
         place(c, execution_);
@@ -237,8 +236,8 @@ class DeepLabV3 final : public Model {
         for (const char* branch : {"0.0", "1.0", "2.0", "3.0"})
             pyramid.push_back(relu_of(features, std::string("classifier.0.convs.") + branch));
         const at::Tensor pooled = relu_of(features.mean({2, 3}, /*keepdim=*/true), "classifier.0.convs.4.1");
-        // The projection of the pooled branch is one vector a sample: it is computed once and added
-        // everywhere, where torchvision enlarges the pooled pixel first and projects it again at every place.
+        // The projection of the pooled branch is one vector per sample: it is computed once and added everywhere.
+        // torchvision enlarges the pooled pixel first and projects it again at every place.
         const at::Tensor everywhere = convolve(pooled, projection_of_pooled_)
                                           .expand({-1, -1, features.size(2), features.size(3)})
                                           .contiguous(execution_.memory_format());

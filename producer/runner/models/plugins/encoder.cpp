@@ -12,8 +12,8 @@
 #include "producer/runner/models/graph_replay.hpp"
 #include "producer/runner/models/weights.hpp"
 
-// A small transformer encoder, the case of a small output: tokens [B, 128, 256] in, one embedding [B, 1024] a
-// sample out. The layers are those of torch.nn.TransformerEncoder (norm_first, GELU) and bear its names.
+// A small transformer encoder, an example of a small output: tokens [B, 128, 256] in, one embedding [B, 1024] per
+// sample out. The layers and their names are those of torch.nn.TransformerEncoder (norm_first, GELU).
 namespace offramp {
 namespace {
 
@@ -24,7 +24,7 @@ constexpr std::int64_t kInner = 1024;
 constexpr std::int64_t kLayers = 4;
 constexpr std::int64_t kEmbedding = 1024;
 
-// As PyTorch fills a linear layer: keeps activations near one through residual layers.
+// PyTorch's initialisation of a linear layer: keeps activations near one through residual layers.
 Initializer linear_initializer(std::int64_t fan_in) {
     return {.centre = 0.0F, .bound = static_cast<float>(1.0 / std::sqrt(static_cast<double>(fan_in)))};
 }
@@ -113,9 +113,9 @@ class Encoder final : public Model {
                           weight(name + "out_proj.bias"));
     }
 
-    // In half precision on a GPU the GELU is the product's epilogue, which saves writing and reading 16 MiB a layer. It
-    // is GELU's tanh form, off by 5e-4 at most: below what bfloat16 resolves there. torch.nn.TransformerEncoder does
-    // the same when it infers.
+    // In half precision on a GPU the GELU is the product's epilogue, which saves writing and reading 16 MiB per layer.
+    // It is GELU's tanh form, off by 5e-4 at most: below the resolution of bfloat16 there. torch.nn.TransformerEncoder
+    // does the same in inference.
     at::Tensor widened(const at::Tensor& x, const std::string& name) const {
         const at::Tensor& matrix = weight(name + "linear1.weight");
         const at::Tensor& bias = weight(name + "linear1.bias");

@@ -42,9 +42,9 @@ class NpySource final : public BatchSource {
 
 }  // namespace
 
-// The rows of an array in a .npy file, [items, ...]: float32 and float16 are the model's input itself; 8 bits are
-// pixels where the model takes pictures ([H, W, 3] or [3, H, W]), and numbers of 0 to 255 where it does not. Of a
-// folder: an array an item; to a model of several arrays: the rows of those.
+// The rows of an array in a .npy file, [items, ...]. float32 and float16 are the model's input itself. 8-bit numbers
+// are pixels if the model takes pictures ([H, W, 3] or [3, H, W]), otherwise numbers of 0 to 255. From a folder: one
+// array per item, or, for a model of several arrays, their rows.
 std::unique_ptr<BatchSource> make_npy(const SourceOptions& options) {
     if (options.input->input.empty())
         throw ConfigError("--input '': the source npy needs an input and none is given", "Give --input a .npy file",

@@ -10,7 +10,7 @@
 namespace offramp {
 namespace {
 
-// Gives numbered items of seeded N(0, 1) numbers, of arrays that are not floats zeros, or none at all when the batch is
+// Numbered items of seeded N(0, 1) numbers, of zeros for arrays that are not floats, or none at all when the batch is
 // resident on the device.
 class SyntheticSource final : public BatchSource {
   public:
@@ -42,8 +42,7 @@ class SyntheticSource final : public BatchSource {
 
 std::uint64_t count_items(const InputSettings& config) {
     if (config.batches == 0)
-        throw ConfigError("--batches is 0",
-                          "A synthetic source has no end of its own: give --batches a number above 0");
+        throw ConfigError("--batches is 0", "A synthetic source never ends by itself: give --batches a number above 0");
     expect(config.batch > 0, "the batch is resolved before a source is made");
     if (config.batches > std::numeric_limits<std::uint64_t>::max() / config.batch)
         throw ConfigError("--batches " + std::to_string(config.batches) + " of --batch " +

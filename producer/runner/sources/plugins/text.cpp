@@ -11,7 +11,7 @@
 namespace offramp {
 namespace {
 
-// One text a line, as the tokens that a sentence encoder takes.
+// One text per line, as tokens for a sentence encoder.
 class TextSource final : public BatchSource {
   public:
     TextSource(const std::string& path, const TokenizerProcess::Settings& settings)
@@ -27,14 +27,14 @@ class TextSource final : public BatchSource {
     RowKind row_kind() const override { return RowKind::Tokens; }
     std::string_view key(std::uint64_t) const override { return {}; }
     std::size_t max_key_bytes() const override { return 0; }
-    // A line has no other name than its number: its text and the tokenizer's stand for it.
+    // A line's only name is its number, so its text and the tokenizer's hash identify it.
     std::uint64_t note_hash(std::uint64_t item) const override {
         if (lines_.is_too_long(item)) return tokens_.tokenizer_hash();
         try {
             const std::string line = lines_.line(item);
             return XXH3_64bits_withSeed(line.data(), line.size(), tokens_.tokenizer_hash());
         } catch (const UnreadableItem&) {
-            return tokens_.tokenizer_hash();  // it is skipped with this reason when its turn comes
+            return tokens_.tokenizer_hash();  // it is skipped with this reason in its turn
         }
     }
     bool grows_at_its_end() const override { return true; }
@@ -50,7 +50,7 @@ class TextSource final : public BatchSource {
     std::string description_;
 };
 
-// Keys are the lines' numbers, as those of lines that are not cut.
+// Keys use the lines' numbers, as for lines that are not cut.
 std::unique_ptr<BatchSource> chunks_of_lines(const SourceOptions& options, const TokenizerProcess::Settings& settings) {
     const std::string& path = options.input->input;
     const auto lines = std::make_shared<TextLines>(path, TextTable::kLongestToCut);

@@ -22,17 +22,17 @@
 namespace offramp {
 namespace {
 
-// A token is of a byte at least, and a model's own tokens are a few.
+// A token has at least one byte; a model adds only a few tokens.
 constexpr std::uint64_t kOwnTokens = 8;
 constexpr std::size_t kMostCutters = 32;
 
-// Where a chunk lies in its text.
+// A chunk's place in its text.
 struct ChunkPlace {
     TextSpan characters;
     std::uint32_t first_byte = 0, end_byte = 0;
 };
 
-// Begins and ends each go up.
+// Begins and ends are both ascending.
 std::vector<ChunkPlace> places_of(std::string_view text, const std::vector<TextSpan>& spans) {
     std::vector<ChunkPlace> places(spans.size());
     std::size_t begins = 0, ends = 0;
@@ -50,13 +50,13 @@ std::vector<ChunkPlace> places_of(std::string_view text, const std::vector<TextS
     return places;
 }
 
-// Chunks of the long ones among the texts, each cut by one of several tokenizers.
+// Cuts long texts into chunks with several tokenizers.
 class Cutting {
   public:
     Cutting(const ChunkedInput& input, const TokenizerProcess::Settings& settings, std::vector<std::uint64_t> texts)
         : input_(input), settings_(settings), texts_(std::move(texts)), cut_(texts_.size()) {}
 
-    // In the order of the texts. Nothing: it cannot be read.
+    // In the order of the texts. Nothing: unreadable.
     std::vector<std::vector<ChunkPlace>> done() {
         if (texts_.empty()) return {};
         const std::size_t most = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, kMostCutters);
@@ -78,7 +78,7 @@ class Cutting {
                 try {
                     const std::string text = input_.text(texts_[at]);
                     cut_[at] = places_of(text, tokenizer.spans(text));
-                } catch (const UnreadableItem&) {  // it is skipped with this reason when its turn comes
+                } catch (const UnreadableItem&) {  // it is skipped with this reason in its turn
                 }
             }
         } catch (...) {
@@ -156,7 +156,7 @@ class ChunkedTexts final : public BatchSource {
                     add(text, number, places[number], places.size() == 1);
                 if (!places.empty()) continue;
             }
-            // One that cannot be read, of which nothing is known, or one that is no longer than a chunk.
+            // An unreadable text, or one that is no longer than a chunk.
             const auto end = was_cut ? 0 : static_cast<std::uint32_t>(input_.characters(text));
             add(text, 0, {.characters = {.begin = 0, .end = end}}, true);
         }
@@ -186,7 +186,7 @@ class ChunkedTexts final : public BatchSource {
     std::string chunk(std::uint64_t item) {
         const Chunk& of = chunks_[item];
         if (of.is_whole) return input_.text(of.text);
-        const std::lock_guard lock(mutex_);  // while one thread reads a text, others want parts of it
+        const std::lock_guard lock(mutex_);  // other threads need parts of the same text
         const std::string& text = held_.of(of.text, [this](std::uint64_t missing) -> HeldTexts::Read {
             std::string read = input_.text(missing);
             const std::uint64_t bytes = read.size();
@@ -201,8 +201,8 @@ class ChunkedTexts final : public BatchSource {
     std::vector<Chunk> chunks_;
     std::size_t max_key_bytes_ = 0;
     std::optional<TokenizedTexts> tokens_;  // borrows the others
-    // Of the text whose chunk was asked for last: those of one text follow each other. Before the first load, one
-    // thread.
+    // Of the text whose chunk was requested last: chunks of a text are consecutive. Used by one thread, before the
+    // first load.
     mutable std::optional<std::uint64_t> hashed_text_;
     mutable std::uint64_t hash_ = 0;
     std::string description_;

@@ -13,8 +13,7 @@
 
 namespace offramp {
 
-// Numbered texts that are to be cut into chunks. What it borrows outlives the source. Thread: `text` from many, and
-// several at once.
+// Numbered texts to be cut into chunks. Its borrowed objects outlive the source. Thread: `text` from many concurrently.
 struct ChunkedInput {
     std::string description;
     std::uint64_t texts = 0;
@@ -23,17 +22,17 @@ struct ChunkedInput {
     std::function<std::uint64_t(std::uint64_t text)> bytes;
     std::function<std::uint64_t(std::uint64_t text)> characters;
     TextOfItem text;
-    std::function<std::uint64_t(std::uint64_t text)> hash;  // of what results depend on beside its key
+    std::function<std::uint64_t(std::uint64_t text)> hash;  // of the data, besides its key, that results depend on
     std::function<std::string(std::uint64_t text)> origin;
     StillWanted still_wanted;
 };
 
-// A source whose items are chunks of texts, text by text, each of at most settings.chunk_tokens tokens, that overlap by
-// at most settings.chunk_overlap (tokenizer_server.py says where they are cut). Items are numbered and named
-// (chunk_key()) by where the chunks are: each text that may have more tokens than a chunk, by its bytes, goes through a
-// tokenizer when the source is made. A text that cannot be read is one item, that cannot be read either. Blocks: on the
-// disk, and on tokenizers. Errors: those of `still_wanted` and TokenizerProcess; ConfigError for a text's key that is
-// too long for those of its chunks.
+// A source whose items are chunks of texts, text by text, each of at most settings.chunk_tokens tokens, with overlaps
+// of at most settings.chunk_overlap (tokenizer_server.py describes where they are cut). The places of chunks determine
+// the items' numbers and names (chunk_key()): each text that may have more tokens than a chunk, by its bytes, goes
+// through a tokenizer when the source is made. An unreadable text is one unreadable item. Blocks: on the disk, and on
+// tokenizers. Errors: those of `still_wanted` and TokenizerProcess; ConfigError for a text's key that is too long for
+// those of its chunks.
 std::unique_ptr<BatchSource> make_chunked_texts(ChunkedInput input, const TokenizerProcess::Settings& settings);
 
 }  // namespace offramp

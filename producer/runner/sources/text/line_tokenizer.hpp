@@ -15,10 +15,10 @@ std::uint64_t hash_of_tokenizer(const std::string& path);
 // The text of an item. Errors: UnreadableItem.
 using TextOfItem = std::function<std::string(std::uint64_t)>;
 
-// Rows of tokens of numbered texts, by a tokenizer of its own. Texts that cannot be read (UnreadableItem) are given
-// back with their reasons, and their rows are those of an empty text. Each text is read once a row. `text` is called
-// from its maker's thread. Thread, errors: RowMaker's; TokenizerProcess's; open(): Error (System) when the tokenizer's
-// file is not that of `file_hash` any more.
+// Rows of tokens of numbered texts, from its own tokenizer. Unreadable texts (UnreadableItem) are returned with their
+// reasons, and their rows are those of an empty text. Each text is read once per row. `text` is called from its maker's
+// thread. Thread, errors: RowMaker's; TokenizerProcess's; open(): Error (System) when the tokenizer's file no longer
+// matches `file_hash`.
 class LineTokenizer final : public RowMaker {
   public:
     LineTokenizer(TextOfItem text, const TokenizerProcess::Settings& settings, std::uint64_t file_hash);
@@ -26,7 +26,7 @@ class LineTokenizer final : public RowMaker {
     void open() override;
     MadeRowFacts make(std::uint64_t first, std::span<std::int32_t> rows) override;
     void end() noexcept override { process_.end_input(); }
-    std::uint32_t tokens() const { return tokens_; }  // that the tokenizer knows, once it is open
+    std::uint32_t tokens() const { return tokens_; }  // in the tokenizer's vocabulary, once it is open
 
   private:
     const TextOfItem text_;

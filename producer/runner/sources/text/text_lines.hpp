@@ -9,24 +9,24 @@
 namespace offramp {
 
 // The lines of a text file, without their ends (LF, CRLF) and without a byte-order mark. A last line needs no end. The
-// file is gone through once, and each line read when it is wanted; it must be as it was then. Owns the open file;
-// twelve bytes a line. Thread: any. Blocks: on the disk. Errors: ConfigError (NoInput, BadInput) with the path when it
-// cannot be opened or read.
+// file is scanned once, and each line is read on demand; it must be unchanged. Owns the open file; twelve bytes per
+// line. Thread: any. Blocks: on the disk. Errors: ConfigError (NoInput, BadInput) with the path when it cannot be
+// opened or read.
 class TextLines {
   public:
-    // `longest`: of what text() gives, in bytes, without its end.
+    // `longest`: the limit of text(), in bytes, without the line's end.
     explicit TextLines(const std::string& path, std::uint64_t longest = kLongest);
 
     std::uint64_t size() const { return begins_.size() - 1; }
-    // Bytes of a line, its end included.
+    // Bytes of a line, including its end.
     std::uint64_t bytes(std::uint64_t number) const { return begins_[number + 1] - begins_[number]; }
-    // Too long for text(), whatever its end is.
+    // Too long for text(), with any line end.
     bool is_too_long(std::uint64_t number) const {
         return bytes(number) > longest_ + 2;
     }  // a carriage return and a line feed
     // Errors: UnreadableItem when the line was changed, the file became shorter, or cannot be read any more.
     std::string line(std::uint64_t number) const;
-    // The same, for a tokenizer. Errors: UnreadableItem, too, when it is longer than `longest`, or not UTF-8.
+    // The same, for a tokenizer. Errors: UnreadableItem also when it is longer than `longest`, or not UTF-8.
     std::string text(std::uint64_t number) const;
 
     static constexpr std::uint64_t kLongest = std::uint64_t{1} << 20;  // bytes, without its end
@@ -35,11 +35,11 @@ class TextLines {
     RegularFile file_;
     std::uint64_t longest_;
     std::vector<std::uint64_t> begins_;  // of each line, and the end of the last
-    std::vector<std::uint32_t> hashes_;  // of each line, its end included
+    std::vector<std::uint32_t> hashes_;  // of each line, including its end
 };
 
-// Errors: ConfigError (NoInput, BadInput) where the file has none, or cannot be opened or read. Only its beginning is
-// looked at.
+// Errors: ConfigError (NoInput, BadInput) if the file has no lines, or cannot be opened or read. Reads only its
+// beginning.
 void require_lines(const std::string& path);
 
 }  // namespace offramp

@@ -70,7 +70,7 @@ std::size_t TokenBlocks::asked_for() const {
     return asked_for_.size();
 }
 
-// What the thread of every maker but the first one does.
+// The thread of every maker except the first.
 void TokenBlocks::join_in(std::size_t number) noexcept {
     name_this_thread(("tokens-" + std::to_string(number)).c_str());
     RowMaker* maker = nullptr;
@@ -88,7 +88,7 @@ void TokenBlocks::join_in(std::size_t number) noexcept {
     work(*maker, std::move(lock));
 }
 
-// None: it is over.
+// Null: the work is over.
 RowMaker* TokenBlocks::begin_another() {
     std::unique_ptr<RowMaker> maker = another_();
     const std::lock_guard lock(mutex_);
@@ -97,7 +97,7 @@ RowMaker* TokenBlocks::begin_another() {
     return makers_.back().get();
 }
 
-// It did not come up.
+// The maker failed to start.
 void TokenBlocks::drop(RowMaker* maker, const std::string& problem) {
     std::unique_ptr<RowMaker> dropped;
     Lock lock(mutex_);
@@ -111,10 +111,10 @@ void TokenBlocks::drop(RowMaker* maker, const std::string& problem) {
     }
     const std::size_t left = there_;
     lock.unlock();
-    spdlog::warn("no more tokenizers can be started, {} go on: {}", left, problem);
+    spdlog::warn("no more tokenizers can be started, {} continue: {}", left, problem);
 }
 
-// Until the end, or the first failure.
+// Works until the end, or the first failure.
 void TokenBlocks::work(RowMaker& maker, Lock lock) noexcept {
     while (true) {
         wanted_.wait(lock, [this] { return ending_ || failure_ || next_block(); });
@@ -157,7 +157,7 @@ std::optional<std::uint64_t> TokenBlocks::next_block() const {
     return std::nullopt;
 }
 
-// That next_block() has named.
+// Begins a block named by next_block().
 std::shared_ptr<TokenBlocks::Block> TokenBlocks::begin(std::uint64_t number) {
     if (asked_for_.empty()) return add(number);
     std::shared_ptr<Block> block = std::move(asked_for_.front().second);
@@ -170,7 +170,7 @@ std::shared_ptr<TokenBlocks::Block> TokenBlocks::add(std::uint64_t number) {
     blocks_.insert_or_assign(number, block);
     order_.push_back(number);
     if (order_.size() > kKept) {
-        blocks_.erase(order_.front());  // who waits for it, makes it or reads it has it still
+        blocks_.erase(order_.front());  // waiting, making or reading threads keep a reference
         order_.pop_front();
     }
     return block;
@@ -194,7 +194,7 @@ void TokenBlocks::grow() {
             threads_.emplace_back([this, makers] { join_in(makers); });
             ++coming_up_;
         } catch (const std::system_error&) {
-            most_ = there_;  // the machine has no thread for it
+            most_ = there_;  // the machine cannot start its thread
         }
     }
 }

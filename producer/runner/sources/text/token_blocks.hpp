@@ -23,33 +23,33 @@
 
 namespace offramp {
 
-// Why, by the row's number.
+// Reasons, by the row's number.
 using UnreadableRows = std::map<std::uint64_t, std::string>;
 
-// What is known of rows that were made, by their numbers.
+// Facts about rows that were made, by their numbers.
 struct MadeRowFacts {
     UnreadableRows unreadable;
     std::set<std::uint64_t> cut;  // their texts have more tokens than a row
 };
 
-// Makes rows of tokens. Thread: one at a time; end(): any. Errors: any exception; it is of no use after one.
+// Makes rows of tokens. Thread: one at a time; end(): any. Errors: any exception; after one it must not be used.
 class RowMaker {
   public:
     virtual ~RowMaker() = default;
-    // Once, before anything is made. Blocks: until it can begin, which may take as long as some thousand rows do.
+    // Call it once, first. Blocks: until it is ready, which may take as long as some thousand rows.
     virtual void open() = 0;
     // Rows `first` to `first + rows.size() / row_numbers`. Blocks: until they are there.
     virtual MadeRowFacts make(std::uint64_t first, std::span<std::int32_t> rows) = 0;
-    // No more is wanted of it. Who waits in open() or make() returns soon, with an exception.
+    // No more rows are needed. A waiting open() or make() returns soon, with an exception.
     virtual void end() noexcept = 0;
 };
 
-// Rows of tokens by number, made a block at a time, ahead of whoever reads them. There is one maker at first; when
-// those that there are were at work most of the time over so many rows, as many others join them, up to `most`. When no
-// other can be had, those that are there go on. Blocks that were made or asked for last are kept, so that workers which
-// go through the rows together find them. Owns the makers, and a thread for each. Thread: any. Blocks: until the row's
-// block is there; the destructor, until makers have ended. Errors: UnreadableItem for a row that could not be read when
-// its block was made; what a maker threw, for everyone who waits or comes later for a block that is not made.
+// Rows of tokens by number, made a block at a time, ahead of their readers. It starts with one maker. If the makers
+// were busy most of the time over many rows, their number doubles, up to `most`; if no other can be started, the
+// existing ones go on. Recently made or requested blocks are kept, so that workers which go through the rows together
+// find them. Owns the makers, and a thread for each. Thread: any. Blocks: until the row's block is there; the
+// destructor, until makers have ended. Errors: UnreadableItem for a row that could not be read when its block was made;
+// a maker's exception, for all threads that wait for, or later request, a block that is not made.
 class TokenBlocks {
   public:
     using NewMaker = std::function<std::unique_ptr<RowMaker>()>;
@@ -69,13 +69,13 @@ class TokenBlocks {
     ~TokenBlocks();
 
     void copy_row(std::uint64_t row, std::span<std::byte> to);
-    // Rows that were copied and are cut; one that is copied twice counts twice.
+    // Rows copied and cut; a row that is copied twice counts twice.
     std::uint64_t cut_rows() const { return cut_rows_; }
     std::size_t makers() const;     // at work, or waiting for it
-    std::size_t asked_for() const;  // blocks, and not begun
+    std::size_t asked_for() const;  // blocks not yet begun
 
-    static constexpr std::uint64_t kRows = 64;   // of a block: what a maker is asked for at once
-    static constexpr std::uint64_t kAhead = 48;  // blocks behind the last one that was asked for
+    static constexpr std::uint64_t kRows = 64;   // per block: one request to a maker
+    static constexpr std::uint64_t kAhead = 48;  // blocks after the last one requested
     static constexpr std::size_t kKept = 96;     // blocks
 
   private:
@@ -103,21 +103,21 @@ class TokenBlocks {
 
     std::atomic<std::uint64_t> cut_rows_ = 0;
     mutable std::mutex mutex_;
-    std::condition_variable wanted_;  // a block, or the end
+    std::condition_variable wanted_;  // a block is requested, or the end
     std::condition_variable made_;
     // Guarded by mutex_:
     std::map<std::uint64_t, std::shared_ptr<Block>> blocks_;
-    std::deque<std::uint64_t> order_;                                         // in which they were added
+    std::deque<std::uint64_t> order_;                                         // in order of addition
     std::deque<std::pair<std::uint64_t, std::shared_ptr<Block>>> asked_for_;  // and not begun
-    std::optional<std::uint64_t> furthest_;                                   // that was asked for
+    std::optional<std::uint64_t> furthest_;                                   // the last one requested
     std::exception_ptr failure_;
     bool ending_ = false;
     std::vector<std::thread> threads_;
     std::vector<std::unique_ptr<RowMaker>> makers_;
-    std::size_t there_ = 1;      // of them: those that are open
-    std::size_t coming_up_ = 0;  // the others, and those to be
+    std::size_t there_ = 1;      // the open ones among them
+    std::size_t coming_up_ = 0;  // those that are starting
     std::size_t most_;
-    // What they did lately:
+    // Recent activity:
     TimePoint counted_from_;
     std::uint64_t rows_made_ = 0;
     std::chrono::nanoseconds busy_{};  // of all together

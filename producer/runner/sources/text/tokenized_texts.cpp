@@ -18,7 +18,7 @@ namespace {
 
 constexpr unsigned kMostTokenizers = 32;
 
-// minilm.tokenizer.json beside minilm.pt2, where `offramp export` puts it.
+// minilm.tokenizer.json beside minilm.pt2, written by `offramp export`.
 std::string tokenizer_of(const InputSettings& config, const ModelSettings& model, const std::string& source) {
     if (!config.tokenizer.empty()) return config.tokenizer;
     const std::string beside = std::filesystem::path(model.model).replace_extension(".tokenizer.json").string();

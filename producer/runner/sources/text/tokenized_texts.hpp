@@ -11,19 +11,19 @@
 
 namespace offramp {
 
-// What the sources of texts share: numbered texts as the tokens that a sentence encoder takes. Thread: load() from
-// many. Errors: those of TokenizerProcess; load(): also those of `text` (UnreadableItem).
+// Shared by the sources of texts: numbered texts as tokens for a sentence encoder. Thread: load() from many. Errors:
+// those of TokenizerProcess; load(): also those of `text` (UnreadableItem).
 class TokenizedTexts {
   public:
-    // `text` is called from several threads. The first tokenizer is opened.
+    // `text` is called from several threads. Opens the first tokenizer.
     TokenizedTexts(std::uint64_t items, TextOfItem text, const TokenizerProcess::Settings& settings);
 
-    // Of all that texts become tokens by.
+    // A hash of everything that determines the tokens.
     std::uint64_t tokenizer_hash() const { return tokenizer_hash_; }
     std::string described() const { return described_; }  // "at most 256 tokens each of 30522"
-    // The text is not read again: it is taken, or refused, as it was read when its tokens were made.
+    // Does not read the text again: its tokens, or its error, are those of the first reading.
     void load(std::uint64_t item, std::span<std::byte> row) { rows_->copy_row(item, row); }
-    // The texts that were loaded and have more tokens than the model takes.
+    // Loaded texts with more tokens than the model takes.
     std::vector<LeftOut> left_out() const;
 
   private:
@@ -34,8 +34,8 @@ class TokenizedTexts {
     std::optional<TokenBlocks> rows_;
 };
 
-// What a source of texts needs of its options. Errors: ConfigError: the model takes no tokens, there is no tokenizer,
-// or no --input; `form`: what to give there.
+// The settings that a source of texts takes from its options. Errors: ConfigError: the model takes no tokens, there is
+// no tokenizer, or no --input; `form`: the expected input.
 TokenizerProcess::Settings tokenizer_settings(const SourceOptions& options, const std::string& source,
                                               const std::string& form);
 

@@ -28,12 +28,12 @@ namespace {
 constexpr std::uint32_t kRefused = 1;
 constexpr std::size_t kMaxReason = 4096;
 constexpr std::chrono::milliseconds kLook{2};
-constexpr std::chrono::milliseconds kPatience{5000};  // with one whose input has ended
+constexpr std::chrono::milliseconds kPatience{5000};  // for a process whose input has ended
 constexpr timeval kAnswerWithin{.tv_sec = 300, .tv_usec = 0};
 
-// A socket on its standard input and output; of the producer's other descriptors none, since locks hang on some, and
-// none of its signals blocked. A session of its own: a terminal's Ctrl-C means the producer, which still needs it to
-// drain.
+// Gives the process a socket on its standard input and output. It gets none of the producer's other descriptors, since
+// some hold locks, and none of its blocked signals. It has its own session: a terminal's Ctrl-C is for the producer,
+// which still needs the process to drain.
 class SpawnSettings {
   public:
     explicit SpawnSettings(int socket) {
@@ -82,7 +82,7 @@ void TokenizerProcess::end_input() noexcept {
     ::shutdown(socket_.get(), SHUT_RDWR);
 }
 
-// Of many whose input ended together none is waited for longer than the others.
+// After many inputs end together, the waits for their processes overlap.
 TokenizerProcess::Child::~Child() {
     if (pid <= 0) return;
     const auto now = std::chrono::steady_clock::now();
@@ -106,7 +106,7 @@ void TokenizerProcess::start() {
     const UniqueFd theirs(pair[1]);
     const std::string length = std::to_string(settings_.length);
     std::string tokens = std::to_string(settings_.chunk_tokens), overlap = std::to_string(settings_.chunk_overlap);
-    // argv wants char*, and changes nothing.
+    // argv requires char*, but nothing is changed
     std::array<char*, 8> words{settings_.python.data(), settings_.server.data(), settings_.tokenizer.data(),
                                const_cast<char*>(length.c_str()), settings_.prompt.data()};
     if (settings_.chunk_tokens > 0) {
@@ -162,7 +162,7 @@ void TokenizerProcess::send(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
         const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR) continue;
-        if (sent < 0) return;  // the reply says why, or that it is gone
+        if (sent < 0) return;  // the reply has the reason, or shows that it is gone
         bytes = bytes.subspan(static_cast<std::size_t>(sent));
     }
 }
@@ -173,7 +173,7 @@ void TokenizerProcess::receive(std::span<std::byte> bytes) {
         if (received < 0 && errno == EINTR) continue;
         if (received < 0 && errno == EAGAIN)
             fail("gave no answer within " + std::to_string(kAnswerWithin.tv_sec) + " s");
-        if (received <= 0) fail("ended in the middle of its work; what it said stands above, in the producer's log");
+        if (received <= 0) fail("ended in the middle of its work; see its messages above, in the producer's log");
         bytes = bytes.subspan(static_cast<std::size_t>(received));
     }
 }
@@ -184,7 +184,7 @@ std::uint32_t TokenizerProcess::receive_front() {
     if (front[0] == kRefused) {
         std::string reason(std::min<std::size_t>(front[1], kMaxReason), '\0');
         receive(std::as_writable_bytes(std::span(reason)));
-        if (tokens_ > 0) fail("gave up: " + reason);  // in mid-run; its file is sound
+        if (tokens_ > 0) fail("gave up: " + reason);  // during the run; its file is valid
         constexpr std::string_view kChunks = "ValueError: --chunk";
         if (reason.starts_with(kChunks))
             throw ConfigError(reason.substr(kChunks.find("--")), "Give larger chunks, or a smaller --chunk-overlap");
@@ -195,7 +195,7 @@ std::uint32_t TokenizerProcess::receive_front() {
                                      : "Wanted is a tokenizer.json as the `tokenizers` library writes it",
                           no_library ? ErrorKind::System : ErrorKind::BadInput);
     }
-    if (front[0] != 0) fail("gave an answer of a kind that is not known: " + std::to_string(front[0]));
+    if (front[0] != 0) fail("gave an answer of an unknown kind: " + std::to_string(front[0]));
     return front[1];
 }
 

@@ -16,42 +16,42 @@ namespace offramp {
 
 // A part of a text, in characters (Unicode code points).
 struct TextSpan {
-    std::uint32_t begin = 0, end = 0;  // behind the last
+    std::uint32_t begin = 0, end = 0;  // after the last
 };
 
-// Tokens of texts, made by the `tokenizers` library in a process of its own (tokenizer_server.py, which also says what
-// goes over the socket). Owns the process: it ends with this object, and by itself when this process dies. Thread: one
-// at a time; end_input(): any. Blocks: until the answer is there. Errors: ConfigError (BadInput) with the library's
-// words when the tokenizer's file cannot be used; Error (System) when the process cannot be started, died, or gives no
-// answer for minutes. It is of no use after one.
+// Tokens of texts, made by the `tokenizers` library in a separate process (tokenizer_server.py, which also describes
+// the messages on the socket). Owns the process: it ends with this object, and by itself when this process dies.
+// Thread: one at a time; end_input(): any. Blocks: until the answer is there. Errors: ConfigError (BadInput) with the
+// library's words when the tokenizer's file cannot be used; Error (System) when the process cannot be started, died, or
+// gives no answer for minutes. After an error it must not be used.
 class TokenizerProcess {
   public:
     struct Settings {
-        // the interpreter that has the `tokenizers` package; found on the PATH when it has no slash
+        // an interpreter with the `tokenizers` package; found on the PATH when it has no slash
         std::string python;
         std::string server;                                 // path of tokenizer_server.py
         std::string tokenizer;                              // path of a tokenizer.json
         std::uint32_t length;                               // tokens of a row
         std::string prompt{};                               // in front of each text
-        std::uint32_t chunk_tokens = 0, chunk_overlap = 0;  // not 0: it cuts texts (spans()), instead of encode()
+        std::uint32_t chunk_tokens = 0, chunk_overlap = 0;  // not 0: cuts texts (spans()), instead of encode()
     };
 
-    explicit TokenizerProcess(Settings settings);  // does not wait for it to come up
+    explicit TokenizerProcess(Settings settings);  // does not wait for its start
     TokenizerProcess(const TokenizerProcess&) = delete;
     TokenizerProcess& operator=(const TokenizerProcess&) = delete;
 
-    // Waits until it is up, once, before anything is encoded. How many tokens the tokenizer knows.
+    // Waits for its start. Call it once, before any encoding. Returns the size of the tokenizer's vocabulary.
     std::uint32_t open();
-    // Rows of [2, length]: ids, and the attention mask. `texts` are UTF-8; `rows` has place for exactly that many.
+    // Rows of [2, length]: ids, and the attention mask. `texts` are UTF-8; `rows` has room for exactly that many.
     // Returns 1 for each text that has more tokens and was cut, else 0.
     std::vector<std::int32_t> encode(std::span<const std::string_view> texts, std::span<std::int32_t> rows);
     // Where a text is cut into chunks of at most chunk_tokens tokens each, in order; at least one.
     std::vector<TextSpan> spans(std::string_view text);
-    // It will be asked for nothing more, and ends; who waits for its answer is told that it has.
+    // Ends the process's input: it gets no more requests, and waits for its answer fail.
     void end_input() noexcept;
 
   private:
-    // Waits for its end, and makes it some seconds after its input has ended.
+    // Waits for its end, and kills it some seconds after its input has ended.
     struct Child {
         ~Child();
         pid_t pid = -1;
@@ -62,13 +62,13 @@ class TokenizerProcess {
     void send(std::span<const std::byte> bytes);
     void receive(std::span<std::byte> bytes);
     void send_texts(std::span<const std::string_view> texts);
-    std::uint32_t receive_front();  // how many bytes follow
+    std::uint32_t receive_front();  // the number of bytes that follow
     void receive_reply(std::span<std::byte> payload);
     [[noreturn]] void fail(const std::string& what);
 
     Settings settings_;
     Child child_;
-    UniqueFd socket_;  // behind the child: closed before it is waited for
+    UniqueFd socket_;  // after the child: closed before waiting for it
     std::uint32_t tokens_ = 0;
 };
 

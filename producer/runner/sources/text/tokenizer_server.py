@@ -1,20 +1,20 @@
 """
-Turns lines of text into rows of tokens for a producer, which starts this program and holds the other end of its standard input.
+Turns lines of text into rows of tokens. A producer starts this program and writes to its standard input.
 
     tokenizer_server.py TOKENIZER.json LENGTH PROMPT [CHUNK OVERLAP]
 
-Everything is little-endian. First and once: a reply that holds the tokenizer's number of tokens (u32). Then, until the input ends:
+All numbers are little-endian. First, once: a reply with the size of the tokenizer's vocabulary (u32). Then, until the input ends:
 
     request   u32 texts, u32 bytes of each, the texts in UTF-8
     reply     u32 0, u32 bytes, then for each text LENGTH ids and LENGTH of an attention mask, int32; then for each text 1 if it was cut, else 0, int32
-              u32 1, u32 bytes, why it cannot be, in UTF-8; the program ends
+              u32 1, u32 bytes, the error, in UTF-8; the program ends
 
-With CHUNK and OVERLAP a request is one text, and the reply holds where it is cut into chunks: of each the character that it begins with, and the one
-behind its last (u32 each; Unicode code points). A chunk has at most CHUNK tokens, those that the tokenizer puts around every text included, and at
-most OVERLAP of the one before. PROMPT, perhaps empty, stands in front of each text, and of each chunk.
+With CHUNK and OVERLAP a request is one text, and the reply lists its chunks: for each, its first character and the one after its last (u32 each;
+Unicode code points). A chunk has at most CHUNK tokens, including those that the tokenizer adds to every text, and shares at most OVERLAP with the
+previous one. PROMPT, possibly empty, precedes each text and each chunk.
 
-Needs the `tokenizers` package, which is kept to one core: the producer starts as many of these as it has work for. Longer texts are cut, shorter
-ones filled with the tokenizer's padding, which the mask leaves out.
+Needs the `tokenizers` package, limited to one core: the producer starts as many of these processes as it can use. Longer texts are cut; shorter ones
+are filled with the tokenizer's padding, which the mask excludes.
 """
 
 import array
@@ -28,8 +28,8 @@ PADDING = ("[PAD]", "<pad>", "<|pad|>", "<|endoftext|>")
 
 
 class RowTokenizer:
-    """Rows of `length` tokens, of texts of any length. What a text's own tokens are filled up with is ready, by their number: the library's own
-    filling would take a tenth of its time."""
+    """Rows of `length` tokens, for texts of any length. The padding for each number of tokens is prepared: the library's own padding would take a
+    tenth of its time."""
 
     def __init__(self, path, length, prompt=""):
         from tokenizers import Tokenizer
@@ -38,7 +38,7 @@ class RowTokenizer:
         padding = padding_of(self._tokenizer)
         self._tokenizer.enable_truncation(length, direction=(self._tokenizer.truncation or {}).get("direction", "right"))
         self._tokenizer.no_padding()
-        # The same without offsets, in newer versions.
+        # Newer versions have a faster call without offsets.
         self._encode = getattr(self._tokenizer, "encode_batch_fast", self._tokenizer.encode_batch)
         self._paddings = [array.array("i", [padding]) * (length - tokens) for tokens in range(length + 1)]
         self._masks = [array.array("i", [1]) * tokens + array.array("i", [0]) * (length - tokens) for tokens in range(length + 1)]
@@ -53,7 +53,7 @@ class RowTokenizer:
         return self._encoded(texts)[0]
 
     def _encoded(self, texts):
-        """(the rows, which of the texts were cut), as bytes."""
+        """(the rows, a flag for each text that was cut), as bytes."""
         rows, cut_texts = array.array("i"), array.array("i")
         for encoded in self._encode([self._prompt + text for text in texts] if self._prompt else texts):
             ids = encoded.ids
@@ -68,7 +68,7 @@ class RowTokenizer:
 
 
 class Chunker:
-    """Where texts are cut."""
+    """Finds the places where texts are cut."""
 
     def __init__(self, path, tokens, overlap, prompt=""):
         from tokenizers import Tokenizer
@@ -78,7 +78,7 @@ class Chunker:
         self._tokenizer.no_padding()
         self._tokens, self._overlap = tokens, overlap
         own = self._tokenizer.num_special_tokens_to_add(False) + len(self._tokenizer.encode(prompt, add_special_tokens=False).ids)
-        self._most = tokens - own       # of the text's own
+        self._most = tokens - own       # tokens left for the text
         if overlap >= self._most:
             raise ValueError(f"--chunk-overlap {overlap} is not less than what --chunk-tokens {tokens} leaves to a text: {max(self._most, 0)} tokens, as the model's "
                              f"tokenizer{' and prompt put' if prompt else ' puts'} {own} around it")
@@ -87,12 +87,12 @@ class Chunker:
         return self._tokenizer.get_vocab_size()
 
     def spans(self, text):
-        """[(begin, end)] in characters, the first from the text's begin, the last to its end."""
+        """[(begin, end)] in characters: the first begins with the text, the last ends with it."""
         encoded = self._tokenizer.encode(text, add_special_tokens=False)
         offsets, words, most = encoded.offsets, encoded.word_ids, self._most
         while True:
             spans = cut(text, offsets, words, most, self._overlap)
-            # A piece of a text may have more tokens than it had within.
+            # A piece encoded alone may have more tokens than within its text.
             excess = self._largest(text, spans) - self._tokens
             if excess <= 0 or len(spans) == 1 or most == self._overlap + 1:
                 return spans
@@ -113,8 +113,8 @@ class Chunker:
 
 def cut(text, offsets, words, most, overlap):
     """
-    Spans of characters, each of at most `most` of the tokens that lie at `offsets`. One ends where a word does, if that leaves it half of them, and begins
-    where one does, if that leaves it a part of the overlap: between white space, else between what the tokenizer takes for words, else anywhere.
+    Spans of characters, each of at most `most` of the tokens at `offsets`. A span ends at the end of a word if it keeps half of its tokens, and begins
+    at the begin of one if it keeps a part of the overlap: preferably at white space, else between the tokenizer's words, else anywhere.
     """
     def begins_word(token):
         at = offsets[token][0]
@@ -138,10 +138,10 @@ def cut(text, offsets, words, most, overlap):
 
 
 def padding_of(tokenizer):
-    """The token that the file says, else one by a usual name, else token 0: the mask leaves it out anyway."""
-    said = tokenizer.padding
-    if said:
-        return said["pad_id"]
+    """The file's padding token, else one with a usual name, else token 0: the mask excludes it anyway."""
+    padding = tokenizer.padding
+    if padding:
+        return padding["pad_id"]
     return next((number for token in PADDING if (number := tokenizer.token_to_id(token)) is not None), 0)
 
 

@@ -20,9 +20,9 @@ std::shared_ptr<const PictureBand> PictureBands::of_row(std::uint32_t tile_row) 
     try {
         if (!rows_ || tile_row < next_) {
             restart();
-            next_ = tile_row;  // nobody waits for those before
+            next_ = tile_row;  // earlier bands are not needed
         }
-        // Others come for those in between: tiles are asked for in their order.
+        // Other threads need those in between: tiles are requested in order.
         while (next_ < tile_row) next_band();
         return next_band();
     } catch (const UnreadableItem& unreadable) {
@@ -46,7 +46,7 @@ std::shared_ptr<const PictureBand> PictureBands::next_band() {
     const std::size_t row_bytes = std::size_t{size_.width} * 3;
     auto band = std::make_shared<PictureBand>(PictureBand{.first = first, .rows = rows, .rgb = {}});
     band->rgb.resize(rows * row_bytes);
-    std::uint32_t there = 0;  // rows that the band before has, too
+    std::uint32_t there = 0;  // rows that the previous band also has
     if (!bands_.empty()) {
         const PictureBand& before = *bands_.back();
         there = before.first + before.rows - std::min(first, before.first + before.rows);
@@ -56,7 +56,7 @@ std::shared_ptr<const PictureBand> PictureBands::next_band() {
         rows_->pass_over(first - read_);
         read_ = first;
     }
-    expect(read_ == first + there, "a band goes on where the rows that are there end");
+    expect(read_ == first + there, "a band continues after the existing rows");
     rows_->read(rows - there, band->rgb.data() + there * row_bytes);
     read_ = first + rows;
     ++next_;

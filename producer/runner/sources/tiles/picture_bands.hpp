@@ -14,20 +14,20 @@
 
 namespace offramp {
 
-// What a row of a picture's tiles shows: 8-bit RGB, row by row, from `first` on.
+// The pixels of a row of a picture's tiles: 8-bit RGB, row by row, from `first` on.
 struct PictureBand {
     std::uint32_t first = 0;
     std::uint32_t rows = 0;
     std::vector<std::uint8_t> rgb;
 };
 
-// Largest a band may be: of a wider picture nothing is decoded.
+// The largest band: wider pictures are not decoded.
 inline constexpr std::uint64_t kMostBandBytes = std::uint64_t{1} << 30U;
 
-// Decodes a picture once, from its top, for whoever cuts tiles from it: in bands, each a row of tiles, of which the
-// last `kept` stay. Whoever asks for one that is gone has the picture decoded from its top again. Owns the decoder and
-// the bands that it keeps; a band lives as long as somebody has it. Thread: any, one after the other. Blocks: while it
-// decodes. Errors: UnreadableItem, also of all that asked for a band behind the place where the picture is damaged.
+// Decodes a picture once, from its top, for cutting tiles: in bands, each a row of tiles. The last `kept` bands stay;
+// for an earlier one the picture is decoded from its top again. Owns the decoder and the bands that it keeps; a band
+// lives as long as it has a holder. Thread: any, one after the other. Blocks: while it decodes. Errors: UnreadableItem,
+// for every band at or after the damaged part of the picture.
 class PictureBands {
   public:
     PictureBands(PicturePlace place, ImageSize size, TileSize tiles, std::uint32_t kept);
@@ -45,9 +45,9 @@ class PictureBands {
     std::mutex mutex_;
     std::unique_ptr<PictureRows> rows_;
     std::uint32_t read_ = 0;                                // rows of the picture
-    std::uint32_t next_ = 0;                                // the band that is made next
-    std::deque<std::shared_ptr<const PictureBand>> bands_;  // those before it, the last ones
-    // The band from which on the picture cannot be read, and why.
+    std::uint32_t next_ = 0;                                // the next band to make
+    std::deque<std::shared_ptr<const PictureBand>> bands_;  // the last bands before it
+    // The first band with damage, and the error.
     std::optional<std::pair<std::uint32_t, std::string>> damage_;
 };
 

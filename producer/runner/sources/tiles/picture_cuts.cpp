@@ -18,7 +18,7 @@ namespace {
 std::string too_wide(ImageSize size, std::uint32_t tile, std::uint64_t bytes) {
     return "an image of " + std::to_string(size.width) + " x " + std::to_string(size.height) + " pixels, of which " +
            std::to_string(tile) + " rows are " + std::to_string(bytes >> 20U) + " MiB; at most " +
-           std::to_string(kMostBandBytes >> 20U) + " MiB are held at once. A smaller --tile needs less";
+           std::to_string(kMostBandBytes >> 20U) + " MiB are held in memory. A smaller --tile needs less";
 }
 
 // `seen`: pixels of the tile that are in the picture, rows of `row_pixels` pixels each.
@@ -39,7 +39,7 @@ class CutsOfBands final : public PictureCuts {
     CutsOfBands(PicturePlace place, ImageSize size, TileSize tiles, std::uint32_t workers)
         : tiling_(size, tiles),
           tile_(tiles.tile),
-          // As many as threads may be at work on, and the one that is made meanwhile.
+          // Bands in use by threads, and the one being made.
           bands_(std::move(place), size, tiles, 2 + workers / tiling_.across().tiles()) {}
 
     void cut(std::uint32_t row, std::uint32_t column, std::span<std::byte> to) override {
@@ -56,7 +56,7 @@ class CutsOfBands final : public PictureCuts {
     PictureBands bands_;
 };
 
-// Each thread that cuts has a decoder of its own, which the next one takes over.
+// Each cutting thread has its own decoder, which the next one takes over.
 class CutsOfRegions final : public PictureCuts {
   public:
     CutsOfRegions(PicturePlace place, ImageSize size, TileSize tiles)
@@ -68,7 +68,7 @@ class CutsOfRegions final : public PictureCuts {
                                .top = tiling_.down().first_shown(row),
                                .size = {std::min(tile_, size_.width), std::min(tile_, size_.height)}};
         decoder.rgb.resize(part.size.rgb_bytes());
-        decoder.regions->read(part, decoder.rgb.data());  // one that fails is not used again
+        decoder.regions->read(part, decoder.rgb.data());  // a decoder that failed is not used again
         put_tile(decoder.rgb.data(), part.size.width, part.size, tile_, to);
         const std::lock_guard lock(mutex_);
         idle_.push_back(std::move(decoder));

@@ -17,16 +17,16 @@
 namespace offramp {
 namespace {
 
-// A picture of the list, with what is known of it before it is decoded.
+// A picture of the list, and its facts before decoding.
 struct TiledPicture {
     CutPlan plan{.size = {1, 1}, .by_regions = false};
     std::uint64_t first_item = 0;
     std::uint64_t stamp = 0;
-    std::string problem;  // empty: it can be read, as far as its header says
+    std::string problem;  // empty: readable, according to its header
 };
 
-// Lends each loading thread the cuts of its picture. Those of pictures that nobody cuts from any more go when others
-// have come: items are loaded in their order, by several threads at once.
+// Lends each loading thread the cuts of its picture. Unused cuts are closed once others are opened: items are loaded in
+// order, by several threads.
 class OpenPictures {
   public:
     class Loan {
@@ -111,7 +111,7 @@ class TiledPictures final : public BatchSource {
             PicturePlace place = input_.pictures->place(picture_of(item));
             return place.bytes ? std::string() : std::move(place.path);
         } catch (const UnreadableItem&) {
-            return {};  // it is skipped with this reason when its turn comes
+            return {};  // it is skipped with this reason in its turn
         }
     }
     std::uint64_t note_hash(std::uint64_t item) const override {
@@ -129,7 +129,7 @@ class TiledPictures final : public BatchSource {
             return make_picture_cuts(input_.pictures->place(picture), of.plan, input_.size, input_.workers);
         });
         loan->cut(tile_row, tile_column, row);
-        // Behind the cut: what was read before a change is whole.
+        // Check after the cut: data read before a change is intact.
         if (stamp_of(input_.pictures->place(picture)) != of.stamp)
             throw UnreadableItem("it became another picture since the run began");
     }
@@ -161,7 +161,8 @@ class TiledPictures final : public BatchSource {
         pictures_.push_back(std::move(of));
     }
 
-    // Of each of the picture's tiles, less than half shows the picture: a larger one has its last tiles shifted back.
+    // True if each of the picture's tiles shows it on less than half its area; a larger picture has its last tiles
+    // shifted back.
     bool is_mostly_beyond(ImageSize picture) const {
         const std::uint64_t tile = input_.size.tile;
         return 2 * std::min<std::uint64_t>(picture.width, tile) * std::min<std::uint64_t>(picture.height, tile) <
@@ -172,7 +173,7 @@ class TiledPictures final : public BatchSource {
         if (2 * empty_tiles_ <= items()) return;
         const auto [width, height] = pictures_[first_empty_].plan.size;
         spdlog::warn(
-            "--tile {} is large for these pictures: of {} of {} tiles more than half lies beyond the picture, as of "
+            "--tile {} is large for these pictures: of {} of {} tiles more than half is beyond the picture, as of "
             "{} ({} x {} pixels), and takes as long as a whole one. A model that is exported with a smaller "
             "--image-size, and --tile of that size, take less",
             input_.size.tile, empty_tiles_, items(), input_.pictures->origin(first_empty_), width, height);
@@ -193,8 +194,8 @@ class TiledPictures final : public BatchSource {
     std::vector<TiledPicture> pictures_;
     std::vector<std::string> keys_;  // of the tiles
     std::size_t max_key_bytes_ = 0;
-    std::uint64_t empty_tiles_ = 0;  // that is_mostly_beyond()
-    std::uint64_t first_empty_ = 0;  // the first picture that has some
+    std::uint64_t empty_tiles_ = 0;  // with is_mostly_beyond()
+    std::uint64_t first_empty_ = 0;  // the first picture with such tiles
     OpenPictures open_;
 };
 
