@@ -112,7 +112,7 @@ class Sbatch(Engines):
         (world.folder / "here").rename(world.folder / "away")      # as where a mount is missing
         self.assertEqual((self.task(world, 1, restarts="9").wait(), self.requeued(world)), (0, ["scontrol requeue 7_1"]), world.said())
         self.assertEqual((self.task(world, 1, restarts="10").wait(), self.requeued(world)), (75, []), world.said())
-        self.assertIn("has been queued again 10 times", world.said())
+        self.assertIn("after 10 requeues", world.said())
         (world.folder / "state").write_text("COMPLETING\n")
         self.assertEqual((self.task(world, 1).wait(), self.requeued(world)), (75, []), world.said())
 

@@ -27,9 +27,9 @@ ROWS = (*MANY, "--processor", "checksum,embeddings-sqlite" + PARQUET, "--copy-ou
 LARGE = (*COPY, "--batch", "2", "--batches", "200", "--limit", "397", "--processor", "checksum", "--copy-outputs", "64x64x64")
 
 
-class OfGpus(unittest.TestCase):
+class GpusTest(unittest.TestCase):
     maxDiff = 2000
-    made = {}       # by one producer, by flags
+    made = {}       # results of one producer, by flags
 
     def world(self, *flags, kind=GpusWorld, **more):
         world = kind(*flags, **more)
@@ -45,7 +45,7 @@ class OfGpus(unittest.TestCase):
         return self.made[flags]
 
     def ends_as(self, world, results, items):
-        """It has left what one run leaves."""
+        """The output and the summary are those of one run."""
         self.assertEqual(world.results(), results)
         summary = world.summary()
         samples = summary["samples"]
@@ -59,7 +59,7 @@ class OfGpus(unittest.TestCase):
         return done.returncode, done.stdout + done.stderr
 
 
-class Gpus(OfGpus):
+class Gpus(GpusTest):
     def test_files_and_rows_of_three_producers_are_those_of_one(self):
         world, one = self.world(*FILES, shards=5), self.results_of_one(*FILES)
         self.assertEqual(world.start().wait(), 0, world.said())
@@ -73,27 +73,27 @@ class Gpus(OfGpus):
         self.assertIn("holds something already", world.said())
         self.assertEqual(world.results(), one)
 
-    def test_what_a_killed_launcher_left_is_continued_by_fewer_producers(self):
+    def test_fewer_producers_continue_the_run_of_a_killed_launcher(self):
         world, one = self.world(*ROWS, shards=6), self.results_of_one(*ROWS)
         with world.gate() as gate:
             world.start()
             gate.let(12)
             world.until(lambda: world.status().get("done_samples", 0) >= 10, "the first samples")
-            world.launcher.kill()       # alone: all others end by themselves
+            world.launcher.kill()       # only the launcher: the others exit by themselves
             world.launcher.wait()
             gate.open()
-            wait_for(lambda: not world.processes(), "the end of all others")
+            wait_for(lambda: not world.processes(), "the other processes' exit")
         self.assertEqual(world.start().wait(), 64, world.said())
         self.assertIn("--resume goes on with it", world.said())
-        code, said = self.command(world, "job", "merge", "--job", str(world.output / ".offramp-shards/job"))
-        self.assertEqual((code, "run --gpus N --resume" in said), (64, True), said)
+        code, printed = self.command(world, "job", "merge", "--job", str(world.output / ".offramp-shards/job"))
+        self.assertEqual((code, "run --gpus N --resume" in printed), (64, True), printed)
         self.assertEqual(world.start("--resume", "--seed", "3").wait(), 65, world.said())
         self.assertIn("--seed was 0 and is 3", world.said())
         world.shards = 5
         self.assertEqual(world.start("--resume").wait(), 64, world.said())
         self.assertIn("begun with 6", world.said())
         world.workers, world.shards = 2, None
-        note = world.output / ".offramp-checkpoint"       # as a run without --gpus leaves it there
+        note = world.output / ".offramp-checkpoint"       # of a run without --gpus
         note.write_text(json.dumps({"run": "another", "identity": {"items": "597"}}) + "\n")
         self.assertEqual(world.start("--resume").wait(), 64, world.said())
         self.assertIn("holds results of run another", world.said())
@@ -102,7 +102,7 @@ class Gpus(OfGpus):
         self.assertGreater(world.summary()["samples"]["done_before"], 0)
         self.ends_as(world, one, 597)
 
-    def test_the_share_of_a_worker_that_dies_again_and_again_is_done_by_the_others(self):
+    def test_the_shards_of_a_worker_that_keeps_dying_go_to_the_others(self):
         world, one = self.world(*ROWS, shards=6), self.results_of_one(*ROWS)
         with world.gate() as gate:
             world.start()
@@ -120,7 +120,7 @@ class Gpus(OfGpus):
         lost = [worker["name"] for worker in world.summary()["workers"] if worker["why_lost"]]
         self.assertEqual((lost, sum(worker["shards_done"] for worker in world.summary()["workers"])), (["producer 2"], 6))
 
-    def test_a_worker_that_is_stopped_is_named_and_a_run_that_is_given_up_does_not_wait_for_it(self):
+    def test_a_stopped_worker_is_reported_and_stop_now_kills_it(self):
         world, one = self.world(*ROWS, shards=6), self.results_of_one(*ROWS)
         with world.gate() as gate:
             world.start()
@@ -130,17 +130,17 @@ class Gpus(OfGpus):
             os.kill(pid, signal.SIGSTOP)
             world.until(lambda: world.told_of("producer 2").get("silent"), "the worker's silence")
             self.assertIn(f"producer 2: process {pid}", world.said())
-            code, said = self.command(world, "status", "--run-dir", str(world.run_dir))
-            self.assertEqual((code, "no answer for" in said), (0, True), said)
+            code, printed = self.command(world, "status", "--run-dir", str(world.run_dir))
+            self.assertEqual((code, "no answer for" in printed), (0, True), printed)
             gate.open()
-            code, said = self.command(world, "stop", "--now", "--run-dir", str(world.run_dir))
+            code, printed = self.command(world, "stop", "--now", "--run-dir", str(world.run_dir))
             self.assertEqual(world.wait(), 130, world.said())
         self.assertIn(f"process {pid} is killed", world.said())
-        wait_for(lambda: not world.processes(), "the end of all that it began")
+        wait_for(lambda: not world.processes(), "the exit of all its processes")
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.ends_as(world, one, 597)
 
-    def test_one_that_is_stopped_drains_all_its_workers_and_is_continued(self):
+    def test_a_stopped_run_drains_all_workers_and_is_continued(self):
         world, one = self.world(*ROWS, shards=6), self.results_of_one(*ROWS)
         with world.gate() as gate:
             world.start()
@@ -160,37 +160,37 @@ class Gpus(OfGpus):
         self.assertEqual(world.summary()["samples"]["done_before"], summary["samples"]["released"])
         self.ends_as(world, one, 597)
 
-    def test_it_is_seen_scaled_and_stopped_as_one_and_each_worker_by_itself(self):
+    def test_commands_apply_to_the_whole_run_or_to_one_worker(self):
         world = self.world(*ROWS, shards=3)
         with world.gate() as gate:
             world.start()
             gate.let(2)
             world.until(lambda: len(world.status().get("consumers") or []) == 3, "three consumers")
-            code, said = self.command(world, "status")      # its workers' runs are not in its way
-            self.assertEqual(code, 0, said)
-            self.assertRegex(said, rf"run {world.run_id()} \(running\) in {world.run_dir}\n  \d/597 samples")
-            self.assertEqual(said.count(f"--run-dir {world.run_dir}/s"), 3, said)
-            self.assertIn("3 alive, 3 wanted", said)
-            code, said = self.command(world, "scale", "7")
-            self.assertEqual((code, "3 -> 7 consumers" in said), (0, True), said)
+            code, printed = self.command(world, "status")      # finds the whole run, not its workers' runs
+            self.assertEqual(code, 0, printed)
+            self.assertRegex(printed, rf"run {world.run_id()} \(running\) in {world.run_dir}\n  \d/597 samples")
+            self.assertEqual(printed.count(f"--run-dir {world.run_dir}/s"), 3, printed)
+            self.assertIn("3 alive, 3 wanted", printed)
+            code, printed = self.command(world, "scale", "7")
+            self.assertEqual((code, "3 -> 7 consumers" in printed), (0, True), printed)
             world.until(lambda: len(world.status().get("consumers") or []) == 7, "seven consumers")
             self.assertEqual([worker["consumers"] for worker in world.status()["workers"]], [3, 2, 2])
             self.assertEqual(self.command(world, "scale", "2")[0], 64)
             self.assertRegex(self.command(world, "scale", "6..193")[1], r"consumers 6\.\.193 is out of bounds")
-            code, said = self.command(world, "scale", "6..100")      # more than a single run may have
-            self.assertEqual((code, "follow the work of each worker from now on, within 6..100 in all" in said), (0, True), said)
+            code, printed = self.command(world, "scale", "6..100")      # more than a single run may have
+            self.assertEqual((code, "follow the work of each worker from now on, within 6..100 in all" in printed), (0, True), printed)
             one = world.told_of("producer 3")["run_dir"]
-            code, said = self.command(world, "scale", "3", "--run-dir", one)
-            self.assertEqual((code, "2 -> 3 consumers" in said), (0, True), said)
-            code, said = self.command(world, "reload")
-            self.assertEqual((code, f"reload --run-dir {world.run_dir}/s" in said), (64, True), said)
+            code, printed = self.command(world, "scale", "3", "--run-dir", one)
+            self.assertEqual((code, "2 -> 3 consumers" in printed), (0, True), printed)
+            code, printed = self.command(world, "reload")
+            self.assertEqual((code, f"reload --run-dir {world.run_dir}/s" in printed), (64, True), printed)
             stopping = subprocess.Popen([ROOT / "launch/offramp", "stop"], env=world.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            world.until(lambda: world.status().get("state") == "draining", "the end asked for")
+            world.until(lambda: world.status().get("state") == "draining", "the stop request")
             gate.open()
             self.assertEqual(world.wait(), 130, world.said())
             self.assertIn("ended; ", stopping.communicate(timeout=WATCHDOG_SECONDS)[0])
 
-    def test_what_kills_its_consumers_is_set_aside_in_the_directory_of_the_whole_run(self):
+    def test_dead_letters_are_in_the_whole_runs_directory(self):
         world = self.world(*FEW, "--processor", "crash-on-item", "--copy-outputs", "48", shards=4)
         world.environment.update(OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(world.folder)), OFFRAMP_TEST_CRASH_ITEM="60", OFFRAMP_TEST_CRASH_HOW="segv",
                                  OFFRAMP_TEST_THEN="checksum")
@@ -200,10 +200,10 @@ class Gpus(OfGpus):
         self.assertEqual((summary["samples"]["released"] + lost, summary["conserved"]), (101, True))
         (slab,) = summary["dead_letters"]
         self.assertEqual(pathlib.Path(slab["payload"]), world.run_dir / "dead-letters/s2-batch-7-row-0.safetensors")
-        code, said = self.command(world, "dead-letters", "list", "--run-dir", str(world.run_dir))
-        self.assertRegex(said, "s2-batch-7-row-0 .* 3 +3 SIGSEGV +dead-lettered")
-        code, said = self.command(world, "dead-letters", "retry", "--all", "--processor", "checksum", "--run-dir", str(world.run_dir))
-        self.assertEqual(code, 0, said)
+        code, printed = self.command(world, "dead-letters", "list", "--run-dir", str(world.run_dir))
+        self.assertRegex(printed, "s2-batch-7-row-0 .* 3 +3 SIGSEGV +dead-lettered")
+        code, printed = self.command(world, "dead-letters", "retry", "--all", "--processor", "checksum", "--run-dir", str(world.run_dir))
+        self.assertEqual(code, 0, printed)
         done = (world.output / "checksums.tsv").read_text().splitlines()
         items = sorted(int(line.split("\t")[0]) for line in done if line[:1].isdigit())
         self.assertEqual(items, list(range(101)))
@@ -211,8 +211,8 @@ class Gpus(OfGpus):
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertEqual((world.summary()["samples"]["done_before"], world.summary()["samples"]["released"]), (101 - lost, lost))
 
-    def test_what_is_done_when_slab_after_slab_fails_is_continued(self):
-        # Each slab is tried three times: the gate lets too few pass for all of the second shard's hundred batches to be given up before it ends.
+    def test_a_run_is_continued_after_slab_after_slab_failed(self):
+        # Each slab is tried three times: the gate passes too few for all hundred batches of the second shard to become dead letters before it ends.
         world = self.world(*MANY, "--processor", "crash-on-item", "--copy-outputs", "64x64x64", "--batches-per-slab", "1", workers=1, shards=3)
         well = world.folder / "as long as this has bytes"
         well.write_bytes(bytes(1000))
@@ -237,35 +237,35 @@ class Gpus(OfGpus):
         lines = (world.output / "checksums.tsv").read_text().splitlines()
         self.assertEqual(sorted(int(line.split("\t")[0]) for line in lines if line[:1].isdigit()), list(range(597)))
 
-    def test_what_cannot_be_is_refused_with_its_reason(self):
+    def test_unsuitable_flags_are_refused_with_the_reason(self):
         world = self.world(*FEW, "--processor", "checksum")
-        cpu = {"--gpus=0": "'0' is not one of the ways", "--gpus=x": "names GPUs", "--gpus=all": "names GPUs", "--gpus=0,1": "names GPUs", "--gpus=65": "asks for 65 workers",
-               "--shards=0": "--shards is 0", "--shards=102": "the input has 101 items", "--shards=x": "is not a whole number", "--shard=1/2": "all shards are its own",
+        cpu = {"--gpus=0": "'0' is not valid", "--gpus=x": "names GPUs", "--gpus=all": "names GPUs", "--gpus=0,1": "names GPUs", "--gpus=65": "asks for 65 workers",
+               "--shards=0": "--shards is 0", "--shards=102": "the input has 101 items", "--shards=x": "is not a whole number", "--shard=1/2": "it runs all shards",
                "--overwrite": "give another --output", "--producer=x": "chooses its GPU itself", "--consumer-user=nobody": "another user", "--http-header=A: b": "in the clear",
-               "--turn=x": "a program's own flags"}
+               "--turn=x": "an internal flag"}
         for flag, reason in cpu.items():
             with self.subTest(flag):
-                code, said = self.command(world, "run", "--gpus", "2", *world.flags, "--output", str(world.output), flag)
-                self.assertEqual((code, reason in said), (64, True), said)
+                code, printed = self.command(world, "run", "--gpus", "2", *world.flags, "--output", str(world.output), flag)
+                self.assertEqual((code, reason in printed), (64, True), printed)
                 self.assertFalse(world.output.exists())
-        code, said = self.command(world, "run", *world.flags, "--shards", "2")
-        self.assertEqual((code, "without --gpus" in said), (64, True), said)
-        code, said = self.command(world, "run", *world.flags, "--start-ahead")
-        self.assertEqual((code, "--start-ahead without --gpus" in said), (64, True), said)
-        code, said = self.command(world, "run", "--gpus", "2", "--device", "cpu")
-        self.assertEqual((code, "wants an input" in said), (64, True), said)
+        code, printed = self.command(world, "run", *world.flags, "--shards", "2")
+        self.assertEqual((code, "without --gpus" in printed), (64, True), printed)
+        code, printed = self.command(world, "run", *world.flags, "--start-ahead")
+        self.assertEqual((code, "--start-ahead without --gpus" in printed), (64, True), printed)
+        code, printed = self.command(world, "run", "--gpus", "2", "--device", "cpu")
+        self.assertEqual((code, "needs an input" in printed), (64, True), printed)
 
 
-class Ahead(OfGpus):
-    """--start-ahead. The gate holds up the first one's slabs, so that it computes no further than it has some, and keeps its turn."""
+class Ahead(GpusTest):
+    """--start-ahead. The gate holds the first shard's slabs, so that its producer runs out of slabs and keeps its turn."""
 
     SLABS = 12
 
-    def told(self, world, shard):
+    def status_of(self, world, shard):
         return read(world.run_dir / f"s{shard}/status.json") or {}
 
     def published(self, world, shard):
-        return self.told(world, shard).get("totals", {}).get("published", {}).get("slabs", 0)
+        return self.status_of(world, shard).get("totals", {}).get("published", {}).get("slabs", 0)
 
     def is_taken(self, world):
         with open(world.run_dir / "turn-1", "rb") as file:
@@ -276,38 +276,38 @@ class Ahead(OfGpus):
         return False
 
     def until_it_waits(self, world, shard, not_process=None):
-        """Loaded, with nothing computed. Returns its producer's process."""
-        world.until(lambda: self.told(world, shard).get("limiting_stage") == "turn" and self.told(world, shard)["pid"] != not_process, f"shard {shard} waits")
+        """Waits until the shard's producer has loaded and waits for its turn. Returns its process."""
+        world.until(lambda: self.status_of(world, shard).get("limiting_stage") == "turn" and self.status_of(world, shard)["pid"] != not_process, f"shard {shard} waits")
         self.assertTrue(self.is_taken(world))
-        return self.told(world, shard)["pid"]
+        return self.status_of(world, shard)["pid"]
 
     def begun(self):
-        """The second one waits, and the first one has no slab left to compute into."""
+        """A run whose second shard waits, and whose first has no free slab."""
         world = self.world(*LARGE, workers=1, shards=4)
         gate = world.gate()
         self.addCleanup(gate.__exit__, None, None, None)
         opened = gate.__enter__()
         world.start("--start-ahead")
-        world.until(lambda: self.published(world, 0) == self.SLABS, "the first one's slabs all published")
+        world.until(lambda: self.published(world, 0) == self.SLABS, "the first shard's slabs all published")
         waits = self.until_it_waits(world, 1)
-        world.until(lambda: len(self.told(world, 1).get("consumers") or []) == 3, "its consumers")
+        world.until(lambda: len(self.status_of(world, 1).get("consumers") or []) == 3, "its consumers")
         self.assertEqual((self.published(world, 0), self.published(world, 1)), (self.SLABS, 0))
         return world, opened, waits
 
-    def test_the_next_shard_is_computed_when_the_first_is_and_before_that_has_ended(self):
+    def test_the_next_shard_computes_before_the_first_one_has_ended(self):
         world, gate, _ = self.begun()
         one = self.results_of_one(*LARGE)
-        world.until(lambda: [worker["waits_for_turn"] for worker in world.status()["workers"]] == [False, True], "what each does")
+        world.until(lambda: [worker["waits_for_turn"] for worker in world.status()["workers"]] == [False, True], "the second worker waiting")
         self.assertEqual([(worker["name"], worker["consumers"]) for worker in world.status()["workers"]], [("producer 1, worker 1", 3), ("producer 1, worker 2", 3)])
         self.assertNotEqual(world.status()["limiting_stage"], "turn")
-        code, said = self.command(world, "status")
-        self.assertEqual((code, "shard 1, waits for its turn" in said, "3 alive, 3 wanted" in said), (0, True, True), said)
-        code, said = self.command(world, "scale", "2")
-        self.assertEqual((code, "3 -> 2 consumers" in said), (0, True), said)
+        code, printed = self.command(world, "status")
+        self.assertEqual((code, "shard 1, waits for its turn" in printed, "3 alive, 3 wanted" in printed), (0, True, True), printed)
+        code, printed = self.command(world, "scale", "2")
+        self.assertEqual((code, "3 -> 2 consumers" in printed), (0, True), printed)
         world.until(lambda: [worker["consumers"] for worker in world.status()["workers"]] == [2, 2], "two for each")
-        gate.let(30)        # of the first one's 50 batches: slabs and those that wait for one are fewer than the other 20
-        world.until(lambda: self.published(world, 1) > 0, "the second one computes")
-        self.assertLessEqual(self.told(world, 0)["released_batches"], 30)
+        gate.let(30)        # of the first shard's 50 batches: fewer than 20 are in slabs or wait for one
+        world.until(lambda: self.published(world, 1) > 0, "the second shard computes")
+        self.assertLessEqual(self.status_of(world, 0)["released_batches"], 30)
         self.assertEqual(world.status()["workers"][0]["shards_done"], 0)
         gate.open()
         self.assertEqual(world.wait(), 0, world.said())
@@ -316,35 +316,35 @@ class Ahead(OfGpus):
         self.assertEqual((sum(done), min(done) > 0), (4, True), done)
         self.assertGreater(read(world.run_dir / "s1/summary.json")["turn_wait_seconds"], 0)
 
-    def test_anyone_who_dies_nothing_is_lost_and_the_turn_continues(self):
+    def test_after_a_producers_death_nothing_is_lost_and_the_turn_moves_on(self):
         world, gate, waits = self.begun()
         one = self.results_of_one(*LARGE)
         os.kill(waits, signal.SIGKILL)
         self.until_it_waits(world, 1, not_process=waits)
-        holds = self.told(world, 0)["pid"]
+        holds = self.status_of(world, 0)["pid"]
         os.kill(holds, signal.SIGKILL)
-        world.until(lambda: self.published(world, 1) == self.SLABS, "the second one computes")
-        self.until_it_waits(world, 0, not_process=holds)      # the next producer of the first shard, which goes on with what is published
+        world.until(lambda: self.published(world, 1) == self.SLABS, "the second shard computes")
+        self.until_it_waits(world, 0, not_process=holds)      # the first shard's next producer, which adopts the published slabs
         gate.open()
         self.assertEqual(world.wait(), 0, world.said())
         self.ends_as(world, one, 397)
         self.assertEqual(world.summary()["producer_restarts"], 2)
 
-    def test_a_worker_that_is_killed_leaves_its_turn(self):
+    def test_a_killed_worker_gives_up_its_turn(self):
         world, gate, _ = self.begun()
         one = self.results_of_one(*LARGE)
         pid = world.told_of("producer 1, worker 1")["pid"]
         os.kill(pid, signal.SIGKILL)
         world.until(lambda: world.told_of("producer 1, worker 1").get("pid") != pid, "its death")
-        gate.open()     # its producer drains, and then gives its turn to the other one
+        gate.open()     # its producer drains, and then gives its turn to the other
         self.assertEqual(world.wait(), 0, world.said())
         self.ends_as(world, one, 397)
 
-    def test_one_that_waits_is_stopped_at_once_and_has_done_nothing(self):
+    def test_a_waiting_worker_stops_immediately_and_has_done_no_work(self):
         world, gate, _ = self.begun()
         one = self.results_of_one(*LARGE)
         world.launcher.send_signal(signal.SIGTERM)
-        world.until(lambda: read(world.run_dir / "s1/summary.json"), "its end, while the first one's slabs are held up")
+        world.until(lambda: read(world.run_dir / "s1/summary.json"), "its end, while the first shard's slabs are held")
         summary = read(world.run_dir / "s1/summary.json")
         self.assertEqual((summary["exit"], summary["samples"]["sourced"], summary["samples"]["released"]), (130, 0, 0))
         gate.open()

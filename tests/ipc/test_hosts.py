@@ -70,7 +70,7 @@ for line in sys.stdin:
 
 
 def is_dead(pid):
-    """True also for a zombie that is not reaped yet."""
+    """True also for a zombie."""
     try:
         return pathlib.Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -81,7 +81,7 @@ def has_numpy():
     return importlib.util.find_spec("numpy") is not None
 
 
-in_python = unittest.skipIf(SANITIZER or not has_numpy(), "skipped: a sanitizer's library needs an interpreter of its kind; NumPy is needed, too")
+in_python = unittest.skipIf(SANITIZER or not has_numpy(), "skipped: needs NumPy, and an interpreter without a sanitizer")
 
 
 class Hosted(unittest.TestCase):
@@ -89,7 +89,7 @@ class Hosted(unittest.TestCase):
 
     def run_of(self, *flags):
         run = self.enterContext(LaunchedRun(*COPY, "--consumer-python", sys.executable, *flags))
-        run.environment.pop("PYTHONPATH", None)     # the package is found without
+        run.environment.pop("PYTHONPATH", None)     # the run must find the package without it
         return run
 
     def written(self, run, name, text):
@@ -114,7 +114,7 @@ class Results(Hosted):
             cls.expected = run.files()
         assert len(cls.expected) == SAMPLES + 1
 
-    def test_are_the_same_of_each_kind_also_when_a_consumer_is_killed_in_the_middle(self):
+    def test_each_kind_gives_the_same_results_also_after_a_consumers_kill(self):
         for number in range(len(self.kinds(self.run_of()))):
             for killed in (False, True):
                 run = self.run_of()
@@ -125,7 +125,7 @@ class Results(Hosted):
                     self.assertEqual(run.files(), self.expected)
                     self.assertEqual((run.folder / "once").exists(), killed)
 
-    def test_each_of_several_has_a_folder_of_its_own(self):
+    def test_each_of_several_processors_has_its_own_folder(self):
         run = self.run_of()
         kinds = self.kinds(run)
         self.assertEqual(run.start("--processor", ",".join(["checksum", *kinds[:3]])).wait(), 0, run.said())
@@ -134,7 +134,7 @@ class Results(Hosted):
         for folder in ("own_processor.so", "tool.py", *(["post.py-save"] if len(kinds) > 2 else [])):
             self.assertEqual({name.split("/", 1)[1]: data for name, data in files.items() if name.startswith(folder + "/")}, self.expected)
 
-    def test_a_resumed_run_adds_what_is_missing(self):
+    def test_a_resumed_run_adds_the_missing_results(self):
         run = self.run_of("--processor", f"so:{OBJECT}", "--batches", "400")
         with run.gate() as gate:
             run.start()
@@ -149,7 +149,7 @@ class Results(Hosted):
         self.assertEqual({name: data for name, data in self.expected.items() if name != "records.jsonl"}.items() - files.items(), set())
 
     @in_python
-    def test_a_function_that_is_too_late_replaces_nothing_of_who_did_its_work(self):
+    def test_a_function_that_is_too_late_replaces_no_results(self):
         run = self.run_of("--visibility-timeout", "1")
         once = run.folder / "once"
         post = self.written(run, "post.py", IN_PYTHON + """
@@ -164,11 +164,11 @@ class Results(Hosted):
         for sample in slab.samples:
             yield sample, ".sum", b"late"
             yield sample, {"sum": -1}
-        pathlib.Path(once).write_text("it went on")
+        pathlib.Path(once).write_text("it continued")
 """)
         self.assertEqual(run.start("--processor", f"{post}:late", "--processor-option", f"once={once}").wait(), 0, run.said())
         self.assertEqual(run.files(), self.expected)
-        self.assertEqual(once.read_text(), "it went on")
+        self.assertEqual(once.read_text(), "it continued")
 
     def test_files_of_another_user_in_the_output_are_not_replaced(self):
         run = self.run_of("--processor", f"so:{OBJECT}")
@@ -186,13 +186,13 @@ class Failures(Hosted):
         self.assertEqual(run.wait(), 84, run.said())
         summary = run.summary()
         self.assertEqual((summary["samples"]["dead_letters"], summary["samples"]["released"], summary["conserved"]), (samples, SAMPLES - samples, True))
-        self.assertEqual({consumer["exit"] for consumer in summary["consumers"]}, {0}, "nobody died of it")
+        self.assertEqual({consumer["exit"] for consumer in summary["consumers"]}, {0}, "no consumer died")
         [incident] = [json.loads(path.read_text()) for path in (run.run_dir / "dead-letters").glob("*.json")]
         self.assertIn(reason, incident["reason"])
         return incident
 
     @in_python
-    def test_whatever_a_function_does_wrong_counts_against_its_slab_alone(self):
+    def test_a_functions_error_affects_only_its_slab(self):
         cases = {
             "raises": ("raise ValueError('no pixel')", "it failed 3 times: ValueError: no pixel"),
             "rejects": ("raise offramp.Reject('not a picture')", "a consumer rejected it: not a picture"),
@@ -223,8 +223,8 @@ class Failures(Hosted):
                 self.assertNotIn("_host.py", json.dumps(incident["deliveries"]))
 
     @in_python
-    def test_a_function_that_fills_its_processs_memory_counts_against_its_slab_alone(self):
-        """With arrays that are written to, as far as a limit of the process lets it; the process goes on."""
+    def test_a_function_that_fills_its_processs_memory_fails_only_its_slab(self):
+        """It writes to arrays up to the process's limit; the process survives."""
         run = self.run_of()
         post = self.written(run, "post.py", """
             import os, resource
@@ -254,7 +254,7 @@ class Failures(Hosted):
         self.assertGreaterEqual(min(filled), 128 << 20)
 
     @in_python
-    def test_a_dead_letter_is_processed_again_by_the_mended_function(self):
+    def test_the_fixed_function_processes_a_dead_letter_again(self):
         run = self.run_of()
         post = self.written(run, "post.py", """
             def save(slab):
@@ -274,7 +274,7 @@ class Failures(Hosted):
         self.assertEqual(sorted(path.name for path in (run.folder / "mended").glob("*.n")), ["20.n", "21.n", "22.n", "23.n"])
 
     @in_python
-    def test_a_dead_letter_is_looked_into_in_the_debugger(self):
+    def test_retry_opens_a_dead_letter_in_the_debugger(self):
         run = self.run_of()
         post = self.written(run, "post.py", """
             def save(slab):
@@ -286,7 +286,7 @@ class Failures(Hosted):
         run.start("--processor", f"{post}:save")
         self.given_up(run, "ValueError: not yet")
         looked = run.command("dead-letters", "retry", "--all", "--pdb", stdin="where\np double + 1000\nq\n")
-        self.assertNotEqual(looked.returncode, 0, "the debugger changes nothing of the end")
+        self.assertNotEqual(looked.returncode, 0, "the debugger does not change the exit code")
         self.assertEqual(run.command("dead-letters", "retry", "--all").returncode, 84)
         self.assertIn(f"{post}(6)save()", looked.stdout, looked.stderr)
         self.assertIn("1042", looked.stdout)
@@ -295,7 +295,7 @@ class Failures(Hosted):
         self.assertEqual((64, True), (without.returncode, "--pdb debugs processors in Python" in without.stderr), without.stderr)
 
     @in_python
-    def test_retry_gives_the_slab_back_until_the_sink_is_there(self):
+    def test_retry_returns_the_slab_until_the_sink_is_available(self):
         run = self.run_of()
         post = self.written(run, "post.py", f"""
             import pathlib, offramp
@@ -320,7 +320,7 @@ class Failures(Hosted):
         self.assertEqual(run.start("--processor", f"{post}:save").wait(), 84, run.said())
         self.assertIn("slabs failed 20 times in a row and nothing was completed in between; the last: KeyError: 'nothing works'", run.said())
 
-    def test_a_program_that_dies_or_talks_nonsense_fails_its_slab_and_is_started_again(self):
+    def test_a_program_that_dies_or_answers_wrongly_fails_only_its_slab(self):
         for body, reason in (("os.kill(os.getpid(), signal.SIGSEGV)", "the program ended by SIGSEGV"), ("print('hm', flush=True)", "said 'hm'"),
                              ("print(json.dumps({'slab': slab['number'], 'failed': 'no pixel'}), flush=True); continue", "it failed 3 times: no pixel"),
                              ("print(json.dumps({'slab': slab['number'], 'rejected': 'no picture'}), flush=True); continue", "a consumer rejected it: no picture"),
@@ -337,8 +337,7 @@ class Failures(Hosted):
                 run.start("--processor", f"exec:{tool}")
                 self.given_up(run, reason)
 
-
-    def test_answers_behind_the_last_one_are_never_taken_for_the_next_slabs(self):
+    def test_answers_after_the_last_one_do_not_count_for_the_next_slab(self):
         run = self.run_of()
         tool = self.written(run, "tool.py", AS_A_PROGRAM.replace(
             "    print(json.dumps({{\"slab\": slab[\"number\"], \"done\": True}}), flush=True)".replace("{{", "{").replace("}}", "}"),
@@ -351,21 +350,21 @@ class Failures(Hosted):
 
     def test_a_program_dies_with_its_consumer(self):
         run = self.run_of("--consumers", "1")
-        told = run.folder / "pid"
-        tool = self.written(run, "tool.py", AS_A_PROGRAM.replace("    [tensor] =", f"""    if not os.path.exists({str(told)!r}):     # the first of them
-        with open({str(told)!r}, "w") as file:
+        pids = run.folder / "pid"
+        tool = self.written(run, "tool.py", AS_A_PROGRAM.replace("    [tensor] =", f"""    if not os.path.exists({str(pids)!r}):     # only in the first program
+        with open({str(pids)!r}, "w") as file:
             file.write(f"{{os.getpid()}} {{os.getppid()}} ")
         import time; time.sleep(600)
     [tensor] ="""))
         run.start("--processor", f"exec:{tool}")
-        program, consumer = map(int, run.until(lambda: told.exists() and told.read_text().endswith(" ") and told.read_text().split(),
+        program, consumer = map(int, run.until(lambda: pids.exists() and pids.read_text().endswith(" ") and pids.read_text().split(),
                                                "the program at work"))
         os.kill(consumer, signal.SIGKILL)
         wait_for(lambda: is_dead(program), "the program's death")
         self.assertEqual(run.wait(), 0, run.said())
 
     @in_python
-    def test_a_function_may_have_processes_of_its_own(self):
+    def test_a_function_may_start_processes(self):
         run = self.run_of()
         post = self.written(run, "post.py", """
             import multiprocessing
@@ -407,7 +406,7 @@ class Failures(Hosted):
         self.assertEqual(sorted(f"printed of {item}" for item in range(0, SAMPLES, 4)), sorted(line for line in logs.splitlines() if "printed" in line))
 
     @in_python
-    def test_a_forked_child_that_returns_is_no_second_consumer(self):
+    def test_a_forked_child_that_returns_is_not_a_second_consumer(self):
         run = self.run_of()
         post = self.written(run, "post.py", """
             import os
@@ -423,7 +422,7 @@ class Failures(Hosted):
         pids = {json.loads(line)["pid"] for line in files.pop("records.jsonl").splitlines()}
         self.assertEqual((SAMPLES, pids), (len(files), {int(data) for data in files.values()}))
         summary = run.summary()
-        self.assertLessEqual(pids, {consumer["pid"] for consumer in summary["consumers"]}, "those that the run has let in, and no child")
+        self.assertLessEqual(pids, {consumer["pid"] for consumer in summary["consumers"]}, "only consumers that the run admitted")
         self.assertEqual((SAMPLES, 2, True), (summary["samples"]["released"], len(summary["consumers"]), summary["conserved"]))
         self.assertIn("a forked child returned from the processor", run.said())
 
@@ -455,7 +454,7 @@ class Failures(Hosted):
 
 
 class Refused(Hosted):
-    """Before the run: nothing is computed, and one line says what is wrong."""
+    """Errors before the run: no batch is computed, and one line reports the cause."""
 
     def refusal(self, *flags):
         run = self.run_of(*flags)
@@ -463,7 +462,7 @@ class Refused(Hosted):
         self.assertFalse((run.run_dir / "logs" / "consumer-1.log").exists(), "no consumer was started")
         return (run.folder / "launcher.log").read_text().strip().splitlines()[-1]
 
-    def test_an_object_that_is_none(self):
+    def test_a_file_that_is_not_a_processor_object(self):
         folder = pathlib.Path(self.enterContext(LaunchedRun()).folder)
         (folder / "text.so").write_text("text")
         for name, words in ((folder / "absent.so", "there is no such file"), (folder / "text.so", "cannot be loaded"),
@@ -472,14 +471,14 @@ class Refused(Hosted):
         self.assertIn("there is no such option", self.refusal("--processor", f"so:{OBJECT}", "--processor-option", "color=red"))
         self.assertIn("Give KEY=VALUE", self.refusal("--processor", f"so:{OBJECT}", "--processor-option", "red"))
 
-    def test_a_program_that_does_not_speak(self):
+    def test_a_program_that_does_not_answer(self):
         self.assertIn("ended with exit code 127", self.refusal("--processor", "exec:/nowhere/tool"))
         self.assertIn("it answered 'hello'", self.refusal("--processor", "exec:echo hello; cat > /dev/null"))
 
     def test_the_programs_name_all_kinds_in_their_help(self):
         for program in ("offramp-producer", "offramp-consumer"):
-            said = subprocess.run([str(BIN / program), "--help"], capture_output=True, text=True, check=True).stdout
-            words = " ".join(said.partition("--processor ")[2].partition("--output ")[0].split())
+            printed = subprocess.run([str(BIN / program), "--help"], capture_output=True, text=True, check=True).stdout
+            words = " ".join(printed.partition("--processor ")[2].partition("--output ")[0].split())
             for kind in ("FILE.py:FUNCTION", "python:PACKAGE.MODULE:FUNCTION", "so:FILE.so", "exec:COMMAND"):
                 self.assertIn(kind, words)
 
@@ -516,8 +515,8 @@ class Refused(Hosted):
             #!/bin/sh
             exec {sys.executable} -S "$@"
         """)
-        said = self.refusal("--processor", f"{post}:save", "--consumer-python", str(bare))
-        self.assertRegex(said, rf"{post}:save would run in \S+, which has no NumPy, .*Install it there, or give another interpreter with --consumer-python")
+        printed = self.refusal("--processor", f"{post}:save", "--consumer-python", str(bare))
+        self.assertRegex(printed, rf"{post}:save would run in \S+, which has no NumPy, .*Install it there, or give another interpreter with --consumer-python")
 
     @in_python
     def test_an_interpreter_that_is_too_old(self):

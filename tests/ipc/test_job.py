@@ -44,15 +44,15 @@ class Jobs(unittest.TestCase):
 
     def begun(self, flags, shards, *more):
         world = self.world(JobWorld, *flags)
-        code, said = world.init(shards, *more)
-        self.assertEqual(code, 0, said)
+        code, printed = world.init(shards, *more)
+        self.assertEqual(code, 0, printed)
         return world
 
     def done(self, world, index, *flags):
         self.assertEqual(world.shard(index, *flags).wait(), 0, world.said())
 
     def break_off(self, world, index, how):
-        """`how`: ends it once some of its samples are done."""
+        """Ends a shard's run by `how` once some of its samples are done."""
         with world.gate() as gate:
             world.shard(index)
             gate.let(4)
@@ -63,15 +63,15 @@ class Jobs(unittest.TestCase):
         self.assertGreaterEqual(world.kill_everything(), 4, "launcher, producer, two consumers")
 
     def merged(self, world, one, items):
-        """It is what the one run left."""
-        code, said = world.merge()
-        self.assertEqual(code, 0, said)
+        """Merges, and compares with the results of one run."""
+        code, printed = world.merge()
+        self.assertEqual(code, 0, printed)
         self.assertEqual(world.results(), one.results())
         summary = world.job_summary()
         self.assertEqual((summary["done"], summary["conserved"], summary["partial"]), (items, True, False))
         self.assertEqual(world.merge()[0], 0, "once more")
 
-    def test_files_and_lines_of_shards_of_which_one_was_killed_merge_to_one_run(self):
+    def test_files_and_lines_merge_to_one_run_after_a_shard_was_killed(self):
         one = self.world(World, *FILES)
         self.assertEqual(one.start().wait(), 0, one.said())
         world = self.begun(FILES, 3)
@@ -80,7 +80,7 @@ class Jobs(unittest.TestCase):
             self.done(world, index)
         self.merged(world, one, 101)
 
-    def test_rows_of_shards_of_which_one_was_killed_and_one_stopped_merge_to_one_run(self):
+    def test_rows_merge_to_one_run_after_shards_were_killed_and_stopped(self):
         one = self.world(World, *ROWS)
         self.assertEqual(one.start().wait(), 0, one.said())
         world = self.begun(ROWS, 3)
@@ -93,7 +93,7 @@ class Jobs(unittest.TestCase):
         self.assertEqual(world.wait(), 75, world.said())
         self.assertIn(f"offramp shard --job {world.job} --index 2", world.said())
         self.done(world, 2)
-        self.done(world, 2)     # nothing is left to do
+        self.done(world, 2)     # no work is left
         self.assertIn("shard 2 of 3 is done: 298 of 298 items, by attempt 1", world.said())
         self.merged(world, one, 895)
 
@@ -120,35 +120,35 @@ class Jobs(unittest.TestCase):
         gate.open()
 
     def merged_in_part(self):
-        """(one run's world, a job's of which one of two shards is merged, what the merge said)."""
+        """(the world of one run, the world of a job with one of two shards merged, the merge's output)."""
         one = self.world(World, *ONE)
         self.assertEqual(one.start().wait(), 0, one.said())
         world = self.begun(ONE, 2)
         self.done(world, 1)
-        code, said = world.merge("--partial")
-        self.assertEqual(code, 0, said)
-        return one, world, said
+        code, printed = world.merge("--partial")
+        self.assertEqual(code, 0, printed)
+        return one, world, printed
 
-    def test_a_part_is_merged_when_that_is_asked_for_and_the_whole_later(self):
-        one, world, said = self.merged_in_part()
-        self.assertIn("PARTIAL    shards 0 are not in it", said)
+    def test_a_part_is_merged_with_partial_and_the_whole_later(self):
+        one, world, printed = self.merged_in_part()
+        self.assertIn("PARTIAL    shards 0 are not in it", printed)
         self.assertEqual((world.job_summary()["done"], world.job_summary()["missing"]), (50, [0]))
         lines = (one.output / "checksums.tsv").read_text().splitlines()
         self.assertEqual((world.output / "checksums.tsv").read_text().splitlines(), lines[51:])
         self.assertEqual(world.start("--resume").wait(), 64, world.said())
         self.assertIn("where the shards of job-", world.said())
         self.done(world, 0)
-        self.without_its_lines_it_is_not_done(world, 0)
+        self.is_not_done_without_its_lines(world, 0)
         self.assertEqual(world.merge()[0], 0)
         self.assertEqual(world.results(), one.results())
-        code, said = world.init(2)
-        self.assertEqual((code, "is merged already" in said), (0, True), said)
+        code, printed = world.init(2)
+        self.assertEqual((code, "is merged already" in printed), (0, True), printed)
         self.assertFalse((world.output / ".offramp-shards").exists())
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
 
-    def test_a_job_that_ends_with_a_part_is_continued_by_a_run(self):
-        one, world, said = self.merged_in_part()
-        self.assertIn(f"remove {world.output / '.offramp-shards'}, and a run with --resume makes the rest", said)
+    def test_a_run_continues_a_job_that_is_merged_in_part(self):
+        one, world, printed = self.merged_in_part()
+        self.assertIn(f"remove {world.output / '.offramp-shards'}, and a run with --resume makes the rest", printed)
         shutil.rmtree(world.output / ".offramp-shards")
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertEqual(world.results(), one.results())
@@ -156,11 +156,11 @@ class Jobs(unittest.TestCase):
         self.assertEqual(world.results(), one.results())
 
     @unittest.skipIf(SANITIZER, "preloads a library, and a sanitizer's must come first")
-    def test_a_shard_with_dead_letters_whose_lines_cannot_be_put_together_is_not_done(self):
+    def test_a_shard_whose_lines_cannot_be_joined_is_not_done(self):
         world = self.world(JobWorld, *FEW, "--processor", "crash-on-item", "--copy-outputs", "48")
         world.environment.update(POISON, OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(world.folder)))
-        code, said = world.init(2)
-        self.assertEqual(code, 0, said)
+        code, printed = world.init(2)
+        self.assertEqual(code, 0, printed)
         usual = world.environment
         world.environment = {**usual, "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": "merge.write#1:kill",
                              "OFFRAMP_FAILPOINT_ONCE": str(world.folder)}
@@ -170,7 +170,7 @@ class Jobs(unittest.TestCase):
         world.environment = usual
         self.done(world, 0)
         self.assertEqual((world.record(0)["done"], world.record(0)["dead_letters"]), (50, 1), "only the sample that fails")
-        self.tried_again_apart(world)
+        self.retried_into_another_folder(world)
         self.done(world, 1)
         world.environment = {**usual, "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": "parts.join#1:kill"}
         self.assertNotEqual(world.merge()[0], 0)
@@ -180,63 +180,63 @@ class Jobs(unittest.TestCase):
         lines = (world.output / "checksums.tsv").read_text().splitlines()
         self.assertEqual([int(line.split("\t")[0]) for line in lines], [item for item in range(101) if item != 10])
 
-    def tried_again_apart(self, world):
-        """A shard's dead letter goes to the given folder, not to the job's results."""
+    def retried_into_another_folder(self, world):
+        """A retried dead letter of a shard goes to its run's folder, not to the job's results."""
         run = world.run_of_shard()
-        code, said = world.call("dead-letters", "retry", "--all", "--processor", "npy", "--run-dir", run)
-        self.assertEqual(code, 0, said)
-        self.assertEqual(len(list((run / "dead-letters" / "output").glob("*.npy"))), 8, said)
+        code, printed = world.call("dead-letters", "retry", "--all", "--processor", "npy", "--run-dir", run)
+        self.assertEqual(code, 0, printed)
+        self.assertEqual(len(list((run / "dead-letters" / "output").glob("*.npy"))), 8, printed)
         self.assertEqual([path.name for path in world.output.iterdir() if not path.name.startswith(".")], [])
 
-    def without_its_lines_it_is_not_done(self, world, index):
+    def is_not_done_without_its_lines(self, world, index):
         place = world.output / ".offramp-shards" / str(index)
         (world.job / "done" / f"{index}.json").unlink()
         (place / "checksums.tsv").unlink()
         self.assertEqual(world.shard(index).wait(), 65, world.said())
-        self.assertIn("which tells of them, is gone", world.said())
+        self.assertIn("checksums.tsv are gone", world.said())
         shutil.rmtree(place)
         self.done(world, index)
 
-    def test_what_is_no_work_of_the_job_is_refused_with_its_reason(self):
+    def test_unsuitable_flags_and_folders_are_refused_with_the_reason(self):
         world = self.world(JobWorld, *ONE)
-        for shards, flags, said in ((102, (), "the input has 101 items"), (2, ("--shard", "1/2"), "has no --shard"), (2, ("--consumer-user", "nobody"), "has no --consumer-user")):
-            code, told = world.init(shards, *flags)
-            self.assertEqual(code, 64, told)
-            self.assertIn(said, told)
+        for shards, flags, reason in ((102, (), "the input has 101 items"), (2, ("--shard", "1/2"), "has no --shard"), (2, ("--consumer-user", "nobody"), "has no --consumer-user")):
+            code, printed = world.init(shards, *flags)
+            self.assertEqual(code, 64, printed)
+            self.assertIn(reason, printed)
         written = world.folder / "written"
         written.mkdir()
         (written / "5.bin").write_text("mine")
-        code, told = world.init(2, "--processor=write", "--write-path", str(written))
-        self.assertEqual((code, f"--write-path {written} holds something already: 5.bin" in told), (64, True), told)
+        code, printed = world.init(2, "--processor=write", "--write-path", str(written))
+        self.assertEqual((code, f"--write-path {written} holds something already: 5.bin" in printed), (64, True), printed)
         world.output.mkdir(exist_ok=True)
         (world.output / "mine.txt").write_text("mine")
-        code, told = world.init(2)
-        self.assertEqual((code, "holds something already: mine.txt" in told), (64, True), told)
+        code, printed = world.init(2)
+        self.assertEqual((code, "holds something already: mine.txt" in printed), (64, True), printed)
         (world.output / "mine.txt").unlink()
-        for began, flags in (("begins", ("--durable", "--max-errors", "0")), ("is there already", ("--durable=true", "--max-errors=0"))):
-            code, told = world.init(2, *flags)
-            self.assertEqual((code, began in told), (0, True), told)
-        code, told = world.init(3)
-        self.assertEqual((code, "shards was 2 and is 3" in told), (64, True), told)
+        for began, flags in (("begins", ("--durable", "--max-errors", "0")), ("exists already", ("--durable=true", "--max-errors=0"))):
+            code, printed = world.init(2, *flags)
+            self.assertEqual((code, began in printed), (0, True), printed)
+        code, printed = world.init(3)
+        self.assertEqual((code, "shards was 2 and is 3" in printed), (64, True), printed)
         shutil.move(world.output / ".offramp-shards", world.folder / "elsewhere")
         self.assertEqual(world.shard(0).wait(), 75, world.said())
-        self.assertIn("which job init laid there", world.said())
+        self.assertIn("which job init wrote", world.said())
         self.assertEqual(os.listdir(world.output), [])
         shutil.move(world.folder / "elsewhere", world.output / ".offramp-shards")
-        for index, flags, code, said in ((2, (), 64, "from 0 to 1"), (0, ("--seed", "3"), 65, "--seed was 0 and is 3"), (0, ("--resume",), 64, "has no --resume")):
+        for index, flags, code, reason in ((2, (), 64, "from 0 to 1"), (0, ("--seed", "3"), 65, "--seed was 0 and is 3"), (0, ("--resume",), 64, "has no --resume")):
             self.assertEqual(world.shard(index, *flags).wait(), code, world.said())
-            self.assertIn(said, world.said())
-        code, told = world.call("shard", "--job", world.folder, "--index", 0)
-        self.assertEqual((code, "holds no job" in told), (75, True), told)
+            self.assertIn(reason, world.said())
+        code, printed = world.call("shard", "--job", world.folder, "--index", 0)
+        self.assertEqual((code, "holds no job" in printed), (75, True), printed)
         world.environment["OFFRAMP_SHARD_INDEX"] = "2"
-        code, told = world.call("shard", "--job", world.job)
-        self.assertEqual((code, "from 0 to 1" in told), (64, True), told)
+        code, printed = world.call("shard", "--job", world.job)
+        self.assertEqual((code, "from 0 to 1" in printed), (64, True), printed)
         world.environment.update(OFFRAMP_SHARD_INDEX="1", OFFRAMP_OVERWRITE="true")
-        code, told = world.call("shard", "--job", world.job)
-        self.assertEqual((code, "has no --overwrite" in told), (64, True), told)
+        code, printed = world.call("shard", "--job", world.job)
+        self.assertEqual((code, "has no --overwrite" in printed), (64, True), printed)
         del world.environment["OFFRAMP_OVERWRITE"]
-        code, told = world.call("shard", "--job", world.job, "--durable")
-        self.assertEqual((code, "shard 1 of 2 is done" in told), (0, True), told)
+        code, printed = world.call("shard", "--job", world.job, "--durable")
+        self.assertEqual((code, "shard 1 of 2 is done" in printed), (0, True), printed)
 
     def test_a_second_attempt_on_this_host_ends_with_75(self):
         world = self.begun(ONE, 2)
@@ -244,21 +244,21 @@ class Jobs(unittest.TestCase):
             first = world.shard(0).launcher
             gate.let(2)
             world.until(lambda: world.status().get("done_samples", 0) > 0, "the first samples")
-            code, said = world.call("shard", "--job", world.job, "--index", 0)
-            self.assertEqual(code, 75, said)
-            self.assertIn("writes to", said)
+            code, printed = world.call("shard", "--job", world.job, "--index", 0)
+            self.assertEqual(code, 75, printed)
+            self.assertIn("writes to", printed)
             gate.open()
             self.assertEqual(first.wait(), 0, world.said())
         self.assertEqual(world.record(0)["attempt"], 0)
 
-    def test_a_folder_that_is_full_or_read_only_is_reported_and_with_room_the_next_try_ends_well(self):
+    def test_a_full_or_read_only_folder_is_reported_and_the_shard_tried_again(self):
         world = self.world(JobWorld, *ONE)
         disk = world.folder / "shared"
         disk.mkdir()
         with small_disk(self, disk, "size=256k"):
             world.job = disk / "job"
-            code, said = world.init(2)
-            self.assertEqual(code, 0, said)
+            code, printed = world.init(2)
+            self.assertEqual(code, 0, printed)
             (disk / "full").write_bytes(bytes(free_bytes(disk)))
             self.assertEqual(world.shard(0).wait(), 75, world.said())
             self.assertIn("done/0.json cannot be written: No space left", world.said())

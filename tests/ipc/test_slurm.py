@@ -22,16 +22,16 @@ class Slurm(unittest.TestCase):
     def setUp(self):
         self.world = JobWorld(*FLAGS)
         self.addCleanup(self.world.__exit__, None, None, None)
-        code, said = self.world.init(SHARDS)
-        self.assertEqual(code, 0, said)
+        code, printed = self.world.init(SHARDS)
+        self.assertEqual(code, 0, printed)
         self.slurm = self.enterContext(SlurmCluster(self.world.folder / "slurm", ("first", "second")))
 
     def submit(self):
-        """The number of the array, whose tasks wait at the gate that is there."""
-        code, said = self.world.call("job", "sbatch", "--job", self.world.job, "--gpus-per-shard", "1", "--time", "60")
-        self.assertEqual(code, 0, said)
+        """Submits the array, whose tasks wait at the gate. Returns its number."""
+        code, printed = self.world.call("job", "sbatch", "--job", self.world.job, "--gpus-per-shard", "1", "--time", "60")
+        self.assertEqual(code, 0, printed)
         script = self.world.folder / "script"
-        script.write_text(said)
+        script.write_text(printed)
         return self.slurm.ask("sbatch", "--parsable", script, environment=self.world.environment).strip()
 
     def status(self, index):
@@ -47,11 +47,11 @@ class Slurm(unittest.TestCase):
         try:
             return wait_for(holds, what)
         except AssertionError as problem:
-            told = "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}" for path in sorted(self.world.job.glob("slurm-*.log")))
-            raise AssertionError(f"{problem}; {self.slurm.tasks()}\n{self.slurm.logs()}\n{told}") from problem
+            logs = "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}" for path in sorted(self.world.job.glob("slurm-*.log")))
+            raise AssertionError(f"{problem}; {self.slurm.tasks()}\n{self.slurm.logs()}\n{logs}") from problem
 
     def at_work(self, gate, indices):
-        """One slab after another passes, until both shards have done some."""
+        """Passes one slab after another until all these shards have completed some."""
         gate.entered_by(len(indices))
         while not all(done := self.done_by(indices)):
             gate.let(1)
@@ -60,7 +60,7 @@ class Slurm(unittest.TestCase):
     def done_by(self, indices):
         return [self.status(index).get("done_samples", 0) for index in indices]
 
-    def test_an_array_of_which_a_node_is_lost_and_a_task_nearly_out_of_time_leaves_what_one_run_leaves(self):
+    def test_an_array_survives_a_lost_node_and_a_time_limit(self):
         one = World(*FLAGS)
         self.addCleanup(one.__exit__, None, None, None)
         self.assertEqual(one.start().wait(), 0, one.said())
@@ -69,7 +69,7 @@ class Slurm(unittest.TestCase):
             nodes = self.until(lambda: len(found := self.slurm.nodes_of_tasks()) == 2 and found, "two tasks that run")
             self.at_work(gate, nodes.values())
             self.slurm.kill_node("second")
-            # Its limit is nearer now than the signal's 120 s before it.
+            # The new limit ends within the 120 s before which the signal comes.
             self.slurm.ask("scontrol", "update", f"JobId={array}_{nodes['first']}", "TimeLimit=2")
             self.until(lambda: self.status(nodes["first"]).get("state") == "draining", "the signal taken")
             gate.open()
@@ -80,7 +80,7 @@ class Slurm(unittest.TestCase):
         self.assertEqual(self.world.results(), one.results())
         self.assertEqual(self.world.job_summary()["done"], 1199)
 
-    def test_a_task_that_is_cancelled_is_not_queued_again_and_a_later_array_does_what_is_missing(self):
+    def test_cancelled_tasks_are_left_to_a_later_array(self):
         with self.world.gate() as gate:
             array = self.submit()
             nodes = self.until(lambda: len(found := self.slurm.nodes_of_tasks()) == 2 and found, "two tasks that run")
@@ -90,8 +90,8 @@ class Slurm(unittest.TestCase):
             gate.open()
             self.until(lambda: self.slurm.tasks() == {}, "the end of the array")
         self.assertEqual(self.world.call("job", "status", "--job", self.world.job, "--missing"), (0, "0-3\n"))
-        code, said = self.world.call("shard", "--job", self.world.job, "--index", "2")
-        self.assertEqual(code, 0, said)
+        code, printed = self.world.call("shard", "--job", self.world.job, "--index", "2")
+        self.assertEqual(code, 0, printed)
         self.submit()
         self.assertIn("--array=0-1,3\n", (self.world.folder / "script").read_text())
         self.until(lambda: self.slurm.tasks() == {}, "the end of the second array")

@@ -1,6 +1,6 @@
 """
-The command `run --gpus`: a worker for each GPU of this host, or for each of N producers on its CPU, and what they make is one run's. It is a caller
-of the contract of jobs (jobs/folder.py): it begins a job in the output, has its shards done, and merges them.
+The command `run --gpus`: one worker per GPU of this host, or N producers on its CPU, with the results of one run. It builds on jobs
+(jobs/folder.py): it begins a job in the output, runs its shards, and merges them.
 """
 
 import contextlib
@@ -33,17 +33,18 @@ from offramp_launch.watching import address
 FLAG = "--gpus"
 AHEAD = "--start-ahead"
 OF_THE_WHOLE = ("--run-dir", "--run-id", "--output")
-# A name of a worker's run directory as long as they get.
+# The longest name of a worker's run directory.
 LONGEST_NAME = "s99999-99"
 NOT_HERE = {
-    "--producer": "a program of one's own chooses its GPU itself",
-    "--overwrite": "it has no results beside a finished one's: give another --output, or remove what is there",
-    "--shard": "all shards are its own: --shards says how many",
+    "--producer": "your own producer program chooses its GPU itself",
+    "--overwrite": "it cannot replace a finished run's results: give another --output, or remove what is there",
+    "--shard": "it runs all shards: --shards sets their number",
     "--strategy": "the article's rungs are measured with one producer",
     "--consumer-user": "it has no consumers of another user",
-    "--samples-folder": "it is one of a program's own flags", "--input-list": "it is one of a program's own flags",
-    "--turn": "it is one of a program's own flags",
-    "--trace-dir": "each of its programs would write the same files", "--log-file": "all its programs would write to one file",
+    "--finish": "it is an internal flag of the programs", "--retry": "only programs give it to each other",
+    "--samples-folder": "it is an internal flag of the programs", "--input-list": "only programs give it to each other",
+    "--turn": "it is an internal flag of the programs",
+    "--trace-dir": "all its programs would write the same files", "--log-file": "all its programs would write to one file",
 }
 
 
@@ -68,41 +69,41 @@ def start(places, argv, typed):
         raise LaunchError("--shards is 0", "Give a number from 1 on, or leave it out", ExitCode.USAGE)
     typed = sink.hide_password(typed, os.environ)
     resume, flags = take_switch(hide_query(sink.hide_password(flags, os.environ), os.environ), "--resume")
-    device = setting_given("device", flags)     # as the programs find it, which would open a GPU to answer
+    device = setting_given("device", flags)     # parsed here: a program would open a GPU to answer
     devices = devices_of(given[FLAG], device or "auto")
     if starts_ahead:
         require_different(given[FLAG], devices)
-    if device != "cpu":     # never on the CPU, where one is lost
+    if device != "cpu":     # a lost GPU must not move its work to the CPU
         flags = [*without_values(flags, ("--device",)), "--device", "cuda"]
-    config = of_the_first_that_answers(devices, lambda: run_command.resolve_run(places, flags)[1])
+    config = on_first_working(devices, lambda: run_command.resolve_run(places, flags)[1])
     resume = resume or config["resume"]
     flags = [flag for flag in flags if flag.partition("=")[0] != "--resume"]
-    os.environ["OFFRAMP_RESUME"] = "false"      # a file of settings may say it, too; each shard's run is told
+    os.environ["OFFRAMP_RESUME"] = "false"      # overrides a settings file; each shard's run gets its own --resume
     refuse(f"--{name[2:]}" for name in NOT_HERE if config.get(name[2:]) and (name, config[name[2:]]) != ("--strategy", "streams"))
     if resume and not (config.get("output") or config.get("run-dir")):
-        raise LaunchError("--resume does not say which run is to be continued", "Give its --output (or its --run-dir, if it had no --output)", ExitCode.USAGE)
+        raise LaunchError("--resume needs the run to continue", "Give its --output (or its --run-dir, if it had no --output)", ExitCode.USAGE)
     if wants_demo(flags, config):
-        raise LaunchError(f"--gpus {given[FLAG]} wants an input, and none was given", "Give --input and --model; without --gpus a run without an input is the demo",
+        raise LaunchError(f"--gpus {given[FLAG]} needs an input, and none was given", "Give --input and --model; without --gpus a run without an input is the demo",
                           ExitCode.USAGE)
     run_id = config.get("run-id") or new_run_id()
     run_path = run_dir_of(places, config.get("run-dir"), run_id)
     output = place_of(config, run_path)
     if resume and is_of_one_producer(output, run_id):
-        run_command.announce(config, f"what is left in {output} is one producer's: {devices[0].name} does it")
+        run_command.announce(config, f"a run of one producer left {output}: {devices[0].name} continues it")
         return run_command.start(places, [*flags, "--resume", *([] if http is None else [address.FLAG, address.spelled(*http)])], typed)
     return work(places, flags, typed, {**config, "run-id": run_id}, run_path, devices, shards, resume, http, starts_ahead)
 
 
 def require_different(wanted, devices):
-    """Errors: LaunchError (USAGE) for a GPU that is named twice. Producers on the CPU are nobody's neighbours."""
+    """Errors: LaunchError (USAGE) if a GPU is named twice. Producers on the CPU have no GPU to share."""
     uuids = [uuid for device in devices if (uuid := device.environment.get(VISIBLE))]
     if len(set(uuids)) < len(uuids):
-        raise LaunchError(f"{AHEAD} with --gpus {wanted}, which names a GPU twice: its two workers would compute at once, and with {AHEAD} each GPU has two that do by turns",
+        raise LaunchError(f"{AHEAD} with --gpus {wanted}, which names a GPU twice: {AHEAD} already gives each GPU two workers, and they compute alternately",
                           f"Name each GPU once, or leave {AHEAD} out", ExitCode.USAGE)
 
 
-def of_the_first_that_answers(devices, ask):
-    """What ask() returns. From then on all that this process asks the programs for is that device's to answer; each worker gets its own."""
+def on_first_working(devices, ask):
+    """Returns ask()'s result on the first device that works. This process uses that device for later questions to the programs; each worker gets its own."""
     for device in devices:
         os.environ.update(device.environment)
         try:
@@ -110,7 +111,7 @@ def of_the_first_that_answers(devices, ask):
         except LaunchError as problem:
             if problem.code not in (ExitCode.DEVICE_BROKEN, ExitCode.DEVICE_UNSUPPORTED) or device == devices[-1]:
                 raise
-            print(f"[run] {device.name} does not answer, another is asked: {problem.what}", flush=True)
+            print(f"[run] {device.name} does not answer, trying the next: {problem.what}", flush=True)
     raise AssertionError("there is a device")
 
 
@@ -121,23 +122,23 @@ def refuse(names):
 
 
 def run_dir_of(places, wanted, run_id):
-    """Workers have theirs in it."""
+    """The whole run's directory, which holds those of the workers' runs."""
     chosen = choose_run_dir(places, wanted, run_id)
     if fits_a_socket(chosen / LONGEST_NAME):
         return chosen
     if wanted or not fits_a_socket(short_runs_folder() / run_id / LONGEST_NAME):
-        raise LaunchError(f"--run-dir '{chosen}' is too long for the sockets of the workers' runs, which lie in it", "Choose a shorter path, such as /tmp/my-run",
+        raise LaunchError(f"--run-dir '{chosen}' is too long for the sockets of the workers' runs in it", "Choose a shorter path, such as /tmp/my-run",
                           ExitCode.USAGE)
     return short_runs_folder() / run_id
 
 
 def place_of(config, run_path):
-    """Of the results, whichever way there is spelled: the shards' are known by it."""
+    """The output's real path: shards compare it."""
     return pathlib.Path(os.path.realpath(config.get("output") or run_path / "output"))
 
 
 def is_of_one_producer(output, run_id):
-    """A run without --gpus left it, or shards that were merged: then there is one checkpoint, which one producer goes on with."""
+    """Whether the output has a single checkpoint, of a run without --gpus or of a merge. Then one producer continues it."""
     if gpus_job.is_begun_in(output) or not gpus_job.holds_more_than_a_job(output):
         return False
     with held(output, run_id):
@@ -177,27 +178,27 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http, 
         else:
             require_nothing_in(output)
             job = gpus_job.begin(places, output, flags, settled, shards, len(devices))
-        # What is done with its dead letters later finds the results by the job's name.
+        # Later commands for dead letters find the results by the job's id.
         run_command.keep_settings(run_dir, {**whole, "run-id": job.id}, {**settled, "output": config.get("output") or ""}, given)
-        code, told = supervise(places, run_id, run_dir, job, list(zip(devices, shares)), flags, settled, about, lock,
+        code, report = supervise(places, run_id, run_dir, job, list(zip(devices, shares)), flags, settled, about, lock,
                                lambda: run_command.continue_command(places, typed, config, run_dir, replaces=False), note, http, bounds_given(given), starts_ahead)
         ended.well = code == 0
-    run_command.announce_end(settled, told)
+    run_command.announce_end(settled, report)
     return code
 
 
 def require_nothing_in(output):
     """Errors: LaunchError (USAGE)."""
     if gpus_job.is_begun_in(output):
-        raise LaunchError(f"--output {output} holds a run with --gpus that has not come to its end", "--resume goes on with it; else give another --output, or remove what is "
-                          "there", ExitCode.USAGE)
+        raise LaunchError(f"--output {output} holds an unfinished run with --gpus", "--resume goes on with it; else give another --output, or remove what is there",
+                          ExitCode.USAGE)
     if gpus_job.holds_more_than_a_job(output):
         raise LaunchError(f"--output {output} holds something already: {', '.join(sorted(os.listdir(output))[:3])}",
-                          "--resume goes on with what a run left; else give a folder that is empty, or not there yet", ExitCode.USAGE)
+                          "--resume continues a run; else give an empty or new folder", ExitCode.USAGE)
 
 
 def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock, go_on, note, http=None, bounds=None, starts_ahead=False):
-    """(the exit code, what is told at the end)."""
+    """(the exit code, the summary's lines)."""
     producer, unit = str(places.producer()), run_command.unit_of(config)
     run_command.sweep(producer)
     display = make_display(unit, config.get("log-format", "text"))
@@ -205,7 +206,7 @@ def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock,
                  f"{counted(job.shards, 'shard')}, {run_dir.path}")
     left = job.shards - len(job.records())
     if starts_ahead and left < 2 * len(workers):
-        display.note(f"{AHEAD} begins few shards ahead, as {counted(left, 'shard')} {'is' if left == 1 else 'are'} left to do: --shards says how many a new run has")
+        display.note(f"{AHEAD} begins few shards ahead, as {counted(left, 'shard')} {'is' if left == 1 else 'are'} left to do: --shards sets the number for a new run")
     supervisor = GpusSupervisor(places, run_id, run_dir, job, workers, flags, most_errors(config.get("max-errors"), job.items), display, (lock.fd,), http,
                                 config.get("status-seconds", STATUS_SECONDS), bounds, starts_ahead)
     began = time.monotonic()
@@ -214,7 +215,7 @@ def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock,
             code = supervisor.run()
             display.close()
             code, whole = conclude(run_dir, job, supervisor, code, about, time.monotonic() - began,
-                                   lambda: gpus_job.merge(places, job, flags, lambda command, told_to="": ask(command, told_to, run_dir, lock, finishing), lock))
+                                   lambda: gpus_job.merge(places, job, flags, lambda command, text="": ask(command, text, run_dir, lock, finishing), lock))
             display.show_end(run_dir.status())
             return code, gpus_summary.lines(whole, unit, str(job.output), go_on(), run_dir.account())
         finally:
@@ -224,15 +225,14 @@ def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock,
 
 
 def most_errors(limit, items):
-    """As common/settings/error_limit.cpp reckons; the programs have refused what is neither."""
+    """As common/settings/error_limit.cpp computes it. The programs have already validated the limit."""
     limit = str(limit)
     return math.ceil(float(limit[:-1]) * items / 100) if limit.endswith("%") else int(limit)
 
 
 def conclude(run_dir, job, supervisor, code, about, seconds, merge):
-    """Merges where all is done, puts the job away, and writes the summary: (the run's exit code, the summary)."""
-    told = gpus_summary.summaries_of(job, supervisor)
-    whole = gpus_summary.join(about, job, supervisor, told, seconds)
+    """Merges and removes the job if all shards are done, and writes the summary. Returns (the run's exit code, the summary)."""
+    whole = gpus_summary.join(about, job, supervisor, gpus_summary.summaries_of(job, supervisor), seconds)
     failure = supervisor.failure
     if code == 0:
         try:
@@ -251,15 +251,15 @@ def conclude(run_dir, job, supervisor, code, about, seconds, merge):
     return code, whole
 
 
-def ask(command, told_to, run_dir, lock, finishing):
-    """Waits for a program of the merge. Errors: LaunchError, in its own words and with its code."""
+def ask(command, text, run_dir, lock, finishing):
+    """Runs a program of the merge; `text`: its input. Errors: LaunchError, with the program's message and code."""
     with tempfile.TemporaryFile("w+") as words:
-        words.write(told_to)
+        words.write(text)
         words.seek(0)
         program = Child("merge", command, run_dir.log("merge"), (lock.fd,), stdin=words)
         is_ended = finishing.wait(program) is Finishing.ENDED
     if is_ended:
-        raise LaunchError("putting the outputs together was ended by a signal; what is there stays as it is, and --resume goes on", "", ExitCode.INTERRUPTED)
+        raise LaunchError("the merge was ended by a signal; the results stay, and --resume continues it", "", ExitCode.INTERRUPTED)
     if program.status != 0:
-        raise LaunchError(f"putting the outputs together {program.ending()}: {program.reason() or 'it wrote nothing'}", f"Its log: {program.log_path}",
+        raise LaunchError(f"the merge {program.ending()}: {program.reason() or 'it wrote nothing'}", f"Its log: {program.log_path}",
                           shell_code(program.status))

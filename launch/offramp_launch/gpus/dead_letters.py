@@ -1,4 +1,4 @@
-"""Dead letters of a run with --gpus: each shard's run sets them aside in its own directory, and they are looked for in that of the whole run."""
+"""Dead letters of a run with --gpus: moves them from each shard's run directory to the whole run's, where users look for them."""
 
 import contextlib
 import os
@@ -9,9 +9,9 @@ from offramp_launch.run_dir import read_object
 
 
 def bring(run_dir):
-    """To the directory of the whole run, in which that of the shard's lies. Cut off anywhere, and called again, all are there."""
+    """Moves a shard run's dead letters to its parent, the whole run's directory. After an interruption at any step, another call completes it."""
     source, whole = run_dir / FOLDER, run_dir.parent / FOLDER
-    with contextlib.suppress(OSError):      # then they stay where they are, and in_its_place() says so
+    with contextlib.suppress(OSError):      # then they stay, and in_its_place() keeps their path
         for report in sorted(source.glob("*.json")):
             if (incident := read_object(report)) is None:
                 continue
@@ -25,12 +25,12 @@ def bring(run_dir):
 
 
 def named(run_dir, name):
-    """A slab at a border of two shards has the same name in both."""
+    """Prefixed, as a slab at the border of two shards has the same name in both."""
     return f"{run_dir.name}-{name}"
 
 
 def in_its_place(entry):
-    """What a shard's summary tells of one, as that of the whole run does."""
+    """A dead letter's entry in a shard's summary, with the path it was moved to."""
     if not entry.get("payload"):
         return entry
     path = pathlib.Path(entry["payload"])
@@ -39,6 +39,6 @@ def in_its_place(entry):
     return {**entry, "payload": str(moved)} if moved.exists() else entry
 
 
-def directories_with(told):
-    """The run directories that have them. `told`: summaries of shards."""
-    return sorted({str(pathlib.Path(each["run_dir"]).parent) for each in told if each.get("run_dir") and (each.get("samples") or {}).get("dead_letters")})
+def directories_with(summaries):
+    """The run directories that hold dead letters. `summaries`: of shards."""
+    return sorted({str(pathlib.Path(each["run_dir"]).parent) for each in summaries if each.get("run_dir") and (each.get("samples") or {}).get("dead_letters")})

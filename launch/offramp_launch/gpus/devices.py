@@ -1,4 +1,4 @@
-"""What works on a run with --gpus: GPUs of this machine, or producers on its CPU; and what each has of the cores."""
+"""The devices of a run with --gpus: GPUs of this machine, or producers on its CPU, each with its cores."""
 
 import collections
 import dataclasses
@@ -12,30 +12,30 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 
 ALL = "all"
 MOST_WORKERS = 64
-CORES_IN_USE = 16       # by a worker with as many consumers and decoders as are given by default
+CORES_IN_USE = 16       # by a worker with the default numbers of consumers and decoders
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 PCI_DEVICES = pathlib.Path("/sys/bus/pci/devices")
 ASKED = ("nvidia-smi", "--query-gpu=uuid,pci.bus_id,mig.mode.current,name", "--format=csv,noheader")
-ANSWERS_SECONDS = 30        # a driver that hangs does not
+ANSWERS_SECONDS = 30        # a driver that hangs never answers
 UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-ON_THE_CPU = "--device cpu with --gpus N has N producers on the CPU"
+ON_THE_CPU = "--device cpu with --gpus N runs N producers on the CPU"
 
 
 @dataclasses.dataclass(frozen=True)
 class Gpu:
     uuid: str
-    bus_id: str = ""        # of a part of a GPU (MIG) it is not known, nor where nvidia-smi did not tell of it
-    parts: str = ""         # "Enabled": it is cut into such
+    bus_id: str = ""        # unknown for a MIG instance, and for a GPU that nvidia-smi did not list
+    parts: str = ""         # MIG mode: "Enabled" if the GPU is partitioned
     model: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """What one worker has."""
+    """One worker's device."""
 
     name: str
-    environment: dict       # of its programs, beside the launcher's
-    cores: tuple = ()       # to which they are bound; none: to none
+    environment: dict       # added to the launcher's for its programs
+    cores: tuple = ()       # its programs are bound to these; empty: unbound
 
 
 def devices_of(wanted, device, environment=os.environ, allowed=None):
@@ -44,7 +44,7 @@ def devices_of(wanted, device, environment=os.environ, allowed=None):
     if device == "cpu":
         return producers_on_the_cpu(wanted, allowed)
     if device.startswith("cuda:"):
-        raise LaunchError(f"--device {device} with --gpus {wanted}: each says which GPUs work", "Leave one of them out", ExitCode.USAGE)
+        raise LaunchError(f"--device {device} with --gpus {wanted}: both choose GPUs", "Leave one of them out", ExitCode.USAGE)
     limited = environment.get(VISIBLE)
     gpus = visible(gpus_of_this_machine(wanted, limited), limited)
     numbers = numbers_of(wanted, len(gpus))
@@ -54,11 +54,11 @@ def devices_of(wanted, device, environment=os.environ, allowed=None):
 
 
 def require_whole(wanted, gpus):
-    """Errors: LaunchError (USAGE) for one that is cut into parts: by its name a process finds one of them, and the others would be idle."""
+    """Errors: LaunchError (USAGE) for a GPU in MIG mode: its UUID gives a process one MIG instance, and the others would be idle."""
     for gpu in gpus:
         if gpu.parts == "Enabled":
-            raise LaunchError(f"--gpus {wanted}: {gpu.model} ({gpu.uuid}) is cut into parts (MIG), of which one would work",
-                              f"Name the parts, as nvidia-smi -L lists them, in {VISIBLE}: MIG-...,MIG-...; or take MIG mode off it", ExitCode.USAGE)
+            raise LaunchError(f"--gpus {wanted}: {gpu.model} ({gpu.uuid}) is in MIG mode, and only one of its instances would work",
+                              f"List the instances (nvidia-smi -L) in {VISIBLE}=MIG-...,MIG-..., or turn MIG mode off", ExitCode.USAGE)
 
 
 def names_of(numbers):
@@ -71,7 +71,7 @@ def names_of(numbers):
 
 def producers_on_the_cpu(wanted, allowed):
     if not wanted.isascii() or not wanted.isdigit():
-        raise LaunchError(f"--gpus {wanted} with --device cpu names GPUs, and the CPU has none", "Give a number of producers, such as --gpus 2", ExitCode.USAGE)
+        raise LaunchError(f"--gpus {wanted} names GPUs, and --device is cpu", "Give a number of producers, such as --gpus 2", ExitCode.USAGE)
     number = number_of(wanted)
     require_few(wanted, number)
     parts = parts_of(sorted(allowed), number)
@@ -79,34 +79,33 @@ def producers_on_the_cpu(wanted, allowed):
 
 
 def parts_of(cores, number):
-    """Of the cores for each producer; none where they would have less than two, and be the worse for it."""
+    """The cores of each producer; empty if that would be fewer than two, which slows a producer down."""
     if len(cores) < 2 * number or number == 1:
         return [()] * number
     return [tuple(cores[index * len(cores) // number:(index + 1) * len(cores) // number]) for index in range(number)]
 
 
 def numbers_of(wanted, there):
-    """Of GPUs, from 0. `there`: how many are visible."""
+    """The GPUs' numbers, from 0. `there`: how many are visible."""
     if wanted == ALL:
         return range(there)
     if "," not in wanted:
         number = number_of(wanted)
         if number > there:
-            raise LaunchError(f"--gpus {wanted} is more than the {there} GPUs that are here", "Give that number, 'all', or which ones, such as 0,2", ExitCode.USAGE)
+            raise LaunchError(f"--gpus {wanted} is more than the {there} GPUs of this machine", "Give that number, 'all', or a list such as 0,2", ExitCode.USAGE)
         return range(number)
     numbers = [number_of(part, least=0) for part in wanted.split(",") if part]
     for number in numbers:
         if number >= there:
             raise LaunchError(f"--gpus {wanted}: GPU {number} is not here; there are {there}, from 0 to {there - 1}",
-                              f"nvidia-smi lists them; where {VISIBLE} is set, those of it are counted", ExitCode.USAGE)
+                              f"nvidia-smi lists them; if {VISIBLE} is set, only its GPUs count", ExitCode.USAGE)
     require_few(wanted, len(numbers))
     return numbers
 
 
 def number_of(text, least=1):
     if not text.isascii() or not text.isdigit() or int(text) < least:
-        raise LaunchError(f"--gpus '{text}' is not one of the ways to say it", "'all', a number from 1 on, or which ones, with commas: 0,2 (only the first: 0,)",
-                          ExitCode.USAGE)
+        raise LaunchError(f"--gpus '{text}' is not valid", "Give 'all', a number from 1 on, or a list: 0,2 (only the first: 0,)", ExitCode.USAGE)
     return int(text)
 
 
@@ -116,29 +115,29 @@ def require_few(wanted, number):
 
 
 def gpus_of_this_machine(wanted, limited=None):
-    """In the order of nvidia-smi. `limited`: what CUDA_VISIBLE_DEVICES says. Errors: LaunchError where there is none, or they cannot be listed."""
+    """In the order of nvidia-smi. `limited`: the value of CUDA_VISIBLE_DEVICES. Errors: LaunchError if there is no GPU, or they cannot be listed."""
     try:
-        told = subprocess.run(ASKED, capture_output=True, text=True, check=False, timeout=ANSWERS_SECONDS)
-        lines, obstacle = told.stdout.splitlines(), told.stderr.strip() or told.stdout.strip().split("\n")[-1]
+        answer = subprocess.run(ASKED, capture_output=True, text=True, check=False, timeout=ANSWERS_SECONDS)
+        lines, obstacle = answer.stdout.splitlines(), answer.stderr.strip() or answer.stdout.strip().split("\n")[-1]
     except OSError as problem:
         lines, obstacle = [], f"nvidia-smi: {problem.strerror}"
     except subprocess.TimeoutExpired:
         lines, obstacle = [], f"nvidia-smi gave no answer in {ANSWERS_SECONDS} s"
     rows = [[part.strip() for part in line.split(",", 3)] for line in lines]
     gpus = [Gpu(*row) for row in rows if len(row) == 4 and UUID.fullmatch(row[0])]
-    if gpus and told.returncode != 0:       # one is lost, and it tells of the others
-        print(f"[run] nvidia-smi tells of {len(gpus)} GPUs, which are counted, and says: {obstacle}", flush=True)
+    if gpus and answer.returncode != 0:     # a GPU is lost, and nvidia-smi lists the others
+        print(f"[run] nvidia-smi lists {len(gpus)} GPUs, and the run uses these; it also reports: {obstacle}", flush=True)
     if not gpus and limited and is_named_by_uuid(limited.split(",")[0].strip()):
-        return []       # those are known without a list
+        return []       # a UUID needs no list
     if not gpus and glob.glob("/dev/nvidia[0-9]*"):
-        raise LaunchError(f"--gpus {wanted}: the GPUs of this machine could not be listed ({obstacle})", "Look what ./launch/offramp doctor says", ExitCode.DEVICE_UNSUPPORTED)
+        raise LaunchError(f"--gpus {wanted}: the GPUs of this machine could not be listed ({obstacle})", "Run ./launch/offramp doctor", ExitCode.DEVICE_UNSUPPORTED)
     if not gpus:
         raise LaunchError(f"--gpus {wanted}, and this machine has no GPU", ON_THE_CPU, ExitCode.DEVICE_UNSUPPORTED)
     return gpus
 
 
 def visible(gpus, limited):
-    """Those that CUDA_VISIBLE_DEVICES leaves of them, in its order. Errors: LaunchError where it leaves none."""
+    """The GPUs that CUDA_VISIBLE_DEVICES lists, in its order. Errors: LaunchError if it leaves none."""
     if limited is None:
         return gpus
     left = []
@@ -146,11 +145,11 @@ def visible(gpus, limited):
         found = gpus[int(word):int(word) + 1] if word.isdigit() else [gpu for gpu in gpus if gpu.uuid.startswith(word)]
         if not found and is_named_by_uuid(word):
             found = [Gpu(word)]
-        if len(found) != 1:     # as CUDA, which sees none behind it
+        if len(found) != 1:     # CUDA ignores the rest of the list, too
             break
         left += found
     if not left:
-        raise LaunchError(f"{VISIBLE}={limited} leaves none of the {len(gpus)} GPUs of this machine", f"Take it away, or name those that are to work; {ON_THE_CPU}",
+        raise LaunchError(f"{VISIBLE}={limited} leaves none of the {len(gpus)} GPUs of this machine", f"Unset it, or list the GPUs to use; {ON_THE_CPU}",
                           ExitCode.DEVICE_UNSUPPORTED)
     return left
 
@@ -160,7 +159,7 @@ def is_named_by_uuid(word):
 
 
 def cores_near(bus_id, allowed, least=1, devices=None):
-    """Those on the GPU's NUMA node, where that has not all of them, and has `least`: with fewer the way to the GPU is not what holds it up."""
+    """The allowed cores on the GPU's NUMA node; empty if those are all of them, or fewer than `least`: then cores, not the path to the GPU, are the bottleneck."""
     devices = PCI_DEVICES if devices is None else devices
     try:
         near = cores_in((devices / bus_id.lower()[-len("0000:00:00.0"):] / "local_cpulist").read_text()) & allowed
@@ -170,7 +169,7 @@ def cores_near(bus_id, allowed, least=1, devices=None):
 
 
 def cores_in(text):
-    """As the kernel lists them: 0-3,8,10-11."""
+    """`text`: the kernel's list format: 0-3,8,10-11."""
     cores = set()
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")

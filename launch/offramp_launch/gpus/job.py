@@ -1,12 +1,12 @@
 """
-The job that a run with --gpus is: it lies within the run's output, until all of its shards are done and merged. What OUT holds meanwhile:
+The job behind a run with --gpus. Its folder is within the run's output until all shards are done and merged. Meanwhile OUT holds:
 
     OUT/...                        results of single samples
-    OUT/.offramp-shards/job.json   whose output it is (jobs/folder.py)
-    OUT/.offramp-shards/job/       the job's folder: as long as its job.json is there, --resume goes on
+    OUT/.offramp-shards/job.json   the job that owns this output (jobs/folder.py)
+    OUT/.offramp-shards/job/       the job's folder: while its job.json exists, --resume continues the run
     OUT/.offramp-shards/I/         of shard I
 
-Whoever calls these has the output's lock.
+Callers hold the output's lock.
 """
 
 import os
@@ -28,7 +28,7 @@ def folder_in(output):
 
 
 def is_begun_in(output):
-    """Errors: LaunchError, where that cannot be told."""
+    """Errors: LaunchError, if job.json cannot be read."""
     return job_files.read(folder_in(output) / "job.json") is not None
 
 
@@ -37,28 +37,28 @@ def holds_more_than_a_job(output):
 
 
 def require_own(output):
-    """Errors: LaunchError (USAGE) where hosts do a job whose output this is."""
+    """Errors: LaunchError (USAGE) if the output belongs to a job of several hosts."""
     owner, own = (job_files.read(folder / "job.json") for folder in (output / SHARDS, folder_in(output)))
-    # One's own may have been moved with the output, of which go_on() tells.
+    # The run's own job may have moved with the output: go_on() reports that.
     if owner is not None and owner.get("job") != (own or {}).get("id") and os.path.realpath(owner.get("folder", "")) != os.path.realpath(folder_in(output)):
-        raise LaunchError(f"--output {output} is that of job {owner.get('job')} in {owner.get('folder')}", "Go on with that (./launch/offramp job status --job FOLDER), or "
+        raise LaunchError(f"--output {output} is that of job {owner.get('job')} in {owner.get('folder')}", "Continue that job (./launch/offramp job status --job FOLDER), or "
                           "give another --output", ExitCode.USAGE)
 
 
 def clear_remains(output):
-    """What was left when a job was begun, or put away, and cut off there: nothing in it is anybody's work."""
+    """Removes what an interrupted begin() or put_away() left. It holds no shard's work."""
     require_own(output)
     if is_begun_in(output):
         return
-    # Places go before job.json.
+    # put_away() removes the shards' folders before job.json.
     if work := sorted((output / SHARDS).glob(f"*/{CHECKPOINT}")):
-        raise LaunchError(f"{work[0].parent} holds a shard's work, and {folder_in(output) / 'job.json'}, which tells of it, is gone",
-                          f"Put that back; or, if that work is not wanted any more, remove {output / SHARDS}", ExitCode.BAD_INPUT)
+        raise LaunchError(f"{work[0].parent} holds a shard's work, and its job file {folder_in(output) / 'job.json'} is gone",
+                          f"Restore that file; or, to discard the work, remove {output / SHARDS}", ExitCode.BAD_INPUT)
     remove(output / SHARDS)
 
 
 def begin(places, output, flags, config, shards, workers):
-    """A job of this input in an output that holds nothing yet. `shards`: how many, or None for as many as are good."""
+    """Begins a job for this input in an empty output. `shards`: their number; None to choose it here."""
     require_empty(output, "--output")
     folder = folder_in(output)
     try:
@@ -81,27 +81,27 @@ def begin(places, output, flags, config, shards, workers):
 
 
 def number_of_shards(wanted, items, config, workers):
-    """Errors: LaunchError, where there cannot be so many."""
+    """Errors: LaunchError, if the input has fewer items."""
     if items == 0:
-        raise LaunchError(f"the input has no items: {config.get('input')}", "Give one that has", ExitCode.NO_INPUT)
+        raise LaunchError(f"the input has no items: {config.get('input')}", "Give an input with items", ExitCode.NO_INPUT)
     if wanted is not None and wanted > items:
-        raise LaunchError(f"--shards is {wanted}, and the input has {items} items", f"Give a number from 1 to {items}, or none", ExitCode.USAGE)
+        raise LaunchError(f"--shards is {wanted}, and the input has {items} items", f"Give a number from 1 to {items}, or leave --shards out", ExitCode.USAGE)
     return wanted or shards_for(items, config.get("batch") or 1, workers)
 
 
 def go_on(places, output, flags, config, shards):
-    """The job that was begun there, with flags that may differ in what changes no result."""
+    """Continues the job in this output. `flags` may differ from the job's only in settings that do not affect results."""
     job = Job.found(folder_in(output))
     job.require_made_by(build_of(places))
     require_locks(output)
     if shards not in (None, job.shards):
         raise LaunchError(f"--shards is {shards}, and the run in {output} was begun with {job.shards}", "Leave --shards out", ExitCode.USAGE)
     if job.output != output:
-        raise LaunchError(f"{output} was begun as {job.output}, where its shards are looked for", "Move it back, or begin the run in another --output", ExitCode.USAGE)
+        raise LaunchError(f"{output} was begun as {job.output}, and its shards must be there", "Move it back, or begin the run in another --output", ExitCode.USAGE)
     if job_merge.is_merged(job):
         return job
     if (run := run_noted(output)) not in (None, job.id):
-        raise LaunchError(f"{output} holds results of run {run}, which was begun there beside the unfinished one with --gpus", f"If those are what is wanted, remove "
+        raise LaunchError(f"{output} holds results of run {run}, which was begun there beside the unfinished one with --gpus", f"To keep those results, remove "
                           f"{output / SHARDS} and give --resume again; else give another --output", ExitCode.USAGE)
     require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])
     require_same_database(job, config.get("sink") or "")
@@ -110,24 +110,24 @@ def go_on(places, output, flags, config, shards):
 
 
 def require_same_database(job, sink):
-    """By its name: the same server may be reached by several. Errors: LaunchError (CONFIG), as shards that begin now would put their rows there."""
+    """Compares database names, as one server may have several addresses. Errors: LaunchError (CONFIG): new shards would write their rows elsewhere."""
     was, is_now = (database_in(each) for each in (job.facts.get("sink", ""), sink))
     if was != is_now:
         raise LaunchError(f"--sink leads to the database '{is_now}', and the rows of the run in {job.output} are in '{was}'",
-                          "Give the --sink that it was begun with, or begin another run in another --output", ExitCode.CONFIG)
+                          "Give the run's first --sink, or begin another run in another --output", ExitCode.CONFIG)
 
 
 def database_in(sink):
-    """As far as the text tells it: a service, or the environment, may do so instead."""
+    """The database that the text names; empty if a service or the environment names it."""
     if "://" not in sink:
         found = re.search(r"(?:^|\s)dbname\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S*))", sink)
         return (found[1] or found[2] or "") if found else ""
-    told = urllib.parse.urlsplit(sink)
-    return dict(urllib.parse.parse_qsl(told.query)).get("dbname") or urllib.parse.unquote(told.path.strip("/"))
+    url = urllib.parse.urlsplit(sink)
+    return dict(urllib.parse.parse_qsl(url.query)).get("dbname") or urllib.parse.unquote(url.path.strip("/"))
 
 
 def merge(places, job, flags, ask, lock):
-    """Makes of all shards what one run would have left. `flags`: of this run, the job's may be old. Killed anywhere, and called again, the end is the same."""
+    """Merges all shards into a single run's output. `flags`: this run's, as the job's may be outdated. If it is killed at any step, another call completes it."""
     if job_merge.is_merged(job):
         return
     lock.require_in_place()
@@ -136,9 +136,9 @@ def merge(places, job, flags, ask, lock):
 
 
 def put_away(job):
-    """After the merge. As long as job.json is there, this is gone on with. Errors: LaunchError, where shards have work that is nowhere else."""
+    """Removes the job after its merge. While job.json exists, another call completes it. Errors: LaunchError, if the shards are not merged."""
     if not job_merge.is_merged(job):
-        raise LaunchError(f"{job.folder} is not merged, and was to be put away", "This is an error of Offramp's; all that shards left is as it was", ExitCode.INTERNAL)
+        raise LaunchError(f"{job.folder} cannot be removed: its shards are not merged", "This is a bug in Offramp; the shards' results are unchanged", ExitCode.INTERNAL)
     for _, folder in job.claimed():
         if folder != job.output:
             remove(folder / SHARDS)

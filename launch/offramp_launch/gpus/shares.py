@@ -1,4 +1,4 @@
-"""What each worker of a run with --gpus gets of what is given for the whole of it: consumers, threads that decode, slabs."""
+"""Splits a run's settings among the workers of --gpus: consumers, decode threads, slabs."""
 
 import os
 
@@ -8,13 +8,13 @@ from offramp_launch.supervision.scaling import MOST_CONSUMERS, bounds_given
 from offramp_launch.supervision.autoscaler import Bounds
 
 LEAST = {"consumers": 1, "decode-workers": 1, "slabs": 2}
-BEGIN_WITH = "begin-with"       # consumers, beside their bounds: a word of the launcher to its workers
+BEGIN_WITH = "begin-with"       # the number of consumers to start with, beside their bounds: an internal flag of workers
 SHARDS_A_WORKER = 4
-BATCHES_A_SHARD = 4     # at least, where the number of shards is ours to choose
+BATCHES_A_SHARD = 4     # at least, if --shards is not given
 
 
 def flags_of_workers(config, argv, workers, on_the_cpu, cores=None):
-    """For each worker those of its runs. `argv`: as the run's command has it."""
+    """The settings of each worker's runs. `argv`: of the run's command."""
     cores = len(os.sched_getaffinity(0)) if cores is None else cores
     whole = {name: int(config[name]) for name in LEAST if config.get(name) and is_given(name, argv)}
     own = defaults_of(cores // workers, on_the_cpu)
@@ -22,7 +22,7 @@ def flags_of_workers(config, argv, workers, on_the_cpu, cores=None):
     if bounds:
         whole.pop("consumers", None)
     each = [{**own, **{name: share(whole[name], workers, number, LEAST[name]) for name in whole}} for number in range(workers)]
-    if bounds:      # within which each worker's follow its own work
+    if bounds:      # each worker autoscales within its share
         return [following(shares, bounds, workers, number, own["consumers"]) for number, shares in enumerate(each)]
     if (most := max(shares["consumers"] for shares in each)) > MOST_CONSUMERS:
         raise LaunchError(f"--consumers {whole['consumers']} is {most} for each of {workers} workers, more than a run can hold", f"At most {MOST_CONSUMERS} for each",
@@ -39,29 +39,29 @@ def share_of_bounds(bounds, workers, number):
 
 
 def following(shares, bounds, workers, number, first):
-    """A worker's shares, with consumers that follow its work within its share of Bounds. `first`: with how many its runs begin, as far as the bounds allow."""
+    """A worker's shares, with autoscaling within its share of Bounds. `first`: the number its runs begin with, limited to the bounds."""
     own = share_of_bounds(bounds, workers, number)
     return {**shares, "consumers": str(own), BEGIN_WITH: own.within(first)}
 
 
 def least_of(consumers):
-    """Of what a worker has: a number, or the text of Bounds."""
+    """`consumers`: a number, or the text of Bounds."""
     return int(str(consumers).partition("..")[0])
 
 
 def defaults_of(cores, on_the_cpu):
-    """As runner/run/defaults.cpp has them for a machine of so many cores; of a small one a single consumer for each producer."""
+    """As in runner/run/defaults.cpp for a machine with that many cores; but on a small one each producer has a single consumer."""
     if on_the_cpu:
         return {"consumers": min(max(cores, 1), 2), "decode-workers": min(max(cores, 1), 4)}
     return {name: min(max(cores // 2, 2), 8) for name in ("consumers", "decode-workers")}
 
 
 def is_given(name, argv, environment=os.environ):
-    """Else the programs have chosen, for a run that has the machine for itself."""
+    """If not, the programs chose the value, for a run that has the whole machine."""
     return bool(setting_given(name, argv, environment))
 
 
 def shards_for(items, batch, workers):
-    """Some for each worker, so that the last ones end together; fewer of a small input, as each begins with the start of a producer."""
+    """Several per worker, so that all workers end at nearly the same time; fewer for a small input, as each shard starts a producer."""
     fitting = items // (max(batch, 1) * BATCHES_A_SHARD)
     return max(1, min(items, max(workers, min(workers * SHARDS_A_WORKER, fitting))))

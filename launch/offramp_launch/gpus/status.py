@@ -1,4 +1,4 @@
-"""What the workers of a run with --gpus tell, as of one run: status.json, the control socket and the progress line."""
+"""Joins the statuses of all workers of a run with --gpus into one: for status.json, the control socket and the progress line."""
 
 import collections
 
@@ -10,8 +10,8 @@ from offramp_launch.watching.timestamps import age_of
 SUMMED = ("batches", "released_batches", "released_bytes", "redelivered", "spilled_samples", "samples_per_second")
 SHARES = ("gpu_utilization", "consumer_utilization")
 TABLES = ("releases", "refused")
-TURN = "turn"       # what holds up one that is loaded, while another computes on its device
-# Of a shard: as its record calls them, and its run's status, and its run's summary.
+TURN = "turn"       # limiting stage of a loaded run while another computes on its device
+# A shard's counts: the name in its record, the field in its run's status, the fields in its run's summary.
 COUNTS = {"done": ("done_samples", ("done_before", "released")), "skipped": ("skipped", ("skipped",)), "dead_letters": ("dead_lettered_samples", ("dead_letters",)),
           "dropped": ("dropped_samples", ("dropped_when_full",))}
 
@@ -30,19 +30,19 @@ def counts_of_summary(summary):
 
 
 def total_of(counts):
-    """`counts`: of each shard."""
+    """`counts`: one per shard."""
     return {name: sum(each[name] for each in counts) for name in COUNTS}
 
 
 def read_status(run_dir):
-    """The status of a worker's run; nothing before that has begun."""
+    """The status of a worker's run; empty before the run has begun."""
     return validate_status(read_object(run_dir / "status.json") or {})[0] if run_dir else {}
 
 
 def whole_status(state, items, total, at_work, workers):
-    """Its `time` is when this was put together. `total`: over all shards; `at_work`: (worker's name, status of its run) of those that are; `workers`: what is told of each."""
+    """`time` is now. `total`: counts of all shards; `at_work`: (name, status of its run) of each working worker; `workers`: a description of each."""
     statuses = [status for _, status in at_work if status]
-    computing = [status for status in statuses if not waits_for_turn(status)] or statuses      # the others hold nothing up, and their slabs are all free
+    computing = [status for status in statuses if not waits_for_turn(status)] or statuses      # those that wait limit nothing, and all their slabs are free
     whole = {"state": state, "time": wall_clock(), "total_samples": items, **{field: total[name] for name, (field, _) in COUNTS.items()},
              "released_samples": total["done"], **{name: sum(status.get(name) or 0 for status in statuses) for name in SUMMED},
              **{name: mean([status[name] for status in computing if status.get(name) is not None]) for name in SHARES},
@@ -56,7 +56,7 @@ def whole_status(state, items, total, at_work, workers):
 
 
 def describe(worker):
-    """As status.json and summary.json have it."""
+    """A worker's entry in status.json and summary.json."""
     return {"name": worker.name, "state": "lost" if worker.lost else "left out" if worker.left_out else "at work" if worker.child else "waiting", "why_lost": worker.lost or None,
             "waits_for_turn": waits_for_turn(worker.status), "silent": worker.silent or None, "time": worker.status.get("time"), "shard": worker.index if worker.child else None, "run_dir": str(worker.run_dir) if worker.child else None,
             "pid": worker.child.pid if worker.child else None, "done_samples": worker.status.get("done_samples") or 0,
@@ -68,7 +68,7 @@ def waits_for_turn(status):
 
 
 def consumers_of(status, workers):
-    """Those that have work to come by: not of who waits for its turn."""
+    """Counts consumers, without those of workers that wait for their turn."""
     waiting = sum(len(worker.status.get("consumers") or []) for worker in workers if waits_for_turn(worker.status))
     return max(0, len(status.get("consumers") or []) - waiting)
 
@@ -82,7 +82,7 @@ def mean(values):
 
 
 def summed(tables):
-    """Of tables, which may be None, the sums of what is a number."""
+    """Sums the numeric fields of all tables; a table may be None."""
     whole = collections.Counter()
     for each in tables:
         whole.update({name: number for name, number in (each or {}).items() if isinstance(number, (int, float))})
@@ -90,7 +90,7 @@ def summed(tables):
 
 
 def summed_tokens(tables):
-    """Of texts; None where there are none."""
+    """The token counts of text inputs; None without any."""
     whole = summed(tables)
     return {**whole, "padding_share": (whole["padded"] - whole["of_texts"]) / whole["padded"]} if whole.get("padded") else None
 
@@ -101,11 +101,11 @@ def most_common(words):
 
 
 def lines_of_workers(status):
-    """For `offramp status`, none where the run has one producer."""
+    """For `offramp status`; empty for a run with one producer."""
     for worker in status.get("workers") or []:
         age = age_of(worker, status)
-        told = f"told {age:.1f} s ago, " if age is not None else ""
+        reported = f"reported {age:.1f} s ago, " if age is not None else ""
         rate = "waits for its turn" if worker.get("waits_for_turn") else f"{worker['samples_per_second']:.1f}/s"
         silent = f"{worker['silent']}, " if worker.get("silent") else ""
-        at = f"shard {worker['shard']}, {rate}, {silent}{told}--run-dir {worker['run_dir']}" if worker["run_dir"] else worker["state"]
+        at = f"shard {worker['shard']}, {rate}, {silent}{reported}--run-dir {worker['run_dir']}" if worker["run_dir"] else worker["state"]
         yield f"  {worker['name']}: {at}"

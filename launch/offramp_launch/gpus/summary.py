@@ -1,4 +1,4 @@
-"""The summary of a run with --gpus: of what its shards' runs told, one account in the form of a run's, conserved over all."""
+"""The summary of a run with --gpus: joins the summaries of its shards' runs into one, in the form of a single run's."""
 
 import pathlib
 
@@ -8,40 +8,41 @@ from offramp_launch.jobs import files as job_files
 from offramp_launch.gpus.status import counted, counts_of_summary, describe, summed, summed_tokens, total_of
 from offramp_launch.run_dir import SUMMARY, read_object
 
+KEPT = "told"       # the folder within the job's
 LISTS = ("skipped", "dead_letters", "unreadable_upcoming")
 SUMS = ("bytes", "producer_restarts", "producer_cpu_seconds")
 OF_ANY = ("model", "precision", "transform", "device_kind", "batch", "strategy")
 
 
 def run_of(job, index, record):
-    """The directory of the run that did the shard, whichever launcher's; None where nothing tells it."""
+    """The directory of the run that completed the shard, also under an earlier launcher; None if no attempt noted it."""
     note = job_files.read(job.place(index) / "attempts" / f"{record.get('attempt')}.json") or {}
     return pathlib.Path(note["run_dir"]) if note.get("run_dir") else None
 
 
 def keep(job, index, run_dir):
-    """What the run of a shard tells, beside the job, before its record is there: whichever launcher comes to the end tells it, too."""
-    if told := read_object(run_dir / SUMMARY):
-        job_files.make_folder(job.folder / "told")
-        job_files.replace(job.folder / "told" / f"{index}.json", {name: told.get(name) for name in ("run_dir", "samples", *LISTS)})
+    """Copies part of a shard's run summary into the job's folder, before the shard's record is written. A later launcher may finish the run; it reads the copy."""
+    if found := read_object(run_dir / SUMMARY):
+        job_files.make_folder(job.folder / KEPT)
+        job_files.replace(job.folder / KEPT / f"{index}.json", {name: found.get(name) for name in ("run_dir", "samples", *LISTS)})
 
 
 def summaries_of(job, supervisor):
-    """By shard: of those that are done, and of the last attempts of this launcher at others. Look before the job is put away."""
+    """The summary of each shard that is done, and of this launcher's last attempt at each other one. Call it before put_away() removes the job."""
     records = job.records()
     for index, run_dir in dict(supervisor.attempts).items():
         if index not in records:
             gpus_dead_letters.bring(run_dir)
-    found = {index: told for index, run_dir in supervisor.attempts if (told := read_object(run_dir / SUMMARY))}
-    return {**found, **{index: told for index in records if (told := read_object(job.folder / "told" / f"{index}.json"))}}
+    found = {index: each for index, run_dir in supervisor.attempts if (each := read_object(run_dir / SUMMARY))}
+    return {**found, **{index: each for index in records if (each := read_object(job.folder / KEPT / f"{index}.json"))}}
 
 
-def join(about, job, supervisor, told, seconds):
-    """`told`: the summaries by shard. Rates and sums are of this launcher's part."""
+def join(about, job, supervisor, summaries, seconds):
+    """`summaries`: by shard. Rates and sums cover this launcher's attempts only."""
     ours = [each for _, run_dir in supervisor.attempts if (each := read_object(run_dir / SUMMARY))]
     done = job.records()
-    # Of what is not done the last status may be older.
-    supervisor.counts.update({index: counts_of_summary(each) for index, each in told.items() if index not in done and each.get("samples")})
+    # The last status of an unfinished shard may be older than its summary.
+    supervisor.counts.update({index: counts_of_summary(each) for index, each in summaries.items() if index not in done and each.get("samples")})
     total = total_of(supervisor.counts.values())
     released = max(0, total["done"] - supervisor.done_before)
     return {**about, "job": job.id, "items": job.items, "seconds": round(seconds, 3), "incomplete": not ours and not total["done"] and bool(supervisor.failure),
@@ -49,13 +50,13 @@ def join(about, job, supervisor, told, seconds):
             "samples": {**summed(each.get("samples") for each in ours), "done_before": supervisor.done_before, "released": released, "skipped": total["skipped"],
                         "dead_letters": total["dead_letters"], "dropped_when_full": total["dropped"]},
             "batches": summed(each.get("batches") for each in ours), "samples_per_second": released / seconds if seconds > 0 else None, "steady": False,
-            "first_batch_seconds": min((seconds for each in ours if (seconds := each.get("first_batch_seconds"))), default=None),     # 0: there was none
+            "first_batch_seconds": min((seconds for each in ours if (seconds := each.get("first_batch_seconds"))), default=None),     # 0: no batch
             **{name: sum(each.get(name) or 0 for each in ours) for name in SUMS}, "skipped_samples": total["skipped"],
             "tokens": summed_tokens(each.get("tokens") for each in ours),
             "consumers": [consumer for each in ours for consumer in each.get("consumers") or []],
-            # What was read, and what became of it, is told of the whole input.
-            **{name: [gpus_dead_letters.in_its_place(entry) for index in sorted(told) for entry in told[index].get(name) or []] for name in LISTS},
-            "dead_letters_in": gpus_dead_letters.directories_with(told.values()),
+            # The lists cover the whole input, including shards that earlier launchers completed.
+            **{name: [gpus_dead_letters.in_its_place(entry) for index in sorted(summaries) for entry in summaries[index].get(name) or []] for name in LISTS},
+            "dead_letters_in": gpus_dead_letters.directories_with(summaries.values()),
             "random_weights": any(each.get("random_weights") for each in ours),
             "conserved": sum(total.values()) == job.items if len(done) == job.shards else sum(total.values()) <= job.items,
             "shards": [{"index": index, "items": job.items_of(index), **supervisor.counts[index], "is_done": index in done} for index in range(job.shards)],
@@ -67,8 +68,8 @@ def devices(ours, workers):
     return f"{', '.join(kinds)} ({counted(len(workers), 'worker')})" if kinds else None
 
 
-def lines(whole, unit, output, go_on, account):
-    """As of one run, and the GPUs that were lost."""
-    first, *rest = summary.tell(whole, unit, output, go_on, account).splitlines()
+def lines(whole, unit, output, go_on, report):
+    """A single run's lines, plus the GPUs that were given up."""
+    first, *rest = summary.tell(whole, unit, output, go_on, report).splitlines()
     lost = [f"  given up   {worker['name']}: {worker['why_lost']}" for worker in whole["workers"] if worker["why_lost"]]
     return "\n".join([first, *lost, *(line for line in rest if line.strip() not in ("model", "batches"))])

@@ -1,4 +1,4 @@
-"""Watches a run with --gpus: a worker for each GPU, which takes the next shard that is not done, until all are."""
+"""Supervises a run with --gpus: one worker per GPU takes the next open shard until all are done."""
 
 import collections
 import contextlib
@@ -15,7 +15,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.gpus.workers import command_of, workers_of
 from offramp_launch.gpus.shares import following, share
 from offramp_launch.gpus.status import COUNTS, consumers_of, counts_of_record, counts_of_status, describe, total_of, whole_status
-from offramp_launch.jobs.files import told
+from offramp_launch.jobs.files import write_errors
 from offramp_launch.output_folder import items_done_in
 from offramp_launch.supervision.logbook import KEPT_DEATHS, LONGEST_LINE
 from offramp_launch.supervision.process_loop import ProcessLoop
@@ -25,23 +25,21 @@ from offramp_launch.supervision.autoscaler import Bounds
 from offramp_launch.supervision.supervisor import TOO_LITTLE_MEMORY
 from offramp_launch.supervision.watch import STATUS_SECONDS
 
-FAILURES_OF_A_WORKER = 2        # in a row, that may be its GPU's: then that is given up
-SCARCE = (ExitCode.SHARED_MEMORY_FULL, ExitCode.DEVICE_OUT_OF_MEMORY)       # where two have a pool and a model on one device
+FAILURES_OF_A_WORKER = 2        # in a row, with its GPU as the possible cause: then the GPU is given up
+SCARCE = (ExitCode.SHARED_MEMORY_FULL, ExitCode.DEVICE_OUT_OF_MEMORY)       # two workers on one device may lack memory for two pools or models
 OF_A_GPU = (ExitCode.DEVICE_OUT_OF_MEMORY, ExitCode.DEVICE_BROKEN, ExitCode.DEVICE_UNSUPPORTED)
-TRIES_OF_A_SHARD = 4            # by whichever workers: then it is the shard, or the machine, and not a GPU
-ABANDON_SECONDS, KILL_SECONDS = 15, 30      # after the others were asked to end as one failed for good
-ABANDONED_END_SECONDS = 5       # for a worker that hears nothing, before it is killed
+TRIES_OF_A_SHARD = 4            # by any workers: then the cause is the shard or the machine, not a GPU
+ABANDON_SECONDS, KILL_SECONDS = 15, 30      # after one worker failed for good and the others were asked to drain
+ABANDONED_END_SECONDS = 5       # until a silent worker is killed
 
 
 class GpusSupervisor(ProcessLoop):
-    """
-    Owns: the workers. If the launcher itself is killed, they read its end from the lifeline, and end, and so do their programs.
-    """
+    """Owns: the workers. If the launcher is killed, the lifeline closes, and the workers and their programs exit."""
 
     def __init__(self, places, run_id, run_dir, job, workers, flags, error_limit, display, kept_open, http=None, status_seconds=STATUS_SECONDS,
                  bounds=None, starts_ahead=False):
-        """`workers`: [(device, shares)]; `flags`: of the run; `status_seconds`: as of RunPlan; `bounds`: of all consumers together, where their number follows;
-        `starts_ahead`: the next shard of each is begun while it still computes one."""
+        """`workers`: [(device, shares)]; `flags`: of the run; `status_seconds`: as in RunPlan; `bounds`: of all consumers together, with autoscaling;
+        `starts_ahead`: each device loads its next shard while it still computes one."""
         super().__init__(run_dir, display, http)
         self._places, self._run_id, self._run_dir, self._job, self._flags = places, run_id, run_dir, job, flags
         self._workers = workers_of(workers, run_dir, starts_ahead)
@@ -52,7 +50,7 @@ class GpusSupervisor(ProcessLoop):
                        for index in range(job.shards)}
         self.done_before = total_of(self.counts.values())["done"]
         self._tries = collections.Counter()
-        self._told = set()
+        self._noted = set()
         self.status = {}
         self.attempts = []
         self._abandoned_at = None
@@ -63,11 +61,11 @@ class GpusSupervisor(ProcessLoop):
         for worker in self._workers:
             self._begin_next(worker)
         self._tick()
-        for index, record in self._records_before.items():      # an earlier launcher may have ended before it told of them
+        for index, record in self._records_before.items():      # an earlier launcher may have ended before it kept their output
             self._keep_output(index, record)
 
     def _code(self):
-        """0 where all shards are done."""
+        """0 if all shards are done."""
         return int(ExitCode.INTERRUPTED) if self.is_work_left() else int(ExitCode.OK)
 
     workers = property(lambda self: self._workers)
@@ -91,7 +89,7 @@ class GpusSupervisor(ProcessLoop):
         if self._is_ending() or not worker.is_free or not self._todo:
             return
         if worker.number == 2 and any(each.is_loading for each in self._workers if each.number == 1):
-            return      # what is too much for two is a second one's to find, and no first one's
+            return      # if memory is too small for two, the second worker must be the one that fails
         index = self._todo.popleft()
         run_dir = self._new_run_dir(index)
         command = command_of(self._places, self._job, worker, index, run_dir, self._lifeline_read, self._error_limit, self._flags)
@@ -105,11 +103,11 @@ class GpusSupervisor(ProcessLoop):
         self._selector.register(worker.child.pidfd, selectors.EVENT_READ, lambda: self._on_end(worker))
 
     def _other(self, worker):
-        """That computes by turns with it; None where there is none, or it is out."""
+        """The worker that shares this one's device and turn; None if there is none, or it is out."""
         return next((each for each in self._workers if each is not worker and each.turn and each.turn == worker.turn and not each.is_out), None)
 
     def _new_run_dir(self, index):
-        """An earlier attempt's stays as it is."""
+        """A directory that no earlier attempt used."""
         again = 0
         while (folder := self._run_dir.file(f"s{index}" + (f"-{again}" if again else ""))).exists():
             again += 1
@@ -123,11 +121,11 @@ class GpusSupervisor(ProcessLoop):
         self._look_at(worker)
         child = worker.ended()
         done = self._record_of(worker.index)
-        if done is not None:        # however it ended behind that
+        if done is not None:        # its exit code after the record does not matter
             self.counts[worker.index] = counts_of_record(done)
             worker.failures, worker.shards_done, worker.backoff = 0, worker.shards_done + 1, Backoff()
             if other := self._other(worker):
-                other.failures = 0      # nor was it the GPU's
+                other.failures = 0      # the GPU they share works
             self._keep_output(worker.index, done)
         else:
             self._todo.append(worker.index)
@@ -144,7 +142,7 @@ class GpusSupervisor(ProcessLoop):
             return None
 
     def _after_failure(self, worker, code, fate, why):
-        """Its shard is among those to be done again."""
+        """The worker's shard is already back in the queue."""
         if self.failure or (self._draining and fate == AGAIN):
             return
         self._logbook.note_death(worker.name, f"shard {worker.index} ended with exit code {code}: {why}"[:LONGEST_LINE])
@@ -159,12 +157,13 @@ class GpusSupervisor(ProcessLoop):
             self._display.note(f"{worker.name} is left out: there is not enough memory for two on {worker.device.name}, which goes on without starting ahead: {why}")
             return
         if last == ExitCode.SHARED_MEMORY_FULL and worker.shards_done == 0:
-            self.fail(LaunchError(f"shard {worker.index} on {worker.name}: {why}", f"Each of {len(self._workers)} workers has a pool of its own: "
+            self.fail(LaunchError(f"shard {worker.index} on {worker.name}: {why}", f"Each of {len(self._workers)} workers has its own pool: "
                                   + ("leave --start-ahead out, or " if worker.turn else "") + "give --slabs N, a number for all "
                                   + ("GPUs together, of which each has its share twice, " if worker.turn else "of them together, ") + "or --gpus fewer; --resume goes on", last))
             return
         if last == ExitCode.SYSTEM and why.startswith(TOO_LITTLE_MEMORY) and total_of(self.counts.values())["done"] <= self.done_before:
-            self.fail(LaunchError(f"shard {worker.index} on {worker.name}: {why}", f"Each of {len(self._workers)} workers has a model and a pool of its own: --gpus fewer takes less, too", last))
+            self.fail(LaunchError(f"shard {worker.index} on {worker.name}: {why}", f"Each of {len(self._workers)} workers has its own model and pool: "
+                                  "give fewer --gpus", last))
             return
         worker.failures += last in OF_A_GPU or last > FIRST_SIGNAL
         self._tries[worker.index] += 1
@@ -173,7 +172,7 @@ class GpusSupervisor(ProcessLoop):
         elif worker.failures + (other.failures if other else 0) >= FAILURES_OF_A_WORKER:
             self._give_up(worker, why)
             if other and not other.child:
-                other.lost = why        # the GPU is theirs both
+                other.lost = why        # both use this GPU
             if all(each.is_out for each in self._workers):
                 self.fail(LaunchError(f"every worker failed {FAILURES_OF_A_WORKER} times in a row; the last, {worker.name}: {why}", log, reported_by_run(last)))
         else:
@@ -192,26 +191,26 @@ class GpusSupervisor(ProcessLoop):
                            + (f"; its share goes to the {left} that are left" if left else ""))
 
     def _code_of_last_try(self, worker, code):
-        """That of its run, where it told one and the worker's own says only that another try may mend it."""
+        """The exit code of the worker's run, if it noted one and `code` only means that another try may succeed."""
         exits = [attempt.get("exit") for attempt in self._job.attempts(worker.index)[-1:]] if code == TRY_AGAIN else []
         return exits[0] if exits and exits[0] not in (None, ExitCode.OK, ExitCode.INTERRUPTED) else code
 
     def _keep_output(self, index, record):
-        """Of a shard that is done. What another could not bring through is made when it is tried again."""
+        """Collects the dead letters and dropped items of a completed shard's run. The next try at an unfinished shard makes its own again."""
         try:
             run_dir = gpus_summary.run_of(self._job, index, record)
             if run_dir is None:
                 return
             gpus_dead_letters.bring(run_dir)
-            with contextlib.suppress(OSError):      # none, or an earlier launcher's that is not to be had any more
+            with contextlib.suppress(OSError):      # nothing was dropped, or an earlier launcher's directory is gone
                 listed = (run_dir / "dropped.jsonl").read_bytes()
                 whole = self._run_dir.file("dropped.jsonl")
-                with told(whole), open(whole, "ab") as file:
+                with write_errors(whole), open(whole, "ab") as file:
                     file.write(listed)
         except LaunchError as problem:
             self.fail(problem)
 
-    # -- what is told -------------------------------------------------------------------------------------------------
+    # -- status -------------------------------------------------------------------------------------------------------
 
     def _between_looks(self):
         for worker in self._at_work():
@@ -223,8 +222,8 @@ class GpusSupervisor(ProcessLoop):
     def _look(self):
         for worker in self._at_work():
             self._look_at(worker)
-            if told := worker.look_at_its_process():
-                self._display.note(told)
+            if change := worker.look_at_its_process():
+                self._display.note(change)
         self._kill_the_silent()
         total = total_of(self.counts.values())
         self._require_few_errors(total["skipped"])
@@ -242,34 +241,34 @@ class GpusSupervisor(ProcessLoop):
 
     def _look_at(self, worker):
         for line in worker.look():
-            if line not in self._told:      # a warning of each shard's producer is told once
-                self._told.add(line)
+            if line not in self._noted:     # each shard's producer may repeat a warning
+                self._noted.add(line)
                 self._display.note(f"{worker.name}, shard {worker.index}: {line}")
         if worker.status:
             self.counts[worker.index] = counts_of_status(worker.status)
 
     def _require_few_errors(self, skipped):
-        """Each shard has the limit of the whole run, which all of them together must keep."""
+        """Each shard's run gets the whole run's limit; only the sum over all shards enforces it."""
         if skipped > self._error_limit:
             self.fail(LaunchError(f"{skipped} of {self._job.items} items had to be skipped, and --max-errors allows {self._error_limit}",
-                                  "Mend them, or allow more (--max-errors 100% skips all that cannot be read); --resume goes on with what is done", ExitCode.BAD_INPUT))
+                                  "Fix them, or allow more (--max-errors 100% skips every unreadable item); --resume continues the run", ExitCode.BAD_INPUT))
 
     # -- ending -------------------------------------------------------------------------------------------------------
 
     def fail(self, problem):
-        """Ends all, in order."""
+        """Fails the run: drains the workers, then abandons, then kills them."""
         if self.failure:
             return
         self.failure = problem
         self._display.note(str(problem))
         if not self._draining:
-            self._draining = True       # a signal from now on is the second word
+            self._draining = True       # the next signal abandons
             self._ask_to_drain()
         self._timers.after(ABANDON_SECONDS, self._ask_to_drain)
         self._timers.after(KILL_SECONDS, self._kill_children)
 
     def _ask_to_drain(self):
-        """For one that drains already this is the second word."""
+        """A worker that already drains abandons its run."""
         self._signal_children(signal.SIGTERM)
 
     def _ask_to_abandon(self, asked_before):
@@ -281,7 +280,7 @@ class GpusSupervisor(ProcessLoop):
                 if worker.silent:
                     raise LaunchError(worker.silent, "")
                 worker.ask({"do": "stop", "now": True})
-            except LaunchError:     # it has not begun, or ends, or would not answer
+            except LaunchError:     # the run has not begun, is ending, or does not answer
                 worker.child.signal(signal.SIGTERM)
 
     def _abandon(self):
@@ -289,7 +288,7 @@ class GpusSupervisor(ProcessLoop):
         super()._abandon()
 
     def _kill_the_silent(self):
-        """Of a run that is given up. What such a worker began ends with it; --resume goes on there."""
+        """Kills silent workers of an abandoned run; their programs end with them. --resume continues their shards."""
         if self._abandoned_at is None or self._timers.now() < self._abandoned_at + ABANDONED_END_SECONDS:
             return
         for worker in self._at_work():
@@ -309,14 +308,14 @@ class GpusSupervisor(ProcessLoop):
     def _begin_reload(self):
         one = next((worker.run_dir for worker in self._at_work()), self._run_dir.path)
         raise LaunchError("a run with --gpus reloads the consumers of one worker at a time", f"./launch/offramp reload --run-dir {one}; status lists all. "
-                          "Shards that begin later have what changed", ExitCode.USAGE)
+                          "Shards that begin later use the changed files", ExitCode.USAGE)
 
     def _begin_trace(self, seconds):
         one = next((worker.run_dir for worker in self._at_work()), self._run_dir.path)
         raise LaunchError("a run with --gpus is traced a worker at a time", f"./launch/offramp trace {one}; status lists all", ExitCode.USAGE)
 
     def _scale(self, text):
-        """Of all workers together, whose consumers follow the work of each within its share of bounds; one's own are scaled through its run directory."""
+        """Scales all workers together; with bounds each autoscales within its share. To scale one worker, use its run directory."""
         working = self._shares()
         bounds = Bounds.of(text, most_of_this_machine(), len(working) * MOST_CONSUMERS)
         wanted = max(bounds.least, len(working)) if bounds else count(text, "scale")
@@ -324,7 +323,7 @@ class GpusSupervisor(ProcessLoop):
             raise LaunchError(f"scale {wanted} is out of bounds", f"From {len(working)}, one for each worker, to {len(working) * MOST_CONSUMERS}; "
                               "./launch/offramp stop ends the run", ExitCode.USAGE)
         if self._is_ending():
-            raise LaunchError("the run is ending; it takes no consumers any more", "", ExitCode.NO_SUCH_RUN)
+            raise LaunchError("the run is ending and takes no more consumers", "", ExitCode.NO_SUCH_RUN)
         before, followed = self._consumers_wanted(), self._follows()
         for number, workers in enumerate(working):
             for worker in workers:
@@ -343,7 +342,7 @@ class GpusSupervisor(ProcessLoop):
         return {"before": before, "consumers": wanted, "more": more, **self._describe()}
 
     def _shares(self):
-        """Workers that are not out, by the share that they have of what is given for all."""
+        """Workers that are not out, grouped by their share of the whole run's settings."""
         shares = {}
         for worker in self._workers:
             if not worker.is_out:
@@ -354,7 +353,7 @@ class GpusSupervisor(ProcessLoop):
         return any(worker.follows for worker in self._workers if not worker.is_out)
 
     def _following(self):
-        """Of all workers together, as supervision/scaling.py tells it of one; how often their numbers changed, each one tells."""
+        """As supervision/scaling.py reports for one run, over all workers. Each worker reports its own changes."""
         if not self._bounds:
             return None
         return {"bounds": str(self._bounds), "follows": self._follows(), "changes": None, "mean_consumers": None}
@@ -368,8 +367,8 @@ class GpusSupervisor(ProcessLoop):
                 **self._logbook.told(), **self._reported_by_workers(), "status": self.status}
 
     def _reported_by_workers(self):
-        """Of the whole, and of each by its name."""
-        workers = {worker.name: {**worker.told(), "status_seconds": self._status_seconds} for worker in self._workers}
+        """Each worker's report by name, and the sums over all."""
+        workers = {worker.name: {**worker.report(), "status_seconds": self._status_seconds} for worker in self._workers}
         return {"workers": workers, "deaths": self._all_deaths(), "done_before": self.done_before,
                 **{name: sum(each[name] for each in workers.values()) for name in ("restarts", "takeovers", "consumer_busy_seconds")}}
 
@@ -379,12 +378,12 @@ class GpusSupervisor(ProcessLoop):
 
 
 def reported_by_run(code):
-    """Of a program that was killed only that another try may mend it."""
+    """A signal's code becomes TRY_AGAIN."""
     return code if code in {int(each) for each in ExitCode} else TRY_AGAIN
 
 
 def fate_of_worker(status):
-    """A GPU that is lost is one that the next process does not find."""
+    """DEVICE_UNSUPPORTED counts as AGAIN: a new process does not find a GPU that is lost."""
     if status < 0 or status in (TRY_AGAIN, ExitCode.DEVICE_UNSUPPORTED):
         return AGAIN
     return DONE if status == 0 else FINAL

@@ -1,6 +1,6 @@
 """
-One shard of a run with --gpus, in a process of its own, which ends with the launcher that started it: the command `shard`, but that the flags
-of the run, which stand behind "--", and the folder that they are typed in take the place of the job's: these may be an earlier launcher's.
+The process that does one shard of a run with --gpus, and exits with its launcher. It works like the command `shard`, with this run's flags
+(after "--") and working folder in place of the job's, which may be an earlier launcher's.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ def start(places, argv):
         bind_to(map(int, given["--cores"].split(",")))
     job, index = Job.found(pathlib.Path(given["--job"])), int(given["--index"])
     job.facts.update(flags=argv[at + 1:], folder=os.getcwd())
-    # There alone: `status` without --run-dir means the whole run.
+    # Keep the shard's run within the whole run's directory: `status` without --run-dir means the whole run.
     run_dir = pathlib.Path(take_values(flags, ("--run-dir",))[0]["--run-dir"])
     first = int(given[f"--{BEGIN_WITH}"]) if f"--{BEGIN_WITH}" in given else None
 
@@ -35,6 +35,6 @@ def start(places, argv):
 
 
 def bind_to(cores):
-    """Only faster for it: where it may not, or they are gone since, it is bound to none."""
+    """Improves speed only: without permission, or if the cores are gone, the process stays unbound."""
     with contextlib.suppress(OSError):
         os.sched_setaffinity(0, cores)

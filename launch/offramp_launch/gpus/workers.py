@@ -1,4 +1,4 @@
-"""A worker of a run with --gpus as its launcher sees it: who has a GPU, and the process that does a shard there."""
+"""A worker of a run with --gpus, as its launcher sees it: a GPU, and the process that does a shard on it."""
 
 import contextlib
 import dataclasses
@@ -22,64 +22,64 @@ from offramp_launch.run_dir import SUMMARY, read_object
 from offramp_launch.watching.counters import BusySeconds, added, grown
 from offramp_launch.watching.timestamps import seconds_of
 
-SHOWN_LINES = 20                # of each shard's
+SHOWN_LINES = 20                # of each shard's log
 ANSWERS_SECONDS = 2
 RUN_WIDE_LINES = ("run ", "Run ", "draining: ", "abandoning ")
 
 
 @dataclasses.dataclass
 class Worker:
-    """One that has a GPU: a process for each of its shards. Owns: that. Thread: the launcher's. Blocks: on its answers only."""
+    """Runs its shards on one GPU, each in a new process. Owns: the process. Thread: the launcher's. Blocks: on its answers only."""
 
     device: object
-    shares: dict                # by setting, of its runs; of consumers a number, or the text of their Bounds
+    shares: dict                # settings of its runs, by name; consumers: a number, or the text of Bounds
     child: Child = None
-    index: int = None           # of the shard at hand, or the last
+    index: int = None           # of the current shard, or the last
     run_dir: pathlib.Path = None
     status: dict = dataclasses.field(default_factory=dict)
-    launcher: dict = dataclasses.field(default_factory=dict)        # what its launcher keeps of the run: supervision/logbook.py
+    launcher: dict = dataclasses.field(default_factory=dict)        # its launcher's log book of the run: supervision/logbook.py
     busy: BusySeconds = dataclasses.field(default_factory=BusySeconds)
-    _earlier: dict = dataclasses.field(default_factory=dict)        # counted by its runs before this one
+    _earlier: dict = dataclasses.field(default_factory=dict)        # counters of its earlier runs
     _earlier_launchers: dict = dataclasses.field(default_factory=dict)
     _earlier_deaths: list = dataclasses.field(default_factory=list)
     backoff: Backoff = dataclasses.field(default_factory=Backoff)
-    is_waiting: bool = False    # to begin again
+    is_waiting: bool = False    # for its backoff
     is_to_be_scaled: bool = False
-    failures: int = 0           # since it last did a shard
+    failures: int = 0           # since its last completed shard
     shards_done: int = 0
     lost: str = ""              # why its GPU was given up
-    left_out: str = ""          # why there is none ahead on its device, where there was to be one
-    silent: str = ""        # why it gives no answer, and since when
-    turn: pathlib.Path = None   # the file of the turns in which it computes with another on its device; None: it has that for itself
-    number: int = 0             # of those
+    left_out: str = ""          # why this second worker of a device was dropped
+    silent: str = ""            # why it does not answer, and for how long
+    turn: pathlib.Path = None   # the lock file that two workers of a device compute under; None: it has the device to itself
+    number: int = 0             # 1 or 2 of the workers that share the device
     _log: LogFollower = None
     _stopped_process: StoppedProcess = None
     _shown: int = 0
 
     consumers = property(lambda self: max(least_of(self.shares["consumers"]), len(self.status.get("consumers") or []) if self.follows else 0),
-                         doc="How many it has; where their number follows the work, and its run has begun, those that are there.")
+                         doc="The number set; with autoscaling, the number alive once its run has begun.")
     follows = property(lambda self: isinstance(self.shares["consumers"], str))
     name = property(lambda self: f"{self.device.name}, worker {self.number}" if self.turn else self.device.name)
-    is_out = property(lambda self: bool(self.lost or self.left_out), doc="It begins nothing any more.")
-    is_loading = property(lambda self: bool(self.child) and not self.status, doc="Its run has not begun.")
+    is_out = property(lambda self: bool(self.lost or self.left_out), doc="It begins no more shards.")
+    is_loading = property(lambda self: bool(self.child) and not self.status, doc="Its run has no status yet.")
     is_free = property(lambda self: not (self.child or self.is_waiting or self.is_out))
 
     def begin(self, index, run_dir, log, command, lifeline, kept_open):
-        """`command`: what makes a worker of Python; `log`: the path. Errors: LaunchError."""
+        """`command`: of the worker's process; `log`: the path. Errors: LaunchError."""
         self.index, self.run_dir, self.status, self.launcher = index, run_dir, {}, {}
         self.log_path, self._log, self._shown = log, LogFollower(log), 0
         self.child = Child(self.name, command, log, (lifeline, *kept_open), env={**os.environ, **self.device.environment})
         self._stopped_process, self.silent = StoppedProcess(self.child.pid), ""
 
     def ended(self):
-        """Returns its process, which is reaped."""
+        """Returns the worker's reaped process."""
         self._earlier, self._earlier_launchers = grown(self._earlier, self.status), added(self._earlier_launchers, self._counts())
         self._earlier_deaths = self.deaths()[-KEPT_DEATHS:]
         child, self.child, self.status, self.launcher, self.silent = self.child, None, {}, {}, ""
         return child
 
-    def told(self):
-        """For who watches: all its runs as one. `taking_over`: a producer of the last died behind what its status says."""
+    def report(self):
+        """All its runs as one, for watchers. `taking_over`: the last run's producer died after its status was written."""
         begun = seconds_of(self.status.get("time")) or 0
         died = [death["time"] for death in self.launcher.get("deaths") or [] if death["who"] == "producer" and (seconds_of(death["time"]) or 0) >= begun]
         return {"run_dir": str(self.run_dir) if self.child else None, "status": self.status, "earlier": self._earlier, "consumer_busy_seconds": round(self.busy.seconds, 3),
@@ -87,23 +87,23 @@ class Worker:
                 **added(self._earlier_launchers, self._counts())}
 
     def deaths(self):
-        """In its last run, and in those before."""
+        """In all its runs."""
         return [*self._earlier_deaths, *(self.launcher.get("deaths") or [])]
 
     def _counts(self):
         return {name: self.launcher.get(name) or 0 for name in ("restarts", "takeovers")}
 
     def look(self):
-        """Reads what its run tells. Returns the lines that are worth telling."""
+        """Reads its run's status and log. Returns the log lines to show."""
         self.status = read_status(self.run_dir) or self.status
         self.launcher = read_object(self.run_dir / LOGBOOK) or self.launcher
         self.busy.look(self.status.get("consumers"))
-        told = list(filter(None, map(is_notable, self._log.new_lines())))
-        shown, self._shown = told[:max(0, SHOWN_LINES - self._shown)], self._shown + len(told)
+        lines = list(filter(None, map(notable, self._log.new_lines())))
+        shown, self._shown = lines[:max(0, SHOWN_LINES - self._shown)], self._shown + len(lines)
         return shown
 
     def look_at_its_process(self):
-        """What is to be told of it: that it gives no answer, or does so again; nothing where that is as it was."""
+        """A line if its process stopped answering or answers again; else empty."""
         held, was = self._stopped_process.look(), self.silent
         self.silent = f"no answer for {held[0]:.0f} s: {held[1]}" if held else ""
         if self.silent and not was:
@@ -111,17 +111,17 @@ class Worker:
         return f"{self.name}: process {self.child.pid} gives answers again" if was and not held else ""
 
     def why(self):
-        """Its last process ended so: in the words of its run, or the last of its log."""
+        """Why its last process ended: its run's failure, or its log's last line."""
         if failure := (read_object(self.run_dir / SUMMARY) or {}).get("failure"):
             return failure
         return (printed_by_command(self.log_path)[0] or ["it gave no reason"])[-1]
 
     def ask(self, request):
-        """Errors: LaunchError, where its run has not begun, or ends."""
+        """Errors: LaunchError, if its run has not begun, or is ending."""
         return ControlClient(self.run_dir, ANSWERS_SECONDS).ask(request)
 
     def scale(self):
-        """One that is only starting is asked again later."""
+        """A worker whose run has not begun is asked again later."""
         if self.child:
             with contextlib.suppress(LaunchError):
                 self.ask({"do": "scale", "consumers": self.shares["consumers"]})
@@ -129,7 +129,7 @@ class Worker:
 
 
 def workers_of(workers, run_dir, starts_ahead):
-    """`workers`: [(device, shares)]. With `starts_ahead` there are two of each, which have one share between them, as they compute by turns."""
+    """`workers`: [(device, shares)]. With `starts_ahead` two workers per device compute alternately; each has the device's whole share."""
     if not starts_ahead:
         return [Worker(device, shares) for device, shares in workers]
     return [Worker(device, dict(shares), turn=run_dir.file(f"turn-{place}"), number=number) for place, (device, shares) in enumerate(workers, 1) for number in (1, 2)]
@@ -144,7 +144,7 @@ def command_of(places, job, worker, index, run_dir, lifeline, error_limit, flags
             *shares, *turn, "--max-errors", str(error_limit), "--run-dir", str(run_dir), "--", *flags]
 
 
-def is_notable(line):
-    """What a worker's launcher notes of its run, but what is told of the whole; nothing of how far it is, and of its summary."""
+def notable(line):
+    """A note of the worker's launcher, as text; empty for notes that the whole run repeats, progress and the summary."""
     text = line.removeprefix("[run] ") if line.startswith("[run] ") else (record(line) or ("", ""))[1] if line.startswith("{") else ""
     return "" if text.startswith(RUN_WIDE_LINES) else text

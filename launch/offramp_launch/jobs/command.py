@@ -1,4 +1,4 @@
-"""The commands `job init`, `status`, `merge`, `sbatch` and `k8s`: a run's work, cut into shards that any number of hosts can do."""
+"""The commands `job init`, `status`, `merge`, `sbatch` and `k8s`: split a run's work into shards for any number of hosts."""
 
 import contextlib
 import errno
@@ -17,26 +17,26 @@ from offramp_launch.jobs import k8s as job_k8s, merge as job_merge, sbatch as jo
 from offramp_launch.arguments import count, hide_query, take_switch, take_values, without_values
 from offramp_launch.demo import shipped_model_flags, wants_demo
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, cannot_be_started, shell_code
-from offramp_launch.jobs.files import link, told
+from offramp_launch.jobs.files import link, write_errors
 from offramp_launch.jobs.folder import SHARDS, Job, difference_of
 from offramp_launch.supervision.log_follower import last_error, warnings_in
 from offramp_launch.output_folder import LOCK, NEXT, OutputLock, prepare, removed_after_a_failure
 from offramp_launch.run_dir import new_run_id
 
-# Each shard's run is told these by the job.
+# The job gives these to each shard's run.
 OF_A_SHARD = ("--shard", "--resume", "--overwrite", "--run-dir", "--run-id", "--samples-folder", "--input-list", "--turn")
-# Which an environment or a file of settings may say, too.
+# The same, if the environment or a settings file sets them.
 SET_BY_JOB = ("shard", "resume", "overwrite", "samples-folder", "input-list")
 NOT_IN_A_JOB = {
     "--consumer-user": "consumers of another user would write to a folder that hosts share",
-    "--producer": "a program of one's own cuts its input itself",
+    "--producer": "your own producer program splits its input itself",
     "--strategy": "the article's rungs are measured on one machine",
 }
-# Of this host, or a secret.
+# Specific to this host, or secret.
 NOT_FOR_ALL = ("run-dir", "run-id", "output", "log-file", "lifeline-fd", "trace-dir", "http-url", "http-header")
-# Begins the fact of a file that --processor names.
+# Prefix of the identity's entry for a file that --processor names.
 OF_A_PROCESSOR = "processor "
-# Of a file system that has none.
+# From a file system without locks.
 NO_LOCKS = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
@@ -44,20 +44,20 @@ def start(places, argv):
     what, *rest = argv or [""]
     commands = {"init": init, "status": status, "merge": merge, "sbatch": sbatch, "k8s": k8s}
     if what not in commands:
-        raise LaunchError(f"job knows no '{what}'" if what else "job wants to be told what to do", f"Known: {', '.join(commands)}, ray", ExitCode.USAGE)
+        raise LaunchError(f"job has no command '{what}'" if what else "job needs a command", f"Commands: {', '.join(commands)}, ray", ExitCode.USAGE)
     try:
         return commands[what](places, rest)
     except OSError as problem:
-        if problem.errno in NO_ROOM:    # which every command tells of
+        if problem.errno in NO_ROOM:    # the launcher reports it for every command
             raise
-        raise LaunchError(f"{problem.filename or 'a file of the job'}: {problem.strerror or problem}", "Look whether the folders that all hosts share are there",
+        raise LaunchError(f"{problem.filename or 'a file of the job'}: {problem.strerror or problem}", "Check that the shared folders are mounted on this host",
                           ExitCode.SYSTEM) from problem
 
 
 def job_of(flags):
     folder = flags.get("--job")
     if not folder:
-        raise LaunchError("--job is not given", "Give the job's folder, which all hosts see: --job FOLDER", ExitCode.USAGE)
+        raise LaunchError("--job is not given", "Give the job's folder, which all hosts share: --job FOLDER", ExitCode.USAGE)
     return pathlib.Path(folder).absolute()
 
 
@@ -65,7 +65,7 @@ def init(places, argv):
     given, flags = take_values(argv, ("--job", "--shards", "--output"))
     folder = job_of(given)
     if "--shards" not in given:
-        raise LaunchError("--shards is not given", "Give the number of shards: about four for each GPU that will work on them", ExitCode.USAGE)
+        raise LaunchError("--shards is not given", "Give the number of shards: about four per GPU that will work on them", ExitCode.USAGE)
     shards = count(given["--shards"], "--shards")
     require_job_flags(flags)
     flags, config = settled(places, flags)
@@ -78,8 +78,8 @@ def init(places, argv):
 
 @contextlib.contextmanager
 def place_of_a_list(folder):
-    """Beside the list that it becomes, unless the job is refused: then it goes."""
-    with told(folder):
+    """A temporary path for the job's list of input; removed if the job is refused."""
+    with write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     path = folder / f".input.list.{secrets.token_hex(8)}"
     try:
@@ -90,7 +90,7 @@ def place_of_a_list(folder):
 
 
 def begin(places, folder, output, shards, flags, config, facts, listed):
-    """Errors: LaunchError, where the job cannot be, or is another."""
+    """Begins the job, or continues an equal one. Errors: LaunchError, if it cannot begin or the folder holds another."""
     if not 1 <= shards <= facts["items"]:
         raise LaunchError(f"--shards is {shards}, and the input has {facts['items']} items", f"Give a number from 1 to {facts['items']}", ExitCode.USAGE)
     wanted = new_job(places, facts, shards, output, config, flags, listed)
@@ -107,21 +107,21 @@ def begin(places, folder, output, shards, flags, config, facts, listed):
             job, began = kept(folder, wanted, listed)
             claim(job)
     merged = job_merge.is_merged(job)
-    print(f"[job] {job.id} {'begins' if began else 'is merged already' if merged else 'is there already'} in {folder}: {job.items} items in {job.shards} shards, results in {job.output}\n"
-          f"  do them    ./launch/offramp shard --job {folder} --index I, for each I from 0 to {job.shards - 1}, on any host that sees these folders\n"
+    print(f"[job] {job.id} {'begins' if began else 'is merged already' if merged else 'exists already'} in {folder}: {job.items} items in {job.shards} shards, results in {job.output}\n"
+          f"  do them    ./launch/offramp shard --job {folder} --index I, for each I from 0 to {job.shards - 1}, on any host that shares these folders\n"
           f"  then       ./launch/offramp job merge --job {folder}", flush=True)
     return int(ExitCode.OK)
 
 
 def new_job(places, facts, shards, output, config, flags, listed):
-    """What job.json says of one that begins here. `facts`, `listed`: of facts_of()."""
+    """The contents of job.json for a new job. `facts`, `listed`: of facts_of()."""
     return {"id": f"job-{new_run_id()}", "made_by": build_of(places), **facts, "shards": shards, "output": str(output), "write_path": folder_written_to(config),
             "folder": os.getcwd(), "flags": flags, "listed": listed is not None}
 
 
 @contextlib.contextmanager
 def alone_in(output, job_id):
-    """No run begins there meanwhile, or has begun: one that has no results yet has nothing there but the lock. Errors: LaunchError."""
+    """Holds the output's lock: a run that has begun without results yet has only the lock there. Errors: LaunchError."""
     with removed_after_a_failure(run_command.check_output(output, None)) as ended:
         lock = OutputLock(str(output), job_id)
         try:
@@ -132,7 +132,7 @@ def alone_in(output, job_id):
 
 
 def kept(folder, wanted, listed):
-    """(the job of this folder, whether it began now). Errors: LaunchError, where it is another."""
+    """(the job of this folder, whether it began now). Errors: LaunchError, if the folder holds another."""
     if listed:
         keep_list(listed, folder / "input.list")
     job, began = Job.begun(folder, wanted)
@@ -141,14 +141,14 @@ def kept(folder, wanted, listed):
 
 
 def claim(job):
-    """Errors: LaunchError (USAGE) where something lies there that shards would take for their own."""
+    """Errors: LaunchError (USAGE) if a folder is not empty: shards would take the files for their own."""
     for flag, folder in job.unclaimed():
         require_empty(folder, flag)
     job.claim_output()
 
 
 def folder_written_to(config):
-    """That of --write-path; nothing where no processor makes files there."""
+    """The folder of --write-path; empty if no processor writes there."""
     path = pathlib.Path(config.get("write-path", "")).absolute()
     is_used = "write" in config.get("processor", "").split(",") and (path.is_dir() or not os.path.lexists(path))
     return str(path) if is_used else ""
@@ -157,40 +157,40 @@ def folder_written_to(config):
 def require_job_flags(flags):
     header = take_values(flags, ("--http-header",))[0].get("--http-header", "@")
     if not header.startswith("@"):
-        raise LaunchError("--http-header in the clear would stand in the job's folder, which others may read", "Give it as @FILE, a file that every host sees",
+        raise LaunchError("--http-header in the clear would be stored in the job's folder, which others may read", "Give it as @FILE, a file that every host sees",
                           ExitCode.USAGE)
     refuse_names(flag.partition("=")[0] for flag in flags)
 
 
 def refuse_of_a_shard(flags):
-    """What the job says, and no host. Errors: LaunchError (USAGE)."""
+    """Refuses flags that only the job may set, not a host. Errors: LaunchError (USAGE)."""
     require_job_flags(without_values(flags, ("--run-dir",)))
     if any(flag.partition("=")[0] == "--output" for flag in flags):
-        raise LaunchError("shard has no --output: the job says where its results go", "Leave it out", ExitCode.USAGE)
+        raise LaunchError("shard has no --output: the job sets it", "Leave it out", ExitCode.USAGE)
 
 
 def refuse_settings(config):
-    """What an environment or a file of settings asks for, and a job has not. `config`: of a run with its flags. Errors: LaunchError (USAGE)."""
+    """Refuses settings that a job does not support, also from the environment or a settings file. `config`: of a run. Errors: LaunchError (USAGE)."""
     refuse_names(f"--{name}" for name in (*SET_BY_JOB, "consumer-user") if config.get(name))
 
 
 def refuse_names(names):
     for name in names:
         if name in OF_A_SHARD:
-            raise LaunchError(f"job init has no {name}: each shard's run is told it by the job", f"Leave {name} out, also as a variable {variable(name[2:])} "
+            raise LaunchError(f"job init has no {name}: the job sets it for each shard", f"Leave {name} out, also as a variable {variable(name[2:])} "
                               "and in a --config", ExitCode.USAGE)
         if name in NOT_IN_A_JOB:
             raise LaunchError(f"job init has no {name}: {NOT_IN_A_JOB[name]}", f"Leave {name} out", ExitCode.USAGE)
 
 
 def settled(places, flags):
-    """(the flags with all that this host's environment says beside them, what they mean). Errors: LaunchError, for what a run would refuse."""
+    """(the flags with all settings of this host's environment, their config). Errors: LaunchError, for settings that a run would refuse."""
     flags = hide_query(sink.hide_password(flags, os.environ), os.environ)
     producer, config = run_command.resolve_run(places, flags)
     refuse_settings(config)
     flags = [*flags, *sink.resolve(config, os.environ)]
     if wants_demo(flags, config):
-        raise LaunchError("a job wants an input", "Give --input FOLDER, and --model", ExitCode.USAGE)
+        raise LaunchError("a job needs an input", "Give --input FOLDER, and --model", ExitCode.USAGE)
     flags = [*flags, *shipped_model_flags(flags, config)]
     named = {flag.partition("=")[0] for flag in flags}
     flags += [part for name, value in config.items() if variable(name) in os.environ and f"--{name}" not in named and name not in (*NOT_FOR_ALL, *SET_BY_JOB)
@@ -202,8 +202,8 @@ def settled(places, flags):
 
 def in_one_form(flags, config):
     """
-    `--name=value`, of a switch `--name=true`: which word is a value is known here alone, and a shard puts its own flags in their place. An empty text stays a
-    word of its own, as programs take none behind '='. `config`: what the flags mean.
+    The flags as `--name=value`; of a switch `--name=true`. A shard replaces flags of the job with its own, and cannot know which words are values. An
+    empty value stays a separate word, as programs refuse one after '='. `config`: of these flags.
     """
     words, found = iter(flags), []
     for word in words:
@@ -219,14 +219,14 @@ def variable(name):
 
 
 def build_of(places):
-    """Of one version there may be several."""
+    """Version and commit: one version may have several builds."""
     return " ".join(filter(None, (places.version(), places.commit())))
 
 
 def facts_of(places, flags, config, listing=None, listed=None):
     """
-    ({"items", "identity"} of the input as it is now, the file with its list). `config`: what the flags mean. `listing`: where the list is written, if the input has
-    one; `listed`: the list that was written. Errors: LaunchError, for what the producer refuses.
+    ({"items", "identity"} of the input as it is now, the file with its list). `config`: of these flags. `listing`: where to write the list, if the
+    input has one; `listed`: the list that was written before. Errors: LaunchError, if the producer refuses the flags.
     """
     if config.get("source") in texts.SOURCES:
         texts.provide_tokenizers(places)
@@ -237,15 +237,15 @@ def facts_of(places, flags, config, listing=None, listed=None):
 
 
 def hashes_of_processors(config):
-    """Of the files that --processor names: FILE:NAME, so:FILE, exec:FILE."""
+    """Hashes of the files that --processor names: FILE:NAME, so:FILE, exec:FILE."""
     files = [pathlib.Path(part) for name in config.get("processor", "").split(",") for part in (name.rpartition(":")[0], name.partition(":")[2]) if part]
     return {f"{OF_A_PROCESSOR}{file}": job_merge.digest(file) for file in files if file.is_file()}
 
 
-def ask(command, told_to="", warned=None, **more):
-    """What a program answers. `warned`: gets what it warns of. Errors: LaunchError, in its own words and with its code."""
+def ask(command, text="", warned=None, **more):
+    """Runs a program with `text` as its input and returns its output. `warned`: called with each warning. Errors: LaunchError, with its message and code."""
     try:
-        done = subprocess.run(command, input=told_to, capture_output=True, text=True, check=False, **more)
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, **more)
     except OSError as problem:
         raise cannot_be_started(command[0], problem) from problem
     if done.returncode != 0:
@@ -257,59 +257,59 @@ def ask(command, told_to="", warned=None, **more):
 
 
 def look_at_output(places, output, flags):
-    """Errors: LaunchError, where results of others lie: shards cannot tell them from one another's."""
+    """Errors: LaunchError, if the output holds other results: shards cannot distinguish them from each other's."""
     run_command.check_output(output, None)
     require_empty(output, "--output")
     require_locks(output)
     prepare(output, [str(places.consumer()), *flags, "--output", str(output)], {}, beyond=True)
     if (output / NEXT).exists():
         os.unlink(output / NEXT)
-        raise LaunchError("the table that --sink-table leads to holds results of another run", "Give the job a --sink-table of its own, or drop that table",
+        raise LaunchError("the table of --sink-table holds results of another run", "Give the job its own --sink-table, or drop that table",
                           ExitCode.USAGE)
 
 
 def require_empty(folder, flag):
     """Errors: LaunchError (USAGE)."""
-    with told(folder):
+    with write_errors(folder):
         there = os.listdir(folder) if os.path.lexists(folder) else []
-    # Another host may have begun the same job by now: whose it is says the file there.
+    # Another host may have begun the same job by now: the claim in SHARDS decides.
     if others := sorted(name for name in there if name not in (LOCK, SHARDS)):
         raise LaunchError(f"{flag} {folder} holds something already: {', '.join(others[:3])}",
-                          "Give a job a folder of its own, which is empty or not there yet", ExitCode.USAGE)
+                          "Give each job an empty or new folder", ExitCode.USAGE)
 
 
 def require_locks(folder):
     """
-    Two attempts at one shard would take each other's unfinished work away. Errors: LaunchError (CONFIG where the file system has no locks, SYSTEM
-    where it does not give them now).
+    Without locks, two attempts at one shard would remove each other's unfinished work. Errors: LaunchError (CONFIG if the file system has no locks,
+    SYSTEM if they do not work now).
     """
-    with told(folder), tempfile.TemporaryFile(dir=folder) as file:
+    with write_errors(folder), tempfile.TemporaryFile(dir=folder) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as problem:
             if problem.errno not in NO_LOCKS:
-                raise LaunchError(f"{folder} gives no locks: {problem.strerror}", "Look whether the lock service of the file system (of NFS: lockd, statd) runs on this host",
+                raise LaunchError(f"{folder} gives no locks: {problem.strerror}", "Check that the file system's lock service (for NFS: lockd, statd) runs on this host",
                                   ExitCode.SYSTEM) from problem
-            raise LaunchError(f"{folder} lies on a file system without locks ({problem.strerror}), by which two attempts at one shard keep out of each other's way",
+            raise LaunchError(f"{folder} is on a file system without locks ({problem.strerror}); two attempts at one shard need them to exclude each other",
                               "Mount it with locks (flock), or choose another", ExitCode.CONFIG) from problem
 
 
 def keep_list(written, path):
-    """Errors: LaunchError (USAGE) where a list of other items is there."""
-    with told(path):
+    """Errors: LaunchError (USAGE) if the folder holds a list of other items."""
+    with write_errors(path):
         content = written.read_bytes()
         if not link(written, path) and path.read_bytes() != content:
-            raise LaunchError(f"{path} is the list of an input that was another then", "Begin a job for the input as it is now in another folder", ExitCode.USAGE)
+            raise LaunchError(f"the input has changed since {path} was written", "To use the input as it is now, begin a job in another folder", ExitCode.USAGE)
 
 
 def require_same_input(job, facts):
-    """Errors: LaunchError (BAD_INPUT; NO_INPUT where a processor's file is not here)."""
+    """Errors: LaunchError (BAD_INPUT; NO_INPUT if a processor's file is missing on this host)."""
     for name in set(job.facts["identity"]).difference(facts["identity"]):
         if (file := pathlib.Path(name.removeprefix(OF_A_PROCESSOR))) != pathlib.Path(name) and not file.exists():
-            raise LaunchError(f"the processor's file {file} is not here", "Mount on this host what the job's first one had, under the same path", ExitCode.NO_INPUT)
+            raise LaunchError(f"the processor's file {file} is not here", "Mount the same folders on this host as on the job's first, under the same paths", ExitCode.NO_INPUT)
     if difference := difference_of({name: job.facts[name] for name in ("items", "identity")}, facts):
-        raise LaunchError(f"the input or the model is not what {job.folder / 'job.json'} says: {difference}",
-                          "Put it back as it was, or begin another job (a setting that this machine fills in otherwise has to be given to job init)", ExitCode.BAD_INPUT)
+        raise LaunchError(f"the input or the model differs from {job.folder / 'job.json'}: {difference}",
+                          "Restore it, or begin another job (give job init the settings that have other defaults on this machine)", ExitCode.BAD_INPUT)
 
 
 def status(places, argv):
@@ -326,11 +326,11 @@ def status(places, argv):
     elif only_missing:
         print(job_merge.as_ranges(missing))
     else:
-        print("\n".join(told_of(job, whole)))
+        print("\n".join(status_lines(job, whole)))
     return int(ExitCode.OK)
 
 
-def told_of(job, whole):
+def status_lines(job, whole):
     yield f"{job.id} in {job.folder}: {whole['shards_done']} of {job.shards} shards are done, {whole['done']} of {job.items} items"
     yield from job_merge.losses(whole)
     for index in whole["missing"][:SHOWN_MISSING]:
@@ -373,7 +373,7 @@ def k8s(places, argv):
 
 
 def for_an_engine(argv, names):
-    """(the job, the named flags, flags of each shard). Those stand behind `--`."""
+    """(the job, the named flags, each shard's flags). The latter follow `--`."""
     at = argv.index("--") if "--" in argv else len(argv)
     given, rest = take_values(argv[:at], ("--job", *names))
     refuse(rest)
@@ -383,16 +383,16 @@ def for_an_engine(argv, names):
 
 
 def enter(job):
-    """The paths of its flags are meant from where the job began."""
+    """Changes to the folder where the job began: its flags' relative paths start there."""
     try:
         os.chdir(job.facts["folder"])
     except OSError as problem:
-        raise LaunchError(f"the folder {job.facts['folder']}, from which the job's paths are meant, is not here: {problem.strerror}",
-                          "Mount on this host what the job's first one had, under the same path", ExitCode.SINK_UNAVAILABLE) from problem
+        raise LaunchError(f"the folder {job.facts['folder']}, which the job's paths are relative to, is missing on this host: {problem.strerror}",
+                          "Mount the same folders on this host as on the job's first, under the same paths", ExitCode.SINK_UNAVAILABLE) from problem
 
 
 def refuse(rest):
     if rest:
-        raise LaunchError(f"job knows no '{rest[0]}'", "See ./launch/offramp job --help", ExitCode.USAGE)
+        raise LaunchError(f"job has no '{rest[0]}'", "See ./launch/offramp job --help", ExitCode.USAGE)
 
 

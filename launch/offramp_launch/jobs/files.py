@@ -1,6 +1,6 @@
 """
-Files of a job's folder, which hosts share: each is made once, whole or not at all, by link(), which is one step on every file system that
-hosts share; who comes second finds the first one's. No clock and no lock decides anything.
+Files in a job's folder, which hosts share. link() creates each once and atomically, on every file system that hosts share; a later writer finds
+the first one's file. No clock and no lock decides anything.
 """
 
 import contextlib
@@ -11,23 +11,23 @@ import secrets
 
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, way_to_write
 
-# Of a file system where a file has one name.
+# From a file system without hard links.
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 READ_ONLY = (*NO_ROOM, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE)
 
 
 def put_once(path, value):
     """
-    Makes the file with this JSON value, where there is none. Returns whether it did: else another's is there, whole, and stays. Killed at any
-    step it has made the file or it has not; a temporary file may be left, which nobody reads. Errors: LaunchError (CANNOT_WRITE).
+    Creates the file with this JSON value if it does not exist. Returns whether it did; else the existing file stays. A kill at any step leaves
+    the file complete or absent, and perhaps an unused temporary file. Errors: LaunchError (CANNOT_WRITE).
     """
-    with told(path):
+    with write_errors(path):
         temporary = write_temporary(path, (json.dumps(value, indent=2) + "\n").encode())
         return link(temporary, path)
 
 
 def write_temporary(path, content):
-    """A file of its own beside `path`, on the disk."""
+    """A new file beside `path`, flushed to the disk."""
     temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}"
     try:
         with open(temporary, "xb") as file:
@@ -42,15 +42,15 @@ def write_temporary(path, content):
 
 
 def link(temporary, path):
-    """Gives the temporary file its name, where nothing has that, and whether it did; the temporary one goes. Errors: LaunchError, where no file has two."""
+    """Renames the temporary file to `path` unless that exists, and removes it. Returns whether it did. Errors: LaunchError, if there are no hard links."""
     try:
         os.link(temporary, path)
         made = True
     except OSError as problem:
         if problem.errno in NO_LINKS:
-            raise LaunchError(f"{path.parent} lies on a file system without hard links ({problem.strerror}), by which hosts agree who was first",
-                              "Put --output, and --job where it is given, on one that has them, such as NFS, Lustre, CephFS, or a local disk", ExitCode.CONFIG) from problem
-        # Over a network the answer may be lost, and the same request made again: what counts is whether the file has two names.
+            raise LaunchError(f"{path.parent} is on a file system without hard links ({problem.strerror}); hosts need them to agree which was first",
+                              "Put --output, and --job if given, on a file system with hard links, such as NFS, Lustre, CephFS, or a local disk", ExitCode.CONFIG) from problem
+        # A network may lose the answer and repeat the request: two names for the file mean success.
         made = os.stat(temporary).st_nlink == 2
         if not made and not os.path.exists(path):
             raise
@@ -61,32 +61,32 @@ def link(temporary, path):
 
 
 def replace(path, value):
-    """The file with this JSON value, in the place of the one that may be there. Errors: LaunchError (CANNOT_WRITE)."""
-    with told(path):
+    """Writes the file with this JSON value, or replaces it. Errors: LaunchError (CANNOT_WRITE)."""
+    with write_errors(path):
         os.replace(write_temporary(path, (json.dumps(value, indent=2) + "\n").encode()), path)
 
 
 def read(path):
-    """The JSON value of a file; None where there is none. Errors: LaunchError (BAD_INPUT) where it is none of ours."""
+    """The JSON value of a file; None if it does not exist. Errors: LaunchError (BAD_INPUT) if it is not a job's file."""
     try:
         return json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError) as problem:
-        raise LaunchError(f"{path} is damaged, or not a file of a job: {problem}", "Files of a job appear whole: look at what wrote there, or begin another job",
+        raise LaunchError(f"{path} is damaged, or not a file of a job: {problem}", "Offramp writes these files atomically: find what changed it, or begin another job",
                           ExitCode.BAD_INPUT) from problem
     except OSError as problem:
-        raise LaunchError(f"{path} cannot be read: {problem.strerror}", "Look whether the folder that all hosts share is there", ExitCode.SYSTEM) from problem
+        raise LaunchError(f"{path} cannot be read: {problem.strerror}", "Check that the shared folder is mounted on this host", ExitCode.SYSTEM) from problem
 
 
 def make_folder(path, parents=True):
-    with told(path):
+    with write_errors(path):
         path.mkdir(parents=parents, exist_ok=True)
 
 
 @contextlib.contextmanager
-def told(path):
-    """Errors: LaunchError (CANNOT_WRITE) for what keeps a file of the job from being written."""
+def write_errors(path):
+    """Turns an OSError that prevents writing a job's file into a LaunchError (CANNOT_WRITE)."""
     try:
         yield
     except OSError as problem:

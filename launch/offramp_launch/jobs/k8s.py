@@ -1,4 +1,4 @@
-"""`job k8s`: a job as an Indexed Job of Kubernetes, in YAML. Each index is one shard; a pod that another try may mend is started again."""
+"""`job k8s`: a job as an Indexed Job of Kubernetes, in YAML. Each index is one shard, and is tried again if another try may succeed."""
 
 import ipaddress
 import json
@@ -16,18 +16,18 @@ FLAGS = ("--image", "--claim", "--mount", "--name", "--gpus-per-shard", "--cpus"
 TRIES_AGAIN = 5
 PROBE_SECONDS = 10
 SHARED_MEMORY = "16Gi"
-# Of a name of which pods are named, with their index behind.
+# Kubernetes appends the index to this name to name pods.
 LONGEST_NAME = 52
 NAME = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 QUANTITY = r"\d+(\.\d+)?([kMGTP]|[KMGTP]i)?"
 
 
 def manifest(job, given, flags, is_mount=os.path.ismount):
-    """`given`: of FLAGS. `flags`: of a run, for each shard. Errors: LaunchError."""
+    """`given`: values of FLAGS. `flags`: of each shard's run. Errors: LaunchError."""
     records = job.records()
     refuse_done(job, [index for index in range(job.shards) if index not in records])
     name = name_of(job, given)
-    return (f"# {job.shards} shards of {job.id}, each a pod of an index of its own; those that are done end at once. kubectl apply -f FILE\n"
+    return (f"# {job.shards} shards of {job.id}, one index each; pods of completed shards exit immediately. kubectl apply -f FILE\n"
             + as_yaml({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "labels": {"app.kubernetes.io/name": "offramp"}},
                        "spec": spec_of(job, given, flags, is_mount)}))
 
@@ -37,7 +37,7 @@ def spec_of(job, given, flags, is_mount):
             "completions": job.shards,
             "parallelism": at_least_one(given, "--at-once", job.shards),
             "backoffLimitPerIndex": TRIES_AGAIN,
-            # One attempt at a shard at a time, also where locks do not reach.
+            # One attempt at a shard at a time, even if locks do not work across nodes.
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": {"rules": [
                 {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -52,7 +52,7 @@ def spec_of(job, given, flags, is_mount):
 
 
 def container_of(job, given, flags, mount):
-    """Its image's entry point is the command `offramp`; the index comes by JOB_COMPLETION_INDEX."""
+    """The image's entry point is the command `offramp`; JOB_COMPLETION_INDEX gives the shard's index."""
     gpus = gpus_of(job, given, flags)
     memory = {"memory": quantity("--memory", given["--memory"])} if "--memory" in given else {}
     limits = {**({"nvidia.com/gpu": gpus} if gpus else {}), **memory}
@@ -69,54 +69,54 @@ def container_of(job, given, flags, mount):
 
 def watched_by(flags):
     """
-    Where each shard is to be watched by HTTP: whether it is at work. Nothing kills its pod for having no answer: before a run what lies in the output
-    is looked at, and behind it parts are hashed, for however long, and then nothing answers.
+    With --http: the port, and a readiness probe that reports whether the shard is at work. There is no liveness probe: the shard checks the output
+    before its run and hashes parts after it, for any length of time, and does not answer meanwhile.
     """
     text = take_values(flags, (address.FLAG,))[0].get(address.FLAG)
     if text is None:
         return {}
     host, port = address.parsed(text)
     if port == 0 or ipaddress.ip_address(address.numeric(host)).is_loopback:
-        raise LaunchError(f"{address.FLAG} is {text}, which a cluster does not reach", f"Give {address.FLAG} 0.0.0.0:9464", ExitCode.USAGE)
+        raise LaunchError(f"{address.FLAG} is {text}, which a cluster cannot reach", f"Give {address.FLAG} 0.0.0.0:9464", ExitCode.USAGE)
     return {"ports": [{"name": "metrics", "containerPort": port}],
             "readinessProbe": {"httpGet": {"path": "/readyz", "port": port}, "periodSeconds": PROBE_SECONDS, "timeoutSeconds": PROBE_SECONDS, "failureThreshold": 1}}
 
 
 def required(name, given):
     if not given.get(name):
-        raise LaunchError(f"{name} is not given", "Give --image IMAGE, which has Offramp, and --claim NAME, of a volume that all pods see", ExitCode.USAGE)
+        raise LaunchError(f"{name} is not given", "Give --image IMAGE with Offramp in it, and --claim NAME of a volume that all pods mount", ExitCode.USAGE)
     return given[name]
 
 
 def named(flag, given):
     if not re.fullmatch(NAME, required(flag, given)):
-        raise LaunchError(f"{flag} is '{given[flag]}', which is not a name of Kubernetes", "Give small letters, digits and '-'", ExitCode.USAGE)
+        raise LaunchError(f"{flag} is '{given[flag]}', which is not a Kubernetes name", "Give lowercase letters, digits and '-'", ExitCode.USAGE)
     return given[flag]
 
 
 def name_of(job, given):
     name = given.get("--name", f"offramp-{job.id}")
     if len(name) > LONGEST_NAME or not re.fullmatch(NAME, name) or "." in name:
-        raise LaunchError(f"--name is '{name}', of which pods cannot be named", f"Give at most {LONGEST_NAME} small letters, digits and '-'", ExitCode.USAGE)
+        raise LaunchError(f"--name is '{name}', which cannot name pods", f"Give at most {LONGEST_NAME} lowercase letters, digits and '-'", ExitCode.USAGE)
     return name
 
 
 def quantity(flag, text):
     if not re.fullmatch(QUANTITY, text, re.ASCII):
-        raise LaunchError(f"{flag} is '{text}', which is not a quantity of Kubernetes", "Give one such as 16Gi", ExitCode.USAGE)
+        raise LaunchError(f"{flag} is '{text}', which is not a Kubernetes quantity", "Give one such as 16Gi", ExitCode.USAGE)
     return text
 
 
 def mount_of(job, given, is_mount):
-    """Where pods see the claim: under the path that it has here. Errors: LaunchError (USAGE) where folders of the job lie elsewhere."""
+    """Pods mount the claim under the path that it has here. Errors: LaunchError (USAGE) if folders of the job are elsewhere."""
     mount = pathlib.Path(require_one_line("--mount", given["--mount"])) if "--mount" in given else mount_point(job.folder, is_mount)
     if not mount.is_absolute() or mount == pathlib.Path("/"):
-        raise LaunchError(f"--mount is {mount}, under which a pod cannot have the claim" if "--mount" in given else f"{job.folder} lies on no file system of its own here",
-                          "Give --mount FOLDER: the folder that the claim is under here, and in pods", ExitCode.USAGE)
-    for what, folder in (("the job", job.folder), ("its output", job.output), ("the folder where job init was called", job.facts["folder"]),
+        raise LaunchError(f"--mount is {mount}, where a pod cannot mount the claim" if "--mount" in given else f"{job.folder} is not on a separate mount here",
+                          "Give --mount FOLDER: where the claim is mounted, here and in pods", ExitCode.USAGE)
+    for what, folder in (("the job", job.folder), ("its output", job.output), ("the working folder of job init", job.facts["folder"]),
                          *((("--write-path", job.facts["write_path"]),) if job.facts.get("write_path") else ())):
         if mount not in (pathlib.Path(folder), *pathlib.Path(folder).parents) and str(folder) != "/":
-            raise LaunchError(f"pods see {mount}, and {what}, {folder}, lies beyond it", "Begin the job with all its folders, and from a folder, under one that pods see",
+            raise LaunchError(f"pods see {mount}, and {what}, {folder}, is outside it", "Begin the job with all its folders, and the working folder, in one that pods see",
                               ExitCode.USAGE)
     return mount
 
@@ -132,7 +132,7 @@ def as_yaml(value):
 
 
 def lines_of(value):
-    """In blocks; lists of plain values in one line."""
+    """Block style, with lists of plain values on one line."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if is_plain(inner):
@@ -152,7 +152,7 @@ def is_plain(value):
 
 
 def plain(value):
-    """What JSON says YAML says, too; a word that is nothing else stands as it is."""
+    """JSON is valid YAML; a word that YAML cannot take for another type needs no quotes."""
     if isinstance(value, list):
         return "[" + ", ".join(map(plain, value)) + "]"
     is_word = isinstance(value, str) and re.fullmatch(r"[A-Za-z/][\w./-]*", value, re.ASCII) and value.lower() not in ("true", "false", "null", "yes", "no", "on", "off", "y", "n")

@@ -1,4 +1,4 @@
-"""`job merge`: what all shards of a job left becomes one output, with one checkpoint and one summary, as of one run."""
+"""`job merge`: joins the outputs of a job's shards into one, with one checkpoint and one summary, like a single run's."""
 
 import contextlib
 import hashlib
@@ -11,33 +11,33 @@ from offramp_launch.output_folder import CHECKPOINT, NEXT, OutputLock, run_noted
 from offramp_launch.jobs.shard_record import may_be_part
 
 COUNTS = ("done", "skipped", "dead_letters", "dropped")
-# Files that shards of a job make of what their consumers append to, and whose bytes follow from the items.
+# Files that a shard's consumers append to, and whose bytes depend only on the items.
 MERGED_BY_LINES = (".tsv", ".jsonl", ".parquet")
-# SQLite's, beside a database that somebody reads; the last reader removes them.
+# SQLite's files beside a database with readers; the last reader removes them.
 OF_A_READER = (".sqlite-wal", ".sqlite-shm", ".sqlite-journal")
 
 
 def merge(places, job, partial, ask):
-    """`ask`: gets a program's answer. Killed at any step and called again, the end is the same. Returns the exit code."""
+    """`ask`: runs a program and returns its output. After a kill at any step, another call completes the merge. Returns the exit code."""
     records = job.records()
     missing = [index for index in range(job.shards) if index not in records]
     if missing and not partial:
         raise LaunchError(f"{len(missing)} of the job's {job.shards} shards are not done: {as_ranges(missing)}",
-                          f"Run them (./launch/offramp shard --job {job.folder} --index I), or give --partial for what is there", ExitCode.NO_INPUT)
+                          f"Run them (./launch/offramp shard --job {job.folder} --index I), or give --partial to merge the others", ExitCode.NO_INPUT)
     if not records:
         raise LaunchError("no shard of the job is done", f"Run them: ./launch/offramp shard --job {job.folder} --index I", ExitCode.NO_INPUT)
     if not is_merged(job):
         lock = OutputLock(str(job.output), job.id)
         try:
-            if not is_merged(job):      # while the lock was waited for
-                # The programs hold the lock for as long as they write, whatever becomes of the launcher.
+            if not is_merged(job):      # another merge may have held the lock
+                # The programs inherit the lock, and hold it while they write even if the launcher dies.
                 merge_output(places, job, records, missing, lambda *words: ask(*words, pass_fds=(lock.fd,)), lock)
         finally:
             lock.close()
     if not missing:
         remove_places(job)
     summary = job_files.read(job.folder / "summary.json")
-    print("\n".join(told(job, summary)), flush=True)
+    print("\n".join(summary_lines(job, summary)), flush=True)
     require_a_result(summary["items"], summary["skipped"])
     if not summary["partial"]:
         require_whole_pictures(job, summary)
@@ -45,14 +45,14 @@ def merge(places, job, partial, ask):
 
 
 def merge_output(places, job, records, missing, ask, lock):
-    """What one run would have left, and the job's summary behind it. `lock`: the output's. `missing`: shards that are not in it."""
+    """Makes a single run's output, then the job's summary. `lock`: the output's. `missing`: shards without a record."""
     require_own(job)
     for index, record in records.items():
         require_merged(job, index)
         require_parts(job, index, record)
     join(places, job, records, bool(missing), ask)
     require_joined(job, records)
-    lock.require_in_place()     # the shards' own go next
+    lock.require_in_place()     # the shards' folders are removed next
     job_files.replace(job.folder / "summary.json", summary_of(job, records, missing))
 
 
@@ -62,27 +62,27 @@ def is_merged(job):
 
 
 def require_own(job):
-    """What a run made there since would be taken back."""
+    """Errors: LaunchError (USAGE) if a later run wrote results that the merge would overwrite."""
     if (run := run_noted(job.output)) not in (None, job.id):
         raise LaunchError(f"{job.output} holds results of run {run}, which is not this job",
-                          "Where that run went on with what was merged, nothing is left to be merged here; to have the shards' results in the place of its own, "
+                          "If that run continued a merged part, no merge is needed; to replace its results with the shards', "
                           f"remove {job.output / CHECKPOINT} and merge again", ExitCode.USAGE)
 
 
 def require_merged(job, index):
-    """Errors: LaunchError (BAD_INPUT) where what the shard's consumers appended to is not a whole file yet: a record does not tell of it."""
+    """Errors: LaunchError (BAD_INPUT) if a file that the shard's consumers appended to is not whole yet. The record does not show this."""
     if path := merge_failure(job.place(index)):
-        raise LaunchError(f"{path} has not been put together with what else shard {index} left", f"Remove {job.record_path(index)}, and run the shard again, which does it",
+        raise LaunchError(f"{path} is not joined yet with the other output of shard {index}", f"Remove {job.record_path(index)}, and run the shard again to join it",
                           ExitCode.BAD_INPUT)
 
 
 def merge_failure(place):
-    """A segment in a shard's place, or what lies beside that; None where all is whole and in its place."""
+    """A segment or unfinished file in a shard's folder; None if all files are whole and in place."""
     return next((path for pattern in (".offramp-segments/*/*.tsv", f"{NEXT}*") for path in sorted(place.rglob(pattern))), None)
 
 
 def require_parts(job, index, record):
-    """Errors: LaunchError (BAD_INPUT) where a file that the shard finished is not there any more, or is another."""
+    """Errors: LaunchError (BAD_INPUT) if a file that the shard finished is gone or has changed."""
     for name, wanted in record["parts"].items():
         path = job.place(index) / name
         if not path.exists() or (wanted and digest(path) != wanted):
@@ -91,7 +91,7 @@ def require_parts(job, index, record):
 
 
 def parts_of(place, processors):
-    """What a shard's run finished, by name: a digest, or nothing where the same rows need not be the same bytes. `processors`: the run's."""
+    """The files that a shard's run finished, with digests; None if equal rows may differ in bytes. `processors`: the run's."""
     return {name: digest(place / name) if name.endswith(MERGED_BY_LINES) else None for name in names_of_parts(place, processors)}
 
 
@@ -111,8 +111,8 @@ def digest(path):
 
 def join(places, job, records, is_partial, ask):
     """
-    Results first, then the checkpoint that says that they are there, then what only a whole output has. With that goes what the dead left: while
-    shards are missing, other hosts may be writing there.
+    Joins the results, then writes the checkpoint that counts them, then finishes the output. Only a complete output is finished, as that also removes
+    files of dead programs: while shards are missing, other hosts may be writing there.
     """
     flags = [*job.facts["flags"], "--output", str(job.output)]
     lines = "".join("\t".join((str(index), *record["parts"])) + "\n" for index, record in records.items())
@@ -124,13 +124,13 @@ def join(places, job, records, is_partial, ask):
 
 
 def require_joined(job, records):
-    """Before anything of the shards goes. Errors: LaunchError (COUNT_MISMATCH) where a part has come to nothing."""
+    """Runs before any shard's files are removed. Errors: LaunchError (COUNT_MISMATCH) if the merge made no file for a part."""
     for index, record in records.items():
         for name in record["parts"]:
             if not (job.output / name).exists():
                 raise LaunchError(f"shard {index} left {job.place(index) / name}, and the merge has made no {job.output / name}",
-                                  f"If it is a file of your own, move it away, remove {job.record_path(index)} and run the shard again; else this is an error of "
-                                  "Offramp's. All that shards left is as it was", ExitCode.COUNT_MISMATCH)
+                                  f"If it is your own file, move it away, remove {job.record_path(index)} and run the shard again; else this is a bug in "
+                                  "Offramp. The shards' results are unchanged", ExitCode.COUNT_MISMATCH)
 
 
 def sums(job, records):
@@ -147,12 +147,12 @@ def summary_of(job, records, missing):
 
 
 def remove_places(job):
-    """All that shards kept apart is in the output by now. What another job has begun there since stays."""
+    """Removes the shards' folders after the merge; those of another job that has begun there since stay."""
     folders = [folder / SHARDS for _, folder in job.claimed() if job.owner_of(folder) in (None, job.id)]
     try:
         for folder in folders:
             while folder.is_dir():
-                with contextlib.suppress(FileNotFoundError):    # a late attempt removes it, too
+                with contextlib.suppress(FileNotFoundError):    # a late attempt may remove files, too
                     shutil.rmtree(folder)
     except OSError as problem:
         raise LaunchError(f"{problem.filename or folder} cannot be removed: {problem.strerror}", "The output is whole; remove the folder, or merge again",
@@ -160,42 +160,42 @@ def remove_places(job):
 
 
 def require_a_result(items, skipped):
-    """A run of which no item comes to a result has failed, whatever --max-errors allows; of a job only the whole decides that. Errors: LaunchError (BAD_INPUT)."""
+    """A run without any result has failed, whatever --max-errors allows; for a job all shards together decide. Errors: LaunchError (BAD_INPUT)."""
     if skipped == items:
-        raise LaunchError(f"none of the {items} items has a result: all were skipped", "Look whether --input, the model, its weights and --precision are what was meant; a run "
-                          "with --resume tries them again", ExitCode.BAD_INPUT)
+        raise LaunchError(f"none of the {items} items has a result: all were skipped", "Check --input, the model, its weights and --precision; a run with --resume tries "
+                          "them again", ExitCode.BAD_INPUT)
 
 
 def require_whole_pictures(job, whole):
     """
-    With --tile. `whole`: the counts of all. Errors: LaunchError (CANNOT_WRITE) where a picture lacks tiles and none was skipped, dead-lettered or dropped: what was
-    made of them is gone.
+    For --tile. `whole`: the counts over all shards. Errors: LaunchError (CANNOT_WRITE) if a picture lacks tiles and none was skipped, dead-lettered or
+    dropped: their results are gone.
     """
     left = sorted(path for pattern in (".offramp-tiles/*", "*/.offramp-tiles/*") for path in job.output.glob(pattern) if not path.name.startswith("."))
     if left and not any(whole[name] for name in COUNTS if name != "done"):
-        raise LaunchError(f"{len(left)} masks are not made, although all tiles were: what was there of them in {left[0].parent} was removed or changed, "
+        raise LaunchError(f"{len(left)} masks are not made, although all tiles were: their files in {left[0].parent} were removed or changed, "
                           "or their pictures were",
-                          "A run with --resume makes them again. Leave pictures and output as they are until a run has ended", ExitCode.CANNOT_WRITE)
+                          "A run with --resume makes them again. Do not change pictures or output before a run has ended", ExitCode.CANNOT_WRITE)
 
 
 def losses(whole):
-    told_so = {"skipped": "could not be read", "dead_letters": "were dead-lettered, as consumers died of them", "dropped": "found no free slab"}
-    return [f"  {name.replace('_', ' '):<10} {whole[name]} items {why}" for name, why in told_so.items() if whole[name]]
+    reasons = {"skipped": "could not be read", "dead_letters": "were dead-lettered, as their deliveries failed", "dropped": "found no free slab"}
+    return [f"  {name.replace('_', ' '):<10} {whole[name]} items {why}" for name, why in reasons.items() if whole[name]]
 
 
-def told(job, summary):
+def summary_lines(job, summary):
     yield f"{job.id}: {summary['done']} of {job.items} items of {len(summary['shards'])} shards are in {summary['output']}"
     yield from losses(summary)
     if summary["partial"]:
         yield f"  PARTIAL    shards {as_ranges(summary['missing'])} are not in it; merge again when they are done"
-        yield f"  or end it  once no shard is under way, remove {' and '.join(str(folder / SHARDS) for _, folder in job.claimed())}, and a run with --resume makes the rest"
+        yield f"  or end it  once no shard is running, remove {' and '.join(str(folder / SHARDS) for _, folder in job.claimed())}, and a run with --resume makes the rest"
     elif summary["done"] < job.items:
         yield f"  go on      a run with --resume, the job's flags and --output {summary['output']} tries those again"
     yield f"  summary    {job.folder / 'summary.json'}"
 
 
 def as_ranges(indices):
-    """"0,3-5": as schedulers of arrays take them."""
+    """"0,3-5": the array syntax of schedulers."""
     found = []
     for index in indices:
         if found and found[-1][1] == index - 1:

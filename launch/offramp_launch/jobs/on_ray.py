@@ -1,4 +1,4 @@
-"""The commands `job ray`, which goes on in the Python that has Ray, as ray_driver.py, and `run --on ray`: a job's three commands in one."""
+"""The commands `job ray`, which continues as ray_driver.py in the Python that has Ray, and `run --on ray`: a job's three commands in one."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from offramp_launch.jobs.ray_driver import START
 FLAG = "--ray-python"
 FLAGS = ("--address", "--num-gpus", "--num-cpus", "--resource", "--workers", "--attempts", "--pause", "--flags", "--offramp")
 ON = "--on"
-# A folder of this name is not Ray, as that of a job's logs where one stands.
+# A folder named "ray", such as a job's logs in the working folder, is not the package.
 HAS_RAY = """
 import importlib.util, sys
 sys.path[:] = filter(None, sys.path)
@@ -25,7 +25,7 @@ sys.exit(found is None or found.origin is None)
 
 
 def start(places, argv):
-    """Errors: LaunchError (CONFIG), where that Python has no Ray."""
+    """Errors: LaunchError (CONFIG), if that Python has no Ray."""
     given, argv = take_values(argv, (FLAG, lifeline.FLAG))
     python = given.get(FLAG) or (str(places.venv_python) if places.venv_python.exists() else sys.executable)
     try:
@@ -50,10 +50,10 @@ def is_meant(argv):
 
 
 def run(argv):
-    """Its init does nothing where the job is begun: the same command goes on with what was broken off. Errors: LaunchError (USAGE)."""
+    """If the job exists, `init` does nothing: the same command continues an interrupted run. Errors: LaunchError (USAGE)."""
     given, argv = take_values(argv, (ON,))
     if given[ON] != "ray":
-        raise LaunchError(f"{ON} is '{given[ON]}', and a run goes on ray alone", "Give --on ray, or leave it out", ExitCode.USAGE)
+        raise LaunchError(f"{ON} is '{given[ON]}', and only ray is supported", "Give --on ray, or leave it out", ExitCode.USAGE)
     of_ray, of_init = take_all(argv, (FLAG, *FLAGS))
     of_init = hide_query(sink.hide_password(of_init, os.environ), os.environ)
     folder = ["--job", str(job_command.job_of(take_values(of_init, ("--job",))[0]))]
@@ -65,9 +65,9 @@ def run(argv):
 
 
 def step(words):
-    """Its end is that of the step, too, however it comes. The exit code. Errors: LaunchError."""
+    """Runs one of the job's commands, which ends if this process does. Returns its exit code. Errors: LaunchError."""
     read, held = os.pipe()
-    ends = [f"{lifeline.FLAG}={read}"] if words[0] == "ray" else []     # the others are short
+    ends = [f"{lifeline.FLAG}={read}"] if words[0] == "ray" else []     # the other commands are short
     try:
         command = [sys.executable, "-E", "-s", "-B", str(LAUNCHER), "job", *words, *ends]
         return code_of_command(f"job {words[0]}", interrupts.run_python(command, pass_fds=(read,)))

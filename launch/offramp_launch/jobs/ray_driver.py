@@ -1,6 +1,6 @@
 """
-The command `job ray` in the Python that has Ray. START begins it: neither the folder where one stands nor what is installed beside the launcher comes
-before that Python's own packages.
+The command `job ray`, in the Python that has Ray. START begins it: that Python's packages come before the working folder and before packages
+installed beside the launcher.
 """
 
 import sys
@@ -25,7 +25,7 @@ def start():
 
 
 def drive(argv):
-    """`argv`: the lifeline, or nothing, before the command's own."""
+    """`argv`: the lifeline, or an empty text; then the command's arguments."""
     interrupts.handle_all_signals()
     if argv[0]:
         lifeline.hold(argv[0])

@@ -1,4 +1,4 @@
-"""`job sbatch`: the script that does a job as an array of Slurm. Each task is one shard; what another try may mend is queued again."""
+"""`job sbatch`: a script that runs a job as a Slurm array. Each task is one shard, and is requeued if another try may succeed."""
 
 import re
 import shlex
@@ -18,27 +18,27 @@ SCRIPT = r"""#!/bin/bash
 
 task="${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
 
-# Nearly at the limit of its time, or told to end: the shard finishes what it has begun, and ends with {again}.
-trap 'told=yes; kill -TERM "$shard" 2>/dev/null' TERM
+# SIGTERM comes near the time limit, or from outside: the shard drains and ends with {again}.
+trap 'signaled=yes; kill -TERM "$shard" 2>/dev/null' TERM
 {command} --index "$SLURM_ARRAY_TASK_ID" &
 shard=$!
-told=yes
-while [ "$told" ]; do   # a signal ends `wait`, too
-    told=
+signaled=yes
+while [ "$signaled" ]; do   # a signal ends `wait`, too
+    signaled=
     wait "$shard"
     code=$?
 done
 trap '' TERM
 
-# {again}, or killed: another try goes on from here. Any other code is final.
+# After {again}, or a kill, another try continues from here. Any other code is permanent.
 if [ "$code" -ne {again} ] && [ "$code" -le {first_signal} ]; then
     exit "$code"
 fi
 if [ "${{SLURM_RESTART_COUNT:-0}}" -ge {restarts} ]; then
-    echo "offramp: task $task ended with $code, and has been queued again {restarts} times; submit it anew when that is mended" >&2
+    echo "offramp: task $task ended with $code after {restarts} requeues; fix the cause and submit it again" >&2
     exit "$code"
 fi
-# One that was cancelled, or that Slurm itself queues again, is not running any more, and would be made to.
+# Requeue only a running task: one that was cancelled, or that Slurm itself requeues, must stay as it is.
 if [ "$(squeue --noheader --job "$task" --format %T)" = RUNNING ]; then
     scontrol requeue "$task" || exit "$code"
     exit 0
@@ -48,7 +48,7 @@ exit "$code"
 
 
 def script(job, command, given, flags):
-    """`command`: that does a shard. `given`: of FLAGS. `flags`: of a run, for each shard. Errors: LaunchError."""
+    """`command`: the program for a shard. `given`: values of FLAGS. `flags`: of each shard's run. Errors: LaunchError."""
     records = job.records()
     missing = [index for index in range(job.shards) if index not in records]
     refuse_done(job, missing)
@@ -58,7 +58,7 @@ def script(job, command, given, flags):
 
 
 def directives(job, missing, given, flags):
-    """Flags of sbatch, as a script has them."""
+    """The script's flags for sbatch."""
     at_once = f"%{at_least_one(given, '--at-once', 1)}" if "--at-once" in given else ""
     yield f"--job-name={job.id}"
     yield f"--array={as_ranges(missing)}{at_once}"
@@ -77,18 +77,18 @@ def directives(job, missing, given, flags):
 
 
 def quoted(text):
-    """As sbatch reads words of a script."""
+    """Quoted for sbatch's parser."""
     return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
 
 
 def time_of(text):
-    """Errors: LaunchError (USAGE) for what Slurm would not take."""
+    """Errors: LaunchError (USAGE) for text that Slurm would refuse."""
     if not re.fullmatch(r"\d+|\d+:\d\d|\d+:\d\d:\d\d|\d+-\d+(:\d\d){0,2}", text, re.ASCII):
-        raise LaunchError(f"--time is '{text}', which is not a time of Slurm's", "Give minutes, HOURS:MINUTES:SECONDS or DAYS-HOURS: 90, 4:00:00, 1-12", ExitCode.USAGE)
+        raise LaunchError(f"--time is '{text}', which is not a Slurm time", "Give minutes, HOURS:MINUTES:SECONDS or DAYS-HOURS: 90, 4:00:00, 1-12", ExitCode.USAGE)
     return text
 
 
 def word_of(name, text):
     if not re.fullmatch(r"[\w.,+-]+", text):
-        raise LaunchError(f"{name} is '{text}', which is not a name", f"Give {name} as sbatch takes it, names with commas between", ExitCode.USAGE)
+        raise LaunchError(f"{name} is '{text}', which is not a name", f"Give {name} in sbatch's form: names separated by commas", ExitCode.USAGE)
     return text

@@ -1,4 +1,4 @@
-"""The command `shard`: does one shard of a job, or what is left of it, writes that it is done, and ends with 0, 75 or a final code."""
+"""The command `shard`: does one shard of a job, or the rest of it, writes its record, and ends with 0, 75 or a final code."""
 
 import contextlib
 import dataclasses
@@ -20,23 +20,23 @@ from offramp_launch.jobs.folder import Job
 from offramp_launch.output_folder import LOCK, OutputLock
 from offramp_launch.run_dir import choose_run_dir, new_run_id
 from offramp_launch.jobs.shard_exit import DONE, TRY_AGAIN, exit_of, fate_of
-from offramp_launch.jobs.shard_record import account_of, processors_of, records_among, require_whole_files
+from offramp_launch.jobs.shard_record import outcome_of, processors_of, records_among, require_whole_files
 from offramp_launch.watching import address
 
-# Where the index stands, unless it is given: as engines number their tasks, from 0.
+# Variables that hold the index if --index is not given: engines number their tasks from 0.
 VARIABLES = ("OFFRAMP_SHARD_INDEX", "SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX", "RANK")
 
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """At a shard. `before_done`: called with the run's directory just before the shard is recorded as done, after which the directory may go unread."""
+    """An attempt at a shard. `before_done`: called with the run's directory before the shard's record is written; the directory may not be read after that."""
     places: typing.Any
     job: Job
     index: int
     flags: list
     strict: bool = False
-    http: typing.Optional[tuple] = None       # where its run is to be watched
-    first: typing.Optional[int] = None        # with how many consumers it begins, where their number follows the work
+    http: typing.Optional[tuple] = None       # the address to watch its run at
+    first: typing.Optional[int] = None        # the number of consumers to begin with, with autoscaling
     before_done: typing.Callable = lambda run_dir: None
 
 
@@ -60,8 +60,8 @@ def start(places, argv):
 
 def exit_of_attempt(attempt, is_done=lambda: False):
     """
-    What attempt() returns or raises, as an engine understands it; 0 where another attempt has done the shard meanwhile, and may have been in the
-    way of this one. A signal is another try's, too. Errors: LaunchError (a final code).
+    The shard's exit code for attempt()'s result or exception; 0 if another attempt has done the shard meanwhile, as it may have blocked this one.
+    After a signal another try continues. Errors: LaunchError (a final code).
     """
     try:
         interrupts.handle_all_signals()
@@ -71,12 +71,12 @@ def exit_of_attempt(attempt, is_done=lambda: False):
         except Exception as problem:
             return int(ExitCode.OK) if is_known(is_done) else exit_of_problem(problem)
     except KeyboardInterrupt:
-        print("offramp: interrupted; another try goes on from here", file=sys.stderr)
+        print("offramp: interrupted; another try continues from here", file=sys.stderr)
         return TRY_AGAIN
 
 
 def is_known(is_done):
-    """Not where the folders that hosts share do not give it now: another try looks again."""
+    """False if the shared folders cannot be read now: another try looks again."""
     try:
         return is_done()
     except (OSError, LaunchError) as problem:
@@ -86,9 +86,9 @@ def is_known(is_done):
 
 
 def exit_of_problem(problem):
-    """Of an exception, which is told unless it is raised again: the command tells of those."""
-    if isinstance(problem, OSError):    # of the folders that hosts share, whatever it is
-        print(f"offramp: {problem}; another try goes on from here", file=sys.stderr)
+    """Prints an exception after which another try may succeed, and returns its exit code; raises any other for the command to print."""
+    if isinstance(problem, OSError):    # any error of the shared folders
+        print(f"offramp: {problem}; another try continues from here", file=sys.stderr)
         return TRY_AGAIN
     if not isinstance(problem, LaunchError) or exit_of(problem.code) != TRY_AGAIN:
         raise problem
@@ -116,11 +116,11 @@ def do(attempt):
 
 
 def remove_partial_outputs(job):
-    """Where all is merged meanwhile, and the output perhaps elsewhere by now, an attempt that was stopped for long has begun a place anew."""
+    """If the job is merged by now, removes the folder that a late attempt has created again. The output may have been moved away."""
     with contextlib.suppress(LaunchError, OSError):
         if job_merge.is_merged(job):
             job_merge.remove_places(job)
-            os.rmdir(job.output)        # a merged one is not empty, and stays
+            os.rmdir(job.output)        # fails for a merged output, which is not empty
 
 
 def do_the_rest(attempt):
@@ -128,7 +128,7 @@ def do_the_rest(attempt):
     enter(job)
     flags = [*without_values(job.facts["flags"], {flag.partition("=")[0] for flag in flags if flag.startswith("--")}), *flags]
     config = settings_of(places, flags)
-    flags = [*without_values(flags, ("--run-dir",)), *(["--run-dir", config["run-dir"]] if config.get("run-dir") else [])]    # from wherever it comes
+    flags = [*without_values(flags, ("--run-dir",)), *(["--run-dir", config["run-dir"]] if config.get("run-dir") else [])]    # from a flag, the environment or --config
     require_under_way(job, index)
     require_input(job, config)
     require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])
@@ -136,7 +136,7 @@ def do_the_rest(attempt):
     note = job.begin_attempt(index)
     run_id = f"{job.id}-{index}-{new_run_id()[-4:]}"
     with end_noted(note), held(job, index, run_id) as lock:
-        # Whoever was stopped for long finds its shard done, and all of them merged: nothing of that is made again.
+        # After a long stop, the shard may be done and the job merged: look again before doing any work.
         if print_if_done(job, index):
             return int(ExitCode.OK)
         require_under_way(job, index)
@@ -144,18 +144,18 @@ def do_the_rest(attempt):
 
 
 def require_under_way(job, index):
-    """Of a shard that is not done. Errors: LaunchError where its files have no place: (USAGE) as the job is merged, else those of require_claimed()."""
+    """For a shard that is not done. Errors: LaunchError (USAGE) if the job is merged, else those of require_claimed()."""
     if job_merge.is_merged(job):
-        raise LaunchError(f"the job is merged, and {job.record_path(index)} is gone", "Nothing is left to be done: leave the job's folder as it is, or remove it",
+        raise LaunchError(f"the job is merged, and {job.record_path(index)} is gone", "No work is left: leave the job's folder as it is, or remove it",
                           ExitCode.USAGE)
     job.require_claimed()
 
 
 def require_input(job, config):
-    """Of a folder that was listed by `init` nothing else is looked at before its pictures are read. Errors: LaunchError (NO_INPUT) where none can be there."""
+    """A folder that `init` listed is not read again before its pictures are. Errors: LaunchError (NO_INPUT) if it is empty, as an unmounted one is."""
     folder = config.get("input", "")
     if job.list_of_input() and os.path.isdir(folder) and is_empty(folder):
-        raise LaunchError(f"--input {folder} is empty, and held pictures when the job began", "Mount on this host what the job's first one had, under the same path",
+        raise LaunchError(f"--input {folder} is empty, and held pictures when the job began", "Mount the same folders on this host as on the job's first, under the same paths",
                           ExitCode.NO_INPUT)
 
 
@@ -176,22 +176,22 @@ def end_noted(note):
 
 
 def note_end(note, code, **more):
-    """Once, where the note is there: a merge removes it, once another attempt has done the shard."""
+    """Notes the end once. The note may be gone: after another attempt has done the shard, a merge removes it."""
     if (begun := job_files.read(note)) is not None and "exit" not in begun:
         job_files.replace(note, {**begun, "exit": int(code), **more})
 
 
 def warn_about_other_shards(job, index):
-    """A host that was lost leaves such a note, and so does one that is at work: only its lock tells them apart, where that reaches."""
+    """A note without an end is from a lost host or from a running attempt. Only the lock distinguishes them, if it works across hosts."""
     here = socket.gethostname()
     hosts = sorted({str(attempt["host"]) for attempt in job.attempts(index) if "exit" not in attempt and attempt.get("host") not in (None, here)})
     if hosts:
-        print(f"[job] an attempt at shard {index} on {', '.join(hosts)} has not told its end: where the file system's locks do not reach that host, it must "
-              "not be running any more", flush=True)
+        print(f"[job] an attempt at shard {index} on {', '.join(hosts)} has not noted its end. If the file system's locks do not reach that host, make sure that "
+              "it is not running", flush=True)
 
 
 def settings_of(places, flags):
-    """What they mean on this host. Errors: LaunchError, for what a job has not."""
+    """The flags' settings on this host. Errors: LaunchError, for settings that a job refuses."""
     config = run_command.resolve_run(places, flags)[1]
     refuse_settings(config)
     return config
@@ -199,11 +199,11 @@ def settings_of(places, flags):
 
 @contextlib.contextmanager
 def held(job, index, run_id):
-    """The lock of a shard's place, from before its run until its record is there. Errors: LaunchError."""
+    """Holds the lock of a shard's folder, from before its run until its record is written. Errors: LaunchError."""
     require_locks(job.place(index))
     lock = OutputLock(str(job.place(index)), run_id)
     try:
-        fcntl.flock(lock.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)     # a run goes on where the server's locks are away; a shard does not
+        fcntl.flock(lock.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)     # a run works without the server's locks; a shard must not
         yield lock
     finally:
         lock.close()
@@ -221,16 +221,16 @@ def make(attempt, note, run_id, lock):
     if fate_of(code) != DONE:
         return code
     if path := job_merge.merge_failure(job.place(index)):
-        raise LaunchError(f"{path} has not been put together with what else shard {index} left", f"Run the shard again, which does it; the run is {run_dir}",
+        raise LaunchError(f"{path} is not joined yet with the other output of shard {index}", f"Run the shard again to join it; the run is {run_dir}",
                           ExitCode.CANNOT_WRITE)
-    account, parts = account_of(job, index, run_dir, code), job_merge.parts_of(job.place(index), processors)
-    require_whole_files(job, index, processors, account["done"], parts)
-    record = {**account, "parts": parts, "attempt": int(note.stem), "host": socket.gethostname(), "seconds": seconds}
+    outcome, parts = outcome_of(job, index, run_dir, code), job_merge.parts_of(job.place(index), processors)
+    require_whole_files(job, index, processors, outcome["done"], parts)
+    record = {**outcome, "parts": parts, "attempt": int(note.stem), "host": socket.gethostname(), "seconds": seconds}
     if attempt.strict and (lost := "\n".join(job_merge.losses(record))):
-        raise LaunchError(f"shard {index} has losses, which --strict does not take:\n{lost}", "Without --strict it counts as done, and its record says so",
+        raise LaunchError(f"shard {index} has losses, which --strict refuses:\n{lost}", "Without --strict the shard is done, and its record counts the losses",
                           ExitCode.DEAD_LETTERS if record["dead_letters"] else ExitCode.BAD_INPUT)
     attempt.before_done(run_dir)
-    # What was made lies in the folders that the name leads to now, for a merge to find.
+    # The results must be in the folders that the paths lead to now, where the merge looks for them.
     lock.require_in_place()
     job.require_claimed()
     job.note_done(index, record)
@@ -262,5 +262,5 @@ def run(attempt, run_id, lock):
 
 
 def holds_work(place):
-    """Of an earlier attempt, beside notes and the lock."""
+    """Whether an earlier attempt left work, not only notes and the lock."""
     return any(name not in ("attempts", LOCK) for name in os.listdir(place))

@@ -1,37 +1,37 @@
-"""What became of a shard, as its run tells it: for the record that says that it is done."""
+"""A shard's outcome, from its run's summary and files, for the record that marks it as done."""
 
 import pathlib
 
 from offramp_launch.jobs import files as job_files
 from offramp_launch.exit_code import ExitCode, LaunchError
 
-# The one file that a processor's consumers append to, with something of each item that is done: `whole` in consumer/processors/plugins.
+# The file that a processor's consumers append to for each completed item: `whole` in consumer/processors/plugins.
 WHOLE_FILES = {"checksum": "checksums.tsv", "embeddings-parquet": "embeddings.parquet", "embeddings-sqlite": "embeddings.sqlite", "mask-rle": "masks.jsonl",
                "records": "records.sqlite"}
-# That of a processor that is not a part of Offramp, which need not have made one.
+# The same of a custom processor; optional.
 RECORDS = "records.jsonl"
 
 
-def account_of(job, index, run_dir, code):
+def outcome_of(job, index, run_dir, code):
     """
-    What became of the shard's items, over all attempts. `code`: its run's. Errors: LaunchError (CANNOT_WRITE) where the run has not told
-    it; where that is not all of them (DEAD_LETTERS for a run that ended as slab after slab failed, else COUNT_MISMATCH).
+    Counts the shard's items by outcome, over all attempts. `code`: its run's. Errors: LaunchError (CANNOT_WRITE) if the run left no summary; if
+    the counts miss items (DEAD_LETTERS for a run that ended because slab after slab failed, else COUNT_MISMATCH).
     """
     path = pathlib.Path(run_dir) / "summary.json"
     summary = job_files.read(path)
     if summary is None:
-        raise LaunchError(f"{path} is not there, which tells what became of shard {index}", "Make room there, or choose another --run-dir, and run the shard again",
+        raise LaunchError(f"{path} is missing, and with it the counts of shard {index}", "Free disk space there, or choose another --run-dir, and run the shard again",
                           ExitCode.CANNOT_WRITE)
     samples = summary.get("samples") or {}
-    account = {"done": samples.get("done_before", 0) + samples.get("released", 0), "skipped": samples.get("skipped", 0),
+    outcome = {"done": samples.get("done_before", 0) + samples.get("released", 0), "skipped": samples.get("skipped", 0),
                "dead_letters": samples.get("dead_letters", 0), "dropped": samples.get("dropped_when_full", 0)}
-    if sum(account.values()) < job.items_of(index) and code == ExitCode.DEAD_LETTERS:
-        raise LaunchError(summary.get("failure") or "the run ended before its input was used up, and its summary says no reason",
-                          f"Mend that, and run the shard again, which goes on from there; the run is {run_dir}", ExitCode.DEAD_LETTERS)
-    if sum(account.values()) != job.items_of(index):
-        raise LaunchError(f"shard {index} has {job.items_of(index)} items, and its run accounts for {sum(account.values())}: {account}",
-                          f"This is an error of Offramp's; the run is {run_dir}", ExitCode.COUNT_MISMATCH)
-    return account
+    if sum(outcome.values()) < job.items_of(index) and code == ExitCode.DEAD_LETTERS:
+        raise LaunchError(summary.get("failure") or "the run ended before its input was used up, and its summary gives no reason",
+                          f"Fix that, and run the shard again to continue; the run is {run_dir}", ExitCode.DEAD_LETTERS)
+    if sum(outcome.values()) != job.items_of(index):
+        raise LaunchError(f"shard {index} has {job.items_of(index)} items, and its run accounts for {sum(outcome.values())}: {outcome}",
+                          f"This is a bug in Offramp; the run is {run_dir}", ExitCode.COUNT_MISMATCH)
+    return outcome
 
 
 def processors_of(run_dir):
@@ -40,8 +40,8 @@ def processors_of(run_dir):
 
 def may_be_part(name, processors):
     """
-    Whether a file in a shard's place, by its path there, is one that consumers appended to. Beside that of a processor in WHOLE_FILES lie only files of those
-    who read it; what others make is not known here.
+    Whether consumers may have appended to this file; `name`: its path within the shard's folder. Of a processor in WHOLE_FILES only that file counts, as
+    readers may leave others beside it; other processors may make any file.
     """
     processor, file = (name.parts[0], "/".join(name.parts[1:])) if len(processors) > 1 else (processors[0], str(name))
     return file == WHOLE_FILES.get(processor, RECORDS if ":" in processor else file)
@@ -52,12 +52,9 @@ def records_among(names):
 
 
 def require_whole_files(job, index, processors, done, parts):
-    """
-    Errors: LaunchError (BAD_INPUT) where items are done, by an earlier attempt's checkpoint, and a file that tells of them is not there any more: one of
-    WHOLE_FILES, or that an attempt has noted.
-    """
+    """Errors: LaunchError (BAD_INPUT) if items are done, and a file with their results is gone: one of WHOLE_FILES, or one that an attempt noted."""
     wanted = [f"{name}/{WHOLE_FILES[name]}" if len(processors) > 1 else WHOLE_FILES[name] for name in processors if name in WHOLE_FILES]
     wanted += [name for attempt in job.attempts(index) for name in attempt.get("records", ())]
     if done and (gone := [name for name in wanted if name not in parts]):
-        raise LaunchError(f"{done} items of shard {index} are done, and {job.place(index) / gone[0]}, which tells of them, is gone",
-                          f"Put it back; or remove {job.place(index)}, and run the shard again, which then makes all of them", ExitCode.BAD_INPUT)
+        raise LaunchError(f"{done} items of shard {index} are done, but their results in {job.place(index) / gone[0]} are gone",
+                          f"Restore the file; or remove {job.place(index)} and run the shard again to make them all", ExitCode.BAD_INPUT)

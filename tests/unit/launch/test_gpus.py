@@ -1,4 +1,4 @@
-"""The GPUs of a run, each worker's share of the machine, and the end of the job in the output, with kills at every step."""
+"""GPU selection, each worker's share of the machine, failing workers, and the removal of the job, interrupted at every step."""
 
 import contextlib
 import errno
@@ -17,11 +17,11 @@ from offramp_launch import interrupts
 from offramp_launch.gpus import job as gpus_job, dead_letters as gpus_dead_letters, status as gpus_status, summary as gpus_summary, worker as gpus_worker
 from offramp_launch.jobs import command as job_command, files as job_files, merge as job_merge, shard_command
 from offramp_launch.exit_code import LaunchError
-from offramp_launch.gpus.command import ask, most_errors, of_the_first_that_answers, place_of, require_different, supervise
+from offramp_launch.gpus.command import ask, most_errors, on_first_working, place_of, require_different, supervise
 from offramp_launch.gpus.workers import Worker, command_of
 from offramp_launch.finishing import Finishing
 from offramp_launch.gpus.devices import Device, Gpu, cores_near, devices_of, gpus_of_this_machine, names_of, numbers_of, parts_of, visible
-from offramp_launch.gpus.stopped_process import StoppedProcess, told_of as silence_told_of
+from offramp_launch.gpus.stopped_process import StoppedProcess, stat_of
 from offramp_launch.gpus.shares import flags_of_workers, setting_given, shards_for
 from offramp_launch.gpus.supervisor import GpusSupervisor
 from offramp_launch.jobs.folder import Job
@@ -48,16 +48,16 @@ class InFolder(unittest.TestCase):
 
 
 class Devices(InFolder):
-    def test_which_gpus_are_meant(self):
+    def test_gpus_selects_all_a_number_or_a_list(self):
         for wanted, numbers in (("all", [0, 1, 2]), ("2", [0, 1]), ("0,2", [0, 2]), ("1,", [1]), ("2,0", [2, 0]), ("0,0", [0, 0])):
             self.assertEqual(list(numbers_of(wanted, 3)), numbers, wanted)
         self.assertEqual(list(names_of([0, 2, 0])), ["GPU 0, worker 1", "GPU 2", "GPU 0, worker 2"])
-        for wanted, reason in (("4", "more than the 3 GPUs"), ("0,3", "GPU 3 is not here; there are 3, from 0 to 2"), ("0", "'0' is not one of the ways"), ("-1", "not one of"),
-                               ("0;1", "not one of"), (",", "asks for 0 workers"), ("", "not one of"), ("²", "not one of")):
+        for wanted, reason in (("4", "more than the 3 GPUs"), ("0,3", "GPU 3 is not here; there are 3, from 0 to 2"), ("0", "'0' is not valid"), ("-1", "not valid"),
+                               ("0;1", "not valid"), (",", "asks for 0 workers"), ("", "not valid"), ("²", "not valid")):
             self.refused(64, reason, numbers_of, wanted, 3)
 
     def nvidia_smi(self, script):
-        """A stand-in, which is found before a real one."""
+        """Puts a fake nvidia-smi first in PATH."""
         program = self.folder / "nvidia-smi"
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
@@ -65,30 +65,30 @@ class Devices(InFolder):
         found.start()
         self.addCleanup(found.stop)
 
-    def test_one_that_is_lost_leaves_the_others(self):
+    def test_a_lost_gpu_leaves_the_others_in_use(self):
         lost = "Unable to determine the device handle for GPU 0000:86:00.0: GPU is lost"
         self.nvidia_smi("\n".join(f"echo '{uuid}, 00000000:{bus}:00.0, Disabled, NVIDIA H100, 80GB'" for uuid, bus in zip(UUIDS, ("3B", "AF")))
                         + f"\necho '{lost}'; exit 15")
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
             self.assertEqual(gpus_of_this_machine("all"), [Gpu(UUIDS[0], "00000000:3B:00.0", "Disabled", "NVIDIA H100, 80GB"),
                                                            Gpu(UUIDS[1], "00000000:AF:00.0", "Disabled", "NVIDIA H100, 80GB")])
-        self.assertIn(lost, said.getvalue())
+        self.assertIn(lost, printed.getvalue())
 
-    def test_a_list_that_does_not_come_is_not_waited_for(self):
+    def test_an_nvidia_smi_that_hangs_is_not_waited_for(self):
         self.nvidia_smi("exec sleep 60")
         with mock.patch("offramp_launch.gpus.devices.ANSWERS_SECONDS", 0.1), mock.patch("glob.glob", return_value=["/dev/nvidia0"]):
             self.refused(83, "nvidia-smi gave no answer in 0.1 s", gpus_of_this_machine, "all")
             for word in (UUIDS[0], "MIG-x"):
                 self.assertEqual([device.environment for device in devices_of("all", "cuda", {"CUDA_VISIBLE_DEVICES": word}, {0})], [{"CUDA_VISIBLE_DEVICES": word}])
 
-    def test_one_that_is_cut_into_parts_is_refused(self):
+    def test_a_gpu_in_mig_mode_is_refused(self):
         self.nvidia_smi(f"echo '{UUIDS[0]}, 00000000:3B:00.0, Enabled, NVIDIA H100'")
-        self.refused(64, "is cut into parts (MIG)", devices_of, "all", "auto", {}, {0})
+        self.refused(64, "is in MIG mode", devices_of, "all", "auto", {}, {0})
         self.assertEqual([device.environment for device in devices_of("2", "auto", {"CUDA_VISIBLE_DEVICES": "MIG-x,MIG-y"}, {0})],
                          [{"CUDA_VISIBLE_DEVICES": "MIG-x"}, {"CUDA_VISIBLE_DEVICES": "MIG-y"}])
 
-    def test_the_first_one_that_answers_is_asked(self):
+    def test_the_programs_are_asked_on_the_first_working_device(self):
         devices, asked = [Device(f"GPU {number}", {"CUDA_VISIBLE_DEVICES": str(number)}) for number in range(3)], []
 
         def ask(code):
@@ -97,14 +97,14 @@ class Devices(InFolder):
                 raise LaunchError("it is lost", "", code)
             return asked[-1]
 
-        with mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES="9"), contextlib.redirect_stdout(io.StringIO()) as said:
-            self.assertEqual(of_the_first_that_answers(devices, lambda: ask(82)), "2")
+        with mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES="9"), contextlib.redirect_stdout(io.StringIO()) as printed:
+            self.assertEqual(on_first_working(devices, lambda: ask(82)), "2")
             self.assertEqual((asked, os.environ["CUDA_VISIBLE_DEVICES"]), (["0", "1", "2"], "2"))
-            self.refused(83, "it is lost", of_the_first_that_answers, devices[:2], lambda: ask(83))
-            self.refused(64, "it is lost", of_the_first_that_answers, devices, lambda: ask(64))
-        self.assertEqual((asked[3:], said.getvalue().count("does not answer, another is asked: it is lost")), (["0", "1", "0"], 3))
+            self.refused(83, "it is lost", on_first_working, devices[:2], lambda: ask(83))
+            self.refused(64, "it is lost", on_first_working, devices, lambda: ask(64))
+        self.assertEqual((asked[3:], printed.getvalue().count("does not answer, trying the next: it is lost")), (["0", "1", "0"], 3))
 
-    def test_each_has_its_share_of_cores_or_all(self):
+    def test_a_gpu_with_too_few_near_cores_stays_unbound(self):
         self.nvidia_smi(f"echo '{UUIDS[0]}, 00000000:86:00.0, Disabled, NVIDIA H100'")
         (self.folder / "0000:86:00.0").mkdir()
         (self.folder / "0000:86:00.0/local_cpulist").write_text("0-3\n")
@@ -112,12 +112,12 @@ class Devices(InFolder):
             for wanted, cores in (("0,0", (0, 1, 2, 3)), ("0,", ())):
                 self.assertEqual({device.cores for device in devices_of(wanted, "cuda", {}, set(range(8)))}, {cores}, wanted)
 
-    def test_cores_that_are_not_to_be_had_end_no_worker(self):
+    def test_a_worker_whose_cores_do_not_exist_stays_unbound(self):
         before = os.sched_getaffinity(0)
         gpus_worker.bind_to([max(os.sched_getaffinity(0)) + 1000])
         self.assertEqual(os.sched_getaffinity(0), before)
 
-    def test_what_cuda_visible_devices_leaves(self):
+    def test_cuda_visible_devices_selects_and_orders_gpus(self):
         gpus = [Gpu("GPU-aa"), Gpu("GPU-ab"), Gpu("GPU-c")]
         for limited, left in ((None, gpus), ("2,0", [gpus[2], gpus[0]]), ("GPU-ab", gpus[1:2]), ("1,GPU-a,0", gpus[1:2]), ("1,7,0", gpus[1:2]), ("MIG-x", [Gpu("MIG-x")]),
                               (f"{UUIDS[0]},0", [Gpu(UUIDS[0]), gpus[0]])):
@@ -139,12 +139,12 @@ class Devices(InFolder):
 
 
 class Shares(InFolder):
-    def test_what_is_given_is_for_all_of_them(self):
+    def test_settings_are_split_among_workers(self):
         config = {"consumers": 8, "decode-workers": 16, "slabs": 12}
         flags = ["--consumers", "8", "--slabs=12"]
         self.assertEqual(flags_of_workers(config, flags, 3, False, cores=48), [{"consumers": each, "decode-workers": 8, "slabs": 4} for each in (3, 3, 2)])
         self.assertEqual([each["consumers"] for each in flags_of_workers(config, ["--consumers", "2..16"], 3, False, cores=48)], ["1..6", "1..5", "1..5"])
-        self.assertEqual(flags_of_workers({}, ["--consumers", "8..64"], 8, False, cores=32)[7]["begin-with"], 2, "as many as without that")
+        self.assertEqual(flags_of_workers({}, ["--consumers", "8..64"], 8, False, cores=32)[7]["begin-with"], 2, "the default number")
         self.assertEqual([each["begin-with"] for each in flags_of_workers({}, ["--consumers", "11..12"], 3, False, cores=6)], [4, 4, 3])
         self.assertEqual(flags_of_workers(config, [], 3, False, cores=24), [{"consumers": 4, "decode-workers": 4}] * 3)
         self.assertEqual(flags_of_workers(config, [], 3, True, cores=2), [{"consumers": 1, "decode-workers": 1}] * 3)
@@ -161,7 +161,7 @@ class Shares(InFolder):
         for items, batch, workers, shards in ((10**6, 64, 8, 32), (64 * 4 * 10, 64, 8, 10), (300, 64, 8, 8), (5, 64, 8, 5), (1, 1, 1, 1), (100, 1, 3, 12)):
             self.assertEqual(shards_for(items, batch, workers), shards, (items, batch, workers))
 
-    def test_errors_are_allowed_as_one_run_allows_them(self):
+    def test_max_errors_counts_as_in_a_single_run(self):
         self.assertEqual([most_errors(limit, 101) for limit in ("10%", "0%", "100%", "25", "29%", 3)], [11, 0, 101, 25, 30, 3])
 
 
@@ -169,8 +169,8 @@ class CutOff(Exception):
     pass
 
 
-class OfAJob(InFolder):
-    """A job of three shards in an output, of which the workers are shells."""
+class JobInOutput(InFolder):
+    """A job of three shards in an output, with shell scripts as workers."""
 
     displayed = None        # called with each note of the next run
 
@@ -181,13 +181,13 @@ class OfAJob(InFolder):
         return job
 
     def record(self, job, index, run_dir=None, **counts):
-        """As the shard's attempt leaves it."""
+        """Writes what a successful attempt at the shard leaves."""
         job_files.make_folder(job.place(index) / "attempts")
         job_files.replace(job.place(index) / "attempts/0.json", {"run_dir": run_dir and str(run_dir)})
         job.note_done(index, {"done": 2, "skipped": 0, "dead_letters": 0, "dropped": 0, "attempt": 0, **counts})
 
     def run_of_a_shard(self, run_dir, batch, **samples):
-        """With a slab that it dead-lettered, and items that it dropped."""
+        """Writes a run directory with a dead letter and a dropped item."""
         (run_dir / "dead-letters").mkdir(parents=True)
         payload = run_dir / f"dead-letters/batch-{batch}-row-0.safetensors"
         payload.write_text(run_dir.name)
@@ -196,7 +196,7 @@ class OfAJob(InFolder):
         (run_dir / "summary.json").write_text(json.dumps({"run_dir": str(run_dir), "samples": samples, "dead_letters": [{"batch": batch, "payload": str(payload)}]}))
 
     def ended(self, job, exits):
-        """A script's end, behind a run that ended so."""
+        """The end of a script whose run exited with this code."""
         return f"mkdir -p {job.output}/.offramp-shards/$1/attempts; echo '{{\"exit\": {exits}}}' > {job.output}/.offramp-shards/$1/attempts/0.json; exit 75"
 
     def run_dir(self):
@@ -218,12 +218,12 @@ class OfAJob(InFolder):
             return supervisor.run(), supervisor
 
 
-class Ages(OfAJob):
-    def test_the_whole_and_each_worker_report_when_that_was(self):
+class Ages(JobInOutput):
+    def test_status_has_a_time_for_the_run_and_each_worker(self):
         job = self.begun(self.folder / "output")
         for index in (1, 2):
             self.record(job, index)
-        told = {"time": "2026-01-31T12:00:00.000Z", "state": "running", "run_id": "r"}
+        status = {"time": "2026-01-31T12:00:00.000Z", "state": "running", "run_id": "r"}
         seen = []
         whole = gpus_status.whole_status
 
@@ -231,18 +231,18 @@ class Ages(OfAJob):
             seen.append(whole(*given))
             return seen[-1]
 
-        with mock.patch("offramp_launch.gpus.workers.read_status", lambda _: told), mock.patch("offramp_launch.gpus.supervisor.whole_status", noted):
+        with mock.patch("offramp_launch.gpus.workers.read_status", lambda _: status), mock.patch("offramp_launch.gpus.supervisor.whole_status", noted):
             self.supervised(job, script=self.ended(job, 75))
         self.assertIsNotNone(seconds_of(seen[0]["time"]))
         self.assertIn("2026-01-31T12:00:00.000Z", [status["workers"][0]["time"] for status in seen])
 
     def test_status_reports_how_old_it_is(self):
         worker = {"name": "GPU 0", "state": "at work", "shard": 3, "samples_per_second": 2.0, "run_dir": "/r/s3", "time": "2026-01-31T12:00:00.000Z"}
-        self.assertEqual(["  GPU 0: shard 3, 2.0/s, told 12.5 s ago, --run-dir /r/s3"],
+        self.assertEqual(["  GPU 0: shard 3, 2.0/s, reported 12.5 s ago, --run-dir /r/s3"],
                          list(gpus_status.lines_of_workers({"time": "2026-01-31T12:00:12.500Z", "workers": [worker]})))
         self.assertEqual(["  GPU 0: shard 3, 2.0/s, --run-dir /r/s3"], list(gpus_status.lines_of_workers({"workers": [{**worker, "time": None}]})))
 
-    def test_a_number_ends_following_and_reports_it_and_bounds_begin_it(self):
+    def test_scaling_to_a_number_ends_autoscaling_and_bounds_begin_it(self):
         job = self.begun(self.folder / "output")
         devices = [(Device(f"producer {number + 1}", {}), {"consumers": "1..2", "begin-with": 1}) for number in range(2)]
         supervisor = GpusSupervisor(None, "run-1", self.run_dir(), job, devices, [], 0, mock.Mock(), (), bounds=Bounds(2, 4))
@@ -254,32 +254,32 @@ class Ages(OfAJob):
         self.assertTrue(supervisor._scale("2..6")["following"] == {"bounds": "2..6", "follows": True, "changes": None, "mean_consumers": None})
 
 
-class Silent(OfAJob):
-    """A worker whose process is stopped hears no word but SIGKILL."""
+class Silent(JobInOutput):
+    """A worker whose process is stopped handles no signal but SIGKILL."""
 
-    def looked_at(self, *told, patience=10):
-        """The result of each check, one a second, with a given /proc state."""
-        tellings = iter(told)
-        silence = StoppedProcess(0, clock=iter(range(len(told))).__next__, told=lambda _: next(tellings))
+    def looked_at(self, *stats, patience=10):
+        """The result of one check per second, each with the given /proc state."""
+        left = iter(stats)
+        silence = StoppedProcess(0, clock=iter(range(len(stats))).__next__, stat=lambda _: next(left))
         with mock.patch("offramp_launch.gpus.stopped_process.PATIENCE_SECONDS", patience):
-            return [silence.look() for _ in told]
+            return [silence.look() for _ in stats]
 
-    def test_one_that_is_held_for_long_is_reported_and_no_other(self):
+    def test_only_a_process_that_is_held_for_long_is_reported(self):
         for state, why in (("T", "it is stopped"), ("t", "a debugger"), ("D", "a disk or a device")):
             seen = self.looked_at(*[(state, 5)] * 4, ("S", 5), (state, 5), patience=2)
             self.assertEqual([bool(each) for each in seen], [False, False, True, True, False, False], state)
             self.assertEqual((seen[3][0], why in seen[3][1]), (3, True))
-        for told in ([("S", 5)] * 5, [None] * 5, [("D", used) for used in range(5)], [("R", 5)] * 5):
-            self.assertEqual(self.looked_at(*told, patience=1), [None] * 5, told)
-        self.assertEqual(silence_told_of(os.getpid())[0], "R")
-        self.assertIsNone(silence_told_of(1 << 30))
+        for stats in ([("S", 5)] * 5, [None] * 5, [("D", used) for used in range(5)], [("R", 5)] * 5):
+            self.assertEqual(self.looked_at(*stats, patience=1), [None] * 5, stats)
+        self.assertEqual(stat_of(os.getpid())[0], "R")
+        self.assertIsNone(stat_of(1 << 30))
 
-    def test_it_is_named_and_a_run_that_is_given_up_does_not_wait_for_it(self):
+    def test_a_stopped_worker_is_reported_and_an_abandoned_run_kills_it(self):
         job = self.begun(self.folder / "output")
         for index in (1, 2):
             self.record(job, index)
         stopped = f"echo $$ > {self.folder}/pid; kill -STOP $$"
-        told, notes = [], []
+        statuses, notes = [], []
 
         def note(text):
             notes.append(text)
@@ -290,20 +290,20 @@ class Silent(OfAJob):
 
         whole = gpus_status.whole_status
         with mock.patch("offramp_launch.gpus.stopped_process.PATIENCE_SECONDS", 0.1), mock.patch("offramp_launch.gpus.supervisor.ABANDONED_END_SECONDS", 0.1), \
-                mock.patch("offramp_launch.gpus.supervisor.whole_status", lambda *given: told.append(whole(*given)) or told[-1]):
+                mock.patch("offramp_launch.gpus.supervisor.whole_status", lambda *given: statuses.append(whole(*given)) or statuses[-1]):
             self.displayed = note
             code, supervisor = self.supervised(job, script=stopped)
         pid = int((self.folder / "pid").read_text())
         self.assertEqual((code, supervisor.is_work_left()), (130, True))
         self.assertTrue(any(f"producer 1: process {pid}, which does shard 0, has given no answer" in text and "it is stopped" in text for text in notes), notes)
         self.assertTrue(any(f"process {pid} is killed" in text for text in notes), notes)
-        silent = next(status for status in told if status["workers"][0]["silent"])
+        silent = next(status for status in statuses if status["workers"][0]["silent"])
         self.assertIn("no answer", silent["workers"][0]["silent"])
         self.assertFalse(os.path.exists(f"/proc/{pid}"))
         worker = {"name": "GPU 0", "state": "at work", "shard": 3, "samples_per_second": 2.0, "run_dir": "/r/s3", "time": None, "silent": "no answer for 12 s: it is stopped"}
         self.assertEqual(["  GPU 0: shard 3, 2.0/s, no answer for 12 s: it is stopped, --run-dir /r/s3"], list(gpus_status.lines_of_workers({"workers": [worker]})))
 
-    def test_one_that_continues_is_reported_and_does_its_shard(self):
+    def test_a_stopped_worker_that_continues_completes_its_shard(self):
         job = self.begun(self.folder / "output")
         for index in (1, 2):
             self.record(job, index)
@@ -325,8 +325,8 @@ class Silent(OfAJob):
         self.assertEqual((code, sum("no answer" in text for text in notes)), (0, 1), notes)
 
 
-class Ends(OfAJob):
-    def test_a_worker_that_is_killed_behind_its_record_has_done_its_shard(self):
+class Ends(JobInOutput):
+    def test_a_worker_that_is_killed_after_its_record_has_done_its_shard(self):
         job = self.begun(self.folder / "output")
         for index in range(3):
             self.record(job, index)
@@ -337,15 +337,14 @@ class Ends(OfAJob):
         (worker,) = supervisor.workers
         self.assertEqual((worker.shards_done, worker.failures, worker.lost), (3, 0, ""))
 
-
-    def test_what_the_machine_lacks_is_not_blamed_on_a_gpu(self):
+    def test_failures_of_the_machine_do_not_give_up_a_gpu(self):
         job = self.begun(self.folder / "output")
         for index in (1, 2):
             self.record(job, index)
         code, supervisor = self.supervised(job, script=self.ended(job, 75))
         self.assertEqual((code, supervisor.workers[0].lost, "ended 4 times before it was done" in str(supervisor.failure)), (75, "", True), supervisor.failure)
 
-    def test_one_whose_runs_fail_for_it_is_given_up(self):
+    def test_a_gpu_whose_runs_fail_twice_in_a_row_is_given_up(self):
         for exits, ends in ((82, 82), (139, 75)):
             with self.subTest(exits), tempfile.TemporaryDirectory() as folder:
                 self.folder = pathlib.Path(folder)
@@ -355,7 +354,7 @@ class Ends(OfAJob):
                 code, supervisor = self.supervised(job, script=self.ended(job, exits))
                 self.assertEqual((code, bool(supervisor.workers[0].lost), len(supervisor.attempts)), (ends, True, 2))
 
-    def test_one_that_is_killed_for_memory_before_anything_is_done_ends_the_run(self):
+    def test_too_little_memory_ends_the_run_if_nothing_was_done_yet(self):
         failure = '{"failure": "there is too little memory for this run: its producer was killed before any batch was done"}'
         for done, tries in ((False, 1), (True, 4)):
             with self.subTest(done=done), tempfile.TemporaryDirectory() as folder:
@@ -363,7 +362,7 @@ class Ends(OfAJob):
                 job = self.begun(self.folder / "output")
                 for index in (0, 2):
                     self.record(job, index)
-                if done:        # by this run, before the other
+                if done:        # another shard, by this run
                     os.rename(job.folder / "done/0.json", self.folder / "0.json")
                 first = f"cp {self.folder}/0.json {job.folder}/done"
                 code, supervisor = self.supervised(job, script=f"test $1 = 0 && {{ {first}; exit; }}; mkdir -p $2; echo '{failure}' > $2/summary.json; {self.ended(job, 71)}")
@@ -376,7 +375,7 @@ class Ends(OfAJob):
         code, supervisor = self.supervised(job, 2, f"case $1 in 0) {self.ended(job, 80)};; *) {other};; esac")
         self.assertEqual((code, "give --slabs N" in str(supervisor.failure), [worker.lost for worker in supervisor.workers]), (80, True, ["", ""]))
 
-    def test_a_signal_behind_an_end_for_good_is_the_second_word(self):
+    def test_a_signal_after_a_final_failure_abandons_the_run(self):
         first = "until test -e $at/ready; do sleep 0.02; done; exit 64"
         other = "trap 'test -e $at/asked && exit 75; touch $at/asked; kill -TERM $PPID' TERM; touch $at/ready; while :; do sleep 0.02; done"
         code, _ = self.supervised(self.begun(self.folder / "output"), 2, f"at={self.folder}; case $1 in 0) {first};; *) {other};; esac")
@@ -384,13 +383,13 @@ class Ends(OfAJob):
         self.assertEqual((code, "abandoning what is in flight" in notes, "draining" in notes), (64, True, False), notes)
 
 
-class Ahead(OfAJob):
-    """Two workers of one device, which compute by turns."""
+class Ahead(JobInOutput):
+    """Two workers of one device that compute alternately."""
 
     NAMES = ["producer 1, worker 1", "producer 1, worker 2"]
 
     def begun_with_records(self):
-        """A job, and what makes a shell record that its shard is done."""
+        """A job, and the shell command that records a shard as done."""
         job = self.begun(self.folder / "output")
         for index in range(3):
             self.record(job, index)
@@ -401,7 +400,7 @@ class Ahead(OfAJob):
     def notes(self):
         return " ".join(str(call.args[0]) for call in self.display.note.mock_calls)
 
-    def test_each_gpu_has_two_with_its_whole_share_and_one_file(self):
+    def test_each_gpu_has_two_workers_with_its_whole_share_and_one_file(self):
         devices = [(Device(f"GPU {number}", {}), {"consumers": 3}) for number in (0, 2)]
         supervisor = GpusSupervisor(None, "run-1", self.run_dir(), self.begun(self.folder / "output"), devices, [], 0, mock.Mock(), (), starts_ahead=True)
         self.addCleanup(supervisor.close)
@@ -415,24 +414,24 @@ class Ahead(OfAJob):
         supervisor._scale("2..8")
         self.assertEqual([worker.shares["consumers"] for worker in supervisor.workers if not worker.is_out], ["1..4", "1..4"])
 
-    def test_a_program_receives_the_file(self):
+    def test_a_worker_receives_the_turn_file(self):
         job, places = types.SimpleNamespace(folder="/job"), types.SimpleNamespace(python_command=lambda *words: list(words))
         for turn, words in ((pathlib.Path("/run/turn-1"), ["--turn", "/run/turn-1"]), (None, [])):
             command = command_of(places, job, Worker(Device("GPU 0", {}), {"consumers": 1}, turn=turn), 0, "/run/s0", 7, 0, ["--batch", "2"])
             self.assertEqual(command[command.index("--consumers") + 2:command.index("--max-errors")], words)
 
-    def test_a_gpu_that_is_named_twice_has_two_already(self):
+    def test_start_ahead_refuses_a_gpu_that_is_named_twice(self):
         twice = [Device(name, {"CUDA_VISIBLE_DEVICES": UUIDS[0]}) for name in ("GPU 0, worker 1", "GPU 0, worker 2")]
         self.refused(64, "--start-ahead with --gpus 0,0, which names a GPU twice", require_different, "0,0", twice)
         require_different("2", [Device("producer 1", {}), Device("producer 2", {})])
         require_different("2", [Device(f"GPU {number}", {"CUDA_VISIBLE_DEVICES": uuid}) for number, uuid in enumerate(UUIDS)])
 
-    def test_the_second_one_begins_when_the_first_is_loaded(self):
+    def test_the_second_worker_begins_when_the_first_has_loaded(self):
         job, done = self.begun_with_records()
         looks = []
 
         def read_status(run_dir):
-            """The first one's run has not begun at the first looks."""
+            """Empty for the first worker's first two looks."""
             looks.append(run_dir.name)
             if looks.count("s0") < 3:
                 return {}
@@ -444,9 +443,9 @@ class Ahead(OfAJob):
                                                f"test -e $at/loaded || touch $at/early; touch $at/next;; esac; {done}", starts_ahead=True)
         self.assertEqual((code, (self.folder / "early").exists()), (0, False), self.notes())
         self.assertEqual(([worker.name for worker in supervisor.workers], sum(worker.shards_done for worker in supervisor.workers)), (self.NAMES, 3))
-        self.assertGreater(supervisor.workers[1].shards_done, 0, "the first one's shard waited for it")
+        self.assertGreater(supervisor.workers[1].shards_done, 0, "the first worker's shard waited for the second")
 
-    def test_where_memory_is_scarce_for_two_one_continues(self):
+    def test_one_worker_continues_if_memory_is_too_small_for_two(self):
         for exits in (80, 81):
             with self.subTest(exits), tempfile.TemporaryDirectory() as folder:
                 self.folder = pathlib.Path(folder)
@@ -458,19 +457,19 @@ class Ahead(OfAJob):
                 self.assertEqual([(gpus_status.describe(worker)["state"], worker.lost) for worker in supervisor.workers], [("waiting", ""), ("left out", "")])
                 self.assertRegex(self.notes(), "producer 1, worker 2 is left out: there is not enough memory for two on producer 1, which goes on without starting ahead")
 
-    def test_what_is_too_little_for_one_ends_the_run(self):
+    def test_memory_that_is_too_small_for_one_worker_ends_the_run(self):
         job = self.begun(self.folder / "output")
         code, supervisor = self.supervised(job, script=self.ended(job, 80), starts_ahead=True)
         self.assertEqual((code, [worker.lost for worker in supervisor.workers]), (80, ["", ""]))
         self.assertIn("leave --start-ahead out, or give --slabs N, a number for all GPUs together, of which each has its share twice, or --gpus fewer; --resume goes on",
                       str(supervisor.failure))
 
-    def test_a_gpu_that_is_lost_ends_the_run(self):
+    def test_a_run_ends_when_its_only_gpu_is_lost(self):
         job = self.begun(self.folder / "output")
         code, supervisor = self.supervised(job, script=self.ended(job, 82), starts_ahead=True)
         self.assertEqual(code, 82, supervisor.failure)
 
-    def test_a_gpu_that_is_lost_leaves_its_share_to_another(self):
+    def test_the_shards_of_a_lost_gpu_go_to_another(self):
         job, done = self.begun_with_records()
         loaded = "mkdir -p $2; echo '{\"state\": \"running\"}' > $2/status.json"
         fails = f"echo >> $at/tries; {self.ended(job, 82)}"
@@ -485,27 +484,27 @@ class Ahead(OfAJob):
                                                f"until test -e $at/given-up; do sleep 0.02; done;; esac; {done}", starts_ahead=True)
         self.assertEqual((code, [worker.shards_done for worker in supervisor.workers][2:], [bool(worker.lost) for worker in supervisor.workers]),
                          (0, [0, 0], [False, False, True, True]), self.notes())
-        self.assertLessEqual(len((self.folder / "tries").read_text()), 3, "neither was tried more often than one would have been")
+        self.assertLessEqual(len((self.folder / "tries").read_text()), 3, "both workers together get no more tries than one would")
 
-    def test_who_waits_holds_nothing_up(self):
+    def test_a_worker_that_waits_for_its_turn_is_not_the_limiting_stage(self):
         computing = {"limiting_stage": "consumers", "gpu_utilization": 0.5, "consumer_utilization": 1.0, "slabs": {"leased": 4}, "consumers": [{}, {}]}
         waiting = {"limiting_stage": "turn", "gpu_utilization": 0.0, "consumer_utilization": 0.0, "slabs": {"free": 4}, "consumers": [{}, {}]}
 
         def whole(*statuses):
             return gpus_status.whole_status("running", 9, dict.fromkeys(gpus_status.COUNTS, 0), [(str(number), status) for number, status in enumerate(statuses)], [])
 
-        told = whole(waiting, computing)
-        self.assertEqual({name: told[name] for name in ("limiting_stage", "gpu_utilization", "consumer_utilization", "slabs")},
+        status = whole(waiting, computing)
+        self.assertEqual({name: status[name] for name in ("limiting_stage", "gpu_utilization", "consumer_utilization", "slabs")},
                          {name: computing[name] for name in ("limiting_stage", "gpu_utilization", "consumer_utilization", "slabs")})
         self.assertEqual(whole(waiting)["limiting_stage"], "turn")
         workers = [types.SimpleNamespace(status=status) for status in (waiting, computing)]
-        self.assertEqual(gpus_status.consumers_of(told, workers), 2)
+        self.assertEqual(gpus_status.consumers_of(status, workers), 2)
         worker = {"name": "GPU 0, worker 2", "state": "at work", "shard": 3, "samples_per_second": 0.0, "run_dir": "/r/s3", "time": None, "waits_for_turn": True}
         self.assertEqual(["  GPU 0, worker 2: shard 3, waits for its turn, --run-dir /r/s3"], list(gpus_status.lines_of_workers({"workers": [worker]})))
 
 
-class Signals(OfAJob):
-    """Interrupts of an impatient user after the workers ended."""
+class Signals(JobInOutput):
+    """Signals that arrive after the workers have ended."""
 
     def setUp(self):
         super().setUp()
@@ -514,7 +513,7 @@ class Signals(OfAJob):
         interrupts.handle_all_signals()
         self.notes = []
 
-    def test_between_the_workers_end_and_the_summary_they_end_nothing(self):
+    def test_a_signal_before_the_summary_is_written_does_not_end_the_run(self):
         for at in ("gpus.summary.summaries_of", "gpus.summary.join", "jobs.merge.require_a_result", "gpus.job.remove", "summary.write"):
             with self.subTest(at), tempfile.TemporaryDirectory() as folder:
                 self.folder, job = pathlib.Path(folder), self.begun(pathlib.Path(folder, "output"))
@@ -535,7 +534,7 @@ class Signals(OfAJob):
                                         {"run_id": "run-1", "run_dir": str(run_dir.path)}, types.SimpleNamespace(fd=0), lambda: "", self.notes.append)
                 self.assertEqual((code, run_dir.told("summary.json")["exit"], list(job.output.iterdir())), (0, 0, []))
 
-    def test_the_merge_is_waited_for_and_ended_by_another_one(self):
+    def test_one_signal_waits_for_the_merge_and_another_ends_it(self):
         run_dir = self.run_dir()
 
         def merged(script, answer=lambda: None):
@@ -544,16 +543,16 @@ class Signals(OfAJob):
                 answer()
 
             with Finishing(note) as finishing:
-                ask(["/bin/sh", "-c", script], "told", run_dir, types.SimpleNamespace(fd=0), finishing)
+                ask(["/bin/sh", "-c", script], "input", run_dir, types.SimpleNamespace(fd=0), finishing)
 
-        merged("kill -TERM $PPID; read word; test $word = told")
+        merged("kill -TERM $PPID; read word; test $word = input")
         self.refused(73, "ended with exit code 73: it wrote nothing", merged, "exit 73")
         self.refused(130, "was ended by a signal", merged, "kill -TERM $PPID; sleep 60", lambda: len(self.notes) > 2 or os.kill(os.getpid(), signal.SIGTERM))
         self.assertEqual(len(self.notes), 3)
 
 
-class Letters(OfAJob):
-    def test_those_of_a_slab_at_a_border_are_both_kept(self):
+class Letters(JobInOutput):
+    def test_both_dead_letters_of_a_slab_at_a_shard_border_are_kept(self):
         for shard in ("s1", "s2"):
             self.run_of_a_shard(self.folder / "run" / shard, 7)
             gpus_dead_letters.bring(self.folder / "run" / shard)
@@ -565,7 +564,7 @@ class Letters(OfAJob):
             self.assertEqual(gpus_dead_letters.in_its_place({"payload": f"{self.folder}/run/{shard}/dead-letters/batch-7-row-0.safetensors"}), {"payload": str(kept / report["payload"])})
         self.assertEqual(len(list(kept.iterdir())), 4)
 
-    def test_wherever_it_is_cut_off_none_is_lost(self):
+    def test_no_dead_letter_is_lost_if_the_move_is_interrupted(self):
         for number, step in enumerate(("os.replace", "offramp_launch.gpus.dead_letters.write_incident", "pathlib.Path.unlink")):
             run_dir = self.folder / str(number) / "s1"
             self.run_of_a_shard(run_dir, 7)
@@ -575,7 +574,7 @@ class Letters(OfAJob):
             self.assertEqual(sorted(path.name for path in (run_dir.parent / "dead-letters").iterdir()), ["s1-batch-7-row-0.json", "s1-batch-7-row-0.safetensors"], step)
             self.assertEqual(list((run_dir / "dead-letters").iterdir()), [], step)
 
-    def test_what_an_earlier_launcher_did_not_come_to_report_is_reported(self):
+    def test_dead_letters_that_an_earlier_launcher_left_are_reported(self):
         job, before = self.begun(self.folder / "output"), self.folder / "before"
         self.run_of_a_shard(before / "s1", 7, dead_letters=1)
         gpus_summary.keep(job, 1, before / "s1")       # as the worker does before its record
@@ -588,7 +587,7 @@ class Letters(OfAJob):
         self.assertEqual([entry["payload"] for entry in whole["dead_letters"]], [str(before / "dead-letters/s1-batch-7-row-0.safetensors")])
         self.assertEqual((self.folder / "run/dropped.jsonl").read_text(), '{"item": 7}\n')
 
-    def test_of_a_shard_that_was_tried_again_those_of_its_last_attempt_are_kept(self):
+    def test_only_the_dead_letters_of_a_shards_last_attempt_are_kept(self):
         job = self.begun(self.folder / "output")
         for index in (1, 2):
             self.record(job, index)
@@ -601,8 +600,8 @@ class Letters(OfAJob):
         self.assertEqual(sorted(path.name for path in (self.folder / "run/dead-letters").iterdir()), ["s0-1-batch-2-row-0.json", "s0-1-batch-2-row-0.safetensors"])
 
 
-class PutAway(OfAJob):
-    """The job's folder after a merge, removed up to any step, and gone on with."""
+class PutAway(JobInOutput):
+    """The job's removal after a merge, interrupted at any step and continued."""
 
     def merged(self, output):
         job = self.begun(output)
@@ -614,7 +613,7 @@ class PutAway(OfAJob):
         (output / ".offramp-checkpoint").write_text("{}")
         return job
 
-    def test_wherever_it_is_cut_off_it_continues(self):
+    def test_an_interrupted_removal_is_completed_by_the_next_call(self):
         steps, ended = 0, False
         while not ended:
             with tempfile.TemporaryDirectory() as folder:
@@ -642,16 +641,16 @@ class PutAway(OfAJob):
             steps += 1
         self.assertGreater(steps, 10)
 
-    def test_work_that_is_not_merged_is_not_put_away(self):
+    def test_a_job_that_is_not_merged_is_not_removed(self):
         output = self.folder / "output"
         job = self.merged(output)
         for left in ({"job": job.id, "partial": True}, {"job": "job-2", "partial": False}):
             job_files.replace(job.folder / "summary.json", left)
-            self.refused(1, "is not merged", gpus_job.put_away, job)
+            self.refused(1, "its shards are not merged", gpus_job.put_away, job)
         self.assertEqual([(job.place(index) / "lines.tsv").exists() for index in range(3)], [True] * 3)
         self.assertEqual(len(job.records()), 3)
 
-    def test_ones_own_is_known_however_it_is_spelled(self):
+    def test_a_run_recognizes_its_job_under_any_path_to_it(self):
         output = self.folder / "output"
         output.mkdir()
         (self.folder / "link").symlink_to(output)
@@ -663,18 +662,18 @@ class PutAway(OfAJob):
         for folder in (job.folder, self.folder / "link/.offramp-shards/job", self.folder / "job-link"):
             self.refused(64, "is that of a run with --gpus", job_command.merge, None, ["--job", str(folder)])
             self.refused(64, "is that of a run with --gpus", shard_command.start, None, ["--job", str(folder), "--index", "0"])
-        (job.folder / "job.json").unlink()     # as an end that was cut off leaves it
+        (job.folder / "job.json").unlink()     # an interrupted removal leaves this
         for spelled in (output, self.folder / "link", self.folder / "runs/../output"):
             gpus_job.require_own(spelled)
 
-    def test_one_that_was_moved_reports_where_it_began(self):
+    def test_a_moved_output_is_refused_with_its_first_path(self):
         job = self.begun(self.folder / "output")
         job.output.rename(self.folder / "moved")
         gpus_job.clear_remains(self.folder / "moved")
         places = types.SimpleNamespace(version=lambda: "1", commit=lambda: "")
         self.refused(64, f"moved was begun as {job.output}", gpus_job.go_on, places, self.folder / "moved", [], {}, None)
 
-    def test_work_of_which_nothing_reports_any_more_stays(self):
+    def test_shards_work_is_kept_if_its_job_file_is_missing(self):
         output = self.folder / "output"
         job = self.begun(output)
         (job.place(1)).mkdir()
@@ -684,11 +683,11 @@ class PutAway(OfAJob):
             self.refused(71, "cannot be read: Stale file handle", gpus_job.clear_remains, output)
         for gone in (job.folder / "gone", output / ".offramp-shards/gone"):
             facts.rename(gone)
-            self.refused(65, f"{facts}, which tells of it, is gone", gpus_job.clear_remains, output)
+            self.refused(65, f"its job file {facts} is gone", gpus_job.clear_remains, output)
             self.assertTrue((job.place(1) / ".offramp-checkpoint").exists())
             gone.rename(facts)
 
-    def test_rows_go_to_the_database_that_they_went_to(self):
+    def test_a_continued_run_refuses_another_database(self):
         for sink, name in (("postgresql://me@host:5432/vectors?sslmode=require", "vectors"), ("host=there dbname = vectors", "vectors"), ("dbname='two \\' words' host=a", "two \\' words"),
                            ("postgres://host/?dbname=vectors", "vectors"), ("service=mine", ""), ("", ""), ("postgresql:///a%20b", "a b")):
             self.assertEqual(gpus_job.database_in(sink), name, sink)
@@ -703,7 +702,7 @@ class PutAway(OfAJob):
             require_no_job(str(job.output), {})
         self.assertEqual((caught.exception.code, "run --gpus N --resume" in str(caught.exception), "job merge" in str(caught.exception)), (64, True, False))
 
-    def test_what_hosts_do_there_is_none_of_this_runs(self):
+    def test_the_output_of_a_job_of_several_hosts_is_refused(self):
         (self.folder / ".offramp-shards/0").mkdir(parents=True)
         (self.folder / ".offramp-shards/job.json").write_text(json.dumps({"job": "job-2", "folder": "/elsewhere"}))
         self.refused(64, "is that of job job-2 in /elsewhere", gpus_job.clear_remains, self.folder)

@@ -1,4 +1,4 @@
-"""Jobs: files that are created once, refused files of other jobs, exit codes, and thousands of histories of two attempts with kills anywhere."""
+"""Jobs: files that are created once, refused files of other jobs, exit codes, and histories of two attempts with kills at any step."""
 
 import contextlib
 import errno
@@ -55,7 +55,7 @@ class InAFolder(unittest.TestCase):
 
 
 class PutOnceTest(InAFolder):
-    def test_of_many_at_once_one_is_the_first(self):
+    def test_one_of_many_concurrent_writers_wins(self):
         path = self.folder / "record.json"
         for _ in range(20):
             path.unlink(missing_ok=True)
@@ -74,8 +74,8 @@ class PutOnceTest(InAFolder):
             self.assertEqual({"by": made[0], "text": "x" * 10000}, job_files.read(path))
             self.assertEqual(["record.json"], os.listdir(self.folder))
 
-    def test_where_the_answer_of_a_link_is_lost_it_was_made_all_the_same(self):
-        """As on a network file system: the link succeeds, but the caller gets EEXIST."""
+    def test_a_link_whose_answer_was_lost_counts_as_made(self):
+        """On a network file system the link may succeed while the caller gets EEXIST."""
         first, other = (job_files.write_temporary(self.folder / "a.json", text) for text in (b"1", b"2"))
         os.link(first, self.folder / "a.json")
         self.assertTrue(job_files.link(first, self.folder / "a.json"))
@@ -88,44 +88,44 @@ class PutOnceTest(InAFolder):
                 self.assertIn("without hard links", self.refused(ExitCode.CONFIG, job_files.put_once, self.folder / "a.json", {}))
             self.assertEqual([], os.listdir(self.folder))
 
-    def test_a_place_that_takes_nothing_is_reported(self):
+    def test_a_path_that_cannot_be_written_is_reported(self):
         (self.folder / "file").write_text("")
         self.assertIn("Not a directory", self.refused(ExitCode.CANNOT_WRITE, job_files.put_once, self.folder / "file" / "a.json", {}))
 
-    def test_what_is_none_of_offramp_is_reported(self):
+    def test_a_file_that_is_not_json_is_reported(self):
         (self.folder / "a.json").write_text("{")
         self.assertIn("is damaged", self.refused(ExitCode.BAD_INPUT, job_files.read, self.folder / "a.json"))
 
 
 class JobTest(InAFolder):
-    def test_it_begins_once_and_another_one_is_refused_with_the_difference(self):
+    def test_a_job_begins_once_and_a_different_one_is_refused(self):
         self.assertEqual("job-1", self.job().id)
         job, began = Job.begun(self.folder / "job", self.facts(id="job-2", made_by="another version"))
-        self.assertEqual(("job-1", False), (job.id, began), "the first one's id is everybody's")
-        said = self.refused(ExitCode.USAGE, self.job, shards=4, identity={"--seed": "7", "weights": "ab"}, flags=["--seed", "7"])
+        self.assertEqual(("job-1", False), (job.id, began), "all hosts use the first one's id")
+        printed = self.refused(ExitCode.USAGE, self.job, shards=4, identity={"--seed": "7", "weights": "ab"}, flags=["--seed", "7"])
         for difference in ("shards was 3 and is 4", "--seed was 0 and is 7", "flags was --seed 0 and is --seed 7"):
-            self.assertIn(difference, said)
-        self.assertNotIn("weights", said)
+            self.assertIn(difference, printed)
+        self.assertNotIn("weights", printed)
 
-    def test_an_output_is_one_jobs(self):
+    def test_an_output_belongs_to_one_job(self):
         job = self.job()
         job.claim_output()
         other = Job.begun(self.folder / "other", self.facts(id="job-2"))[0]
         self.assertIn(f"is the output of job job-1 in {self.folder / 'job'}", self.refused(ExitCode.USAGE, other.claim_output))
 
-    def test_a_folder_to_write_to_is_one_jobs_and_was_empty(self):
+    def test_a_write_path_belongs_to_one_job_and_must_be_empty(self):
         written = self.folder / "written"
         written.mkdir()
         job = self.job(write_path=str(written))
         other = Job.begun(self.folder / "other", self.facts(id="job-2", output=str(self.folder / "out2"), write_path=str(written)))[0]
-        self.assertIn("--write-path of its own", self.refused(ExitCode.USAGE, other.claim_output))
+        self.assertIn("its own --write-path", self.refused(ExitCode.USAGE, other.claim_output))
         require_empty(written, "--write-path")
         (written / "mine.bin").write_text("")
         self.assertIn("--write-path", self.refused(ExitCode.USAGE, require_empty, written, "--write-path"))
         job_merge.remove_places(job)
         self.assertEqual(["mine.bin"], os.listdir(written))
 
-    def test_a_job_that_is_merged_leaves_the_next_one_in_its_output_alone(self):
+    def test_a_merged_job_does_not_touch_the_next_one_in_its_output(self):
         job = self.job()
         for _ in range(2):
             job_merge.remove_places(job)
@@ -136,27 +136,27 @@ class JobTest(InAFolder):
         job_merge.remove_places(job)
         self.assertEqual(1, len(other.attempts(0)))
 
-    def test_a_shard_does_nothing_where_a_folder_has_not_what_init_laid_there(self):
-        """Not mounted on its host, or the job was given up and others fill it by now."""
+    def test_a_shard_does_nothing_in_a_folder_without_the_jobs_claim(self):
+        """The folder is not mounted on its host, or the job was discarded and the folder is used otherwise."""
         written = self.folder / "written"
         job = self.job(write_path=str(written))
         for flag, folder in (("--output", job.output), ("--write-path", written)):
             shutil.move(folder / ".offramp-shards", self.folder / "elsewhere")
             (folder / "5.png").write_text("another's")
-            with contextlib.redirect_stderr(io.StringIO()) as said:
+            with contextlib.redirect_stderr(io.StringIO()) as printed:
                 self.assertEqual(75, self.attempt(job, 0, samples={"released": 4}))
-            self.assertIn(f"{flag} {folder} has no .offramp-shards/job.json, which job init laid there", said.getvalue())
+            self.assertIn(f"{flag} {folder} has no .offramp-shards/job.json, which job init wrote", printed.getvalue())
             self.assertEqual(["5.png"], os.listdir(folder))
             self.assertIn(f"{flag} {folder} holds something already: 5.png", self.refused(ExitCode.USAGE, job_command.claim, job))
             shutil.move(self.folder / "elsewhere", folder / ".offramp-shards")
             (folder / "5.png").unlink()
-        shutil.rmtree(job.output / ".offramp-shards")       # behind the first look
+        shutil.rmtree(job.output / ".offramp-shards")       # after the first check
         self.assertIn("cannot be written", self.refused(ExitCode.CANNOT_WRITE, job.begin_attempt, 0))
         job_command.claim(job)
         self.assertEqual(0, self.attempt(job, 0, samples={"released": 4}))
 
-    def test_a_job_does_not_begin_in_the_output_of_a_run_that_has_no_results_yet(self):
-        """Nor is it gone on with there, where it was cut off before it had claimed that."""
+    def test_a_job_does_not_begin_in_the_output_of_a_run_without_results(self):
+        """Nor is it continued there if it was interrupted before its claim."""
         output = self.folder / "out"
         output.mkdir()
         places = mock.Mock(**{"version.return_value": "1", "commit.return_value": "a"})
@@ -169,14 +169,14 @@ class JobTest(InAFolder):
             lock.close()
             with mock.patch.object(job_command, "prepare"), mock.patch.object(Job, "claim_output", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
                 begin()
-        with contextlib.redirect_stdout(io.StringIO()) as said:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
             self.assertEqual(0, begin())
             lock = OutputLock(str(output), "a merge")
-            self.assertEqual(0, begin(), "it has nothing to do there")
+            self.assertEqual(0, begin(), "it needs no lock")
             lock.close()
-        self.assertEqual(2, said.getvalue().count("is there already"))
+        self.assertEqual(2, printed.getvalue().count("exists already"))
 
-    def test_two_that_remove_the_same_places_do_not_disturb_each_other(self):
+    def test_two_processes_may_remove_the_same_folders(self):
         job, remove = self.job(), os.unlink
         job.begin_attempt(0)
 
@@ -187,8 +187,8 @@ class JobTest(InAFolder):
             job_merge.remove_places(job)
         self.assertEqual([], os.listdir(job.output))
 
-    def test_a_claim_that_goes_away_while_it_is_looked_at_is_made_anew(self):
-        """A merge removes it behind the first look."""
+    def test_a_claim_that_is_removed_meanwhile_is_made_again(self):
+        """A merge removes it after the first look."""
         job, put_once, calls = self.job(), job_files.put_once, []
 
         def put(path, value):
@@ -204,12 +204,12 @@ class JobTest(InAFolder):
 
     def test_another_build_is_refused(self):
         job = self.job(made_by="0.1.0 abc")
-        for same in ("0.1.0 abc", "0.1.0"):     # a copy has no known commit
+        for same in ("0.1.0 abc", "0.1.0"):     # a copy may not know its commit
             job.require_made_by(same)
         for other in ("0.2.0 abc", "0.1.0 def"):
             self.assertIn("was made by Offramp 0.1.0 abc", self.refused(ExitCode.PROTOCOL, job.require_made_by, other))
 
-    def test_a_processors_file_is_known_by_its_bytes(self):
+    def test_a_processors_file_is_identified_by_its_hash(self):
         file = self.folder / "post.py"
         hashes = []
         for text in ("a", "b"):
@@ -219,12 +219,12 @@ class JobTest(InAFolder):
         self.assertNotEqual(*hashes)
         self.assertEqual([f"processor {file}"], list(hashes_of_processors({"processor": f"exec:{file}"})))
 
-    def test_what_a_merge_warns_of_is_reported(self):
-        told = []
+    def test_warnings_of_a_merge_are_reported(self):
+        warnings = []
         command = ["/bin/sh", "-c", "echo answer; echo '10:00:00.000 warning offramp-consumer[7] 1 picture lacks tiles' >&2; "
                    "for level in info error critical; do echo \"10:00:00.000 $level offramp-consumer[7] no\" >&2; done"]
-        self.assertEqual("answer\n", job_command.ask(command, warned=told.append))
-        self.assertEqual(["1 picture lacks tiles"], told)
+        self.assertEqual("answer\n", job_command.ask(command, warned=warnings.append))
+        self.assertEqual(["1 picture lacks tiles"], warnings)
         self.assertEqual("answer\n", job_command.ask(command))
 
     def test_another_checkout_is_set_up_for_what_the_job_needs(self):
@@ -233,12 +233,12 @@ class JobTest(InAFolder):
             self.assertEqual(("requirements-parquet.txt",), commands.requirements_of([*commands.flags_of_job(argv), *argv], {}))
         self.assertEqual([], commands.flags_of_job(["init", "--job", str(self.folder / "new")]))
 
-    def test_what_an_environment_asks_for_is_refused_as_a_flag_is(self):
+    def test_settings_of_the_environment_are_refused_like_flags(self):
         refuse_settings({"overwrite": False, "resume": False, "shard": "", "consumer-user": ""})
         self.assertIn("OFFRAMP_OVERWRITE", self.refused(ExitCode.USAGE, refuse_settings, {"overwrite": True}))
 
-    def test_a_late_attempt_makes_nothing_of_what_is_merged(self):
-        """It was stopped after it had looked; meanwhile the shard was done, and all were merged."""
+    def test_a_late_attempt_does_no_work_after_the_merge(self):
+        """It was stopped after its check; meanwhile the shard was done and the job merged."""
         job, run = self.job(), mock.Mock()
 
         def meanwhile(*_):
@@ -259,53 +259,53 @@ class JobTest(InAFolder):
         self.assertEqual(["result.png"], os.listdir(job.output))
 
     def attempt(self, job, ended_with, strict=False, config=None, **summary):
-        """At shard 0, whose run ends so."""
+        """The exit code of an attempt at shard 0 whose run ends with `ended_with`."""
         (self.folder / "summary.json").write_text(json.dumps(summary))
         with contextlib.redirect_stdout(io.StringIO()), mock.patch.object(shard_command, "settings_of", lambda *_: config or {}), \
                 mock.patch.object(shard_command, "facts_of", lambda *_, **__: ({"items": 10, "identity": job.facts["identity"]}, None)), \
                 mock.patch.object(shard_command, "run", lambda *_: (ended_with, self.folder)):
             return shard_command.exit_of_attempt(lambda: shard_command.do(shard_command.Attempt(None, job, 0, [], strict)), lambda: job.record(0) is not None)
 
-    def test_with_strict_a_shard_of_which_items_were_set_aside_has_no_record(self):
+    def test_with_strict_a_shard_with_dead_letters_gets_no_record(self):
         job, samples = self.job(), {"released": 3, "dead_letters": 1}
         self.assertIn("1 items were dead-lettered", self.refused(ExitCode.DEAD_LETTERS, self.attempt, job, 84, strict=True, samples=samples))
         self.assertIsNone(job.record(0))
         self.assertEqual(0, self.attempt(job, 84, samples=samples))
         self.assertEqual(1, job.record(0)["dead_letters"])
 
-    def test_a_run_that_ended_as_slab_after_slab_failed_reports_why(self):
+    def test_a_run_that_ended_after_repeated_failures_reports_why(self):
         job, failure = self.job(), "slabs failed 20 times in a row and nothing was completed in between; the last: no CUDA here"
         for samples in ({"released": 1, "dead_letters": 2}, None):
             self.assertIn(failure, self.refused(ExitCode.DEAD_LETTERS, self.attempt, job, 84, failure=failure, samples=samples))
             self.assertIsNone(job.record(0))
-        self.assertIn("an error of Offramp's", self.refused(ExitCode.COUNT_MISMATCH, self.attempt, job, 0, samples={"released": 3}))
-        self.assertIn("an error of Offramp's", self.refused(ExitCode.COUNT_MISMATCH, self.attempt, job, 84, samples={"released": 5}))
+        self.assertIn("a bug in Offramp", self.refused(ExitCode.COUNT_MISMATCH, self.attempt, job, 0, samples={"released": 3}))
+        self.assertIn("a bug in Offramp", self.refused(ExitCode.COUNT_MISMATCH, self.attempt, job, 84, samples={"released": 5}))
 
-    def test_a_run_that_could_not_report_what_became_of_its_items_is_tried_again(self):
+    def test_a_run_that_left_no_summary_is_tried_again(self):
         job = self.job()
         for code in (0, 84):
-            with contextlib.redirect_stderr(io.StringIO()) as said, mock.patch.object(shard_command, "note_end", lambda *_, **__: (self.folder / "summary.json").unlink(True)):
+            with contextlib.redirect_stderr(io.StringIO()) as printed, mock.patch.object(shard_command, "note_end", lambda *_, **__: (self.folder / "summary.json").unlink(True)):
                 self.assertEqual(75, self.attempt(job, code))
-            self.assertIn("summary.json is not there, which tells what became of shard 0", said.getvalue())
+            self.assertIn("summary.json is missing, and with it the counts of shard 0", printed.getvalue())
             self.assertIsNone(job.record(0))
 
-    def test_items_that_are_done_and_whose_lines_are_gone_are_no_shard(self):
+    def test_a_shard_whose_lines_are_gone_gets_no_record(self):
         job, samples = self.job(), {"done_before": 4}
         for processor, there, gone in (("checksum", (), "checksums.tsv"), ("checksum,mask-rle", ("checksum/checksums.tsv",), "mask-rle/masks.jsonl")):
             (self.folder / "config.json").write_text(json.dumps({"processor": processor}))
             for name in there:
                 (job.place(0) / name).parent.mkdir(parents=True)
                 (job.place(0) / name).write_text("")
-            self.assertIn(f"{job.place(0) / gone}, which tells of them, is gone", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 0, samples=samples))
+            self.assertIn(f"{job.place(0) / gone} are gone", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 0, samples=samples))
             self.assertIsNone(job.record(0))
-            self.assertIn("is gone", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 84, samples={"done_before": 3, "dead_letters": 1}))
+            self.assertIn("are gone", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 84, samples={"done_before": 3, "dead_letters": 1}))
         for processor, samples in (("mask-png,embeddings-postgres", samples), ("checksum", {"dead_letters": 4})):
             (self.folder / "config.json").write_text(json.dumps({"processor": processor}))
             self.assertEqual(0, self.attempt(job, 84, samples=samples))
             job.record_path(0).unlink()
 
-    def test_a_file_that_an_earlier_attempt_left_has_to_be_there(self):
-        """Of a processor that need not make one: records of a Python function."""
+    def test_a_file_that_an_earlier_attempt_noted_must_exist(self):
+        """Even an optional one: the records of a Python function."""
         job, samples = self.job(), {"done_before": 4}
         (self.folder / "config.json").write_text(json.dumps({"processor": "post.py:f"}))
         records = job.place(0) / "records.jsonl"
@@ -315,38 +315,38 @@ class JobTest(InAFolder):
         self.assertEqual(75, self.attempt(job, 75, samples=samples))
         records.rename(self.folder / "records.jsonl")
         (job.place(0) / "notes.txt").unlink()
-        self.assertIn(f"{records}, which tells of them, is gone", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 0, samples=samples))
+        self.assertIn(f"{records} are gone", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 0, samples=samples))
         self.assertIsNone(job.record(0))
         (self.folder / "records.jsonl").rename(records)
         self.assertEqual(0, self.attempt(job, 0, samples=samples))
         shutil.rmtree(job.place(0))
         job.record_path(0).unlink()
-        self.assertEqual(0, self.attempt(job, 0, samples=samples), "nothing was noted in another place")
+        self.assertEqual(0, self.attempt(job, 0, samples=samples), "no attempt in a new folder noted the file")
 
-    def test_the_file_of_each_processor_is_the_one_that_it_declares(self):
+    def test_whole_files_are_those_that_the_processors_declare(self):
         declared = {file.stem.replace("_", "-"): re.search(r'^whole = "(.*)"', file.read_text(), re.MULTILINE)
                     for file in (REPOSITORY / "consumer" / "processors" / "plugins").glob("*.cpp")}
         self.assertEqual({name: found[1] for name, found in declared.items() if found}, shard_record.WHOLE_FILES)
 
-    def test_what_was_not_put_together_is_no_shard(self):
+    def test_a_shard_with_files_that_are_not_joined_gets_no_record(self):
         job, samples = self.job(), {"released": 4}
         for left in (".offramp-segments/checksum/000000000000-000000-00ab.tsv", "records/.offramp-segments/records/1-0-00ab.tsv", ".offramp-next",
                      "checksum/.offramp-next-00ab/checksums.tsv"):
             path = job.place(0) / left
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("0\ta\n")
-            with contextlib.redirect_stderr(io.StringIO()) as said:
+            with contextlib.redirect_stderr(io.StringIO()) as printed:
                 self.assertEqual(75, self.attempt(job, 84, samples=samples), left)
-            self.assertIn("has not been put together", said.getvalue())
+            self.assertIn("is not joined yet", printed.getvalue())
             self.assertIsNone(job.record(0))
-            self.assertIn("has not been put together", self.refused(ExitCode.BAD_INPUT, job_merge.require_merged, job, 0))
+            self.assertIn("is not joined yet", self.refused(ExitCode.BAD_INPUT, job_merge.require_merged, job, 0))
             shutil.rmtree(job.place(0))
         (job.place(0) / ".offramp-segments" / "checksum").mkdir(parents=True)
         job_merge.require_merged(job, 0)
         self.assertEqual(0, self.attempt(job, 0, samples=samples))
 
-    def test_a_run_directory_is_one_hosts(self):
-        """From wherever that says it: a flag behind shard, its environment, its --config."""
+    def test_each_host_chooses_its_run_directory(self):
+        """By a flag of `shard`, its environment or its --config."""
         job, run = self.job(), mock.Mock(return_value=(75, self.folder))
         for flags, config in ((["--run-dir", "/mine"], {"run-dir": "/mine"}), ([], {"run-dir": "/mine"}), ([], {})):
             with mock.patch.object(shard_command, "settings_of", lambda *_, config=config: config), mock.patch.object(shard_command, "run", run), \
@@ -356,7 +356,7 @@ class JobTest(InAFolder):
             self.assertEqual(["--run-dir", "/mine"] if config else ["--seed", "0"], run.call_args.args[0].flags[-2:])
         self.assertIn("job init has no --run-dir", self.refused(ExitCode.USAGE, require_job_flags, ["--run-dir", "/mine"]))
 
-    def test_a_flag_is_known_from_the_next_one(self):
+    def test_values_are_distinguished_from_the_next_flag(self):
         config = {"durable": True, "confidence": False, "max-errors": "0", "model": "a b", "sink": ""}
         flags = in_one_form(["--durable", "--max-errors", "0", "--confidence=false", "--sink", "", "--model=--x=y"], config)
         self.assertEqual(["--durable=true", "--max-errors=0", "--confidence=false", "--sink", "", "--model=--x=y"], flags)
@@ -366,17 +366,17 @@ class JobTest(InAFolder):
             shard_command.do(shard_command.Attempt(None, job, 0, ["--durable", "--sink", "host=here"]))
         self.assertEqual([["--max-errors=0", "--confidence=false", "--model=--x=y", "--durable", "--sink", "host=here"]], given)
 
-    def test_no_secret_is_kept(self):
+    def test_a_secret_in_a_header_is_refused(self):
         require_job_flags(["--http-header", "@headers.txt"])
-        said = self.refused(ExitCode.USAGE, require_job_flags, ["--http-header", "Authorization: hush-hush"])
-        self.assertNotIn("hush", said)
+        printed = self.refused(ExitCode.USAGE, require_job_flags, ["--http-header", "Authorization: hush-hush"])
+        self.assertNotIn("hush", printed)
 
-    def test_what_is_no_job_is_reported(self):
+    def test_a_folder_without_a_job_of_this_version_is_reported(self):
         self.assertIn("holds no job", self.refused(ExitCode.NO_INPUT, Job.found, self.folder))
         (self.folder / "job.json").write_text('{"version": 2}')
         self.assertIn("version 2", self.refused(ExitCode.PROTOCOL, Job.found, self.folder))
 
-    def test_shards_are_as_large_as_the_programs_cut_them(self):
+    def test_shards_have_the_sizes_that_the_programs_use(self):
         job = self.job()
         self.assertEqual([4, 3, 3], [job.items_of(index) for index in range(3)])
         self.assertIn("from 0 to 2", self.refused(ExitCode.USAGE, job.require, 3))
@@ -392,23 +392,23 @@ class JobTest(InAFolder):
             self.assertIn("and this is shard 1 of job job-1", self.refused(ExitCode.USAGE, job.record, 1))
             job_files.replace(job.record_path(1), {**job_files.read(job.record_path(1)), "job": "job-1", "index": 1, "items": 3})
 
-    def test_attempts_have_numbers_of_their_own(self):
+    def test_attempts_have_unique_numbers(self):
         job = self.job()
         self.assertEqual(["0.json", "1.json", "2.json"], [job.begin_attempt(2).name for _ in range(3)])
         self.assertEqual(3, len(job.attempts(2)))
 
-    def test_an_attempt_elsewhere_that_has_not_reported_its_end_is_reported(self):
-        job, said = self.job(), io.StringIO()
+    def test_an_attempt_on_another_host_without_an_end_is_reported(self):
+        job, printed = self.job(), io.StringIO()
         notes = [job.begin_attempt(0) for _ in range(3)]
         job_files.replace(notes[0], {"host": "lost"})
         job_files.replace(notes[1], {"host": "ended", "exit": 75})
-        with contextlib.redirect_stdout(said):
+        with contextlib.redirect_stdout(printed):
             shard_command.warn_about_other_shards(job, 0)
             shard_command.warn_about_other_shards(job, 1)
-        self.assertIn("an attempt at shard 0 on lost has not told its end", said.getvalue())
-        self.assertEqual(1, said.getvalue().count("\n"))
+        self.assertIn("an attempt at shard 0 on lost has not noted its end", printed.getvalue())
+        self.assertEqual(1, printed.getvalue().count("\n"))
 
-    def test_an_attempt_that_does_not_come_to_its_run_reports_its_end(self):
+    def test_an_attempt_that_fails_before_its_run_notes_its_end(self):
         job = self.job()
         job.place(0).mkdir(parents=True)
         lock = OutputLock(str(job.place(0)), "another")
@@ -422,28 +422,28 @@ class JobTest(InAFolder):
     def test_another_input_is_reported(self):
         job = self.job()
         require_same_input(job, {"items": 10, "identity": {"--seed": "0", "weights": "ab"}})
-        said = self.refused(ExitCode.BAD_INPUT, require_same_input, job, {"items": 11, "identity": {"--seed": "0", "weights": "cd"}})
-        self.assertIn("weights was ab and is cd, items was 10 and is 11", said)
+        printed = self.refused(ExitCode.BAD_INPUT, require_same_input, job, {"items": 11, "identity": {"--seed": "0", "weights": "cd"}})
+        self.assertIn("weights was ab and is cd, items was 10 and is 11", printed)
 
-    def test_an_empty_folder_of_pictures_is_another_hosts(self):
+    def test_an_empty_folder_of_pictures_is_left_to_another_host(self):
         pictures = self.folder / "pictures"
         pictures.mkdir()
         for listed in (True, False):
             job, config = self.job(f"listed-{listed}", listed=listed, output=str(self.folder / f"out-{listed}")), {"input": str(pictures)}
-            with contextlib.redirect_stderr(io.StringIO()) as said:
+            with contextlib.redirect_stderr(io.StringIO()) as printed:
                 self.assertEqual(75 if listed else 0, self.attempt(job, 0, config=config, samples={"released": 4}))
-            self.assertEqual(listed, f"--input {pictures} is empty, and held pictures when the job began" in said.getvalue())
+            self.assertEqual(listed, f"--input {pictures} is empty, and held pictures when the job began" in printed.getvalue())
         (pictures / "a.png").write_text("")
         self.assertEqual(0, self.attempt(Job.found(self.folder / "listed-True"), 0, config=config, samples={"released": 4}))
 
-    def test_a_processors_file_that_is_not_here_is_another_hosts(self):
+    def test_a_missing_processor_file_is_left_to_another_host(self):
         file = self.folder / "post.py"
         job = self.job(identity={f"processor {file}": "ab"})
         self.assertIn("is not here", self.refused(ExitCode.NO_INPUT, require_same_input, job, {"items": 10, "identity": {}}))
         file.write_text("")
         self.assertIn("was ab and is none", self.refused(ExitCode.BAD_INPUT, require_same_input, job, {"items": 10, "identity": {}}))
 
-    def test_a_file_system_without_locks_is_final_and_one_that_gives_none_now_is_not(self):
+    def test_missing_locks_are_a_permanent_error_and_failing_ones_are_not(self):
         job = self.job()
         job.place(0).mkdir(parents=True)
         for problem, code in ((errno.EOPNOTSUPP, ExitCode.CONFIG), (errno.ENOLCK, ExitCode.SYSTEM), (errno.ESTALE, ExitCode.SYSTEM)):
@@ -451,26 +451,26 @@ class JobTest(InAFolder):
                 self.assertIn(os.strerror(problem), self.refused(code, require_locks, job.place(0)))
         with mock.patch.object(fcntl, "flock", side_effect=[None, *[OSError(errno.ENOLCK, "gone")] * 3]), contextlib.redirect_stdout(io.StringIO()), \
                 self.assertRaises(OSError), shard_command.held(job, 0, "a-run"):
-            self.fail("it is not held")
+            self.fail("the lock is not held")
         with shard_command.held(job, 0, "a-run"):
             pass
 
-    def test_a_merge_reports_which_folder_is_not_there(self):
+    def test_a_merge_reports_a_missing_folder(self):
         job, argv = self.job(folder=str(self.folder / "gone")), ["merge", "--job", str(self.folder / "job")]
         places = mock.Mock(**{"version.return_value": "", "commit.return_value": ""})
-        self.assertIn(f"{self.folder / 'gone'}, from which the job's paths are meant, is not here", self.refused(ExitCode.SINK_UNAVAILABLE, job_command.start, places, argv))
+        self.assertIn(f"{self.folder / 'gone'}, which the job's paths are relative to, is missing", self.refused(ExitCode.SINK_UNAVAILABLE, job_command.start, places, argv))
         (self.folder / "gone").mkdir()
         job.note_done(0, {})
         with mock.patch.object(os, "listdir", side_effect=OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(job.folder / "done"))):
             self.assertIn(f"{job.folder / 'done'}: Stale file handle", self.refused(ExitCode.SYSTEM, job_command.start, places, argv))
 
-    def test_a_merge_waits_for_all(self):
+    def test_a_merge_refuses_missing_shards(self):
         job = self.job()
         job.note_done(1, {"attempt": 0})
         self.assertIn("2 of the job's 3 shards are not done: 0,2", self.refused(ExitCode.NO_INPUT, job_merge.merge, None, job, False, None))
         self.assertEqual("0,2-4,7", job_merge.as_ranges([0, 2, 3, 4, 7]))
 
-    def test_a_job_of_which_nothing_has_a_result_has_failed(self):
+    def test_a_job_without_any_result_has_failed(self):
         job = self.job()
         counts = dict.fromkeys(job_merge.COUNTS, 0)
         for skipped, ends in ((9, contextlib.nullcontext()), (10, self.assertRaises(LaunchError))):
@@ -481,16 +481,16 @@ class JobTest(InAFolder):
                 self.assertEqual(job_merge.merge(None, job, False, None), 0)
         self.assertEqual((caught.exception.code, "none of the 10 items has a result" in str(caught.exception)), (ExitCode.BAD_INPUT, True))
 
-    def test_what_another_run_made_there_is_not_taken_back(self):
+    def test_results_of_another_run_are_not_overwritten(self):
         job = self.job()
         checkpoint = job.output / ".offramp-checkpoint"
         for run in (job.id, "the-run"):
             checkpoint.write_text(json.dumps({"run": run, "identity": {"items": "10"}}) + "\n")
             if run == job.id:
                 job_merge.require_own(job)
-        said = self.refused(ExitCode.USAGE, job_merge.require_own, job)
-        self.assertIn("holds results of run the-run", said)
-        self.assertIn(f"remove {checkpoint} and merge again", said)
+        printed = self.refused(ExitCode.USAGE, job_merge.require_own, job)
+        self.assertIn("holds results of run the-run", printed)
+        self.assertIn(f"remove {checkpoint} and merge again", printed)
 
     def test_a_part_that_changed_is_not_merged(self):
         job = self.job()
@@ -504,30 +504,29 @@ class JobTest(InAFolder):
         part.unlink()
         self.assertIn("is gone", self.refused(ExitCode.BAD_INPUT, job_merge.require_parts, job, 0, record))
 
-
-    def test_a_part_of_which_a_merge_makes_nothing_stays(self):
+    def test_a_part_that_the_merge_left_out_is_kept(self):
         job = self.job(shards=1)
         part = job.place(0) / "lines.tsv"
         part.parent.mkdir(parents=True)
         part.write_text("0\ta\n")
         job.note_done(0, {"done": 10, "skipped": 0, "dead_letters": 0, "dropped": 0, "parts": job_merge.parts_of(job.place(0), [""]), "attempt": 0, "host": "a", "seconds": 1})
         places = mock.Mock()
-        said = self.refused(ExitCode.COUNT_MISMATCH, job_merge.merge, places, job, False, lambda *_, **__: None)
-        self.assertIn(f"has made no {job.output}/lines.tsv", said)
+        printed = self.refused(ExitCode.COUNT_MISMATCH, job_merge.merge, places, job, False, lambda *_, **__: None)
+        self.assertIn(f"has made no {job.output}/lines.tsv", printed)
         self.assertEqual("0\ta\n", part.read_text())
         self.assertFalse(job_merge.is_merged(job))
         with contextlib.redirect_stdout(io.StringIO()):
             self.assertEqual(0, job_merge.merge(places, job, False, lambda *_, **__: shutil.copy(part, job.output)))
         self.assertFalse(part.exists())
 
-    def test_what_lies_beside_a_database_while_another_reads_it_is_no_part(self):
+    def test_files_of_a_databases_readers_are_not_parts(self):
         place = self.job().place(0)
         place.mkdir(parents=True)
         for name in ("embeddings.sqlite", "embeddings.sqlite-wal", "embeddings.sqlite-shm", ".offramp-checkpoint"):
             (place / name).write_text("")
         self.assertEqual({"embeddings.sqlite": None}, job_merge.parts_of(place, ["embeddings-sqlite"]))
 
-    def test_what_a_reader_put_beside_a_part_is_none(self):
+    def test_other_files_beside_a_part_are_not_parts(self):
         place = self.job().place(0)
         for names, wanted in ((["checksum"], ["checksums.tsv"]), (["mine"], ["checksum/checksums.tsv", "checksum/notes.txt", "checksums.tsv", "embeddings.parquet"]),
                               (["checksum", "post.py:f"], ["checksum/checksums.tsv", "post.py-f/records.jsonl"])):
@@ -539,7 +538,7 @@ class JobTest(InAFolder):
 
 
 class IndexTest(InAFolder):
-    def test_it_comes_from_the_flag_or_from_the_engine(self):
+    def test_the_index_comes_from_the_flag_or_from_the_engine(self):
         engines = {"RANK": "5", "JOB_COMPLETION_INDEX": "4", "SLURM_ARRAY_TASK_ID": "3", "OFFRAMP_SHARD_INDEX": "2"}
         self.assertEqual(1, shard_command.index_of({"--index": "1"}, engines))
         for variable, index in reversed(engines.items()):
@@ -550,13 +549,13 @@ class IndexTest(InAFolder):
 
 
 class ShardExitTest(unittest.TestCase):
-    def test_every_code_of_the_programs_has_its_row(self):
+    def test_every_exit_code_of_the_programs_has_a_row(self):
         theirs = {}
         for header in ("base/error_kind.hpp", "settings/exit_code.hpp"):
             theirs.update(re.findall(r"^    (\w+) = (\d+),", (REPOSITORY / "common" / header).read_text(), re.MULTILINE))
         self.assertEqual({int(code) for code in theirs.values()}, {int(code) for code in FATES})
 
-    def test_what_another_try_may_mend_is_75(self):
+    def test_a_failure_that_a_retry_may_fix_ends_with_75(self):
         table = {code: exit_of(code) for code in (*FATES, 137, 139, 143, 2)}
         again = {ExitCode.SINK_UNAVAILABLE, ExitCode.DEVICE_BROKEN, ExitCode.INTERRUPTED, ExitCode.PRODUCER_GONE, ExitCode.RUN_IN_USE, ExitCode.NO_SUCH_RUN,
                  ExitCode.SYSTEM, ExitCode.CANNOT_WRITE, ExitCode.SHARED_MEMORY_FULL, ExitCode.DEVICE_OUT_OF_MEMORY, ExitCode.NO_INPUT, 137, 139, 143}
@@ -564,17 +563,17 @@ class ShardExitTest(unittest.TestCase):
             wanted = 0 if code in (ExitCode.OK, ExitCode.DEAD_LETTERS) else 75 if code in again else code
             self.assertEqual(wanted, ends_with, code)
 
-    def test_a_reason_is_reported_and_a_final_one_is_left_to_the_command(self):
+    def test_the_reason_for_75_is_printed_and_permanent_errors_are_raised(self):
         def ends(code):
             raise LaunchError("why", "", code)
-        with contextlib.redirect_stderr(io.StringIO()) as said:
+        with contextlib.redirect_stderr(io.StringIO()) as printed:
             self.assertEqual(75, shard_command.exit_of_attempt(lambda: ends(ExitCode.CANNOT_WRITE), lambda: False))
-        self.assertIn("why", said.getvalue())
+        self.assertIn("why", printed.getvalue())
         for final in (ExitCode.USAGE, ExitCode.DEAD_LETTERS):      # the latter with --strict
             with self.assertRaises(LaunchError):
                 shard_command.exit_of_attempt(lambda final=final: ends(final), lambda: False)
 
-    def test_where_another_attempt_has_done_it_meanwhile_it_is_done(self):
+    def test_a_shard_that_another_attempt_completed_is_done(self):
         def ends(code):
             raise LaunchError("why", "", code)
         for code in (ExitCode.RUN_IN_USE, ExitCode.SYSTEM, 137):
@@ -583,12 +582,12 @@ class ShardExitTest(unittest.TestCase):
         self.assertEqual(65, shard_command.exit_of_attempt(lambda: 65, lambda: False))
         gone = mock.Mock(side_effect=FileNotFoundError("a merge has removed what it reads"))
         self.assertEqual(0, shard_command.exit_of_attempt(gone, lambda: True))
-        with contextlib.redirect_stderr(io.StringIO()) as said:
+        with contextlib.redirect_stderr(io.StringIO()) as printed:
             self.assertEqual(75, shard_command.exit_of_attempt(gone, lambda: False))
-        self.assertIn("a merge has removed", said.getvalue())
+        self.assertIn("a merge has removed", printed.getvalue())
 
-    def test_where_the_shared_folder_does_not_report_whether_it_is_done_another_try_asks_again(self):
-        """Whatever that folder gives at a moment: no file, an error, nothing until a signal comes."""
+    def test_a_shard_is_tried_again_if_its_record_cannot_be_read(self):
+        """The shared folder may be missing, fail, or hang until a signal."""
         stale = OSError(errno.ESTALE, os.strerror(errno.ESTALE))
         for problem in (stale, LaunchError("cannot be read", "", ExitCode.SYSTEM), LaunchError("holds no job", "", ExitCode.NO_INPUT), KeyboardInterrupt()):
             with contextlib.redirect_stderr(io.StringIO()):
@@ -601,22 +600,22 @@ class ShardExitTest(unittest.TestCase):
         with self.assertRaises(LaunchError):
             shard_command.exit_of_attempt(mock.Mock(side_effect=stale), mock.Mock(side_effect=LaunchError("of another job", "", ExitCode.USAGE)))
 
-    def test_a_folder_that_cannot_be_read_before_the_set_up_is_tried_again(self):
-        with contextlib.redirect_stderr(io.StringIO()) as said, mock.patch.object(pathlib.Path, "read_bytes", side_effect=OSError(errno.EIO, os.strerror(errno.EIO))):
+    def test_a_folder_that_cannot_be_read_before_setup_is_tried_again(self):
+        with contextlib.redirect_stderr(io.StringIO()) as printed, mock.patch.object(pathlib.Path, "read_bytes", side_effect=OSError(errno.EIO, os.strerror(errno.EIO))):
             self.assertEqual(75, commands.shard(mock.Mock(is_installed=False), ["--job", "/nowhere", "--index", "0"]))
-        self.assertIn("/nowhere/job.json cannot be read: Input/output error", said.getvalue())
+        self.assertIn("/nowhere/job.json cannot be read: Input/output error", printed.getvalue())
 
 
 class HistoriesTest(InAFolder):
     """
-    Two concurrent attempts at one shard, each killed and begun again at any of its file operations, then a merge that is killed likewise; clocks
-    of the files jump about. However it goes: one record, nothing lost, nothing twice, the bytes of one run.
+    Two concurrent attempts at one shard, each killed at random file operations and restarted, then a merge that is killed the same way; file times
+    jump. Every history ends with one record, and with the bytes of one run: no item is lost or duplicated.
     """
 
-    def test_all_of_them_end_alike(self):
+    def test_every_history_gives_the_results_of_one_run(self):
         seed = random.SystemRandom().randrange(1 << 32)
         tally = {"kills": 0, "second attempts too late": 0}
-        kept = tempfile.TemporaryDirectory(dir="/dev/shm")      # a disk would flush each file that takes another's place
+        kept = tempfile.TemporaryDirectory(dir="/dev/shm")      # a disk would flush each replaced file
         self.addCleanup(kept.cleanup)
         with stepping():
             for number in range(HISTORIES):
@@ -630,10 +629,10 @@ class HistoriesTest(InAFolder):
                 tally["second attempts too late"] += history.too_late
                 history.remove()
         self.assertGreater(tally["kills"], HISTORIES / 2)
-        self.assertGreater(tally["second attempts too late"], HISTORIES / 50, "both wrote a record, and the first one counts")
+        self.assertGreater(tally["second attempts too late"], HISTORIES / 50, "both wrote a record, and the first counts")
 
-    def test_a_record_that_appears_early_is_seen(self):
-        """The twin: where the record is written before the work, a history finds it."""
+    def test_a_record_that_is_written_too_early_is_detected(self):
+        """The counterexample: with the record written before the work, some history fails."""
         with self.assertRaises(FileNotFoundError), stepping():
             for number in range(200):
                 history = History(self.folder / str(number), random.Random(number), record_first=True)
