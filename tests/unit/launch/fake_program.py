@@ -1,6 +1,6 @@
 """
-Stands in for the ladder's program, and for producer and consumer, where a ladder runs its rungs: it leaves the files of a run with round numbers, at once. What is
-asked of it stands in the environment: FAKE_DIFFERS, FAKE_FAILS and FAKE_HANGS each name a rung; FAKE_LOG is a file of its command lines.
+Replaces the ladder's program, the producer and the consumer while a ladder runs its rungs. It writes the files of a run with round numbers immediately.
+The environment controls it: FAKE_DIFFERS, FAKE_FAILS and FAKE_HANGS each name a rung, and FAKE_LOG is the file to which it appends its command lines.
 """
 
 import json
@@ -52,14 +52,14 @@ def produce(flags):
 
 
 def consume(flags):
-    """Its part of the results is the producer's here; so there is nothing to wait for, unless the run hangs."""
+    """The fake producer writes all results, so a consumer waits only if the run hangs."""
     if "FAKE_HANGS" in os.environ:
         wait_for_the_end(flags)
     return 0
 
 
 def wait_for_the_end(flags):
-    """A SIGTERM, or the launcher's end."""
+    """Waits for SIGTERM or the launcher's end."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer)

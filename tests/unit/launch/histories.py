@@ -1,4 +1,4 @@
-"""Steps a job's attempts: the launcher's own code for a shard and a merge, with a fake run of three small files."""
+"""Steps the attempts of a job through the launcher's code for a shard and a merge, with a fake run of three small files."""
 
 import contextlib
 import io
@@ -26,7 +26,7 @@ class Killed(BaseException):
 
 
 class Attempt:
-    """Code in a thread of its own, of which a few file operations are let through at a time, or one. Owns the thread."""
+    """Runs code in its own thread and permits one or a few file operations at a time. Owns the thread."""
 
     current = threading.local()
 
@@ -46,7 +46,7 @@ class Attempt:
             self.result = code()
         except Killed:
             pass
-        except BaseException as problem:    # the history fails with it
+        except BaseException as problem:    # together() raises it
             self.problem = problem
         self.over = True
         self.waits.release()
@@ -57,7 +57,7 @@ class Attempt:
         self.waits.acquire()
 
     def kill(self):
-        """Whatever it would still do, none of it is done."""
+        """Ends the thread before its next file operation."""
         self.dying = True
         self.let()
         self.thread.join()
@@ -78,7 +78,7 @@ class SteppedOs:
     def __getattr__(self, name):
         real = getattr(os, name)
         if name not in STEPPED:
-            return (lambda _: None) if name == "fsync" else real        # processes are killed here, not the machine
+            return (lambda _: None) if name == "fsync" else real        # the history kills processes, not the machine
 
         def stepped(*arguments, **named):
             step()
@@ -92,7 +92,7 @@ def stepped_open(*arguments, **named):
 
 
 def put(path, text):
-    """Writes atomically, like our programs."""
+    """Writes atomically, as the programs do."""
     temporary = path.parent / f".{path.name}.{threading.get_ident()}"
     step()
     temporary.write_text(text)
@@ -102,7 +102,7 @@ def put(path, text):
 
 @contextlib.contextmanager
 def stepping():
-    """The launcher's code is stepped through, and says nothing."""
+    """Steps the launcher's code and discards its output."""
     stepped, made = SteppedOs(), job_files.put_once
 
     def counted(path, value):
@@ -123,7 +123,7 @@ class History:
     def __init__(self, folder, chance, record_first=False):
         self.folder, self.chance, self.record_first = folder, chance, record_first
         self.kills = self.too_late = self.runs = 0
-        self.told = []
+        self.steps = []
         facts = {"id": "job-1", "items": ITEMS, "shards": SHARDS, "identity": {}, "output": str(folder / "out"), "folder": str(folder), "flags": [],
                  "listed": False}
         (folder / "out").mkdir(parents=True)
@@ -138,14 +138,14 @@ class History:
         return job
 
     def play(self):
-        """Within stepping()."""
+        """Call it within stepping()."""
         History.current = self
         self.together({"other": lambda: self.shard(1)}, kills=0)
         self.together({"first": lambda: self.shard(0), "second": lambda: self.shard(0)}, kills=4)
         self.together({"merge": lambda: job_merge.merge(PLACES, self.job, False, self.ask)}, kills=2)
 
     def together(self, codes, kills):
-        """Steps all attempts in parallel until each ends. Allows so many deaths, each followed by a retry."""
+        """Steps all attempts in parallel until each ends. Kills at most `kills` of them and retries each."""
         live, kills_left = {name: Attempt(code) for name, code in codes.items()}, kills > 0
         while live:
             name = self.chance.choice(list(live))
@@ -153,13 +153,13 @@ class History:
             if kills and self.chance.randrange(KILLED_ONE_IN) == 0:
                 kills -= 1
                 self.kills += 1
-                self.told.append(f"{name} killed")
+                self.steps.append(f"{name} killed")
                 attempt.kill()
                 live[name] = Attempt(codes[name])
                 continue
             operations = self.chance.choice(AT_ONCE) if kills_left else ALL
             attempt.let(operations)
-            self.told.append(f"{name} {operations}")
+            self.steps.append(f"{name} {operations}")
             if attempt.over:
                 del live[name]
                 if attempt.problem:
@@ -169,7 +169,7 @@ class History:
                 self.turn_a_clock()
 
     def turn_a_clock(self):
-        """Hosts differ by hours."""
+        """Changes one file's time, since the clocks of hosts may differ by hours."""
         files = [path for path in self.folder.rglob("*") if path.is_file()]
         with contextlib.suppress(FileNotFoundError):
             os.utime(self.chance.choice(files), (self.chance.randrange(1 << 31),) * 2)
@@ -181,7 +181,7 @@ class History:
         return shard_command.do(shard_command.Attempt(None, self.job, index, []))
 
     def run(self, attempt, *_):
-        """A file for each item, noted in a checkpoint behind it; then the lines of all of them."""
+        """Writes a file for each item, notes it in a checkpoint, and finally writes the lines of all items."""
         job, index = attempt.job, attempt.index
         place, run_dir = job.place(index), self.folder / f"run-{self.number()}"
         items = range(0, job.items_of(0)) if index == 0 else range(job.items_of(0), ITEMS)
@@ -203,8 +203,8 @@ class History:
         return self.runs
 
     def ask(self, command, told_to="", pass_fds=()):
-        """What our programs do at a merge."""
-        assert pass_fds, "they have the lock"
+        """Does the work of the programs at a merge."""
+        assert pass_fds, "the programs inherit the lock"
         if command[1] == "finish":
             return
         step()
@@ -223,7 +223,7 @@ class History:
         assert summary["conserved"] and summary["done"] == ITEMS and not summary["partial"], summary
         records = [name for name in os.listdir(self.job.folder / "done") if not name.startswith(".")]
         assert sorted(records) == ["0.json", "1.json"], records
-        assert not pathlib.Path(out, job_folder.SHARDS).exists(), "what shards kept apart is gone"
+        assert not pathlib.Path(out, job_folder.SHARDS).exists(), "the merge removes the folders of the shards"
 
     def remove(self):
         shutil.rmtree(self.folder)

@@ -1,4 +1,4 @@
-"""Makes a measured ladder without measuring: the files that programs and launcher leave, with round numbers."""
+"""Writes the files of a measured ladder with round numbers, without measuring."""
 
 import json
 
@@ -7,7 +7,7 @@ from offramp_launch.ladder.saved import Saved
 
 MS = 1_000_000
 ORIGIN = 5_000_000 * MS
-# Milliseconds of a step: read, h2d, compute, d2h, process; and by how much the step is longer than its compute.
+# Milliseconds of a step: read, h2d, compute, d2h, process, and the rest of the step beyond its compute.
 STEP = {"sequential": (4, 4, 90, 108, 600, 708), "workers": (4, 4, 90, 300, 620, 310), "pool": (4, 4, 90, 108, 600, 110),
         "async-pageable": (4, 4, 90, 104, 600, 104), "async": (4, 4, 90, 26, 600, 26), "streams": (4, 4, 90, 26, 600, 0.5),
         LIMIT: (4, 4, 90, 0, 0, 0)}
@@ -16,7 +16,7 @@ LIMITS = {"copy_gigabytes_per_second": 55.0}
 
 
 def make_ladder(folder, keys=None, batches=20, warmup=2, consumers=8, differs=""):
-    """`differs`: the rung whose results are not the others'."""
+    """`differs`: the rung with results unlike the others."""
     saved = Saved(folder)
     keys = keys or [rung.key for rung in RUNGS]
     for key in keys:
@@ -41,7 +41,7 @@ def write_check(folder, differs=False):
 
 
 def write_run(trace_dir, key, batches, warmup, consumers):
-    """Writes the traces of a run's programs; returns its summary."""
+    """Writes the traces of a run's programs and returns its summary."""
     read, h2d, compute, d2h, process, longer = STEP[key]
     step = compute + longer
     producer = [{"process": "producer", "pid": 100, "strategy": key}]

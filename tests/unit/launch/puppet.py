@@ -1,11 +1,11 @@
 """
-Stands in for the producer and the consumer. It connects to the test, says who it is, and does what the test says, line by line:
+Replaces the producer and the consumer. It connects to the test, sends its role, and obeys the test's orders, one JSON object a line:
 
-    {"exit": 3}   {"dies_of": "SIGTERM"}   {"status": {...}}   {"summary": {...}}   {"log": "text"}   {"meet": true}: it publishes its endpoint
-    {"eats": true}: it takes memory until it is killed
+    {"exit": 3}   {"dies_of": "SIGTERM"}   {"status": {...}}   {"summary": {...}}   {"log": "text"}   {"meet": true}: publish its endpoint
+    {"eats": true}: allocate memory until it is killed
 
-It tells the test of each SIGTERM and of the lifeline's end, and ends by itself only at the latter. What it is asked to do
-"instead of a run" it does at once.
+It reports each SIGTERM and the end of its lifeline to the test, and exits on its own only when the lifeline ends. An action
+"instead of a run", such as --sweep, it carries out immediately.
 """
 
 import json
@@ -38,7 +38,7 @@ def parse(argv):
 
 
 def print_config(role, flags):
-    """A producer finds out which processor goes with its model."""
+    """A producer detects the processor for its model."""
     config = {"run-dir": "", "run-id": "", "consumers": 2, "output": "", "input": "", "processor": "auto", "model": "copy",
               "source": "synthetic", "batches": 3, "producer-restarts": 0, **flags}
     config["consumers"] = 0 if config["consumers"] == "auto" else int(str(config["consumers"]).partition("..")[0])
@@ -55,7 +55,7 @@ class Puppet:
         self._run_dir = flags["run-dir"]
         self._test = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._test.connect(os.environ["PUPPET_SOCKET"])
-        self._say({"role": role, "program": os.environ["PUPPET_PROGRAM"], "pid": os.getpid(), "argv": argv, "uid": os.getuid(), "groups": [os.getgid(), *os.getgroups()]})
+        self._send({"role": role, "program": os.environ["PUPPET_PROGRAM"], "pid": os.getpid(), "argv": argv, "uid": os.getuid(), "groups": [os.getgid(), *os.getgroups()]})
         self._selector = selectors.DefaultSelector()
         self._lifeline = int(flags["lifeline-fd"])
         self._inbox, wakeup = socket.socketpair()
@@ -67,23 +67,23 @@ class Puppet:
         self._selector.register(self._test, selectors.EVENT_READ, self._on_order)
         self._selector.register(self._lifeline, selectors.EVENT_READ, self._on_lifeline)
         self._orders = b""
-        self._say({"ready": True})
+        self._send({"ready": True})
 
     def run(self):
         while True:
             for key, _ in self._selector.select():
                 key.data()
 
-    def _say(self, what):
+    def _send(self, what):
         self._test.sendall(json.dumps(what).encode() + b"\n")
 
     def _on_signal(self):
         for number in self._inbox.recv(16):
-            self._say({"signal": signal.Signals(number).name})
+            self._send({"signal": signal.Signals(number).name})
 
     def _on_lifeline(self):
         if not os.read(self._lifeline, 1):
-            self._say({"lifeline": "ended"})
+            self._send({"lifeline": "ended"})
             sys.exit(86)
 
     def _on_order(self):
@@ -105,7 +105,7 @@ class Puppet:
                 file.write(f"offramp-endpoint=1\nrun_id={stage}\nnonce=00000000000000aa\nproducer_pid={os.getpid()}\nepoch=1\n")
         if "log" in order:
             print(order["log"], file=sys.stderr, flush=True)
-        self._say({"obeyed": True})
+        self._send({"obeyed": True})
         if "dies_of" in order:
             number = signal.Signals[order["dies_of"]]
             signal.signal(number, signal.SIG_DFL)
@@ -134,15 +134,15 @@ def main():
         print_config(role, flags)
     elif errand := next((name for name in ("sweep", "prepare", "finish") if flags.get(name)), None):
         with open(os.environ["PUPPET_ERRANDS"], "a", encoding="utf-8") as errands:
-            told = flags[errand]
-            errands.write(f"{role} {errand if told is True else told}\n")
+            value = flags[errand]
+            errands.write(f"{role} {errand if value is True else value}\n")
         if flags.get("prepare") and "PUPPET_PREPARES_UNTIL" in os.environ:
             with open(os.environ["PUPPET_PREPARES_UNTIL"] + ".pid", "w", encoding="utf-8") as file:
                 file.write(f"{os.getpid()}\n")
             with open(os.environ["PUPPET_PREPARES_UNTIL"], encoding="utf-8") as door:
                 door.read()
-        if flags.get("finish") and "PUPPET_FINISH_SAYS" in os.environ:
-            print(os.environ["PUPPET_FINISH_SAYS"], file=sys.stderr)
+        if flags.get("finish") and "PUPPET_FINISH_FAILURE" in os.environ:
+            print(os.environ["PUPPET_FINISH_FAILURE"], file=sys.stderr)
             sys.exit(73)
     else:
         Puppet(role, argv, flags).run()

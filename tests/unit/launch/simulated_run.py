@@ -1,27 +1,28 @@
-"""A simulated run: a producer, slabs and consumers as a queue, with the status of a real run."""
+"""Simulates a run as a queue of slabs between a producer and consumers, with the status of a real run."""
 
 import heapq
 import itertools
 import random
 
 TICK_SECONDS = 0.5
-LATE = 0.05             # of a tick: a real one comes later by as much, at most
+LATE = 0.05             # share of a tick by which a real one may be late
 
 
 class SimulatedRun:
     """
-    `make_seconds(now)`: of the producer for a slab; `take_seconds(now)`: of a consumer. `cores`: what all of them share; None: each has its own.
-    `join_seconds`: from a consumer's start until it takes slabs. `ahead`: batches that the producer makes while it waits for a slab. `noise`: times are between 1 - noise and 1 + noise of what they should be.
+    `make_seconds(now)`: the producer's time for a slab. `take_seconds(now)`: a consumer's time for a slab.
+    `cores`: the cores that all programs share (None: each has its own). `join_seconds`: from a consumer's start to its first slab.
+    `ahead`: batches that the producer makes while it waits for a slab. `noise`: each time varies by a factor between 1 - noise and 1 + noise.
     """
 
     def __init__(self, make_seconds, take_seconds, consumers, slabs=8, cores=None, join_seconds=0.3, ahead=0, noise=0.0, seed=1):
         self.make_seconds, self.take_seconds, self.cores, self.join_seconds, self.noise = make_seconds, take_seconds, cores, join_seconds, noise
         self.random, self.ticks = random.Random(seed), random.Random(seed)
         self.now, self.slabs, self.free, self.ready = 0.0, slabs, slabs, 0
-        self.ahead, self.held, self.stalled = ahead, 0, False      # batches without a slab; whether no more are made
+        self.ahead, self.held, self.stalled = ahead, 0, False      # batches without a slab; whether the producer has stopped
         self.events, self.order, self.sessions = [], itertools.count(), itertools.count(1)
-        self.consumers = {}         # session: its status, and whether it is connected, idle or leaving
-        self.waiting_since = None   # the producer for a slab
+        self.consumers = {}         # session -> its counts, and whether it is connected, idle or leaving
+        self.waiting_since = None   # start of the producer's wait for a slab
         self.slab_wait, self.released, self.last_release, self.computing = 0.0, 0, 0.0, 0.0
         self.pid, self.state, self.changes = 1, "running", []
         self.scale(consumers)
@@ -101,7 +102,7 @@ class SimulatedRun:
                 self.consumers[session]["leaving"] = True
 
     def take_over(self):
-        """Another producer follows, which has its waits before it."""
+        """Another producer takes over and counts its waits from zero."""
         self.pid += 1
         self.slab_wait = 0.0
         if self.waiting_since is not None:
@@ -122,12 +123,12 @@ class SimulatedRun:
                 "consumers": [{"session": session, "slabs": each["slabs"], "samples": 4 * each["slabs"], "busy_seconds": each["busy"], "ready": True, "end": ""}
                               for session, each in self.consumers.items() if each["there"]]}
 
-    def follow(self, following, until, told=lambda status: status):
-        """Simulates until then and applies decisions. Returns (seconds, new number, reason) of each change. `told`: the observed status."""
+    def follow(self, following, until, observe=lambda status: status):
+        """Simulates until `until` and applies the decisions. Returns (seconds, new number, reason) of each change. `observe`: makes the observed status."""
         changes = []
         while self.now < until:
             self.advance(min(until, self.now + TICK_SECONDS * (1 + LATE * self.ticks.random())))
-            status = told(self.status())
+            status = observe(self.status())
             if status and (change := following.look(status, self.wanted)):
                 changes.append((self.now, change.wanted, change.reason))
                 self.scale(change.wanted)
@@ -135,7 +136,7 @@ class SimulatedRun:
 
 
 def rate_with(number, make, take, seconds=60, warm=10, **given):
-    """Samples a second of a run with a fixed number of consumers, `warm` seconds after its start on."""
+    """Samples per second of a run with a fixed number of consumers, measured from `warm` seconds after its start."""
     run = SimulatedRun(lambda _: make, lambda _: take, number, **given)
     run.advance(warm)
     before = run.released

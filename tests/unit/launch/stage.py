@@ -1,4 +1,4 @@
-"""A stage for tests: the real launch script, with puppets for the programs that it starts."""
+"""A stage for tests: the real launch script with puppets as its programs."""
 
 import fcntl
 import json
@@ -27,29 +27,29 @@ class Puppet:
         self._connection = connection
         connection.settimeout(WATCHDOG_SECONDS)
         self._file = connection.makefile("rb", buffering=0)     # unbuffered, so that select() sees unread bytes
-        self._kept = []     # heard by order(), and not by the test
-        hello = self.hear()
+        self._kept = []     # messages that order() received before the test
+        hello = self.next_message()
         self.role, self.program, self.pid, self.argv, self.uid, self.groups = (
             hello[name] for name in ("role", "program", "pid", "argv", "uid", "groups"))
-        assert self.hear() == {"ready": True}
+        assert self.next_message() == {"ready": True}
 
-    def hear(self):
-        """The next thing it says; nothing once it is gone."""
+    def next_message(self):
+        """The puppet's next message, or None once it is gone."""
         return self._kept.pop(0) if self._kept else self._read()
 
     def _read(self):
         line = self._file.readline()
         return json.loads(line) if line else None
 
-    def has_said_something(self):
-        """That was not heard yet."""
+    def has_message(self):
+        """True if next_message() returns without waiting."""
         return bool(self._kept or select.select([self._connection], [], [], 0)[0])
 
     def order(self, **what):
         self._connection.sendall(json.dumps(what).encode() + b"\n")
-        while (told := self._read()) != {"obeyed": True}:      # the launcher's signal may come first
-            assert told and "signal" in told, told
-            self._kept.append(told)
+        while (message := self._read()) != {"obeyed": True}:      # a signal of the launcher may come first
+            assert message and "signal" in message, message
+            self._kept.append(message)
 
     def close(self):
         self._file.close()
@@ -78,23 +78,22 @@ class Stage:
             "OFFRAMP_TEST_RUNS": str(self.folder / "runs"),
             "PUPPET_SOCKET": str(self.folder / "door"), "PUPPET_ERRANDS": str(self.folder / "errands"),
         }
-        # What a producer's run has in shared memory: the lock by which it lives, and what consumers join, under the name that a puppet
-        # gives as its run's.
+        # A producer's run in shared memory: its lock and the cells that consumers join, under the run name that a puppet publishes.
         self._lock_path = pathlib.Path(f"/dev/shm/offramp-{self.folder.name}-00000000000000aa.lock")
         self._cells_path = self._lock_path.with_suffix(".cells")
         self._cells_path.touch(0o600)
         self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_SH)
-        self.working_folder = None      # in which commands are typed; the test's own
+        self.working_folder = None      # where commands run; None: the test's folder
         self._launchers = []
         self._puppets = []
 
     def remove_memory(self):
-        """As a producer does that fails while it sets up. The lock, which the launcher holds, stays."""
+        """Removes the cells, as a producer that fails at its start does. The launcher's lock stays."""
         self._cells_path.unlink(missing_ok=True)
 
     def sweep(self):
-        """Sweeps unlocked leftovers, as the start of another run does."""
+        """Removes leftovers, as the start of another run does."""
         self.remove_memory()
         self._lock_path.unlink(missing_ok=True)
 
@@ -112,7 +111,7 @@ class Stage:
         shutil.rmtree(self.folder)
 
     def launch(self, *arguments, redirected=""):
-        """Starts a command in the background; `redirected` as a shell has it."""
+        """Starts a command in the background. `redirected`: redirections in shell syntax."""
         return self.launch_shell(shlex.join(["exec", str(OFFRAMP), *arguments]) + " " + redirected)
 
     def launch_shell(self, line):
@@ -121,13 +120,13 @@ class Stage:
         return launcher
 
     def call(self, *arguments):
-        """Runs a command to its end: (exit code, what it said)."""
+        """Runs a command to its end. Returns (exit code, output)."""
         done = subprocess.run([OFFRAMP, *arguments], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               timeout=WATCHDOG_SECONDS, check=False)
         return done.returncode, done.stdout
 
     def enter(self):
-        """The next puppet that starts. When the launcher ends instead, its words are the failure's text."""
+        """The next puppet that starts. If the launcher ends first, the failure shows its output."""
         launcher = self._launchers[-1]
         with selectors.DefaultSelector() as selector:
             selector.register(self._door, selectors.EVENT_READ)
@@ -135,21 +134,21 @@ class Stage:
             selector.register(ending, selectors.EVENT_READ)
             ready = [key.fileobj for key, _ in selector.select(WATCHDOG_SECONDS)]
             os.close(ending)
-        assert self._door in ready, f"nobody enters; the launcher said: {launcher.stdout.read() if ready else '(it still runs)'}"
+        assert self._door in ready, f"no puppet starts; output of the launcher: {launcher.stdout.read() if ready else '(it still runs)'}"
         connection, _ = self._door.accept()
         puppet = Puppet(connection)
         self._puppets.append(puppet)
         return puppet
 
-    def nobody_enters_before(self, launcher):
-        """Waits for the launcher's end. True when no further puppet had started by then."""
+    def no_puppet_starts_before(self, launcher):
+        """Waits for the launcher's end. True if no further puppet has started by then."""
         launcher.wait(WATCHDOG_SECONDS)
         with selectors.DefaultSelector() as selector:
             selector.register(self._door, selectors.EVENT_READ)
             return not selector.select(0)
 
     def start_run(self, consumers, *arguments, redirected=""):
-        """(launcher, producer, consumers) of a run whose producer says that it runs."""
+        """(launcher, producer, consumers) of a run whose producer reports that it runs."""
         launcher = self.launch("run", "--consumers", str(consumers), *arguments, redirected=redirected)
         entered = [self.enter() for _ in range(consumers + 1)]
         producer = next(puppet for puppet in entered if puppet.role == "producer")
@@ -157,28 +156,28 @@ class Stage:
         return launcher, producer, [puppet for puppet in entered if puppet.role == "consumer"]
 
     def end(self, launcher, producer, consumers, code=0, **orders):
-        """The producer ends its run, the consumers as they would then; returns what the launcher said."""
+        """Ends the producer, then the consumers. Returns the launcher's output."""
         producer.order(exit=code, **orders)
         for consumer in consumers:
             consumer.order(exit=0)
-        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
-        return said
+        output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        return output
 
     def errands(self):
         file = self.folder / "errands"
         return file.read_text().split("\n")[:-1] if file.exists() else []
 
     def summary(self):
-        return self.told("summary.json")
+        return self.read_json("summary.json")
 
-    def told(self, name):
-        """The file `name` of this stage's only run. A stage that holds several runs is a mistake in the test."""
+    def read_json(self, name):
+        """The JSON file `name` of this stage's only run. Fails if the stage holds several runs."""
         [path] = (self.folder / "build" / "runs").glob(f"*/{name}")
         return json.loads(path.read_text())
 
 
 def wait_until_gone(pid):
-    """True once the process is no more. Its parent may be long gone, so its pidfd is the witness."""
+    """Waits until the process has ended. Uses its pidfd, since its parent may be gone."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -195,14 +194,14 @@ def kill(puppet, number=signal.SIGKILL):
 
 
 def until(condition):
-    """Asks again until it holds; a watchdog, no time that is asserted."""
+    """Polls until the condition holds. The watchdog only stops a hanging test."""
     end = time.monotonic() + WATCHDOG_SECONDS
     while not condition():
-        assert time.monotonic() < end, "the watchdog's time is up"
+        assert time.monotonic() < end, f"the condition does not hold after {WATCHDOG_SECONDS} s"
         os.sched_yield()
 
 
 def reachable_as(user, path):
-    """Tried, not guessed: every folder above the file counts."""
+    """Tries to read the file as `user`, since every folder above it matters."""
     return subprocess.run(["cat", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, user=user.pw_uid, group=user.pw_gid,
                           extra_groups=[], cwd="/", check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""Files that `clean` removes, and those that it keeps."""
+"""Files that `clean` removes and files that it keeps."""
 
 import contextlib
 import fcntl
@@ -47,26 +47,26 @@ class CleaningTest(unittest.TestCase):
     def left(self):
         return {path.name for path in self.places.runs.iterdir()}
 
-    def test_an_old_run_without_results_goes(self):
+    def test_removes_an_old_run_without_results(self):
         self.run_in("old")
         self.run_in("older", within=self.folder / "short")
-        said = self.clean()
+        output = self.clean()
         self.assertEqual(set(), self.left())
         self.assertFalse((self.folder / "short" / "older").exists())
-        self.assertIn("2 removed, 0 kept", said)
+        self.assertIn("2 removed, 0 kept", output)
 
-    def test_results_and_what_was_set_aside_stay_however_old(self):
+    def test_keeps_results_and_dead_letters_of_any_age(self):
         for name, file in (("results", "output/cut-out/a.png"), ("dead_letters", "dead-letters/batch-1.safetensors"), ("dropped", "dropped.jsonl"),
                            ("hidden", "output/.offramp-checkpoint"), ("spilled", "spill/slab-1")):
             run = self.run_in(name)
             (run / file).parent.mkdir(parents=True, exist_ok=True)
-            (run / file).write_text("somebody's work")
+            (run / file).write_text("results")
             os.utime(run, (LONG_AGO, LONG_AGO))
-        said = self.clean("--older-than", "0")
+        output = self.clean("--older-than", "0")
         self.assertEqual({"results", "dead_letters", "dropped", "hidden", "spilled"}, self.left())
-        self.assertIn("results: it holds its results", said)
+        self.assertIn("results: it holds its results", output)
 
-    def test_what_leads_out_of_a_results_folder_is_not_followed_and_stays(self):
+    def test_keeps_links_and_pipes_in_a_results_folder(self):
         (self.folder / "far").mkdir()
         for name, plant in (("link", lambda path: path.symlink_to(self.folder / "far")), ("pipe", os.mkfifo)):
             run = self.run_in(name)
@@ -75,21 +75,21 @@ class CleaningTest(unittest.TestCase):
         self.assertIn("it holds its results", self.clean("--older-than", "0"))
         self.assertEqual({"link", "pipe"}, self.left())
 
-    def test_a_young_one_stays_until_it_is_asked_for(self):
+    def test_keeps_a_recent_run_unless_asked(self):
         self.run_in("young", age=cleaning.time.time() - 60)
         self.clean()
         self.assertEqual({"young"}, self.left())
         self.clean("--older-than", "0")
         self.assertEqual(set(), self.left())
 
-    def test_a_live_one_stays(self):
+    def test_keeps_a_live_run(self):
         run = self.run_in("live")
         with open(run / LOCK, "rb") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
             self.assertIn("its run lives", self.clean("--older-than", "0"))
         self.assertEqual({"live"}, self.left())
 
-    def test_one_whose_programs_outlive_the_launcher_stays(self):
+    def test_keeps_a_run_whose_programs_outlive_the_launcher(self):
         run = self.run_in("orphaned")
         lock = pathlib.Path(f"/dev/shm/offramp-{self.folder.name}-00000000000000aa.lock")
         (run / "endpoint").write_text(f"run_id={self.folder.name}\nnonce=00000000000000aa\n")
@@ -99,7 +99,7 @@ class CleaningTest(unittest.TestCase):
             self.assertIn("its run lives", self.clean("--older-than", "0"))
         self.assertIn("removed", self.clean("--older-than", "0"))
 
-    def test_of_links_only_those_that_lead_nowhere_go(self):
+    def test_removes_only_dangling_links(self):
         elsewhere = self.folder / "elsewhere"
         held = RunDir(self.places, elsewhere)
         os.close(held._lock)
@@ -108,7 +108,7 @@ class CleaningTest(unittest.TestCase):
         self.assertEqual(1, len(self.left()))
         self.assertTrue((elsewhere / LOCK).exists())
 
-    def test_what_is_no_runs_stays(self):
+    def test_keeps_files_that_belong_to_no_run(self):
         (self.places.runs / "mine").mkdir(parents=True)
         (self.places.runs / "mine" / "precious").write_text("x")
         (self.places.runs / "file").write_text("x")
@@ -120,7 +120,7 @@ class CleaningTest(unittest.TestCase):
         self.assertIn(f"would remove {run}", self.clean("--dry-run"))
         self.assertEqual({"old"}, self.left())
 
-    def test_what_it_does_not_know_is_refused(self):
+    def test_refuses_unknown_flags_and_values(self):
         for flags in (["--older-than", "soon"], ["--older-than", "-1"], ["--older-than", "nan"], ["--all"]):
             with self.assertRaises(LaunchError):
                 cleaning.start(self.places, flags)

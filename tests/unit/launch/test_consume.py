@@ -15,7 +15,7 @@ NEXT_NONCE = "00000000000000bb"
 
 
 class OwnProgram:
-    """Simulates a program with its own loop: a process, the run directory and the library's status there."""
+    """Simulates a program with its own loop: a process, a run directory and the status of the library."""
 
     def __init__(self, run_dir):
         self.run_dir = run_dir
@@ -26,14 +26,14 @@ class OwnProgram:
     def begin(self):
         self.run_dir.mkdir(mode=0o700, exist_ok=True)
         (self.run_dir / "producer.lock").touch(0o600)
-        self.tell(state="running")
+        self.write_status(state="running")
         self._put("endpoint", f"offramp-endpoint=1\nrun_id=loop\nnonce={self.nonce}\nproducer_pid={self.pid}\nepoch=1\n")
 
     def begin_the_next_run(self):
         self.nonce = NEXT_NONCE
         self.begin()
 
-    def tell(self, **status):
+    def write_status(self, **status):
         self._put("status.json", json.dumps({"run_id": "loop", "nonce": self.nonce, "pid": self.process.pid, "released_samples": 0, "name": "mine", **status}))
 
     def die(self):
@@ -62,9 +62,9 @@ class ConsumeTest(unittest.TestCase):
         return launcher, [self.stage.enter() for _ in range(consumers)]
 
     def end(self, launcher, code):
-        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertEqual(code, launcher.returncode, said)
-        return said
+        output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(code, launcher.returncode, output)
+        return output
 
     def call(self, *command):
         return self.stage.call(*command, "--run-dir", str(self.run_dir))
@@ -86,79 +86,79 @@ class ConsumeTest(unittest.TestCase):
         self.assertEqual([str(self.run_dir)] * 2, [consumer.flag("--run-dir") for consumer in consumers])
         self.assertEqual([str(self.stage.folder / "results")] * 2, [consumer.flag("--output") for consumer in consumers])
         self.assertEqual(["npy"] * 2, [consumer.flag("--processor") for consumer in consumers])
-        self.assertEqual([["serve", NONCE]] * 2, [consumer.argv[:2] for consumer in consumers], "its first words, by which it joins no other run")
-        self.program.tell(state="ended", released_samples=80, released_batches=10)
+        self.assertEqual([["serve", NONCE]] * 2, [consumer.argv[:2] for consumer in consumers], "--only-run comes first, so that no consumer joins another run")
+        self.program.write_status(state="ended", released_samples=80, released_batches=10)
         for consumer in consumers:
             consumer.order(exit=0)
-        said = self.end(launcher, 0)
-        self.assertIn("80 samples", said)
+        output = self.end(launcher, 0)
+        self.assertIn("80 samples", output)
         self.assertEqual([f"consumer prepare for loop-{NONCE}", "consumer finish ended"], [line for line in self.errands() if line.startswith("consumer")])
         self.assertEqual((0, None, 80), (self.summary()["exit"], self.summary()["failure"], self.summary()["samples"]["released"]))
         self.assertEqual(("ended", 0), (self.status()["state"], self.status()["exit"]))
 
-    def test_a_consumer_that_dies_is_followed_by_another(self):
+    def test_a_dead_consumer_is_replaced(self):
         launcher, consumers = self.start(1)
         kill(consumers[0])
         follower = self.stage.enter()
         self.assertEqual(consumers[0].argv, follower.argv)
-        self.program.tell(state="ended", released_samples=1)
+        self.program.write_status(state="ended", released_samples=1)
         follower.order(exit=0)
-        said = self.end(launcher, 0)
-        self.assertIn("starting it again", said)
-        self.assertIn("1 ended early and were followed by others", said)
+        output = self.end(launcher, 0)
+        self.assertIn("starting it again", output)
+        self.assertIn("1 ended early and were followed by others", output)
 
-    def test_a_consumer_that_comes_when_the_next_run_is_there_is_neither_a_failure_nor_started_again(self):
+    def test_a_consumer_too_late_for_its_run_is_not_a_failure(self):
         launcher, consumers = self.start(2)
         self.program.begin_the_next_run()
         for consumer in consumers:
             consumer.order(log="offramp-consumer: the run that this consumer was started for is over", exit=69)
-        said = self.end(launcher, 130)
-        self.assertIn("the run is over", said.splitlines()[-1])
-        self.assertNotIn("starting it again", said)
-        self.assertNotIn("ended early", said)
-        self.assertTrue(self.stage.nobody_enters_before(launcher))
-        self.assertEqual(("running", NEXT_NONCE), (self.status()["state"], self.status()["nonce"]), "the next run's, which it was not to touch")
+        output = self.end(launcher, 130)
+        self.assertIn("the run is over", output.splitlines()[-1])
+        self.assertNotIn("starting it again", output)
+        self.assertNotIn("ended early", output)
+        self.assertTrue(self.stage.no_puppet_starts_before(launcher))
+        self.assertEqual(("running", NEXT_NONCE), (self.status()["state"], self.status()["nonce"]), "the status of the next run is unchanged")
         self.assertNotIn("exit", self.status())
 
-    def test_scale_status_and_stop_work_on_it_and_the_run_continues(self):
+    def test_scale_status_and_stop_leave_the_run_going(self):
         launcher, consumers = self.start(2)
-        code, said = self.call("scale", "3")
-        self.assertEqual((0, "run loop: 2 -> 3 consumers\n"), (code, said))
+        code, output = self.call("scale", "3")
+        self.assertEqual((0, "run loop: 2 -> 3 consumers\n"), (code, output))
         consumers.append(self.stage.enter())
-        code, said = self.call("scale", "2")
-        self.assertEqual(0, code, said)
-        self.assertEqual({"signal": "SIGTERM"}, consumers[2].hear(), "the newest")
+        code, output = self.call("scale", "2")
+        self.assertEqual(0, code, output)
+        self.assertEqual({"signal": "SIGTERM"}, consumers[2].next_message(), "the newest consumer drains")
         consumers.pop().order(exit=0)
-        self.program.tell(state="running", released_samples=7, done_samples=7)
-        code, said = self.call("status", "--json")
-        told = json.loads(said)
-        self.assertEqual((0, "loop", 2, self.program.process.pid), (code, told["run_id"], told["consumers_wanted"], told["producer_pid"]))
+        self.program.write_status(state="running", released_samples=7, done_samples=7)
+        code, output = self.call("status", "--json")
+        status = json.loads(output)
+        self.assertEqual((0, "loop", 2, self.program.process.pid), (code, status["run_id"], status["consumers_wanted"], status["producer_pid"]))
         stopper = self.stage.launch("stop", "--run-dir", str(self.run_dir))
         for consumer in consumers:
-            self.assertEqual({"signal": "SIGTERM"}, consumer.hear())
+            self.assertEqual({"signal": "SIGTERM"}, consumer.next_message())
             consumer.order(exit=0)
         self.assertIn("goes on without consumers", self.end(launcher, 130))
         self.assertEqual(0, stopper.wait(WATCHDOG_SECONDS))
-        self.assertIsNone(self.program.process.poll(), "the run is its owner's")
+        self.assertIsNone(self.program.process.poll(), "the program goes on")
         self.assertEqual("running", self.status()["state"])
         self.assertIn("consumer finish unfinished", self.errands())
 
     def test_ctrl_c_drains_consumers(self):
         launcher, consumers = self.start(1)
         launcher.send_signal(signal.SIGINT)
-        self.assertEqual({"signal": "SIGTERM"}, consumers[0].hear())
+        self.assertEqual({"signal": "SIGTERM"}, consumers[0].next_message())
         consumers[0].order(exit=0)
         self.assertIn("draining", self.end(launcher, 130))
         self.assertIn("consumer finish nothing", self.errands())
 
-    def test_the_programs_death_is_the_end(self):
+    def test_ends_when_the_program_dies(self):
         launcher, consumers = self.start(1)
-        self.program.tell(state="running", released_samples=7)
+        self.program.write_status(state="running", released_samples=7)
         self.program.die()
-        self.assertEqual({"signal": "SIGTERM"}, consumers[0].hear())
+        self.assertEqual({"signal": "SIGTERM"}, consumers[0].next_message())
         consumers[0].order(exit=86)
-        said = self.end(launcher, 86)
-        self.assertIn("died before the run was over", said.splitlines()[-1])
+        output = self.end(launcher, 86)
+        self.assertIn("died before the run was over", output.splitlines()[-1])
         self.assertEqual(("failed", 86), (self.status()["state"], self.status()["exit"]))
         self.assertIn("consumer finish unfinished", self.errands())
 
@@ -168,52 +168,52 @@ class ConsumeTest(unittest.TestCase):
         self.assertIn("no output of model 'mine' fits", self.end(launcher, 64).splitlines()[-1])
         self.assertEqual("running", self.status()["state"])
 
-    def test_what_was_abandoned_set_aside_or_failed_is_reported(self):
+    def test_reports_abandoned_dead_lettered_and_failed_runs(self):
         for code, words, status in ((130, "without having drained", {"state": "abandoned"}),
                                     (84, "2 samples were dead-lettered", {"state": "ended", "dead_lettered_samples": 2}),
                                     (86, "the disk is full", {"state": "failed", "message": "the disk is full"})):
             with self.subTest(status):
                 launcher, consumers = self.start(1)
-                self.program.tell(**status)
+                self.program.write_status(**status)
                 consumers[0].order(exit=0)
                 self.assertIn(words, self.end(launcher, code).splitlines()[-1])
 
     def test_a_killed_launcher_leaves_no_consumer(self):
         launcher, consumers = self.start(1)
         launcher.kill()
-        self.assertEqual({"lifeline": "ended"}, consumers[0].hear())
+        self.assertEqual({"lifeline": "ended"}, consumers[0].next_message())
 
-    def test_no_run_is_waited_for_in_vain(self):
-        said = self.end(self.launch("--wait", "0"), 69)
-        self.assertIn("it is not there", said)
+    def test_gives_up_waiting_with_the_reason(self):
+        output = self.end(self.launch("--wait", "0"), 69)
+        self.assertIn("it is not there", output)
         self.run_dir.mkdir(mode=0o700)
         self.assertIn("no program has begun one", self.end(self.launch("--wait", "0"), 69))
-        self.program.tell(state="running")
-        said = self.end(self.launch("--wait", "0"), 69)
-        self.assertIn("a run was begun there, and takes no consumers yet", said, "its state is told before it can be met")
-        self.program.tell(state="ended")
+        self.program.write_status(state="running")
+        output = self.end(self.launch("--wait", "0"), 69)
+        self.assertIn("a run was begun there, and takes no consumers yet", output, "the status precedes the endpoint")
+        self.program.write_status(state="ended")
         self.assertIn("the run that was there is over", self.end(self.launch("--wait", "0"), 69))
         self.program.begin()
         self.program.die()
-        said = self.end(self.launch("--wait", "0"), 69)
-        self.assertIn(f"(pid {self.program.process.pid}) is dead", said)
-        self.assertFalse((self.run_dir / "launcher.lock").exists(), "nothing was touched")
+        output = self.end(self.launch("--wait", "0"), 69)
+        self.assertIn(f"(pid {self.program.process.pid}) is dead", output)
+        self.assertFalse((self.run_dir / "launcher.lock").exists(), "the directory is unchanged")
 
     def test_a_program_in_another_pid_namespace_is_refused(self):
         gone = subprocess.Popen(["true"])
         gone.wait()
         with socket.socket(socket.AF_UNIX) as door:
-            self.program.pid = gone.pid     # as the program calls itself in its own; here it is this test's process
+            self.program.pid = gone.pid     # the program's pid in its own namespace
             self.program.begin()
             door.bind(str(self.run_dir / "work-1.sock"))
             door.listen()
             launcher = self.launch("--consumers", "1")
-            said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertEqual((77, True), (launcher.returncode, f"(pid {gone.pid}) is in another pid namespace" in said), said)
-        self.assertIn("Share the pid namespace", said)
+            output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual((77, True), (launcher.returncode, f"(pid {gone.pid}) is in another pid namespace" in output), output)
+        self.assertIn("Share the pid namespace", output)
 
-    def test_for_an_egress_it_waits_as_long_as_that_lives_and_joins_no_other_run(self):
-        self.program.begin()        # another program's, in the same directory
+    def test_an_egress_is_awaited_while_its_program_lives(self):
+        self.program.begin()        # the run of another program in the same directory
         results = self.stage.folder / "results"
         results.mkdir()
         (results / ".offramp-egress").write_text('{"work": "before"}\n')
@@ -227,22 +227,22 @@ class ConsumeTest(unittest.TestCase):
         self.assertEqual(["consumer prepare for mine"], self.errands()[:1])
         self.assertEqual('{"work": "mine"}\n', (results / ".offramp-egress").read_text())
         self.assertFalse((results / ".offramp-egress.new").exists())
-        self.program.tell(state="ended", released_samples=1)
+        self.program.write_status(state="ended", released_samples=1)
         consumer.order(exit=0)
         self.end(launcher, 0)
         self.program.nonce = NONCE
         self.program.begin()
         launcher = self.launch("--consumers", "1", "--output", str(results), "--program", str(os.getpid()), "--work", "mine", "--resume")
         consumer = self.stage.enter()
-        self.assertIn("consumer prepare on for mine", self.errands(), "it numbers its items on")
-        self.program.tell(state="ended", released_samples=1)
+        self.assertIn("consumer prepare on for mine", self.errands(), "item numbers continue")
+        self.program.write_status(state="ended", released_samples=1)
         consumer.order(exit=0)
         self.end(launcher, 0)
         self.assertEqual('{"work": "mine"}\n', (results / ".offramp-egress").read_text())
         for pid in (self.program.process.pid, 1):
-            self.assertIn(f"the program (pid {pid}) whose outputs were to be consumed ended", self.end(self.launch("--program", str(pid)), 69), "not its child")
+            self.assertIn(f"the program (pid {pid}) whose outputs were to be consumed ended", self.end(self.launch("--program", str(pid)), 69), "not a child of this launcher")
 
-    def test_another_works_checkpoint_goes_when_its_results_may_be_replaced(self):
+    def test_removes_the_checkpoint_of_replaceable_results(self):
         self.program.pid = os.getpid()
         self.program.begin()
         results = self.stage.folder / "results"
@@ -251,11 +251,11 @@ class ConsumeTest(unittest.TestCase):
         launcher = self.launch("--consumers", "1", "--output", str(results), "--program", str(os.getpid()), "--work", "mine")
         consumer = self.stage.enter()
         self.assertFalse((results / ".offramp-egress").exists())
-        self.program.tell(state="ended", released_samples=1)
+        self.program.write_status(state="ended", released_samples=1)
         consumer.order(exit=0)
         self.end(launcher, 0)
 
-    def test_runs_that_are_not_its_own_are_refused(self):
+    def test_refuses_runs_it_cannot_consume(self):
         self.program.begin()
         (self.run_dir / "producer-settings.toml").touch()
         self.assertIn("is one of offramp-producer", self.end(self.launch(), 64))
@@ -270,17 +270,17 @@ class ConsumeTest(unittest.TestCase):
             os.chown(self.run_dir, 65534, -1)
             self.assertIn("is another user's (uid 65534)", self.end(self.launch(), 77))
 
-    def test_what_means_nothing_to_it_is_refused_by_name(self):
+    def test_refuses_flags_without_meaning_by_name(self):
         for flags, words in ((["--model", "resnet"], "consume has no --model"), (["--consumer-user=nobody"], "consume has no --consumer-user"),
                              (["--processor", "mask-png,cut-out"], "processor cut-out needs the pictures"), (["--consumers", "65"], "At most 64"),
                              (["--wait", "soon"], "--wait is 'soon'")):
             with self.subTest(flags):
                 self.assertIn(words, self.end(self.launch(*flags), 64))
-        code, said = self.stage.call("consume", "--processor", "npy")
+        code, output = self.stage.call("consume", "--processor", "npy")
         self.assertEqual(64, code)
-        self.assertIn("wants the directory of a run", said)
+        self.assertIn("wants the directory of a run", output)
 
-    def test_an_output_that_another_run_has_is_refused(self):
+    def test_refuses_an_output_in_use_by_another_run(self):
         self.program.begin()
         output = pathlib.Path(self.stage.folder, "results")
         output.mkdir()
@@ -290,7 +290,7 @@ class ConsumeTest(unittest.TestCase):
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.assertIn("run another", self.end(self.launch("--output", str(output)), 85))
 
-    def test_an_output_that_a_jobs_shards_write_to_is_refused(self):
+    def test_refuses_an_output_of_unmerged_shards(self):
         self.program.begin()
         claim = pathlib.Path(self.stage.folder, "results/.offramp-shards/job.json")
         claim.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Incident reports of dead letters: completed by the launcher, listed and shown; and which consumer holds which slab."""
+"""Incident reports of dead letters, which the launcher completes, lists and shows; and the holders of slabs."""
 
 import contextlib
 import io
@@ -31,7 +31,7 @@ def dead(pid, status):
     return types.SimpleNamespace(pid=pid, status=status)
 
 
-class StoriesTest(unittest.TestCase):
+class IncidentsTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -47,46 +47,46 @@ class StoriesTest(unittest.TestCase):
         return json.loads(self.path.read_text())["deliveries"][0]
 
     def command(self, *words):
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
             code = dead_letters.start(self.places, [*words, "--run-dir", str(self.run_dir)])
-        return code, said.getvalue()
+        return code, output.getvalue()
 
-    def test_the_launcher_adds_what_it_alone_knows_in_either_order(self):
+    def test_the_launcher_completes_an_incident_in_either_order(self):
         for incident_first in (True, False):
             with self.subTest(incident_first=incident_first):
                 self.path.unlink(missing_ok=True)
-                teller = incidents.IncidentReporter(self.run_dir)
+                reporter = incidents.IncidentReporter(self.run_dir)
                 if incident_first:
                     self.write()
-                    teller.complete()
+                    reporter.complete()
                     self.assertIsNone(self.delivery()["exit"])
-                teller.note_death(dead(11, -signal.SIGSEGV), "    first\n    last words")
-                teller.complete()
+                reporter.note_death(dead(11, -signal.SIGSEGV), "    first\n    last words")
+                reporter.complete()
                 if not incident_first:
                     self.write()
-                    teller.complete()
+                    reporter.complete()
                 self.assertEqual((-11, "SIGSEGV", ["first", "last words"]),
                                  tuple(self.delivery()[key] for key in ("exit", "signal", "last_log_lines")))
-                self.assertIsNone(json.loads(self.path.read_text())["deliveries"][1]["exit"], "who did not die has no end to tell")
+                self.assertIsNone(json.loads(self.path.read_text())["deliveries"][1]["exit"], "a living consumer has no exit status")
 
-    def test_an_incident_that_is_reported_again_is_completed_again(self):
-        teller = incidents.IncidentReporter(self.run_dir)
-        teller.note_death(dead(11, 3), "")
+    def test_a_rewritten_incident_is_completed_again(self):
+        reporter = incidents.IncidentReporter(self.run_dir)
+        reporter.note_death(dead(11, 3), "")
         self.write()
-        teller.complete()
+        reporter.complete()
         self.assertEqual(3, self.delivery()["exit"])
         self.write(batch=3)
         os.utime(self.path, ns=(1, 1))
-        teller.complete()
+        reporter.complete()
         self.assertEqual(3, self.delivery()["exit"])
 
-    def test_a_damaged_incident_disturbs_no_run(self):
+    def test_a_damaged_incident_fails_only_the_command(self):
         self.path.write_text('{"deliveries": [7')
         (self.path.parent / "other.json").write_text("[]")
-        teller = incidents.IncidentReporter(self.run_dir)
-        teller.note_death(dead(11, 3), "")
-        teller.complete()
+        reporter = incidents.IncidentReporter(self.run_dir)
+        reporter.note_death(dead(11, 3), "")
+        reporter.complete()
         with self.assertRaisesRegex(LaunchError, "batch-2-row-0.json"):
             self.command("list")
 
@@ -100,7 +100,7 @@ class StoriesTest(unittest.TestCase):
         self.assertIn("payload lost", self.command("list")[1])
         self.assertIn("No space left on device", self.command("show", "batch-2-row-0.safetensors")[1])
 
-    def test_nothing_set_aside_is_no_error_and_an_unknown_name_is(self):
+    def test_an_empty_list_is_fine_and_an_unknown_name_is_an_error(self):
         self.assertIn("no dead letters", self.command("list")[1])
         self.write()
         for words, code in ((("show", "batch-9"), ExitCode.NO_INPUT), (("retry", "batch-9"), ExitCode.NO_INPUT),
@@ -109,12 +109,12 @@ class StoriesTest(unittest.TestCase):
                 self.command(*words)
             self.assertEqual(code, refused.exception.code)
 
-    def test_a_payload_that_is_lost_cannot_be_tried_again(self):
+    def test_a_lost_payload_cannot_be_retried(self):
         self.write(payload=None, error="No space left on device")
         with self.assertRaisesRegex(LaunchError, "No space left on device"):
             self.command("retry", "batch-2-row-0")
 
-    def test_a_folder_that_a_run_writes_to_is_left_to_it(self):
+    def test_refuses_an_output_in_use_by_a_run(self):
         self.write()
         output = self.run_dir / "output"
         output.mkdir()
@@ -125,8 +125,8 @@ class StoriesTest(unittest.TestCase):
         self.assertEqual(ExitCode.RUN_IN_USE, refused.exception.code)
         self.assertEqual([], json.loads(self.path.read_text())["retries"])
 
-    def test_a_jobs_output_is_left_to_its_shards(self):
-        """A merge would put what they left in the place of it."""
+    def test_refuses_an_output_of_unmerged_shards(self):
+        """A merge would replace the retried results."""
         self.write()
         claim = self.run_dir / "output/.offramp-shards/job.json"
         claim.parent.mkdir(parents=True)
@@ -136,20 +136,20 @@ class StoriesTest(unittest.TestCase):
         self.assertIn("the shards of job-a", str(refused.exception))
         self.assertEqual([], json.loads(self.path.read_text())["retries"])
 
-    def test_without_a_directory_the_run_that_set_something_aside_last_is_meant(self):
-        elsewhere = {"OFFRAMP_TEST_RUNS": str(self.run_dir / "none")}       # a user's own runs under /tmp may have set something aside
+    def test_defaults_to_the_run_with_the_newest_dead_letters(self):
+        elsewhere = {"OFFRAMP_TEST_RUNS": str(self.run_dir / "none")}       # the user's runs under /tmp may have dead letters
         with unittest.mock.patch.dict(os.environ, elsewhere), self.assertRaises(LaunchError) as refused:
             dead_letters.choose_run(Places(build=self.run_dir / "empty"), None)
         self.assertEqual(ExitCode.NO_INPUT, refused.exception.code)
         for age, name in enumerate(("later", "earlier")):
             folder = self.places.runs / name / "dead-letters"
             folder.mkdir(parents=True)
-            os.utime(folder, (4e9 - age, 4e9 - age))   # later than any real one
+            os.utime(folder, (4e9 - age, 4e9 - age))   # newer than any real folder
         self.assertEqual(self.places.runs / "later", dead_letters.choose_run(self.places, None))
 
 
-class WordsTest(unittest.TestCase):
-    def test_the_status_reports_who_holds_what_and_what_was_not_taken(self):
+class StatusTextTest(unittest.TestCase):
+    def test_status_lists_holders_and_refused_releases(self):
         lines = progress.describe_holders({
             "consumers": [{"pid": 5, "holding": 2, "oldest_hold_seconds": 31.26, "stalled": True}, {"pid": 6, "holding": 0}],
             "releases": {"completed": 9, "stale": 1, "foreign": 0, "repeated": 2}, "refused": {"release in another's name": 3},
@@ -161,7 +161,7 @@ class WordsTest(unittest.TestCase):
                           "  on the disk 6 samples, until consumers have time for them"], lines)
         self.assertEqual([], progress.describe_holders({}))
 
-    def test_waiting_for_a_sink_or_a_place_is_no_death(self):
+    def test_waiting_for_a_sink_or_a_run_is_not_a_death(self):
         counted = [counts_as_death(dead(1, status))
                    for status in (-9, 1, ExitCode.NO_SUCH_RUN, ExitCode.SINK_UNAVAILABLE)]
         self.assertEqual([True, True, False, False], counted)

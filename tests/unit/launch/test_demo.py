@@ -1,4 +1,4 @@
-"""The end of a plain run: how well cut-outs fit, the sheet, and the shipped files."""
+"""The demo: the fit of its cut-outs, the contact sheet and the shipped files."""
 
 import pathlib
 import tempfile
@@ -23,7 +23,7 @@ class DemoTest(unittest.TestCase):
         self.addCleanup(kept.cleanup)
         self.folder = pathlib.Path(kept.name)
 
-    def test_intersection_over_union_is_by_class_over_all_pixels(self):
+    def test_iou_is_computed_per_class_over_all_pixels(self):
         true = numpy.array([[0, 0, 1, 1]])
         found = numpy.array([[0, 1, 1, 1]])
         fit = mean_iou([(found, true), (true, true)])
@@ -34,7 +34,7 @@ class DemoTest(unittest.TestCase):
         self.assertEqual(mean_iou([(true, true)]).mean, 1)
         self.assertIn("mean IoU 0.775 (background 0.750, thing 0.800", fit.told())
 
-    def test_every_shipped_image_has_a_mask_of_its_size_with_a_thing_in_it(self):
+    def test_every_shipped_image_has_a_mask_with_an_object(self):
         images = demo.images(Places())
         self.assertEqual(len(images), 12)
         for image in images:
@@ -44,7 +44,7 @@ class DemoTest(unittest.TestCase):
             self.assertLessEqual(numpy.asarray(mask).max(), 1)
 
     def made_results(self):
-        """The results of a run that finds the true masks."""
+        """Results with the true masks."""
         for name in ("mask-png", "cut-out"):
             (self.folder / name).mkdir()
         for image in demo.images(Places()):
@@ -54,15 +54,15 @@ class DemoTest(unittest.TestCase):
             cut_out.putalpha(Image.fromarray(numpy.asarray(mask).astype(numpy.uint8) * 255))
             cut_out.save(self.folder / "cut-out" / f"{image.stem}.png")
 
-    def test_the_sheet_shows_every_image_and_its_cut_out_on_a_ground(self):
+    def test_the_sheet_shows_every_image_and_its_cut_out(self):
         self.made_results()
-        told = demo.show(Places(), self.folder, {"model": "cutout"})
-        self.assertIn("mean IoU 1.000", told)
+        report = demo.show(Places(), self.folder, {"model": "cutout"})
+        self.assertIn("mean IoU 1.000", report)
         sheet = Image.open(self.folder / "contact-sheet.png").convert("RGB")
         self.assertLess((self.folder / "contact-sheet.png").stat().st_size, 400_000)
         tile, gap = contact_sheet.TILE, contact_sheet.GAP
         self.assertEqual(sheet.size, (2 * 3 * (tile + gap) + gap, 6 * (tile + gap) + gap))
-        # The first cut-out: the ground shows around it, not inside.
+        # The ground is visible around the first cut-out, not inside it.
         image, _, cut_out = contact_sheet.tiles(demo.rows_of(Places(), self.folder)[0])
         mask = numpy.asarray(Image.open(Places().demo_masks / "bag.png").convert("L").resize(cut_out.size)) > 0
         shown, original = numpy.asarray(cut_out, int), numpy.asarray(image, int)
@@ -75,7 +75,7 @@ class DemoTest(unittest.TestCase):
             self.assertIn(f'src="cut-out/{image.stem}.png"', page)
             self.assertIn(f"{image.name}", page)
 
-    def test_links_that_lie_where_the_sheet_goes_are_replaced_and_not_followed(self):
+    def test_the_sheet_replaces_links_without_following_them(self):
         self.made_results()
         (self.folder / "precious").write_text("root's")
         for name, lead in (("contact-sheet.html", "precious"), ("contact-sheet.png", "absent")):

@@ -11,8 +11,8 @@ if importlib.util.find_spec("torch"):
 
 @unittest.skipUnless(HAS_CUDNN, "needs a PyTorch with cuDNN")
 class Layouts(unittest.TestCase):
-    def test_what_was_seen_while_tracing_is_not_believed_while_compiling(self):
-        """Tracing takes a convolution's result for contiguous; cuDNN gives channels-last."""
+    def test_compiling_ignores_the_strides_seen_while_tracing(self):
+        """Tracing assumes a contiguous result of a convolution, but cuDNN returns channels-last."""
         from exporter.compiling import traced
         from torch._guards import TracingContext, tracing
         from torch._subclasses.fake_tensor import FakeTensorMode
@@ -28,7 +28,7 @@ class Layouts(unittest.TestCase):
         with tracing(TracingContext(pretending)):
             program = traced(network, (pictures,), {}, None)
         convolution = next(node for node in program.graph.nodes if "conv" in str(node.target))
-        self.assertTrue(convolution.meta["val"].is_contiguous(), "tracing has become better: nothing need be forgotten any more")
+        self.assertTrue(convolution.meta["val"].is_contiguous(), "tracing sees the real strides now: compiling may use them")
         with pretending, torch.no_grad():
             found = torch.ops.aten.convolution(pretended((4, 3, 32, 32)), pretended((16, 3, 3, 3)), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
         self.assertTrue(found.is_contiguous(memory_format=torch.channels_last), f"strides {found.stride()}")

@@ -31,42 +31,42 @@ class Pictures(unittest.TestCase):
                            Network("network", None, False, None), ["out"], False)
             return path.read_text()
 
-    def test_a_classifier_wants_the_middle(self):
-        # resnet18's preset leaves the shorter side to torchvision's default, resnet50's says another.
+    def test_a_classifier_crops_the_middle(self):
+        # resnet18's preset uses torchvision's default for the shorter side; resnet50's sets its own.
         for name, shorter in (("resnet18", 256), ("resnet50", 232)):
             plan = self.plan(defaults=self.defaults_of(name))
             self.assertEqual((plan.sample, plan.resize_size), ((3, 224, 224), shorter), name)
             self.assertIn(f'image-size = 224\nresize-size = {shorter}\ninterpolation = "bilinear"\nmean = ', self.metadata_of(plan))
 
-    def test_some_are_resized_by_a_cubic(self):
+    def test_some_models_resize_bicubically(self):
         defaults = self.defaults_of("efficientnet_b0")
         self.assertIn('interpolation = "bicubic"\n', self.metadata_of(self.plan(defaults=defaults)))
         self.assertEqual(self.plan("--interpolation", "bilinear", defaults=defaults).interpolation, "bilinear")
 
-    def test_segmentation_wants_all_of_a_picture(self):
+    def test_segmentation_uses_the_whole_picture(self):
         plan = self.plan(defaults=self.defaults_of("deeplabv3_resnet50"))
         self.assertEqual((plan.sample, plan.resize_size), ((3, 520, 520), 0))
         self.assertNotIn("resize-size", self.metadata_of(plan))
 
-    def test_presets_without_one_side_are_silent(self):
+    def test_presets_without_one_side_give_nothing(self):
         for name in ("r3d_18", "fasterrcnn_resnet50_fpn"):
             defaults = self.defaults_of(name)
             self.assertEqual(defaults.resize_size, 0, name)
             self.assertIsInstance(defaults.image_size, int, name)
 
-    def test_another_size_keeps_the_share(self):
+    def test_another_size_keeps_the_crop_share(self):
         defaults = self.defaults_of("resnet18")
         self.assertEqual(self.plan("--image-size", "112", defaults=defaults).resize_size, 128)
         self.assertEqual(self.plan("--image-size", "8000", defaults=defaults).resize_size, 8192)
         for squeezed in ("96x112", "16"):
             self.assertEqual(self.plan("--image-size", squeezed, defaults=defaults).resize_size, 0, squeezed)
 
-    def test_the_users_word(self):
+    def test_flags_override_the_preset(self):
         defaults = self.defaults_of("resnet18")
         self.assertEqual(self.plan("--resize-size", "300", defaults=defaults).resize_size, 300)
         self.assertEqual(self.plan("--resize-size", "none", defaults=defaults).resize_size, 0)
 
-    def test_what_does_not_fit(self):
+    def test_refuses_sizes_that_do_not_fit(self):
         from offramp_launch.exit_code import LaunchError
         defaults = self.defaults_of("resnet18")
         for flags in (("--resize-size", "200"), ("--resize-size", "300", "--image-size", "96x112"), ("--resize-size", "300", "--image-size", "16")):

@@ -1,4 +1,4 @@
-"""The reason of a failed run is its last output and is in its summary, whichever program found it."""
+"""A failed run prints its reason last and records it in its summary, whichever program failed."""
 
 import datetime
 import json
@@ -26,35 +26,35 @@ class FailureTest(unittest.TestCase):
         self.addCleanup(self.stage.close)
 
     def ended(self, launcher):
-        """(output, summary) of a finished run. The output ends with the summary's failure and how to continue."""
-        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        """(output, summary) of a finished run. The output ends with the failure and how to continue."""
+        output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
         summary = self.stage.summary()
-        self.assertEqual(launcher.returncode, summary["exit"], said)
-        self.assertTrue(re.sub(r"  go on      .*\n$", "", said).endswith(f"\nofframp: {summary['failure']}\n"), said)
-        self.assertNotIn("its log says why", said)
+        self.assertEqual(launcher.returncode, summary["exit"], output)
+        self.assertTrue(re.sub(r"  go on      .*\n$", "", output).endswith(f"\nofframp: {summary['failure']}\n"), output)
+        self.assertNotIn("its log says why", output)
         self.assertNotIn("\n", summary["failure"])
-        status = self.stage.told("status.json")
+        status = self.stage.read_json("status.json")
         self.assertEqual((summary["exit"], summary["failure"], summary["ended"]), (status["exit"], status["failure"], status["time"]))
         self.assertEqual("failed" if summary["exit"] not in (84, 130) else status["state"], status["state"])
         self.assertNotEqual("running", status["state"])
-        told = [json.loads(line)["progress"]["state"] for line in said.splitlines() if line.startswith('{"progress": ')]
-        self.assertEqual(status["state"], told[-1])
-        self.assertEqual(1, sum(state in progress.ENDS for state in told), told)
-        return said, summary
+        states = [json.loads(line)["progress"]["state"] for line in output.splitlines() if line.startswith('{"progress": ')]
+        self.assertEqual(status["state"], states[-1])
+        self.assertEqual(1, sum(state in progress.ENDS for state in states), states)
+        return output, summary
 
-    def test_what_the_producer_refuses(self):
+    def test_input_refused_by_the_producer(self):
         launcher, producer, consumers = self.stage.start_run(1)
         producer.order(log=CRITICAL + "model 'x.pt2' wants 3 channels: the input has 4. Convert it")
         producer.order(log="12:00:00.001 info    offramp-producer[1] removed 2 objects")
         producer.order(exit=65)
         consumers[0].order(exit=0)
-        said, summary = self.ended(launcher)
+        output, summary = self.ended(launcher)
         self.assertEqual(65, summary["exit"])
         self.assertTrue(summary["failure"].startswith("model 'x.pt2' wants 3 channels: the input has 4. Convert it. Its log: "), summary["failure"])
         self.assertIn("logs/producer.log", summary["failure"])
-        self.assertEqual(2, said.count("wants 3 channels"), "once when it happens, once at the end")
+        self.assertEqual(2, output.count("wants 3 channels"), "the message appears when it happens and at the end")
 
-    def test_the_reason_alone_goes_to_standard_error(self):
+    def test_standard_error_has_only_the_reason(self):
         for form in ("text", "json"):
             with self.subTest(form):
                 self.stage = Stage()
@@ -62,10 +62,10 @@ class FailureTest(unittest.TestCase):
                 launcher, producer, consumers = self.stage.start_run(1, "--log-format", form, redirected=f"2> {self.stage.folder}/problems")
                 producer.order(log=CRITICAL + "model 'x.pt2' wants 3 channels: the input has 4. Convert it", exit=65)
                 consumers[0].order(exit=0)
-                said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+                output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
                 problems = (self.stage.folder / "problems").read_text()
-                self.assertNotIn("offramp: ", said)
-                self.assertIn("ended with exit code 65", said)
+                self.assertNotIn("offramp: ", output)
+                self.assertIn("ended with exit code 65", output)
                 reason = f"offramp: {self.stage.summary()['failure']}"
                 self.assertEqual(reason, problems.strip() if form == "text" else json.loads(problems)["message"])
 
@@ -75,7 +75,7 @@ class FailureTest(unittest.TestCase):
         consumers[0].order(exit=0)
         self.assertEqual("results cannot be written: No space left on device. Make room", self.ended(launcher)[1]["failure"])
 
-    def test_a_library_that_ends_the_producer(self):
+    def test_a_library_ends_the_producer(self):
         launcher, producer, consumers = self.stage.start_run(1, "--producer-restarts", "0")
         producer.order(log="terminate called after throwing an instance of 'zmq::error_t'\n  what():  Too many open files", exit=3)
         consumers[0].order(exit=0)
@@ -91,26 +91,26 @@ class FailureTest(unittest.TestCase):
     def test_a_consumer_that_cannot_continue(self):
         launcher, producer, consumers = self.stage.start_run(2)
         consumers[0].order(log="12:00:00.000 error   offramp-consumer[1] '/out/a.png' cannot be written: No space left on device. Make room", exit=73)
-        self.assertEqual({"signal": "SIGTERM"}, producer.hear())
+        self.assertEqual({"signal": "SIGTERM"}, producer.next_message())
         producer.order(exit=0)
         consumers[1].order(exit=0)
-        said, summary = self.ended(launcher)
+        output, summary = self.ended(launcher)
         self.assertIn("'/out/a.png' cannot be written: No space left on device. Make room. Its log: ", summary["failure"])
         self.assertRegex(summary["failure"], r"consumer-\d .* Its log: .*logs/consumer-\d.log$")
 
     def test_too_many_deaths_of_consumers(self):
         launcher, producer, consumers = self.stage.start_run(20)
         for consumer in consumers:
-            consumer.order(log="12:00:00.000 error   offramp-consumer[1] the server says 422", exit=71)
-        while (event := producer.hear()) != {"signal": "SIGTERM"}:
+            consumer.order(log="12:00:00.000 error   offramp-consumer[1] the server answers 422", exit=71)
+        while (event := producer.next_message()) != {"signal": "SIGTERM"}:
             self.assertIsNotNone(event)
         producer.order(exit=0)
         failure = self.ended(launcher)[1]["failure"]
         self.assertIn("died 20 times in a row", failure)
-        self.assertIn("the server says 422", failure)
+        self.assertIn("the server answers 422", failure)
 
-    def test_outputs_that_cannot_be_put_together(self):
-        self.stage.environment["PUPPET_FINISH_SAYS"] = "12:00:00.000 error   offramp-consumer[9] 'lines.tsv' cannot be written: disk full"
+    def test_outputs_that_cannot_be_merged(self):
+        self.stage.environment["PUPPET_FINISH_FAILURE"] = "12:00:00.000 error   offramp-consumer[9] 'lines.tsv' cannot be written: disk full"
         launcher, producer, consumers = self.stage.start_run(1)
         producer.order(summary={}, exit=0)
         consumers[0].order(exit=0)
@@ -118,8 +118,8 @@ class FailureTest(unittest.TestCase):
         self.assertEqual(73, summary["exit"])
         self.assertIn("'lines.tsv' cannot be written: disk full", summary["failure"])
 
-    def test_outputs_that_cannot_be_put_together_outweigh_batches_that_were_given_up(self):
-        self.stage.environment["PUPPET_FINISH_SAYS"] = "12:00:00.000 error   offramp-consumer[9] 'lines.tsv' cannot be written: disk full"
+    def test_a_failed_merge_outweighs_dead_letters(self):
+        self.stage.environment["PUPPET_FINISH_FAILURE"] = "12:00:00.000 error   offramp-consumer[9] 'lines.tsv' cannot be written: disk full"
         launcher, producer, consumers = self.stage.start_run(1)
         producer.order(summary={"samples": {"dead_letters": 4}}, exit=84)
         consumers[0].order(exit=0)
@@ -127,7 +127,7 @@ class FailureTest(unittest.TestCase):
         self.assertEqual(73, summary["exit"])
         self.assertIn("'lines.tsv' cannot be written: disk full", summary["failure"])
 
-    def test_batches_that_were_given_up(self):
+    def test_dead_letters(self):
         launcher, producer, consumers = self.stage.start_run(1)
         producer.order(summary={"samples": {"dead_letters": 4}}, exit=84)
         consumers[0].order(exit=0)
@@ -135,29 +135,29 @@ class FailureTest(unittest.TestCase):
         self.assertIn("4 samples were dead-lettered", failure)
         self.assertIn("dead-letters list --run-dir", failure)
 
-    def test_a_run_that_is_stopped(self):
+    def test_a_stopped_run(self):
         launcher, producer, consumers = self.stage.start_run(1)
         launcher.send_signal(signal.SIGINT)
-        self.assertEqual({"signal": "SIGTERM"}, producer.hear())
+        self.assertEqual({"signal": "SIGTERM"}, producer.next_message())
         producer.order(summary={}, exit=130)
         consumers[0].order(exit=0)
         self.assertIn("stopped before its input was used up", self.ended(launcher)[1]["failure"])
 
-    def test_a_run_that_is_stopped_before_its_producer_listens(self):
+    def test_stopped_before_the_producer_handles_signals(self):
         launcher, producer, consumers = self.stage.start_run(1)
         launcher.send_signal(signal.SIGINT)
-        self.assertEqual({"signal": "SIGTERM"}, producer.hear())
+        self.assertEqual({"signal": "SIGTERM"}, producer.next_message())
         producer.order(dies_of="SIGTERM")
         consumers[0].order(exit=0)
-        said, summary = self.ended(launcher)
+        output, summary = self.ended(launcher)
         self.assertEqual(130, summary["exit"])
         self.assertIn("stopped before its input was used up", summary["failure"])
-        self.assertNotIn("killed by SIGTERM", said)
+        self.assertNotIn("killed by SIGTERM", output)
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def on_new_stages(self, test):
-        """Once for each signal that ends a run."""
+        """Runs `test` on a new stage for each signal that ends a run."""
         for number in self.SIGNALS:
             with self.subTest(number):
                 self.stage = Stage()
@@ -165,17 +165,17 @@ class FailureTest(unittest.TestCase):
                 test(number)
 
     def assert_stopped_before_it_began(self, launcher, words=""):
-        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertEqual((130, words + "offramp: interrupted\n"), (launcher.returncode, said))
+        output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual((130, words + "offramp: interrupted\n"), (launcher.returncode, output))
         for name in ("summary.json", "status.json"):
-            told = self.stage.told(name)
-            self.assertEqual((130, "the run was stopped before it began"), (told["exit"], told["failure"]), name)
+            report = self.stage.read_json(name)
+            self.assertEqual((130, "the run was stopped before it began"), (report["exit"], report["failure"]), name)
 
-    def test_a_run_that_is_stopped_while_it_waits_to_begin(self):
+    def test_stopped_while_waiting_to_begin(self):
         self.on_new_stages(self.stopped_while_it_waits)
 
     def holder_of(self, lock):
-        """A process that has the lock now, until communicate() ends it."""
+        """A process that holds the lock until communicate() ends it."""
         holder = subprocess.Popen(["flock", lock, "sh", "-c", "echo; cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         holder.stdout.readline()
         return holder
@@ -194,7 +194,7 @@ class FailureTest(unittest.TestCase):
         self.assert_stopped_before_it_began(launcher)
 
     def preparing(self):
-        """(launcher, output folder, the door at which the consumer that prepares it waits, that consumer's pid)."""
+        """(launcher, output folder, fifo on which the preparing consumer waits, pid of that consumer)."""
         output, door = self.stage.folder / "output", self.stage.folder / "prepares-until"
         output.mkdir()
         (output / "result").touch()
@@ -205,7 +205,7 @@ class FailureTest(unittest.TestCase):
         until(lambda: pid.exists() and pid.read_text().endswith("\n"))
         return launcher, output, door, int(pid.read_text())
 
-    def test_a_run_that_is_stopped_while_its_output_is_prepared_waits_for_that(self):
+    def test_stopped_while_its_output_is_prepared(self):
         self.on_new_stages(self.stopped_while_it_prepares)
 
     def stopped_while_it_prepares(self, number):
@@ -219,7 +219,7 @@ class FailureTest(unittest.TestCase):
         self.assertFalse((output / ".offramp-lock").exists())
         self.assertEqual(["consumer prepare"], self.stage.errands())
 
-    def test_a_run_that_is_stopped_twice_while_its_output_is_prepared_ends_that(self):
+    def test_stopped_twice_while_its_output_is_prepared(self):
         self.on_new_stages(self.stopped_twice_while_it_prepares)
 
     def stopped_twice_while_it_prepares(self, number):
@@ -230,62 +230,62 @@ class FailureTest(unittest.TestCase):
         self.assert_stopped_before_it_began(launcher, f"[run] putting {output} in order is ended; the next run goes on with it\n")
         self.assertTrue(wait_until_gone(program))
 
-    def test_what_keeps_a_run_from_starting_is_in_its_summary_too(self):
+    def test_the_summary_has_the_reason_why_a_run_did_not_start(self):
         output = self.stage.folder / "output"
         first = self.stage.start_run(1, "--output", str(output))
         run_dir = self.stage.folder / "second"
-        code, said = self.stage.call("run", "--output", str(output), "--run-dir", str(run_dir))
-        self.assertEqual(ExitCode.RUN_IN_USE, code, said)
+        code, printed = self.stage.call("run", "--output", str(output), "--run-dir", str(run_dir))
+        self.assertEqual(ExitCode.RUN_IN_USE, code, printed)
         summary = json.loads((run_dir / "summary.json").read_text())
         self.assertEqual(ExitCode.RUN_IN_USE, summary["exit"])
-        self.assertIn(summary["failure"], in_one_line(said))
+        self.assertIn(summary["failure"], in_one_line(printed))
         status = json.loads((run_dir / "status.json").read_text())
         self.assertEqual(("failed", ExitCode.RUN_IN_USE, summary["failure"]), tuple(status[key] for key in ("state", "exit", "failure")))
         self.stage.end(*first)
 
-    def test_a_run_that_does_not_begin_leaves_the_account_of_the_one_before(self):
+    def test_a_run_that_does_not_begin_keeps_the_previous_report(self):
         run_dir, output = self.stage.folder / "run", self.stage.folder / "output"
         launcher, producer, consumers = self.stage.start_run(1, "--run-dir", str(run_dir), "--input", "first", "--output", str(output))
         (run_dir / "dropped.jsonl").write_text("{}\n")
         self.stage.end(launcher, producer, consumers, summary={"samples": {"released": 8}})
         logs = [f"logs/{path.name}" for path in (run_dir / "logs").iterdir()]
         self.assertIn("logs/producer.log", logs)
-        account = {name: (run_dir / name).read_bytes()
-                   for name in ("status.json", "producer-summary.json", "summary.json", "dropped.jsonl", "config.json", "config.toml", *logs)}
+        files = {name: (run_dir / name).read_bytes()
+                 for name in ("status.json", "producer-summary.json", "summary.json", "dropped.jsonl", "config.json", "config.toml", *logs)}
         again = ("run", "--consumers", "1", "--run-dir", str(run_dir), "--input", "second", "--resume", "--output")
 
         def still_there():
-            self.assertEqual(account, {name: (run_dir / name).read_bytes() for name in account})
+            self.assertEqual(files, {name: (run_dir / name).read_bytes() for name in files})
             return json.loads((run_dir / "not-begun.json").read_text())
 
         holder = self.holder_of(output / ".offramp-lock")
         (output / ".offramp-lock").write_text(json.dumps({"run": "another", "pid": os.getpid()}))
-        code, said = self.stage.call(*again, str(output))
-        self.assertEqual(ExitCode.RUN_IN_USE, code, said)
+        code, printed = self.stage.call(*again, str(output))
+        self.assertEqual(ExitCode.RUN_IN_USE, code, printed)
         self.assertEqual(ExitCode.RUN_IN_USE, still_there()["exit"])
         holder.communicate()
         (output / ".offramp-lock").unlink()
 
-        for code in (64, 130):      # the producer refuses it, or is stopped before its first report
+        for code in (64, 130):      # a refusal by the producer; a stop before its first report
             launcher = self.stage.launch(*again, str(output))
             producer, consumer = sorted((self.stage.enter() for _ in range(2)), key=lambda puppet: puppet.role != "producer")
-            still_there_meanwhile = {name: (run_dir / name).read_bytes() for name in account}
-            self.assertEqual(account, still_there_meanwhile)
-            said = self.stage.end(launcher, producer, [consumer], code=code)
-            self.assertIn(f"{run_dir}/not-begun.json, logs in {run_dir}/logs-not-begun/", said)
+            still_there_meanwhile = {name: (run_dir / name).read_bytes() for name in files}
+            self.assertEqual(files, still_there_meanwhile)
+            printed = self.stage.end(launcher, producer, [consumer], code=code)
+            self.assertIn(f"{run_dir}/not-begun.json, logs in {run_dir}/logs-not-begun/", printed)
             self.assertTrue((run_dir / "logs-not-begun" / "producer.log").exists())
             self.assertEqual((code, "second", True), tuple(still_there()[key] for key in ("exit", "input", "incomplete")))
 
         launcher, producer, consumers = self.stage.start_run(1, *again[3:], str(output))
         until(lambda: json.loads((run_dir / "config.json").read_text())["input"] == "second" and 'input = "second"' in (run_dir / "config.toml").read_text())
-        self.assertFalse((run_dir / "summary.json").exists(), "it is the earlier run's")
+        self.assertFalse((run_dir / "summary.json").exists(), "the summary of the earlier run is removed")
         self.stage.end(launcher, producer, consumers, summary={"samples": {"released": 3}})
         self.assertEqual({"released": 3}, json.loads((run_dir / "summary.json").read_text())["samples"])
-        self.assertEqual(logs, [name for name in logs if (run_dir / name.replace("logs/", "logs-before/")).read_bytes() == account[name]])
+        self.assertEqual(logs, [name for name in logs if (run_dir / name.replace("logs/", "logs-before/")).read_bytes() == files[name]])
         for name in ("dropped.jsonl", "not-begun.json", "logs-not-begun"):
             self.assertFalse((run_dir / name).exists(), name)
 
-    def test_an_output_folder_that_was_made_for_nothing_does_not_stay(self):
+    def test_an_unused_new_output_folder_is_removed(self):
         mine, made = self.stage.folder / "mine", self.stage.folder / "made" / "within" / "it"
         mine.mkdir()
         for code, makes, stays in ((65, False, False), (73, True, True), (0, False, True)):
@@ -293,24 +293,24 @@ class FailureTest(unittest.TestCase):
                 launcher, producer, consumers = self.stage.start_run(1, "--output", str(output))
                 if makes:
                     (output / "result").touch()
-                said = self.stage.end(launcher, producer, consumers, code=code)
-                self.assertEqual(code, launcher.returncode, said)
+                printed = self.stage.end(launcher, producer, consumers, code=code)
+                self.assertEqual(code, launcher.returncode, printed)
                 self.assertEqual(stays or output is mine, output.exists())
-                self.assertEqual(stays, f"  outputs    {output}\n" in said, said)
+                self.assertEqual(stays, f"  outputs    {output}\n" in printed, printed)
                 if makes:
                     (output / "result").unlink()
             self.assertEqual(stays, (self.stage.folder / "made").exists())
 
-    def test_a_run_that_ends_well_has_no_failure(self):
+    def test_a_successful_run_has_no_failure(self):
         began = datetime.datetime.now(datetime.timezone.utc)
         launcher, producer, consumers = self.stage.start_run(1, "--input", "/photos", "--output", str(self.stage.folder / "out"))
-        said = self.stage.end(launcher, producer, consumers, summary={"samples": {"released": 6, "skipped": 2}, "failure": None})
+        output = self.stage.end(launcher, producer, consumers, summary={"samples": {"released": 6, "skipped": 2}, "failure": None})
         summary = self.stage.summary()
         self.assertIsNone(summary["failure"])
-        status = self.stage.told("status.json")
+        status = self.stage.read_json("status.json")
         self.assertEqual(("ended", 0, None, 8), tuple(status[key] for key in ("state", "exit", "failure", "total_samples")))
         self.assertEqual(os.getcwd(), summary["cwd"])
-        self.assertNotIn("offramp: ", said)
+        self.assertNotIn("offramp: ", output)
         self.assertEqual((1, "1.2.3", "/photos", str(self.stage.folder / "out"), "checksum", 2),
                          tuple(summary[key] for key in ("schema", "version", "input", "output", "processor", "skipped_samples")))
         self.assertEqual(["run", "--consumers", "1", "--input", "/photos"], summary["command"][:5])
@@ -320,7 +320,7 @@ class FailureTest(unittest.TestCase):
 
 
 class LastErrorTest(unittest.TestCase):
-    def test_the_last_error_with_the_lines_that_belong_to_it(self):
+    def test_the_last_error_includes_its_continuation_lines(self):
         for text, expected in (
                 ("", None),
                 ("12:00:00.000 info    offramp-producer[1] all is well", None),
@@ -359,7 +359,7 @@ class MemoryKillsTest(unittest.TestCase):
         self.write(4, 9)
         self.assertIn("its limit is 2.0 GiB", memory_kills.kills_since(before))
 
-    def test_a_group_of_version_1_is_asked_too(self):
+    def test_reads_a_group_of_version_1(self):
         self.write(3, 8)
         (self.folder / "membership").write_text("5:memory:/job\n")
         (self.folder / "memory/job").mkdir(parents=True)
@@ -368,7 +368,7 @@ class MemoryKillsTest(unittest.TestCase):
         self.assertEqual((4, 8), memory_kills.count())
         self.assertIn("its limit is 1.0 GiB", memory_kills.kills_since((3, 8)))
 
-    def test_a_kernel_without_the_value(self):
+    def test_a_kernel_without_the_counter(self):
         os.remove(self.folder / "membership")
         self.assertEqual((None, None), memory_kills.count())
         self.assertEqual("", memory_kills.kills_since((None, None)))

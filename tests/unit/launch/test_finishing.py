@@ -9,7 +9,7 @@ from offramp_launch.finishing import Finishing
 
 
 class FinishingTest(unittest.TestCase):
-    """The merge program is a shell script that signals its parent, like an impatient user, and exits on request."""
+    """The merge program is a shell script that signals its parent, as an impatient user does, and exits on request."""
 
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
@@ -28,7 +28,7 @@ class FinishingTest(unittest.TestCase):
             program = Child("finish", ["/bin/sh", "-c", script], self.folder / "log", kept_open)
             return finishing.wait(program) or program.status
 
-    def test_the_first_signal_is_answered_with_a_word_and_waits(self):
+    def test_the_first_signal_prints_a_note_and_waits(self):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             self.notes.clear()
             code = self.run_program(f"kill -{int(number)} $PPID; read word < {self.door}; exit 7", lambda _: self.door.write_text("on\n"))
@@ -36,17 +36,17 @@ class FinishingTest(unittest.TestCase):
             self.assertEqual(1, len(self.notes))
             self.assertIn("which is waited for", self.notes[0])
 
-    def test_another_one_ends_it(self):
-        code = self.run_program(f"kill -TERM $PPID; read word < {self.door}", lambda told: told > 1 or os.kill(os.getpid(), signal.SIGTERM))
+    def test_a_second_signal_ends_it(self):
+        code = self.run_program(f"kill -TERM $PPID; read word < {self.door}", lambda count: count > 1 or os.kill(os.getpid(), signal.SIGTERM))
         self.assertIs(Finishing.ENDED, code)
         self.assertEqual(2, len(self.notes))
 
-    def test_a_terminal_that_goes_away_after_a_signal_ends_nothing(self):
+    def test_a_hangup_after_a_signal_ends_nothing(self):
         code = self.run_program(f"kill -INT $PPID; read word < {self.door}; exit 0",
-                                lambda told: os.kill(os.getpid(), signal.SIGHUP) if told == 1 else self.door.write_text("on\n"))
+                                lambda count: os.kill(os.getpid(), signal.SIGHUP) if count == 1 else self.door.write_text("on\n"))
         self.assertEqual(0, code)
 
-    def test_a_signal_before_it_runs_and_behind_its_end_ends_no_one(self):
+    def test_a_signal_before_its_start_or_after_its_end_is_harmless(self):
         with Finishing(lambda _: None) as finishing:
             os.kill(os.getpid(), signal.SIGTERM)
             program = Child("finish", ["/bin/true"], self.folder / "log", ())
@@ -54,20 +54,20 @@ class FinishingTest(unittest.TestCase):
             self.assertEqual(0, program.status)
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def test_what_it_warned_of_is_reported(self):
+    def test_reports_warnings(self):
         (self.folder / "log").write_text("10:00:00.000 warning offramp-consumer[7] of an earlier life\n")
         line = "10:00:00.000 {} offramp-consumer[8] {}"
-        script = "".join(f"echo '{line.format(*words)}'; " for words in (("info", "it begins"), ("warning", "1 picture lacks tiles"), ("error", "its reason tells")))
+        script = "".join(f"echo '{line.format(*words)}'; " for words in (("info", "it begins"), ("warning", "1 picture lacks tiles"), ("error", "its reason")))
         self.assertEqual(0, self.run_program(script, lambda _: None))
         self.assertEqual(["finish: 1 picture lacks tiles"], self.notes)
 
-    def test_what_it_warned_of_before_it_wrote_much_is_reported(self):
-        """More than the searched end of a log."""
+    def test_reports_a_warning_before_a_long_log(self):
+        """The log is longer than the part that is searched for the last error."""
         script = "echo '10:00:00.000 warning offramp-consumer[8] first'; yes '10:00:01.000 info offramp-consumer[8] it goes on' | head -n 4000"
         self.assertEqual(0, self.run_program(script, lambda _: None))
         self.assertEqual(["finish: first"], self.notes)
 
-    def test_it_has_what_is_kept_open_and_a_session_of_its_own(self):
+    def test_inherits_descriptors_and_runs_in_its_own_session(self):
         with open(self.folder / "lock", "w", encoding="ascii") as lock:
             code = self.run_program(f"test -e /proc/self/fd/{lock.fileno()} && set -- $(cat /proc/$$/stat) && test $6 = $$", lambda _: None, (lock.fileno(),))
         self.assertEqual(0, code, (self.folder / "log").read_text())

@@ -1,4 +1,4 @@
-"""The package's command: what it detects of the machine and of itself."""
+"""The command of the installed package: its checks of the machine and its folders."""
 
 import pathlib
 import tempfile
@@ -20,12 +20,12 @@ class Stream:
 
 class InstalledTest(unittest.TestCase):
     def test_an_old_c_library_is_reported_with_the_remedy(self):
-        for told in ("glibc 2.31", "glibc 2.9", None, "musl"):
-            self.assertRegex(installed.glibc_problem(told), r"need glibc 2\.34 or later, and this machine has .*: take Debian 12")
-        for told in ("glibc 2.34", "glibc 2.36", "glibc 3.0", "glibc 2.39.9000"):
-            self.assertIsNone(installed.glibc_problem(told))
+        for version in ("glibc 2.31", "glibc 2.9", None, "musl"):
+            self.assertRegex(installed.glibc_problem(version), r"need glibc 2\.34 or later, and this machine has .*: take Debian 12")
+        for version in ("glibc 2.34", "glibc 2.36", "glibc 3.0", "glibc 2.39.9000"):
+            self.assertIsNone(installed.glibc_problem(version))
 
-    def test_what_needs_the_sources_reports_it_and_all_else_begins(self):
+    def test_commands_that_need_the_sources_are_refused(self):
         with unittest.mock.patch.dict("os.environ"):
             for command in installed.COMMANDS:
                 installed.begin(command)
@@ -42,7 +42,7 @@ class InstalledTest(unittest.TestCase):
         Guarded(stream, "offramp").write("see ./launch/offramp help, in a checkout launch/offramp help\n")
         self.assertEqual("see offramp help, in a checkout launch/offramp help\n", stream.text)
 
-    def test_what_is_generated_goes_to_the_users_folders(self):
+    def test_generated_files_go_to_the_users_folders(self):
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict("os.environ", clear=True):
             for environment, where in (({"HOME": folder}, f"{folder}/.local/state/offramp"), ({"XDG_STATE_HOME": f"{folder}/state"}, f"{folder}/state/offramp"),
                                        ({"OFFRAMP_BUILD_DIR": f"{folder}/own"}, f"{folder}/own")):

@@ -624,7 +624,7 @@ class HistoriesTest(InAFolder):
                     history.play()
                     history.check()
                 except BaseException as problem:
-                    raise AssertionError(f"history {seed + number}: {problem!r}\n" + "\n".join(history.told)) from problem
+                    raise AssertionError(f"history {seed + number}: {problem!r}\n" + "\n".join(history.steps)) from problem
                 tally["kills"] += history.kills
                 tally["second attempts too late"] += history.too_late
                 history.remove()

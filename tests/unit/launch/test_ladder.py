@@ -1,4 +1,4 @@
-"""The ladder: its arithmetic, and the whole command over fake programs that only write a run's files."""
+"""The ladder: its arithmetic, and the whole command with fake programs that only write the files of a run."""
 
 import collections
 import contextlib
@@ -34,7 +34,7 @@ OUTPUTS = ("ladder.md", "ladder.json", "trace.json")
 
 
 def setUpModule():
-    """One folder for matplotlib's cache: it keeps the first one, even after that folder is removed."""
+    """Gives matplotlib one cache folder, because it keeps using the first one even after its removal."""
     kept = tempfile.TemporaryDirectory(prefix="offramp-ladder-")
     unittest.addModuleCleanup(kept.cleanup)
     os.environ["MPLCONFIGDIR"] = kept.name
@@ -48,12 +48,12 @@ class InFolder(unittest.TestCase):
 
 
 class IntervalsTest(unittest.TestCase):
-    def test_the_union_counts_what_overlaps_once_and_is_cut_to_the_window(self):
+    def test_the_union_merges_overlaps_within_the_window(self):
         self.assertEqual([(10, 30), (40, 50)], intervals.union([(40, 60), (20, 30), (0, 25), (22, 23), (70, 80)], 10, 50))
         self.assertEqual([(0, 2)], intervals.union([(0, 1), (1, 2)], 0, 9))
         self.assertEqual([], intervals.union([(5, 5), (9, 7)], 0, 10))
 
-    def test_gaps_are_what_the_union_leaves(self):
+    def test_gaps_complement_the_union(self):
         self.assertEqual([(0, 10), (30, 40)], intervals.gaps([(10, 20), (15, 30), (40, 60)], 0, 50))
         self.assertEqual([(3, 7)], intervals.gaps([], 3, 7))
         self.assertEqual([], intervals.gaps([(0, 9)], 3, 7))
@@ -64,7 +64,7 @@ class FiguresTest(InFolder):
         ranges = tuple(Range("compute", "compute", batch, begin, end, True) for batch, (begin, end) in enumerate(compute))
         return Trace((Program("producer", 1, ranges),), (100, 200))
 
-    def test_idle_is_what_no_compute_covers_of_the_measured_time(self):
+    def test_idle_is_the_measured_time_without_compute(self):
         self.assertAlmostEqual(0.5, figures.idle_share(self.trace((0, 110), (120, 150), (130, 140), (190, 300))))
         self.assertIsNone(figures.idle_share(self.trace()))
         self.assertIsNone(figures.idle_share(Trace((), None)))
@@ -80,12 +80,12 @@ class FiguresTest(InFolder):
             self.assertAlmostEqual(value, pool["per_batch_ms"][name], msg=name)
         self.assertIsNone(pool["per_batch_ms"]["map"])
 
-    def test_mapping_is_measured_where_it_happens(self):
+    def test_mapping_is_measured_only_where_it_happens(self):
         workers = Ladder(make_ladder(self.folder)).rungs["workers"]["per_batch_ms"]
         self.assertAlmostEqual(40, workers["map"])
         self.assertGreater(workers["unmap"], 0)
 
-    def test_device_times_come_from_the_trace_where_the_summary_has_none(self):
+    def test_device_times_fall_back_to_the_trace(self):
         saved = make_ladder(self.folder)
         summary = saved.summary("pool")
         for name in ("compute_seconds", "copy_seconds", "h2d_seconds"):
@@ -93,7 +93,7 @@ class FiguresTest(InFolder):
         times = figures.figures_of(summary, read_trace(saved.trace_dir("pool")))["per_batch_ms"]
         self.assertEqual((90, 108, 4), (times["compute"], times["d2h"], times["h2d"]))
 
-    def test_gains_are_over_the_rung_before_and_the_first(self):
+    def test_gains_compare_to_the_previous_and_the_first_rung(self):
         rows = figures.compare({key: {"batches_per_second": rate} for key, rate in
                                 (("sequential", 0.45), ("workers", 0.71), ("pool", 1.51), ("streams", 1.85), ("compute-alone", 2.0))})
         self.assertAlmostEqual(1.58, rows["workers"]["gain_over_the_rung_before"], places=2)
@@ -102,7 +102,7 @@ class FiguresTest(InFolder):
         for key in ("sequential", "streams", "compute-alone"):
             self.assertIsNone(rows[key]["gain_over_the_rung_before"], f"{key}: the rung before it was not measured")
 
-    def test_a_run_that_left_nothing_has_no_figures_and_no_error(self):
+    def test_a_run_without_files_has_no_figures_and_no_error(self):
         figure = figures.figures_of({}, Trace((), None))
         self.assertEqual({None}, set(figure["per_batch_ms"].values()))
         self.assertIsNone(figure["gpu_idle_share"])
@@ -121,7 +121,7 @@ class TracesTest(InFolder):
         trace = read_trace(self.folder)
         self.assertEqual(([], None), (trace.device("compute"), trace.window))
 
-    def test_what_is_no_trace_is_named(self):
+    def test_an_invalid_trace_is_named(self):
         (self.folder / "producer-1.jsonl").write_text('{"process": "producer", "pid": 1}\n{"lane": ')
         with self.assertRaisesRegex(LaunchError, "producer-1.jsonl"):
             read_trace(self.folder)
@@ -137,7 +137,7 @@ class WorkloadTest(unittest.TestCase):
         small = make_workload([], False)
         self.assertEqual((2, 6, 2), (small.warmup, small.batches, small.consumers))
 
-    def test_a_users_flag_takes_the_place_of_the_default_and_others_pass(self):
+    def test_user_flags_override_defaults_and_others_pass(self):
         workload = make_workload(["--batch=3", "--seed", "7", "--batches", "5", "--warmup", "1", "--consumers", "4"], True)
         flags = workload.timed_flags("/t")
         self.assertEqual(["--batch=3"], [flag for flag in flags if flag.partition("=")[0] == "--batch"])
@@ -146,7 +146,7 @@ class WorkloadTest(unittest.TestCase):
         self.assertEqual("6", flags[flags.index("--batches") + 1])
         self.assertNotIn("--consumers", flags)
 
-    def test_the_short_run_only_changes_what_is_done_with_the_outputs(self):
+    def test_the_checked_run_changes_only_the_processor(self):
         flags = make_workload([], True).checked_flags("/o")
         for gone in ("--write-copy", "--write-path", "write", "--trace-dir"):
             self.assertNotIn(gone, flags)
@@ -154,7 +154,7 @@ class WorkloadTest(unittest.TestCase):
             self.assertIn(wanted, flags)
         self.assertEqual(len(set(flags) & {"--processor"}), sum(flag == "--processor" for flag in flags))
 
-    def test_what_the_ladder_gives_itself_is_refused(self):
+    def test_flags_that_the_ladder_sets_are_refused(self):
         for argv in (["--strategy", "pool"], ["--trace-dir=/t"], ["--run-id", "x"], ["--batches", "0"], ["--batches", "few"]):
             with self.assertRaises(LaunchError) as refused:
                 make_workload(argv, True)
@@ -162,7 +162,7 @@ class WorkloadTest(unittest.TestCase):
 
 
 class RungsTest(unittest.TestCase):
-    def test_the_articles_figures_fit_one_another(self):
+    def test_the_articles_figures_are_consistent(self):
         measured = {rung.key: rung.article_rate for rung in rungs.RUNGS if rung.article_rate}
         self.assertEqual([0.45, 0.71, 1.51, 1.55, 1.85], list(measured.values()))
         for key, before, gain in (("workers", "sequential", 58), ("async-pageable", "pool", 2.6), ("streams", "async-pageable", 19.3)):
@@ -170,7 +170,7 @@ class RungsTest(unittest.TestCase):
         self.assertGreater(measured["pool"] / measured["workers"], 2)
         self.assertGreater(measured["streams"] / measured["sequential"], 4)
 
-    def test_some_rungs_in_the_ladders_order(self):
+    def test_chosen_rungs_keep_the_ladders_order(self):
         self.assertEqual(["pool", "streams"], [rung.key for rung in rungs.choose_rungs("streams,pool")])
         self.assertEqual(KEYS, [rung.key for rung in rungs.choose_rungs("")])
         with self.assertRaisesRegex(LaunchError, "'third'"):
@@ -188,14 +188,14 @@ class ChecksTest(InFolder):
     def test_equal_in_any_order(self):
         self.assertTrue(self.check(a=["0\t0\tk\to\tff", "1\t0\tk\to\tee"], b=["1\t0\tk\to\tee", "0\t0\tk\to\tff"]).equal)
 
-    def test_another_checksum_a_missing_row_and_no_rows_at_all_differ(self):
+    def test_changed_missing_and_absent_rows_differ(self):
         check = self.check(a=["0\tff", "1\tee"], b=["0\tff", "1\tdd"], c=["0\tff"], d=None)
         self.assertIs(False, check.equal)
         self.assertEqual(["equal", "differs in 1 of 2", "differs in 1 of 2", "no results"],
                          [verdict["word"] for verdict in check.verdicts.values()])
         self.assertIn("b differs in 1 of 2", check.describe())
 
-    def test_nothing_anywhere_is_not_equal(self):
+    def test_no_results_at_all_are_not_equal(self):
         self.assertIs(False, self.check(a=None, b=None).equal)
 
 
@@ -214,7 +214,7 @@ class TableTest(InFolder):
                        "11.11 batches/s", "driver 580.1", "identical on 6 rungs"):
             self.assertIn(figure, text)
 
-    def test_a_rung_that_failed_reports_it_and_the_rest_stands(self):
+    def test_a_failed_rung_is_shown_and_the_others_stay(self):
         saved = make_ladder(self.folder)
         header = saved.read_header()
         header["rungs"]["pool"]["exit"] = 83
@@ -223,20 +223,20 @@ class TableTest(InFolder):
         self.assertIn("| pool | failed, exit code 83 |", table.markdown(ladder))
         self.assertFalse(ladder.is_fine())
 
-    def test_json_holds_what_the_table_shows(self):
+    def test_json_holds_the_figures_of_the_table(self):
         whole = json.loads(table.as_json(Ladder(make_ladder(self.folder))))
         self.assertEqual(KEYS, list(whole["rungs"]))
         self.assertEqual(55.0, whole["limits"]["copy_gigabytes_per_second"])
         self.assertEqual(1.85, whole["article"]["streams"]["steps_per_second"])
         self.assertTrue(whole["results"]["equal"])
 
-    def test_workers_gain_is_explained_by_what_was_measured(self):
+    def test_the_gain_of_workers_is_explained_by_measurements(self):
         text = table.markdown(Ladder(make_ladder(self.folder)))
         self.assertIn("600.0 ms of a step of 798.0 ms, so it can gain 4.03× at most", text)
         self.assertIn("108.0 and 300.0 ms a batch", text)
         self.assertIn("The article gained +58 %: its step became 814 ms shorter.", text)
 
-    def test_a_rung_that_was_not_measured_explains_nothing(self):
+    def test_an_unmeasured_rung_explains_nothing(self):
         self.assertNotIn("The article gained", table.markdown(Ladder(make_ladder(self.folder, keys=["workers", "pool"]))))
 
 
@@ -271,7 +271,7 @@ class PerfettoTest(InFolder):
                 self.assertTrue(not ends or end <= ends[-1] + 1e-6)
                 ends.append(end)
 
-    def test_what_overlaps_is_paired_by_its_id(self):
+    def test_overlapping_ranges_are_paired_by_id(self):
         pairs = collections.Counter(event["id"] for event in self.events if event["ph"] in "be")
         self.assertTrue(pairs)
         self.assertEqual({2}, set(pairs.values()))
@@ -285,13 +285,13 @@ class PerfettoTest(InFolder):
 
 
 class PictureTest(InFolder):
-    def test_the_view_shows_steps_of_the_fastest_and_enough_of_the_slowest(self):
+    def test_the_view_shows_steps_of_the_fastest_and_the_slowest_rung(self):
         ladder = Ladder(make_ladder(self.folder, keys=["pool", "streams"]))
         self.assertAlmostEqual(6 * 90.5, drawing.view_length(list(ladder.traces.values())) / MS)
         ladder = Ladder(make_ladder(self.folder))
         self.assertAlmostEqual(14 * 90, drawing.view_length(list(ladder.traces.values())) / MS)
 
-    def test_a_view_is_never_longer_than_what_was_measured(self):
+    def test_a_view_is_never_longer_than_the_measurement(self):
         ladder = Ladder(make_ladder(self.folder, keys=["streams"], batches=3))
         self.assertAlmostEqual(3 * 90.5, drawing.view_length(list(ladder.traces.values())) / MS)
 
@@ -321,36 +321,36 @@ class PictureTest(InFolder):
         self.assertFalse(picture.draw(Ladder(saved), [self.folder / "ladder.png"]))
 
 
-class FromTest(InFolder):
+class SavedLadderTest(InFolder):
     def report(self, *argv):
-        said, told = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(told):
+        output, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
             code = command.start(mock.Mock(build=self.folder / "build"), ["--from", str(self.folder), *argv])
-        return code, said.getvalue(), told.getvalue()
+        return code, output.getvalue(), errors.getvalue()
 
     def test_prints_and_writes_again_elsewhere(self):
         make_ladder(self.folder)
         elsewhere = self.folder / "else" / "where"
-        code, said, _ = self.report("--output", str(elsewhere), "--json", str(self.folder / "figures.json"))
+        code, output, _ = self.report("--output", str(elsewhere), "--json", str(self.folder / "figures.json"))
         self.assertEqual(0, code)
-        self.assertEqual((elsewhere / "ladder.md").read_text(), said)
+        self.assertEqual((elsewhere / "ladder.md").read_text(), output)
         self.assertEqual((elsewhere / "ladder.json").read_text(), (self.folder / "figures.json").read_text())
         json.loads((elsewhere / "trace.json").read_text())
 
-    def test_without_matplotlib_a_line_reports_how_to_draw_later(self):
+    def test_without_matplotlib_it_prints_how_to_draw_later(self):
         make_ladder(self.folder)
         with mock.patch.dict(sys.modules, {"matplotlib": None}):
-            code, said, told = self.report()
+            code, output, errors = self.report()
         self.assertEqual(0, code)
-        self.assertIn("| streams |", said)
-        self.assertEqual(1, sum("ladder --from" in line for line in told.splitlines()))
+        self.assertIn("| streams |", output)
+        self.assertEqual(1, sum("ladder --from" in line for line in errors.splitlines()))
 
-    def test_different_results_fail_loudly(self):
+    def test_different_results_fail_with_a_message(self):
         make_ladder(self.folder, differs="pool")
-        code, said, told = self.report()
+        code, output, errors = self.report()
         self.assertEqual(ExitCode.INTERNAL, code)
-        self.assertIn("DIFFERENT: pool differs in 6 of 6", said)
-        self.assertIn("NOT FINE", told)
+        self.assertIn("DIFFERENT: pool differs in 6 of 6", output)
+        self.assertIn("NOT FINE", errors)
 
     def test_a_folder_without_a_ladder_and_flags_of_a_run_are_refused(self):
         for argv, code in (((), ExitCode.NO_INPUT), (("--batch", "4"), ExitCode.USAGE), (("--nsys",), ExitCode.USAGE)):
@@ -360,7 +360,7 @@ class FromTest(InFolder):
 
 
 class MachineTest(InFolder):
-    def test_the_drivers_release_stands_in_the_kernels_file(self):
+    def test_reads_the_driver_release_from_the_kernel(self):
         file = self.folder / "version"
         file.write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (x)\nGCC version: gcc 12.2.0\n")
         self.assertEqual("580.95.05", machine.driver_release(file))
@@ -368,7 +368,7 @@ class MachineTest(InFolder):
 
 
 class CommandTest(InFolder):
-    """The real script over programs that write their files immediately."""
+    """The real script with programs that write their files immediately."""
 
     def setUp(self):
         super().setUp()
@@ -408,16 +408,16 @@ class CommandTest(InFolder):
                          [flags[flags.index("--strategy") + 1] for flags in runs])
         self.assertEqual([flags for flags in runs if "--measure-limits" in flags], [runs[3]])
         self.assertTrue(all("5" in flags for flags in runs))
-        # Two consumers in each run of `streams`, none in runs without consumers.
+        # Each of the two runs of `streams` has two consumers; the other runs have none.
         self.assertEqual(4, sum("--lifeline-fd" in flags for flags in self.logged("consumer")))
 
-    def test_a_rung_that_fails_does_not_keep_the_others_from_being_measured(self):
+    def test_a_failed_rung_does_not_stop_the_others(self):
         done = self.ladder("--rungs", "pool,streams", FAKE_FAILS="pool")
         self.assertEqual(83, done.returncode, done.stderr)
         self.assertIn("| pool | failed, exit code 83 |", done.stdout)
         self.assertIn("| streams | 11.05 |", done.stdout)
 
-    def test_other_results_of_one_rung_fail(self):
+    def test_differing_results_of_one_rung_fail(self):
         done = self.ladder("--rungs", "pool,streams", FAKE_DIFFERS="streams")
         self.assertEqual(ExitCode.INTERNAL, done.returncode, done.stderr)
         self.assertIn("streams differs in 6 of 6", done.stdout)
@@ -428,8 +428,8 @@ class CommandTest(InFolder):
         self.addCleanup(launcher.stdout.close)
         until(lambda: self.log.exists() and len(self.logged("waits")) == 3)
         launcher.send_signal(signal.SIGINT)
-        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertEqual(ExitCode.INTERRUPTED, launcher.returncode, said)
+        output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(ExitCode.INTERRUPTED, launcher.returncode, output)
         self.assertTrue(all(wait_until_gone(pid) for [pid] in self.logged("waits")))
         self.assertFalse((self.output / "ladder.md").exists())
 
@@ -457,7 +457,7 @@ class CommandTest(InFolder):
                 self.assertIn(wanted, done.stdout)
         self.assertEqual([["consumer"], ["consumer"], ["ladder"], ["ladder"]], sorted(self.logged("under nsys")))
 
-    def test_a_capture_that_is_interrupted_leaves_no_program(self):
+    def test_an_interrupted_capture_leaves_no_program(self):
         path = self.fake_nsys('while [ "$1" != -o ]; do shift; done; shift 2; "$@"')
         launcher = subprocess.Popen([OFFRAMP, "ladder", "--nsys", "--output", str(self.output), "--rungs", "pool"],
                                     env={**self.environment, "FAKE_HANGS": "pool", "PATH": path}, stdout=subprocess.PIPE,
@@ -465,8 +465,8 @@ class CommandTest(InFolder):
         self.addCleanup(launcher.stdout.close)
         until(lambda: self.log.exists() and len(self.logged("waits")) == 3)
         launcher.send_signal(signal.SIGINT)
-        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertEqual(ExitCode.INTERRUPTED, launcher.returncode, said)
+        output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(ExitCode.INTERRUPTED, launcher.returncode, output)
         self.assertTrue(all(wait_until_gone(pid) for [pid] in self.logged("waits")))
 
     def test_a_capture_without_a_report_fails(self):

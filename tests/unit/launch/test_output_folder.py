@@ -17,7 +17,7 @@ HEADER = json.dumps({"identity": {"items": "1000"}, "run": "the-run", "checkpoin
 
 
 def take_away(planted):
-    """Itself, not what it leads to."""
+    """Removes the entry itself, not its target."""
     if stat.S_ISDIR(os.lstat(planted).st_mode):
         os.rmdir(planted)
     else:
@@ -34,19 +34,19 @@ class OutputFolderTest(unittest.TestCase):
     def note(self, text, **_):
         self.notes.append(text)
 
-    def test_an_unfinished_checkpoint_is_reported_in_words(self):
+    def test_describes_an_unfinished_checkpoint(self):
         checkpoint = self.folder / CHECKPOINT
         self.assertIsNone(describe_checkpoint(self.folder))
         lines = [HEADER, '{"done":[[0,100],[300,400]]}', '{"done":[[50,150]]}', '{"done":[[600,7']
         checkpoint.write_text("\n".join(lines))
         self.assertEqual("250 of 1000 items of run the-run", describe_checkpoint(self.folder))
         checkpoint.write_text(HEADER + '\n{"done":[[0,1000]]}\n')
-        self.assertIsNone(describe_checkpoint(self.folder), "it is finished")
+        self.assertIsNone(describe_checkpoint(self.folder), "the run is complete")
         for text in ("", "\n", "[]", "{}", '{"identity":3}', "\xff\x00"):
             checkpoint.write_text(text)
             self.assertIsNone(describe_checkpoint(self.folder), text)
 
-    def test_whose_work_is_noted_is_notified_of_the_largest_too_or_it_is_an_error(self):
+    def test_a_checkpoint_of_any_size_names_its_run_or_is_an_error(self):
         checkpoint = self.folder / CHECKPOINT
         self.assertIsNone(run_noted(self.folder))
         checkpoint.write_text(HEADER + "\n")
@@ -60,7 +60,7 @@ class OutputFolderTest(unittest.TestCase):
             self.assertEqual(ExitCode.BAD_INPUT, refused.exception.code)
             self.assertFalse(is_used_by_other_run(self.folder, "another"))
 
-    def test_what_another_laid_there_is_neither_followed_nor_waited_for(self):
+    def test_planted_files_are_neither_followed_nor_awaited(self):
         checkpoint = self.folder / CHECKPOINT
         (self.folder / "elsewhere").write_text(HEADER)
         checkpoint.symlink_to(self.folder / "elsewhere")
@@ -85,19 +85,19 @@ class OutputFolderTest(unittest.TestCase):
         self.assertEqual(HEADER, elsewhere.read_text())
         self.assertFalse((self.folder / "not there").exists())
 
-    def test_a_link_or_a_pipe_is_no_earlier_run(self):
+    def test_a_link_or_a_pipe_is_not_an_earlier_run(self):
         (self.folder / "elsewhere").write_text(HEADER)
-        for name, tells in ((CHECKPOINT, is_noted), (NEXT, is_beside_output)):
+        for name, is_found in ((CHECKPOINT, is_noted), (NEXT, is_beside_output)):
             for plant in (lambda path: os.symlink(self.folder / "elsewhere", path), os.mkfifo, os.mkdir):
-                self.assertFalse(tells(self.folder))
+                self.assertFalse(is_found(self.folder))
                 plant(self.folder / name)
-                self.assertFalse(tells(self.folder), name)
+                self.assertFalse(is_found(self.folder), name)
                 take_away(self.folder / name)
             (self.folder / name).write_text(HEADER)
-            self.assertTrue(tells(self.folder), name)
+            self.assertTrue(is_found(self.folder), name)
 
-    def test_only_the_lock_that_is_held_is_removed_and_only_from_its_own_folder(self):
-        """Who may write to the folder, or to the one that it lies in, has put something else in its place meanwhile."""
+    def test_removes_only_the_held_lock_from_its_own_folder(self):
+        """Another user with write permission has replaced the lock or its folder meanwhile."""
         held, others = self.folder / "held", self.folder / "others"
         for folder in (held, others):
             folder.mkdir()
@@ -115,7 +115,7 @@ class OutputFolderTest(unittest.TestCase):
         self.assertEqual("another's", (others / LOCK).read_text())
         self.assertEqual([], os.listdir(self.folder / "moved"))
 
-    def test_what_lies_there_is_the_consumers_to_judge_and_nothing_is_removed(self):
+    def test_the_consumer_judges_existing_files_and_all_stay(self):
         (self.folder / CHECKPOINT).write_text(HEADER)
         (self.folder / ".offramp-segments" / "checksum").mkdir(parents=True)
         (self.folder / "mask.png").touch()
@@ -137,26 +137,26 @@ class OutputFolderTest(unittest.TestCase):
         self.assertEqual(1, len(self.notes))
         self.assertEqual(before, sorted(self.folder.rglob("*")))
 
-    def test_an_empty_folder_needs_no_judging(self):
+    def test_an_empty_folder_needs_no_check(self):
         prepare(self.folder, ["/bin/false"], {}, note=self.note)
         (self.folder / "mask.png").touch()
         with self.assertRaises(LaunchError):
             prepare(self.folder, ["/bin/false"], {}, note=self.note)
 
-    def test_results_that_lie_beside_are_seen(self):
+    def test_detects_results_beside_the_output(self):
         self.assertFalse(is_beside_output(self.folder))
         (self.folder / NEXT).write_text("0123\n")
         self.assertTrue(is_beside_output(self.folder))
 
-    def test_a_jobs_output_and_its_write_path_are_no_runs(self):
+    def test_a_run_may_not_write_to_the_folders_of_a_job(self):
         written = self.folder / "written"
         for claimed, flag, config in ((self.folder, "--output", {}), (written, "--write-path", {"processor": "checksum,write", "write-path": str(written)})):
             require_no_job(self.folder, config)
             (claimed / ".offramp-shards").mkdir(parents=True)
             claim = claimed / ".offramp-shards/job.json"
-            for text, told in (('{"job": "job-a", "folder": "/jobs/a"}', "job-a in /jobs/a"), ("{", "a job")):
+            for text, owner in (('{"job": "job-a", "folder": "/jobs/a"}', "job-a in /jobs/a"), ("{", "a job")):
                 claim.write_text(text)
-                with self.assertRaisesRegex(LaunchError, f"^{flag} {claimed} is where the shards of {told} write, which is not merged yet") as refusal:
+                with self.assertRaisesRegex(LaunchError, f"^{flag} {claimed} is where the shards of {owner} write, which is not merged yet") as refusal:
                     require_no_job(self.folder, config)
                 self.assertIn(f"remove {claim.parent}", str(refusal.exception))
             require_no_job(self.folder / "another", {**config, "processor": "npy"})
@@ -172,8 +172,8 @@ class OutputFolderTest(unittest.TestCase):
         OutputLock(self.folder, "second", self.note).close()
         self.assertEqual([], list(self.folder.iterdir()))
 
-    def test_programs_that_inherited_the_lock_are_waited_for(self):
-        """The launcher dies, and its parent has not asked for its status yet; a program of its lives on with the lock, until it is seen to be waited for."""
+    def test_waits_for_programs_that_inherited_the_lock(self):
+        """The launcher is a zombie, and one of its programs holds the lock until the next run reports that it waits."""
         door = self.folder / "door"
         os.mkfifo(door)
 
@@ -194,7 +194,7 @@ class OutputFolderTest(unittest.TestCase):
         self.assertTrue(any("waiting for the last programs of run dead" in note for note in self.notes), self.notes)
         self.assertEqual(9, launcher.wait())
 
-    def test_programs_with_a_share_of_their_own_keep_it_when_the_launcher_is_gone(self):
+    def test_a_shared_lock_outlives_the_launcher(self):
         lock = OutputLock(self.folder, "first", self.note)
         with open(self.folder / LOCK) as share:
             fcntl.flock(share, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -203,7 +203,7 @@ class OutputFolderTest(unittest.TestCase):
                 fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
         lock.close()
 
-    def test_a_folder_or_lock_that_is_another_by_now_is_reported(self):
+    def test_a_replaced_folder_or_lock_is_reported(self):
         output, away = self.folder / "output", self.folder / "away"
 
         def in_place():
@@ -227,16 +227,16 @@ class OutputFolderTest(unittest.TestCase):
         (output / LOCK).unlink()
         output.rmdir()
         output.symlink_to(away)
-        self.assertTrue(in_place(), "another way to the same folder")
+        self.assertTrue(in_place(), "a link to the same folder is fine")
         output.unlink()
         away.rename(output)
         (output / LOCK).rename(output / "lock")
         (output / LOCK).write_text((output / "lock").read_text())
         self.assertFalse(in_place())
         lock.close()
-        self.assertTrue((output / LOCK).exists(), "another one's is not removed")
+        self.assertTrue((output / LOCK).exists(), "a lock of another run stays")
 
-    def test_a_lock_file_that_a_dead_run_left_is_no_obstacle(self):
+    def test_a_leftover_lock_file_is_no_obstacle(self):
         for text in ("", "not json", json.dumps({"run": "dead", "pid": 1}) + " " * 300):
             (self.folder / LOCK).write_text(text)
             lock = OutputLock(self.folder, "mine", self.note)

@@ -1,4 +1,4 @@
-"""The page of --http: it is self-contained, reads a run's status and agrees with `top`. If a browser is installed, also its display."""
+"""The page of --http: it is self-contained, reads a run's status and agrees with `top`. Its display, if a browser is installed."""
 
 import contextlib
 import dataclasses
@@ -22,7 +22,7 @@ from tests.support.browser import CHROMIUM, Browser  # noqa: E402
 from offramp_launch.watching import diagnosis
 from offramp_launch.watching.server import Server
 from offramp_launch.watching.source import Source
-from watched_documents import ALARMING, BELOW, DOCUMENTS, SENTENCES, Answering, changed
+from watched_documents import ALARMING, BELOW, DOCUMENTS, SENTENCES, FakeLauncher, changed
 
 PAGE = pathlib.Path(diagnosis.__file__).with_name("page.html")
 TEXT = PAGE.read_text()
@@ -33,7 +33,7 @@ NOW = 1798633999        # a Wednesday, 12:33:19 UTC
 
 
 class Elements(html.parser.HTMLParser):
-    """Which are open, and every attribute."""
+    """Collects the open elements and every attribute."""
 
     def __init__(self):
         super().__init__()
@@ -50,7 +50,7 @@ class Elements(html.parser.HTMLParser):
 
 
 def every(name, *tables):
-    """The keys of all objects that stand under `name` in `tables`, as one or as a list."""
+    """The keys of all objects under `name` in `tables`, which are single objects or lists."""
     keys = set()
     for table in tables:
         found = table.get(name) or []
@@ -60,31 +60,31 @@ def every(name, *tables):
 
 
 class PageTest(unittest.TestCase):
-    def test_it_is_html_whose_elements_are_closed(self):
+    def test_all_html_elements_are_closed(self):
         elements = Elements()
         elements.feed(TEXT)
         elements.close()
         self.assertEqual(([], []), (elements.open, elements.wrong))
 
-    def test_what_changes_each_second_is_not_read_aloud(self):
+    def test_frequent_changes_are_not_read_aloud(self):
         self.assertNotIn("<output", TEXT)
         self.assertEqual({"aloud": "polite", "selection": "polite", "lines": "off"}, dict(re.findall(r"id=\"(\w+)\"[^>]*aria-live=\"(\w+)\"", TEXT)))
 
-    def test_nothing_of_it_comes_from_elsewhere(self):
+    def test_loads_nothing_from_elsewhere(self):
         elements = Elements()
         elements.feed(TEXT)
         leading = [value for _, name, value in elements.attributes if name in ("src", "href", "srcset", "action", "data", "poster")]
         self.assertTrue(all(value.startswith("data:") for value in leading), leading)
         self.assertEqual(["http://www.w3.org/2000/svg"], re.findall(r"(?:https?:)?//[\w.]+\.\w{2,}[^\s\"']*", TEXT))
         self.assertNotRegex(TEXT, r"@import|url\(")
-        self.assertEqual([], [name for _, name, _ in elements.attributes if name.startswith("on")], "the page's policy lets no such script run")
+        self.assertEqual([], [name for _, name, _ in elements.attributes if name.startswith("on")], "the page's policy forbids inline handlers")
 
-    def test_what_a_run_reports_enters_as_text_alone(self):
+    def test_a_runs_messages_are_inserted_as_text(self):
         self.assertNotRegex(SCRIPT, r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|createContextualFragment|DOMParser|srcdoc")
 
-    def test_every_field_that_it_reads_is_reported_by_some_run(self):
+    def test_every_field_it_reads_is_in_some_status(self):
         documents = list(DOCUMENTS.values())
-        workers = [report for document in documents for report in (document.get("workers") or {}).values()]
+        workers = [worker for document in documents for worker in (document.get("workers") or {}).values()]
         statuses = [each["status"] for each in (*documents, *workers)]
         known = {"doc": every("it", *({"it": each} for each in (*documents, *workers))), "report": every("it", *({"it": each} for each in (*documents, *workers))),
                  "status": every("it", *({"it": each} for each in (*statuses, *(each["earlier"] for each in workers)))),
@@ -95,16 +95,16 @@ class PageTest(unittest.TestCase):
         self.assertEqual([], sorted(f"{whose}.{name}" for whose, name in read if name not in known[whose]))
 
     @unittest.skipUnless(NODE, "Node.js is not installed here: the page's script is not run")
-    def test_it_matches_top(self):
-        said = subprocess.run([NODE, "-e", SCRIPT + """
+    def test_matches_top(self):
+        finished = subprocess.run([NODE, "-e", SCRIPT + """
             const documents = JSON.parse(require("fs").readFileSync(0, "utf8"));
             console.log(JSON.stringify(Object.fromEntries(Object.entries(documents).map(([name, doc]) => [name, {
               sentence: sentence(doc), silent: sentence(doc, 12), faults: faults(doc), consumers: howManyConsumers(doc), slabs: slabsOf(doc).map(slab => [slab.state, slab.pid ?? null]), copied: copySeconds(doc),
               log: (doc.log || []).map(atClock), until: [timeLeft(doc), 86399, 86400, 9e9].filter(left => left != null).map(left => until(left, NOW))}]))));""".replace("NOW", str(NOW))],
-                              input=json.dumps(DOCUMENTS), capture_output=True, text=True, timeout=WATCHDOG_SECONDS, env={**os.environ, "TZ": "UTC"}, check=False)
-        self.assertEqual(0, said.returncode, said.stderr)
-        self.live_in("UTC")
-        for name, page in json.loads(said.stdout).items():
+                                  input=json.dumps(DOCUMENTS), capture_output=True, text=True, timeout=WATCHDOG_SECONDS, env={**os.environ, "TZ": "UTC"}, check=False)
+        self.assertEqual(0, finished.returncode, finished.stderr)
+        self.set_time_zone("UTC")
+        for name, page in json.loads(finished.stdout).items():
             with self.subTest(document=name):
                 document = DOCUMENTS[name]
                 self.assertEqual(dataclasses.asdict(diagnosis.sentence(document)), page["sentence"])
@@ -112,13 +112,13 @@ class PageTest(unittest.TestCase):
                 self.assertEqual([[*fault] for fault in diagnosis.faults(document)],
                                  [[diagnosis.number(count) if isinstance(count, int) else count, text, mild] for count, text, mild in (each + [False] * (3 - len(each)) for each in page["faults"])])
                 self.assertEqual([[slab.state, slab.pid] for slab in diagnosis.slabs_of(document)], page["slabs"])
-                if "consumers_wanted" in document:     # several producers have none on the whole
+                if "consumers_wanted" in document:     # the whole of several producers has no number
                     self.assertEqual(diagnosis.how_many_consumers(document), page["consumers"])
                 self.assertEqual(diagnosis.copy_seconds(document), page["copied"])
                 self.assertEqual([diagnosis.at_clock(line) for line in document["log"]], page["log"])
                 self.assertEqual([diagnosis.until(left, NOW) for left in (diagnosis.time_left(document), 86399, 86400, 9e9) if left is not None], page["until"])
 
-    def live_in(self, zone):
+    def set_time_zone(self, zone):
         before = os.environ.get("TZ")
 
         def set_zone(zone):
@@ -130,52 +130,52 @@ class PageTest(unittest.TestCase):
         self.addCleanup(set_zone, before)
 
 
-    def test_top_reports_it(self):
+    def test_each_document_has_its_sentence(self):
         self.assertEqual(SENTENCES, {name: diagnosis.sentence(document).text for name, document in DOCUMENTS.items()})
 
-    def test_what_stands_below(self):
+    def test_each_sentence_has_its_details(self):
         self.assertEqual(BELOW, {name: diagnosis.sentence(DOCUMENTS[name]).why for name in BELOW})
         self.assertIn("all slabs are in use", DOCUMENTS["starved"]["status"]["message"])
-        for name in ("starved", "gpus"):    # they add nothing to the sentence
+        for name in ("starved", "gpus"):    # the message adds nothing to the headline
             self.assertNotIn("in use", diagnosis.sentence(DOCUMENTS[name]).why)
 
-    def test_a_producer_that_reports_nothing_any_more(self):
-        told = diagnosis.sentence(DOCUMENTS["computing"], 12)
-        self.assertEqual(("The producer has not reported for 12 s", f"Last report: {SENTENCES['computing']}", True), (told.text, told.why, told.alarm))
+    def test_a_silent_producer_is_an_alarm(self):
+        sentence = diagnosis.sentence(DOCUMENTS["computing"], 12)
+        self.assertEqual(("The producer has not reported for 12 s", f"Last report: {SENTENCES['computing']}", True), (sentence.text, sentence.why, sentence.alarm))
         for name, seconds in (("computing", 4), ("ended", 12), ("finishing", 12)):
             self.assertEqual(SENTENCES[name], diagnosis.sentence(DOCUMENTS[name], seconds).text)
 
-    def test_the_end_is_predicted_of_a_run_that_continues(self):
-        self.live_in("UTC")
+    def test_predicts_the_end_of_a_run_in_progress(self):
+        self.set_time_zone("UTC")
         goes_on, rests = DOCUMENTS["computing"], dict(total_samples=8412 + 284 * 90000, samples_per_second=284)
         self.assertEqual("7 s left, until 12:33", diagnosis.left_in_words(goes_on, NOW))
         self.assertEqual("25 h 00 min left, until Thu 13:33", diagnosis.left_in_words(changed("computing", status=rests), NOW))
         for end in (changed("computing", status={"state": "draining"}), {**goes_on, "ending": True}, {**goes_on, "finishing": True}, DOCUMENTS["stopped"]):
             self.assertEqual("", diagnosis.left_in_words(end, NOW))
 
-    def test_every_time_is_of_the_viewers_clock(self):
-        self.live_in("Asia/Tokyo")
+    def test_every_time_is_in_the_viewers_time_zone(self):
+        self.set_time_zone("Asia/Tokyo")
         self.assertEqual("13:32:55 consumer 1 (pid 1738) is in", diagnosis.at_clock("2026-11-26T04:32:55.637Z consumer 1 (pid 1738) is in"))
-        self.assertEqual("a line of its own", diagnosis.at_clock("a line of its own"))
+        self.assertEqual("a line without a time", diagnosis.at_clock("a line without a time"))
 
-    def test_one_is_not_several(self):
-        told = [text for count, text, _ in diagnosis.faults(DOCUMENTS["one_of_each"]) if count == "1"]
-        self.assertEqual(13, len(told))
-        self.assertEqual([], [text for text in told if re.match(r"\w+s\b", text)])
+    def test_counts_of_one_are_singular(self):
+        texts = [text for count, text, _ in diagnosis.faults(DOCUMENTS["one_of_each"]) if count == "1"]
+        self.assertEqual(13, len(texts))
+        self.assertEqual([], [text for text in texts if re.match(r"\w+s\b", text)])
 
     @unittest.skipUnless(NODE, "Node.js is not installed here: the page's script is not run")
     def test_a_history_has_one_clock(self):
-        said = subprocess.run([NODE, "-e", SCRIPT + """
+        finished = subprocess.run([NODE, "-e", SCRIPT + """
             const history = new History(), moment = more => ({status: {state: "running", ...more}});
             for (const doc of [moment(), moment({now_ns: 2e9}), moment({now_ns: 3e9}), moment()]) history.add(doc);
             console.log(JSON.stringify(history.moments.map(moment => moment.at)));"""], capture_output=True, text=True, timeout=WATCHDOG_SECONDS, check=False)
-        self.assertEqual("[2,3]\n", said.stdout, said.stderr)
+        self.assertEqual("[2,3]\n", finished.stdout, finished.stderr)
 
-    def test_it_alarms_where_action_is_needed(self):
+    def test_alarms_only_when_action_is_needed(self):
         self.assertEqual(ALARMING, {name for name, document in DOCUMENTS.items() if diagnosis.sentence(document).alarm})
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
-    def test_a_browser_shows_it_under_the_policy_that_it_is_sent_with(self):
+    def test_a_browser_shows_it_under_its_content_policy(self):
         with Browser() as browser:
             for name, document in DOCUMENTS.items():
                 with self.subTest(document=name), served(document) as url:
@@ -185,11 +185,11 @@ class PageTest(unittest.TestCase):
                     link = "over; this is its last state" if diagnosis.sentence(document).kind in ("ended", "abandoned", "failed") else "live"
                     self.assertEqual(link, browser.value("document.getElementById('link').textContent"))
                     self.assertEqual(len(diagnosis.slabs_of(document)), browser.value("document.querySelectorAll('#grid g').length"))
-                    self.assertEqual(0, browser.value("document.querySelectorAll('#faults b b, #sentence b').length"), "a tag in what the run said became one")
+                    self.assertEqual(0, browser.value("document.querySelectorAll('#faults b b, #sentence b').length"), "a tag in a message of the run became an element")
             self.assertEqual([], browser.errors)
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
-    def test_a_phone_has_room_for_all_of_it(self):
+    def test_fits_on_a_phone(self):
         wider = "JSON.stringify([...document.querySelectorAll('html, main, .lane > span')].flatMap(each => each.scrollWidth > each.clientWidth ? [each.textContent.slice(0, 60)] : []))"
         shares = set()
         with Browser() as browser:
@@ -203,7 +203,7 @@ class PageTest(unittest.TestCase):
         self.assertIn("100 %", shares)
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
-    def test_who_holds_what_is_seen_from_both_sides(self):
+    def test_highlights_slabs_of_a_consumer_and_its_holder(self):
         with Browser() as browser, served(DOCUMENTS["trouble"]) as url:
             browser.show(url)
             browser.until("document.querySelectorAll('#rows tr').length")
@@ -216,13 +216,13 @@ class PageTest(unittest.TestCase):
             self.assertEqual([], json.loads(browser.value(picked)))
             browser.value(f"document.querySelectorAll('#grid g')[{held['held'][0]}].firstChild.dispatchEvent(new PointerEvent('pointermove', {{bubbles: true}}))")
             self.assertTrue(browser.value(f"{row}.classList.contains('picked')"))
-            for key in ("Escape", *["ArrowRight"] * (1 + held["held"][0])):     # the first key takes the first slab
+            for key in ("Escape", *["ArrowRight"] * (1 + held["held"][0])):     # the first arrow selects the first slab
                 browser.value(f"document.getElementById('grid').dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}'}}))")
             self.assertTrue(browser.value(f"{row}.classList.contains('picked')"))
             self.assertIn(f"Slab {held['held'][0]}: with a consumer {held['session']}", browser.value("document.getElementById('selection').textContent"))
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
-    def test_another_run_begins_with_nothing_of_the_last(self):
+    def test_another_run_starts_from_an_empty_page(self):
         source = Source(pathlib.Path("/nowhere"))
         source.set_final(DOCUMENTS["gpus"])
         with Browser() as browser, served_from(source) as url:
@@ -234,14 +234,14 @@ class PageTest(unittest.TestCase):
             self.assertEqual([], browser.errors)
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
-    def test_without_events_it_asks(self):
+    def test_polls_without_an_event_stream(self):
         with Browser() as browser, served(DOCUMENTS["starved"]) as url:
             browser.before_each_page("delete window.EventSource")
             browser.show(url)
             browser.until(f"document.getElementById('sentence').textContent == {json.dumps(SENTENCES['starved'])}")
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
-    def test_what_is_not_reported_any_more_is_not_live(self):
+    def test_a_stale_status_is_not_live(self):
         with Browser() as browser, served(DOCUMENTS["computing"]) as url:
             browser.before_each_page("const now = performance.now.bind(performance); window.ahead = 0; performance.now = () => now() + window.ahead")
             browser.show(url)
@@ -251,9 +251,9 @@ class PageTest(unittest.TestCase):
             self.assertEqual("not live", browser.value("document.getElementById('link').textContent"))
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
-    def test_a_launcher_that_gives_no_answer_is_not_a_lost_connection(self):
+    def test_a_silent_launcher_is_not_a_lost_connection(self):
         for events in ("", "delete window.EventSource"):
-            with self.subTest(before=events), Browser() as browser, tempfile.TemporaryDirectory() as folder, Answering(folder, DOCUMENTS["computing"]) as launcher, \
+            with self.subTest(before=events), Browser() as browser, tempfile.TemporaryDirectory() as folder, FakeLauncher(folder, DOCUMENTS["computing"]) as launcher, \
                     served_from(Source(pathlib.Path(folder))) as url:
                 browser.before_each_page(events)
                 browser.show(url)
@@ -264,7 +264,7 @@ class PageTest(unittest.TestCase):
                 self.assertRegex(browser.value("document.getElementById('why').textContent"), f"Last seen: {SENTENCES['computing']}")
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
-    def test_it_reports_when_no_one_answers_any_more(self):
+    def test_reports_a_lost_connection(self):
         with Browser() as browser:
             for name, last in (("starved", "No connection: the run has ended, or its host is gone"), ("ended", SENTENCES["ended"])):
                 with self.subTest(document=name):
@@ -277,7 +277,7 @@ class PageTest(unittest.TestCase):
 
 @contextlib.contextmanager
 def served(document):
-    """The page's address, whose server knows the document, and hangs up at the end."""
+    """The address of a page that shows `document`. The server closes its connections at the end."""
     source = Source(pathlib.Path("/nowhere"))
     source.set_final(document)
     with served_from(source) as url:

@@ -1,4 +1,4 @@
-"""The pure parts: arguments, back-off, finding runs, logs, summaries, exit codes, builds."""
+"""Small parts: arguments, back-off, finding runs, logs, summaries, exit codes, builds."""
 
 import contextlib
 import io
@@ -23,12 +23,12 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
 
 class ArgumentsTest(unittest.TestCase):
-    def test_takes_its_own_and_leaves_the_rest_in_order(self):
+    def test_takes_its_flags_and_keeps_the_others_in_order(self):
         taken, rest = arguments.take_values(["--batch", "4", "--python", "/p", "--x=1", "--cuda-dir=/c=d"], ["--python", "--cuda-dir"])
         self.assertEqual({"--python": "/p", "--cuda-dir": "/c=d"}, taken)
         self.assertEqual(["--batch", "4", "--x=1"], rest)
 
-    def test_the_last_of_several_counts(self):
+    def test_the_last_value_of_a_flag_counts(self):
         self.assertEqual({"--python": "b"}, arguments.take_values(["--python=a", "--python", "b"], ["--python"])[0])
 
     def test_a_flag_without_its_value_is_refused_by_name(self):
@@ -36,7 +36,7 @@ class ArgumentsTest(unittest.TestCase):
             arguments.take_values(["--python"], ["--python"])
         self.assertEqual(ExitCode.USAGE, refused.exception.code)
 
-    def test_what_the_launcher_settles_goes_with_its_value(self):
+    def test_flags_of_the_launcher_are_removed_with_their_values(self):
         self.assertEqual(("requirements-parquet.txt",), commands.requirements_of(["--processor", "checksum,embeddings-parquet"], {}))
         self.assertEqual(("requirements-parquet.txt",), commands.requirements_of([], {"OFFRAMP_PROCESSOR": "embeddings-parquet"}))
         self.assertEqual(("requirements-parquet.txt",), commands.requirements_of(["--source", "parquet-text"], {}))
@@ -64,7 +64,7 @@ class ArgumentsTest(unittest.TestCase):
 
 
 class BackoffTest(unittest.TestCase):
-    def test_doubles_to_its_limit_and_starts_over_after_a_healthy_life(self):
+    def test_doubles_to_its_limit_and_resets_after_a_healthy_life(self):
         waits = backoff.Backoff()
         self.assertEqual([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0], [waits.after_life_of(0) for _ in range(8)])
         self.assertEqual(0.1, waits.after_life_of(10))
@@ -76,7 +76,7 @@ class BackoffTest(unittest.TestCase):
 
 
 class TimersTest(unittest.TestCase):
-    def test_runs_what_is_due_in_order_and_reports_when_the_next_is(self):
+    def test_runs_due_timers_in_order_and_returns_the_next_delay(self):
         now, done = [0.0], []
         due = timers.Timers(clock=lambda: now[0])
         self.assertIsNone(due.next_in())
@@ -108,18 +108,18 @@ class RunDirTest(unittest.TestCase):
     def find(self, wanted=None, live=()):
         return run_dir.find_live_run(self.places, wanted, accepts=lambda path: path.parent in live)
 
-    def test_finds_the_only_one_that_answers(self):
+    def test_finds_the_only_live_run(self):
         self.make_run("dead")
         live = self.make_run("live")
         self.assertEqual(live, self.find(live=[live]))
 
-    def test_reports_it_when_none_answers(self):
+    def test_reports_when_no_run_is_live(self):
         self.make_run("dead")
         with self.assertRaises(LaunchError) as refused:
             self.find()
         self.assertEqual(ExitCode.NO_SUCH_RUN, refused.exception.code)
 
-    def test_lists_several(self):
+    def test_lists_several_live_runs(self):
         runs = [self.make_run("a"), self.make_run("b")]
         with self.assertRaises(LaunchError) as refused:
             self.find(live=runs)
@@ -127,7 +127,7 @@ class RunDirTest(unittest.TestCase):
             self.assertIn(f"--run-dir {run}", str(refused.exception))
         self.assertEqual(runs[1], self.find(wanted=str(runs[1]), live=runs))
 
-    def test_a_run_elsewhere_is_found_through_its_link_and_once(self):
+    def test_finds_a_run_elsewhere_once_through_its_link(self):
         elsewhere = self.folder / "elsewhere"
         held = run_dir.RunDir(self.places, elsewhere)
         self.addCleanup(os.close, held._lock)
@@ -139,13 +139,13 @@ class RunDirTest(unittest.TestCase):
         self.assertEqual(run_dir.short_runs_folder() / "id", run_dir.choose_run_dir(deep, "", "id"))
         self.assertEqual(self.places.runs / "id", run_dir.choose_run_dir(self.places, "", "id"))
 
-    def test_the_longest_path_is_that_of_a_socket_address(self):
+    def test_a_path_may_be_as_long_as_a_socket_address(self):
         room = run_dir.LONGEST_SOCKET_PATH - len("/" + run_dir.LONGEST_SOCKET)
         self.assertTrue(run_dir.fits_a_socket("/" + "d" * (room - 1)))
         self.assertFalse(run_dir.fits_a_socket("/" + "d" * room))
         self.assertFalse(run_dir.fits_a_socket("/" + "é" * (room // 2)))
 
-    def test_a_link_laid_in_tmp_by_someone_is_refused(self):
+    def test_a_planted_link_in_tmp_is_refused(self):
         trap = self.folder / "trap"
         trap.symlink_to(self.folder)
         with self.assertRaises(LaunchError) as refused:
@@ -154,7 +154,7 @@ class RunDirTest(unittest.TestCase):
         run_dir.own_folder_in_tmp(self.folder / "mine")
         run_dir.own_folder_in_tmp(self.folder / "mine")
 
-    def test_an_earlier_runs_files_are_not_taken_for_this_ones(self):
+    def test_files_of_an_earlier_run_are_ignored(self):
         run = self.make_run("again")
         for name in ("status.json", "producer-summary.json", "summary.json", "config.json"):
             (run / name).write_text('{"of": "the earlier one"}')
@@ -173,12 +173,12 @@ class RunDirTest(unittest.TestCase):
         self.assertEqual("{}", held.file("config.json").read_text())
         self.assertEqual({"launcher.lock", "logs", "output", "status.json", "config.json"}, {path.name for path in run.iterdir()})
 
-    def test_only_what_is_absent_empty_or_a_runs_own_is_taken(self):
+    def test_accepts_only_an_absent_empty_or_own_directory(self):
         empty = self.folder / "empty"
         empty.mkdir(mode=0o755)
         for folder, mode in ((empty, 0o755), (self.folder / "absent" / "below", 0o700), (empty, 0o755)):
             held = run_dir.RunDir(self.places, folder)
-            self.assertEqual(mode, folder.stat().st_mode & 0o777, "only of what it made")
+            self.assertEqual(mode, folder.stat().st_mode & 0o777, "an existing folder keeps its mode")
             os.close(held._lock)
         trap = self.folder / "trap"
         trap.mkdir()
@@ -195,7 +195,7 @@ class RunDirTest(unittest.TestCase):
         self.assertEqual([], os.listdir(open_to_all))
         self.assertEqual(0o1777, open_to_all.stat().st_mode & 0o7777)
 
-    def test_each_log_is_that_of_one_run(self):
+    def test_each_log_belongs_to_one_run(self):
         run = self.make_run("again")
         (run / run_dir.LOCK).touch()
         for number in (1, 2, 3):
@@ -205,7 +205,7 @@ class RunDirTest(unittest.TestCase):
             os.close(held._lock)
         self.assertEqual("run 2", (run / "logs-before" / "producer.log").read_text())
 
-    def test_logs_stay_with_the_account_that_they_belong_to_until_a_run_has_begun(self):
+    def test_logs_stay_with_their_report_until_a_run_has_begun(self):
         run = self.make_run("again")
         for name, text in ((run_dir.LOCK, ""), ("summary.json", "{}"), ("logs/producer.log", "run 2"), ("logs-before/producer.log", "run 1")):
             (run / name).parent.mkdir(exist_ok=True)
@@ -215,7 +215,7 @@ class RunDirTest(unittest.TestCase):
             return {str(path.relative_to(run)): path.read_text() for path in run.glob("logs*/*")}
 
         before = logs()
-        for number in (3, 4):       # neither of them begins
+        for number in (3, 4):       # neither run begins
             held = run_dir.RunDir(self.places, run)
             self.assertEqual(before, logs())
             log = held.log("producer")
@@ -229,13 +229,13 @@ class RunDirTest(unittest.TestCase):
         log = held.log("producer")
         with open(log, "w", encoding="utf-8") as file:
             (run / "status.json").write_text("{}")
-            self.assertEqual("summary.json", held.account(), "it has begun")
+            self.assertEqual("summary.json", held.account(), "the run has begun")
             file.write("run 5")
         self.assertEqual({"logs/producer.log": "run 5", "logs-before/producer.log": "run 2"}, logs())
-        self.assertEqual((str(run / "logs" / "producer.log"), 5), (str(log), size_of(log)), "whoever follows it finds it")
+        self.assertEqual((str(run / "logs" / "producer.log"), 5), (str(log), size_of(log)), "a reader of the log finds it")
         self.assertFalse((run / "logs-not-begun").exists())
 
-    def test_logs_of_a_run_whose_launcher_died_when_it_began_are_found(self):
+    def test_finds_logs_of_a_run_whose_launcher_died_at_its_start(self):
         run = self.make_run("again")
         for name, text in ((run_dir.LOCK, ""), ("status.json", "{}"), ("logs-before/producer.log", "run 1"), ("logs-not-begun/producer.log", "run 2")):
             (run / name).parent.mkdir(exist_ok=True)
@@ -244,11 +244,11 @@ class RunDirTest(unittest.TestCase):
         self.addCleanup(os.close, held._lock)
         self.assertEqual("run 2", (run / "logs" / "producer.log").read_text())
 
-    def test_run_ids_are_what_the_programs_accept(self):
+    def test_run_ids_are_accepted_by_the_programs(self):
         self.assertRegex(run_dir.new_run_id(), r"^[A-Za-z0-9._-]{1,48}$")
 
 
-class OnesOwnTest(unittest.TestCase):
+class PrivateFolderTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(dir="/tmp")
         self.addCleanup(folder.cleanup)
@@ -270,7 +270,7 @@ class OnesOwnTest(unittest.TestCase):
     def found(self):
         return run_dir.live_runs(self.places, accepts=lambda path: True)
 
-    def test_a_folder_in_tmp_counts_only_when_it_is_this_users_alone(self):
+    def test_a_folder_in_tmp_counts_only_if_private_to_this_user(self):
         run = self.make_run(self.folder / "short")
         (self.folder / "short").chmod(0o700)
         self.assertEqual([run], self.found())
@@ -279,9 +279,9 @@ class OnesOwnTest(unittest.TestCase):
         (self.folder / "short").rename(self.folder / "elsewhere")
         (self.folder / "elsewhere").chmod(0o700)
         (self.folder / "short").symlink_to(self.folder / "elsewhere")
-        self.assertEqual([], self.found(), "a link that anybody may have laid")
+        self.assertEqual([], self.found(), "a link may be planted")
 
-    def test_a_run_that_others_may_write_to_is_none(self):
+    def test_a_run_writable_by_others_is_ignored(self):
         run = self.make_run(self.places.runs, mode=0o770)
         self.assertEqual([], self.found())
         for look in (lambda: run_dir.find_live_run(self.places, str(run), accepts=lambda path: True), lambda: dead_letters.choose_run(self.places, str(run))):
@@ -293,7 +293,7 @@ class OnesOwnTest(unittest.TestCase):
         self.assertEqual(ExitCode.NO_INPUT, refused.exception.code)
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can give a folder away")
-    def test_another_users_run_is_none(self):
+    def test_another_users_run_is_ignored(self):
         run = self.make_run(self.places.runs, uid=65534)
         self.assertEqual([], self.found())
         self.assertRaises(LaunchError, dead_letters.choose_run, self.places, None)
@@ -311,7 +311,7 @@ class ControlClientTest(unittest.TestCase):
         self.server.bind(str(self.run / run_dir.CONTROL_SOCKET))
 
     def refusal(self, answer=None):
-        """What asking ends with; `answer`: what the other side sends, piece by piece, before it is silent."""
+        """The error of a request. `answer`: the pieces that the other side sends before it is silent."""
         client = control.ControlClient(self.run, patience=0.2)
         self.addCleanup(client._socket.close)
         other, _ = self.server.accept()
@@ -324,13 +324,13 @@ class ControlClientTest(unittest.TestCase):
             client.ask({"do": "status"})
         return refused.exception
 
-    def test_a_launcher_that_is_silent_is_not_waited_for(self):
+    def test_a_silent_launcher_is_not_awaited(self):
         self.server.listen(8)
         for answer in (None, [b'{"ok": '], [b"x" * 65536] * 4):
             self.assertEqual(ExitCode.NO_SUCH_RUN, self.refusal(answer).code)
         self.assertIn("lives and gives no answer", str(self.refusal()))
 
-    def test_nor_one_before_which_others_wait(self):
+    def test_a_launcher_with_a_full_queue_is_not_awaited(self):
         self.server.listen(0)
         waiting = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(8)]
         for one in waiting:
@@ -338,11 +338,11 @@ class ControlClientTest(unittest.TestCase):
             one.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 one.connect(str(self.run / run_dir.CONTROL_SOCKET))
-        self.assertTrue(run_dir.accepts_connections(self.run / run_dir.CONTROL_SOCKET), "it is a live run's")
+        self.assertTrue(run_dir.accepts_connections(self.run / run_dir.CONTROL_SOCKET), "the socket belongs to a live run")
         with self.assertRaisesRegex(LaunchError, "gives no answer"):
             control.ControlClient(self.run, patience=0.2)
 
-    def test_an_answer_without_end_is_cut(self):
+    def test_an_endless_answer_is_cut(self):
         self.server.listen(8)
         with unittest.mock.patch.object(control, "LONGEST_ANSWER", 1000):
             self.assertIn("gives no answer", str(self.refusal([b"x" * 4096])))
@@ -354,13 +354,13 @@ class ControlClientTest(unittest.TestCase):
 
 
 class ScreenTest(unittest.TestCase):
-    def test_what_is_no_text_is_escaped_and_lines_stay_lines(self):
+    def test_control_characters_are_escaped_and_lines_kept(self):
         for text, shown in (("plain\n\tä€🙂", None), ("\x1b]0;title\x07", "\\x1b]0;title\\x07"), ("\u009b31m", "\\x9b31m"), ("a\rb", "a\\x0db"),
                             ("\u202egpj.exe", "\\u202egpj.exe"), ("\u2028\u2066", "\\u2028\\u2066"), ("\udc9b", "\\x9b")):
             self.assertEqual(text if shown is None else shown, screen.printable(text))
         self.assertEqual("a\\nb", screen.one_line("a\nb"))
 
-    def test_a_guarded_stream_takes_everything_that_is_printed(self):
+    def test_a_guarded_stream_prints_everything(self):
         out = io.StringIO()
         guarded = screen.Guarded(out)
         print("a\x1b[2Jb", file=guarded, flush=True)
@@ -381,9 +381,9 @@ class ScreenTest(unittest.TestCase):
             display.note("note [/x] \x1b[31m")
             display.show({"state": "run[/x]ning", "done_samples": 1, "total_samples": 2, "message": "spill [/x] full \x1b]0;t\x07 \u202e"})
             display.close()
-        said = terminal.getvalue()
+        output = terminal.getvalue()
         for text in ("note [/x] \\x1b[31m", "run[/x]ning", "spill [/x] full \\x1b]0;t\\x07 \\u202e"):
-            self.assertIn(text, said)
+            self.assertIn(text, output)
 
 
 class SharedFolderTest(unittest.TestCase):
@@ -411,7 +411,7 @@ class SharedFolderTest(unittest.TestCase):
                 shared_folder.read_line(self.folder, name, largest)
         self.assertEqual([True, False, False, False, False], [shared_folder.holds(self.folder, name) for name in ("file", "link", "endless", "pipe", "folders/secret")])
 
-    def test_what_is_written_replaces_a_link_and_not_what_it_leads_to(self):
+    def test_a_write_replaces_a_link_and_not_its_target(self):
         (self.folder / "page").symlink_to(self.secret)
         shared_folder.write(self.folder, "page", b"ours")
         self.assertEqual("secret", self.secret.read_text())
@@ -421,10 +421,10 @@ class SharedFolderTest(unittest.TestCase):
         shared_folder.write(self.folder, "pipe", b"ours")
         (self.folder / "folders").symlink_to(self.folder.parent)
         self.assertRaises(OSError, shared_folder.write, self.folder, "folders/secret", b"ours")
-        self.assertEqual({"page", "pipe", "folders"}, set(os.listdir(self.folder)), "and nothing of ours is left over")
+        self.assertEqual({"page", "pipe", "folders"}, set(os.listdir(self.folder)), "no temporary file is left")
 
 
-class ApartTest(unittest.TestCase):
+class SeparateFoldersTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(dir="/tmp")
         self.addCleanup(folder.cleanup)
@@ -440,18 +440,18 @@ class ApartTest(unittest.TestCase):
             return True
         return False
 
-    def test_results_lie_neither_in_the_input_nor_beyond_a_link_to_it(self):
+    def test_refuses_results_in_the_input_even_through_a_link(self):
         (self.folder / "link").symlink_to(self.input)
         for output in (self.input, self.input / "masks", self.input / "2024", self.folder / "link", self.folder / "link" / "new", self.input / "x" / ".."):
             self.assertTrue(self.refused(output), output)
         for output in (self.folder, self.folder / "photos-masks", self.folder / "masks", self.input / ".."):
             self.assertFalse(self.refused(output), output)
 
-    def test_each_of_several_processors_has_a_folder(self):
+    def test_checks_the_folder_of_each_processor(self):
         results = self.folder / "cut-out"
         results.mkdir()
         self.assertTrue(self.refused(self.folder, "cut-out,records", results))
-        self.assertTrue(self.refused(self.folder, "records,cut-out", self.folder), "the folder above is the input")
+        self.assertTrue(self.refused(self.folder, "records,cut-out", self.folder), "the input is the folder above")
         self.assertFalse(self.refused(self.folder, "cut-out", results))
         self.assertFalse(self.refused(self.folder, "mask-png,records", results))
         (self.folder / "out").mkdir()
@@ -464,7 +464,7 @@ class ApartTest(unittest.TestCase):
 
 
 class LogFollowerTest(unittest.TestCase):
-    def test_reads_whole_lines_as_they_are_finished(self):
+    def test_reads_whole_lines_only(self):
         with tempfile.NamedTemporaryFile() as log:
             follower = log_follower.LogFollower(log.name)
             log.write(b"one\ntw")
@@ -475,7 +475,7 @@ class LogFollowerTest(unittest.TestCase):
             self.assertEqual(["two", "\ufffd"], follower.new_lines())
             self.assertEqual([], follower.new_lines())
 
-    def test_a_line_without_end_is_not_collected(self):
+    def test_an_endless_line_is_not_collected(self):
         with tempfile.NamedTemporaryFile() as log:
             follower = log_follower.LogFollower(log.name)
             for _ in range(8):
@@ -510,52 +510,52 @@ class SummaryTest(unittest.TestCase):
 
     def test_reports_the_first_skipped_items_and_how_many_there_are(self):
         skipped = [{"item": index, "origin": f"{index}.jpg", "reason": "empty"} for index in range(30)]
-        told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 31}, "skipped": skipped}, "images", "", "x")
-        self.assertIn("skipped    31:", told)
-        self.assertIn("19.jpg: empty\n    and 11 more: summary.json lists the first 30", told)
-        self.assertNotIn("20.jpg", told)
-        told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {"skipped": 0}, "skipped": skipped}, "images", "", "x")
-        self.assertIn("skipped    30:", told)
-        self.assertIn("and 10 more: summary.json lists all", told)
-        self.assertNotIn("unreadable", told)
-        told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_upcoming": skipped[:7]}, "images", "", "x")
-        self.assertIn("unreadable 7 more, in batches that were not begun any more: summary.json lists them", told)
-        told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 20}, "skipped": skipped[:20]}, "images", "", "x")
-        self.assertNotIn(" more", told)
+        text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 31}, "skipped": skipped}, "images", "", "x")
+        self.assertIn("skipped    31:", text)
+        self.assertIn("19.jpg: empty\n    and 11 more: summary.json lists the first 30", text)
+        self.assertNotIn("20.jpg", text)
+        text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {"skipped": 0}, "skipped": skipped}, "images", "", "x")
+        self.assertIn("skipped    30:", text)
+        self.assertIn("and 10 more: summary.json lists all", text)
+        self.assertNotIn("unreadable", text)
+        text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_upcoming": skipped[:7]}, "images", "", "x")
+        self.assertIn("unreadable 7 more, in batches that were not begun any more: summary.json lists them", text)
+        text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 20}, "skipped": skipped[:20]}, "images", "", "x")
+        self.assertNotIn(" more", text)
         tiles = {"item": 6, "origin": "b.png, tile 0,0", "reason": "damaged", "more_alike": 40}
-        told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 42}, "skipped": [tiles, skipped[0]]}, "tiles", "", "x")
-        self.assertIn("skipped    42:\n    b.png, tile 0,0: damaged (and 40 more of it)\n    0.jpg: empty\n", told)
-        self.assertNotIn("summary.json lists", told)
-        told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 61}, "skipped": [*skipped[:20], tiles]}, "tiles", "", "x")
-        self.assertIn("and 41 more: summary.json lists all", told)
-        told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_upcoming": [tiles, skipped[0]]}, "tiles", "", "x")
-        self.assertIn("unreadable 42 more, in batches", told)
-        for listed, said in ((1, "skipped    2:\n    0.jpg: empty\n    and 1 more: a producer that died met them"), (0, "skipped    2\n    a producer that died met them")):
-            told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 2}, "skipped": skipped[:listed]}, "images", "", "x")
-            self.assertIn(f"{said}; a run with --resume tries them again, and lists them\n", told)
+        text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 42}, "skipped": [tiles, skipped[0]]}, "tiles", "", "x")
+        self.assertIn("skipped    42:\n    b.png, tile 0,0: damaged (and 40 more of it)\n    0.jpg: empty\n", text)
+        self.assertNotIn("summary.json lists", text)
+        text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 61}, "skipped": [*skipped[:20], tiles]}, "tiles", "", "x")
+        self.assertIn("and 41 more: summary.json lists all", text)
+        text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_upcoming": [tiles, skipped[0]]}, "tiles", "", "x")
+        self.assertIn("unreadable 42 more, in batches", text)
+        for listed, listing in ((1, "skipped    2:\n    0.jpg: empty\n    and 1 more: a producer that died met them"), (0, "skipped    2\n    a producer that died met them")):
+            text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 2}, "skipped": skipped[:listed]}, "images", "", "x")
+            self.assertIn(f"{listing}; a run with --resume tries them again, and lists them\n", text)
 
-    def test_a_rate_stands_only_where_something_was_made(self):
+    def test_shows_a_rate_only_for_a_run_with_results(self):
         run = {"run_id": "r", "run_dir": "/r", "exit": 0, "seconds": 2, "first_batch_seconds": 1, "samples_per_second": 4}
-        for exit_code, samples, told in ((0, {"released": 8, "sourced": 8}, "done       8 images in 2.00 s: the first batch after 1.00 s, 4.00 images/s in all"),
+        for exit_code, samples, line in ((0, {"released": 8, "sourced": 8}, "done       8 images in 2.00 s: the first batch after 1.00 s, 4.00 images/s in all"),
                                          (0, {"released": 0, "sourced": 0, "done_before": 8}, "done       nothing was left to do (2.00 s)"),
                                          (0, {"released": 0, "sourced": 3, "done_before": 8}, "done       0 images in 2.00 s"),
                                          (130, {"released": 0, "sourced": 0, "done_before": 8}, "done       0 images in 2.00 s")):
-            self.assertIn(f"  {told}\n", summary.tell({**run, "exit": exit_code, "samples": samples}, "images", "", "x"))
+            self.assertIn(f"  {line}\n", summary.tell({**run, "exit": exit_code, "samples": samples}, "images", "", "x"))
 
-    def test_what_came_then_is_reported_only_where_it_was_measured(self):
+    def test_shows_the_steady_rate_only_if_measured(self):
         run = {"run_id": "r", "run_dir": "/r", "exit": 0, "seconds": 2, "first_batch_seconds": 1, "samples": {"released": 8}}
         self.assertIn("after 1.00 s, then 9.00 images/s\n", summary.tell({**run, "steady": True, "samples_per_second": 9}, "images", "", "x"))
-        told = summary.tell({**run, "steady": False, "samples_per_second": 4}, "images", "", "x")
-        self.assertIn("after 1.00 s, 4.00 images/s in all\n", told)
-        self.assertNotIn("then", told)
+        text = summary.tell({**run, "steady": False, "samples_per_second": 4}, "images", "", "x")
+        self.assertIn("after 1.00 s, 4.00 images/s in all\n", text)
+        self.assertNotIn("then", text)
 
-    def test_what_found_no_slab_is_reported_with_where_it_is_listed(self):
-        told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"dropped_when_full": 7, "ever_spilled": 9}}, "images", "", "x")
-        self.assertIn("7 images found no free slab: /r/dropped.jsonl lists them, --resume makes them", told)
-        self.assertIn("9 images waited on the disk", told)
+    def test_reports_dropped_samples_and_their_list(self):
+        text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"dropped_when_full": 7, "ever_spilled": 9}}, "images", "", "x")
+        self.assertIn("7 images found no free slab: /r/dropped.jsonl lists them, --resume makes them", text)
+        self.assertIn("9 images waited on the disk", text)
         self.assertNotIn("slab", summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {}}, "images", "", "x"))
 
-    def test_a_command_to_continue_with_stands_only_where_it_makes_more(self):
+    def test_prints_how_to_continue_only_if_that_helps(self):
         for exit_code, samples, goes_on in (
                 (130, {"released": 3}, True), (130, {}, True), (73, {}, True), (84, {"released": 3}, True), (137, None, True), (1, None, True),
                 (64, {}, False), (65, None, False), (66, None, False), (78, None, False), (83, None, False), (65, {"released": 3}, True),
@@ -564,7 +564,7 @@ class SummaryTest(unittest.TestCase):
             run = {"run_id": "r", "run_dir": "/r", "exit": exit_code, **({"incomplete": True} if samples is None else {"samples": samples})}
             self.assertEqual(goes_on, "  go on      offramp --resume" in summary.tell(run, "images", "", "offramp --resume"), run)
 
-    def test_after_a_wrong_setting_there_is_none_however_much_is_done(self):
+    def test_prints_no_command_after_a_wrong_setting(self):
         for exit_code in (64, 66, 77, 78, 83):
             for samples in ({"done_before": 3}, {"released": 2}):
                 run = {"run_id": "r", "run_dir": "/r", "exit": exit_code, "samples": samples}
@@ -579,7 +579,7 @@ class SummaryTest(unittest.TestCase):
 
 
 class ProgressTest(unittest.TestCase):
-    def test_describes_what_is_known(self):
+    def test_describes_the_known_values(self):
         self.assertEqual("0 images, 0.0/s", progress.describe({}, "images"))
         self.assertEqual("3/9 images, 1.5/s, 0:04 left, compute 50%, consumers 25%, held back by compute", progress.describe(
             {"done_samples": 3, "total_samples": 9, "samples_per_second": 1.5, "gpu_utilization": 0.5, "consumer_utilization": 0.25,
@@ -602,7 +602,7 @@ class ProgressTest(unittest.TestCase):
         self.assertEqual({"state": "running", "unit": "images", "done": 10, "total": 20, "per_second": 2, "seconds_left": 5,
                           "limiting_stage": "compute"}, lines[1])
 
-    def test_without_a_terminal_the_end_is_reported_once_and_at_once(self):
+    def test_without_a_terminal_the_end_is_reported_once_immediately(self):
         now, out = [100.0], io.StringIO()
         display = progress.PlainDisplay("images", clock=lambda: now[0])
         with contextlib.redirect_stdout(out):
@@ -610,14 +610,14 @@ class ProgressTest(unittest.TestCase):
                 display.show({"state": state, "done_samples": 7, "samples_per_second": 2.0})
         lines = [json.loads(line)["progress"] for line in out.getvalue().splitlines()]
         self.assertEqual(["running", "ended"], [line["state"] for line in lines])
-        self.assertEqual([2, None], [line.get("per_second") for line in lines], "that of the last seconds is not the run's")
+        self.assertEqual([2, None], [line.get("per_second") for line in lines], "the last rate is not the rate of the run")
 
-    def test_what_could_not_be_read_is_reported_beside_what_is_done(self):
+    def test_reports_skipped_items_beside_the_progress(self):
         status = {"state": "running", "done_samples": 37, "skipped": 19, "total_samples": 66, "samples_per_second": 2}
         self.assertEqual("37/66 images, 19 skipped, 2.0/s, 0:05 left", progress.counted(status, "images"))
         self.assertEqual((37, 19, 5), tuple(json.loads(progress.as_json(status, "images"))["progress"][key] for key in ("done", "skipped", "seconds_left")))
 
-    def test_a_run_that_is_over_has_no_time_left_and_nothing_holds_it_back(self):
+    def test_an_ended_run_has_no_time_left_and_no_limit(self):
         status = {"state": "abandoned", "done_samples": 3, "total_samples": 9, "samples_per_second": 1, "gpu_utilization": 0.5, "limiting_stage": "compute"}
         self.assertEqual("3/9 images", progress.describe(status, "images"))
         self.assertNotIn("seconds_left", progress.as_json(status, "images"))
@@ -634,19 +634,19 @@ class ProgressTest(unittest.TestCase):
 
 
 class RunCommandTest(unittest.TestCase):
-    def test_items_are_called_what_they_are(self):
+    def test_items_have_their_own_unit(self):
         for unit, config in (("chunks", {"source": "jsonl-text", "chunk-tokens": 64}), ("texts", {"source": "jsonl-text", "chunk-tokens": 0}),
                              ("chunks", {"source": "text", "chunk-tokens": 64}), ("tiles", {"source": "images", "tile": 64}),
                              ("images", {"source": "images", "tile": 0}), ("samples", {"source": "npy"}), ("samples", {"source": "images", "model": "copy"})):
             self.assertEqual(unit, run_command.unit_of(config), config)
 
-    def test_the_settings_become_a_file_for_another_run(self):
+    def test_settings_become_a_config_file(self):
         text = run_command.to_toml({"run-id": "r", "run-dir": "/r", "output": "", "batch": 4, "visibility-timeout": 30.0, "write-copy": False,
                                     "input": 'a "b" \\ é'})
         self.assertEqual(['batch = 4', 'visibility-timeout = 30.0', 'write-copy = false', 'input = "a \\"b\\" \\\\ é"'],
                          text.splitlines()[1:])
 
-    def test_what_the_producer_finds_out_is_reported_in_any_type(self):
+    def test_settings_detected_by_the_producer_become_flags(self):
         without = {"processor": "auto", "batch": 0, "delay": 0.0, "normalize": False, "weights": "w", "model": "copy"}
         config = {**without, "processor": "none", "batch": 4, "delay": 0.5, "normalize": True, "weights": ""}
         self.assertEqual(["--processor", "none", "--batch=4", "--delay=0.5", "--normalize=true", "--weights", ""], run_command.detected_flags(config, without))
@@ -661,7 +661,7 @@ class RunCommandTest(unittest.TestCase):
         for flag in ("--input=/images", "--source", "--batches", "--profile", "--config"):
             self.assertFalse(demo.wants_demo([flag, "x"], deeplab, {}), flag)
 
-    def test_pictures_of_the_user_get_the_shipped_model_where_nothing_names_one(self):
+    def test_user_pictures_get_the_shipped_model_by_default(self):
         pictures = {"source": "images", "model": "deeplabv3-resnet50"}
         taken = ["--model", "cutout", "--processor", "mask-png,cut-out"]
         self.assertEqual(taken, demo.shipped_model_flags(["--input", "/photos"], pictures, {}))
@@ -674,7 +674,7 @@ class RunCommandTest(unittest.TestCase):
         self.assertEqual([], demo.shipped_model_flags(["--input", "/lines"], {**pictures, "source": "text"}, {}))
         self.assertEqual([], demo.shipped_model_flags(["--batches", "3"], pictures, {}))
 
-    def test_the_demo_leaves_a_model_and_a_processor_that_were_asked_for(self):
+    def test_the_demo_keeps_a_requested_model_and_processor(self):
         places = Places(root="/offramp")
         images = ["--input", "/offramp/launch/demo/images"]
         everything = [*images, "--model", "cutout", "--processor", "mask-png,cut-out,overlay"]
@@ -685,35 +685,35 @@ class RunCommandTest(unittest.TestCase):
 
 
 class BuildTest(unittest.TestCase):
-    def test_as_many_jobs_as_cores_and_memory_hold(self):
+    def test_the_number_of_jobs_fits_cores_and_memory(self):
         gigabyte = 1 << 30
         for cores, memory, jobs in ((2, 64, 2), (16, 8, 4), (16, 1, 1), (1, 64, 1)):
             self.assertEqual(jobs, build.parallel_jobs(cores, memory * gigabyte))
 
-    def test_sanitized_runs_leave_out_what_cannot_be_judged(self):
+    def test_sanitized_runs_skip_unsuitable_tests(self):
         places = Places(root="/r", build="/b")
         self.assertEqual(["ctest", "--test-dir", "/b/release", "--output-on-failure", "--no-tests=error", "-j", "3", "-R", "x"],
                          testing.ctest_command(places, "release", ["-R", "x"], 0))
         self.assertIn("threads", testing.ctest_command(places, "tsan", [], 0))
         self.assertEqual(["-LE", "^(models|e2e-with-torch|crash)$", "-R", "x"], testing.ctest_command(places, "asan", ["-R", "x"], 0)[-4:])
 
-    def test_suites_that_take_turns_are_all_run_within_days_and_when_asked_for(self):
+    def test_rotating_suites_all_run_within_days_and_on_request(self):
         left_out = [testing.ctest_command(Places(root="/r", build="/b"), "release", [], turn)[-1] for turn in range(6)]
         for n in testing.TURNS:
             for share in range(n):
                 self.assertEqual(6 // n, sum(not re.match(words, f"turn-{share}-of-{n}") for words in left_out))
         self.assertTrue(all(re.match(words, "slow") and not re.match(words, "unit") for words in left_out))
 
-    def test_every_preset_that_the_commands_build_is_there(self):
+    def test_every_preset_of_the_commands_exists(self):
         presets = {preset["name"] for preset in json.loads((REPOSITORY / "CMakePresets.json").read_text())["configurePresets"]}
         self.assertLessEqual({"release", *testing.SANITIZED}, presets)
 
 
 class ExitCodeTest(unittest.TestCase):
-    def test_a_signal_is_what_a_shell_makes_of_it(self):
+    def test_a_signal_becomes_the_code_of_a_shell(self):
         self.assertEqual([0, 84, 137], [shell_code(status) for status in (0, 84, -9)])
 
-    def test_a_shell_reports_that_a_program_died_and_not_that_it_was_asked_to_end(self):
+    def test_a_shell_code_is_a_death_only_for_fatal_signals(self):
         deaths = {132: signal.SIGILL, 134: signal.SIGABRT, 135: signal.SIGBUS, 136: signal.SIGFPE, 137: signal.SIGKILL, 139: signal.SIGSEGV}
         self.assertEqual({code: -number for code, number in deaths.items()}, {code: status_behind_a_shell(code) for code in deaths})
         others = [-9, -15, 0, 1, 84, 126, 127, 128, 129, 130, 141, 143, 255]
@@ -721,32 +721,32 @@ class ExitCodeTest(unittest.TestCase):
 
 
 class DoctorTest(unittest.TestCase):
-    def test_little_shared_memory_is_wanting_with_the_remedies(self):
+    def test_too_little_shared_memory_is_reported_with_remedies(self):
         finding = doctor.shared_memory(64 << 20, 64 << 20)
         self.assertEqual(ExitCode.SHARED_MEMORY_FULL, finding.code)
         for remedy in ("--shm-size", "emptyDir", "medium: Memory"):
             self.assertIn(remedy, finding.line())
         self.assertEqual(ExitCode.OK, doctor.shared_memory(2 << 30, 1 << 30).code)
 
-    def test_huge_pages_are_what_kernel_and_mount_allow(self):
+    def test_huge_pages_depend_on_kernel_and_mount(self):
         mounts = "tmpfs / tmpfs rw,huge=always 0 0\ntmpfs /dev/shm tmpfs rw,nosuid{} 0 0\n"
         never = "always within_size advise [never] deny force\n"
         self.assertIn("mount -o remount,huge=advise /dev/shm", doctor.huge_pages(mounts.format(""), never).fix)
-        self.assertEqual(ExitCode.OK, doctor.huge_pages("", never).code, "a tip, not a fault")
+        self.assertEqual(ExitCode.OK, doctor.huge_pages("", never).code, "a tip, not a problem")
         self.assertIn("tip: mount", doctor.huge_pages("", never).line())
         advised = mounts.format("") + mounts.format(",size=64g,huge=advise")
-        for kernel, told in ((never, "huge=advise"), (never.replace("[never] deny", "never [deny]"), "forbidden"), ("", "has none"),
-                             (never.replace("[never] deny force", "never deny [force]"), "all shared memory")):
+        for kernel, words in ((never, "huge=advise"), (never.replace("[never] deny", "never [deny]"), "forbidden"), ("", "has none"),
+                              (never.replace("[never] deny force", "never deny [force]"), "all shared memory")):
             found = doctor.huge_pages(advised, kernel)
-            self.assertEqual(("", True), (found.fix, told in found.text), kernel)
+            self.assertEqual(("", True), (found.fix, words in found.text), kernel)
 
-    def test_a_driver_older_than_the_programs_cuda_is_wanting(self):
+    def test_a_driver_older_than_the_programs_cuda_is_reported(self):
         old = doctor.driver({"driver_version": 12040, "runtime_version": 13000})
         self.assertIn("for CUDA 12.4; the programs use 13.0", old.text)
         self.assertEqual(ExitCode.DEVICE_UNSUPPORTED, old.code)
         self.assertEqual(ExitCode.OK, doctor.driver({"driver_version": 13010, "runtime_version": 13000}).code)
 
-    def test_a_slab_that_cannot_be_page_locked_is_wanting_on_a_gpu_only(self):
+    def test_a_slab_must_be_page_locked_only_on_a_gpu(self):
         refused = {"registered": False, "error": "operation not supported"}
         self.assertEqual(ExitCode.DEVICE_UNSUPPORTED, doctor.pinning(refused, True).code)
         self.assertIn("operation not supported", doctor.pinning(refused, True).text)
@@ -770,22 +770,22 @@ class DoctorTest(unittest.TestCase):
             places.producer().write_text("#!/bin/sh\necho 'models: copy deeplabv3-resnet50'\n")
             self.assertEqual(ExitCode.OK, doctor.libtorch(places).code)
 
-    def test_reports_what_is_not_built_yet(self):
+    def test_reports_missing_programs(self):
         with tempfile.TemporaryDirectory() as folder:
             found, obstacle = doctor.probe_machine(pathlib.Path(folder) / "offramp-producer")
         self.assertIsNone(found)
         self.assertIn("not built yet", obstacle)
 
-    def test_an_odd_producer_is_reported_and_no_crash(self):
+    def test_an_odd_producer_is_reported_without_a_crash(self):
         with tempfile.TemporaryDirectory() as folder:
             program = pathlib.Path(folder) / "offramp-producer"
             program.write_text("#!/bin/sh\necho broken >&2\nexit 3\n")
             program.chmod(0o755)
             self.assertIn("ended with 3 and said: broken", doctor.probe_machine(program)[1])
 
-    def test_the_exit_code_is_that_of_the_first_thing_wanting(self):
-        fine, wanting = doctor.Finding("a", ""), doctor.Finding("b", "", "fix", ExitCode.SHARED_MEMORY_FULL)
-        self.assertEqual([0, 80], [doctor.exit_code([fine]), doctor.exit_code([fine, wanting])])
+    def test_the_exit_code_is_that_of_the_first_problem(self):
+        fine, problem = doctor.Finding("a", ""), doctor.Finding("b", "", "fix", ExitCode.SHARED_MEMORY_FULL)
+        self.assertEqual([0, 80], [doctor.exit_code([fine]), doctor.exit_code([fine, problem])])
 
 
 if __name__ == "__main__":

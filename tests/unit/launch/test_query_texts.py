@@ -1,4 +1,4 @@
-"""The texts that `query` shows, and one-line errors with a remedy for other input."""
+"""The texts that `query` shows, and its errors for other input: one line with a remedy."""
 
 import importlib.util
 import pathlib
@@ -35,11 +35,11 @@ class QueryTexts(unittest.TestCase):
         import pyarrow.parquet
         pyarrow.parquet.write_table(pyarrow.table({"id": ["a", "b"], "text": ["slab", "lease"], "year": [1990, 1991]}), self.folder / "rows.parquet")
 
-    def test_lines_are_shown_by_their_number(self):
+    def test_lines_are_found_by_number(self):
         (self.folder / "lines").write_text('slab\n{"a": 1}\n')
         self.assertEqual(self.look_up("lines", False), ['{"a": 1}'])
 
-    def test_chunks_of_lines_are_of_the_line_that_their_key_is(self):
+    def test_chunks_are_found_by_the_line_in_their_key(self):
         (self.folder / "lines").write_text("slab\nlease\n")
         self.assertEqual(self.look_up("lines", False, item=7, key="0", chunk=3), ["slab"])
         with self.assertRaisesRegex(LaunchError, "called 'paper'"):
@@ -47,7 +47,7 @@ class QueryTexts(unittest.TestCase):
         (self.folder / "lines").write_text('{"text": "of a log"}\n{"text": "lease"}\n')
         self.assertEqual(self.look_up("lines", False), ['{"text": "lease"}'])
 
-    def test_a_table_of_texts_is_shown_by_ids_and_without_them_refused(self):
+    def test_a_table_needs_ids(self):
         (self.folder / "rows.jsonl").write_text("\ufeff\n" + ROWS)
         self.parquet()
         for name in ("rows.jsonl", "rows.parquet"):

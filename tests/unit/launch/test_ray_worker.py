@@ -1,4 +1,4 @@
-"""A Ray worker without Ray: exit codes, reasons, the object store beside slabs, and the pipe that ends the command with the worker."""
+"""A Ray worker without Ray: exit codes, reasons, slabs beside the object store, and the lifeline of the command."""
 
 import contextlib
 import fcntl
@@ -36,7 +36,7 @@ HELD = """
     signal.pause()
 """
 
-# Actors are in the driver's own process, which does the worker's real work; what Ray would raise of one, FAILS says, once.
+# Actors run the worker's real code in the driver's process. FAILS names the exception that Ray raises once.
 RAY = """
     import os
 
@@ -86,7 +86,7 @@ RAY = """
     nodes = lambda: [{"Alive": True, "Resources": {"CPU": 1}}]
     wait = lambda calls, num_returns, timeout: (calls[:1], calls[1:])
 """
-# The job is a folder in which a shard that is done leaves its index.
+# The job is a folder in which each completed shard leaves a file named by its index.
 DRIVER = """
     import pathlib, sys
     import offramp.ray
@@ -102,7 +102,7 @@ class RayWorker(unittest.TestCase):
         self.environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}/launch/python:{REPOSITORY}/launch"}
 
     def do(self, script):
-        """(exit code, the shard's log) of a worker whose command is this script."""
+        """(exit code, log of the shard) of a worker with this script as its command."""
         return self.worker(self.script(script))
 
     def script(self, text):
@@ -120,24 +120,24 @@ class RayWorker(unittest.TestCase):
 
     @contextlib.contextmanager
     def store(self, name="plasma"):
-        """As Ray's: a file without a name in /dev/shm, which has no pages yet."""
+        """Like Ray's store: an unlinked file in /dev/shm without pages."""
         fd, path = tempfile.mkstemp(prefix=name, dir="/dev/shm")
         os.unlink(path)
         os.ftruncate(fd, MORE_THAN_THERE_IS)
         yield fd
         os.close(fd)
 
-    def test_it_reports_the_command_its_shard_and_hands_on_its_code_and_words(self):
+    def test_passes_the_shard_and_returns_its_code_and_output(self):
         code, log = self.do('echo "$1 $2 $3 $4 $5 $6 $8 $9"; test -p /dev/fd/$7 && exit 65')
         self.assertEqual((code, log), (65, f"[ray] attempt 5f-2 on {os.uname().nodename}\nshard --job {self.folder} --index 7 --lifeline-fd --consumers 4\n"))
         self.assertEqual(self.do("kill -KILL $$")[0], 137)
 
-    def test_a_command_that_is_not_there_is_reported(self):
+    def test_a_missing_command_is_reported(self):
         code, log = self.worker("/nowhere/offramp")
         self.assertEqual(code, 75)
         self.assertIn("'/nowhere/offramp' cannot be started on", log)
 
-    def test_a_store_that_could_take_more_than_there_is_refuses_the_shard(self):
+    def test_refuses_a_shard_beside_a_store_that_may_grow_too_far(self):
         with self.store() as store:
             self.assertEqual(_ray_worker.store_grows_by(os.getpid()), MORE_THAN_THERE_IS)
             code, log = self.do("echo begun")
@@ -146,10 +146,10 @@ class RayWorker(unittest.TestCase):
             os.write(store, b"1")
             self.assertEqual(_ray_worker.store_grows_by(os.getpid()), MORE_THAN_THERE_IS - os.fstat(store).st_blocks * 512)
         with self.store("other"):
-            self.assertEqual(self.do("exit 0")[0], 0, "is not a store of Ray's")
+            self.assertEqual(self.do("exit 0")[0], 0, "the file is not a store of Ray")
 
-    def test_a_shard_is_ended_where_its_slabs_take_what_the_store_may_take(self):
-        """Slabs come after its start: here the store grows instead."""
+    def test_ends_a_shard_whose_slabs_leave_the_store_no_room(self):
+        """Slabs are made after the start. Here the store grows instead."""
         fifo = self.folder / "begun"
         os.mkfifo(fifo)
         command = self.script(f"echo $$ >{fifo}; exec sleep 600")
@@ -161,7 +161,7 @@ class RayWorker(unittest.TestCase):
             self.assertEqual(worker.wait(60), 75)
         self.assertRaises(ProcessLookupError, os.kill, pid, 0)
 
-    def test_a_shard_that_is_well_under_way_is_left_to_work(self):
+    def test_a_shard_past_its_start_is_not_ended(self):
         self.environment["BEGINNING_SECONDS"] = "0"
         fifo = self.folder / "begun"
         os.mkfifo(fifo)
@@ -172,15 +172,15 @@ class RayWorker(unittest.TestCase):
             os.ftruncate(store, MORE_THAN_THERE_IS)
             self.assertEqual(worker.wait(60), 0)
 
-    def test_threads_follow_the_node_and_not_ray(self):
+    def test_thread_counts_follow_the_node_and_not_ray(self):
         self.environment.pop("OMP_NUM_THREADS", None)
         for given, seen in (({}, "none"), ({"OMP_NUM_THREADS": "1"}, "1")):
-            # The shell between them is the raylet.
+            # The shell in between plays the raylet.
             command = shlex.join(map(str, self.command_of_worker(self.script("echo threads ${OMP_NUM_THREADS-none}"))))
             subprocess.run(["sh", "-c", f"{command}; exit $?"], env={**self.environment, **given}, check=True)
             self.assertEqual((self.folder / "ray" / "7.log").read_text().splitlines()[-1], f"threads {seen}")
 
-    def test_a_log_that_leads_elsewhere_is_not_written(self):
+    def test_a_linked_log_is_not_written(self):
         (self.folder / "ray").mkdir()
         (self.folder / "ray" / "7.log").symlink_to(self.folder / "mine")
         (self.folder / "mine").write_text("mine")
@@ -195,7 +195,7 @@ class RayWorker(unittest.TestCase):
             os.close(held)
             self.assertEqual(command.wait(60), -signal.SIGKILL)
 
-    def test_signals_that_a_command_keeps_waiting_are_not_taken_by_its_lifeline(self):
+    def test_the_lifeline_takes_no_blocked_signals(self):
         lifeline, held = os.pipe()
         for end in (lifeline, held):
             self.addCleanup(os.close, end)
@@ -215,32 +215,32 @@ class RayWorker(unittest.TestCase):
                               check=False)
         self.assertEqual(done.stderr, "kept by 2 of 2\n")
 
-    def test_what_is_no_lifeline_is_refused(self):
-        for given, said in (("0", "which is not a pipe"), ("99", "which is not a pipe"), ("x", "not a whole number")):
+    def test_an_invalid_lifeline_is_refused(self):
+        for given, message in (("0", "which is not a pipe"), ("99", "which is not a pipe"), ("x", "not a whole number")):
             done = subprocess.run([sys.executable, "-E", "-s", str(REPOSITORY / "launch" / "offramp_launch"), "shard-set-up", "--job", str(self.folder), "--index", "0",
                                    "--lifeline-fd", given], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-            self.assertEqual((done.returncode, said in done.stderr), (64, True), done.stderr)
+            self.assertEqual((done.returncode, message in done.stderr), (64, True), done.stderr)
 
-    def test_the_entrypoint_of_the_manifest_continues_in_the_python_of_its_name(self):
-        """A command that is only in PATH; it prints its arguments."""
+    def test_the_entrypoint_continues_in_the_python_it_names(self):
+        """The command is found in PATH and prints its arguments."""
         entrypoint, = re.findall("entrypoint: (.*)", (REPOSITORY / "launch" / "ray-job.yaml").read_text())
         words = shlex.split(entrypoint.removeprefix("/opt/offramp/launch/offramp job ray"))
-        told = self.on_ray("start(here(), sys.argv[1:])", *words)
-        self.assertEqual(told.splitlines()[-1].split("|")[3:], ["", "--job", "/shared/JOB", "--address=auto", "--flags=--consumers 4"])
+        output = self.on_ray("start(here(), sys.argv[1:])", *words)
+        self.assertEqual(output.splitlines()[-1].split("|")[3:], ["", "--job", "/shared/JOB", "--address=auto", "--flags=--consumers 4"])
 
-    def test_a_folder_named_ray_where_one_stands_is_no_ray(self):
+    def test_a_folder_named_ray_is_not_the_ray_package(self):
         (self.folder / "ray").mkdir()
-        told = self.on_ray("start(here(), ['--ray-python', sys.executable])")
-        self.assertIn("has no Ray", told)
+        output = self.on_ray("start(here(), ['--ray-python', sys.executable])")
+        self.assertIn("has no Ray", output)
 
-    def test_a_run_on_ray_hands_on_every_resource_and_no_password(self):
-        told = self.on_ray("LAUNCHER = pathlib.Path.cwd() / 'launcher'; on_ray.run(sys.argv[1:])", "--on=ray", "--job=J", "--resource", "a=1", "--resource", "b=1",
-                           "--sink", "postgresql://u:PW@h/t")
-        init, ray, merge = told.splitlines()
+    def test_a_run_on_ray_passes_resources_and_no_password(self):
+        output = self.on_ray("LAUNCHER = pathlib.Path.cwd() / 'launcher'; on_ray.run(sys.argv[1:])", "--on=ray", "--job=J", "--resource", "a=1", "--resource", "b=1",
+                             "--sink", "postgresql://u:PW@h/t")
+        init, ray, merge = output.splitlines()
         self.assertEqual(ray.split("|")[:6], ["job", "ray", "--job", f"{self.folder}/J", "--resource=a=1", "--resource=b=1"])
         self.assertEqual((init.split("|")[4], [line.rpartition("|")[2] for line in (init, ray, merge)]), ("postgresql://u@h/t", ["PW", "PW", "PW"]))
 
-    def test_a_run_on_ray_that_is_killed_takes_its_driver_along(self):
+    def test_a_killed_run_on_ray_ends_its_driver(self):
         """The driver runs a fake offramp.ray, which prints its id and sleeps."""
         fifo = self.folder / "begun"
         os.mkfifo(fifo)
@@ -266,44 +266,44 @@ class RayWorker(unittest.TestCase):
         run.wait()
         self.assertTrue(select.select([driver], [], [], 60)[0])
 
-    def test_a_worker_that_is_lost_costs_a_try_however_ray_reports_it(self):
+    def test_a_lost_worker_costs_an_attempt_for_any_ray_error(self):
         for kind in ("RayActorError", "OutOfMemoryError", "RayError"):
-            code, said = self.drive(f'test -e "$3/once$5" || {{ touch "$3/once$5"; exit 75; }}; {DOES}', FAILS=kind)
-            self.assertEqual(code, 0, said)
-            self.assertIn(f"attempt 1 of 5: its worker was lost ({kind})", said)
+            code, output = self.drive(f'test -e "$3/once$5" || {{ touch "$3/once$5"; exit 75; }}; {DOES}', FAILS=kind)
+            self.assertEqual(code, 0, output)
+            self.assertIn(f"attempt 1 of 5: its worker was lost ({kind})", output)
             for name in ("0", "1", "once0", "once1"):
                 (self.folder / name).unlink()
 
     def test_each_attempt_is_reported_with_its_own_reason(self):
-        code, said = self.drive('test -e "$3/once" && kill -KILL $$; touch "$3/once"; echo "offramp: the sink is away"; exit 75', "--attempts=2", "--workers=1")
-        self.assertEqual(code, 75, said)
-        self.assertEqual(said.count("the sink is away"), 1, said)
-        self.assertIn("exit code 137 (SIGKILL): it said nothing", said)
+        code, output = self.drive('test -e "$3/once" && kill -KILL $$; touch "$3/once"; echo "offramp: the sink is away"; exit 75', "--attempts=2", "--workers=1")
+        self.assertEqual(code, 75, output)
+        self.assertEqual(output.count("the sink is away"), 1, output)
+        self.assertIn("exit code 137 (SIGKILL): it said nothing", output)
 
-    def test_shards_that_no_record_reports_are_done_are_not_done(self):
-        code, said = self.drive("exit 0")
-        self.assertEqual(code, 75, said)
-        self.assertIn("no record says that these are done: 0, 1", said)
+    def test_shards_without_a_record_are_not_done(self):
+        code, output = self.drive("exit 0")
+        self.assertEqual(code, 75, output)
+        self.assertIn("no record says that these are done: 0, 1", output)
         for flags in ("--index 0", "--help", "--job=J", "--lifeline-fd 3"):
-            code, said = self.drive(DOES, f"--flags={flags}")
-            self.assertEqual((code, "which is not a flag for all shards" in said), (64, True), said)
+            code, output = self.drive(DOES, f"--flags={flags}")
+            self.assertEqual((code, "which is not a flag for all shards" in output), (64, True), output)
 
-    def test_a_second_driver_is_notified_of_the_first(self):
+    def test_a_second_driver_is_refused(self):
         with open(self.folder / "ray.lock", "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            code, said = self.drive(DOES)
-            self.assertEqual((code, "another driver is at the job" in said), (85, True), said)
+            code, output = self.drive(DOES)
+            self.assertEqual((code, "another driver is at the job" in output), (85, True), output)
         self.assertEqual(self.drive(DOES)[0], 0)
 
-    def test_what_ray_refuses_is_reported(self):
-        code, said = self.drive(DOES, INIT="refused")
-        self.assertEqual((code, said), (71, "offramp: Ray: Version mismatch\n"))
+    def test_a_refusal_by_ray_is_reported(self):
+        code, output = self.drive(DOES, INIT="refused")
+        self.assertEqual((code, output), (71, "offramp: Ray: Version mismatch\n"))
         for given in ("--resource=a", "--flags='"):
-            code, said = self.drive(DOES, given)
-            self.assertEqual((code, "offramp: job ray: argument" in said), (64, True), said)
+            code, output = self.drive(DOES, given)
+            self.assertEqual((code, "offramp: job ray: argument" in output), (64, True), output)
 
     def drive(self, script, *flags, **environment):
-        """(exit code, what is said) of a driver of two shards, whose command is this script."""
+        """(exit code, output) of a driver of two shards with this script as their command."""
         (self.folder / "made").mkdir(exist_ok=True)
         (self.folder / "made" / "ray.py").write_text(textwrap.dedent(RAY))
         done = subprocess.run([sys.executable, "-c", textwrap.dedent(DRIVER), "--job", self.folder, "--offramp", self.script(script), *flags], text=True, check=False,
@@ -312,7 +312,7 @@ class RayWorker(unittest.TestCase):
         return done.returncode, done.stdout
 
     def on_ray(self, call, *words):
-        """Messages of programs, including a password of theirs."""
+        """The arguments and the password that each program receives."""
         (self.folder / "python3").write_text("#!/bin/sh\n[ $# -lt 3 ] && exit 0\nIFS='|'; echo \"$*\"\n")
         (self.folder / "python3").chmod(0o755)
         (self.folder / "launcher").mkdir()

@@ -1,4 +1,4 @@
-"""The command `reload`: a new consumer processes slabs before an old one is drained, and one that cannot start changes nothing."""
+"""The command `reload`: a new consumer takes slabs before an old one drains, and a failed start changes nothing."""
 
 import json
 import signal
@@ -22,60 +22,60 @@ class ReloadTest(unittest.TestCase):
         return puppet
 
     def take_slabs(self, *puppets, but=(), stalled=()):
-        """The run says so of these, and of others that they do not, or that they are stalled."""
-        told = [*((puppet.pid, True) for puppet in puppets), *((puppet.pid, False) for puppet in but)]
-        self.producer.order(status={"state": "running", "done_samples": len(told), "total_samples": 8,
-                                    "consumers": [{"pid": pid, "ready": ready, "holding": 0, "stalled": pid in stalled} for pid, ready in told]})
-        return len(told)
+        """The run reports that these consumers take slabs and those of `but` do not. `stalled`: pids of stalled ones."""
+        states = [*((puppet.pid, True) for puppet in puppets), *((puppet.pid, False) for puppet in but)]
+        self.producer.order(status={"state": "running", "done_samples": len(states), "total_samples": 8,
+                                    "consumers": [{"pid": pid, "ready": ready, "holding": 0, "stalled": pid in stalled} for pid, ready in states]})
+        return len(states)
 
-    def wait_until_that_is_seen(self, done):
+    def wait_until_seen(self, done):
         until(lambda: json.loads(self.stage.call("status", "--json")[1])["status"].get("done_samples") == done)
 
     def leave(self, *candidates):
-        """The one of these that is sent away, and goes."""
-        until(lambda: any(puppet.has_said_something() for puppet in candidates))
-        leaver = next(puppet for puppet in candidates if puppet.has_said_something())
-        self.assertEqual({"signal": "SIGTERM"}, leaver.hear())
+        """Waits until one of the candidates is asked to drain, ends it and returns it."""
+        until(lambda: any(puppet.has_message() for puppet in candidates))
+        leaver = next(puppet for puppet in candidates if puppet.has_message())
+        self.assertEqual({"signal": "SIGTERM"}, leaver.next_message())
         leaver.order(exit=0)
         return leaver
 
-    def assert_nobody_was_sent_away(self):
-        self.assertFalse(any(puppet.has_said_something() for puppet in self.consumers))
+    def assert_no_consumer_drains(self):
+        self.assertFalse(any(puppet.has_message() for puppet in self.consumers))
 
     def end_of_command(self, code):
-        said, _ = self.command.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertEqual(code, self.command.returncode, said)
-        return said
+        output, _ = self.command.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(code, self.command.returncode, output)
+        return output
 
     def end(self, *consumers):
         self.stage.end(self.launcher, self.producer, consumers)
         self.assertEqual(0, self.launcher.returncode)
-        self.assertTrue(self.stage.nobody_enters_before(self.launcher))
+        self.assertTrue(self.stage.no_puppet_starts_before(self.launcher))
         return self.stage.summary()
 
-    def test_each_is_replaced_by_one_that_takes_slabs_before(self):
+    def test_each_consumer_drains_after_its_replacement_takes_slabs(self):
         self.start(2)
         old, new = list(self.consumers), []
         for number in range(2):
             new.append(self.enter())
-            self.wait_until_that_is_seen(self.take_slabs(*old, *new[:-1], but=new[-1:]))
-            self.assert_nobody_was_sent_away()      # since the newcomer takes no slabs yet
+            self.wait_until_seen(self.take_slabs(*old, *new[:-1], but=new[-1:]))
+            self.assert_no_consumer_drains()      # because the newcomer takes no slabs yet
             self.take_slabs(*old, *new)
             gone = self.leave(*old)
             old.remove(gone)
             self.consumers.remove(gone)
-        said = self.end_of_command(0)
-        self.assertEqual(["0 of 2", "2 of 2"], [said.splitlines()[line].split(": ")[1].removesuffix(" consumers replaced") for line in (0, -1)])
+        output = self.end_of_command(0)
+        self.assertEqual(["0 of 2", "2 of 2"], [output.splitlines()[line].split(": ")[1].removesuffix(" consumers replaced") for line in (0, -1)])
         self.assertEqual(4, len(self.end(*new)["consumers"]))
 
-    def test_an_old_one_that_does_not_finish_its_slab_is_killed_once_it_is_stalled(self):
+    def test_a_stalled_old_consumer_is_killed(self):
         self.start(2)
         old, new = list(self.consumers), [self.enter()]
         self.take_slabs(*old, *new, stalled=[each.pid for each in old])
-        until(lambda: any(puppet.has_said_something() for puppet in old))
-        hanging = next(puppet for puppet in old if puppet.has_said_something())
-        self.assertEqual({"signal": "SIGTERM"}, hanging.hear())
-        self.assertIsNone(hanging.hear(), "it does not go, and is killed")
+        until(lambda: any(puppet.has_message() for puppet in old))
+        hanging = next(puppet for puppet in old if puppet.has_message())
+        self.assertEqual({"signal": "SIGTERM"}, hanging.next_message())
+        self.assertIsNone(hanging.next_message(), "a consumer that does not exit is killed")
         old.remove(hanging)
         new.append(self.enter())
         self.take_slabs(*old, *new)
@@ -84,61 +84,61 @@ class ReloadTest(unittest.TestCase):
         ends = {each["pid"]: each["exit"] for each in self.end(*new)["consumers"]}
         self.assertEqual(({hanging.pid}, 4), ({pid for pid, code in ends.items() if code == -signal.SIGKILL}, len(ends)))
 
-    def test_a_newcomer_that_cannot_begin_changes_nothing_and_its_reason_is_reported(self):
+    def test_a_newcomer_that_cannot_start_changes_nothing(self):
         self.start(2)
         self.enter().order(log="12:00:00.000 error   offramp-consumer[1] ModuleNotFoundError: No module named 'nothing'", exit=64)
-        said = self.end_of_command(64)
-        self.assertRegex(said, r"2 of 2 consumers stay as they were: consumer-3.* ended with exit code 64: ModuleNotFoundError: No module named 'nothing'")
-        self.assert_nobody_was_sent_away()
+        output = self.end_of_command(64)
+        self.assertRegex(output, r"2 of 2 consumers stay as they were: consumer-3.* ended with exit code 64: ModuleNotFoundError: No module named 'nothing'")
+        self.assert_no_consumer_drains()
         summary = self.end(*self.consumers)
-        self.assertEqual((0, 3), (summary["exit"], len(summary["consumers"])), "the run did not fail of it")
+        self.assertEqual((0, 3), (summary["exit"], len(summary["consumers"])), "the run did not fail")
 
-    def test_one_that_dies_meanwhile_is_followed_by_a_new_one_that_need_not_be_replaced(self):
+    def test_a_consumer_restarted_meanwhile_is_not_replaced(self):
         self.start(1)
         newcomer = self.enter()
         kill(self.consumers.pop())
         follower = self.enter()
         self.take_slabs(newcomer, follower)
         self.consumers = [newcomer]
-        self.assertIs(newcomer, self.leave(newcomer), "one too many")
+        self.assertIs(newcomer, self.leave(newcomer), "one consumer too many drains")
         self.end_of_command(0)
         self.end(follower)
 
-    def test_a_second_reload_takes_the_place_of_one_whose_newcomer_hangs(self):
+    def test_a_second_reload_replaces_a_hanging_one(self):
         self.start(1)
         hanging = self.enter()
         first, self.command = self.command, self.stage.launch("reload")
-        self.assertEqual({"signal": "SIGTERM"}, hanging.hear())
+        self.assertEqual({"signal": "SIGTERM"}, hanging.next_message())
         newcomer = self.enter()
-        said, _ = first.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertEqual(130, first.returncode, said)
-        self.assertIn("another reload has taken its place", said)
+        output, _ = first.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(130, first.returncode, output)
+        self.assertIn("another reload has taken its place", output)
         self.take_slabs(*self.consumers, newcomer)
         self.leave(*self.consumers)
         self.end_of_command(0)
-        self.assertIsNone(hanging.hear(), "who does not go is killed")
+        self.assertIsNone(hanging.next_message(), "a consumer that does not exit is killed")
         self.assertEqual(-signal.SIGKILL, next(each["exit"] for each in self.end(newcomer)["consumers"] if each["pid"] == hanging.pid))
 
-    def test_a_run_that_ends_ends_the_reload(self):
+    def test_the_end_of_the_run_ends_the_reload(self):
         self.start(1)
         newcomer = self.enter()
         self.launcher.send_signal(signal.SIGINT)
-        self.assertEqual({"signal": "SIGTERM"}, self.producer.hear())
-        self.assertEqual({"signal": "SIGTERM"}, newcomer.hear())
-        newcomer.order(exit=0)      # before its two seconds are over
+        self.assertEqual({"signal": "SIGTERM"}, self.producer.next_message())
+        self.assertEqual({"signal": "SIGTERM"}, newcomer.next_message())
+        newcomer.order(exit=0)      # within its two seconds of grace
         self.assertIn("the run is ending", self.end_of_command(69))
-        code, said = self.stage.call("reload")
-        self.assertEqual((69, True), (code, "takes no consumers any more" in said), said)
+        code, output = self.stage.call("reload")
+        self.assertEqual((69, True), (code, "takes no consumers any more" in output), output)
         self.end(*self.consumers)
 
-    def test_there_must_be_room_for_one_more(self):
+    def test_needs_room_for_one_more_consumer(self):
         self.launcher, self.producer, self.consumers = self.stage.start_run(64)
-        code, said = self.stage.call("reload")
-        self.assertEqual(64, code, said)
-        self.assertIn("scale 63", said)
+        code, output = self.stage.call("reload")
+        self.assertEqual(64, code, output)
+        self.assertIn("scale 63", output)
         self.end(*self.consumers)
 
-    def test_without_a_run_there_is_nothing_to_reload(self):
+    def test_refused_without_a_run(self):
         self.assertEqual(69, self.stage.call("reload")[0])
         self.assertEqual(64, self.stage.call("reload", "now")[0])
 

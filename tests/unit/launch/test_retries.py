@@ -1,4 +1,4 @@
-"""Dead letters, sample by sample: the report of each, and when a run stops retrying."""
+"""Retries of dead letters, sample by sample: the result of each, and when a run stops retrying."""
 
 import json
 import pathlib
@@ -19,7 +19,7 @@ def incident(samples=4, end="failed", **changes):
 
 
 class Program:
-    """Stands for offramp-consumer: writes what a test says into the report, and ends as a test says."""
+    """Replaces offramp-consumer: appends given lines to the report and returns a given status."""
 
     def __init__(self, *lives):
         self._lives = list(lives)
@@ -41,65 +41,65 @@ class RetriesTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         (self.folder / "dead-letters").mkdir()
 
-    def tried(self, told, *lives):
+    def process(self, report, *lives):
         program = Program(*lives)
-        status = retries.process_samples(self.folder, "batch-1-row-0", told, ["consumer", "--output", "OUT"], program)
-        self.assertEqual([], [path for path in self.folder.iterdir() if path.is_file()], "the report is gone")
+        status = retries.process_samples(self.folder, "batch-1-row-0", report, ["consumer", "--output", "OUT"], program)
+        self.assertEqual([], [path for path in self.folder.iterdir() if path.is_file()], "the report is removed")
         return status, program
 
-    def test_each_sample_gets_its_entry_of_the_report(self):
-        told = incident()
-        status, program = self.tried(told, ([{"trying": [0, 4]}, {"failed": [0, 4], "why": "x"}, {"trying": [0, 2]}, {"done": [0, 2]},
-                                             {"trying": [2, 4]}, {"failed": [2, 4], "why": "x"}, {"trying": [2, 3]},
-                                             {"failed": [2, 3], "why": TRACEBACK}, {"trying": [3, 4]}, {"done": [3, 4]}], 0))
+    def test_each_sample_gets_its_result_from_the_report(self):
+        report = incident()
+        status, program = self.process(report, ([{"trying": [0, 4]}, {"failed": [0, 4], "why": "x"}, {"trying": [0, 2]}, {"done": [0, 2]},
+                                                 {"trying": [2, 4]}, {"failed": [2, 4], "why": "x"}, {"trying": [2, 3]},
+                                                 {"failed": [2, 3], "why": TRACEBACK}, {"trying": [3, 4]}, {"done": [3, 4]}], 0))
         self.assertEqual(0, status)
-        self.assertEqual(["done", "done", "failed", "done"], [sample["result"] for sample in told["samples"]])
-        self.assertEqual("sample 's2' failed: ValueError: odd (post.py:4)", retries.reason_of(told))
+        self.assertEqual(["done", "done", "failed", "done"], [sample["result"] for sample in report["samples"]])
+        self.assertEqual("sample 's2' failed: ValueError: odd (post.py:4)", retries.reason_of(report))
         self.assertEqual([["consumer", "retry-samples", str(self.folder / "batch-1-row-0.tried"), str(self.folder / "batch-1-row-0.safetensors"),
                            "--output", "OUT"]], program.commands)
 
-    def test_a_sample_that_kills_the_program_has_failed_and_the_others_continue(self):
-        told = incident(2)
-        status, program = self.tried(told, ([{"trying": [0, 2]}], -signal.SIGSEGV), ([{"trying": [0, 1]}, '{"do'], -signal.SIGABRT),
-                                     ([{"trying": [1, 2]}, {"done": [1, 2]}], 0))
+    def test_a_sample_that_kills_the_program_fails_alone(self):
+        report = incident(2)
+        status, program = self.process(report, ([{"trying": [0, 2]}], -signal.SIGSEGV), ([{"trying": [0, 1]}, '{"do'], -signal.SIGABRT),
+                                       ([{"trying": [1, 2]}, {"done": [1, 2]}], 0))
         self.assertEqual((0, 3), (status, len(program.commands)))
-        self.assertEqual(["failed", "done"], [sample["result"] for sample in told["samples"]])
-        self.assertEqual("sample 's0' failed: the consumer was killed by SIGABRT", retries.reason_of(told))
+        self.assertEqual(["failed", "done"], [sample["result"] for sample in report["samples"]])
+        self.assertEqual("sample 's0' failed: the consumer was killed by SIGABRT", retries.reason_of(report))
 
-    def test_a_program_that_always_dies_is_not_started_for_ever(self):
-        told = incident(2)
-        status, program = self.tried(told, *[([{"trying": [0, 2]}], -signal.SIGKILL)] * 1000)
+    def test_a_program_that_always_dies_is_given_up(self):
+        report = incident(2)
+        status, program = self.process(report, *[([{"trying": [0, 2]}], -signal.SIGKILL)] * 1000)
         self.assertEqual((-signal.SIGKILL, retries.MOST_DEATHS), (status, len(program.commands)))
-        self.assertEqual(2, len(retries.left_of(told)))
+        self.assertEqual(2, len(retries.left_of(report)))
 
-    def test_what_was_unreadable_counts_for_nothing(self):
-        told = incident(3)
-        told["samples"][1]["empty"] = True
-        self.tried(told, ([{"trying": [0, 3]}, {"failed": [0, 3], "why": "x"}, {"trying": [0, 1]}, {"failed": [0, 1], "why": "x"},
-                           {"trying": [1, 3]}, {"done": [1, 3]}], 0))
+    def test_unreadable_samples_are_not_counted(self):
+        report = incident(3)
+        report["samples"][1]["empty"] = True
+        self.process(report, ([{"trying": [0, 3]}, {"failed": [0, 3], "why": "x"}, {"trying": [0, 1]}, {"failed": [0, 1], "why": "x"},
+                               {"trying": [1, 3]}, {"done": [1, 3]}], 0))
         recovered = retries.Recovered()
-        recovered.take("payload", told)
+        recovered.take("payload", report)
         self.assertEqual(1, recovered.samples)
         self.assertEqual(ExitCode.DEAD_LETTERS, recovered.correct({"samples": {"dead_letters": 2}}, ExitCode.DEAD_LETTERS))
 
-    def test_a_program_that_is_stopped_or_never_comes_to_a_sample_is_not_started_again(self):
+    def test_no_restart_after_a_stop_or_a_death_before_the_first_sample(self):
         for life in (([{"trying": [0, 2]}, {"failed": [0, 2], "why": "x"}, {"trying": [0, 1]}], -signal.SIGTERM), ([], -signal.SIGSEGV)):
-            told = incident(2)
-            status, program = self.tried(told, life)
+            report = incident(2)
+            status, program = self.process(report, life)
             self.assertEqual((life[1], 1), (status, len(program.commands)))
-            self.assertEqual([None, None], [sample.get("result") for sample in told["samples"]])
+            self.assertEqual([None, None], [sample.get("result") for sample in report["samples"]])
 
-    def test_a_mended_sample_leaves_the_dead_letters(self):
-        told = incident(2)
-        told["samples"][0].update(result="failed", why="odd")
-        self.tried(told, ([{"trying": [0, 2]}, {"done": [0, 2]}], 0))
-        self.assertEqual([], retries.left_of(told))
-        self.assertNotIn("why", told["samples"][0])
+    def test_a_recovered_sample_leaves_the_dead_letters(self):
+        report = incident(2)
+        report["samples"][0].update(result="failed", why="odd")
+        self.process(report, ([{"trying": [0, 2]}, {"done": [0, 2]}], 0))
+        self.assertEqual([], retries.left_of(report))
+        self.assertNotIn("why", report["samples"][0])
 
-    def put(self, name, told):
-        (self.folder / "dead-letters" / f"{name}.json").write_text(json.dumps({**told, "payload": f"{name}.safetensors"}))
+    def put(self, name, report):
+        (self.folder / "dead-letters" / f"{name}.json").write_text(json.dumps({**report, "payload": f"{name}.safetensors"}))
 
-    def test_a_run_tries_its_own_dead_letters_whose_consumers_lived(self):
+    def test_a_run_retries_its_failed_dead_letters(self):
         self.put("a", incident())
         self.put("b", incident(end="died"))
         self.put("c", incident(run_id="another"))
@@ -113,13 +113,13 @@ class RetriesTest(unittest.TestCase):
         self.assertEqual({"released": 12, "dead_letters": 4, "recovered": 4}, summary["samples"])
         self.assertEqual([str(self.folder / "dead-letters/b.safetensors")], [slab["payload"] for slab in summary["dead_letters"]])
 
-    def test_a_run_without_a_dead_letter_left_ends_well(self):
+    def test_a_run_whose_dead_letters_all_recover_succeeds(self):
         self.put("a", incident())
         recovered = retries.retry_failed(self.folder, "r", ["consumer"], Program(([{"trying": [0, 4]}, {"done": [0, 4]}], 0)))
         self.assertEqual(ExitCode.OK, recovered.correct({"samples": {"released": 0, "dead_letters": 4}}, ExitCode.DEAD_LETTERS))
         self.assertEqual(ExitCode.CANNOT_WRITE, recovered.correct({"samples": {"released": 0, "dead_letters": 4}}, ExitCode.CANNOT_WRITE))
 
-    def test_a_processor_that_fails_at_everything_is_asked_three_times(self):
+    def test_a_processor_that_always_fails_is_tried_three_times(self):
         for name in "abcdef":
             self.put(name, incident(1 + 1))
         failing = [{"trying": [0, 2]}, {"failed": [0, 2], "why": "x"}, {"trying": [0, 1]}, {"failed": [0, 1], "why": "x"}, {"trying": [1, 2]},

@@ -1,4 +1,4 @@
-"""Autoscaled consumers that cannot start, do not connect or are killed: effects on the run and on their number."""
+"""Autoscaled consumers that cannot start, do not connect or are killed: effects on the run and their number."""
 
 import math
 import os
@@ -21,8 +21,8 @@ from offramp_launch.supervision.timers import Timers
 STAYS = ["sleep", "1000"]
 
 
-class FollowerTest(unittest.TestCase):
-    """Real children; the clock, the run and what its status says are the test's."""
+class ConsumerScalingTest(unittest.TestCase):
+    """Real children with a fake clock, run and status."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -49,7 +49,7 @@ class FollowerTest(unittest.TestCase):
             child.reap()
 
     def look(self, ready=None, **more):
-        """A second later; the run waits for slabs 40 % of the time. `ready`: children that take slabs, all of them if it is not said."""
+        """Advances one second, with 40 % of it waiting for slabs. `ready`: the children that take slabs (None: all)."""
         self.now += 1.0
         each = {"slabs": int(6 * self.now), "samples": int(24 * self.now), "busy_seconds": self.now, "end": ""}
         there = [{"session": child.pid, "pid": child.pid, "ready": ready is None or child in ready, **each} for child in self.seats.children()]
@@ -57,7 +57,7 @@ class FollowerTest(unittest.TestCase):
                             "slab_wait_seconds": 0.4 * self.now, "slabs": {"free": 8}, "consumers": there, **more})
 
     def grow(self):
-        """Until others were added, or were to be."""
+        """Advances until consumers are added or fail to start."""
         while not self.notes:
             self.look(ready=self.first)
         return self.seats.children()[2:]
@@ -70,31 +70,31 @@ class FollowerTest(unittest.TestCase):
         self.run.fail.assert_not_called()
         self.assertRegex(self.notes[-1], rf"^consumers: no more than 2 from now on: {why}")
         self.assertIn("scale 1..8 tries it anew", self.notes[-1])
-        told = len(self.notes)
+        count = len(self.notes)
         for _ in range(100):
             self.look()
-        self.assertEqual((2, told), (len(self.seats.staying()), len(self.notes)))
+        self.assertEqual((2, count), (len(self.seats.staying()), len(self.notes)))
 
-    def test_one_that_cannot_be_started(self):
+    def test_a_consumer_cannot_be_started(self):
         self.command = ["/there/is/none"]
         self.grow()
         self.assert_it_stays_at_two("'/there/is/none' cannot be started")
         self.assertEqual(self.first, self.seats.children())
 
-    def test_one_for_which_there_is_no_file_descriptor(self):
+    def test_no_file_descriptor_is_left(self):
         self.command = STAYS
         with mock.patch.object(os, "pidfd_open", side_effect=OSError(24, "Too many open files")):
             self.grow()
         self.assert_it_stays_at_two("'sleep' cannot be started .Too many open files.. Raise the limit of open files")
 
-    def test_one_that_ends_with_a_code_that_would_end_a_run(self):
+    def test_a_consumer_exits_with_a_permanent_failure(self):
         self.command = ["sh", "-c", "echo there is none such >&2; exit 64"]
         self.grow()
         self.let_one_end()
         self.look(ready=self.first)
         self.assert_it_stays_at_two("consumer-[34] ended with exit code 64: there is none such")
 
-    def test_one_that_is_killed_soon(self):
+    def test_a_consumer_is_killed_soon(self):
         added = self.grow()
         self.look()
         added[0].signal(signal.SIGKILL)
@@ -102,7 +102,7 @@ class FollowerTest(unittest.TestCase):
         self.look()
         self.assert_it_stays_at_two("consumer-[34] was killed by SIGKILL")
 
-    def test_one_that_is_killed_later_is_followed_like_any_other(self):
+    def test_a_consumer_killed_later_is_replaced_as_usual(self):
         added = self.grow()
         for _ in range(SOON_SECONDS + 2):
             self.look(slab_wait_seconds=0.0)
@@ -113,7 +113,7 @@ class FollowerTest(unittest.TestCase):
         self.assertEqual(staying, len(self.seats.staying()))
         self.assertNotIn("no more than", "".join(self.notes))
 
-    def test_one_that_was_sent_away_before_it_began_is_no_failure(self):
+    def test_a_consumer_drained_before_its_start_is_not_a_failure(self):
         added = self.grow()
         self.seats.send_away(self.seats.staying()[2:])
         for _ in added:
@@ -121,7 +121,7 @@ class FollowerTest(unittest.TestCase):
         self.look()
         self.assertNotIn("no more than", "".join(self.notes))
 
-    def test_a_status_that_is_none_ends_the_following_and_not_the_run(self):
+    def test_an_invalid_status_ends_autoscaling_and_not_the_run(self):
         for odd in ({"now_ns": "5"}, {"slabs": {"free": "8"}}, {"consumers": [1]}, {"slabs": [8]}, {"released_samples": "many"}, {"consumers": 7}):
             with self.subTest(odd):
                 self.follower.take_up(Bounds(1, 8))
@@ -132,17 +132,17 @@ class FollowerTest(unittest.TestCase):
                 self.assertFalse(self.follower.account()["follows"])
         self.assertEqual(self.first, self.seats.children())
 
-    def test_anyone_who_gives_a_number_keeps_those_that_are_there(self):
+    def test_setting_a_number_keeps_the_current_consumers(self):
         added = self.grow()
         self.follower.leave_off()
         self.command = STAYS
         added[0].signal(signal.SIGKILL)
         self.let_one_end()
-        self.assertEqual(2 + len(added), len(self.seats.staying()), "another one follows it")
+        self.assertEqual(2 + len(added), len(self.seats.staying()), "the killed consumer is replaced")
 
 
-class MostTest(unittest.TestCase):
-    """Consumers that `auto` may come to, in control groups that the test writes."""
+class LimitsTest(unittest.TestCase):
+    """The maximum of `auto`, in control groups that the test writes."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -160,20 +160,20 @@ class MostTest(unittest.TestCase):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
-    def test_without_any_they_are_endless(self):
+    def test_without_control_groups_there_is_no_limit(self):
         self.assertEqual((math.inf, math.inf, [], None), (control_groups.memory_room(), control_groups.cores(), control_groups.groups_of_memory(), control_groups.memory_limit()))
         self.write("nothing\n0::/a\n", a__cpu_DOT_max="max 100000\n", a__memory_DOT_max="max\n", a__memory_DOT_current="4096\n")
         self.assertEqual((math.inf, math.inf, (self.mount / "a", False), None), (control_groups.memory_room(), control_groups.cores(), control_groups.groups_of_memory()[0], control_groups.memory_limit()))
 
-    def test_the_tightest_of_the_groups_above_counts(self):
+    def test_the_tightest_enclosing_group_counts(self):
         self.write("0::/pod/run\n", pod__cpu_DOT_max="150000 100000\n", pod__run__cpu_DOT_max="800000 100000\n",
                    pod__memory_DOT_max=f"{4 << 30}\n", pod__memory_DOT_current=f"{3 << 30}\n", pod__memory_DOT_stat=f"anon 5\ninactive_file {1 << 29}\nactive_file 0\n",
                    pod__run__memory_DOT_max=f"{8 << 30}\n", pod__run__memory_DOT_current="0\n")
         self.assertEqual((1.5, 3 << 29, 4 << 30), (control_groups.cores(), control_groups.memory_room(), control_groups.memory_limit()))
-        self.assertEqual(6, most_of_this_machine(cores=16), "of 256 MiB each")
+        self.assertEqual(6, most_of_this_machine(cores=16), "each needs 256 MiB")
         self.assertLessEqual(cores_of_this_machine(), 2)
 
-    def test_those_of_version_1(self):
+    def test_reads_groups_of_version_1(self):
         self.write("5:memory:/docker/x\n4:cpu,cpuacct:/\n0::/\n", cpu__cpu_DOT_cfs_quota_us="250000\n", cpu__cpu_DOT_cfs_period_us="100000\n",
                    memory__docker__x__memory_DOT_limit_in_bytes=f"{1 << 30}\n", memory__docker__x__memory_DOT_usage_in_bytes=f"{1 << 29}\n",
                    memory__docker__x__memory_DOT_stat=f"total_inactive_file {1 << 28}\n", memory__memory_DOT_limit_in_bytes="9223372036854771712\n",

@@ -1,4 +1,4 @@
-"""The set-up: Debian packages (with stand-ins for dpkg-query, apt-get, sudo and id), toolchain, skipped steps."""
+"""The set-up: Debian packages (with fakes of dpkg-query, apt-get, sudo and id), toolchain, skipped steps."""
 
 import pathlib
 import shutil
@@ -21,7 +21,7 @@ class FolderTest(unittest.TestCase):
 
 
 class PackagesTest(FolderTest):
-    """packages.sh sees only these programs: the stand-ins, and the plain tools it uses."""
+    """packages.sh sees only the fakes and the plain tools that it uses."""
 
     TOOLS = ("sh", "sed", "tr", "grep", "dirname", "readlink", "tail", "mkdir", "date", "env", "cat")
 
@@ -48,17 +48,17 @@ class PackagesTest(FolderTest):
         file = self.folder / "calls"
         return file.read_text().splitlines() if file.exists() else []
 
-    def test_names_what_is_missing(self):
+    def test_names_the_missing_packages(self):
         self.assertEqual("cmake\n", self.packages("missing").stdout)
 
-    def test_installs_the_missing_ones_only(self):
+    def test_installs_only_the_missing_packages(self):
         done = self.packages("install")
         self.assertEqual(0, done.returncode, done.stderr)
         update, install = self.calls()
         self.assertTrue(update.startswith("noninteractive") and update.endswith(" update"))
         self.assertTrue(install.endswith(" install -y --no-install-recommends cmake"), install)
 
-    def test_runs_nothing_when_all_are_there(self):
+    def test_runs_nothing_when_all_are_installed(self):
         self.write("dpkg-query", 'shift 3; for p in "$@"; do echo "installed $p"; done')
         done = self.packages("install")
         self.assertEqual((0, "", []), (done.returncode, done.stdout, self.calls()))
@@ -70,19 +70,19 @@ class PackagesTest(FolderTest):
         self.assertIn("apt-get update && apt-get install -y --no-install-recommends cmake", done.stderr)
         self.assertEqual([], self.calls())
 
-    def test_goes_through_sudo_where_it_asks_nothing(self):
+    def test_uses_sudo_without_a_password(self):
         self.write("id", "echo 1000")
         self.write("sudo", '[ "$1" = -n ] && shift; exec "$@"')
         self.write("true", "exit 0")
         self.assertEqual(0, self.packages("install").returncode)
         self.assertEqual(2, len(self.calls()))
 
-    def test_a_sudo_that_wants_a_password_is_not_asked_without_a_terminal(self):
+    def test_skips_sudo_with_a_password_without_a_terminal(self):
         self.write("id", "echo 1000")
         self.write("sudo", "exit 1")
         self.assertEqual(ExitCode.NOT_PERMITTED, self.packages("install").returncode)
 
-    def test_what_apt_reports_is_shown_when_it_fails(self):
+    def test_shows_the_output_of_a_failed_apt(self):
         self.write("apt-get", "echo E: no such host; exit 100")
         done = self.packages("install")
         self.assertEqual(ExitCode.SYSTEM, done.returncode)
@@ -96,7 +96,7 @@ class PackagesTest(FolderTest):
         self.assertIn("libzmq3-dev", done.stderr)
         self.assertEqual(0, self.packages("install", OFFRAMP_SKIP_PACKAGES="1").returncode)
 
-    def test_python_sees_the_same(self):
+    def test_python_finds_the_same_packages(self):
         missing = packages.missing_packages(Places())
         self.assertTrue(missing is None or set(missing) <= set((REPOSITORY / "launch" / "packages-debian.txt").read_text().split()))
 
@@ -112,17 +112,17 @@ class ToolchainTest(FolderTest):
         facts = {"version": version, "cuda": cuda, "folder": str(self.torch)}
         return toolchain.resolve(self.places, given, describe=lambda *_: facts)
 
-    def test_by_default_everything_is_the_set_ups_own(self):
+    def test_by_default_the_set_up_installs_everything(self):
         inputs = self.resolve(toolchain.Toolchain())
         self.assertIn(f"-DOFFRAMP_PYTHON={self.places.venv_python}", inputs.definitions)
         self.assertEqual(("requirements-launch.txt", "requirements-torch.txt", "requirements-cuda.txt"), inputs.requirements)
 
-    def test_what_is_given_is_not_installed(self):
+    def test_a_given_toolchain_is_not_installed(self):
         inputs = self.resolve(toolchain.Toolchain(torch_dir="/t", cuda_dir="/c"))
         self.assertEqual(("requirements-launch.txt",), inputs.requirements)
         self.assertLessEqual({"-DOFFRAMP_TORCH_DIR=/t", "-DOFFRAMP_CUDA_DIR=/c"}, set(inputs.definitions))
 
-    def test_a_pythons_own_toolkit_is_taken(self):
+    def test_uses_the_cuda_toolkit_of_a_given_python(self):
         toolkit = self.folder / "site" / "nvidia" / "cu13"
         for name in ("bin/nvcc", "include/cuda_runtime_api.h"):
             (toolkit / name).parent.mkdir(parents=True)
@@ -132,19 +132,19 @@ class ToolchainTest(FolderTest):
         self.assertIn(f"-DOFFRAMP_TORCH_DIR={self.torch}", inputs.definitions)
         self.assertEqual(("requirements-launch.txt",), inputs.requirements)
 
-    def test_a_python_without_nvcc_gets_one_when_it_fits(self):
+    def test_installs_nvcc_for_a_given_python_if_it_fits(self):
         self.assertIn("requirements-cuda.txt", self.resolve(toolchain.Toolchain(python="/p")).requirements)
         with self.assertRaisesRegex(LaunchError, "CUDA 12.6") as refused:
             self.resolve(toolchain.Toolchain(python="/p"), cuda="12.6")
         self.assertIn("--cuda-dir", str(refused.exception))
 
-    def test_a_pytorch_that_is_too_old_is_reported_found_and_wanted(self):
+    def test_an_old_pytorch_is_refused_with_both_versions(self):
         with self.assertRaisesRegex(LaunchError, "2.6.0; 2.7 or later") as refused:
             self.resolve(toolchain.Toolchain(python="/p"), version="2.6.0")
         self.assertEqual(ExitCode.DEVICE_UNSUPPORTED, refused.exception.code)
         self.resolve(toolchain.Toolchain(python="/p"), version="2.10.0")
 
-    def test_a_choice_is_remembered_until_it_is_taken_back(self):
+    def test_a_choice_is_kept_until_reset(self):
         given = str(self.folder)
         self.assertEqual("", toolchain.choose(self.places, {}, {}).cuda_dir)
         self.assertEqual(given, toolchain.choose(self.places, {"--cuda-dir": given}, {}).cuda_dir)
@@ -153,7 +153,7 @@ class ToolchainTest(FolderTest):
         self.assertEqual("", toolchain.choose(self.places, {}, {}).cuda_dir)
         self.assertEqual(given, toolchain.choose(self.places, {}, {"OFFRAMP_CUDA_DIR": given}).cuda_dir)
 
-    def test_a_path_that_is_not_there_is_refused(self):
+    def test_a_missing_path_is_refused(self):
         with self.assertRaisesRegex(LaunchError, "--torch-dir: '/no/such' does not exist"):
             toolchain.choose(self.places, {"--torch-dir": "/no/such"}, {})
 
@@ -167,7 +167,7 @@ class ToolchainTest(FolderTest):
 
 
 class RequirementsTest(FolderTest):
-    """A pip that only writes down what it is asked for."""
+    """The fake pip only records its arguments."""
 
     def setUp(self):
         super().setUp()
@@ -197,7 +197,7 @@ class RequirementsTest(FolderTest):
         (self.places.launch / "requirements-launch.txt").write_text("rich>=14\n")
         self.assertEqual(1, len(self.install("requirements-launch.txt", "requirements-test.txt")))
 
-    def test_a_failure_is_tried_again_next_time(self):
+    def test_a_failed_install_is_repeated_next_time(self):
         (self.folder / "code").write_text("1")
         with self.assertRaisesRegex(LaunchError, "failed with exit code 1"):
             self.install("requirements-launch.txt")

@@ -7,7 +7,7 @@ from offramp_launch.sink import hide_password, is_postgres, resolve, without_pas
 
 
 class SinkTest(unittest.TestCase):
-    def test_the_password_is_taken_out_of_every_form(self):
+    def test_removes_the_password_from_every_form(self):
         for sink, without, password in (
                 ("postgres://u:secret@host/db", "postgres://u@host/db", "secret"),
                 ("postgresql://u:s%40%2Fcret@h1:5432,h2/db?sslmode=require", "postgresql://u@h1:5432,h2/db?sslmode=require", "s@/cret"),
@@ -23,20 +23,20 @@ class SinkTest(unittest.TestCase):
                 ("postgres://u:@host/db", "postgres://u@host/db", ""), ("", "", None)):
             self.assertEqual((without, password), without_password(sink), sink)
 
-    def test_where_a_password_ends_is_not_guessed(self):
+    def test_the_end_of_a_password_is_not_guessed(self):
         for sink in ("postgres://u:sec@ret@host/db", "postgres://u:sec/ret@host/db", "postgres://u:a/b?c@host/db"):
             with self.assertRaises(LaunchError) as refused:
                 without_password(sink)
             self.assertNotIn("ret", str(refused.exception))
             self.assertIn("%40", str(refused.exception))
 
-    def test_a_secret_that_libpq_takes_from_no_variable_is_refused(self):
+    def test_a_secret_without_an_environment_variable_is_refused(self):
         for sink in ("postgres://h/d?sslpassword=secret", "host=h sslpassword = secret"):
             with self.assertRaises(LaunchError) as refused:
                 without_password(sink)
             self.assertNotIn("=secret", str(refused.exception))
 
-    def test_arguments_variable_and_file_lose_it_to_the_environment(self):
+    def test_moves_the_password_to_the_environment(self):
         for arguments, wanted in ((["run", "--sink", "postgres://u:secret@h/d", "--batch", "8"], ["run", "--sink", "postgres://u@h/d", "--batch", "8"]),
                                   (["--sink=postgres://u:secret@h/d"], ["--sink=postgres://u@h/d"])):
             environment = {"OFFRAMP_SINK": "postgres://u:overruled@h/d"}
@@ -51,7 +51,7 @@ class SinkTest(unittest.TestCase):
         self.assertEqual([], resolve(config, environment))
         self.assertEqual([], resolve({}, environment))
 
-    def test_what_is_a_postgresql(self):
+    def test_detects_postgresql_sinks(self):
         for sink in ("postgres://h/d", "postgresql:///d", "host=/run/x dbname=d"):
             self.assertTrue(is_postgres(sink))
         for sink in ("", "mysql://h/d?a=b", "/some/folder", "embeddings.sqlite", "runs/lr=0.1/embeddings.sqlite"):

@@ -26,10 +26,10 @@ class StreamsTest(unittest.TestCase):
 
     def ended(self, code, redirected):
         launcher, producer, consumers = self.stage.start_run(1, redirected=redirected)
-        said = self.stage.end(launcher, producer, consumers, code=code, summary=SUMMARY)
-        self.assertNotIn("Traceback", said)
-        self.assertNotIn("Exception ignored", said)
-        self.assertEqual(code, launcher.returncode, said)
+        output = self.stage.end(launcher, producer, consumers, code=code, summary=SUMMARY)
+        self.assertNotIn("Traceback", output)
+        self.assertNotIn("Exception ignored", output)
+        self.assertEqual(code, launcher.returncode, output)
         self.assertEqual(code, self.stage.summary()["exit"])
 
     def test_a_closed_standard_output(self):
@@ -42,10 +42,10 @@ class StreamsTest(unittest.TestCase):
         self.ended(0, "> /dev/full")
         self.assertEqual(1, len(list((self.stage.folder / "build" / "runs").iterdir())))
 
-    def test_a_failed_run_keeps_its_code_there(self):
+    def test_a_failed_run_keeps_its_code_on_a_full_disk(self):
         self.ended(65, "> /dev/full")
 
-    def test_a_reader_that_goes(self):
+    def test_a_reader_that_leaves(self):
         reader, writer = os.pipe()
         with self.stage.launch("run", "--consumers", "1", redirected=f">/proc/{os.getpid()}/fd/{writer}") as launcher:
             entered = [self.stage.enter() for _ in range(2)]
@@ -57,27 +57,27 @@ class StreamsTest(unittest.TestCase):
             producer.order(status={"state": "running", "done_samples": 1})
             producer.order(summary=SUMMARY, exit=0)
             consumer.order(exit=0)
-            said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertEqual((0, ""), (launcher.returncode, said))
+            output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual((0, ""), (launcher.returncode, output))
 
-    def test_another_command_reports_that_its_answer_is_lost(self):
+    def test_another_command_reports_a_lost_answer(self):
         launcher, producer, consumers = self.stage.start_run(1)
         answer = self.stage.launch("status", redirected="> /dev/full")
-        said, _ = answer.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertEqual((73, "offramp: standard output cannot be written: No space left on device\n"), (answer.returncode, said))
+        output, _ = answer.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual((73, "offramp: standard output cannot be written: No space left on device\n"), (answer.returncode, output))
         self.stage.end(launcher, producer, consumers)
 
     def test_with_json_logs_every_line_is_json(self):
         launcher, producer, consumers = self.stage.start_run(1, "--log-format", "json")
-        said = self.stage.end(launcher, producer, consumers, summary=SUMMARY)
-        told = [json.loads(line) for line in said.splitlines()]
-        self.assertTrue(any(line.get("message", "").startswith("run ") for line in told), said)
-        self.assertIn("Run ", told[-1]["message"])
+        output = self.stage.end(launcher, producer, consumers, summary=SUMMARY)
+        lines = [json.loads(line) for line in output.splitlines()]
+        self.assertTrue(any(line.get("message", "").startswith("run ") for line in lines), output)
+        self.assertIn("Run ", lines[-1]["message"])
 
 
 @unittest.skipUnless(os.geteuid() == 0, "only root may mount")
 class FullRunDirectoryTest(unittest.TestCase):
-    """A tmpfs of a few pages, in a mount namespace of its own."""
+    """A tmpfs of a few pages in its own mount namespace."""
 
     def ended_in(self, size):
         with tempfile.TemporaryDirectory(dir="/tmp") as name:
@@ -93,15 +93,15 @@ class FullRunDirectoryTest(unittest.TestCase):
                 stage.close()
             return done.returncode, done.stdout
 
-    def test_it_is_reported_and_ends_with_73(self):
+    def test_a_full_disk_is_reported_with_code_73(self):
         if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
             self.skipTest("no namespaces here")
-        code, said = self.ended_in(4 << 10)
-        self.assertNotIn("Traceback", said)
-        self.assertEqual(73, code, said)
-        self.assertRegex(said, r"offramp: .*/small/run cannot be written: No space left on device\n.*--run-dir")
+        code, output = self.ended_in(4 << 10)
+        self.assertNotIn("Traceback", output)
+        self.assertEqual(73, code, output)
+        self.assertRegex(output, r"offramp: .*/small/run cannot be written: No space left on device\n.*--run-dir")
 
-    def test_results_whose_report_fails(self):
+    def test_a_report_that_cannot_be_written(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         lock = OutputLock(folder.name, "a-run")
@@ -114,10 +114,10 @@ class FullRunDirectoryTest(unittest.TestCase):
         finishing = mock.Mock()
         finishing.wait.side_effect = lambda program: program.reap()
         with mock.patch.object(run_command.summary, "write", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):
-            for ended_with, told in ((0, "the run is done, but"), (84, "dead-letters list --run-dir {run_dir.path}. Besides,")):
+            for ended_with, text in ((0, "the run is done, but"), (84, "dead-letters list --run-dir {run_dir.path}. Besides,")):
                 code, whole = run_command.conclude(plan, run_dir, supervisor, ended_with, {}, finishing)
                 self.assertEqual((73, 73), (code, whole["exit"]))
-                self.assertIn(f"{told.format(run_dir=run_dir)} its summary.json cannot be written: No space left", whole["failure"])
+                self.assertIn(f"{text.format(run_dir=run_dir)} its summary.json cannot be written: No space left", whole["failure"])
                 status = json.loads(run_dir.file("status.json").read_text())
                 self.assertEqual(("failed", 73, whole["failure"]), (status["state"], status["exit"], status["failure"]))
 

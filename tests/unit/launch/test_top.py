@@ -19,7 +19,7 @@ import time
 import unittest
 
 from stage import OFFRAMP, WATCHDOG_SECONDS, Stage
-from watched_documents import DOCUMENTS, SENTENCES, Answering
+from watched_documents import DOCUMENTS, SENTENCES, FakeLauncher
 from offramp_launch.watching.rates import Rates
 from offramp_launch.watching.top import Top
 
@@ -45,19 +45,19 @@ class DrawingTest(unittest.TestCase):
                     self.assertLessEqual(max(line.cell_len for line in lines), size[0])
                     self.assertIn("q leave", lines[-1].plain + " q leave" * (size[0] < 60))
 
-    def test_the_sentence_stands_whole_on_top(self):
+    def test_the_whole_sentence_is_on_top(self):
         for name, document in DOCUMENTS.items():
             for size in SIZES[:3]:
                 with self.subTest(document=name, size=size):
                     self.assertIn(SENTENCES[name], " ".join(line.plain for line in self.lines(document, size)[1:5]))
 
-    def test_who_holds_what(self):
+    def test_shows_the_slabs_of_each_consumer(self):
         text = "\n".join(line.plain for line in self.lines(DOCUMENTS["trouble"], (80, 24)))
         consumer = next(each for each in DOCUMENTS["trouble"]["status"]["consumers"] if each["stalled"])
         self.assertRegex(text, rf"{consumer['session']} +{consumer['pid']} .*{', '.join(map(str, consumer['held']))}  stalled")
         self.assertIn("22 free", text)
 
-    def test_all_slabs_are_seen_where_they_have_room_and_their_shares_where_not(self):
+    def test_shows_all_slabs_or_their_shares(self):
         document = json.loads(json.dumps(DOCUMENTS["starved"]))
         document["status"]["slab_states"] = "L" * 4096
         for slabs, size, whole in ((16, (80, 24), 16), (4096, (80, 24), 80)):
@@ -65,7 +65,7 @@ class DrawingTest(unittest.TestCase):
             rows = [line.plain for line in self.lines(document, size) if set(line.plain.strip()) <= {"█", " "} and "█" in line.plain]
             self.assertEqual(whole, sum(row.count("█") for row in rows))
 
-    def test_what_a_run_reports_moves_no_cursor(self):
+    def test_messages_of_a_run_are_escaped(self):
         document = json.loads(json.dumps(DOCUMENTS["starved"]))
         document["log"].append("\x1b[2Jgone [bold]\x07")
         document["status"].update(shortage="", message="\x1b[31mred")
@@ -73,23 +73,23 @@ class DrawingTest(unittest.TestCase):
         self.assertNotIn("\x1b", text)
         self.assertIn("\\x1b[2Jgone [bold]\\x07", text)
 
-    def test_what_is_not_reported_any_more_is_reported(self):
+    def test_a_silent_producer_is_reported(self):
         from offramp_launch.watching.drawing import draw
         seen = Rates()
         for now in (0, 12):
             seen.add(DOCUMENTS["computing"], now)
         self.assertEqual("The producer has not reported for 12 s", draw(DOCUMENTS["computing"], seen, 80, 24)[1].plain)
 
-    def test_a_note_takes_the_place_of_the_keys(self):
+    def test_a_note_replaces_the_keys(self):
         self.assertEqual("2 -> 3 consumers", self.lines(DOCUMENTS["starved"], (80, 24), ("2 -> 3 consumers", False))[-1].plain)
 
 
-class SeenTest(unittest.TestCase):
+class RatesTest(unittest.TestCase):
     def document(self, at, busy, samples, copied):
         return {"status": {"state": "running", "now_ns": int(at * 1e9), "samples_per_second": 5.0, "stage_seconds": {"d2h": {"sum": copied}},
                            "consumers": [{"pid": 7, "busy_seconds": busy, "samples": samples}]}}
 
-    def test_shares_and_rates_are_those_of_the_last_ten_seconds(self):
+    def test_shares_and_rates_cover_the_last_ten_seconds(self):
         seen = Rates()
         for second in range(30):
             busy = 0 if second < 15 else (second - 15) / 2
@@ -98,32 +98,32 @@ class SeenTest(unittest.TestCase):
         self.assertAlmostEqual(3.0, seen.growth(lambda moment: moment.done.get(7)))
         self.assertAlmostEqual(0.25, seen.moments[-1].copy)
 
-    def test_silence_is_of_the_viewers_clock(self):
+    def test_silence_is_measured_by_the_viewers_clock(self):
         seen = Rates()
         for now, word, silent in ((50, "12:00:01", 0), (51, "12:00:02", 0), (58, "12:00:02", 7), (59, "12:00:09", 0), (70, None, 0)):
             seen.add({"status": {"state": "running", "time": word}}, now)
             self.assertEqual(silent, seen.silent)
 
-    def test_all_moments_are_of_one_clock(self):
+    def test_all_moments_use_one_clock(self):
         seen = Rates()
         for document in ({"status": {"state": "starting"}}, self.document(2, 0, 0, 0), self.document(3, 0, 0, 0), {"status": {"state": "failed"}}):
             seen.add(document, 1e6)
         self.assertEqual([2, 3], [moment.at for moment in seen.moments])
 
-    def test_one_that_came_late_is_measured_since_then(self):
+    def test_a_late_consumer_is_measured_from_its_start(self):
         seen = Rates()
         seen.add({"status": {"state": "running", "now_ns": 1_000_000_000}}, 0)
         seen.add(self.document(9, 0.0, 0, 0), 0)
         seen.add(self.document(10, 1.0, 8, 0), 0)
         self.assertAlmostEqual(1.0, seen.growth(lambda moment: moment.busy.get(7)))
 
-    def test_what_was_reported_before_is_not_reported_twice(self):
+    def test_an_unchanged_status_is_counted_once(self):
         seen = Rates()
         for _ in range(3):
             seen.add(self.document(5, 0, 0, 0), 0)
         self.assertEqual(1, len(seen.moments))
 
-    def test_a_line_has_a_value_a_column_and_no_gaps(self):
+    def test_a_line_has_one_value_per_column(self):
         seen = Rates()
         for second in range(0, 31, 3):
             seen.add(self.document(100 + second, 0, 0, 0), 0)
@@ -132,13 +132,13 @@ class SeenTest(unittest.TestCase):
 
 
 class Session:
-    """A command on a terminal of its own. Owns: both ends of that, and the process."""
+    """A command on its own terminal. Owns: both ends of the terminal and the process."""
 
     def __init__(self, *command, environment, size=(24, 80)):
         self.ours, self.theirs = pty.openpty()
         fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
         self.before = termios.tcgetattr(self.theirs)
-        self.said = b""
+        self.output = b""
         self.process = subprocess.Popen(command, stdin=self.theirs, stdout=self.theirs, stderr=self.theirs, env={**environment, "TERM": "xterm"}, start_new_session=True,
                                         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
 
@@ -156,34 +156,34 @@ class Session:
         os.write(self.ours, keys)
 
     def until(self, holds):
-        """Reads what is drawn, until `holds` of all that was."""
+        """Reads the output until `holds` is true of all of it."""
         end = time.monotonic() + WATCHDOG_SECONDS
-        while not holds(self.said):
-            assert time.monotonic() < end, f"never drawn; the last: {self.said[-2000:]!r}"
+        while not holds(self.output):
+            assert time.monotonic() < end, f"never drawn; the last: {self.output[-2000:]!r}"
             if select.select([self.ours], [], [], 0.05)[0]:
-                self.said += os.read(self.ours, 65536)
+                self.output += os.read(self.ours, 65536)
 
     def until_drawn(self, pattern):
-        self.until(lambda said: re.search(pattern, said))
+        self.until(lambda output: re.search(pattern, output))
 
     def ended(self):
-        """Its exit code, once it has ended and all is read."""
+        """Waits for the end, reads the remaining output and returns the exit code."""
         self.until(lambda _: self.process.poll() is not None)
         while select.select([self.ours], [], [], 0)[0]:
-            self.said += os.read(self.ours, 65536)
+            self.output += os.read(self.ours, 65536)
         return self.process.returncode
 
     def ignores(self, number):
-        """Here its process group is an orphan, which the kernel does not stop at all."""
+        """Reads the ignored signals, because the kernel never stops an orphaned process group."""
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return bool(int(re.search(r"SigIgn:\t(\w+)", status)[1], 16) & 1 << number - 1)
 
-    def is_as_before(self):
+    def is_restored(self):
         after = termios.tcgetattr(self.theirs)
-        return after == self.before and self.said.rfind(LEAVES_ALTERNATE_SCREEN) > self.said.rfind(b"\x1b[?1049h") and self.said.rfind(SHOWS_CURSOR) > self.said.rfind(b"\x1b[?25l")
+        return after == self.before and self.output.rfind(LEAVES_ALTERNATE_SCREEN) > self.output.rfind(b"\x1b[?1049h") and self.output.rfind(SHOWS_CURSOR) > self.output.rfind(b"\x1b[?25l")
 
 
-class Typing:
+class FakeTerminal:
     """A fake terminal of 80 by 24 that types the texts in `typed`. `drawn`: the displayed lines."""
 
     def __init__(self, *typed):
@@ -204,18 +204,18 @@ class WatchingTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
 
     def test_keys_wait_for_the_first_document(self):
-        with Answering(self.folder, {}) as launcher:
+        with FakeLauncher(self.folder, {}) as launcher:
             def answers():
                 launcher.document = {**DOCUMENTS["starved"], "before": 4, "consumers": 5}
                 return "+"
-            Top(self.folder).watch(Typing(lambda: "+-", answers, lambda: "+", lambda: "q"))
+            Top(self.folder).watch(FakeTerminal(lambda: "+-", answers, lambda: "+", lambda: "q"))
             self.assertEqual([{"do": "scale", "consumers": 5}], [each for each in launcher.asked if each["do"] == "scale"])
 
-    def test_a_number_by_a_key_ends_the_following_and_reports_it_and_f_goes_back_to_it(self):
-        account = {"bounds": "1..4", "follows": True, "changes": 2, "mean_consumers": 1.5}
+    def test_a_number_ends_autoscaling_and_f_restores_it(self):
+        following = {"bounds": "1..4", "follows": True, "changes": 2, "mean_consumers": 1.5}
         more = ", which do not follow the work any more; scale 1..4 has them do so"
-        follows, follows_not = ({**DOCUMENTS["starved"], "before": 1, "consumers": 2, "more": said, "following": {**account, "follows": not said}} for said in ("", more))
-        with Answering(self.folder, follows) as launcher:
+        follows, follows_not = ({**DOCUMENTS["starved"], "before": 1, "consumers": 2, "more": words, "following": {**following, "follows": not words}} for words in ("", more))
+        with FakeLauncher(self.folder, follows) as launcher:
             def ends(key):
                 launcher.document = follows_not
                 return key
@@ -223,7 +223,7 @@ class WatchingTest(unittest.TestCase):
             def begins(key):
                 launcher.document = follows
                 return key
-            screen = Typing(lambda: "", lambda: ends("+"), lambda: begins("f"), lambda: "q")
+            screen = FakeTerminal(lambda: "", lambda: ends("+"), lambda: begins("f"), lambda: "q")
             Top(self.folder).watch(screen)
         self.assertEqual([{"do": "scale", "consumers": follows["consumers_wanted"] + 1}, {"do": "scale", "consumers": "1..4"}],
                          [each for each in launcher.asked if each["do"] == "scale"])
@@ -233,8 +233,8 @@ class WatchingTest(unittest.TestCase):
         self.assertIn("autoscaling off", drawn[2])
         self.assertIn("autoscaling on, within 1..4", drawn[3])
 
-    def test_while_results_are_put_together_nothing_is_amiss(self):
-        with Answering(self.folder, DOCUMENTS["starved"]) as launcher:
+    def test_merging_results_is_not_an_alarm(self):
+        with FakeLauncher(self.folder, DOCUMENTS["starved"]) as launcher:
             def ends():
                 launcher.mute()
                 (self.folder / "status.json").write_text(json.dumps(DOCUMENTS["finishing"]["status"]))
@@ -244,7 +244,7 @@ class WatchingTest(unittest.TestCase):
                 launcher.end()
                 (self.folder / "status.json").write_text(json.dumps(DOCUMENTS["ended"]["status"]))
                 return ""
-            screen, top = Typing(ends, is_over), Top(self.folder)
+            screen, top = FakeTerminal(ends, is_over), Top(self.folder)
             top.watch(screen)
             texts = [[line.plain for line in lines] for lines in screen.drawn]
             self.assertIn("Finishing: merging the results", texts[1])
@@ -252,9 +252,9 @@ class WatchingTest(unittest.TestCase):
             self.assertNotIn("red", "".join(str(span.style) for line in screen.drawn[1] for span in line.spans))
             self.assertIn(SENTENCES["ended"], top.final_messages())
 
-    def test_a_launcher_that_is_stopped_is_reported_as_stopped(self):
-        with Answering(self.folder, DOCUMENTS["starved"]) as launcher:
-            screen = Typing(lambda: launcher.mute() or "", lambda: "q")
+    def test_a_stopped_launcher_is_reported(self):
+        with FakeLauncher(self.folder, DOCUMENTS["starved"]) as launcher:
+            screen = FakeTerminal(lambda: launcher.mute() or "", lambda: "q")
             Top(self.folder).watch(screen)
             self.assertIn("red", "".join(str(span.style) for span in screen.drawn[1][-1].spans))
             self.assertIn(SENTENCES["starved"], [line.plain for line in screen.drawn[1]])
@@ -271,11 +271,11 @@ class TerminalTest(unittest.TestCase):
         return run
 
     def top(self, *arguments):
-        """In the Python of this test, which has rich; the launch script would look for another one."""
+        """Runs `top` in the Python of this test, which has rich. The launch script would choose another one."""
         return Session(sys.executable, str(OFFRAMP.parent / "offramp_launch"), "top", *arguments, environment=self.stage.environment)
 
     @unittest.skipUnless(HAS_RICH, "rich is not installed here")
-    def test_keys_change_the_run_and_q_leaves_it(self):
+    def test_keys_change_the_run_and_q_leaves(self):
         launcher, *_ = self.run_begun()
         with self.top(str(self.run_dir)) as session:
             session.until_drawn(rb"2 alive, 2 wanted")
@@ -285,15 +285,15 @@ class TerminalTest(unittest.TestCase):
             session.type(b"r")
             session.until_drawn(rb"reload: consumers are replaced")
             self.stage.enter()
-            session.type(b"\x1a\x1c")   # Ctrl-Z, Ctrl-\: it goes on
+            session.type(b"\x1a\x1c")   # Ctrl-Z, Ctrl-\: no effect
             self.assertTrue(session.ignores(signal.SIGTSTP))
             session.type(b"q")
-            self.assertEqual(0, session.ended(), session.said)
-            self.assertTrue(session.is_as_before())
-        self.assertIsNone(launcher.poll())      # which is killed in the middle of its reload, with all that it started
+            self.assertEqual(0, session.ended(), session.output)
+            self.assertTrue(session.is_restored())
+        self.assertIsNone(launcher.poll())      # the cleanup kills it during its reload, with its programs
 
     @unittest.skipUnless(HAS_RICH, "rich is not installed here")
-    def test_the_terminal_is_as_before_whatever_ends_it(self):
+    def test_any_end_restores_the_terminal(self):
         launcher, producer, consumers = self.run_begun(1)
         for how, code in (("a key", 130), ("SIGTERM", 130), ("SIGHUP", 130), ("SIGQUIT", 130)):
             with self.subTest(how=how), self.top() as session:
@@ -302,36 +302,36 @@ class TerminalTest(unittest.TestCase):
                     session.type(b"\x03")
                 else:
                     session.process.send_signal(getattr(signal, how))
-                self.assertEqual(code, session.ended(), session.said)
-                self.assertTrue(session.is_as_before())
-                self.assertNotIn(b"Traceback", session.said)
+                self.assertEqual(code, session.ended(), session.output)
+                self.assertTrue(session.is_restored())
+                self.assertNotIn(b"Traceback", session.output)
         self.stage.end(launcher, producer, consumers)
 
     @unittest.skipUnless(HAS_RICH, "rich is not installed here")
-    def test_a_terminal_that_is_not_of_utf_8_is_drawn_on_and_restored(self):
+    def test_draws_on_a_terminal_without_utf_8(self):
         launcher, producer, consumers = self.run_begun(1)
         self.stage.environment["PYTHONIOENCODING"] = "ascii"
         with self.top() as session:
             session.until_drawn(rb"1 alive, 1 wanted")
-            session.until_drawn(rb"[-]{20}")        # nothing is done: an empty bar
+            session.until_drawn(rb"[-]{20}")        # an empty bar
             session.type(b"q")
-            self.assertEqual(0, session.ended(), session.said)
-            self.assertTrue(session.is_as_before())
-            session.said.decode("ascii")
+            self.assertEqual(0, session.ended(), session.output)
+            self.assertTrue(session.is_restored())
+            session.output.decode("ascii")
         self.stage.end(launcher, producer, consumers)
 
     @unittest.skipUnless(HAS_RICH, "rich is not installed here")
-    def test_it_ends_with_the_run_and_reports_how_that_ended(self):
+    def test_ends_with_the_run_and_reports_its_result(self):
         launcher, producer, consumers = self.run_begun(1)
         with self.top() as session:
             session.until_drawn(rb"1 alive, 1 wanted")
             self.stage.end(launcher, producer, consumers, status={"state": "ended", "done_samples": 8, "total_samples": 8})
-            self.assertEqual(0, session.ended(), session.said)
-            self.assertTrue(session.is_as_before())
-            self.assertIn(b"Ended: 8 of 8 samples", session.said[session.said.rfind(LEAVES_ALTERNATE_SCREEN):])
+            self.assertEqual(0, session.ended(), session.output)
+            self.assertTrue(session.is_restored())
+            self.assertIn(b"Ended: 8 of 8 samples", session.output[session.output.rfind(LEAVES_ALTERNATE_SCREEN):])
 
     @unittest.skipUnless(HAS_RICH, "rich is not installed here")
-    def test_what_the_run_refuses_is_reported_and_it_continues(self):
+    def test_reports_a_refusal_and_continues(self):
         launcher, producer, consumers = self.run_begun(1)
         with self.top() as session:
             session.until_drawn(rb"1 alive, 1 wanted")
@@ -341,11 +341,11 @@ class TerminalTest(unittest.TestCase):
             self.assertEqual(0, session.ended())
         self.stage.end(launcher, producer, consumers)
 
-    def test_where_no_terminal_is_it_names_status(self):
+    def test_without_a_terminal_it_suggests_status(self):
         launcher, producer, consumers = self.run_begun(1)
-        code, said = self.stage.call("top")
+        code, output = self.stage.call("top")
         self.assertEqual(64, code)
-        self.assertIn("offramp status", said)
+        self.assertIn("offramp status", output)
         self.stage.end(launcher, producer, consumers)
 
     def test_without_rich_it_reports_what_to_install(self):
@@ -353,14 +353,14 @@ class TerminalTest(unittest.TestCase):
         script = ("import importlib.util, sys; sys.path.insert(0, sys.argv[1]); from offramp_launch import commands; find = importlib.util.find_spec; "
                   "importlib.util.find_spec = lambda name, *rest: None if name == 'rich' else find(name, *rest); sys.exit(commands.main(['top-set-up']))")
         with Session(sys.executable, "-c", script, str(OFFRAMP.parent), environment=self.stage.environment) as session:
-            self.assertEqual(71, session.ended(), session.said)
-            self.assertIn(b"pip install rich", session.said)
+            self.assertEqual(71, session.ended(), session.output)
+            self.assertIn(b"pip install rich", session.output)
             self.assertEqual(session.before, termios.tcgetattr(session.theirs))
         self.stage.end(launcher, producer, consumers)
 
-    def test_a_run_that_is_not_there(self):
-        code, said = self.stage.call("top", "/nowhere")
-        self.assertEqual(69, code, said)
+    def test_a_missing_run(self):
+        code, output = self.stage.call("top", "/nowhere")
+        self.assertEqual(69, code, output)
         self.assertEqual(64, self.stage.call("top", "--wide")[0])
 
 

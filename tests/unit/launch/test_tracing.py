@@ -28,7 +28,7 @@ class Folder:
 
 
 def made_trace(every=1):
-    """A producer that computes 20 batches of 10 ms, each `every`-th timed, copies them in 4 and a consumer that takes 8 for each."""
+    """20 batches: 10 ms of compute (every `every`-th one timed), 4 ms of copy and 8 ms in a consumer."""
     computed = [Range("compute", "compute", batch, batch * 10 * MS, (batch * 10 + 9) * MS, True) for batch in range(0, 20, every)]
     copied = [Range("d2h", "d2h", batch, (batch * 10 + 10) * MS, (batch * 10 + 14) * MS, True) for batch in range(20)]
     processed = [Range("consumer", "process_output", batch, (batch * 10 + 15) * MS, (batch * 10 + 23) * MS, False) for batch in range(20)]
@@ -60,12 +60,12 @@ class TracingTest(unittest.TestCase):
         self.assertEqual(code, problem.exception.code)
         return problem.exception.what
 
-    def test_the_request_is_there_whole_and_goes_when_no_one_can_answer_any_more(self):
+    def test_the_request_is_whole_and_expires(self):
         asked = self.begin()
-        told = json.loads((self.folder / REQUEST).read_text())
-        self.assertEqual({key: asked[key] for key in ("id", "from_ns", "until_ns")}, told)
-        self.assertEqual(5 * 10**9, told["until_ns"] - told["from_ns"])
-        self.assertGreater(told["from_ns"], time.monotonic_ns())
+        request = json.loads((self.folder / REQUEST).read_text())
+        self.assertEqual({key: asked[key] for key in ("id", "from_ns", "until_ns")}, request)
+        self.assertEqual(5 * 10**9, request["until_ns"] - request["from_ns"])
+        self.assertGreater(request["from_ns"], time.monotonic_ns())
         self.assertEqual(0o700, os.stat(asked["folder"]).st_mode & 0o777)
         self.assertEqual([7, 8], [program["pid"] for program in asked["programs"]])
         self.assertIn("under way", self.refused(ExitCode.RUN_IN_USE))
@@ -73,10 +73,10 @@ class TracingTest(unittest.TestCase):
         self.timers.run_due()
         self.assertFalse((self.folder / REQUEST).exists())
 
-    def test_the_end_of_one_leaves_the_next_one_alone(self):
+    def test_an_expired_request_leaves_the_next_one(self):
         self.begin(1)
         self.now = LEAD_SECONDS + 1 + PATIENCE_SECONDS
-        later = self.begin(1)    # before the loop reaches the first one's timer
+        later = self.begin(1)    # before the first request's timer runs
         self.timers.run_due()
         self.assertEqual(later["id"], json.loads((self.folder / REQUEST).read_text())["id"])
         self.now += LEAD_SECONDS + 1 + PATIENCE_SECONDS
@@ -84,20 +84,20 @@ class TracingTest(unittest.TestCase):
         self.assertFalse((self.folder / REQUEST).exists())
         self.assertEqual(5 * 10**9, (again := self.begin())["until_ns"] - again["from_ns"])
 
-    def test_what_cannot_be_asked_is_refused_and_leaves_nothing(self):
+    def test_an_invalid_request_is_refused_and_leaves_nothing(self):
         for seconds in (0, 61, -1, "5", None, True, float("nan")):
             self.assertIn("out of bounds", self.refused(ExitCode.USAGE, seconds))
         self.assertIn("no programs yet", self.refused(ExitCode.NO_SUCH_RUN, 5, ()))
         self.assertEqual([], list(self.folder.iterdir()))
 
-    def test_what_cannot_be_written_is_named_and_leaves_nothing(self):
+    def test_an_unwritable_request_is_named_and_leaves_nothing(self):
         (self.folder / (REQUEST + ".new")).symlink_to("/dev/full")
-        said = self.refused(ExitCode.CANNOT_WRITE)
-        self.assertIn(f"'{self.folder / REQUEST}.new' cannot be written: No space left", said)
+        output = self.refused(ExitCode.CANNOT_WRITE)
+        self.assertIn(f"'{self.folder / REQUEST}.new' cannot be written: No space left", output)
         self.assertEqual([], list(self.folder.iterdir()))
-        self.begin()    # none is under way
+        self.begin()    # no request is under way
 
-    def test_who_has_ended_is_not_waited_for(self):
+    def test_an_ended_program_is_not_awaited(self):
         ended = subprocess.Popen(["true"])
         ended.wait()
         asked = {"until_ns": time.monotonic_ns(), "programs": [{"process": "producer", "pid": os.getpid()}, {"process": "consumer", "pid": ended.pid}]}
@@ -106,20 +106,20 @@ class TracingTest(unittest.TestCase):
         self.assertEqual(ended.pid, program["pid"])
         self.assertIn("ended without an answer", why)
 
-    def test_what_was_not_kept_is_reported(self):
+    def test_reports_lost_ranges(self):
         file = self.folder / "consumer-8.jsonl"
         file.write_text('{"process":"consumer","pid":8,"not_kept":3}\n{"lane":"consumer","name":"map","batch":1,"begin_ns":5,"end_ns":6}\n')
         program = read_program(file)
         self.assertEqual((3, 1), (program.not_kept, len(program.ranges)))
 
-    def test_the_idle_device_is_reported_where_every_batch_is_timed(self):
+    def test_idle_time_needs_every_batch_timed(self):
         self.assertTrue(outline_of(made_trace()).every_batch_is_timed())
         self.assertFalse(outline_of(made_trace(every=4)).every_batch_is_timed())
         self.assertEqual(140 * MS, outline_of(made_trace()).shown_length())
         self.assertEqual(200 * MS, timeline.Outline((0, 200 * MS)).shown_length())
 
-    def left(self, trace):
-        """The files that the trace's programs leave."""
+    def write_files(self, trace):
+        """Writes and returns the files of the trace's programs."""
         files = []
         for program in trace.programs:
             files.append(self.folder / f"{program.process}-{program.pid}.jsonl")
@@ -129,9 +129,9 @@ class TracingTest(unittest.TestCase):
             files[-1].write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
         return files
 
-    def test_the_trace_is_whole_and_for_the_picture_only_what_it_shows_is_read(self):
+    def test_the_picture_reads_only_the_ranges_it_shows(self):
         trace = made_trace()
-        files, outline, out = self.left(trace), timeline.Outline(trace.window), io.StringIO()
+        files, outline, out = self.write_files(trace), timeline.Outline(trace.window), io.StringIO()
         command.write_events(files, outline, out)
         events = json.loads(out.getvalue())["traceEvents"]
         self.assertEqual([(20, 0.0), (20, 10_000.0), (20, 15_000.0)],
@@ -146,16 +146,16 @@ class TracingTest(unittest.TestCase):
             self.assertEqual(shown, list(read_program(file, view).ranges))
             self.assertEqual(program.pid, read_program(file, view).pid)
 
-    def test_a_trace_for_which_there_is_no_room_is_named(self):
+    def test_a_trace_on_a_full_disk_is_named(self):
         trace = made_trace()
         (self.folder / "trace.json").symlink_to("/dev/full")
         with self.assertRaises(LaunchError) as problem:
-            command.write(self.left(trace), timeline.Outline(trace.window), "Run made-up", self.folder)
+            command.write(self.write_files(trace), timeline.Outline(trace.window), "Run made-up", self.folder)
         self.assertEqual(ExitCode.CANNOT_WRITE, problem.exception.code)
         self.assertIn(f"'{self.folder / 'trace.json'}' cannot be written: No space left", problem.exception.what)
 
     @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "needs matplotlib")
-    def test_the_picture_has_a_lane_for_what_there_is(self):
+    def test_the_picture_has_a_lane_per_recorded_stage(self):
         picture = self.folder / "timeline.svg"
         timeline.draw(made_trace(), outline_of(made_trace()), "Run made-up", [picture])
         drawn = picture.read_text()

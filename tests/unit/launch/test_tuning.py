@@ -1,4 +1,4 @@
-"""The search of `tune` on simulated machines, compared with the best of the whole grid; and the command without trials."""
+"""The search of `tune` on simulated machines, compared with the best of the whole grid, and its refusals."""
 
 import dataclasses
 import itertools
@@ -17,7 +17,7 @@ from offramp_launch.supervision.autoscaler import Bounds
 from offramp_launch.tuning.search import GAIN, Outcome, Search
 from offramp_launch.tuning.trial import Trials
 
-REACHED = 0.95          # of the best of the grid
+REACHED = 0.95          # share of the best rate of the grid
 GRID = {"batch": [2 ** power for power in range(9)], "decode-workers": [2 ** power for power in range(6)], "slabs": [2 ** power for power in range(1, 7)]}
 MOST = {name: values[-1] for name, values in GRID.items()}
 START = {"batch": 8, "decode-workers": 4, "slabs": 0}
@@ -25,7 +25,7 @@ START = {"batch": 8, "decode-workers": 4, "slabs": 0}
 
 @dataclasses.dataclass
 class Machine:
-    """The rate of the slowest stage."""
+    """A machine whose rate is that of its slowest stage."""
 
     cores: int = 16
     launch_seconds: float = 0.01        # of a batch
@@ -78,58 +78,58 @@ class SearchTest(unittest.TestCase):
         "little memory": Machine(memory=256, launch_seconds=0.05),
     }
 
-    def test_it_comes_close_to_the_best_of_a_full_grid_in_few_trials(self):
+    def test_gets_close_to_the_best_of_the_grid_in_few_trials(self):
         for name, machine in self.MACHINES.items():
             with self.subTest(name):
                 search = searched(machine)
                 self.assertGreaterEqual(machine.outcome(search.best).rate, REACHED * machine.best_of_the_grid(), search.trials)
                 self.assertLessEqual(len(search.trials), 24, search.trials)
 
-    def test_it_does_so_where_trials_are_off(self):
+    def test_gets_close_with_noisy_trials(self):
         for name, machine in self.MACHINES.items():
             for seed in range(5):
                 with self.subTest(name, seed=seed):
                     search = searched(dataclasses.replace(machine, noise=0.02, dice=random.Random(seed)))
                     self.assertGreaterEqual(dataclasses.replace(machine, noise=0.0).outcome(search.best).rate, REACHED * machine.best_of_the_grid(), search.trials)
 
-    def test_the_stage_that_holds_it_back_is_helped_first(self):
+    def test_changes_the_limiting_stage_first(self):
         for machine, changed in ((Machine(decode_seconds=0.05), "decode-workers"), (Machine(launch_seconds=0.05), "batch"), (Machine(consume_seconds=0.2), "slabs")):
             search = searched(machine, trials=2)
             first, second = (setting for setting, _ in search.trials)
             self.assertEqual([changed], [name for name in first if first[name] != second[name]], search.trials)
 
-    def test_what_gained_is_continued(self):
+    def test_continues_a_change_that_helped(self):
         search = searched(Machine(launch_seconds=0.5, decode_seconds=0.0001), trials=5)
         self.assertEqual([8, 16, 32, 64, 128], [setting["batch"] for setting, _ in search.trials])
 
-    def test_what_the_user_gave_stays(self):
+    def test_keeps_the_settings_of_the_user(self):
         search = searched(Machine(launch_seconds=0.05, decode_seconds=0.05), fixed=("batch", "slabs"))
         self.assertEqual({(8, 8)}, {(setting["batch"], setting["slabs"]) for setting, _ in search.trials})
 
-    def test_a_setting_that_does_not_run_is_left_and_reported(self):
+    def test_a_failing_setting_is_recorded_and_avoided(self):
         search = searched(Machine(memory=64, launch_seconds=0.05))
         self.assertTrue(any(outcome.error for _, outcome in search.trials))
         self.assertLessEqual(search.best["batch"] * search.best["slabs"], 64)
 
-    def test_nothing_is_searched_where_the_first_does_not_run(self):
+    def test_stops_if_the_first_trial_fails(self):
         search = searched(Machine(memory=8))
         self.assertEqual((None, 1), (search.best, len(search.trials)))
 
-    def test_one_trial_that_was_far_off_does_not_decide(self):
+    def test_one_outlier_does_not_decide(self):
         machine, numbers = Machine(), itertools.count()
 
-        class Off:
+        class Outlier:
             cores = machine.cores
 
             def outcome(self, setting):
                 outcome = machine.outcome(setting)
                 return dataclasses.replace(outcome, rate=outcome.rate * 3) if next(numbers) == 1 else outcome
-        search = searched(Off())
+        search = searched(Outlier())
         self.assertGreaterEqual(machine.outcome(search.best).rate, (1 - GAIN) * machine.outcome(search.trials[0][0]).rate, search.trials)
 
 
 class TrialTest(unittest.TestCase):
-    # A run that reports seven slabs in twenty seconds, each of 0.1 s, and ends with 71.
+    # A run that reports seven slabs in twenty seconds of 0.1 s each, and exits with code 71.
     RUN = """
 import json, os, pathlib, sys, time
 run_dir = pathlib.Path(sys.argv[sys.argv.index("--run-dir") + 1])
@@ -144,7 +144,7 @@ print("offramp: it went wrong", flush=True)
 sys.exit(71)
 """
 
-    def test_one_that_ends_badly_is_none_whatever_was_measured_before(self):
+    def test_a_failed_trial_has_no_rate(self):
         with tempfile.TemporaryDirectory() as folder:
             program = pathlib.Path(folder) / "run.py"
             program.write_text(self.RUN)
@@ -157,28 +157,28 @@ sys.exit(71)
 
 
 class CommandTest(unittest.TestCase):
-    """Arguments that it refuses before any trial."""
+    """Arguments that `tune` refuses before any trial."""
 
     def setUp(self):
         self.stage = Stage()
         self.addCleanup(self.stage.close)
 
     def refused(self, *words, code=64):
-        given, said = self.stage.call("tune", *words)
-        self.assertEqual(code, given, said)
-        return said
+        given, output = self.stage.call("tune", *words)
+        self.assertEqual(code, given, output)
+        return output
 
-    def test_what_it_has_not(self):
+    def test_refuses_unsupported_flags(self):
         for flag, why in (("--sink=postgres://host/db", "would write to that database"), ("--gpus=all", "one producer"), ("--http-url=http://there", "post their results"),
                           ("--consumer-user=nobody", "may not enter the folders of trials")):
-            said = self.refused(flag, "--input", "there")
-            self.assertIn(f"tune has no {flag.partition('=')[0]}: ", said)
-            self.assertIn(why, said)
+            output = self.refused(flag, "--input", "there")
+            self.assertIn(f"tune has no {flag.partition('=')[0]}: ", output)
+            self.assertIn(why, output)
 
-    def test_consumers_that_are_none(self):
+    def test_refuses_zero_consumers(self):
         self.assertIn("--consumers 0 leaves no consumer for the outputs", self.refused("--consumers", "0", "--input", "there", "--model", "copy"))
 
-    def test_a_time_that_is_none(self):
+    def test_refuses_an_invalid_time(self):
         self.assertIn("--seconds is 'soon'", self.refused("--seconds", "soon"))
         self.assertIn("--seconds 9 is too short", self.refused("--seconds=9"))
 

@@ -46,7 +46,7 @@ def moment(seconds):
 
 
 class MetricsTest(unittest.TestCase):
-    """Names, types, labels and units are frozen: dashboards and alerts of others go by them. The golden files change where a metric is added, and else never."""
+    """Names, types, labels and units are frozen, because dashboards and alerts depend on them. A golden file changes only when a metric is added."""
 
     maxDiff = None
 
@@ -58,28 +58,28 @@ class MetricsTest(unittest.TestCase):
             path.write_text(text)
         self.assertEqual(path.read_text(), text)
 
-    def test_of_a_run(self):
+    def test_metrics_of_a_run(self):
         self.golden("metrics.txt", of_a_run())
 
-    def test_of_a_run_for_who_asks_for_open_metrics(self):
+    def test_metrics_of_a_run_in_openmetrics(self):
         self.golden("openmetrics.txt", of_a_run(), open_metrics=True)
 
-    def test_of_a_run_with_gpus_each_worker_has_its_own_and_the_sum_is_the_whole(self):
+    def test_metrics_of_several_gpus_add_up(self):
         self.golden("metrics-gpus.txt", of_gpus())
         text = text_of(families_of(of_gpus(), NOW))
         completed = [int(value) for value in re.findall(r'^offramp_samples_total\{gpu="[^"]+",state="completed"\} (\d+)$', text, re.M)]
-        self.assertEqual([1000 + 7 * 4, 1000 + 7 * 5], completed, "a worker's shards before are counted, and nothing counts twice")
+        self.assertEqual([1000 + 7 * 4, 1000 + 7 * 5], completed, "earlier shards of a worker count exactly once")
         self.assertNotIn('offramp_samples_total{state=', text)
         self.assertEqual(1, text.count("\nofframp_samples_expected "))
 
-    def test_a_worker_between_two_shards_is_not_without_consumers(self):
+    def test_a_worker_between_shards_reports_no_consumers_metric(self):
         document = of_gpus()
         document["workers"]["cuda:1"]["status"] = {}
         text = text_of(families_of(document, NOW))
         self.assertEqual(['{gpu="cuda:0"} 1'], re.findall(r"^offramp_consumers(.*)$", text, re.M))
         self.assertIn('offramp_samples_total{gpu="cuda:1",state="completed"} 1000\n', text)
 
-    def test_every_line_is_what_prometheus_reads(self):
+    def test_every_line_is_valid_for_prometheus(self):
         for open_metrics in (False, True):
             text = text_of(families_of(of_a_run(), NOW), open_metrics)
             self.assertEqual(open_metrics, text.endswith("# EOF\n"))
@@ -87,7 +87,7 @@ class MetricsTest(unittest.TestCase):
                 self.assertRegex(line, r'^(# (HELP|TYPE) offramp_[a-z0-9_]+ .+|# EOF|offramp_[a-z0-9_]+(\{([a-z_]+="([^"\\\n]|\\\\|\\"|\\n)*",?)+\})? [-+0-9.e]+)$')
             self.assertNotRegex(text, r'[{,]pid="')
 
-    def test_its_own_library_reads_the_same(self):
+    def test_the_prometheus_library_reads_the_same_values(self):
         try:
             from prometheus_client import parser
             from prometheus_client.openmetrics import parser as open_parser
@@ -99,13 +99,13 @@ class MetricsTest(unittest.TestCase):
                 text, open_text = text_of(families), text_of(families, open_metrics=True)
                 ours = {(f"{family.name}{suffix}", *sorted((name, str(value).encode(errors="replace").decode()) for name, value in labels.items() if name != "le"),
                          *((("le", float(labels["le"])),) if "le" in labels else ())): value for family in families for suffix, labels, value in family.samples}
-                for read, told in ((parser, text), (open_parser, open_text)):
+                for read, content in ((parser, text), (open_parser, open_text)):
                     theirs = {(sample.name, *sorted((name, value) for name, value in sample.labels.items() if name != "le"),
                                *((("le", float(sample.labels["le"])),) if "le" in sample.labels else ())): sample.value
-                              for family in read.text_string_to_metric_families(told) for sample in family.samples}
+                              for family in read.text_string_to_metric_families(content) for sample in family.samples}
                     self.assertEqual({key: float(value) for key, value in ours.items()}, theirs)
 
-    def test_what_a_program_of_another_version_reports_or_not_harms_nothing(self):
+    def test_a_status_of_another_version_is_harmless(self):
         for status in ({}, {"state": "waiting"}, {"totals": {"completed": {}}, "slabs": {"free": None}, "stage_seconds": {"compute": {"counts": [1], "sum": None}}},
                        {"stage_seconds": {"compute": {"counts": [1, 2], "sum": float("nan")}}, "stage_bounds_seconds": [1], "shm_bytes": True, "time": 7, "now_ns": 1}):
             text = text_of(families_of({"status": status}, NOW))
@@ -113,13 +113,13 @@ class MetricsTest(unittest.TestCase):
             self.assertNotIn("stage_seconds", text)
             self.assertNotIn("shm_bytes", text)
 
-    def test_a_library_without_totals_is_read_by_its_older_fields(self):
+    def test_reads_older_fields_without_totals(self):
         text = text_of(families_of({"status": {"released_samples": 8, "released_batches": 2, "released_bytes": 99, "dropped_samples": 1}}, NOW))
         for line in ('offramp_samples_total{state="completed"} 8', 'offramp_batches_total{state="completed"} 2', 'offramp_bytes_total{state="completed"} 99',
                      'offramp_samples_total{state="dropped"} 1'):
             self.assertIn(line + "\n", text)
 
-    def test_the_dashboard_and_the_alerts_name_what_is_exported(self):
+    def test_dashboard_and_alerts_use_exported_metrics(self):
         exported = {name for document in (of_a_run(), of_gpus()) for line in text_of(families_of(document, NOW)).splitlines() if not line.startswith("#")
                     for name in [re.match(r"\w+", line)[0]]}
         for name, least in (("offramp-dashboard.json", 10), ("offramp-alerts.yml", 6)):
@@ -133,11 +133,11 @@ class MetricsTest(unittest.TestCase):
         alerts = (LAUNCH / "watching" / "offramp-alerts.yml").read_text()
         self.assertEqual(6, len(re.findall(r"^ +- alert: ", alerts, re.M)))
         self.assertEqual(*(alerts.count(words) for words in ('offramp_run_state{state="running"} == 1', "time() - offramp_launcher_timestamp_seconds < 60")),
-                         "what a launcher that is gone told last says nothing of what is")
+                         "each alert ignores the last metrics of a dead launcher")
 
 
 class CountersTest(unittest.TestCase):
-    def test_sums_are_of_all_that_counts_and_of_nothing_else(self):
+    def test_sums_only_counters(self):
         once, status = grown({}, status_of(1, 4)), status_of(2, 4)
         twice = added(once, counters_of(status))
         self.assertEqual(2 * status["totals"]["completed"]["samples"], twice["totals"]["completed"]["samples"])
@@ -147,15 +147,15 @@ class CountersTest(unittest.TestCase):
         self.assertNotIn("output_wait_seconds", twice)
 
     def test_busy_seconds_only_grow(self):
-        busy, told = BusySeconds(), []
+        busy, sums = BusySeconds(), []
         for consumers in ([(1, 1, 2.0)], [(1, 1, 3.0), (2, 2, 1.0)], [(2, 2, 1.5)], None, [(2, 2, 0.5)], [(2, 2, 0.25)]):
             busy.look([{"pid": pid, "session": session, "busy_seconds": seconds} for pid, session, seconds in consumers] if consumers else None)
-            told.append(busy.seconds)
-        self.assertEqual([2.0, 4.0, 4.5, 4.5, 5.0, 5.25], told)
+            sums.append(busy.seconds)
+        self.assertEqual([2.0, 4.0, 4.5, 4.5, 5.0, 5.25], sums)
 
 
 class HealthTest(unittest.TestCase):
-    def test_what_lives_and_what_is_ready(self):
+    def test_decides_live_and_ready(self):
         old, consumer = "2026-01-31T12:00:01.000Z", status_of(1, 1)["consumers"][0]
         for document, lives, ready in (
                 (of_a_run(), True, True),
@@ -176,7 +176,7 @@ class HealthTest(unittest.TestCase):
                 (of_gpus(), True, False)):
             self.assertEqual((lives, ready), (health.alive(document, NOW)[0], health.ready(document, NOW)[0]), document)
 
-    def test_of_workers_one_that_is_silent_is_named(self):
+    def test_names_the_silent_worker(self):
         document = of_gpus()
         document["workers"]["cuda:1"]["status"]["time"] = "2026-01-31T12:00:01.000Z"
         well, why = health.alive(document, NOW)
@@ -185,7 +185,7 @@ class HealthTest(unittest.TestCase):
 
 
 class AddressTest(unittest.TestCase):
-    def test_what_is_one(self):
+    def test_parses_addresses(self):
         self.assertEqual((("127.0.0.1", 9464), ["--batch", "4"]), address.take(["--http", "127.0.0.1:9464", "--batch", "4"]))
         self.assertEqual((("::1", 0), []), address.take(["--http=[::1]:0"]))
         self.assertEqual((None, ["--http-url", "x"]), address.take(["--http-url", "x"]))
@@ -193,7 +193,7 @@ class AddressTest(unittest.TestCase):
             with self.subTest(text):
                 self.assertRaisesRegex(LaunchError, "not HOST:PORT", address.take, ["--http", text])
 
-    def test_no_name_is_looked_up(self):
+    def test_looks_up_no_names(self):
         for text in ("foo..bar:80", "a" * 64 + ":80", "\udcff:80", "example.org:80", "127.1:80", "[::1%\udcff]:80", "[example.org]:80"):
             with self.subTest(text):
                 self.assertRaisesRegex(LaunchError, "neither a numeric address nor localhost", address.take, ["--http", text])
@@ -202,12 +202,12 @@ class AddressTest(unittest.TestCase):
             self.assertTrue(all(call.kwargs["flags"] & socket.AI_NUMERICHOST for call in asked.mock_calls) and asked.mock_calls)
         self.assertRaises(OSError, address.listen, ("::1%a..b", 0))
 
-    def test_of_the_environment_it_is_this_commands_alone(self):
+    def test_takes_the_address_from_the_environment(self):
         os.environ["OFFRAMP_HTTP"] = "localhost:1"
         self.assertEqual((("localhost", 1), []), address.take([]))
         self.assertNotIn("OFFRAMP_HTTP", os.environ)
 
-    def test_names_of_this_machine(self):
+    def test_recognizes_names_of_this_machine(self):
         for host, is_one in (("localhost", True), ("LocalHost:80", True), ("127.0.0.1:9464", True), ("[::1]:9464", True), ("[::1]", True), ("127.9.9.9:1", True),
                              ("evil.example", False), ("localhost.evil.example:9464", False), ("127.0.0.1.evil.example", False), ("", False), ("[::2]:80", False)):
             self.assertEqual(is_one, address.names_this_machine(host, "127.9.9.9"), host)
@@ -226,14 +226,14 @@ class ConnectionsTest(unittest.TestCase):
         self.others.append(theirs)
         return ours
 
-    def test_a_newcomer_takes_the_place_of_who_has_waited_longest(self):
+    def test_a_newcomer_replaces_the_longest_waiting_connection(self):
         for _ in range(5):
             self.connections.admit(self.one())
         self.assertEqual([b"", b""], [other.recv(1) for other in self.others[:2]])
         self.others[2].setblocking(False)
         self.assertRaises(BlockingIOError, self.others[2].recv, 1)
 
-    def test_who_is_answered_stays_unless_it_does_not_read(self):
+    def test_a_connection_being_answered_stays_while_it_reads(self):
         three = [self.one() for _ in range(3)]
         for each in three:
             self.connections.admit(each)
@@ -241,9 +241,9 @@ class ConnectionsTest(unittest.TestCase):
         self.connections.begin_sending(three[1])
         self.connections.admit(self.one())
         self.assertEqual(b"", self.others[1].recv(1))
-        self.assertEqual([False, True], [self.connections.begin_stream(each) for each in (three[1], three[0])], "who has lost its place has none")
+        self.assertEqual([False, True], [self.connections.begin_stream(each) for each in (three[1], three[0])], "a dropped connection cannot become a stream")
 
-    def test_streams_stay_and_are_only_so_many(self):
+    def test_streams_stay_and_are_limited(self):
         first, second = self.one(), self.one()
         for each in (first, second):
             self.connections.admit(each)
@@ -258,16 +258,16 @@ class ConnectionsTest(unittest.TestCase):
         self.assertFalse(self.connections.has_streams())
 
 
-class ToldStatusTest(unittest.TestCase):
-    def test_what_programs_report_is_understood_whole(self):
+class ValidatedStatusTest(unittest.TestCase):
+    def test_accepts_valid_statuses_whole(self):
         for status in (status_of(1, 4), of_gpus()["status"], {"totals": {"completed": {"samples": None}}, "slabs": {"free": None}, "input_wait_seconds": None, "new": [1]}):
             self.assertEqual((status, []), validate_status(status))
         for recorded in sorted((HERE / "watched").glob("*.json")):
             document = json.loads(recorded.read_text())
-            for told in (document, *(document.get("workers") or {}).values()):
-                self.assertEqual((told["status"], []), validate_status(told["status"]), recorded.name)
+            for each in (document, *(document.get("workers") or {}).values()):
+                self.assertEqual((each["status"], []), validate_status(each["status"]), recorded.name)
 
-    def test_what_has_another_form_is_left_out_and_named(self):
+    def test_drops_and_names_invalid_fields(self):
         for odd, rest in (({"consumers": [1]}, {}), ({"consumers": {}}, {}), ({"consumers": [None]}, {}), ({"consumers": [{"pid": "1", "ready": True}]}, {"consumers": [{"ready": True}]}), ({"refused": 3}, {}),
                           ({"releases": [1]}, {}), ({"releases": {"failed": "x", "stale": 1}}, {"releases": {"stale": 1}}), ({"pid": True}, {}), ({"state": 1}, {}),
                           ({"now_ns": float("nan")}, {}), ({"now_ns": 10 ** 400}, {}), ({"totals": {"completed": 1}}, {"totals": {}}), ({"workers": [1]}, {}),
@@ -276,18 +276,18 @@ class ToldStatusTest(unittest.TestCase):
                 self.assertEqual(({**rest, "device": "cpu"}, list(odd)), validate_status({**odd, "device": "cpu"}))
 
 
-class LookoutTest(unittest.TestCase):
-    """Of a run without programs, whose time is the test's."""
+class ExporterTest(unittest.TestCase):
+    """The exporter of a run without programs, with a fake clock."""
 
     def setUp(self):
-        self.now, self.said, self.document = 0.0, [], {"status": {}}
+        self.now, self.notes, self.document = 0.0, [], {"status": {}}
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.run_dir = RunDir(Places(build=folder.name), pathlib.Path(folder.name, "run"))
         self.selector = selectors.DefaultSelector()
         self.addCleanup(self.selector.close)
         self.timers = Timers(lambda: self.now)
-        self.display = types.SimpleNamespace(note=self.said.append)
+        self.display = types.SimpleNamespace(note=self.notes.append)
 
     def exporter(self, http=("127.0.0.1", 0)):
         exporter = StatusExporter(self.run_dir, http, self.selector, self.timers, self.display, lambda: self.document)
@@ -303,7 +303,7 @@ class LookoutTest(unittest.TestCase):
         (key, _), = self.selector.select(WATCHDOG_SECONDS)
         key.data()
 
-    def test_a_server_that_can_never_live_is_given_up_and_that_is_reported_once(self):
+    def test_a_server_that_never_starts_is_given_up_with_one_note(self):
         with mock.patch.object(sys, "executable", "/bin/false"):
             self.exporter()
             where = json.loads(self.run_dir.file("http.json").read_text())
@@ -313,26 +313,26 @@ class LookoutTest(unittest.TestCase):
             self.assertTrue(self.run_dir.file("targets.json").exists())
             self.server_ends()
             self.pass_by(60)
-        self.assertEqual([], list(self.selector.get_map()), "no other is started")
-        self.assertEqual((3, 1), tuple(sum(words in each for each in self.said) for words in ("starting it again", "The run continues without HTTP")), self.said)
+        self.assertEqual([], list(self.selector.get_map()), "no other server is started")
+        self.assertEqual((3, 1), tuple(sum(words in each for each in self.notes) for words in ("starting it again", "The run continues without HTTP")), self.notes)
         self.assertEqual([], [name for name in ("http.json", "targets.json") if self.run_dir.file(name).exists()])
         self.assertRaises(ConnectionRefusedError, socket.create_connection, (where["host"], where["port"]), WATCHDOG_SECONDS)
 
-    def test_what_keeps_it_from_starting_is_tried_again_and_leaves_nothing_open(self):
+    def test_a_failed_start_is_retried_and_leaks_nothing(self):
         def taken():
             return len(os.listdir("/proc/self/fd"))
         for what in (mock.patch.object(os, "pidfd_open", side_effect=OSError(24, "Too many open files")), mock.patch.object(os, "pipe", side_effect=OSError(24, "Too many")),
                      mock.patch.object(selectors.DefaultSelector, "register", side_effect=OSError(28, "No space"))):
             with self.subTest(what):
-                self.said.clear()
+                self.notes.clear()
                 with what:
                     exporter = self.exporter()
                     before = taken()
                     self.pass_by(0.1)
                     self.assertEqual(before, taken())
                 self.pass_by(5)
-                self.assertEqual(1, len(self.selector.get_map()), "it is there")
-                self.assertEqual(2, sum("cannot start the server of --http" in each for each in self.said), self.said)
+                self.assertEqual(1, len(self.selector.get_map()), "the server runs")
+                self.assertEqual(2, sum("cannot start the server of --http" in each for each in self.notes), self.notes)
                 exporter.close(lambda: self.document)
 
 
@@ -342,7 +342,7 @@ class LookoutTest(unittest.TestCase):
         except FileNotFoundError:
             return None
 
-    def test_a_run_that_never_began_is_not_asked_to_start(self):
+    def test_a_run_that_never_began_has_no_metrics_until_it_fails(self):
         exporter = self.exporter(http=None)
         self.pass_by(15)
         self.assertIn('\nofframp_run_state{state="starting"} 1\n', self.metrics())
@@ -351,15 +351,15 @@ class LookoutTest(unittest.TestCase):
         exporter.close(lambda: {"status": {"state": "failed"}})
         self.assertIn('\nofframp_run_state{state="failed"} 1\n', self.metrics())
 
-    def test_report_time_is_reported(self):
+    def test_metrics_include_their_time(self):
         exporter, before = self.exporter(http=None), time.time()
         self.pass_by(15)
-        told = float(re.search(r"^offramp_launcher_timestamp_seconds (\S+)$", self.metrics(), re.M)[1])
-        self.assertTrue(before - 1 < told < time.time() + 1)
+        reported = float(re.search(r"^offramp_launcher_timestamp_seconds (\S+)$", self.metrics(), re.M)[1])
+        self.assertTrue(before - 1 < reported < time.time() + 1)
         exporter.close(lambda: 1 / 0)
-        self.assertEqual(1, sum("metrics.prom is not written: ZeroDivisionError" in each for each in self.said))
+        self.assertEqual(1, sum("metrics.prom is not written: ZeroDivisionError" in each for each in self.notes))
 
-    def test_a_run_that_an_exception_ends_has_failed(self):
+    def test_a_run_ended_by_an_exception_has_failed(self):
         class CutOff(ProcessLoop):
             def _begin(self):
                 raise ZeroDivisionError
@@ -378,7 +378,7 @@ class LookoutTest(unittest.TestCase):
         overseer.close()
         self.assertIn('\nofframp_run_state{state="failed"} 1\n', self.metrics())
 
-    def test_an_earlier_runs_stay_until_this_one_has_begun(self):
+    def test_earlier_metrics_stay_until_this_run_has_begun(self):
         self.run_dir.file("summary.json").write_text("{}")
         for name in ("metrics.prom", "launcher.json"):
             self.run_dir.file(name).write_text("an earlier run's")
@@ -395,7 +395,7 @@ class LookoutTest(unittest.TestCase):
         exporter.close(lambda: self.document)
 
 
-class Watched(unittest.TestCase):
+class WatchedRunTest(unittest.TestCase):
     """A run with puppets and its server."""
 
     def setUp(self):
@@ -427,7 +427,7 @@ class Watched(unittest.TestCase):
     def metric(self, line):
         return f"\n{line}\n" in self.get("/metrics")[2]
 
-    def test_what_it_serves(self):
+    def test_serves_page_metrics_and_health(self):
         launcher, producer, consumers = self.start()
         producer.order(status=status_of(1, 4, time="2999-01-01T00:00:00.000Z", total_samples=8, done_before=0))
         until(lambda: self.metric('offramp_samples_total{state="completed"} 28'))
@@ -444,17 +444,17 @@ class Watched(unittest.TestCase):
         self.assertEqual((200, ""), (self.get("/metrics", "HEAD")[0], self.get("/metrics", "HEAD")[2]))
         self.assertEqual([404, 404, 405, 405, 501],
                          [self.get(*what)[0] for what in (("/page.html",), ("/../../../etc/passwd",), ("/", "POST"), ("/", "DELETE"), ("/", "BREW"))])
-        self.assertEqual([403, 200], [self.get("/", Host=host)[0] for host in ("evil.example:80", "localhost:80")], "a name that leads here")
+        self.assertEqual([403, 200], [self.get("/", Host=host)[0] for host in ("evil.example:80", "localhost:80")], "only the names of this machine are served")
         targets = json.loads((self.run_dir / "targets.json").read_text())
         self.assertEqual([{"targets": ["{}:{}".format(*self.where())]}], targets)
         producer.order(status=status_of(1, 4, state="ended"))
-        said = self.stage.end(launcher, producer, consumers)
-        self.assertEqual(0, launcher.returncode, said)
-        self.assertIn("shows the run; /metrics is for Prometheus", said)
+        output = self.stage.end(launcher, producer, consumers)
+        self.assertEqual(0, launcher.returncode, output)
+        self.assertIn("shows the run; /metrics is for Prometheus", output)
         self.assertEqual([], [name for name in ("http.json", "targets.json") if (self.run_dir / name).exists()])
-        self.assertIn('\nofframp_run_state{state="ended"} 1\n', (self.run_dir / "metrics.prom").read_text(), "also for node_exporter")
+        self.assertIn('\nofframp_run_state{state="ended"} 1\n', (self.run_dir / "metrics.prom").read_text(), "node_exporter reads the file")
 
-    def test_events_report_what_changes_and_the_end(self):
+    def test_events_report_changes_and_the_end(self):
         launcher, producer, consumers = self.start()
         connection = http.client.HTTPConnection(*self.where(), timeout=WATCHDOG_SECONDS)
         self.addCleanup(connection.close)
@@ -463,17 +463,17 @@ class Watched(unittest.TestCase):
         self.assertEqual("text/event-stream", stream.headers["Content-Type"])
         producer.order(status={"state": "running", "done_samples": 3, "total_samples": 8})
 
-        def next_told():
+        def next_event():
             while not (line := stream.readline()).startswith(b"data: "):
                 self.assertIn(line.strip()[:1], (b"", b":"))
                 self.assertNotEqual(b"", line, "the end of the stream")
             return json.loads(line[6:])
-        while next_told()["status"].get("done_samples") != 3:
+        while next_event()["status"].get("done_samples") != 3:
             pass
         self.stage.end(launcher, producer, consumers)
-        while (told := next_told())["status"].get("exit") is None:
+        while (event := next_event())["status"].get("exit") is None:
             pass
-        self.assertEqual((True, "ended", 0), (told["finishing"], told["status"]["state"], told["status"]["exit"]))
+        self.assertEqual((True, "ended", 0), (event["finishing"], event["status"]["state"], event["status"]["exit"]))
         self.assertEqual(b"", stream.read().strip())
 
     def test_deaths_restarts_and_takeovers_are_counted_and_reported(self):
@@ -491,15 +491,15 @@ class Watched(unittest.TestCase):
         until(lambda: self.metric("offramp_producer_takeovers_total 1"))
         self.assertTrue(self.metric("offramp_consumer_restarts_total 1"))
         until(lambda: not self.status()["taking_over"])
-        told = self.status()
-        self.assertEqual([("consumer-1", "was killed by SIGKILL"), ("producer", "was killed by SIGKILL")], [(death["who"], death["how"]) for death in told["deaths"]])
-        self.assertTrue(any("another producer takes over" in line for line in told["log"]), told["log"])
+        status = self.status()
+        self.assertEqual([("consumer-1", "was killed by SIGKILL"), ("producer", "was killed by SIGKILL")], [(death["who"], death["how"]) for death in status["deaths"]])
+        self.assertTrue(any("another producer takes over" in line for line in status["log"]), status["log"])
         kept = json.loads((self.run_dir / "launcher.json").read_text())
-        self.assertEqual((1, 1, told["deaths"]), (kept["restarts"], kept["takeovers"], kept["deaths"]))
-        said = self.stage.end(launcher, successor, [follower])
-        self.assertEqual(0, launcher.returncode, said)
+        self.assertEqual((1, 1, status["deaths"]), (kept["restarts"], kept["takeovers"], kept["deaths"]))
+        output = self.stage.end(launcher, successor, [follower])
+        self.assertEqual(0, launcher.returncode, output)
 
-    def test_a_status_in_another_form_ends_no_run(self):
+    def test_an_invalid_status_does_not_end_the_run(self):
         launcher, producer, consumers = self.start("--producer-restarts", "1")
         odd = {"totals": [1], "consumers": [1], "refused": 3, "releases": [1], "stage_seconds": {"compute": 1}, "stage_bounds_seconds": 2, "slabs": "FF", "pid": [1],
                "samples_per_second": "x", "total_samples": {}, "done_samples": [1], "time": 7, "message": 1, "last_failure": 5, "skipped": "y"}
@@ -511,20 +511,20 @@ class Watched(unittest.TestCase):
         successor.order(status={"state": "running", **odd, "consumers": [{"pid": [1], "session": {}, "busy_seconds": [2]}]})
         until(lambda: self.status()["status"].get("consumers") == [{}])
         self.assertEqual([200, 200], [self.get(path)[0] for path in ("/livez", "/metrics")])
-        said = self.stage.end(launcher, successor, consumers)
-        self.assertEqual((0, 1), (launcher.returncode, said.count("status.json tells")), said)
-        self.assertRegex(said, "status.json tells totals, consumers, .* skipped in a form that is not known")
+        output = self.stage.end(launcher, successor, consumers)
+        self.assertEqual((0, 1), (launcher.returncode, output.count("status.json tells")), output)
+        self.assertRegex(output, "status.json tells totals, consumers, .* skipped in a form that is not known")
         self.assertIn("\nofframp_run_state", (self.run_dir / "metrics.prom").read_text())
 
-    def test_what_no_metrics_can_be_made_of_is_reported_and_ends_no_run(self):
+    def test_a_failure_to_make_metrics_does_not_end_the_run(self):
         launcher, producer, consumers = self.start()
         producer.order(status={"state": "running", "workers": [{}]})
         until(lambda: self.get("/metrics")[0] == 500)
         self.assertEqual([200, 200], [self.get(path)[0] for path in ("/livez", "/status.json")])
-        said = self.stage.end(launcher, producer, consumers)
-        self.assertEqual((0, 1), (launcher.returncode, said.count("metrics.prom is not written")), said)
+        output = self.stage.end(launcher, producer, consumers)
+        self.assertEqual((0, 1), (launcher.returncode, output.count("metrics.prom is not written")), output)
 
-    def test_what_is_refused_in_an_earlier_runs_directory_leaves_what_that_counted(self):
+    def test_a_refused_run_keeps_the_metrics_of_an_earlier_one(self):
         folder = str(self.stage.folder / "run")
         launcher, producer, consumers = self.stage.start_run(1, "--run-dir", folder)
         producer.order(status={"state": "ended", "released_samples": 8}, summary={"exit": 0})
@@ -536,14 +536,14 @@ class Watched(unittest.TestCase):
         self.stage.end(launcher, producer, [consumer], code=64)
         self.assertEqual((64, before), (launcher.returncode, pathlib.Path(folder, "metrics.prom").read_text()))
 
-    def test_what_is_refused_in_a_directory_of_its_own_has_failed(self):
+    def test_a_refused_run_in_its_own_directory_has_failed(self):
         launcher = self.stage.launch("run", "--consumers", "1")
         producer, consumer = sorted((self.stage.enter(), self.stage.enter()), key=lambda puppet: puppet.role, reverse=True)
         self.stage.end(launcher, producer, [consumer], code=64)
         self.run_dir = next((self.stage.folder / "build" / "runs").iterdir())
         self.assertIn('\nofframp_run_state{state="failed"} 1\n', (self.run_dir / "metrics.prom").read_text())
 
-    def test_a_status_that_is_seldom_reported_is_not_old_before_the_next(self):
+    def test_a_rare_status_is_not_stale_before_the_next(self):
         launcher, producer, consumers = self.start("--status-seconds", "3000")
         producer.order(status={"state": "running", "time": moment(time.time() - 1000)})
         until(lambda: self.status()["status"].get("time"))
@@ -552,7 +552,7 @@ class Watched(unittest.TestCase):
         until(lambda: self.get("/livez")[0] == 503)
         self.assertEqual(0, self.stage.end(launcher, producer, consumers) and launcher.returncode)
 
-    def test_a_program_of_the_user_that_dies_before_it_reports_anything_counts_for_nothing(self):
+    def test_a_program_that_dies_before_its_first_status_adds_nothing(self):
         program = (f"PUPPET_PROGRAM=loop exec '{sys.executable}' -E -s '{HERE / 'puppet.py'}' producer --run-dir \"$OFFRAMP_RUN_DIR\" "
                    "--lifeline-fd \"${OFFRAMP_LIFELINE_FD%%:*}\"")
         launcher = self.stage.launch("run", "--consumers", "1", "--http", "127.0.0.1:0", "--processor", "checksum", "--producer-restarts", "2",
@@ -564,38 +564,38 @@ class Watched(unittest.TestCase):
         first, consumer = entered()
         self.run_dir = next((self.stage.folder / "build" / "runs").iterdir())
 
-        def tell(program, samples):
+        def report_samples(program, samples):
             program.order(status={"state": "running", "pid": program.pid, "run_id": self.run_dir.name, "totals": {"completed": {"samples": samples}}})
 
         def next_after(program):
             kill(program)
             consumer.order(exit=0)
             return entered()
-        tell(first, 1000)
+        report_samples(first, 1000)
         until(lambda: self.metric('offramp_samples_total{state="completed"} 1000'))
         second, consumer = next_after(first)
         third, consumer = next_after(second)
         self.assertTrue(self.metric('offramp_samples_total{state="completed"} 1000'))
-        tell(third, 7)
+        report_samples(third, 7)
         until(lambda: self.metric('offramp_samples_total{state="completed"} 1007'))
         kill(third)
         consumer.order(exit=0)
         self.assertNotEqual(0, launcher.wait(WATCHDOG_SECONDS))
         self.assertIn('\nofframp_samples_total{state="completed"} 1007\n', (self.run_dir / "metrics.prom").read_text())
 
-    def test_a_server_that_dies_is_followed_by_another_and_the_run_does_not_notice(self):
+    def test_a_dead_server_is_replaced_and_the_run_goes_on(self):
         launcher, producer, consumers = self.start()
         for _ in range(2):
             until(lambda: self.get("/livez")[0] == 200)
             server = self.server_of(launcher)
             os.kill(server, signal.SIGKILL)
             wait_until_gone(server)
-        self.assertEqual(200, self.get("/livez")[0], "who connects meanwhile waits for it")
-        said = self.stage.end(launcher, producer, consumers)
-        self.assertEqual(0, launcher.returncode, said)
-        self.assertEqual(2, said.count("the server of --http (pid"))
+        self.assertEqual(200, self.get("/livez")[0], "a connection made meanwhile waits for the next server")
+        output = self.stage.end(launcher, producer, consumers)
+        self.assertEqual(0, launcher.returncode, output)
+        self.assertEqual(2, output.count("the server of --http (pid"))
 
-    def test_a_server_whose_log_has_no_folder_any_more_is_followed_all_the_same(self):
+    def test_a_server_is_replaced_without_its_log_folder(self):
         launcher, producer, consumers = self.start()
         until(lambda: self.get("/livez")[0] == 200)
         server = self.server_of(launcher)
@@ -603,8 +603,8 @@ class Watched(unittest.TestCase):
         os.kill(server, signal.SIGKILL)
         wait_until_gone(server)
         self.assertEqual(200, self.get("/livez")[0])
-        said = self.stage.end(launcher, producer, consumers)
-        self.assertEqual((0, 1), (launcher.returncode, said.count("the server of --http (pid")), said)
+        output = self.stage.end(launcher, producer, consumers)
+        self.assertEqual((0, 1), (launcher.returncode, output.count("the server of --http (pid")), output)
 
     def server_of(self, launcher):
         def found():
@@ -613,23 +613,23 @@ class Watched(unittest.TestCase):
         until(found)
         return found()
 
-    def test_one_that_is_stopped_keeps_no_run_from_its_end(self):
+    def test_a_stopped_server_does_not_delay_the_end(self):
         launcher, producer, consumers = self.start()
         until(lambda: self.get("/livez")[0] == 200)
         server = self.server_of(launcher)
         os.kill(server, signal.SIGSTOP)
-        said = self.stage.end(launcher, producer, consumers)
-        self.assertEqual(0, launcher.returncode, said)
+        output = self.stage.end(launcher, producer, consumers)
+        self.assertEqual(0, launcher.returncode, output)
         self.assertTrue(wait_until_gone(server))
 
-    def test_a_launcher_that_is_killed_takes_its_server_with_it(self):
+    def test_a_killed_launcher_ends_its_server(self):
         launcher, _, _ = self.start()
         until(lambda: self.get("/livez")[0] == 200)
         server = self.server_of(launcher)
         launcher.kill()
         self.assertTrue(wait_until_gone(server))
 
-    def test_a_stopped_launcher_is_reported_absent(self):
+    def test_a_stopped_launcher_is_not_live(self):
         launcher, producer, consumers = self.start()
         until(lambda: self.get("/livez")[0] == 200)
         launcher.send_signal(signal.SIGSTOP)
@@ -640,15 +640,15 @@ class Watched(unittest.TestCase):
         until(lambda: self.get("/livez")[0] == 200)
         self.assertEqual(0, self.stage.end(launcher, producer, consumers) and launcher.returncode)
 
-    def test_a_port_that_is_taken_is_reported_and_harms_nothing(self):
+    def test_a_taken_port_is_reported_and_harmless(self):
         with socket.create_server(("127.0.0.1", 0)) as other:
             launcher, producer, consumers = self.start(http=f"127.0.0.1:{other.getsockname()[1]}")
             self.assertFalse((self.run_dir / "http.json").exists())
-            said = self.stage.end(launcher, producer, consumers)
-        self.assertEqual(0, launcher.returncode, said)
-        self.assertIn("cannot listen: Address already in use. The run continues without HTTP", said)
+            output = self.stage.end(launcher, producer, consumers)
+        self.assertEqual(0, launcher.returncode, output)
+        self.assertIn("cannot listen: Address already in use. The run continues without HTTP", output)
 
-    def test_the_variable_is_the_flag_and_no_programs(self):
+    def test_the_variable_is_not_passed_to_programs(self):
         self.stage.environment["OFFRAMP_HTTP"] = "127.0.0.1:0"
         launcher, producer, consumers = self.stage.start_run(1)
         self.run_dir = next((self.stage.folder / "build" / "runs").iterdir())
@@ -656,19 +656,19 @@ class Watched(unittest.TestCase):
         for puppet in (producer, *consumers):
             self.assertNotIn(b"OFFRAMP_HTTP", pathlib.Path(f"/proc/{puppet.pid}/environ").read_bytes())
         self.assertEqual(0, self.stage.call("dead-letters", "list", "--run-dir", str(self.run_dir))[0])
-        said = self.stage.end(launcher, producer, consumers)
-        self.assertEqual(0, launcher.returncode, said)
+        output = self.stage.end(launcher, producer, consumers)
+        self.assertEqual(0, launcher.returncode, output)
 
-    def test_what_is_no_address_is_refused_before_anything_begins(self):
-        code, said = self.stage.call("run", "--http", "9464")
-        self.assertEqual((64, True), (code, "--http is '9464', which is not HOST:PORT" in said), said)
+    def test_an_invalid_address_is_refused_first(self):
+        code, output = self.stage.call("run", "--http", "9464")
+        self.assertEqual((64, True), (code, "--http is '9464', which is not HOST:PORT" in output), output)
 
-    def test_an_address_that_others_reach_is_reported(self):
+    def test_a_public_address_is_reported(self):
         launcher, producer, consumers = self.start(http="0.0.0.0:0")
         until(lambda: (self.run_dir / "http.json").exists())
         self.assertEqual(200, self.get("/livez", Host="any.example")[0])
-        said = self.stage.end(launcher, producer, consumers)
-        self.assertIn("anyone who can connect may read", said)
+        output = self.stage.end(launcher, producer, consumers)
+        self.assertIn("anyone who can connect may read", output)
 
 
 if __name__ == "__main__":

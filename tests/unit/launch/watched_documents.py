@@ -1,4 +1,4 @@
-"""Status documents as a run's control socket answers them, by name: made here, so that each names only what is special about it."""
+"""Named status documents in the form of a control socket's answers. Each entry gives only its special fields."""
 
 import copy
 import pathlib
@@ -23,7 +23,7 @@ def consumer(pid, session, held=(), busy=13.1, samples=2568, hold_seconds=0.2, s
 
 
 def status(slab_states="", samples=0, total=None, published=None, redelivered=0, seconds=30, stage_seconds=1.5, **more):
-    """One producer's status. `slab_states`: a letter a slab."""
+    """One producer's status. `slab_states`: one letter per slab."""
     sums = {"completed": samples, "published": samples if published is None else published, "redelivered": redelivered, "dead_letters": 0, "dropped": 0, "spilled": 0}
     return {"state": "running", "run_id": "run-1", "pid": 3747, "producers": 1, "version": "0.1.0", "model": "cutout", "device": "cpu", "device_uuid": "",
             "time": "2026-11-26T05:16:16.362Z", "began_ns": 10 ** 12, "now_ns": 10 ** 12 + int(seconds * 1e9), "last_release_ns": 10 ** 12 + int((seconds - 0.3) * 1e9),
@@ -50,7 +50,7 @@ def ended(run_id, state, code, failure, its_status, **more):
 
 
 def worker(shard, consumers):
-    """One of several producers, in its third shard."""
+    """One of several producers, at work on its third shard."""
     earlier = {"skipped": 0, "slab_wait_seconds": 3.6, "visibility_timeouts": 0, "refused": {"foreign": 0, "malformed": 0, "stale": 0},
                "totals": {"completed": {"samples": 600, "batches": 76, "bytes": 79691776}, "dead_letters": {"samples": 0}, "dropped": {"samples": 0}},
                "stage_seconds": {stage: {"counts": [0, 80, 0, 0, 0, 0], "sum": 3.0} for stage in STAGES}}
@@ -60,7 +60,7 @@ def worker(shard, consumers):
 
 
 def of_gpus(names, lost=None, **more):
-    """A launcher's answer for a run with several producers. `lost`: one that ended."""
+    """A launcher's answer for a run with several producers. `lost`: the producer that ended."""
     workers = {name: worker(4 + number, [consumer(7700 + 10 * number + each, each, (3 * each, 3 * each + 1), 0, 0) for each in (1, 2)]) for number, name in enumerate(names)}
     rows = [{"name": name, "state": "at work", "why_lost": None, "shard": 4 + number, "run_dir": each["run_dir"], "pid": 7575 + number, "done_samples": 0, "samples_per_second": 0.0,
              "consumers": 2, "shards_done": 2, "time": "2026-11-26T04:40:36.602Z"} for number, (name, each) in enumerate(workers.items())]
@@ -86,7 +86,7 @@ DOCUMENTS = {
     "computing": run("of-a-gpu", status("FFFFFFFFFFFFFFFLGGGGGGFF", 8412, 10400, limiting_stage="compute", gpu_utilization=0.985, device="NVIDIA H200", device_uuid="GPU-5d8a3a5e",
                                         samples_per_second=284.0, time="2026-11-26T05:16:01.308Z", consumers=FOUR)),
     "starved": run("of-a-cpu", status("PPPPPPPPPPPLLLLLLLLPPPPP", 9068, 10400, 9164, shortage="all-leased", message=FULL, consumers=FOUR)),
-    "nobody": run("of-none", status("P" * 16, 320, 12000, 344, shortage="no-consumers", message="no consumers, 16 ready")),
+    "no_consumers": run("of-none", status("P" * 16, 320, 12000, 344, shortage="no-consumers", message="no consumers, 16 ready")),
     "loop": run("of-a-loop", status("FLFFLFFGFLFFFLFF", 6184, None, 6208, limiting_stage="program", model=None, name="my loop", gpu_utilization=None, input_wait_seconds=None, output_wait_seconds=None,
                                     consumers=FOUR)),
     "trouble": run("of-trouble", status("FFFFFFFFLLFFFFFFFFFFFFFF", **{**MINE, "published": 10432}, redelivered=32, visibility_timeouts=1, consumers=LATE), restarts=1, deaths=KILLED, consumers_alive=1),
@@ -100,7 +100,7 @@ DOCUMENTS = {
 
 
 def changed(name, status=(), without=(), **document):
-    """One of them with other fields. `without`: those that its status has not."""
+    """The document `name` with other fields. `without`: fields to remove from its status."""
     one = copy.deepcopy({**DOCUMENTS[name], **document})
     one["status"].update(status)
     for field in without:
@@ -114,8 +114,8 @@ def slabs(**counts):
 
 DOCUMENTS.update({
     "finishing": changed("ended", without=("exit", "failure")),
-    "joining": changed("nobody", consumers_alive=4),
-    "joining_one": changed("nobody", consumers_alive=1),
+    "joining": changed("no_consumers", consumers_alive=4),
+    "joining_one": changed("no_consumers", consumers_alive=1),
     "joining_gpus": changed("gpus", status={"consumers": []}, consumers_alive=0),
     "dead_letter_slabs": changed("starved", status={"shortage": "dead-letters", **slabs(dead_letters=10, leased=6)}),
     "held": changed("starved", status={"shortage": "retired-but-held", **slabs(retired=1)}),
@@ -126,8 +126,8 @@ DOCUMENTS.update({
     "resumed_gpus": changed("gpus", status={"state": "ended", "exit": 0, "done_samples": 2400, "released_samples": 2400}, done_before=2392),
     "one_of_each": changed("starved", status={"dead_lettered_samples": 1, "dropped_samples": 1, "skipped": 1, "spilled_samples": 1, "redelivered": 1, "visibility_timeouts": 1,
                                               "releases": dict.fromkeys(("failed", "stale", "foreign", "malformed"), 1), "refused": {"of another run": 1}}, restarts=1, takeovers=1),
-    "ages_untold": changed("trouble", status={"consumers": [{name: value for name, value in consumer.items() if name != "oldest_hold_seconds"}
-                                                            for consumer in DOCUMENTS["trouble"]["status"]["consumers"]]}),
+    "without_ages": changed("trouble", status={"consumers": [{name: value for name, value in consumer.items() if name != "oldest_hold_seconds"}
+                                                             for consumer in DOCUMENTS["trouble"]["status"]["consumers"]]}),
     "mute_gpu": changed("gpus", status={"time": "2026-11-26T04:40:44.602Z"}, workers={
         **DOCUMENTS["gpus"]["workers"], "producer 2": {**DOCUMENTS["gpus"]["workers"]["producer 2"],
                                                        "status": {**DOCUMENTS["gpus"]["workers"]["producer 2"]["status"], "time": "2026-11-26T04:40:44.500Z"}}}),
@@ -140,7 +140,7 @@ DOCUMENTS.update({
     "turn": changed("computing", status={"limiting_stage": "turn"}),
     "disk_full": changed("starved", status={"message": "spilling: no space left on device"}),
 })
-# Each document's sentence.
+# The headline of each document.
 SENTENCES = {
     "computing": "Compute is the limit: 99 % busy",
     "disk_full": "The model waits for consumers: no slab is free",
@@ -161,11 +161,11 @@ SENTENCES = {
     "lost_gpu": "1 of 2 producers is lost: the device is broken: CUDA error 719 (unspecified launch failure)",
     "mute_gpu": "producer 1 has not reported for 8 s",
     "mute_gpus": "producer 1 has not reported for 68 s, and 1 other too",
-    "nobody": "Waiting for consumers: none is running",
+    "no_consumers": "Waiting for consumers: none is running",
     "sparse": "The model waited for consumers a moment ago: 22 of 24 slabs are free",
     "one_leased": "The model waits for consumers: 1 of 24 slabs is leased",
     "one_of_each": "The model waits for consumers: no slab is free",
-    "ages_untold": "Finishing: 2 slabs are not done yet",
+    "without_ages": "Finishing: 2 slabs are not done yet",
     "resumed": "Ended: 4,800 of 4,800 samples, 8 of them in 29 s",
     "resumed_gpus": "Ended: 2,400 of 2,400 samples, 8 of them by this run",
     "dead_letters": "Ended: 10,384 of 10,400 samples in 15 s",
@@ -175,7 +175,7 @@ SENTENCES = {
     "trouble": "Finishing: 2 slabs are not done yet",
     "turn": "Ready: another program computes on this device, and this one is next",
 }
-# The line below the sentence, where it is more than the busy shares.
+# The details below the headline, beyond the busy stages.
 BELOW = {
     "disk_full": "spilling: no space left on device",
     "mute_gpu": "Last report: The model waits for consumers: no slab is free",
@@ -186,12 +186,12 @@ BELOW = {
     "trouble": "Consumer 2 (process 25884) has held slabs 8, 9 for 5 s and is stalled",
 }
 # Conditions that need an operator.
-ALARMING = {"ages_untold", "failed", "lost_gpu", "mute_gpu", "mute_gpus", "nobody", "sparse", "dead_letters", "trouble"}
+ALARMING = {"without_ages", "failed", "lost_gpu", "mute_gpu", "mute_gpus", "no_consumers", "sparse", "dead_letters", "trouble"}
 
 
-class Answering:
+class FakeLauncher:
     """
-    The control socket of a run in `folder`, which answers a document until mute(), and is gone after end(). Owns: a thread. `asked`: every request.
+    The control socket of a run in `folder`. It answers with a document until mute(), and is removed by end(). Owns: a thread. `asked`: every request.
     """
 
     def __init__(self, folder, document):

@@ -1,4 +1,4 @@
-"""Status documents with every figure that there is, as the control socket answers, for tests of what is made of them."""
+"""Complete status documents in the form of a control socket's answers."""
 
 
 def status_of(pid, samples, **more):
