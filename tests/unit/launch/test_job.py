@@ -325,7 +325,7 @@ class JobTest(InAFolder):
 
     def test_whole_files_are_those_that_the_processors_declare(self):
         declared = {file.stem.replace("_", "-"): re.search(r'^whole = "(.*)"', file.read_text(), re.MULTILINE)
-                    for file in (REPOSITORY / "consumer" / "processors" / "plugins").glob("*.cpp")}
+                    for file in (REPOSITORY / "consumer" / "processors" / "plugins").glob("*.toml")}
         self.assertEqual({name: found[1] for name, found in declared.items() if found}, shard_record.WHOLE_FILES)
 
     def test_a_shard_with_files_that_are_not_joined_gets_no_record(self):
