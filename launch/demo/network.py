@@ -1,8 +1,8 @@
 """
-The network `cutout`: a small encoder-decoder that tells things from their background. producer/runner/models/plugins/cutout.cpp is the same
-in C++; a test holds the two against each other.
+The network `cutout`: a small encoder-decoder that separates things from their background. producer/runner/models/plugins/cutout.cpp is the same
+network in C++; a test compares the two.
 
-    image [B, 3, S, S], normalised, S a multiple of 32  ->  logits [B, 2, S/2, S/2]: background, thing; enlarged twice in the end
+    image [B, 3, S, S], normalised, S a multiple of 32  ->  logits [B, 2, S/2, S/2]: background, thing; enlarged twice at the end
 """
 
 import torch
@@ -11,14 +11,14 @@ from torch import nn
 CLASSES = 2
 MULTIPLE = 32       # of the image's side
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-# (in, out, stride) of 3x3 convolutions; those of stride 1 are what the decoder comes back to.
+# (in, out, stride) of 3x3 convolutions; the decoder adds the outputs of those with stride 1.
 ENCODER = ((3, 16, 2), (16, 16, 1), (16, 32, 2), (32, 32, 1), (32, 64, 2), (64, 64, 1), (64, 96, 2), (96, 96, 1), (96, 112, 2), (112, 112, 1))
 # (in, out, kernel).
 DECODER = ((112, 96, 1), (96, 64, 3), (64, 32, 3), (32, 16, 3), (16, 16, 3))
 
 
 class Unit(nn.Conv2d):
-    """Convolution, batch normalisation while it is trained, ReLU."""
+    """Convolution, batch normalisation during training, ReLU."""
 
     def __init__(self, into, out, kernel, stride, normalised):
         super().__init__(into, out, kernel, stride, kernel // 2)
@@ -28,14 +28,14 @@ class Unit(nn.Conv2d):
         return torch.relu(self.norm(super().forward(x)))
 
     def folded(self):
-        """Weight and bias with the normalisation in them."""
+        """Weight and bias that include the normalisation."""
         scale = self.norm.weight.double() / torch.sqrt(self.norm.running_var.double() + self.norm.eps)
         bias = (self.bias.double() - self.norm.running_mean.double()) * scale + self.norm.bias.double()
         return (self.weight.double() * scale[:, None, None, None]).float(), bias.float()
 
 
 class Cutout(nn.Module):
-    """`normalised`: with batch normalisation, to be trained; without, as its weights are shipped."""
+    """`normalised`: with batch normalisation, for training; the shipped weights have none."""
 
     def __init__(self, normalised=False):
         super().__init__()
@@ -71,6 +71,6 @@ def enlarged(x):
 
 
 def normalised_input(images):
-    """uint8 [B, S, S, 3] to what the network takes."""
+    """Converts uint8 [B, S, S, 3] to the network's input."""
     x = torch.tensor(images).permute(0, 3, 1, 2).float() / 255
     return (x - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]

@@ -1,6 +1,6 @@
 """
-Makes photographs of products with true masks, as a shop's studio would take them: things of many kinds on many backgrounds, with
-shadows, exposure, noise and JPEG's own. (seed, index) is the same photograph on every machine that rounds alike.
+Renders photographs of products with true masks, like those of a shop's studio: many kinds of things on many backgrounds, with
+shadows, exposure, noise and JPEG artefacts. (seed, index) gives the same photograph on all machines that round in the same way.
 """
 
 import io
@@ -100,7 +100,7 @@ def surface(random, height, width, calm=False):
 
 
 def put(random, picture, alpha, place, light, from_above):
-    """The picture with one more thing in it, and all things' alpha. A thing that would all but vanish in its background is drawn again."""
+    """The picture with one more thing, and the alpha of all things. Redraws a thing that hardly differs from its background."""
     top, left, tall, wide = place
     for _ in range(4):
         thing, tone = draw_thing(random, tall, wide, light)
@@ -121,7 +121,7 @@ def put(random, picture, alpha, place, light, from_above):
 
 
 def shadow(random, thing, light, from_above):
-    """How much darker it is where the thing keeps the light away: on the ground before and behind it, or around it from above."""
+    """How much the thing's shadow darkens each pixel: on the ground, or around the thing if seen from above."""
     height, width = thing.shape
     image = Image.fromarray((thing * 255).astype(numpy.uint8))
     longest = max(height, width)
@@ -135,7 +135,7 @@ def shadow(random, thing, light, from_above):
         return strength * plane(cast.filter(ImageFilter.GaussianBlur(random.uniform(0.004, 0.03) * longest)))
     foot = rows[-1]
     squeeze, lean = random.uniform(2.5, 6), light[0] * random.uniform(1, 3)
-    # A pixel of the ground shows the thing at so many times its distance from the foot.
+    # A pixel of the ground shows the thing at `squeeze` times its distance from the foot.
     cast = image.transform((width, height), Image.AFFINE, (1, lean, -lean * foot, 0, squeeze, foot * (1 - squeeze)))
     cast = plane(cast.filter(ImageFilter.GaussianBlur(random.uniform(0.008, 0.03) * longest))) * strength
     columns = numpy.flatnonzero(thing[max(foot - max(2, height // 30), 0):foot + 1].max(0) > 0.5)
@@ -146,7 +146,7 @@ def shadow(random, thing, light, from_above):
 
 
 def develop(random, picture):
-    """What camera and file do to it."""
+    """Applies the effects of camera and JPEG."""
     height, width, _ = picture.shape
     y, x = numpy.mgrid[-1:1:height * 1j, -1:1:width * 1j]
     picture = picture * (1 - random.uniform(0, 0.25) * (x * x + y * y)[..., None] / 2)

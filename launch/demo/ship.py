@@ -1,9 +1,9 @@
 """
-Writes the photographs that a plain run cuts out, launch/demo/images, and their true masks, launch/demo/masks.
+Writes the photographs of a plain run, launch/demo/images, and their true masks, launch/demo/masks.
 
     cd launch && ../build/venv/bin/python -m demo.ship
 
-They are of a series that neither the training nor its measurement has seen, picked for variety before any network saw them.
+Neither training nor measurement uses their series. They were picked for variety before any network processed them.
 """
 
 import pathlib
@@ -16,7 +16,7 @@ HERE = pathlib.Path(__file__).parent
 SERIES, LONGEST = 3, 480
 PICKED = {"goblet": 1, "bottle": 3, "plant": 5, "carton": 6, "bracelet": 9, "ball": 13, "lamp": 19, "vase": 23, "shelf": 25, "bag": 27,
           "table": 35, "shirt": 36}
-THING_COLOUR = (128, 0, 0)      # as class 1 has it in mask-png's palette
+THING_COLOUR = (128, 0, 0)      # class 1 in mask-png's palette
 
 
 def main():

@@ -1,4 +1,4 @@
-"""What surfaces look like: noise, patterns, colours. All of float32 NumPy arrays in [0, 1], all of a given generator's randomness."""
+"""Surfaces: noise, patterns, colours. All are float32 NumPy arrays in [0, 1], random from a given generator."""
 
 import colorsys
 
@@ -7,19 +7,19 @@ from PIL import Image
 
 
 def enlarge(small, height, width, how=Image.BICUBIC):
-    """A small plane, brought to [height, width]."""
+    """A small plane, resized to [height, width]."""
     return numpy.asarray(Image.fromarray(small.astype(numpy.float32), mode="F").resize((width, height), how))
 
 
 def soft_noise(random, height, width, cells):
-    """Smooth noise around 0, within about -1..1, of so many bumps along the longer side."""
+    """Smooth noise around 0, within about -1..1, with `cells` bumps along the longer side."""
     longest = max(height, width)
     rows, columns = (max(2, round(cells * side / longest)) for side in (height, width))
     return enlarge(random.uniform(-1, 1, (rows, columns)), height, width)
 
 
 def cloudy(random, height, width, cells=4, octaves=4):
-    """Noise of several sizes on top of one another, as stone and paper have it."""
+    """Noise of several scales added up, as in stone and paper."""
     total = numpy.zeros((height, width), numpy.float32)
     for octave in range(octaves):
         total += soft_noise(random, height, width, cells * 2**octave) / 1.8**octave
@@ -31,7 +31,7 @@ def colour(random, saturation=(0.0, 1.0), value=(0.15, 1.0)):
 
 
 def material_colour(random):
-    """What things are made of: mostly coloured, often white, black, gray, wood or metal."""
+    """A thing's colour: mostly saturated, often white, black, gray, wood or metal."""
     kind = random.uniform()
     if kind < 0.5:
         return colour(random, (0.35, 0.9), (0.25, 1.0))
@@ -60,8 +60,8 @@ def wood(random, height, width):
 
 def pattern(random, across, along):
     """
-    Which of two colours a surface has at its coordinates (any planes of equal shape, about -1..1): plain, stripes, checks, dots,
-    a band or a label with lines of writing. A plane in [0, 1].
+    A plane in [0, 1] that mixes two colours at a surface's coordinates (planes of equal shape, about -1..1): plain, stripes, checks,
+    dots, a band or a label with lines of writing.
     """
     kind = random.integers(0, 8)
     period = random.uniform(0.15, 0.6)

@@ -1,5 +1,5 @@
 """
-The things that are photographed. Each function draws one kind into a canvas of coordinates and returns (alpha, colour): alpha in
+The photographed things. Each function draws one kind into a canvas of coordinates and returns (alpha, colour): alpha in
 [0, 1] with soft edges of a pixel, colour [height, width, 3]. Light comes from the upper left or right; `light` is its direction.
 """
 
@@ -12,7 +12,7 @@ MOST_CORNERS = 240
 
 
 class Canvas:
-    """Coordinates around a thing: u to the right, v down, both from -1 to 1 within its box; `pixel` is the size of one in them."""
+    """Coordinates around a thing: u to the right, v down, both from -1 to 1 within its box; `pixel` is a pixel's size in them."""
 
     def __init__(self, height, width, angle=0.0, margin=1.15):
         self.height, self.width = height, width
@@ -30,7 +30,7 @@ class Canvas:
         return numpy.clip(0.5 - distance / self.pixel, 0, 1)
 
     def polygon(self, corners):
-        """The alpha of a closed polygon of (u, v) corners: drawn four times as large."""
+        """The alpha of a closed polygon of (u, v) corners, drawn at four times the size."""
         cos, sin = numpy.cos(self.angle), numpy.sin(self.angle)
         aspect = self.height / self.width
         u, v = corners[:, 0], corners[:, 1] * aspect
@@ -43,7 +43,7 @@ class Canvas:
 
 
 def shade(colour, normal, light, gloss, ambient=0.45):
-    """Lambert and a highlight. `normal`: three planes."""
+    """Lambert shading with a highlight. `normal`: three planes."""
     facing = sum(n * l for n, l in zip(normal, light))
     half = numpy.array(light) + (0, 0, 1)
     half = half / numpy.linalg.norm(half)
@@ -77,7 +77,7 @@ PROFILES = {   # height from top (-1) to bottom (1), and half the width there
 
 
 def turned(random, canvas, light):
-    """A body of revolution, seen from a little above: bottles, mugs, vases, bowls, lamps, some of chance."""
+    """A body of revolution, seen from slightly above: bottles, mugs, vases, bowls, lamps and random shapes."""
     kind = random.choice([*PROFILES, "chance"])
     if kind == "chance":
         heights = numpy.linspace(-1, 1, random.integers(4, 8))
@@ -92,7 +92,7 @@ def turned(random, canvas, light):
 
     v = (canvas.v - 0.4) / 0.6 if kind == "pot" else canvas.v       # a pot leaves room for its plant
     at = v
-    for _ in range(3):                                # the height on the surface that is seen here
+    for _ in range(3):                                # the visible surface's height
         at = v - lift * numpy.sqrt(numpy.clip(1 - (canvas.u / half_width(at)) ** 2, 0, 1))
     half = half_width(at)
     nx = numpy.clip(canvas.u / half, -1, 1)
@@ -125,7 +125,7 @@ def turned(random, canvas, light):
 
 
 def with_leaves(random, canvas, alpha, colour):
-    """A plant, in front of what is there: leaves that begin in the pot's mouth."""
+    """Draws a plant in front: leaves that begin in the pot's mouth."""
     for _ in range(random.integers(6, 16)):
         turn, reach = random.uniform(-1.2, 1.2), random.uniform(0.35, 0.5)
         x, y = numpy.sin(turn) * reach, -0.15 - numpy.cos(turn) * reach
@@ -150,7 +150,7 @@ def ball(random, canvas, light):
 
 
 def ring(random, canvas, light):
-    """A ring: bracelets, tyres, cushions. What is behind shows in its middle."""
+    """A ring: bracelets, tyres, cushions. The background shows in its middle."""
     flat, thick = random.uniform(0.55, 1.0), random.uniform(0.16, 0.36)
     around = numpy.sqrt(canvas.u**2 + (canvas.v / flat) ** 2)
     across = numpy.clip((around - (1 - thick)) / thick, -1, 1)
@@ -162,7 +162,7 @@ def ring(random, canvas, light):
 
 
 def box(random, canvas, light):
-    """A carton or a book: the three faces that are seen."""
+    """The three visible faces of a carton or a book."""
     yaw, pitch = random.uniform(0.25, 1.3), random.uniform(0.15, 0.6)
     sizes = random.uniform(0.35, 1.0, 3)
     if random.uniform() < 0.3:
@@ -211,7 +211,7 @@ def soft_outline(corners, count=MOST_CORNERS):
 
 
 def soft_body(random, canvas, light):
-    """Shoes, shirts, toys, bags, and outlines of chance, rounded by their own blurred outline."""
+    """Shoes, shirts, toys, bags and random outlines, rounded by their blurred outline."""
     kind = random.choice([*OUTLINES, "chance", "chance", "star"])
     if kind in OUTLINES:
         corners = numpy.array(OUTLINES[kind]) * random.choice([-1, 1], 1) ** numpy.array((1, 2))
@@ -246,7 +246,7 @@ KINDS = {"turned": (turned, 0.42), "box": (box, 0.2), "soft body": (soft_body, 0
 
 
 def draw_thing(random, height, width, light):
-    """A thing of any kind in a box of this size, upright or a little turned. (alpha, colour)"""
+    """(alpha, colour) of a thing of any kind in a box of this size, upright or slightly turned."""
     kind = random.choice(list(KINDS), p=[share for _, share in KINDS.values()])
     lean = random.normal(0, 0.06) if kind in ("turned", "box") else random.normal(0, 0.25)
     return KINDS[kind][0](random, Canvas(height, width, float(lean), 1.15 if abs(lean) < 0.15 else 1.3), light)

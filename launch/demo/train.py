@@ -22,11 +22,11 @@ from demo.network import CLASSES, Cutout, enlarged, normalised_input
 from demo.photographs import take_photograph
 
 WEIGHTS = pathlib.Path(__file__).with_name("cutout.safetensors")
-TRAINING_SERIES, UNSEEN_SERIES = 1, 2       # seeds of photographs; those that are shipped are series 3
+TRAINING_SERIES, UNSEEN_SERIES = 1, 2       # seeds of photographs; the shipped ones are series 3
 PHOTOGRAPHS, UNSEEN = 2000, 200
 LONGEST = 288                               # side of a training photograph
-SIDES = (160, 192, 224, 256)                # what they are brought to, one a step
-IMAGE_SIZE = 256                            # what a run brings photographs to
+SIDES = (160, 192, 224, 256)                # training sizes, one per step
+IMAGE_SIZE = 256                            # a run's size
 STEPS, BATCH, LEARNING_RATE = 900, 16, 4e-3
 CORES = 2
 WANTED_IOU = 0.90
@@ -43,19 +43,19 @@ def unseen_photograph(index):
 
 
 def make(function, count):
-    """All photographs of a series, made by two processes."""
+    """All photographs of a series, rendered by two processes."""
     with concurrent.futures.ProcessPoolExecutor(CORES) as pool:
         return list(pool.map(function, range(count), chunksize=20))
 
 
 def squared(pixels, mask, side):
-    """Brought to a square, as a run does it."""
+    """Resizes picture and mask to a square, like a run."""
     image = Image.fromarray(pixels).resize((side, side), Image.BILINEAR)
     return numpy.asarray(image), numpy.asarray(Image.fromarray(mask * 255).resize((side, side), Image.BILINEAR)) >= 128
 
 
 def batch_of(random, photographs):
-    """Photographs by chance, mirrored by chance, in other light and colours by chance."""
+    """Random photographs, randomly mirrored, with random light and colours."""
     side = int(random.choice(SIDES))
     images, masks = [], []
     for index in random.integers(0, len(photographs), BATCH):
@@ -71,10 +71,10 @@ def batch_of(random, photographs):
 
 
 def loss_of(logits, masks):
-    """Cross entropy, and the share of things and found things that do not overlap (Dice), at the image's size."""
+    """Cross entropy plus the Dice loss, at the image's size."""
     logits = enlarged(logits)
-    found, there = torch.softmax(logits, 1)[:, 1], masks.float()
-    overlap = (2 * (found * there).sum((1, 2)) + 1) / (found.sum((1, 2)) + there.sum((1, 2)) + 1)
+    found, true = torch.softmax(logits, 1)[:, 1], masks.float()
+    overlap = (2 * (found * true).sum((1, 2)) + 1) / (found.sum((1, 2)) + true.sum((1, 2)) + 1)
     return torch.nn.functional.cross_entropy(logits, masks) + (1 - overlap).mean()
 
 
@@ -100,7 +100,7 @@ def train(photographs):
 
 
 def found_things(network, pixels):
-    """The network's mask of one photograph, at its own size."""
+    """The network's mask of one photograph, at the photograph's size."""
     image, _ = squared(pixels, numpy.zeros(pixels.shape[:2], numpy.uint8), IMAGE_SIZE)
     with torch.inference_mode():
         logits = enlarged(network(normalised_input(image[None])))
@@ -128,7 +128,7 @@ def main():
     network.load_state_dict({name: value.float() for name, value in load_file(arguments.weights).items()})
     unseen = make(unseen_photograph, UNSEEN)
     figures = mean_iou([(found_things(network, pixels), mask) for pixels, mask in unseen], CLASSES)
-    print(f"{UNSEEN} unseen photographs, brought to {IMAGE_SIZE}: {figures.told()}")
+    print(f"{UNSEEN} unseen photographs, resized to {IMAGE_SIZE}: {figures.told()}")
     if figures.mean < WANTED_IOU:
         raise SystemExit(f"that is less than {WANTED_IOU:.2f}")
 

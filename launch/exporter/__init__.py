@@ -1,1 +1,1 @@
-"""Turns a network of torchvision or of the user into a compiled model file. Runs in the Python that has PyTorch."""
+"""Compiles a network of torchvision or of the user into a model file. Runs in the Python that has PyTorch."""

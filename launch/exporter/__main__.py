@@ -1,7 +1,7 @@
 import os
 import sys
 
-# Run as a folder: its parent, not the folder itself, is where the package is found. The user's own modules come behind.
+# Run as a folder: imports the package from its parent, not from the folder itself. The user's modules come last.
 sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.append(os.getcwd())
 

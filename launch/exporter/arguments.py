@@ -63,10 +63,10 @@ def parse(argv):
 
 
 def check_name(model):
-    """What shows before PyTorch is read, or anything is installed. Errors: LaunchError."""
+    """Checks the model's name before PyTorch is imported or installed. Errors: LaunchError."""
     origin, colon, name = model.rpartition(":")
     if not (colon and origin and name):
-        what, fix = of_a_file(model)
+        what, fix = diagnose_file(model)
         raise LaunchError(f"'{model}' {what}", fix, ExitCode.USAGE)
     if origin == "sentence" and not pathlib.Path(name).is_dir():
         raise LaunchError(f"{model}: there is no folder '{name}'", "Give the folder of a sentence-transformers model", ExitCode.NO_INPUT)
@@ -74,33 +74,33 @@ def check_name(model):
         raise LaunchError(f"{model}: there is no file '{origin}'", "FILE.py is a path; a module is named without .py", ExitCode.NO_INPUT)
 
 
-def of_a_file(model):
-    """(what is wrong with a name that is no network's, how to mend it)."""
+def diagnose_file(model):
+    """(why the name is not a network, the fix)."""
     ending = pathlib.Path(model).suffix
     if ending == ".onnx":
-        return "is ONNX, and export compiles PyTorch networks", ("Export the network that it was made of (FILE.py:FUNCTION), or run it with onnxruntime in a loop of your "
-                                                                 "own that hands its outputs to offramp.Egress (launch/guide/python.md)")
+        return "is ONNX, and export compiles PyTorch networks", ("Export the network that it was made from (FILE.py:FUNCTION), or run it with onnxruntime in your own "
+                                                                 "loop, which submits its outputs to offramp.Egress (launch/guide/python.md)")
     call = {".pt2": f"torch.export.load({model!r}).module()", ".pt": f"torch.load({model!r}, weights_only=False)", ".pth": f"torch.load({model!r}, weights_only=False)"}
     if ending in call:
         fix = f"Write net.py with `import torch` and `def make(): return {call[ending]}`, then: ./launch/offramp export net.py:make --output compiled.pt2"
         if ending != ".pt2":
-            fix += f". Weights alone, a state dict, are given to their network: export FILE.py:FUNCTION --weights {model}"
-        return "is a file, and no function that returns a network", fix
+            fix += f". For weights alone (a state dict), export their network: FILE.py:FUNCTION --weights {model}"
+        return "is a file, not a function that returns a network", fix
     if ending in (".safetensors", ".ckpt", ".bin"):
-        return "holds weights without a network", f"Name the network, too: export torchvision:NAME --weights {model}, or FILE.py:FUNCTION --weights {model}"
+        return "holds weights without a network", f"Name the network too: export torchvision:NAME --weights {model}, or FILE.py:FUNCTION --weights {model}"
     return "names no network", "torchvision:NAME, sentence:FOLDER, FILE.py:FUNCTION or MODULE:FUNCTION"
 
 
 def check_together(parser, wish):
     of_one_input = [*flags_of_pictures(wish), *(["--input-shape"] if wish.input_shape else []), *(["--max-tokens"] if wish.max_tokens else [])]
     if wish.inputs and of_one_input:
-        parser.error(f"{of_one_input[0]} does not go with --input, which says all that goes in")
+        parser.error(f"{of_one_input[0]} does not go with --input, which describes all inputs")
     if wish.tokenizer and not any(one.tokens for one in wish.inputs):
         parser.error("--tokenizer is for a network that takes a text's tokens (--input NAME=ids:128)")
 
 
 def flags_of_pictures(wish):
-    """Those that were given, and say something of pictures."""
+    """The given flags that describe pictures."""
     given = {"--image-size": wish.image_size, "--resize-size": wish.resize_size is not None, "--interpolation": wish.interpolation, "--mean": wish.mean,
              "--std": wish.std, "--colour-order": wish.colour_order != "rgb", "--memory-format": wish.memory_format == "channels-last"}
     return [flag for flag, is_there in given.items() if is_there]
@@ -108,7 +108,7 @@ def flags_of_pictures(wish):
 
 def package_name(text):
     if not text.endswith(".pt2"):
-        raise argparse.ArgumentTypeError(f"'{text}' does not end in .pt2, by which a run knows what it is")
+        raise argparse.ArgumentTypeError(f"'{text}' does not end in .pt2, the ending of compiled models")
     return text
 
 
@@ -158,5 +158,5 @@ def colours(text):
     except ValueError:
         numbers = ()
     if len(numbers) != 3:
-        raise argparse.ArgumentTypeError(f"'{text}' is not three numbers with commas")
+        raise argparse.ArgumentTypeError(f"'{text}' is not three numbers separated by commas")
     return numbers

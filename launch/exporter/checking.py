@@ -1,4 +1,4 @@
-"""Whether a compiled model gives what its network gives."""
+"""Compares the outputs of a compiled model with those of its network."""
 
 import dataclasses
 import itertools
@@ -17,10 +17,10 @@ class Difference:
     largest: float          # as a share of the output's largest value
     absolute: float
     output_names: tuple
-    batches: tuple          # that were tried
-    any_length: bool        # shorter rows of tokens were tried as well
+    batches: tuple          # compared batch sizes
+    any_length: bool        # shorter rows of tokens were compared too
 
-    def told(self):
+    def describe(self):
         return (f"{self.absolute:.3g}, {self.largest:.2g} of the largest value, over batches of {' and '.join(map(str, self.batches))}{' and rows of any length' if self.any_length else ''} "
                 f"(outputs: {', '.join(self.output_names)})")
 
@@ -36,11 +36,11 @@ def compare(file, module, plan):
         for batch, length in itertools.product(batches, lengths):
             given, named = plan.arguments(batch, seed, length)
             with torch.no_grad():
-                wanted, names = flattened(module(*given, **named))
+                expected, names = flattened(module(*given, **named))
                 found, _ = flattened(compiled(*given, **named))
-            if len(wanted) != len(found):
-                raise LaunchError(f"the network gives {len(wanted)} outputs, the compiled model {len(found)}", "", ExitCode.INTERNAL)
-            for name, one, other in zip(names, wanted, found):
+            if len(expected) != len(found):
+                raise LaunchError(f"the network has {len(expected)} outputs, the compiled model {len(found)}", "", ExitCode.INTERNAL)
+            for name, one, other in zip(names, expected, found):
                 check_is_batch(name, one, batch)
                 share, most = difference(one, other)
                 largest, absolute = max(largest, share), max(absolute, most)
@@ -52,13 +52,13 @@ def batches_within(limits, example):
     return tuple(sorted({max(least, 1), min(example, most or example)}))
 
 
-def difference(wanted, found):
-    """(as a share of the largest value, absolute); not a number anywhere in one of them alone counts as infinite."""
-    if wanted.shape != found.shape or wanted.dtype != found.dtype:
+def difference(expected, found):
+    """(relative to the largest value, absolute). Infinite if only one of them has a NaN or infinity at some place."""
+    if expected.shape != found.shape or expected.dtype != found.dtype:
         return float("inf"), float("inf")
-    if not wanted.is_floating_point():
-        return (wanted != found).double().mean().item(), float((wanted.long() - found.long()).abs().max())
-    one, other = wanted.double(), found.double()
+    if not expected.is_floating_point():
+        return (expected != found).double().mean().item(), float((expected.long() - found.long()).abs().max())
+    one, other = expected.double(), found.double()
     if not torch.equal(one.isfinite(), other.isfinite()):
         return float("inf"), float("inf")
     one, other = one.nan_to_num(0, 0, 0), other.nan_to_num(0, 0, 0)

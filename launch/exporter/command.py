@@ -1,4 +1,4 @@
-"""The command: makes the network, compiles it, holds the result against the network itself, and writes both files."""
+"""The command: creates the network, compiles it, compares the result with the network, and writes the model's files."""
 
 import logging
 import pathlib
@@ -11,7 +11,7 @@ from exporter import checking, compiling, metadata, networks, own_code
 from exporter.arguments import parse
 from offramp_launch.exit_code import ExitCode, LaunchError
 
-# Of the files of a model, in the order in which they take their places: when it is there, so is what belongs to it.
+# A model's files, in the order in which they are renamed: the model itself comes last.
 SUFFIXES = (".toml", ".tokenizer.json", ".pt2")
 
 
@@ -24,7 +24,7 @@ def main(argv):
     except KeyboardInterrupt:
         print("offramp: interrupted", file=sys.stderr)
         return int(ExitCode.INTERRUPTED)
-    except Exception as problem:  # whatever the network's own code raises later than it was looked for
+    except Exception as problem:  # the network's code may raise any exception, at any step
         line = own_code.own_line(problem, installed=False)
         if line is None:
             raise
@@ -43,14 +43,14 @@ def export(wish):
     file = pathlib.Path(wish.output or f"{network.name}.pt2")
     check_places(file)
     if file.exists():
-        say(f"{file} is there, and will be replaced once the new one is whole; --output names another")
+        say(f"{file} exists and is replaced once the new model is complete; --output names another file")
     try:
         make_files(file, wish, plan, network, module)
     except OSError as problem:
-        raise LaunchError(f"{file} cannot be made: {problem}", "Give --output a folder that can be written, with room for the model",
+        raise LaunchError(f"{file} cannot be made: {problem}", "Give --output a writable folder with room for the model",
                           ExitCode.CANNOT_WRITE) from problem
     if network.random_weights:
-        say("its weights are random: outputs mean nothing. --weights FILE takes a state dict")
+        say("its weights are random, so its outputs are meaningless. Load a state dict with --weights FILE")
     written = [file.with_suffix(".toml").name] + ([file.with_suffix(".tokenizer.json").name] if network.has_tokenizer else [])
     say(f"{file} ({file.stat().st_size / 1e6:.0f} MB){', ' if len(written) > 1 else ' and '}{' and '.join(written)}; run it: "
         f"./launch/offramp run {how_to_run(file, network)}")
@@ -67,7 +67,7 @@ def how_to_run(file, network):
 
 
 def check_places(file):
-    """What would not be seen until a compiler has run for minutes."""
+    """Checks the output before the compiler runs for minutes."""
     if not file.parent.is_dir():
         raise LaunchError(f"--output {file}: there is no folder {file.parent}", "Make it, or give another", ExitCode.CANNOT_WRITE)
     for suffix in SUFFIXES:
@@ -77,7 +77,7 @@ def check_places(file):
 
 def make_files(file, wish, plan, network, module):
     began = time.monotonic()
-    # Beside their places, so that they appear there whole or not at all. The model's name is the one inside the package, too.
+    # In the same folder, so that each file appears complete or not at all. The package contains the model's name too.
     with tempfile.TemporaryDirectory(prefix=".offramp-export-", dir=file.parent) as folder:
         unfinished = pathlib.Path(folder, file.name)
         obstacle = compiling.compile_to(unfinished, module, plan)
@@ -87,12 +87,12 @@ def make_files(file, wish, plan, network, module):
             obstacle = obstacle or "the compiler made its length fixed"
             if plan.length == "any":
                 raise LaunchError(f"--length any: {obstacle}; nothing was written", "Give --length fixed", ExitCode.BAD_INPUT)
-            say(f"texts are filled up to {plan.longest} tokens each, for this model takes no shorter ones: {obstacle}")
-        say(f"largest difference from eager PyTorch: {difference.told()}")
+            say(f"texts are filled up to {plan.longest} tokens each, because this model takes only this length: {obstacle}")
+        say(f"largest difference from eager PyTorch: {difference.describe()}")
         if not difference.largest <= plan.tolerance:
             raise LaunchError(f"the compiled model differs from the network by {difference.largest:.2g} of its largest value, more than "
                               f"{plan.tolerance:.2g}; nothing was written",
-                              "Give --precision fp32, or a --tolerance that you can live with", ExitCode.BAD_INPUT)
+                              "Give --precision fp32, or a larger --tolerance", ExitCode.BAD_INPUT)
         metadata.write(unfinished.with_suffix(".toml"), wish, plan, network, difference.output_names, difference.any_length)
         network.write_tokenizer(unfinished.with_suffix(".tokenizer.json"))
         for suffix in SUFFIXES:
@@ -102,7 +102,7 @@ def make_files(file, wish, plan, network, module):
 
 
 def quieten():
-    """PyTorch's talk about its own insides."""
+    """Hides PyTorch's internal warnings."""
     warnings.simplefilter("ignore", FutureWarning)
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
 

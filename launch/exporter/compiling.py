@@ -1,4 +1,4 @@
-"""From a network to a package of machine code: what it is compiled for, and the compiling."""
+"""Compiles a network to a package of machine code for one device."""
 
 import collections
 import contextlib
@@ -21,7 +21,7 @@ from exporter.own_code import first_lines, own_line
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 TOLERANCES = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
-BATCH = {"cuda": 64, "cpu": 4}      # that of a run
+BATCH = {"cuda": 64, "cpu": 4}      # default of a run
 MOST_BATCH = 65536
 SHORTEST = 4    # tokens of a row of any length: LengthGroups::kShortest in producer/runner/models/length_groups.hpp
 
@@ -37,26 +37,26 @@ class Plan:
     mean: tuple
     std: tuple
     tolerance: float
-    resize_size: int = 0        # of a picture's shorter side, before its middle is cut out; 0: all of it is squeezed
+    resize_size: int = 0        # of a picture's shorter side, before the middle is cut out; 0: the whole picture is squeezed
     interpolation: str = "bilinear"
-    vocabulary: int = 0         # of a network that takes tokens, or other whole numbers
-    inputs: tuple = ()          # exporter.inputs.Input, of a network that says its own
+    vocabulary: int = 0         # of a network that takes tokens or other whole numbers
+    inputs: tuple = ()          # exporter.inputs.Input, if --input describes them
     length: str = "fixed"       # of rows of tokens: "any", "auto"
 
     @property
     def example_batch(self):
-        # Not 1, which PyTorch would take for a constant.
+        # Not 1, which PyTorch would treat as a constant.
         return self.batch or max(2, BATCH[self.device])
 
     @property
     def longest(self):
-        """Tokens of a row; 0: it takes none."""
+        """Tokens in a row; 0 without tokens."""
         if self.inputs:
             return self.inputs[0].shape[0] if self.inputs[0].tokens else 0
         return self.sample[1] if self.vocabulary else 0
 
     def arguments(self, batch, seed, length=None):
-        """What the network is called with: (arguments, keyword arguments); rows of tokens of `length`, or the longest."""
+        """The network's (arguments, keyword arguments), with rows of `length` tokens, or of the longest."""
         given, named = self.longest_arguments(batch, seed)
         if length is None:
             return given, named
@@ -72,7 +72,7 @@ class Plan:
         return (numbers.contiguous(memory_format=self.torch_format) if self.pictures else numbers,), {}
 
     def tokens(self, batch, generator):
-        """Rows of any ids, text of any length."""
+        """Rows of random ids, for texts of random lengths."""
         length = self.sample[1]
         ids = torch.randint(self.vocabulary, (batch, length), generator=generator)
         mask = torch.arange(length) < torch.randint(1, length + 1, (batch, 1), generator=generator)
@@ -98,17 +98,17 @@ def plan(wish, network):
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and not torch.cuda.is_available():
-        raise LaunchError("--device cuda: PyTorch sees no GPU here", "Export on the machine that has it, or give --device cpu",
+        raise LaunchError("--device cuda: PyTorch finds no GPU", "Export on a machine with a GPU, or give --device cpu",
                           ExitCode.DEVICE_UNSUPPORTED)
     if device == "cpu" and wish.precision == "tf32":
         raise LaunchError("--precision tf32 exists on a GPU only", "Give fp32 or bf16", ExitCode.USAGE)
     tokens = network.tokens or any(one.tokens for one in network.inputs)
     pictures = wish.input_shape is None and not tokens and not network.inputs
     if not pictures and (given := flags_of_pictures(wish)):
-        raise LaunchError(f"{given[0]} is for networks of pictures, and {wish.model} takes {'numbers' if wish.input_shape else 'tokens'}", "Leave it out",
+        raise LaunchError(f"{given[0]} is for networks of pictures, and {wish.model} takes {'numbers' if wish.input_shape else 'tokens'}", "Omit it",
                           ExitCode.USAGE)
     if wish.length == "any" and not tokens:
-        raise LaunchError(f"--length any is for networks of a text's tokens, and {wish.model} takes none", "Leave it out", ExitCode.USAGE)
+        raise LaunchError(f"--length any is for networks of a text's tokens, and {wish.model} takes none", "Omit it", ExitCode.USAGE)
     sample = (2, network.tokens) if network.tokens else wish.input_shape
     height, width = wish.image_size or (defaults.image_size, defaults.image_size)
     memory_format = wish.memory_format
@@ -122,19 +122,19 @@ def plan(wish, network):
 
 
 def resize_size(wish, defaults, size):
-    """Of the shorter side: as wished; else the network's own, in proportion where the size is not."""
+    """The shorter side's size: the flag's, else the network's default, scaled to the image size."""
     smallest, largest = min(size), max(size)
     if wish.resize_size is None:
         in_proportion = min(round(defaults.resize_size * largest / defaults.image_size), LARGEST_SIZE)
         return in_proportion if SMALLEST_SIZE <= smallest == largest else 0
     if wish.resize_size and not SMALLEST_SIZE <= smallest == largest <= wish.resize_size:
-        raise LaunchError(f"--resize-size {wish.resize_size} leaves the middle of a picture, and the network takes {'x'.join(map(str, size))} pixels",
+        raise LaunchError(f"--resize-size {wish.resize_size} cuts out the middle of a picture, but the network takes {'x'.join(map(str, size))} pixels",
                           f"Accepted with it: a square --image-size of {SMALLEST_SIZE} to {wish.resize_size}", ExitCode.USAGE)
     return wish.resize_size
 
 
 def around(network, before, after):
-    """The network, with `before` on all that goes in and `after` on what comes out."""
+    """The network, with `before` applied to its inputs and `after` to its outputs."""
 
     class Around(torch.nn.Module):
         def __init__(self):
@@ -145,7 +145,7 @@ def around(network, before, after):
             inputs, named = before((inputs, named))
             return after(self.network(*inputs, **named))
 
-    # Which batches are open is told by the names of the parameters.
+    # torch.export names dynamic dimensions by parameter.
     Around.forward.__signature__ = inspect.signature(type(network).forward)
     return Around()
 
@@ -160,14 +160,14 @@ def floats(tree, dtype):
 
 
 def fields_of(answer):
-    """Of a NamedTuple, or of torch.return_types, whose types a package has no name for; else none."""
+    """The fields of a NamedTuple or a torch.return_types, types that a package cannot name; else empty."""
     if not isinstance(answer, tuple):
         return ()
     return getattr(answer, "_fields", ()) or (type(answer).__match_args__ if hasattr(type(answer), "n_sequence_fields") else ())
 
 
 def with_named_fields(answer):
-    """The same with dictionaries in their places, at any depth."""
+    """The answer with dictionaries instead of named tuples, at any depth."""
     if fields := fields_of(answer):
         return {name: with_named_fields(getattr(answer, name)) for name in fields}
     if type(answer) in (dict, collections.OrderedDict):
@@ -184,7 +184,7 @@ def has_named_fields(answer):
 
 
 def prepared(network, plan):
-    """The network as it is compiled. Errors: check_outputs()'s, before a compiler runs for minutes."""
+    """The network, ready to compile. Errors: those of check_outputs(), before the compiler runs for minutes."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = plan.precision == "tf32"
     network = network.to(plan.device)
     if plan.pictures:
@@ -196,21 +196,21 @@ def prepared(network, plan):
 
 
 def traced(module, given, named, dynamic_shapes):
-    """The network as a graph, from example inputs. Errors: LaunchError where PyTorch cannot turn it into one."""
+    """The network as a graph, from example inputs. Errors: LaunchError if PyTorch cannot trace it."""
     try:
         with torch.no_grad(), without_graphs():
             program = torch.export.export(module, given, named, dynamic_shapes=dynamic_shapes)
-    except Exception as problem:  # whatever the network's own code raises
-        raise LaunchError(f"the network cannot be exported: {first_lines(problem)}", how_to_mend(problem), ExitCode.BAD_INPUT) from problem
-    # torch.export traces with cuDNN switched off, and PyTorch remembers the layout that it saw of each operation's result. A compiler that believed this would
-    # make code that reads cuDNN's channels-last results as contiguous ones (PyTorch 2.11: wrong numbers, and no error).
+    except Exception as problem:  # the network's code may raise any exception
+        raise LaunchError(f"the network cannot be exported: {first_lines(problem)}", advice_for(problem), ExitCode.BAD_INPUT) from problem
+    # torch.export traces without cuDNN, and PyTorch caches the layout of each operation's result. With these cached layouts, compiled code would read
+    # cuDNN's channels-last results as contiguous (PyTorch 2.11: wrong numbers without an error).
     FakeTensorMode.cache_clear()
     return program
 
 
 @contextlib.contextmanager
 def without_graphs():
-    """PyTorch prints the graph that it has so far, perhaps twice, when it cannot go on; with TORCH_LOGS that is wanted."""
+    """Hides the partial graph that PyTorch prints on a failure, unless TORCH_LOGS is set."""
     if os.environ.get("TORCH_LOGS"):
         yield
         return
@@ -219,26 +219,26 @@ def without_graphs():
         yield
 
 
-def how_to_mend(problem):
-    """What to write instead, and at last the line of the network's own where it ended."""
+def advice_for(problem):
+    """The advice, followed by the line of the network's code that failed."""
     advice = "Only networks that do the same for every input can"
     if "data-dependent" in str(problem):
-        advice += ": put torch.where or torch.cond in the place of an `if` or a loop over values, or save it as TorchScript, which run takes as it is " \
+        advice += ": replace each `if` or loop over values by torch.where or torch.cond, or save it as TorchScript, which run accepts " \
                   "(torch.jit.script(network).save('net.pt'), run --model net.pt)"
     line = own_line(problem)
     return f"{advice}\n    {line}" if line else advice
 
 
 def check_outputs(module, given, named, batch):
-    """What it answers. Errors: LaunchError for an output that is not a batch, or where the network fails."""
+    """The network's answer. Errors: LaunchError if an output is not a batch, or the network fails."""
     try:
         with torch.no_grad():
             answer = module(*given, **named)
             tensors, names = flattened(answer)
-    except Exception as problem:  # whatever the network's own code raises
+    except Exception as problem:  # the network's code may raise any exception
         line = own_line(problem)
-        raise LaunchError(f"the network cannot be exported, for it fails on an input {', '.join(str(list(one.shape)) for one in (*given, *named.values()))}: "
-                          f"{first_lines(problem)}", line or "A run calls it so", ExitCode.BAD_INPUT) from problem
+        raise LaunchError(f"the network cannot be exported, because it fails on an input {', '.join(str(list(one.shape)) for one in (*given, *named.values()))}: "
+                          f"{first_lines(problem)}", line or "A run calls it in this way", ExitCode.BAD_INPUT) from problem
     for name, tensor in zip(names, tensors):
         check_is_batch(name, tensor, batch)
     return answer
@@ -251,7 +251,7 @@ def check_is_batch(name, tensor, batch):
 
 
 def flattened(answer):
-    """Its tensors and their names: "out", "1", "features.0"."""
+    """The answer's tensors and their names: "out", "1", "features.0"."""
     leaves = [(path, leaf) for path, leaf in pytree.tree_leaves_with_path(answer) if isinstance(leaf, torch.Tensor)]
     names = tuple(".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path) or "output"
                   for path, _ in leaves)
@@ -259,13 +259,12 @@ def flattened(answer):
 
 
 def length_of_texts(wished, device):
-    """On a GPU the length is open only where that was asked for: what an open one costs there has not been measured."""
+    """On a GPU the length is dynamic only on request: its cost has not been measured."""
     return "fixed" if wished == "auto" and device == "cuda" else wished
 
 
 def compile_to(file, module, plan):
-    """Nothing, or why rows of tokens are of one length though any was wanted. Errors: LaunchError where PyTorch cannot turn the network into a graph, or its
-    compiler fails."""
+    """Returns "", or the reason why the length of texts is fixed although any was possible. Errors: LaunchError if PyTorch cannot trace or compile it."""
     given, named = plan.arguments(plan.example_batch, 0)
     obstacle = ""
     if plan.length != "fixed":
@@ -286,12 +285,12 @@ def package(file, program):
         torch._inductor.aoti_compile_and_package(program, package_path=str(file),
                                                  inductor_configs={"aot_inductor.metadata": {"torch": torch.__version__}})
     except Exception as problem:
-        raise LaunchError(f"compiling failed: {first_lines(problem)}", "The whole of it is in the lines above" if os.environ.get("TORCH_LOGS") else
+        raise LaunchError(f"compiling failed: {first_lines(problem)}", "The lines above have the details" if os.environ.get("TORCH_LOGS") else
                           "TORCH_LOGS=+inductor in the environment shows more", ExitCode.SYSTEM) from problem
 
 
 def open_dimensions(plan, given, named, any_length):
-    """Which dimensions of its inputs a network takes in any size, for torch.export."""
+    """The dynamic dimensions of the network's inputs, for torch.export."""
     sizes = {} if plan.batch else {0: torch.export.Dim("batch", min=1, max=MOST_BATCH)}
     if any_length:
         sizes[next(iter((*given, *named.values()))).dim() - 1] = torch.export.Dim("length", min=SHORTEST, max=plan.longest)
@@ -299,7 +298,7 @@ def open_dimensions(plan, given, named, any_length):
 
 
 def check_any_length(module, plan):
-    """Errors: LaunchError where its outputs are as long as the text, or it fails on a shorter one."""
+    """Errors: LaunchError if the outputs depend on the text's length or padding, or the network fails on a shorter text."""
     if plan.longest <= SHORTEST:
         raise LaunchError(f"--length any is for rows of more than {SHORTEST} tokens", "Give --length fixed", ExitCode.USAGE)
     shapes = []
@@ -309,7 +308,7 @@ def check_any_length(module, plan):
         with torch.no_grad():
             shapes.append([tuple(one.shape) for one in flattened(module(*given, **named))[0]])
     if shapes[0] != shapes[1]:
-        raise LaunchError(f"the outputs are of other shapes where texts are shorter: {shapes[0]}, {shapes[1]}", "Give --length fixed", ExitCode.BAD_INPUT)
+        raise LaunchError(f"the outputs have other shapes for shorter texts: {shapes[0]}, {shapes[1]}", "Give --length fixed", ExitCode.BAD_INPUT)
     length = (SHORTEST + plan.longest) // 2
     given, named = plan.arguments(plan.example_batch, 0, length)
     longer = torch.nn.ConstantPad1d((0, plan.longest - length), 0)
@@ -318,19 +317,19 @@ def check_any_length(module, plan):
         filled_up, _ = flattened(module(*map(longer, given), **{name: longer(one) for name, one in named.items()}))
     if not all(torch.allclose(one.double(), other.double(), rtol=0, atol=plan.tolerance * max(one.double().abs().max().item(), 1e-9))
                for one, other in zip(short, filled_up)):
-        raise LaunchError("the outputs depend on how far texts are filled up: the mask does not leave all of that out", "Give --length fixed",
+        raise LaunchError("the outputs depend on how far texts are filled up: the mask does not hide all of the padding", "Give --length fixed",
                           ExitCode.BAD_INPUT)
 
 
 def takes_any_length(file, plan):
-    """Whether a package does, as the compiler narrowed it down."""
+    """Whether the compiled package accepts rows of any length: the compiler may have narrowed the range."""
     dimension = 1 if plan.inputs else 2
     least, most = size_range(file, dimension)
     return plan.length != "fixed" and least <= SHORTEST and most != least and (most is None or most >= plan.longest)
 
 
 def batch_range(file):
-    """The batches that a package of any batch takes, as the compiler narrowed them down: (least, most or None)."""
+    """The batch sizes that the compiled package accepts: (least, most or None)."""
     return size_range(file, 0)
 
 

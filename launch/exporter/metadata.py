@@ -1,4 +1,4 @@
-"""The TOML file beside a model, which a run reads: launch/guide/runner.md has its keys."""
+"""Writes the TOML file beside a model, which a run reads: launch/guide/runner.md lists its keys."""
 
 import datetime
 import json
@@ -32,7 +32,7 @@ def write(path, wish, plan, network, outputs, any_length):
         lines.append(f"prompt = {json.dumps(network.prompt, ensure_ascii=False)}")
     if network.random_weights:
         lines.append("random-weights = true")
-    for one in plan.inputs:     # behind all that is of the whole model
+    for one in plan.inputs:     # after all keys of the whole model
         lines += ["", "[[input]]", f'name = "{one.name}"', *([f'tokens = "{one.tokens}"'] if one.tokens else []),
                   *([f'shape = "{"x".join(map(str, one.shape))}"'] if one.shape else []), f'dtype = "{one.dtype}"']
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The network that is to be exported: torchvision's or the user's, with weights from a file or random ones."""
+"""Creates the network to export, from torchvision or the user's code, with weights from a file or random ones."""
 
 import contextlib
 import dataclasses
@@ -21,12 +21,12 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 @dataclasses.dataclass(frozen=True)
 class Defaults:
-    """What a network wants of its pictures unless the user says otherwise."""
+    """A network's default preprocessing of pictures."""
 
     image_size: int = 224
     mean: tuple = MEAN
     std: tuple = STD
-    resize_size: int = 0        # of the shorter side, before image_size is cut from the middle; 0: all of a picture is squeezed
+    resize_size: int = 0        # of the shorter side, before image_size is cut from the middle; 0: the whole picture is squeezed
     interpolation: str = "bilinear"
 
 
@@ -36,12 +36,12 @@ class Network:
     module: torch.nn.Module
     random_weights: bool
     defaults: Defaults
-    tokens: int = 0             # in a row, of a network that takes those
+    tokens: int = 0             # in a row; 0 without tokens
     vocabulary: int = 0
     tokenizer: pathlib.Path = None
-    made_tokenizer: str = ""    # the text of one that was not a file
+    made_tokenizer: str = ""    # a tokenizer as text, not a file
     prompt: str = ""             # in front of each text
-    inputs: tuple = ()          # exporter.inputs.Input, in the order in which it takes them; empty: the one that the rest says
+    inputs: tuple = ()          # exporter.inputs.Input, in the order of forward(); empty: one input, described by the other fields
 
     @property
     def has_tokenizer(self):
@@ -58,7 +58,7 @@ class Network:
 def make(wish):
     origin, _, name = wish.model.rpartition(":")
     if wish.inputs and origin in (TORCHVISION, SENTENCE):
-        raise LaunchError(f"--input does not go with {origin}:", "What such a network takes is known", ExitCode.USAGE)
+        raise LaunchError(f"--input does not go with {origin}:", "The inputs of these networks are known", ExitCode.USAGE)
     if origin == SENTENCE:
         return sentence_encoder(name, wish)
     torch.manual_seed(wish.seed)
@@ -69,15 +69,15 @@ def make(wish):
         module, defaults = from_function(origin, name, arguments), Defaults()
     if wish.weights:
         load(module, wish.weights)
-    taken = () if origin == TORCHVISION else inputs.of_network(wish.inputs, module)
-    with contextlib.suppress(NotImplementedError):      # of a program of torch.export's, which has one mode
+    network_inputs = () if origin == TORCHVISION else inputs.of_network(wish.inputs, module)
+    with contextlib.suppress(NotImplementedError):      # a program of torch.export has only one mode
         module.eval()
-    return Network(name, module.requires_grad_(False), origin == TORCHVISION and not wish.weights, defaults, vocabulary=least_table(module) if taken else 0,
-                   tokenizer=tokenizer(wish), inputs=taken)
+    return Network(name, module.requires_grad_(False), origin == TORCHVISION and not wish.weights, defaults, vocabulary=smallest_table(module) if network_inputs else 0,
+                   tokenizer=tokenizer(wish), inputs=network_inputs)
 
 
-def least_table(module):
-    """Below which whole numbers are ids for whatever the network looks up: the rows of its smallest table."""
+def smallest_table(module):
+    """The rows of the network's smallest embedding table: whole numbers below it are valid ids in every table."""
     return min((part.num_embeddings for part in module.modules() if isinstance(part, torch.nn.Embedding)), default=2)
 
 
@@ -94,7 +94,7 @@ def tokenizer(wish):
 
 def sentence_encoder(folder, wish):
     if wish.weights or wish.argument or wish.input_shape:
-        raise LaunchError("--weights, --argument and --input-shape do not go with sentence:FOLDER", "The folder holds all of it", ExitCode.USAGE)
+        raise LaunchError("--weights, --argument and --input-shape do not go with sentence:FOLDER", "The folder contains them", ExitCode.USAGE)
     from exporter import sentences
     made = sentences.read(folder, wish.max_tokens, wish.asked_precision)
     return Network(pathlib.Path(folder).resolve().name, made.network, False, Defaults(), made.tokens, made.vocabulary, made_tokenizer=made.tokenizer,
@@ -105,40 +105,40 @@ def from_torchvision(name, arguments):
     try:
         from torchvision import models
     except ImportError as problem:
-        raise LaunchError(f"torchvision is not there ({problem})", "pip install the torchvision that goes with this PyTorch "
-                          "(launch/requirements-export.txt), or export a function of your own", ExitCode.SYSTEM) from problem
+        raise LaunchError(f"torchvision is not installed ({problem})", "pip install the torchvision that goes with this PyTorch "
+                          "(launch/requirements-export.txt), or export your own function", ExitCode.SYSTEM) from problem
     known = models.list_models()
     if name not in known:
         near = [other for other in known if name in other] or difflib.get_close_matches(name, known, 1)
-        raise LaunchError(f"torchvision has no model '{name}'", f"Did you mean {near[0]}?" if near else "torchvision.models.list_models() has them all",
+        raise LaunchError(f"torchvision has no model '{name}'", f"Did you mean {near[0]}?" if near else "torchvision.models.list_models() lists all of them",
                           ExitCode.USAGE)
     builder = models.get_model_builder(name)
-    # Otherwise some of them download a part of their weights.
+    # Without these arguments, some networks download weights.
     without = {parameter: None for parameter in ("weights", "weights_backbone") if parameter in inspect.signature(builder).parameters}
     return call(builder, f"torchvision:{name}", {**without, **arguments}), torchvision_defaults(models.get_model_weights(name))
 
 
 def torchvision_defaults(weights):
-    """As the transforms of the weights say that torchvision has for it; nothing is downloaded."""
+    """The preprocessing in the transforms of torchvision's weights; downloads nothing."""
     transforms = getattr(getattr(weights, "DEFAULT", None), "transforms", None)
     preset = transforms() if transforms else None
     colours = tuple(getattr(preset, "mean", MEAN)), tuple(getattr(preset, "std", STD))
     cut, resized = (one_side(getattr(preset, name, None)) for name in ("crop_size", "resize_size"))
-    way = getattr(getattr(preset, "interpolation", None), "value", Defaults.interpolation)
-    if way not in INTERPOLATIONS:
-        way = Defaults.interpolation
+    interpolation = getattr(getattr(preset, "interpolation", None), "value", Defaults.interpolation)
+    if interpolation not in INTERPOLATIONS:
+        interpolation = Defaults.interpolation
     if cut and resized:
-        return Defaults(cut, *colours, resized, way)
-    return Defaults(cut or resized or Defaults.image_size, *colours, interpolation=way)
+        return Defaults(cut, *colours, resized, interpolation)
+    return Defaults(cut or resized or Defaults.image_size, *colours, interpolation=interpolation)
 
 
 def one_side(sides):
-    """The side of a square, or of what is said by its shorter side; 0 where there is none."""
+    """The side of a square, or the single given side; 0 for anything else."""
     return sides[0] if sides and len(set(sides)) == 1 else 0
 
 
 def from_function(origin, name, arguments):
-    with own_code.told(f"'{origin}' cannot be imported", "A module is looked for here and in PYTHONPATH; FILE.py is a path",
+    with own_code.reported(f"'{origin}' cannot be imported", "Modules are searched in this folder and in PYTHONPATH; FILE.py is a path",
                        lambda problem: ExitCode.NO_INPUT if isinstance(problem, own_code.NOT_THERE) else ExitCode.BAD_INPUT):
         if origin.endswith(".py"):
             spec = importlib.util.spec_from_file_location(pathlib.Path(origin).stem, origin)
@@ -156,7 +156,7 @@ def from_function(origin, name, arguments):
 
 
 def call(function, what, arguments):
-    with own_code.told(f"{what} could not be made", "--argument NAME=VALUE passes arguments on",
+    with own_code.reported(f"{what} could not be made", "--argument NAME=VALUE passes arguments on",
                        lambda problem: ExitCode.USAGE if isinstance(problem, (TypeError, ValueError)) else ExitCode.BAD_INPUT):
         return function(**arguments)
 
@@ -164,7 +164,7 @@ def call(function, what, arguments):
 def load(module, file):
     found = state_dict(file)
     wanted = module.state_dict()
-    # Heads that are there for training alone.
+    # Ignores heads that only training uses.
     found = {name: value for name, value in found.items() if name in wanted or not name.startswith("aux_classifier.")}
     missing, unexpected = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
     other = sorted(name for name in wanted.keys() & found.keys() if wanted[name].shape != found[name].shape)
@@ -172,7 +172,7 @@ def load(module, file):
                 for names, what in ((missing, "missing"), (unexpected, "unexpected"), (other, "of another shape")) if names]
     if problems:
         raise LaunchError(f"--weights {file} do not fit the network: {'; '.join(problems)}",
-                          "--argument passes on what the network was made with, as num_classes=2", ExitCode.BAD_INPUT)
+                          "Pass the network's arguments with --argument, such as num_classes=2", ExitCode.BAD_INPUT)
     module.load_state_dict(found)
 
 
@@ -185,7 +185,7 @@ def state_dict(file):
             found = load_file(file)
         else:
             found = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as problem:  # each reader has errors of its own
+    except Exception as problem:  # each reader has its own errors
         raise LaunchError(f"--weights {file} cannot be read: {str(problem).splitlines()[0]}", "Give a state dict: .safetensors, or torch.save's .pth",
                           ExitCode.BAD_INPUT) from problem
     for wrapping in ("state_dict", "model"):

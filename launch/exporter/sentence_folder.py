@@ -1,4 +1,4 @@
-"""What the files of a sentence-transformers folder configure. A key that changes vectors in a way that an export does not follow is refused by name."""
+"""Reads the configuration of a sentence-transformers folder. Refuses keys that change vectors in an unsupported way."""
 
 import dataclasses
 import importlib.metadata
@@ -8,28 +8,28 @@ import platform
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 
-OWN_FUNCTION = "Export a function of your own that makes the vectors (FILE.py:FUNCTION)"
-# Of the transformer; older versions named it after the model's kind.
+OWN_FUNCTION = "Export your own function that computes the vectors (FILE.py:FUNCTION)"
+# The transformer's file; older versions named it after the kind of model.
 TRANSFORMER_FILES = tuple(f"sentence_{kind}_config.json" for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"))
 POOLINGS = {"mean", "cls"}
-# Of older versions, which had a flag for each.
+# Flags of older versions.
 POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max", "pooling_mode_mean_tokens": "mean",
                  "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens": "weightedmean",
                  "pooling_mode_lasttoken": "lasttoken"}
 OLDER_NAMES = {"model_args": "model_kwargs", "tokenizer_args": "processor_kwargs", "config_args": "config_kwargs"}
-# Without effect on vectors: how attention is computed, and parts that no vector passes through.
+# Without effect on vectors.
 MODEL_KWARGS = {"attn_implementation", "add_pooling_layer", "low_cpu_mem_usage", "use_safetensors"}
 TEXT_ALONE = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
 
 
 @dataclasses.dataclass
 class SentenceFolder:
-    """`folder`: of the transformer and its tokenizer."""
+    """`folder`: has the transformer and its tokenizer."""
 
     folder: pathlib.Path
     has_modules: bool = False
-    prompt: str = ""                # in front of each text
-    truncate_dim: int = None        # numbers of a vector that stay
+    prompt: str = ""                # before each text
+    truncate_dim: int = None        # vectors keep so many numbers
     max_seq_length: int = None
     lower_case: bool = False
     model_kwargs: dict = dataclasses.field(default_factory=dict)
@@ -40,7 +40,7 @@ class SentenceFolder:
 
 
 class File:
-    """The object of a JSON file, whose keys are taken one by one; what is left is unknown."""
+    """The object in a JSON file. Readers take the keys that they know; end() refuses the rest."""
 
     def __init__(self, path):
         self.path, self._left = path, content(path)
@@ -51,13 +51,13 @@ class File:
         return self._left.pop(key, default)
 
     def only(self, key, *accepted):
-        """Takes a key whose other values are not followed; None, or no key, always are."""
+        """Takes a key that supports only these values, None, or absence."""
         value = self._left.pop(key, None)
         if value is not None and value not in accepted:
             self.refuse(key, value)
 
     def refuse(self, key, value):
-        raise LaunchError(f"{self.path} has {key} = {json.dumps(value)[:200]}, which export does not follow", OWN_FUNCTION, ExitCode.BAD_INPUT)
+        raise LaunchError(f"{self.path} has {key} = {json.dumps(value)[:200]}, which export does not support", OWN_FUNCTION, ExitCode.BAD_INPUT)
 
     def end(self):
         for key, value in self._left.items():
@@ -80,7 +80,7 @@ def read(folder):
     except (AttributeError, TypeError) as problem:
         raise LaunchError(f"{folder / 'modules.json'} is not a list of modules: {problem}", "Is the folder complete?", ExitCode.BAD_INPUT) from problem
     if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in ([], ["Normalize"]):
-        raise LaunchError(f"{folder / 'modules.json'} has the modules {', '.join(kinds)}", "Known are Transformer, Pooling and perhaps Normalize, in this order. "
+        raise LaunchError(f"{folder / 'modules.json'} has the modules {', '.join(kinds)}", "Supported are Transformer, Pooling and perhaps Normalize, in this order. "
                           + OWN_FUNCTION, ExitCode.BAD_INPUT)
     return found
 
@@ -88,11 +88,11 @@ def read(folder):
 def read_model(file, found):
     file.only("model_type", "SentenceTransformer")
     file.take("__version__")
-    file.take("similarity_fn_name")         # it compares vectors, and changes none
+    file.take("similarity_fn_name")         # compares vectors, without changing them
     check_requirements(file, file.take("requirements"))
     prompts, name = {"query": "", "document": "", **(file.take("prompts") or {})}, file.take("default_prompt_name")
     if name is not None and name not in prompts:
-        raise LaunchError(f"{file.path} has default_prompt_name = {json.dumps(name)}, and no such prompt", f"prompts has {', '.join(prompts)}",
+        raise LaunchError(f"{file.path} has default_prompt_name = {json.dumps(name)}, but no prompt of that name", f"prompts has {', '.join(prompts)}",
                           ExitCode.BAD_INPUT)
     found.prompt = prompts.get(name) or ""
     found.truncate_dim = file.take("truncate_dim")
@@ -100,7 +100,7 @@ def read_model(file, found):
 
 
 def check_requirements(file, requirements):
-    """Versions of packages without which the model's vectors are others."""
+    """Checks package versions: with others, the model computes different vectors. Errors: LaunchError."""
     if not isinstance(requirements, dict):
         return
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -109,9 +109,9 @@ def check_requirements(file, requirements):
         try:
             versions = SpecifierSet(wanted.get("specifier", "") if isinstance(wanted, dict) else wanted)
         except (InvalidSpecifier, AttributeError, TypeError):
-            continue        # not to be understood: sentence-transformers passes over it, too
+            continue        # sentence-transformers ignores invalid specifiers too
         if package.replace("_", "-") != "sentence-transformers" and not is_met(package, versions):
-            raise LaunchError(f"{file.path} has requirements that are not met here: {name}{versions}", f"pip install '{package}{versions}'", ExitCode.SYSTEM)
+            raise LaunchError(f"{file.path} has unmet requirements: {name}{versions}", f"pip install '{package}{versions}'", ExitCode.SYSTEM)
 
 
 def is_met(package, versions):
@@ -123,15 +123,15 @@ def is_met(package, versions):
 
 
 def read_module(folder, part, found):
-    """What kind it is."""
+    """Reads one module and returns its kind."""
     place = folder / part.get("path", "")
     kind = part["type"].rpartition(".")[2]
     readers = {"Transformer": read_transformer, "Pooling": read_pooling, "Normalize": read_normalize}
     if kind not in readers or not part["type"].startswith("sentence_transformers."):
-        raise LaunchError(f"{folder} has a part of type {part['type'] if kind in readers else kind}", "Known are sentence-transformers' own Transformer, Pooling and "
+        raise LaunchError(f"{folder} has a part of type {part['type'] if kind in readers else kind}", "Supported are sentence-transformers' own Transformer, Pooling and "
                           f"Normalize. {OWN_FUNCTION}", ExitCode.BAD_INPUT)
     if kwargs := part.get("kwargs"):
-        raise LaunchError(f"{folder / 'modules.json'} has kwargs = {json.dumps(kwargs)} for {kind}, which export does not follow", OWN_FUNCTION, ExitCode.BAD_INPUT)
+        raise LaunchError(f"{folder / 'modules.json'} has kwargs = {json.dumps(kwargs)} for {kind}, which export does not support", OWN_FUNCTION, ExitCode.BAD_INPUT)
     readers[kind](place, found)
     return kind
 
@@ -144,10 +144,10 @@ def read_transformer(place, found):
                           "Merge it first: model.merge_and_unload(), then save_pretrained()", ExitCode.BAD_INPUT)
     found.max_seq_length, found.lower_case = file.take("max_seq_length"), bool(file.take("do_lower_case"))
     for older, name in OLDER_NAMES.items():
-        said = file.take(older)
+        older_value = file.take(older)
         newer = file.take(name)
-        kwargs = dict((newer if said is None else said) or {})
-        kwargs.pop("trust_remote_code", None)       # sentence-transformers does not take it from a file
+        kwargs = dict((newer if older_value is None else older_value) or {})
+        kwargs.pop("trust_remote_code", None)       # sentence-transformers ignores it in a file
         setattr(found, name, kwargs)
     for key, value in found.model_kwargs.items():
         if key not in MODEL_KWARGS and not (key in ("dtype", "torch_dtype") and value in ("float32", "auto")):
@@ -157,7 +157,7 @@ def read_transformer(place, found):
     file.only("module_output_name", "token_embeddings")
     file.only("processing_kwargs", {})
     file.only("backend", "torch")
-    file.take("unpad_inputs")               # how it is computed, where flash attention is
+    file.take("unpad_inputs")               # affects only how flash attention computes
     for key in ("query_length", "document_length", "query_expansion", "tokenizer_name_or_path"):
         file.only(key)
     file.end()
@@ -169,7 +169,7 @@ def read_pooling(place, found):
     mode = file.take("pooling_mode")
     modes = flags or ["mean"] if mode is None else [mode] if isinstance(mode, str) else mode
     if len(modes) != 1 or modes[0] not in POOLINGS:
-        raise LaunchError(f"{file.path} pools by {', '.join(map(str, modes))} (pooling_mode)", f"Known are the mean of the tokens and the first token. {OWN_FUNCTION}",
+        raise LaunchError(f"{file.path} pools by {', '.join(map(str, modes))} (pooling_mode)", f"Supported are the mean of the tokens and the first token. {OWN_FUNCTION}",
                           ExitCode.BAD_INPUT)
     found.pooling = modes[0]
     file.take("embedding_dimension"), file.take("word_embedding_dimension")

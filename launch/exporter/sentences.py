@@ -9,12 +9,12 @@ from exporter.sentence_folder import OWN_FUNCTION
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 MOST_TOKENS = 8192
-# They count positions from behind the padding's.
+# These count positions from after the padding index.
 COUNT_BEHIND_PADDING = {"roberta", "xlm-roberta", "camembert", "mpnet"}
 
 
 class SentenceEncoder(torch.nn.Module):
-    """Tokens, int32 [batch, 2, length] (ids; 1 where they are text), to vectors, float32 [batch, width]."""
+    """Tokens, int32 [batch, 2, length] (ids; 1 for text), to vectors, float32 [batch, width]."""
 
     def __init__(self, transformer, pooling, normalised, width):
         super().__init__()
@@ -31,7 +31,7 @@ class SentenceEncoder(torch.nn.Module):
         vectors = vectors.float()
         if self.normalised:
             vectors = torch.nn.functional.normalize(vectors, dim=1)
-        # As sentence-transformers does it: what is cut is not normalised again.
+        # Like sentence-transformers: truncated vectors are not normalised again.
         return {"embedding": vectors if self.width is None else vectors[:, :self.width].contiguous()}
 
 
@@ -41,73 +41,73 @@ class Sentences:
     tokens: int             # in a row
     vocabulary: int
     tokenizer: str          # the text of a tokenizer.json
-    prompt: str             # in front of each text
+    prompt: str             # before each text
 
 
 def read(folder, max_tokens, precision=None):
-    """`precision`: that was asked for. Errors: LaunchError."""
-    said = sentence_folder.read(folder)
+    """`precision`: the requested one. Errors: LaunchError."""
+    settings = sentence_folder.read(folder)
     try:
         from transformers import AutoConfig, AutoModel, AutoTokenizer
     except ImportError as problem:
-        raise LaunchError(f"the PyPI package `transformers` is not there ({problem})", "pip install transformers, beside this PyTorch",
+        raise LaunchError(f"the PyPI package `transformers` is not installed ({problem})", "pip install transformers, beside this PyTorch",
                           ExitCode.SYSTEM) from problem
-    if said.max_seq_length is not None:
-        said.processor_kwargs.setdefault("model_max_length", said.max_seq_length)
+    if settings.max_seq_length is not None:
+        settings.processor_kwargs.setdefault("model_max_length", settings.max_seq_length)
     try:
-        config = AutoConfig.from_pretrained(said.folder, local_files_only=True, **said.config_kwargs)
-        check_kind(said, config)
-        tokenizer = AutoTokenizer.from_pretrained(said.folder, local_files_only=True, **said.processor_kwargs)
-        transformer = AutoModel.from_pretrained(said.folder, config=config, local_files_only=True, **said.model_kwargs)
+        config = AutoConfig.from_pretrained(settings.folder, local_files_only=True, **settings.config_kwargs)
+        check_kind(settings, config)
+        tokenizer = AutoTokenizer.from_pretrained(settings.folder, local_files_only=True, **settings.processor_kwargs)
+        transformer = AutoModel.from_pretrained(settings.folder, config=config, local_files_only=True, **settings.model_kwargs)
     except LaunchError:
         raise
-    except Exception as problem:    # each of its readers has errors of its own
+    except Exception as problem:    # each reader has its own errors
         reason = next((line for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
         raise LaunchError(f"{folder} is not a sentence encoder that transformers reads: {reason}", "Give the folder of a sentence-transformers model",
                           ExitCode.BAD_INPUT) from problem
-    check_tokenizer(said, tokenizer)
-    transformer = in_float32(said, transformer, precision)
+    check_tokenizer(settings, tokenizer)
+    transformer = in_float32(settings, transformer, precision)
     longest = most_tokens(transformer)
-    tokens = max_tokens or min(tokens_of(said, tokenizer, config), longest)
+    tokens = max_tokens or min(tokens_of(settings, tokenizer, config), longest)
     if tokens > longest:
-        raise LaunchError(f"--max-tokens {tokens} is more than the {longest} that the model knows positions for", f"Give {longest} or less", ExitCode.USAGE)
-    network = SentenceEncoder(transformer, said.pooling, said.normalised, said.truncate_dim).eval().requires_grad_(False)
-    return Sentences(network, tokens, transformer.config.vocab_size, tokenizer_file(said, tokenizer, tokens), said.prompt)
+        raise LaunchError(f"--max-tokens {tokens} is more than the {longest} positions of the model", f"Give {longest} or less", ExitCode.USAGE)
+    network = SentenceEncoder(transformer, settings.pooling, settings.normalised, settings.truncate_dim).eval().requires_grad_(False)
+    return Sentences(network, tokens, transformer.config.vocab_size, tokenizer_file(settings, tokenizer, tokens), settings.prompt)
 
 
-def check_kind(said, config):
+def check_kind(settings, config):
     if getattr(config, "is_encoder_decoder", False):
-        raise LaunchError(f"{said.folder / 'config.json'}: '{config.model_type}' is an encoder with a decoder, which export does not follow", OWN_FUNCTION,
+        raise LaunchError(f"{settings.folder / 'config.json'}: '{config.model_type}' is an encoder with a decoder, which export does not support", OWN_FUNCTION,
                           ExitCode.BAD_INPUT)
     architecture = (getattr(config, "architectures", None) or [""])[0]
-    if not said.has_modules and architecture.endswith("ForCausalLM"):
-        raise LaunchError(f"{said.folder} has no modules.json, and {architecture} pools by lasttoken then", OWN_FUNCTION, ExitCode.BAD_INPUT)
+    if not settings.has_modules and architecture.endswith("ForCausalLM"):
+        raise LaunchError(f"{settings.folder} has no modules.json, and then {architecture} pools by lasttoken", OWN_FUNCTION, ExitCode.BAD_INPUT)
 
 
-def check_tokenizer(said, tokenizer):
+def check_tokenizer(settings, tokenizer):
     if not tokenizer.is_fast:
-        raise LaunchError(f"{said.folder}: its tokenizer ({type(tokenizer).__name__}) is not of the `tokenizers` library", "Save the folder with a newer transformers, "
+        raise LaunchError(f"{settings.folder}: its tokenizer ({type(tokenizer).__name__}) is not of the `tokenizers` library", "Save the folder with a newer transformers, "
                           "which writes a tokenizer.json", ExitCode.BAD_INPUT)
-    if not said.has_modules and getattr(tokenizer, "chat_template", None):
-        raise LaunchError(f"{said.folder} has no modules.json and a chat_template, which sentence-transformers puts around texts then", OWN_FUNCTION,
+    if not settings.has_modules and getattr(tokenizer, "chat_template", None):
+        raise LaunchError(f"{settings.folder} has no modules.json and a chat_template, which sentence-transformers then puts around texts", OWN_FUNCTION,
                           ExitCode.BAD_INPUT)
     if any(tokenizer("a text").get("token_type_ids", ())):
-        raise LaunchError(f"{said.folder}: its tokenizer gives token_type_ids other than 0", OWN_FUNCTION, ExitCode.BAD_INPUT)
+        raise LaunchError(f"{settings.folder}: its tokenizer produces token_type_ids other than 0", OWN_FUNCTION, ExitCode.BAD_INPUT)
 
 
-def in_float32(said, transformer, precision):
-    """sentence-transformers computes in the type of the weights."""
+def in_float32(settings, transformer, precision):
+    """The transformer in float32. sentence-transformers would compute in the type of the weights. Errors: LaunchError."""
     if transformer.dtype == torch.float32 or precision is not None:
         return transformer.float()
     name = str(transformer.dtype).removeprefix("torch.")
-    raise LaunchError(f"{said.folder}: its weights have the dtype {name}, in which sentence-transformers computes",
+    raise LaunchError(f"{settings.folder}: its weights have the dtype {name}, in which sentence-transformers computes",
                       f"--precision fp32 computes in float32: vectors then differ from sentence-transformers' by the rounding of {name}", ExitCode.BAD_INPUT)
 
 
-def tokens_of(said, tokenizer, config):
-    """Where sentence-transformers cuts a text."""
+def tokens_of(settings, tokenizer, config):
+    """The number of tokens at which sentence-transformers cuts a text."""
     positions = getattr(config, "max_position_embeddings", -1)
-    if "model_max_length" in said.processor_kwargs or positions == -1:
+    if "model_max_length" in settings.processor_kwargs or positions == -1:
         return tokenizer.model_max_length
     return min(tokenizer.model_max_length, positions)
 
@@ -119,12 +119,12 @@ def most_tokens(transformer):
     return positions
 
 
-def tokenizer_file(said, tokenizer, tokens):
-    """The tokenizer as it was loaded, which the folder's tokenizer_config.json or vocab.txt may have made another than its tokenizer.json says."""
+def tokenizer_file(settings, tokenizer, tokens):
+    """The tokenizer as loaded: the folder's tokenizer_config.json or vocab.txt may override its tokenizer.json."""
     from tokenizers.normalizers import Lowercase, Sequence
     backend = tokenizer.backend_tokenizer
     parts = list(backend.normalizer) if isinstance(backend.normalizer, Sequence) else [backend.normalizer] if backend.normalizer else []
-    if said.lower_case and not any(isinstance(part, Lowercase) for part in parts):
+    if settings.lower_case and not any(isinstance(part, Lowercase) for part in parts):
         backend.normalizer = Sequence([Lowercase(), *parts])
     backend.enable_truncation(tokens, direction=tokenizer.truncation_side)
     if tokenizer.pad_token_id is not None:

@@ -1,4 +1,4 @@
-/* Consumers call process() with one slab after another: each a batch of a model's outputs, or a part of one.
+/* Consumers call process() for each slab, which is a batch of a model's outputs, or a part of one.
  *
  *     cc -O2 -shared -fPIC NAME.c -o NAME.so $(pkg-config --cflags offramp)
  *     ./launch/offramp run --input FOLDER --model MODEL.pt2 --processor so:./NAME.so --output RESULTS
@@ -19,9 +19,9 @@ static int32_t create(const offramp_host* host, const offramp_processor_options*
             return host->explain(host, "the only option is factor"), OFFRAMP_BAD_ARGUMENT;
         made.factor = strtod(options->values[i], NULL);
     }
-    if (options->only_check) return OFFRAMP_OK; /* before a run: no slab comes */
+    if (options->only_check) return OFFRAMP_OK; /* before a run, without slabs */
     *self = malloc(sizeof made);
-    if (*self == NULL) return host->explain(host, "no memory is left"), OFFRAMP_SYSTEM;
+    if (*self == NULL) return host->explain(host, "out of memory"), OFFRAMP_SYSTEM;
     memcpy(*self, &made, sizeof made);
     return OFFRAMP_OK;
 }

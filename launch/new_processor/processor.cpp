@@ -1,4 +1,4 @@
-// Consumers call process() with one slab after another: each a batch of a model's outputs, or a part of one.
+// Consumers call process() for each slab, which is a batch of a model's outputs, or a part of one.
 //
 //     c++ -std=c++20 -O2 -shared -fPIC NAME.cpp -o NAME.so $(pkg-config --cflags offramp)
 //     ./launch/offramp run --input FOLDER --model MODEL.pt2 --processor so:./NAME.so --output RESULTS
@@ -31,7 +31,7 @@ struct Own {
     }
 };
 
-// No exception leaves: the caller is C.
+// Catches all exceptions: the caller is C.
 template <class Work>
 std::int32_t in_c(const offramp_host* host, std::int32_t otherwise, Work work) noexcept {
     try {
@@ -52,7 +52,7 @@ std::int32_t create(const offramp_host* host, const offramp_processor_options* o
                 throw std::invalid_argument("the only option is factor");
             made.factor = std::stod(options->values[i]);
         }
-        if (options->only_check == 0) *self = new Own(made);  // before a run no slab comes
+        if (options->only_check == 0) *self = new Own(made);  // no instance before a run
         return OFFRAMP_OK;
     });
 }

@@ -1,4 +1,4 @@
-"""NAME() over a slab as a model's outputs fill it, in a consumer of its own, without a run: python3 -m unittest test_NAME"""
+"""Runs NAME() in a consumer on a slab of model outputs, without a run: python3 -m unittest test_NAME"""
 
 import io
 import json
@@ -14,7 +14,7 @@ OUTPUTS = numpy.arange(24, dtype="float32").reshape(2, 3, 4)    # two samples: m
 
 
 class Processor(unittest.TestCase):
-    def test_what_it_leaves_of_a_slab(self):
+    def test_results_of_a_slab(self):
         with tempfile.TemporaryDirectory() as folder:
             slab = save_slab(f"{folder}/slab.safetensors", {"outputs": OUTPUTS}, ["first", "second"])
             files = process(slab, PROCESSOR, f"{folder}/results", options={"factor": 2})

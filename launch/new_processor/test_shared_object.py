@@ -1,4 +1,4 @@
-"""SOURCE, compiled, over a slab as a model's outputs fill it, in a consumer of its own, without a run: python3 -m unittest test_NAME"""
+"""Compiles SOURCE and runs it in a consumer on a slab of model outputs, without a run: python3 -m unittest test_NAME"""
 
 import json
 import pathlib
@@ -13,7 +13,7 @@ OUTPUTS = numpy.arange(24, dtype="float32").reshape(2, 3, 4)    # two samples: m
 
 
 class Processor(unittest.TestCase):
-    def test_what_it_leaves_of_a_slab(self):
+    def test_results_of_a_slab(self):
         with tempfile.TemporaryDirectory() as folder:
             slab = save_slab(f"{folder}/slab.safetensors", {"outputs": OUTPUTS}, ["first", "second"])
             files = process(slab, build(SOURCE, folder), f"{folder}/results", options={"factor": 2})

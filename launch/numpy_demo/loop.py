@@ -1,4 +1,4 @@
-"""The loop of the demo: makes pictures, scores them, and hands the scores over. In a loop of one's own these are a data loader and a model."""
+"""The demo's loop: generates pictures, scores them and submits the scores. In your own loop these are a data loader and a model."""
 
 import sys
 

@@ -1,6 +1,6 @@
 """
-A network in NumPy: a convolution of 5 x 5 against grain, and one of 1 x 1 from colours to scores, of which a class has the greater the nearer
-its colour is. Its weights are written down from the colours.
+A network in NumPy: a 5 x 5 convolution that removes grain, and a 1 x 1 convolution from colours to scores: the nearer a class's colour, the higher its
+score. The weights are computed from the colours.
 """
 
 import numpy
@@ -8,7 +8,7 @@ import numpy
 from pictures import COLOURS
 
 SMOOTH = numpy.array([1, 4, 6, 4, 1], numpy.float32) / 16
-WEIGHT, BIAS = 2 * COLOURS / 255, -((COLOURS / 255) ** 2).sum(1)      # |colour - pixel|^2, but for what all classes have in common
+WEIGHT, BIAS = 2 * COLOURS / 255, -((COLOURS / 255) ** 2).sum(1)      # |colour - pixel|^2, without the term that all classes share
 
 
 def logits(images):

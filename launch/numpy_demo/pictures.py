@@ -1,4 +1,4 @@
-"""Pictures for the demo, each made from its number: things of three shapes and colours on a soft ground, with light, grain and blur."""
+"""Pictures for the demo, each generated from its number: three shapes and colours on a plain ground, with light and grain."""
 
 import numpy
 
@@ -8,7 +8,7 @@ COLOURS = numpy.array([(214, 208, 198), (196, 60, 52), (52, 92, 176), (70, 142, 
 
 
 def make(number):
-    """(picture uint8 [SIDE, SIDE, 3], which of NAMES each pixel is, uint8 [SIDE, SIDE])."""
+    """(picture uint8 [SIDE, SIDE, 3], index into NAMES of each pixel, uint8 [SIDE, SIDE])."""
     random = numpy.random.default_rng(number)
     classes = numpy.zeros((SIDE, SIDE), numpy.uint8)
     for kind in random.permutation(3) + 1:
@@ -19,7 +19,7 @@ def make(number):
 
 
 def _shape(kind, random):
-    """Which pixels a thing of this kind covers, somewhere."""
+    """The pixels that a thing of this kind covers, at a random place."""
     y, x = numpy.mgrid[:SIDE, :SIDE].astype(numpy.float32)
     size = random.uniform(0.13, 0.23) * SIDE
     y, x = y - random.uniform(0.25, 0.75) * SIDE, x - random.uniform(0.25, 0.75) * SIDE

@@ -1,4 +1,4 @@
-"""PNG files by the standard library's zlib: arrays of 8 bits written, and what the demo's consumers write read."""
+"""PNG files with the standard library's zlib: writes 8-bit arrays, and reads the files that the demo's consumers write."""
 
 import struct
 import zlib
@@ -21,16 +21,16 @@ def encoded(pixels):
 
 
 def decoded(data):
-    """Its pixels, uint8 [height, width, channels]; of a palette the numbers. Errors: ValueError for what is not a PNG of 8 bits, row by row."""
+    """The pixels, uint8 [height, width, channels]; palette indices for palette images. Errors: ValueError unless it is an 8-bit PNG without interlacing."""
     chunks = dict(_chunks(data))
     try:
         width, height, depth, kind, _, _, interlaced = struct.unpack(">IIBBBBB", chunks[b"IHDR"])
         if depth != 8 or kind not in CHANNELS or interlaced:
-            raise ValueError(f"a PNG of {depth} bits, kind {kind}; 8 bits are read")
+            raise ValueError(f"a PNG of {depth} bits, kind {kind}; only 8 bits are supported")
         channels = CHANNELS[kind]
         lines = numpy.frombuffer(zlib.decompress(chunks[b"IDAT"]), numpy.uint8).reshape(height, 1 + width * channels)
     except (KeyError, struct.error, zlib.error) as problem:
-        raise ValueError(f"not a whole PNG: {problem!r}") from None
+        raise ValueError(f"an incomplete PNG: {problem!r}") from None
     pixels, above = numpy.empty((height, width, channels), numpy.uint8), numpy.zeros((width, channels), numpy.uint8)
     for row, line in enumerate(lines):
         above = pixels[row] = _unfiltered(int(line[0]), line[1:].reshape(width, channels), above)

@@ -1,4 +1,4 @@
-"""Puts the demo's results beside their pictures: one PNG, and a line that says how well the masks fit what is known of the pictures."""
+"""Draws the demo's results beside their pictures in one PNG, and prints how well the masks fit the true masks."""
 
 import pathlib
 import sys
@@ -8,7 +8,7 @@ import pictures
 import png
 
 GAP, IN_A_LINE = 8, 2
-SQUARE, LIGHT, DARK = 12, 255, 214      # of the chequered ground that shows what is transparent
+SQUARE, LIGHT, DARK = 12, 255, 214      # the chequered ground behind transparent pixels
 
 
 def main(output, masks, cut_outs, count):
@@ -28,7 +28,7 @@ def main(output, masks, cut_outs, count):
     partial.write_bytes(png.encoded(numpy.concatenate(lines)))
     partial.replace(sheet)
     fits = ", ".join(f"{name} {value:.3f}" for name, value in zip(pictures.NAMES, both / numpy.maximum(either, 1)))
-    print(f"{count} pictures, a mask and a cut-out of each. Overlap with what is known of them (IoU): {fits}\n  look at    {sheet}")
+    print(f"{count} pictures, a mask and a cut-out of each. Overlap with the true masks (IoU): {fits}\n  look at    {sheet}")
 
 
 def framed(tile):

@@ -1,10 +1,10 @@
-"""Makes the wheel of a build: `packager SOURCES BUILD INTO`. Runs in the set-up's own Python, which has scikit-build-core and auditwheel."""
+"""Makes the wheel of a build: `packager SOURCES BUILD INTO`. Runs in the set-up's Python, which has scikit-build-core and auditwheel."""
 
 import os
 import pathlib
 import sys
 
-# Run as a folder: its parent, not the folder itself, is where the package is found.
+# Run as a folder: imports the package from its parent, not from the folder itself.
 sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from packager import wheel  # noqa: E402

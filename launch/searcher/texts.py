@@ -1,4 +1,4 @@
-"""The texts of a run's input, by line or by id, to be shown beside what was found."""
+"""Finds texts of a run's input, by line or by id, to show them beside the results."""
 
 import json
 import pathlib
@@ -8,7 +8,7 @@ from offramp_launch.parquet_files import is_parquet
 
 
 class Lines:
-    """Of a file of lines, as the source `text` counts them. Errors: LaunchError."""
+    """A file of lines, numbered like the source `text` does. Errors: LaunchError."""
 
     def __init__(self, file, id_column, text_column):
         content = read_bytes(file).removeprefix(b"\xef\xbb\xbf")
@@ -19,10 +19,10 @@ class Lines:
         self._lines = [line.removesuffix(b"\r").decode(errors="replace") for line in content.split(b"\n")]
 
     def find(self, rows):
-        """[text or None] of rows."""
-        if strange := next((row.key for row in rows if row.chunk is not None and not row.key.isdigit()), None):
-            raise LaunchError(f"--input {self._file} has lines, whose texts have numbers, and the table has a text called {strange!r}",
-                              "Give the input that the vectors were made of, or leave --input out", ExitCode.USAGE)
+        """[text or None] for these rows."""
+        if unknown := next((row.key for row in rows if row.chunk is not None and not row.key.isdigit()), None):
+            raise LaunchError(f"--input {self._file} has lines, whose texts have numbers, but the table has a text named {unknown!r}",
+                              "Give the input that the vectors were made from, or leave --input out", ExitCode.USAGE)
         numbers = [row.item if row.chunk is None else int(row.key) for row in rows]
         return [self._lines[number] if number < len(self._lines) else None for number in numbers]
 
@@ -36,7 +36,7 @@ def begins_with_row(content, columns):
 
 
 class Table:
-    """Of a file of JSON lines, or a Parquet file, as the sources `jsonl-text` and `parquet-text` read them. Errors: LaunchError."""
+    """A file of JSON lines, or a Parquet file, read like the sources `jsonl-text` and `parquet-text` do. Errors: LaunchError."""
 
     def __init__(self, file, id_column, text_column):
         self._file, self._columns = pathlib.Path(file), (id_column, text_column)

@@ -1,4 +1,4 @@
-"""The vectors of a run's database (consumer/processors, embeddings-sqlite), and which of them are nearest to another."""
+"""Reads a run's vectors from SQLite (consumer/processors, embeddings-sqlite) and finds the nearest ones."""
 
 import dataclasses
 import sqlite3
@@ -9,12 +9,12 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 
 DTYPES = {"float32": "<f4", "float16": "<f2"}
 A_DATABASE = "Give the embeddings.sqlite that a run with the processor embeddings-sqlite made"
-ROWS_AT_ONCE = 65536        # compared; a million vectors need not be in memory at once
+ROWS_AT_ONCE = 65536        # limits memory
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What was found. None: the table has no such column."""
+    """A found row. None: the table lacks this column."""
     cosine: float
     item: int
     key: str
@@ -30,11 +30,11 @@ class Row:
         return of_text if self.chunk is None else f"{of_text} [{self.start_char}:{self.end_char}]"
 
     def passage(self, text):
-        """Of the text that it is of, or of no text."""
+        """The row's part of its text; None without a text."""
         return text if text is None or self.chunk is None else text[self.start_char:self.end_char]
 
 
-BESIDE = ("id", "columns", "chunk", "start_char", "end_char")       # columns of the table that a row has, where it has them
+BESIDE = ("id", "columns", "chunk", "start_char", "end_char")       # optional columns of the table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,24 +76,24 @@ def read(file, output):
 
 
 def choose(output, outputs, place):
-    """The output that is wanted, or the only one."""
+    """The requested output, or the only one."""
     if output is None and len(outputs) == 1:
         (output,) = outputs
     if output not in outputs:
-        raise LaunchError(f"{place} has the outputs {', '.join(sorted(outputs)) or '(none)'}", "--output-name says which", ExitCode.USAGE)
+        raise LaunchError(f"{place} has the outputs {', '.join(sorted(outputs)) or '(none)'}", "Choose one with --output-name", ExitCode.USAGE)
     return output
 
 
 def truncated(vector, dimensions):
     """The numbers that a run with --truncate-dim keeps, float32. Errors: LaunchError."""
     if len(vector) < dimensions:
-        raise LaunchError(f"the model gives {len(vector)} numbers, the database has vectors of {dimensions}",
+        raise LaunchError(f"the model's vectors have {len(vector)} numbers, the database's vectors {dimensions}",
                           "Give the .pt2 that the run had as its --model", ExitCode.BAD_INPUT)
     return vector[:dimensions].astype(numpy.float32)
 
 
 def nearest(stored, vector, most):
-    """[(cosine, item, key)], the largest first; of equal ones that with the smaller item. Errors: LaunchError."""
+    """[(cosine, item, key)], largest cosine first, then smallest item. Errors: LaunchError."""
     wanted = truncated(vector, stored.dimensions)
     wanted /= max(numpy.linalg.norm(wanted), 1e-12)
     best = []

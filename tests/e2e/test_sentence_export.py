@@ -96,7 +96,7 @@ class SentenceExport(unittest.TestCase):
                 self.assertEqual("any-length = true" in (self.folder / "net.toml").read_text(), is_open)
         refused = export(self.folder, "networks.py:each_token", *ids, "--length", "any", "--output", "net.pt2")
         self.assertEqual(refused.returncode, 65, refused.stdout + refused.stderr)
-        self.assertIn("other shapes where texts are shorter", refused.stderr)
+        self.assertIn("other shapes for shorter texts", refused.stderr)
 
     @unittest.skipUnless(importlib.util.find_spec("sentence_transformers"), "needs the package sentence-transformers")
     def test_a_run_and_a_query_give_the_librarys_vectors(self):
@@ -123,7 +123,7 @@ class SentenceExport(unittest.TestCase):
             self.assertEqual((asked.returncode, asked.stdout.split()), (0, ["1", "1.0000", "4"]), asked.stderr)
             script = subprocess.run([*query, "net.pt", "the end"], capture_output=True, text=True, check=False, env=world.environment)
             self.assertEqual(script.returncode, 64, script.stderr)
-            self.assertIn("net.pt is TorchScript, and query runs compiled models (.pt2) alone", script.stderr)
+            self.assertIn("net.pt is TorchScript, but query runs only compiled models (.pt2)", script.stderr)
 
     def test_an_export_that_fails_late_leaves_what_was_there(self):
         (self.folder / "networks.py").write_text(NETWORKS)

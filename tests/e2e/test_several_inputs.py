@@ -237,7 +237,7 @@ class ExportOfSeveralInputs(unittest.TestCase):
             of = f"{kept}/networks.py:arrays"
             refusals = (
                 (65, of, (), ("its forward() takes features, ids, scale", "--input features=float32:SHAPE")),
-                (64, of, ARRAYS[:4], ("nothing says what its parameter 'scale' is",)),
+                (64, of, ARRAYS[:4], ("its parameter 'scale' is not described",)),
                 (64, of, (*ARRAYS, "--input", "more=int64"), ("forward() has no parameter 'more'", "features, ids, scale")),
                 (64, of, (*ARRAYS, "--input", "ids=int64:7"), ("names one parameter twice",)),
                 (64, of, ("--input", "ids=ids:7", "--input", "scale=float32"), ("all tokens of one length, or all arrays",)),

@@ -1,4 +1,4 @@
-"""A loop of one's own from the installed package, and consumers of ours that `offramp consume` starts, kills and scales beside it."""
+"""A custom loop built with the installed package, with built-in consumers that `offramp consume` starts and the test kills and scales."""
 
 import array
 import ast
@@ -48,16 +48,16 @@ class Consume(unittest.TestCase):
         self.environment = {**{name: value for name, value in os.environ.items() if not name.startswith("OFFRAMP_")},
                             "OFFRAMP_BIN_DIR": str(BUILD / "bin"), "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_SKIP_PACKAGES": "1"}
         self.loops, self.launchers = [], []
-        self.addCleanup(self.nothing_is_left_in_memory)
+        self.addCleanup(self.require_no_memory_left)
 
-    def nothing_is_left_in_memory(self):
+    def require_no_memory_left(self):
         for process in (*self.launchers, *self.loops):
             put_away(process)
         self.sweep()
-        wait_for(lambda: not self.in_memory(), f"that {self.in_memory()} goes")
+        wait_for(lambda: not self.in_memory(), f"that {self.in_memory()} disappears")
 
     def sweep(self):
-        """What a killed loop leaves behind when nobody else of its run is there to remove it."""
+        """Removes the shared memory of a killed loop, whose run has no other process to do it."""
         subprocess.run([str(BUILD / "bin" / "offramp-producer"), "sweep", "--log-level", "warning"], env=self.environment, check=True)
 
     def in_memory(self):
@@ -75,9 +75,9 @@ class Consume(unittest.TestCase):
         return launcher
 
     def end(self, launcher, code=0):
-        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertEqual(code, launcher.returncode, said)
-        return said
+        printed, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(code, launcher.returncode, printed)
+        return printed
 
     def call(self, *command):
         done = subprocess.run([str(OFFRAMP), *command, "--run-dir", str(self.run_dir)], env=self.environment, capture_output=True, text=True,
@@ -86,16 +86,16 @@ class Consume(unittest.TestCase):
         return done.stdout
 
     def consumers(self):
-        """The pids of those that the run has let in, as it says itself."""
+        """The pids of the consumers in the run's status.json."""
         try:
             return {consumer["pid"] for consumer in json.loads((self.run_dir / "status.json").read_text())["consumers"]}
         except (OSError, ValueError):
             return set()
 
     def kill_one(self):
-        victim = min(wait_for(self.consumers, "a consumer is there"))
+        victim = min(wait_for(self.consumers, "a consumer"))
         os.kill(victim, signal.SIGKILL)
-        wait_for(lambda: victim not in self.consumers() and self.consumers(), "another is there")
+        wait_for(lambda: victim not in self.consumers() and self.consumers(), "another consumer")
 
     def assert_arrays_are_the_loops(self, folder, batches):
         made = {str(path.relative_to(folder)) for path in folder.rglob("*.npy")}
@@ -104,7 +104,7 @@ class Consume(unittest.TestCase):
             for row in range(8):
                 self.assertEqual(array.array("f", [batch]) * 1000, npy_values(folder / f"batch-{batch}" / f"row-{row}.values.npy"))
 
-    def test_consumers_are_killed_and_scaled_and_nothing_is_lost(self):
+    def test_consumers_are_killed_and_scaled_without_loss(self):
         enough = self.folder / "enough"
         launcher = self.consume("--processor", "npy,checksum", "--consumers", "2")
         loop = self.start("steady_loop", enough)
@@ -115,17 +115,17 @@ class Consume(unittest.TestCase):
         self.kill_one()
         self.assertIn("-> 1 consumers", self.call("scale", "1"))
         wait_for(lambda: len(self.consumers()) == 1, "one consumer")
-        told = json.loads(self.call("status", "--json"))
-        self.assertEqual((1, loop.pid, "running"), (told["consumers_wanted"], told["producer_pid"], told["status"]["state"]))
+        status = json.loads(self.call("status", "--json"))
+        self.assertEqual((1, loop.pid, "running"), (status["consumers_wanted"], status["producer_pid"], status["status"]["state"]))
         self.assertIn("draining", self.call("stop"))
         self.end(launcher, 130)
-        self.assertIsNone(loop.poll(), "the run is its owner's")
-        launcher = self.consume("--processor", "npy,checksum", "--consumers", "2")      # to the same run: it goes on
+        self.assertIsNone(loop.poll(), "the loop still runs")
+        launcher = self.consume("--processor", "npy,checksum", "--consumers", "2")      # joins the same run, which continues
         wait_for(lambda: len(self.consumers()) == 2, "two consumers")
         enough.touch()
         batches = int(loop.communicate(timeout=WATCHDOG_SECONDS)[0])
-        said = self.end(launcher)
-        self.assertIn(f"{8 * batches} samples, ", said)
+        printed = self.end(launcher)
+        self.assertIn(f"{8 * batches} samples, ", printed)
         self.assert_arrays_are_the_loops(self.output / "npy", batches)
         lines = (self.output / "checksum" / "checksums.tsv").read_text()
         for batch in range(batches):
@@ -135,20 +135,20 @@ class Consume(unittest.TestCase):
         self.assertEqual((0, 8 * batches), (summary["exit"], summary["samples"]["released"]))
 
     def once(self, code, processor, *flags):
-        """What a run of the short loop says, and the consumers' end."""
+        """The output of a run of the short loop with these consumers."""
         loop = self.start("loop")
-        said = self.end(self.consume("--processor", processor, "--consumers", "1", *flags), code)
+        printed = self.end(self.consume("--processor", processor, "--consumers", "1", *flags), code)
         put_away(loop)
-        return said
+        return printed
 
-    def test_results_are_replaced_only_when_that_is_asked_for(self):
+    def test_results_are_replaced_only_on_request(self):
         results = self.output / "checksums.tsv"
         self.once(0, "checksum")
         first = results.read_text()
         self.assertEqual(80, first.count("batch-"))
-        said = self.once(64, "checksum")
-        self.assertIn("came to its end", said)
-        self.assertIn("--overwrite", said)
+        printed = self.once(64, "checksum")
+        self.assertIn("came to its end", printed)
+        self.assertIn("--overwrite", printed)
         self.assertIn("cannot be added to", self.once(64, "checksum", "--resume"))
         self.assertEqual(first, results.read_text())
         results.write_text(first.replace("\tbatch-0/row-0\t", "\tanother\t"))
@@ -161,7 +161,7 @@ class Consume(unittest.TestCase):
         (self.output / "mine.npy").touch()
         self.assertIn("--resume", self.once(64, "npy"))
         self.once(0, "npy", "--resume")
-        (self.output / "mine.npy").unlink()     # still there
+        (self.output / "mine.npy").unlink()     # --resume kept it
         self.assert_arrays_are_the_loops(self.output, 10)
 
     def test_consumers_end_with_a_program_that_is_killed(self):

@@ -1,4 +1,4 @@
-"""The examples are built from the installed package, outside the tree, run, and their results compared."""
+"""Builds the examples with the installed package, outside the tree, runs them and compares their results."""
 
 import os
 import pathlib
@@ -17,10 +17,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BUILD = pathlib.Path(os.environ["OFFRAMP_BUILD"])
 PACKAGE = str(ROOT / "launch" / "python")
-# Of a Python whose packages have LibTorch and the CUDA Toolkit; empty: those examples are left out.
+# The site-packages with LibTorch and the CUDA Toolkit; empty: skips those examples.
 SITE = os.environ.get("OFFRAMP_SITE", "")
 TORCH, CUDA = (pathlib.Path(SITE, part) if SITE and pathlib.Path(SITE, part, "include").exists() else None for part in ("torch", "nvidia/cu13"))
-# One that has NumPy, for the examples in Python.
+# A Python with NumPy, for the examples in Python.
 PYTHON = os.environ.get("OFFRAMP_TEST_PYTHON", sys.executable)
 ON_GPU = os.environ.get("OFFRAMP_TEST_DEVICE", "cpu") != "cpu"
 MOST_LINES = 25
@@ -40,12 +40,12 @@ def install(prefix):
 
 
 def configure(source, build, prefix, *definitions):
-    """With Ninja, which the set-up installs: CMake's own choice is make, which a machine need not have."""
+    """Configures with Ninja, which the set-up installs; CMake's default is make, which a machine may lack."""
     run("cmake", "-G", "Ninja", "-S", str(source), "-B", str(build), f"-DCMAKE_PREFIX_PATH={prefix}", *definitions)
 
 
 def too_long(folder):
-    """The programs of this folder that a reader does not take in at a glance."""
+    """The programs of this folder with more than MOST_LINES lines."""
     programs = [path for path in sorted(folder.iterdir()) if path.suffix in (".c", ".cpp", ".cu", ".py")]
     if not programs:
         raise AssertionError(f"no programs in {folder}")
@@ -87,16 +87,16 @@ class Package(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             run_dir = pathlib.Path(name, "run")
             producing = self.start(loop, run_dir)
-            # A consumer waits 10 s for its run, and LibTorch alone may take longer to be loaded from a cold disk.
+            # A consumer waits 10 s for its run, but loading LibTorch from a cold disk may take longer.
             wait_for(lambda: (run_dir / "endpoint").exists() or producing.poll() is not None, "the loop's run")
             started = [self.start(consumer, run_dir) for consumer in consumers]
-            told = [process.communicate(timeout=WATCHDOG_SECONDS) for process in started]
+            outputs = [process.communicate(timeout=WATCHDOG_SECONDS) for process in started]
             self.assertEqual(("80 samples done\n", "", 0), (*producing.communicate(timeout=WATCHDOG_SECONDS), producing.returncode))
-            self.assertEqual(EXPECTED, sorted(line for said, _ in told for line in said.splitlines()))
-            # A run of ten batches may be over before the second of two consumers looks for it: that one did nothing, and says why.
-            late = [process for process, (said, why) in zip(started, told) if not said and TOO_LATE in why]
+            self.assertEqual(EXPECTED, sorted(line for printed, _ in outputs for line in printed.splitlines()))
+            # A run of ten batches may end before the second of two consumers connects: that one does nothing and reports why.
+            late = [process for process, (printed, why) in zip(started, outputs) if not printed and TOO_LATE in why]
             self.assertEqual([0] * (len(started) - len(late)), [process.returncode for process in started if process not in late],
-                             [why for _, why in told])
+                             [why for _, why in outputs])
             self.assertLess(len(late), len(started))
 
     def test_a_loop_and_consumers_of_both_languages_do_each_sample_once(self):
@@ -129,15 +129,15 @@ class Package(unittest.TestCase):
             pathlib.Path(name, "long.c").write_text("\n" * (MOST_LINES + 1))
             self.assertEqual(["long.c"], too_long(pathlib.Path(name)))
 
-    def test_the_installed_library_needs_and_exports_what_the_built_one_does(self):
+    def test_installed_and_built_library_need_and_export_the_same(self):
         golden = ROOT / "tests" / "boundary" / "exported_symbols.txt"
         library, header = (next(self.prefix.rglob(name)) for name in ("libofframp.so.1", "offramp.h"))
         self.assertEqual([], [*check_library_needs(library), *check_symbols(library, golden, header)])
-        # The same look at a program of ours finds what it links.
+        # The same check of offramp-consumer finds its libraries.
         self.assertTrue(any("libpng" in problem for problem in check_library_needs(BUILD / "bin" / "offramp-consumer")))
 
     def test_a_package_that_needs_the_tree_builds_nothing(self):
-        """It is the package alone that the examples are built from, wherever it lies: one whose header names a file of the tree is found out."""
+        """The examples need only the package, in any folder: a header that includes a file of the tree breaks the build."""
         with tempfile.TemporaryDirectory() as name:
             prefix, build = pathlib.Path(name, "elsewhere"), pathlib.Path(name, "build")
             shutil.copytree(self.prefix, prefix, symlinks=True)
@@ -145,7 +145,7 @@ class Package(unittest.TestCase):
             run("cmake", "--build", str(build), "--target", "consumer")
             header = next(prefix.rglob("offramp/consumer.hpp"))
             header.write_text(header.read_text() + '#include "common/base/error.hpp"\n')
-            later = time.time() + 60     # than what was built, however coarse the file system's clock is
+            later = time.time() + 60     # later than the build, even with a coarse file system clock
             os.utime(header, (later, later))
             with self.assertRaisesRegex(AssertionError, "common/base/error.hpp: No such file"):
                 run("cmake", "--build", str(build), "--target", "consumer")

@@ -1,4 +1,4 @@
-"""The examples with other people's libraries: loops that feed the egress, and processors that a consumer runs, each with the library itself."""
+"""Runs the examples with third-party libraries: loops that submit to an Egress, and processors of consumers."""
 
 import contextlib
 import importlib.util
@@ -23,7 +23,7 @@ MOST_LINES = 40
 RUST = shutil.which("rustc")
 BATCHES, ROWS = 6, 4
 KEYS = [f"{batch}-{row}" for batch in range(BATCHES) for row in range(ROWS)]
-# Outputs whose values are known: of `shape` and `dtype`, each sample filled with its number.
+# Outputs of `shape` and `dtype` with known values: each sample is filled with its number.
 LOOP = f"""
     import sys, numpy, offramp
 
@@ -36,7 +36,7 @@ LOOP = f"""
 """
 
 
-# Before the page's code: what it leaves to its reader, on a machine without a GPU.
+# Precedes the page's code: defines the reader's model and loader, on a machine without a GPU.
 ON_THE_CPU = f"""
 import sys, torch
 torch.Tensor.cuda = lambda tensor, **_: tensor
@@ -52,7 +52,7 @@ def needs(*modules):
 
 
 def programs_of(page):
-    """{name: text} of a page's Python programs, each of which begins with its name in a comment."""
+    """{name: text} of a page's Python programs, which each begin with their name in a comment."""
     programs = {}
     for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL):
         parts = re.split(r"^# (\w+\.py)\b.*\n", block, flags=re.MULTILINE)
@@ -68,10 +68,10 @@ class Delivered(unittest.TestCase):
                             "OFFRAMP_BIN_DIR": str(BUILD / "bin"), "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_SKIP_PACKAGES": "1",
                             "OFFRAMP_LIBRARY": str(BUILD / "lib" / "libofframp.so.1"), "PYTHONPATH": str(ROOT / "launch" / "python"),
                             "HF_HUB_OFFLINE": "1", "PYTHONDONTWRITEBYTECODE": "1", "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "compiled"),
-                            "TORCHINDUCTOR_COMPILE_THREADS": "1"}     # a pool of them starts for longer than it works here
+                            "TORCHINDUCTOR_COMPILE_THREADS": "1"}     # a pool's start would take longer than its work
 
     def delivered(self, loop, processor, *options, consumers=2):
-        """Runs the loop, and consumers with this processor beside it, until both are done; returns the results' folder."""
+        """Runs the loop and consumers with this processor to their end, and returns the results' folder."""
         run_dir = self.folder / "run"
         producing = subprocess.Popen([sys.executable, *loop[:2], str(run_dir), *loop[2:]], env=self.environment, stderr=subprocess.PIPE, text=True)
         self.addCleanup(put_away, producing)
@@ -83,10 +83,10 @@ class Delivered(unittest.TestCase):
         self.assertEqual((0, 0), (done.returncode, producing.returncode), done.stdout + done.stderr + problems)
         return self.output
 
-    def of_the_processor(self, processor, shape, dtype, *options, **how):
+    def results_of_processor(self, processor, shape, dtype, *options, **how):
         return self.delivered(("-c", textwrap.dedent(LOOP), shape, dtype), processor, *options, **how)
 
-    def of_the_loop(self, name, processor="npy"):
+    def results_of_loop(self, name, processor="npy"):
         return self.delivered((str(HERE / "loops" / name),), processor)
 
 
@@ -95,7 +95,7 @@ class Libraries(Delivered):
     def test_pictures_as_webp_by_pillow(self):
         from PIL import Image
 
-        made = self.of_the_processor(f"{PROCESSORS}/webp.py:save", "3x16x16", "uint8", "quality=100")
+        made = self.results_of_processor(f"{PROCESSORS}/webp.py:save", "3x16x16", "uint8", "quality=100")
         self.assertEqual({f"{key}.webp" for key in KEYS}, {path.name for path in made.glob("*.webp")})
         for number, key in enumerate(KEYS):
             with Image.open(made / f"{key}.webp") as picture:
@@ -106,7 +106,7 @@ class Libraries(Delivered):
     def test_an_array_of_zarr(self):
         import zarr
 
-        self.of_the_processor(f"{PROCESSORS}/to_zarr.py:Writer", "3x5", "float32", f"path={self.folder / 'all.zarr'}", f"items={len(KEYS)}")
+        self.results_of_processor(f"{PROCESSORS}/to_zarr.py:Writer", "3x5", "float32", f"path={self.folder / 'all.zarr'}", f"items={len(KEYS)}")
         array = zarr.open_array(self.folder / "all.zarr", mode="r")
         self.assertEqual(((len(KEYS), 3, 5), "float32"), (array.shape, array.dtype))
         self.assertEqual([float(number) for number in range(len(KEYS))], array[:, 2, 4].tolist())
@@ -116,7 +116,7 @@ class Libraries(Delivered):
     def test_shards_of_webdataset(self):
         import webdataset
 
-        made = self.of_the_processor(f"{PROCESSORS}/shards.py:save", "3x5", "float32")
+        made = self.results_of_processor(f"{PROCESSORS}/shards.py:save", "3x5", "float32")
         samples = {sample["__key__"]: sample for sample in webdataset.WebDataset([str(path) for path in made.glob("*.tar")], shardshuffle=False).decode()}
         self.assertEqual(set(KEYS), set(samples))
         for number, key in enumerate(KEYS):
@@ -140,7 +140,7 @@ class Libraries(Delivered):
         self.environment |= keys
         client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="anybody", aws_secret_access_key="nothing")
         client.create_bucket(Bucket="results")
-        self.of_the_processor(f"{PROCESSORS}/to_s3.py:Uploader", "3x5", "float32", "bucket=results", f"endpoint={endpoint}")
+        self.results_of_processor(f"{PROCESSORS}/to_s3.py:Uploader", "3x5", "float32", "bucket=results", f"endpoint={endpoint}")
         self.assertEqual({f"{key}.npy" for key in KEYS}, {each["Key"] for each in client.list_objects_v2(Bucket="results")["Contents"]})
         for number, key in enumerate(KEYS):
             array = numpy.load(io.BytesIO(client.get_object(Bucket="results", Key=f"{key}.npy")["Body"].read()))
@@ -150,7 +150,7 @@ class Libraries(Delivered):
     def test_vectors_in_qdrant(self):
         from qdrant_client import QdrantClient
 
-        self.of_the_processor(f"{PROCESSORS}/to_qdrant.py:Collector", "8", "float32", "collection=outputs", f"path={self.folder / 'vectors'}", consumers=1)
+        self.results_of_processor(f"{PROCESSORS}/to_qdrant.py:Collector", "8", "float32", "collection=outputs", f"path={self.folder / 'vectors'}", consumers=1)
         with contextlib.closing(QdrantClient(path=str(self.folder / "vectors"))) as client:
             points, _ = client.scroll("outputs", limit=100)
             self.assertEqual(sorted(KEYS), sorted(point.payload["key"] for point in points))
@@ -160,14 +160,14 @@ class Libraries(Delivered):
     def test_sums_in_rust(self):
         library = self.folder / "libsums.so"
         subprocess.run([RUST, "--crate-type", "cdylib", "-O", str(PROCESSORS / "sums.rs"), "-o", str(library)], check=True, timeout=WATCHDOG_SECONDS)
-        made = self.of_the_processor(f"so:{library}", "3x5", "float32")
+        made = self.results_of_processor(f"so:{library}", "3x5", "float32")
         self.assertEqual({f"{key}.sum": f"{3 * 4 * number}\n" for number, key in enumerate(KEYS)}, {path.name: path.read_text() for path in made.glob("*.sum")})
 
     @needs("numpy", "torch", "transformers", "tokenizers")
     def test_a_pipeline_of_hugging_face(self):
         import numpy
 
-        made = self.of_the_loop("pipeline.py")
+        made = self.results_of_loop("pipeline.py")
         vectors = {path.name: numpy.load(path) for path in made.glob("*.npy")}
         self.assertEqual({f"text-{number}.vectors.npy" for number in range(48)}, set(vectors))
         self.assertEqual({((32,), "float32")}, {(vector.shape, str(vector.dtype)) for vector in vectors.values()})
@@ -179,14 +179,14 @@ class Libraries(Delivered):
     def test_a_loop_like_those_of_diffusers_saves_pictures(self):
         from PIL import Image
 
-        made = self.of_the_loop("pictures.py", f"{PROCESSORS}/webp.py:save")
+        made = self.results_of_loop("pictures.py", f"{PROCESSORS}/webp.py:save")
         self.assertEqual({f"prompt-{prompt}-{variant}.webp" for prompt in range(5) for variant in range(4)}, {path.name for path in made.glob("*.webp")})
         colours = set()
         for path in made.glob("*.webp"):
             with Image.open(path) as picture:
                 self.assertEqual((64, 64), picture.size)
                 colours.add(picture.resize((1, 1)).getpixel((0, 0)))
-        self.assertGreater(len(colours), 10, "no two pictures are alike")
+        self.assertGreater(len(colours), 10, "all pictures differ")
 
     @needs("numpy", "torch")
     def test_the_guide_shows_the_same_with_queues_and_with_offramp(self):
@@ -234,7 +234,7 @@ class Compiled(Delivered):
         import numpy
         import torch
 
-        made = self.of_the_loop("compiled.py")
+        made = self.results_of_loop("compiled.py")
         torch.manual_seed(0)
         network = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)).eval()
         for number in range(8):

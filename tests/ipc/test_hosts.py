@@ -516,7 +516,7 @@ class Refused(Hosted):
             exec {sys.executable} -S "$@"
         """)
         printed = self.refusal("--processor", f"{post}:save", "--consumer-python", str(bare))
-        self.assertRegex(printed, rf"{post}:save would run in \S+, which has no NumPy, .*Install it there, or give another interpreter with --consumer-python")
+        self.assertRegex(printed, rf"{post}:save would run in \S+, which has no NumPy .*Install it there, or give another interpreter with --consumer-python")
 
     @in_python
     def test_an_interpreter_that_is_too_old(self):

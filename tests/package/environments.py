@@ -1,4 +1,4 @@
-"""Clean environments outside the tree, of the Pythons that this machine has: each with the wheel, NumPy, and nothing else."""
+"""Clean environments outside the tree, for the Pythons of this machine: each contains only the wheel and NumPy."""
 
 import configparser
 import functools
@@ -25,13 +25,13 @@ sys.exit({function}())
 """
 
 
-class Wanting(Exception):
+class Unavailable(Exception):
     """A requirement that this machine lacks."""
 
 
 @functools.lru_cache
 def python_of(minor):
-    """An interpreter of CPython 3.`minor`, or nothing."""
+    """An interpreter of CPython 3.`minor`, or None."""
     name = f"python3.{minor}"
     homes = sorted(pathlib.Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/{name}"), reverse=True)
     for candidate in (f"/usr/bin/{name}", *map(str, homes), shutil.which(name)):
@@ -41,8 +41,8 @@ def python_of(minor):
     return None
 
 
-def minors_asked_for():
-    """The oldest and the newest that are here; all of them where that is wanted."""
+def selected_minors():
+    """The oldest and the newest installed minor version, or all if EVERY is set."""
     here = [minor for minor in MINORS if python_of(minor)]
     return here if EVERY else sorted({here[0], here[-1]})
 
@@ -59,22 +59,22 @@ class Environments:
 
     def __init__(self, world, wheel):
         self._world, self._wheel = world, wheel
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     def of(self, minor, with_numpy=True):
-        """Its folder. Errors: Wanting."""
+        """The environment's folder. Errors: Unavailable."""
         if python_of(minor) is None:
-            raise Wanting(f"no Python 3.{minor} here")
+            raise Unavailable(f"Python 3.{minor} is not installed")
         folder = self._world / f"3.{minor}{'' if with_numpy else '-bare'}"
-        with self._turn:
+        with self._lock:
             if not folder.exists():
                 self._make(minor, folder)
             if with_numpy and not (site_of(folder) / "numpy").exists():
-                lend_numpy(minor, site_of(folder))
+                link_numpy(minor, site_of(folder))
         return folder
 
     def _make(self, minor, folder):
-        """By the pip of this Python, which works for no other that is much newer than itself; by those of the others, where all are asked for."""
+        """Installs with this Python's pip, which does not support much newer Pythons; with EVERY, each Python uses its pip."""
         brings_pip = EVERY and minor != OWN
         run(python_of(minor), "-m", "venv", *["--without-pip"] * (not brings_pip), folder)
         if brings_pip:
@@ -97,17 +97,17 @@ def unpack(wheel, folder):
             path = pathlib.Path(archive.extract(member, site))
             if not member.is_dir():
                 path.chmod(0o644 | (member.external_attr >> 16 & 0o111))
-    told = configparser.ConfigParser()
-    told.read(next(site.glob("offramp-*.dist-info")) / "entry_points.txt")
-    for name, entry in told["console_scripts"].items():
+    entry_points = configparser.ConfigParser()
+    entry_points.read(next(site.glob("offramp-*.dist-info")) / "entry_points.txt")
+    for name, entry in entry_points["console_scripts"].items():
         module, _, function = entry.partition(":")
         script = folder / "bin" / name
         script.write_text(COMMAND.format(python=folder / "bin" / "python", module=module, function=function))
         script.chmod(0o755)
 
 
-def lend_numpy(minor, site):
-    """This Python's own; for another Python, the one fetched for it and kept beside the build. Errors: Wanting."""
+def link_numpy(minor, site):
+    """Links this Python's NumPy, or for another Python a downloaded one, kept beside the build. Errors: Unavailable."""
     spec = importlib.util.find_spec("numpy")
     packages = pathlib.Path(spec.origin).parents[1] if minor == OWN and spec is not None else fetched_numpy(minor)
     for name in ("numpy", "numpy.libs"):
@@ -121,11 +121,11 @@ def fetched_numpy(minor):
         command = [sys.executable, "-m", "pip", *QUIETLY, "--retries", "0", "--timeout", "10", "--no-deps", "--only-binary", ":all:", "--python-version",
                    f"3.{minor}", "--target", str(partial), "numpy"]
         try:
-            there = subprocess.run(command, capture_output=True, timeout=FETCH_SECONDS, check=False).returncode == 0
+            is_installed = subprocess.run(command, capture_output=True, timeout=FETCH_SECONDS, check=False).returncode == 0
         except subprocess.TimeoutExpired:
-            there = False
-        if not there:
+            is_installed = False
+        if not is_installed:
             shutil.rmtree(partial, ignore_errors=True)
-            raise Wanting(f"no NumPy for Python 3.{minor} could be had")
+            raise Unavailable(f"NumPy for Python 3.{minor} cannot be downloaded")
         os.rename(partial, folder)
     return folder

@@ -14,7 +14,7 @@ from tests.support.waiting import WATCHDOG_SECONDS, put_away, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ["OFFRAMP_BUILD"])
-# The one place: project() of the root's CMakeLists.txt, as CMake understood it.
+# The version in project() of the root CMakeLists.txt, as CMake read it.
 VERSION = re.search(r"^CMAKE_PROJECT_VERSION:STATIC=(.+)$", (BUILD / "CMakeCache.txt").read_text(), re.MULTILINE)[1]
 LOOP = """
     import sys, numpy, offramp
@@ -39,7 +39,7 @@ print(json.dumps({{"offramp": 1}}), flush=True)
 for line in sys.stdin:
     slab = json.loads(line)["slab"]
     for sample in slab["samples"]:
-        print(json.dumps({{"slab": slab["number"], "file": {{"sample": sample["sample"], "ending": ".told", "text": sample["key"]}}}}))
+        print(json.dumps({{"slab": slab["number"], "file": {{"sample": sample["sample"], "ending": ".key", "text": sample["key"]}}}}))
     print(json.dumps({{"slab": slab["number"], "done": True}}), flush=True)
 """
 WITH_CONSUMERS = LOOP.replace("run_dir=sys.argv[1]", 'output=sys.argv[1], processor="./post.py:save", consumers=2')
@@ -71,8 +71,8 @@ DEMO = """
 """
 
 
-def without_a_way_back():
-    """The environment, without variables that lead to the tree. A hundred interpreters import NumPy, and none of them multiplies matrices."""
+def clean_environment():
+    """The environment, without variables that point to the tree. The tests import NumPy a hundred times and need no BLAS threads."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OFFRAMP_", "PYTHON", "LD_", "VIRTUAL_ENV"))}
     return {**kept, "OPENBLAS_NUM_THREADS": "1"}
 
@@ -81,12 +81,12 @@ def contract_of_processors(consumer, python, which="*"):
     """The suite of tests/contract/processors over custom processors, run by this consumer."""
     named = {"OFFRAMP_TEST_CONSUMER": str(consumer), "OFFRAMP_TEST_CONSUMER_PYTHON": str(python)}
     return subprocess.run([str(BUILD / "bin" / "tests" / "contract_processors"), f"--gtest_filter=Hosted/ProcessorContract.{which}"], capture_output=True,
-                          text=True, env={**without_a_way_back(), **named}, timeout=3 * WATCHDOG_SECONDS, check=False)
+                          text=True, env={**clean_environment(), **named}, timeout=3 * WATCHDOG_SECONDS, check=False)
 
 
 def tests_of_the_package(python, *modules, before=()):
-    """Those that know the package by its name alone. `before`: folders in which this Python looks first."""
-    environment = {**without_a_way_back(), "PYTHONPATH": os.pathsep.join(map(str, [*before, ROOT])), "PYTHONDONTWRITEBYTECODE": "1"}
+    """Runs tests that import the package by name. `before`: folders first in this Python's path."""
+    environment = {**clean_environment(), "PYTHONPATH": os.pathsep.join(map(str, [*before, ROOT])), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run([str(python), "-m", "unittest", *modules], cwd=ROOT / "tests" / "python", capture_output=True, text=True, env=environment,
                           timeout=3 * WATCHDOG_SECONDS, check=False)
 
@@ -96,11 +96,11 @@ def sums():
 
 
 class Installed:
-    """One installation, and a folder outside the tree to work in. `environment`: besides what any process has."""
+    """One installation, and a working folder outside the tree. `environment`: additional variables."""
 
     def __init__(self, case, folder, python, command, environment=()):
         self.case, self.folder, self.python, self.command = case, pathlib.Path(folder), str(python), [str(word) for word in command]
-        self.environment = {**without_a_way_back(), "HOME": str(self.folder), "OFFRAMP_TEST_RUNS": str(self.folder / "r"), **dict(environment)}
+        self.environment = {**clean_environment(), "HOME": str(self.folder), "OFFRAMP_TEST_RUNS": str(self.folder / "r"), **dict(environment)}
         before = shared_memory()
         case.addCleanup(lambda: case.assertEqual(set(), left_behind(lambda: shared_memory() - before), "something was left in /dev/shm"))
 
@@ -132,9 +132,9 @@ class Installed:
         return process
 
     def end(self, process, code=0):
-        said, _ = process.communicate(timeout=WATCHDOG_SECONDS)
-        self.case.assertEqual(code, process.returncode, said)
-        return said
+        printed, _ = process.communicate(timeout=WATCHDOG_SECONDS)
+        self.case.assertEqual(code, process.returncode, printed)
+        return printed
 
     def require_one_version(self):
         """The versions of package, library, programs and launcher."""
@@ -142,7 +142,7 @@ class Installed:
         self.case.assertEqual(f"{VERSION} {VERSION}\n", self.ask("import offramp; print(offramp.__version__, offramp.library_version())"))
 
     def require_consumers_of_all_kinds(self, minor, *flags):
-        """In one chain: a function, a shared object, a program, a built-in processor. `minor`: of the function's interpreter."""
+        """Chains a function, a shared object, a program and a built-in processor. `minor`: the version of the function's interpreter."""
         run_dir, output = self.folder / "run", self.folder / "results"
         self.written("post.py", POST)
         self.written("tool", TOOL.format(python=sys.executable))
@@ -158,11 +158,11 @@ class Installed:
             made[path.suffix][path.name] = path
         self.case.assertEqual({f"{key}.txt": f"{key} {total} {minor}" for key, total in sums().items()},
                               {name: path.read_text() for name, path in made[".txt"].items()})
-        self.case.assertEqual({f"{key}.told": key for key in sums()}, {name: path.read_text() for name, path in made[".told"].items()})
+        self.case.assertEqual({f"{key}.key": key for key in sums()}, {name: path.read_text() for name, path in made[".key"].items()})
         self.case.assertEqual({f"{key}.sum" for key in sums()}, set(made[".sum"]))
         self.case.assertEqual({f"{key}.values.npy" for key in sums()}, set(made[".npy"]))
 
-    def require_that_what_is_set_aside_can_be_tried_again(self):
+    def require_dead_letters_can_be_retried(self):
         run_dir = self.folder / "refused"
         self.written("refusing.py", REFUSING)
         self.written("post.py", POST)
@@ -175,7 +175,7 @@ class Installed:
         self.case.assertEqual({f"{key}.txt" for key in sums()}, {path.name for path in (self.folder / "tried").glob("*.txt")})
 
     def require_a_loop_with_consumers(self, minor):
-        """That an Egress starts itself; and a loop that the command starts."""
+        """Checks a loop whose Egress starts consumers, and a loop that the command starts."""
         self.written("post.py", POST)
         self.written("started.py", STARTED)
         self.ask(WITH_CONSUMERS, "by-egress")
@@ -184,7 +184,7 @@ class Installed:
             self.case.assertEqual({f"{key}.txt": f"{key} {total} {minor}" for key, total in sums().items()},
                                   {path.name: path.read_text() for path in (self.folder / folder).glob("*.txt")})
 
-    def require_a_processor_to_start_from(self):
+    def require_processor_templates(self):
         for language, ending in (("python", ".py"), ("c", ".c"), ("c++", ".cpp")):
             name = f"mine_in_{ending[1:]}"
             self.call("new-processor", name, "--lang", language)
@@ -196,14 +196,14 @@ class Installed:
                                       timeout=WATCHDOG_SECONDS, check=False)
                 self.case.assertEqual(0, done.returncode, done.stdout + done.stderr)
 
-    def require_a_consumer_of_ones_own(self):
+    def require_a_custom_consumer(self):
         run_dir = self.folder / "own"
         loop = self.start(LOOP, run_dir)
         wait_for(lambda: (run_dir / "endpoint").exists() or loop.poll() is not None, "the loop's run")
         self.case.assertEqual(f"{sorted((key, float(total)) for key, total in sums().items())}\n", self.ask(CONSUMER, run_dir))
         self.end(loop)
 
-    def require_well(self, tests, least):
+    def require_success(self, tests, least):
         self.case.assertEqual(0, tests.returncode, tests.stderr)
         self.case.assertGreaterEqual(int(re.search(r"Ran (\d+) tests", tests.stderr)[1]), least, tests.stderr)
 
@@ -214,7 +214,7 @@ class Installed:
         self.case.assertGreaterEqual(len(passed["python"]), 10, suite.stdout)
         self.case.assertEqual([passed["python"]] * 2, [passed["so"], passed["exec"]])
 
-    def require_a_run_that_is_steered(self, run_dir, loop):
+    def require_a_run_can_be_scaled_and_stopped(self, run_dir, loop):
         """`loop` drains its run when its standard input is closed."""
         consuming = subprocess.Popen([*self.command, "consume", "--run-dir", str(run_dir), "--processor", "npy", "--output", "steered", "--consumers", "1"],
                                      cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -223,27 +223,27 @@ class Installed:
         def status():
             done = subprocess.run([*self.command, "status", "--json"], cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False)
             return json.loads(done.stdout) if done.returncode == 0 else {}
-        wait_for(lambda: status().get("consumers_alive") == 1, "the command sees the run")
+        wait_for(lambda: status().get("consumers_alive") == 1, "the command to find the run")
         self.case.assertIn("1 -> 2 consumers", self.call("scale", "2"))
-        wait_for(lambda: status().get("consumers_alive") == 2 and len(list((self.folder / "steered").glob("*.npy"))) == 4, "another consumer, and the results")
+        wait_for(lambda: status().get("consumers_alive") == 2 and len(list((self.folder / "steered").glob("*.npy"))) == 4, "another consumer and the results")
         self.case.assertIn("consumers 2 alive, 2 wanted", self.call("status"))
         self.case.assertIn("ended", self.call("stop"))
-        said, _ = consuming.communicate(timeout=WATCHDOG_SECONDS)
-        self.case.assertEqual(130, consuming.returncode, said)
-        self.case.assertIn("this command with --resume starts them", said)
+        printed, _ = consuming.communicate(timeout=WATCHDOG_SECONDS)
+        self.case.assertEqual(130, consuming.returncode, printed)
+        self.case.assertIn("this command with --resume starts them", printed)
         self.case.assertIn("no dead letters", self.call("dead-letters", "list", "--run-dir", run_dir))
         loop.stdin.close()
         loop.stdin = None
         self.end(loop)
 
     def require_the_demo(self, scripts):
-        said = self.call("demo", "--output", "shown")
-        self.case.assertIn("12 pictures, a mask and a cut-out of each", said)
+        printed = self.call("demo", "--output", "shown")
+        self.case.assertIn("12 pictures, a mask and a cut-out of each", printed)
         self.case.assertEqual("(1200, 1200, 3)\n", self.ask(DEMO, scripts, self.folder / "shown"))
 
-    def require_that_a_refused_demo_leaves_nothing(self):
-        """Before its loop begins, or after: what is left in memory is found when the test is over."""
-        mine = self.written("mine", "no folder")
-        for flags, code in ((("--processor", "nonsense"), 64), (("--consumers", "99"), 64), (("--output", mine), 73)):
+    def require_a_refused_demo_leaves_nothing(self):
+        """Refused before its loop starts, or after; the test's end checks for leftovers in memory."""
+        file = self.written("mine", "no folder")
+        for flags, code in ((("--processor", "nonsense"), 64), (("--consumers", "99"), 64), (("--output", file), 73)):
             self.call("demo", *flags, code=code)
-        self.case.assertEqual("no folder", mine.read_text())
+        self.case.assertEqual("no folder", file.read_text())

@@ -1,4 +1,4 @@
-"""The Debian packages, unpacked into a folder and run from there by a Python that has NumPy."""
+"""Unpacks the Debian packages into a folder and runs them from there with a Python that has NumPy."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ TOOLS = ("cpack", "dpkg-deb", "dpkg-shlibdeps", "file")
 MISSING = [tool for tool in TOOLS if shutil.which(tool) is None]
 
 
-@unittest.skipIf(MISSING, f"skipped: there is no {' and no '.join(MISSING)} here")
+@unittest.skipIf(MISSING, f"skipped: missing tools: {', '.join(MISSING)}")
 class Deb(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -31,13 +31,13 @@ class Deb(unittest.TestCase):
     def installed(self):
         work = tempfile.TemporaryDirectory(prefix="work-", dir=self.world)
         self.addCleanup(work.cleanup)
-        found = {"PYTHONPATH": str(self.root / "usr/lib/python3/dist-packages"), "PYTHONDONTWRITEBYTECODE": "1"}      # as Debian's own Python has it
+        found = {"PYTHONPATH": str(self.root / "usr/lib/python3/dist-packages"), "PYTHONDONTWRITEBYTECODE": "1"}      # like Debian's Python
         return Installed(self, work.name, sys.executable, [sys.executable, "-EsB", self.root / "usr" / "bin" / "offramp"], found)
 
     def field(self, package, name):
         return run("dpkg-deb", "-f", package, name).strip()
 
-    def test_they_are_of_one_version_and_report_what_they_need(self):
+    def test_packages_have_one_version_and_their_dependencies(self):
         self.assertEqual([f"offramp-dev_{VERSION}_amd64.deb", f"offramp_{VERSION}_amd64.deb"], [package.name for package in self.packages])
         development, runtime = self.packages
         self.assertEqual([VERSION, VERSION], [self.field(package, "Version") for package in self.packages])
@@ -51,7 +51,7 @@ class Deb(unittest.TestCase):
         self.assertIn(f"Version: 1.{VERSION}\n", next(self.root.rglob("offramp.pc")).read_text())
         self.assertIn(f'__version__ = "{VERSION}"\n', (ROOT / "launch/python/offramp/_version.py").read_text())
 
-    def test_nothing_in_them_leads_to_the_tree(self):
+    def test_packages_do_not_refer_to_the_tree(self):
         for path in self.root.rglob("*"):
             if path.is_symlink():
                 self.assertFalse(os.path.isabs(os.readlink(path)), path)
@@ -63,12 +63,12 @@ class Deb(unittest.TestCase):
         installed = self.installed()
         installed.require_one_version()
         installed.require_consumers_of_all_kinds(sys.version_info[1])
-        installed.require_a_consumer_of_ones_own()
+        installed.require_a_custom_consumer()
         installed.require_a_loop_with_consumers(sys.version_info[1])
-        installed.require_that_a_refused_demo_leaves_nothing()
+        installed.require_a_refused_demo_leaves_nothing()
         installed.require_the_demo(next(self.root.rglob("numpy_demo")))
 
-    def test_a_program_is_built_with_what_the_second_one_has(self):
+    def test_a_program_is_built_with_the_development_package(self):
         """Built outside the source tree: find_package() finds the unpacked package."""
         source = self.world / "project"
         source.mkdir()

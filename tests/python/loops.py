@@ -1,7 +1,7 @@
 """
-Loops over made batches, for tests that kill them: LOOP is the program, and POST the function that its consumers run.
+Loops over generated batches, for tests that kill them: LOOP is the program, POST the function that its consumers run.
 
-The loop's arguments: what an Egress is told, as Python; how many batches; where it kills itself; the folder of its notes.
+The loop's arguments: those of its Egress, as Python; the number of batches; where it kills itself; the folder of its notes.
 """
 
 import os
@@ -11,7 +11,7 @@ import signal
 from world import World, wait_for
 
 BATCHES, ROWS = 12, 4
-# Waits for the gate of a key, where the test has made one; a file and a record of each sample.
+# Writes a file and a record of each sample. Waits while the test has a gate for the key.
 POST = """
 import os, time
 
@@ -26,7 +26,7 @@ LOOP = """
 import os, pathlib, signal, sys, threading, time
 import numpy, offramp
 
-told, batches, dies, folder = sys.argv[1:]
+options, batches, dies, folder = sys.argv[1:]
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -42,16 +42,16 @@ def die_when(samples):
     until(samples)
     die()
 
-def until_the_checkpoint_has_some():
-    given = eval(f"dict({told})")
+def until_the_checkpoint_has_batches():
+    given = eval(f"dict({options})")
     while b'\\n{"done"' not in pathlib.Path(given.get("output", given["run_dir"]), ".offramp-egress").read_bytes():
         time.sleep(0.001)
 
-def note(words):
+def note(text):
     with open(f"{folder}/noted", "a") as file:
-        print(words, file=file)
+        print(text, file=file)
 
-with offramp.Egress(slabs=4, samples_per_slab=4, **eval(f"dict({told})")) as egress:
+with offramp.Egress(slabs=4, samples_per_slab=4, **eval(f"dict({options})")) as egress:
     submitted = 0
     note("egress")
     for keys, values in egress.pending(batch(number) for number in range(int(batches))):
@@ -66,7 +66,7 @@ with offramp.Egress(slabs=4, samples_per_slab=4, **eval(f"dict({told})")) as egr
             die()
         if dies == f"noted {submitted}":
             until(4 * submitted)
-            until_the_checkpoint_has_some()
+            until_the_checkpoint_has_batches()
             die()
     note(f"submitted {submitted}")
     if dies.startswith("draining"):
@@ -87,7 +87,7 @@ class Loops(World):
         self.work = self.place("work")
 
     def place(self, name):
-        return Place(self, self.folder / name)
+        return LoopFolder(self, self.folder / name)
 
     def undisturbed(self):
         """The results of an undisturbed loop, the same for all tests."""
@@ -98,8 +98,8 @@ class Loops(World):
         return Loops.made
 
 
-class Place:
-    """A folder of one loop after the other, into one output."""
+class LoopFolder:
+    """A folder for successive loops into one output."""
 
     def __init__(self, test, folder):
         self._test = test
@@ -114,22 +114,22 @@ class Place:
         return gate
 
     def loop(self, batches=BATCHES, dies="", **more):
-        """Starts its own consumers; `more`: further arguments of its Egress."""
+        """Starts a loop with its own consumers. `more`: further arguments of its Egress."""
         given = {"output": str(self.output), "processor": f"{self._test.post}:save", "consumers": 2, "run_dir": str(self.run_dir), **more}
-        return self.loop_told(given, batches, dies)
+        return self.loop_with(given, batches, dies)
 
-    def loop_told(self, given, batches=BATCHES, dies=""):
-        told = ", ".join(f"{name}={value!r}" for name, value in given.items())
-        return self._test.python(LOOP, told, batches, dies, self.folder, env=self.environment)
+    def loop_with(self, given, batches=BATCHES, dies=""):
+        options = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        return self._test.python(LOOP, options, batches, dies, self.folder, env=self.environment)
 
     def run(self, batches=BATCHES, code=0, **more):
-        """To its end: what it says."""
+        """Runs a loop to its end and returns its output."""
         return self._test.end(self.loop(batches, **more), code)
 
     def killed(self, dies, *gates, **more):
-        """The loop kills itself there; its consumers finish what they hold, which is waited for."""
+        """Lets the loop kill itself there, and waits until its consumers have finished."""
         self.die(dies, *gates, **more)
-        wait_for(lambda: not left_of(self.folder), "that the consumers of the dead loop are gone")
+        wait_for(lambda: not processes_of(self.folder), "that the consumers of the dead loop are gone")
 
     def die(self, dies, *gates, **more):
         closed = [self.close_gate(key) for key in gates]
@@ -137,8 +137,8 @@ class Place:
         for gate in closed:
             gate.unlink()
 
-    def go_on(self):
-        """How many batches it submits."""
+    def resume(self):
+        """Resumes the loop and returns the number of batches that it submits."""
         self.run(resume=True)
         return self.submitted()
 
@@ -149,15 +149,15 @@ class Place:
         return results(self.output)
 
 
-def left_of(folder):
-    """Processes that have this folder in their arguments."""
+def processes_of(folder):
+    """Offramp's processes that have this folder in their arguments."""
     found = []
     for process in pathlib.Path("/proc").iterdir():
         try:
-            words = (process / "cmdline").read_bytes()
+            command = (process / "cmdline").read_bytes()
         except OSError:
             continue
-        if process.name.isdecimal() and int(process.name) != os.getpid() and os.fsencode(folder) in words and b"offramp" in words:
+        if process.name.isdecimal() and int(process.name) != os.getpid() and os.fsencode(folder) in command and b"offramp" in command:
             found.append(int(process.name))
     return found
 

@@ -23,14 +23,14 @@ STRIDES = """
 
 
 class Exported:
-    """An array that says nothing of itself but DLPack, as another one has it."""
+    """An array that exports another array through DLPack only."""
 
     def __init__(self, exports):
         self.exports = exports
-        self.asked = []
+        self.requests = []
 
     def __dlpack__(self, **options):
-        self.asked.append(options)
+        self.requests.append(options)
         return self.exports.__dlpack__(**options)
 
     def __dlpack_device__(self):
@@ -43,7 +43,7 @@ class ExportedUnversioned(Exported):
 
 
 class ExportedFrom(Exported):
-    """Whose capsule is this one, on this device."""
+    """An array with the given capsule and device."""
 
     def __init__(self, capsule, device=(1, 0)):
         self.capsule, self.device = capsule, device
@@ -56,17 +56,17 @@ class ExportedFrom(Exported):
 
 
 class Interfaced:
-    """An array on a GPU that says nothing but what CUDA's array interface has."""
+    """An array on a GPU with only the CUDA array interface."""
 
-    def __init__(self, **told):
-        self.__cuda_array_interface__ = {"shape": (2, 3), "typestr": "<f4", "data": (0x7000, False), "version": 3, **told}
+    def __init__(self, **fields):
+        self.__cuda_array_interface__ = {"shape": (2, 3), "typestr": "<f4", "data": (0x7000, False), "version": 3, **fields}
 
     def __dlpack_device__(self):
         return 2, 1
 
 
 class Made:
-    """A capsule made by hand, whose deleter counts."""
+    """A hand-made capsule whose deleter records its calls."""
 
     Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -90,17 +90,17 @@ class Made:
 
 @needs_numpy
 class OtherArrays(Egresses):
-    def test_whatever_reports_where_it_lies_arrives(self):
+    def test_arrays_of_every_interface_arrive(self):
         import numpy
 
         numbers = numpy.arange(12, dtype="float32").reshape(4, 3)
         fixed = numbers.copy()
         fixed.flags.writeable = False
-        versioned = numpy.lib.NumpyVersion(numpy.__version__) >= "2.1.0"    # before it exports nothing that is read-only
+        versioned = numpy.lib.NumpyVersion(numpy.__version__) >= "2.1.0"    # earlier versions export no read-only arrays
         made = {"versioned": Exported(numbers), "unversioned": ExportedUnversioned(numbers), "read_only": fixed,
                 "exported_read_only": Exported(fixed if versioned else numbers), "memoryview": memoryview(numbers), "interface": unittest.mock.Mock(spec=["__array_interface__"], __array_interface__=numbers.__array_interface__),
                 "bytes": bytearray(b"abcd"), "array": array.array("i", [5, 6, 7, 8]), "ctypes": (ctypes.c_double * 4)(1, 2, 3, 4)}
-        wanted = {**{name: numbers for name in list(made)[:6]}, "bytes": numpy.uint8([97, 98, 99, 100]), "array": numpy.int32([5, 6, 7, 8]),
+        expected_values = {**{name: numbers for name in list(made)[:6]}, "bytes": numpy.uint8([97, 98, 99, 100]), "array": numpy.int32([5, 6, 7, 8]),
                   "ctypes": numpy.float64([1, 2, 3, 4])}
         reader = self.reader()
         with offramp.Egress(self.run_dir) as egress:
@@ -108,8 +108,8 @@ class OtherArrays(Egresses):
             egress.submit(made, copy=True)
         seen = self.seen_by(reader)
         for key in range(8):
-            self.assertEqual({name: array[key % 4].tolist() for name, array in wanted.items()}, seen[str(key)][2])
-        self.assertEqual([{"max_version": (1, 1)}, *[{}] * (not versioned)] * 2, made["versioned"].asked)
+            self.assertEqual({name: array[key % 4].tolist() for name, array in expected_values.items()}, seen[str(key)][2])
+        self.assertEqual([{"max_version": (1, 1)}, *[{}] * (not versioned)] * 2, made["versioned"].requests)
 
     @unittest.skipUnless(importlib.util.find_spec("jax"), "skipped: no JAX")
     def test_arrays_of_jax_arrive(self):
@@ -121,10 +121,10 @@ class OtherArrays(Egresses):
         self.assertEqual({"numbers": [6, 8, 10], "small": 1}, self.seen_by(reader)["1"][2])
         deleted = jax.numpy.arange(6.0)
         deleted.delete()
-        with self.assertRaisesRegex(offramp.BadArgument, "is not given through DLPack"):
+        with self.assertRaisesRegex(offramp.BadArgument, "cannot be exported through DLPack"):
             _arrays.outputs_of("x", deleted, False)
 
-    def test_what_is_exported_is_held_until_it_is_copied_and_given_back_once(self):
+    def test_exported_array_is_held_until_copied_and_released_once(self):
         import numpy
 
         made = [Made() for _ in range(4)]
@@ -144,10 +144,10 @@ class OtherArrays(Egresses):
         del outputs
         self.assertIsNone(watched())
 
-    def test_what_comes_in_a_capsule_and_cannot_be_taken_is_given_back(self):
+    def test_refused_capsule_is_released(self):
         import numpy
 
-        for made, kind, text in ((Made(dtype=(5, 64, 1)), TypeError, "type code 5 with 64 bits, which cannot be handed over. Convert them"),
+        for made, kind, text in ((Made(dtype=(5, 64, 1)), TypeError, "type code 5 with 64 bits, which are not supported. Convert them"),
                                  (Made(dtype=(2, 32, 4)), TypeError, "elements of 4 lanes"), (Made(major=2), offramp.BadArgument, "DLPack 2.0, which is newer")):
             with self.subTest(text), self.assertRaisesRegex(kind, text):
                 _arrays.outputs_of("x", ExportedFrom(made.capsule()), False)
@@ -158,17 +158,17 @@ class OtherArrays(Egresses):
         self.assertEqual(1, len(unversioned.deleted))
         fixed = numpy.zeros((2, 3), "float32")
         fixed.flags.writeable = False
-        for given, kind, text in ((ExportedFrom(capsule), TypeError, "gave no tensor through DLPack"), (ExportedFrom(None), TypeError, "but None"),
-                                  (ExportedFrom(None, (4, 0)), offramp.BadArgument, "a device of DLPack's type 4. Submit one of the CPU's"),
-                                  (ExportedUnversioned(fixed), offramp.BadArgument, "is not given through DLPack: .*Submit a copy of it")):
+        for given, kind, text in ((ExportedFrom(capsule), TypeError, "exported no tensor through DLPack"), (ExportedFrom(None), TypeError, "but None"),
+                                  (ExportedFrom(None, (4, 0)), offramp.BadArgument, "a device of DLPack's type 4. Submit an array on the CPU"),
+                                  (ExportedUnversioned(fixed), offramp.BadArgument, "cannot be exported through DLPack: .*Submit a copy of it")):
             with self.subTest(text), self.assertRaisesRegex(kind, text):
                 _arrays.outputs_of("x", given, False)
 
-    def test_what_computes_on_streams_of_its_own_is_waited_for(self):
+    def test_submit_waits_for_computation_on_private_streams(self):
         import numpy
 
         class Computing:
-            """As JAX has it: version 2 of the interface, which names no stream."""
+            """Like JAX: version 2 of the interface, which names no stream."""
 
             def __init__(self, problem=None):
                 self.problem, self.waits = problem, 0
@@ -192,10 +192,10 @@ class OtherArrays(Egresses):
             with self.subTest(kind.__name__):
                 _arrays.outputs_of("x", given := kind(), False)
                 self.assertEqual(1, given.waits)
-                with self.assertRaisesRegex(offramp.BadArgument, "'x' is not .*: it failed. Submit"):
+                with self.assertRaisesRegex(offramp.BadArgument, "'x' cannot be .*: it failed. Submit"):
                     _arrays.outputs_of("x", kind(RuntimeError("it failed")), False)
 
-    def test_cudas_array_interface_is_understood(self):
+    def test_cuda_array_interface_is_read(self):
         outputs = _arrays.outputs_of("x", given := Interfaced(stream=0x99), False)
         self.assertEqual((given, 0x7000, "float32", (2, 3), "cuda:1", ()), (*outputs[:2], outputs.dtype.name, *outputs[3:6]))
         for stream, handle in ((None, None), (1, None), (2, 2), (0x99, 0x99)):
@@ -206,12 +206,12 @@ class OtherArrays(Egresses):
         self.assertEqual((), _arrays.outputs_of("x", Interfaced(shape=(1, 3, 1), strides=(50, 4, -7)), False).order, "strides of one element do not count")
         with self.assertRaisesRegex(offramp.BadArgument, "several streams: 0x2, 0x99"):
             _arrays.stream_of(None, [_arrays.outputs_of("x", Interfaced(stream=stream), False) for stream in (2, 0x99)])
-        for told, kind, text in (({"stream": 0}, TypeError, "an invalid stream in its interface: 0"), ({"stream": "legacy"}, TypeError, "Give it: submit"),
+        for fields, kind, text in (({"stream": 0}, TypeError, "an invalid stream in its interface: 0"), ({"stream": "legacy"}, TypeError, "Pass the stream: submit"),
                                  ({"mask": 3}, TypeError, "has a mask"), ({"typestr": "<c8"}, TypeError, "type '<c8'"), ({"typestr": ">f4"}, TypeError, ">f4"),
                                  ({"data": None}, TypeError, "invalid __cuda_array_interface__"), ({"shape": ()}, offramp.BadArgument, "no dimensions"),
                                  ({"shape": (0, 3)}, offramp.BadArgument, "is empty")):
-            with self.subTest(told), self.assertRaisesRegex(kind, text):
-                _arrays.outputs_of("x", Interfaced(**told), False)
+            with self.subTest(fields), self.assertRaisesRegex(kind, text):
+                _arrays.outputs_of("x", Interfaced(**fields), False)
         with unittest.mock.patch.dict(sys.modules), self.assertRaisesRegex(offramp.BadArgument, r"cupy.ascontiguousarray\(array\)\), or import torch or cupy before"):
             sys.modules.pop("torch", None)
             _arrays.outputs_of("x", Interfaced(strides=(24, 8)), False)
@@ -221,14 +221,14 @@ class Orders(unittest.TestCase):
     @needs_numpy
     def test_a_stride_of_one_element_does_not_count(self):
         import numpy
-        records = numpy.zeros((1, 3), [("value", "<f4", (1,)), ("flag", "|u1")])["value"]       # of three numbers, five bytes apart
+        records = numpy.zeros((1, 3), [("value", "<f4", (1,)), ("flag", "|u1")])["value"]       # three numbers, five bytes apart
         for given in (numpy.zeros((2, 3), "<f4")[::-1][:1], numpy.lib.stride_tricks.as_strided(numpy.zeros(6, "<f4"), (1, 6, 1), (13, 4, -3)),
                       numpy.lib.stride_tricks.as_strided(numpy.zeros(6, "<f4"), (1, 2, 1, 3), (1, 4, 5, 8))):
             outputs = _arrays.outputs_of("x", given, False)
             self.assertIs(outputs.owner, given, "nothing is copied")
         self.assertIsNot(_arrays.outputs_of("x", records, False).owner, records)
 
-    def test_an_order_reports_how_samples_lie(self):
+    def test_order_describes_the_memory_layout(self):
         for shape, strides, order in (((2, 3, 4, 5), (60, 20, 5, 1), ()), ((2, 3, 4, 5), (60, 1, 15, 3), (2, 3, 1)), ((2, 3), (3, 1), ()), ((7,), (1,), ()),
                                       ((2, 3, 4), (12, 1, 3), (2, 1)), ((1, 3, 4), (999, 1, 3), (2, 1)), ((2, 1, 4), (4, 77, 1), ()),
                                       ((2, 3), (1, 2), None), ((2, 3), (6, 2), None), ((2, 3), (0, 1), None), ((2, 3), (3, -1), None),
@@ -240,8 +240,8 @@ class Orders(unittest.TestCase):
 
 
 @needs_numpy
-class AsTheyLie(Egresses):
-    def test_consumers_see_the_first_batchs_order_whatever_the_later_ones_have(self):
+class MemoryOrders(Egresses):
+    def test_all_batches_use_the_order_of_the_first(self):
         import numpy
 
         numbers = numpy.arange(2 * 3 * 4 * 5, dtype="float32").reshape(2, 3, 4, 5)
@@ -272,7 +272,7 @@ class AsTheyLie(Egresses):
         strides, samples = json.loads(self.end(reader))
         self.assertEqual(([12, 3, 1], columns.tolist()), (strides, [values for _, values in samples]))
 
-    def test_a_copy_of_what_is_converted_may_be_written_to(self):
+    def test_converted_array_may_be_written_to(self):
         import numpy
 
         buffer = numpy.zeros((100, 2), "int32")
@@ -283,7 +283,7 @@ class AsTheyLie(Egresses):
                 egress.submit(buffer.T)
         self.assertEqual({str(item): [item // 2] * 100 for item in range(40)}, {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
 
-    def test_processors_of_offramp_make_the_same_of_every_order(self):
+    def test_built_in_processors_give_equal_results_for_every_order(self):
         import numpy
 
         scores = numpy.random.default_rng(1).random((4, 21, 6, 7), "float32")

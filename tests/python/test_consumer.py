@@ -20,7 +20,7 @@ PRODUCER = """
     import sys, time, numpy, offramp
     run_dir, batches, consumers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     with offramp.Egress(run_dir, {"values": ("float32", (8, 50)), "index": ("uint16", (8,))}, "cpu", name="made up", samples_per_slab=8, max_failures=100) as egress:
-        while egress.stats().consumers < consumers:       # who comes when all is done would not know whether it was
+        while egress.stats().consumers < consumers:       # a consumer that connects after the end cannot know the outcome
             time.sleep(0.01)
         for batch in range(batches):
             numbers = batch * 1000 + numpy.arange(8)
@@ -56,18 +56,18 @@ def expected(batches):
 @needs_numpy
 class Consumers(World):
     def produce(self, batches, consumers=0):
-        """Submits once so many `consumers` are there. Its run is there when this returns."""
+        """Starts a producer, which submits once `consumers` are connected, and waits for its run."""
         producer = self.python(PRODUCER, self.run_dir, batches, consumers)
-        self.addCleanup(self.nothing_is_left_in_memory, [producer.pid])
-        wait_for(lambda: f"producer_pid={producer.pid}\n" in self.text_of("endpoint"), "its run")
+        self.addCleanup(self.require_no_memory_left, [producer.pid])
+        wait_for(lambda: f"producer_pid={producer.pid}\n" in self.text_of("endpoint"), "the run")
         return producer
 
     def finish(self, producer, batches):
-        """Another consumer does what is left."""
-        said = self.end(self.python(COUNTING, self.run_dir)).splitlines()
-        self.hear(producer)
+        """Processes the remaining slabs with another consumer."""
+        printed = self.end(self.python(COUNTING, self.run_dir)).splitlines()
+        self.read_line(producer)
         self.assertEqual(f"{8 * batches} 0\n", self.end(producer))
-        return said
+        return printed
 
     def released_samples(self):
         status = self.run_dir / "status.json"
@@ -76,11 +76,11 @@ class Consumers(World):
     def test_each_sample_is_seen_once_by_one_of_two_processes(self):
         producer = self.produce(40, consumers=2)
         consumers = [self.python(COUNTING, self.run_dir) for _ in range(2)]
-        self.hear(producer)
+        self.read_line(producer)
         self.assertEqual("320 0\n", self.end(producer))
         self.assertEqual(expected(40), sorted(line for consumer in consumers for line in self.end(consumer).splitlines()))
 
-    def test_a_loop_sees_what_was_submitted(self):
+    def test_a_loop_reads_the_submitted_data(self):
         import numpy
 
         producer = self.produce(3)
@@ -105,12 +105,12 @@ class Consumers(World):
                 self.assertEqual(slab.samples[sample.row], sample)
                 seen.append(f"{sample.key} {tensors['index']}")
         self.assertEqual(expected(3), sorted(seen))
-        self.assertEqual(50, len(tensors["values"].tolist()), "what is bound after the loop can still be read")
-        self.hear(producer)
+        self.assertEqual(50, len(tensors["values"].tolist()), "views bound after the loop can still be read")
+        self.read_line(producer)
         self.assertEqual("24 0\n", self.end(producer))
 
     def test_no_read_of_a_slab_faults(self):
-        """Its pages are there with the mapping: 16 MiB are up to 4096 of them."""
+        """The mapping already contains the pages, up to 4096 for 16 MiB."""
         kernel = tuple(map(int, os.uname().release.split(".")[:2]))
         if kernel < (5, 14):
             self.skipTest("a kernel without MADV_POPULATE_READ")
@@ -131,7 +131,7 @@ class Consumers(World):
         self.assertEqual(3, len(faults))
         self.assertLess(max(faults), 64, faults)
 
-    def test_after_its_turn_a_slab_reports_it(self):
+    def test_a_slab_after_its_turn_raises_turn_over(self):
         producer = self.produce(2)
         slabs = list(offramp.Consumer(self.run_dir))
         for use in (lambda slab: slab["values"], lambda slab: slab.samples, lambda slab: slab.tensors, list, len, offramp.Slab.progress,
@@ -139,10 +139,10 @@ class Consumers(World):
             with self.assertRaisesRegex(offramp.TurnOver, "turn is over"):
                 use(slabs[0])
         self.assertIn("after its turn", repr(slabs[0]))
-        self.hear(producer)
+        self.read_line(producer)
         self.assertEqual("16 0\n", self.end(producer))
 
-    def test_a_function_that_keeps_a_view_is_reported_and_its_slab_is_not_accepted(self):
+    def test_a_function_that_keeps_a_view_fails_its_slab(self):
         producer = self.produce(1)
         keeper = self.python("""
             import sys, offramp
@@ -151,41 +151,41 @@ class Consumers(World):
                 offramp.Consumer(sys.argv[1]).run(lambda slab: kept.append(slab["values"][2:4]))
             except offramp.ViewKept as problem:
                 print(problem)
-            print(kept[0].sum() >= 0)      # no hole in memory
+            print(kept[0].sum() >= 0)      # the memory is still mapped
         """, self.run_dir)
-        said = self.end(keeper)
-        self.assertIn("kept a view of its slab's tensor 'values'. Copy data that you keep: numpy.array(view)\nTrue", said)
+        printed = self.end(keeper)
+        self.assertIn("kept a view of its slab's tensor 'values'. Copy data that you keep: numpy.array(view)\nTrue", printed)
         self.assertEqual(expected(1), sorted(self.finish(producer, 1)))
 
-    def test_a_loop_that_keeps_views_is_reported(self):
+    def test_a_loop_that_keeps_views_issues_a_warning(self):
         producer = self.produce(4)
         kept = []
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
             for slab in offramp.Consumer(self.run_dir):
                 kept.append(slab["index"])
-                values = slab["values"]     # noqa: F841: bound for longer than the slab's turn, as every loop's variables are
-        self.assertEqual([offramp.KeptViewWarning], [each.category for each in told])
-        self.assertIn("'index' is still referenced", str(told[0].message))
-        self.hear(producer)
+                values = slab["values"]     # noqa: F841: bound beyond the slab's turn, like all variables of a loop
+        self.assertEqual([offramp.KeptViewWarning], [each.category for each in seen])
+        self.assertIn("'index' is still referenced", str(seen[0].message))
+        self.read_line(producer)
         self.assertEqual("32 0\n", self.end(producer))
 
-    def test_retry_gives_the_slab_back(self):
+    def test_retry_returns_the_slab(self):
         producer = self.produce(2)
 
-        def away(slab):
+        def fail_with_retry(slab):
             raise offramp.Retry("the sink is away")
 
         consumer = offramp.Consumer(self.run_dir)
         with self.assertRaisesRegex(offramp.Retry, "the sink is away"):
-            consumer.run(away)
+            consumer.run(fail_with_retry)
         seen = []
         self.assertTrue(consumer.run(lambda slab: seen.extend(sample.key for sample, _ in slab)))
         self.assertEqual([line.split()[0] for line in expected(2)], sorted(seen))
-        self.hear(producer)
+        self.read_line(producer)
         self.assertEqual("16 0\n", self.end(producer))
 
-    def test_a_function_that_fails_is_reported_and_its_slab_goes_to_another_while_its_process_lives(self):
+    def test_slab_of_a_failed_function_goes_to_another_consumer(self):
         producer = self.produce(1)
         consumer = offramp.Consumer(self.run_dir)
         with self.assertRaisesRegex(ZeroDivisionError, "b0/r0"):
@@ -205,11 +205,11 @@ class Consumers(World):
 
         self.assertTrue(offramp.Consumer(self.run_dir).run(fail_once))
         self.assertEqual({"b0/r0": 2, "b1/r0": 1, "b2/r0": 1}, {key: calls.count(key) for key in calls})
-        self.hear(producer)
+        self.read_line(producer)
         self.assertEqual("84 8 samples were dead-lettered, since post-processing failed. Inspect them: offramp dead-letters list --run-dir "
                          f"{self.run_dir}\n16 8\n", self.end(producer))
 
-    def test_a_loop_that_is_left_gives_its_slab_back(self):
+    def test_leaving_a_loop_returns_its_slab(self):
         producer = self.produce(3)
         consumer = offramp.Consumer(self.run_dir)
         for slab in consumer:
@@ -224,10 +224,10 @@ class Consumers(World):
         self.assertIn(first, seen)
         self.assertEqual([line.split()[0] for line in expected(3)], sorted(seen))
         self.assertEqual([], [thread.name for thread in threading.enumerate() if thread.name.startswith("offramp")])
-        self.hear(producer)
+        self.read_line(producer)
         self.assertEqual("24 0\n", self.end(producer))
 
-    def test_what_a_killed_consumer_held_goes_to_another(self):
+    def test_slabs_of_a_killed_consumer_go_to_another(self):
         producer = self.produce(10)
         victim = self.python("""
             import sys, time, offramp
@@ -240,17 +240,17 @@ class Consumers(World):
                 time.sleep(0.001)       # the end of a slow slab is reported immediately
         """, self.run_dir)
         done = []
-        while (line := self.hear(victim)) != "at it":
+        while (line := self.read_line(victim)) != "at it":
             done.append(line)
-        wait_for(lambda: self.released_samples() == len(done), "that the producer has accepted what was done")
+        wait_for(lambda: self.released_samples() == len(done), "that the producer has accepted the finished slabs")
         victim.send_signal(signal.SIGKILL)
         victim.wait()
-        said = self.finish(producer, 10)
-        self.assertEqual(expected(10), sorted({*done, *said}), "nothing is lost")
-        self.assertEqual(80, len(done) + len(said), "and what was accepted does not come again")
+        printed = self.finish(producer, 10)
+        self.assertEqual(expected(10), sorted({*done, *printed}), "nothing is lost")
+        self.assertEqual(80, len(done) + len(printed), "accepted slabs are not delivered again")
 
-    def test_whose_producer_is_killed_is_reported_also_when_another_run_is_there(self):
-        for when, said in (("once the other run is there", "another one by now"), ("before", "the producer is dead")):
+    def test_producers_death_is_reported_even_after_another_run_starts(self):
+        for when, message in (("once the other run is there", "another one by now"), ("before", "the producer is dead")):
             with self.subTest(f"it sees the death {when}"):
                 self.run_dir = self.folder / when
                 killed = self.produce(1, consumers=2)
@@ -261,30 +261,30 @@ class Consumers(World):
                     except (offramp.NoSuchRun, offramp.ProducerGone) as problem:
                         print(problem)
                 """, self.run_dir)
-                wait_for(lambda: '"consumers": [\n  {' in self.text_of("status.json"), "that it is let in")
+                wait_for(lambda: '"consumers": [\n  {' in self.text_of("status.json"), "that the run admits it")
                 if when != "before":
                     consumer.send_signal(signal.SIGSTOP)
                 killed.kill()
                 killed.wait()
                 if when == "before":
-                    self.assertIn(said, self.end(consumer))
+                    self.assertIn(message, self.end(consumer))
                 other = self.produce(1, consumers=1)
                 if when != "before":
                     consumer.send_signal(signal.SIGCONT)
-                    self.assertIn(said, self.end(consumer))
+                    self.assertIn(message, self.end(consumer))
                 self.finish(other, 1)
 
-    def test_stop_ends_the_loop_when_the_slab_at_hand_is_done(self):
+    def test_stop_ends_the_loop_after_the_current_slab(self):
         producer = self.produce(3)
         consumer = offramp.Consumer(self.run_dir)
         done = []
         for slab in consumer:
             done.extend(sample.key for sample, _ in slab)
             consumer.stop()
-        self.assertFalse(consumer.run(done.append), "nor does it begin again")
+        self.assertFalse(consumer.run(done.append), "run() returns immediately after stop()")
         self.assertEqual(24, len(done) + len(self.finish(producer, 3)))
 
-    def test_ctrl_c_ends_a_loop_that_waits_and_a_function_at_work(self):
+    def test_ctrl_c_ends_a_waiting_loop_and_run(self):
         egress = offramp.Egress(self.run_dir, {"values": ("float32", (1, 1))}, "cpu")
         self.addCleanup(egress.close)
         waiting = """
@@ -294,22 +294,22 @@ class Consumers(World):
         """
         for use in ("list(offramp.Consumer(sys.argv[1]))", "offramp.Consumer(sys.argv[1]).run(print)"):
             consumer = self.python(waiting.format(use), self.run_dir)
-            self.hear(consumer)
+            self.read_line(consumer)
             wait_for(lambda: egress.stats().consumers == 1, "a consumer")
             consumer.send_signal(signal.SIGINT)
             self.assertIn("KeyboardInterrupt", self.end(consumer, -signal.SIGINT))
             wait_for(lambda: egress.stats().consumers == 0, "no consumer")
 
-    def test_ctrl_c_once_more_while_a_loop_is_left_keeps_nothing(self):
-        """At each line of the way out: the thread ends, its slab goes back, and the consumer may run again."""
+    def test_second_ctrl_c_while_a_loop_ends_returns_the_slab(self):
+        """At each line of _leave(): the thread ends, the slab is returned, and the consumer can run again."""
         producer = self.produce(1)
         consumer = offramp.Consumer(self.run_dir)
-        way_out = _consumer._Loop._leave.__code__
-        for line in {line for _, _, line in way_out.co_lines() if line and line > way_out.co_firstlineno}:
+        leave = _consumer._Loop._leave.__code__
+        for line in {line for _, _, line in leave.co_lines() if line and line > leave.co_firstlineno}:
             interrupted = []
 
             def interrupt(frame, event, argument):
-                if frame.f_code is way_out and frame.f_lineno == line and event == "line" and not interrupted:
+                if frame.f_code is leave and frame.f_lineno == line and event == "line" and not interrupted:
                     interrupted.append(line)
                     raise KeyboardInterrupt
                 return interrupt
@@ -323,10 +323,10 @@ class Consumers(World):
                 pass
             finally:
                 sys.settrace(None)
-            wait_for(lambda: not consumer._running.locked(), "the end of a loop that was interrupted on its way out")
+            wait_for(lambda: not consumer._running.locked(), "the end of a loop that was interrupted in _leave()")
         self.assertEqual(expected(1), self.finish(producer, 1))
 
-    def test_an_interpreter_ends_although_a_loop_was_forgotten(self):
+    def test_interpreter_exits_with_an_abandoned_loop(self):
         producer = self.produce(1)
         self.end(self.python("import sys, offramp; loop = iter(offramp.Consumer(sys.argv[1])); next(loop)", self.run_dir))
         self.end(self.python("""
@@ -341,7 +341,7 @@ class Consumers(World):
         """, self.run_dir))
         self.assertEqual(expected(1), self.finish(producer, 1))
 
-    def test_a_child_has_no_part_in_it(self):
+    def test_a_forked_child_cannot_use_the_consumer(self):
         producer = self.produce(1)
         consumer = offramp.Consumer(self.run_dir)
         for _ in consumer:
@@ -353,7 +353,7 @@ class Consumers(World):
                     os._exit(0)
                 os._exit(1)
             self.assertEqual(0, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        self.hear(producer)
+        self.read_line(producer)
         self.assertEqual("8 0\n", self.end(producer))
 
 
@@ -363,9 +363,9 @@ class WithoutARun(World):
                                 ((self.run_dir, 0, float("nan")), "wait_for_run is nan"), (("",), "run directory")):
             with self.subTest(arguments), self.assertRaisesRegex(offramp.BadArgument, text):
                 offramp.Consumer(*arguments)
-        for told in (None, 5):
-            with self.subTest(told), self.assertRaisesRegex(TypeError, f"run_dir is {told}. Give a path"):
-                offramp.Consumer(told)
+        for run_dir in (None, 5):
+            with self.subTest(run_dir), self.assertRaisesRegex(TypeError, f"run_dir is {run_dir}. Give a path"):
+                offramp.Consumer(run_dir)
         with self.assertRaisesRegex(offramp.NoSuchRun, str(self.run_dir)):
             list(offramp.Consumer(self.run_dir, wait_for_run=0.01))
         consumer = offramp.Consumer(self.run_dir)
@@ -390,8 +390,8 @@ class WithoutARun(World):
 
 
 @needs_numpy
-class MadeUpSlab(unittest.TestCase):
-    """Slabs that no loop submits: empty rows, strides, types that NumPy lacks."""
+class HandMadeSlab(unittest.TestCase):
+    """Hand-made slabs: empty rows, strides, types that NumPy lacks."""
 
     def slab(self, tensors, holes, bytes_of=b""):
         memory = mmap.mmap(-1, mmap.PAGESIZE)
@@ -412,7 +412,7 @@ class MadeUpSlab(unittest.TestCase):
                           len(tensors), ctypes.addressof(made), b"made up")
         return offramp.Slab(None, None, given, Mappings())
 
-    def test_rows_that_mean_nothing_are_left_out(self):
+    def test_empty_rows_are_skipped(self):
         slab = self.slab([(b"values", (1, 8), (4, 2), (2, 1))], (1, 0, 1, 0), bytes(range(8)))
         self.assertEqual([("k1", 71, 0, 1), ("k3", 73, 0, 3)], [tuple(sample) for sample in slab.samples])
         self.assertEqual([("k1", [2, 3]), ("k3", [6, 7])], [(sample.key, values.tolist()) for sample, values in slab])
@@ -422,7 +422,7 @@ class MadeUpSlab(unittest.TestCase):
         slab = self.slab([(b"values", (0, 16), (1, 2, 3), (6, 1, 2))], (0,), b"".join(value.to_bytes(2, "little") for value in range(6)))
         self.assertEqual([[[0, 2, 4], [1, 3, 5]]], slab["values"].tolist())
 
-    def test_a_slab_of_holes_alone_has_no_rows(self):
+    def test_a_slab_with_only_empty_rows_yields_nothing(self):
         slab = self.slab([(b"values", (2, 32), (2,), (1,))], (1, 1))
         self.assertEqual(([], 0), (list(slab), len(slab)))
 
@@ -438,7 +438,7 @@ class MadeUpSlab(unittest.TestCase):
             self.assertEqual((ml_dtypes.bfloat16, [1.0, 2.0]), (slab["values"].dtype, slab["values"].astype("float32").tolist()))
             self.assertFalse(slab["values"].flags.writeable)
 
-    def test_what_is_no_type_of_offramp_is_reported(self):
+    def test_unsupported_element_type_is_reported(self):
         with self.assertRaisesRegex(TypeError, "type code 5 with 64 bits"):
             self.slab([(b"values", (5, 64), (1,), (1,))], (0,))["values"]
 

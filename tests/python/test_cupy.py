@@ -32,7 +32,7 @@ class OnAGpu(Egresses):
         cupy.RawKernel(FILL_LATE, "fill_late")((64,), (256,), (made, cupy.int32(value), cupy.int64(made.size), cupy.int64(cycles)))
         return made
 
-    def test_arrays_are_read_behind_their_stream_and_held_until_then(self):
+    def test_arrays_are_read_after_their_stream_and_held_until_then(self):
         import cupy
 
         stream = cupy.cuda.Stream(non_blocking=True)
@@ -46,11 +46,11 @@ class OnAGpu(Egresses):
                         egress.submit(outputs, keys_of(1 + batch, 8))
                 if batch % 2 == 0:
                     egress.submit(outputs, keys_of(1 + batch, 8), stream=stream if batch % 4 else stream.ptr)
-                del made, outputs       # to CuPy's own pool, which gives it to the next batch
+                del made, outputs       # to CuPy's pool, which reuses it for the next batch
         self.assertEqual("480 []\n", self.end(checker))
 
-    def test_behind_another_stream_they_are_read_too_early(self):
-        """The twin."""
+    def test_ordered_after_another_stream_they_are_read_too_early(self):
+        """The counterpart."""
         import cupy
 
         stream, other = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
@@ -59,7 +59,7 @@ class OnAGpu(Egresses):
         with offramp.Egress(self.run_dir, slabs=4, samples_per_slab=8) as egress:
             for batch in range(20):
                 with stream:
-                    outputs = self.filled(1 + batch, (8, 1 << 18), cycles=200_000_000)       # a tenth of a second: its thread looks within 5 ms
+                    outputs = self.filled(1 + batch, (8, 1 << 18), cycles=200_000_000)       # 0.1 s: the copying thread starts within 5 ms
                 egress.submit(outputs, keys_of(1 + batch, 8), stream=other)
         self.assertNotEqual("160 []\n", self.end(checker))
 
@@ -78,7 +78,7 @@ class OnAGpu(Egresses):
 @unittest.skipUnless(NUMBA and ON_GPU, "skipped: no Numba, or no GPU (OFFRAMP_TEST_DEVICE=cuda)")
 @needs_numpy
 class OfNumba(Egresses):
-    def test_arrays_are_read_behind_their_stream_and_held_until_then(self):
+    def test_arrays_are_read_after_their_stream_and_held_until_then(self):
         import numpy
         from numba import cuda
 

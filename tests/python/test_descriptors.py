@@ -4,7 +4,7 @@ import unittest
 
 from world import World, needs_numpy
 
-# An Egress in a process that loses its descriptors at one step after the other, and consumers in children of it. A child is forked before each run.
+# An Egress in a process that runs out of descriptors at each step, with consumers in child processes. Forks a child before each run.
 BEGINNING = """
 import os, resource, sys, time
 import numpy, offramp
@@ -21,7 +21,7 @@ def is_open(fd):
     return True
 
 class Scarce:
-    # So many may be opened, until its end.
+    # Leaves `free` descriptors until its end.
     def __init__(self, free):
         self.free = free
 
@@ -47,7 +47,7 @@ def works(call):
         return False
 
 def consume(free=None):
-    # One after the other until one has come to the end, as a launcher does.
+    # Starts consumers one after the other until one succeeds, like a launcher.
     go, begin = os.pipe()
     if (child := os.fork()) != 0:
         os.close(go)
@@ -99,7 +99,7 @@ print(refused)
 """)[0])
         self.assertTrue(5 < refused < 80, refused)
 
-    def test_when_a_consumer_comes_and_when_it_closes(self):
+    def test_when_a_consumer_connects_and_when_an_egress_closes(self):
         self.assertEqual(["done"], self.run_it("""
 for free in [*range(16), *range(16, 81, 8)]:
     child, begin = consume()
@@ -123,7 +123,7 @@ for free in [*range(16), *range(16, 81, 8)]:
 print("done")
 """))
 
-    def test_at_a_consumer(self):
+    def test_in_a_consumer(self):
         self.assertEqual(["done"], self.run_it("""
 for free in [*range(40), *range(40, 81, 8)]:
     child, begin = consume(free)

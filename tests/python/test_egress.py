@@ -18,9 +18,9 @@ import offramp
 from offramp._run import Stats, StallWarner, Releases
 from world import WATCHDOG_SECONDS, World, needs_numpy, wait_for
 
-# Prints what it sees as JSON, a line a sample.
+# Prints each sample as a line of JSON.
 READER = """
-    import json, sys, offramp       # its output fits into a pipe, which is read after the run
+    import json, sys, offramp       # its output fits into a pipe, so the test reads it after the run
     for slab in offramp.Consumer(sys.argv[1]):
         infos = {info.name: info.dtype.name for info in slab.tensors}
         for sample in slab.samples:
@@ -38,32 +38,32 @@ class Egresses(World):
 
 
 class Stalled(unittest.TestCase):
-    def told_by(self, warner):
-        """When, and what; they go on after 300 s, and hang again."""
-        told = []
+    def warnings_of(self, warner):
+        """(time, warning) of consumers that stall, make progress once after 300 s, and stall again."""
+        messages = []
         for now in range(1, 400):
             with unittest.mock.patch("offramp._run.time") as clock, warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("default")
                 clock.monotonic.return_value = float(now)
                 stalled = 0 if now == 300 else 1
                 warner.look(lambda: Stats(consumers=2, stalled=stalled))
-            told += [(now, str(each.message)) for each in seen]
-        return told
+            messages += [(now, str(each.message)) for each in seen]
+        return messages
 
-    def test_that_consumers_stay_stalled_is_reported_ever_more_seldom(self):
-        told = self.told_by(StallWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0}))
-        self.assertEqual([1, 31, 61, 121, 241, 301, 331, 361], [now for now, _ in told])
-        self.assertRegex(told[1][1], "^1 of 2 consumers made no progress, the first of them for more than 60.0 s, and kill_stalled is off: .*run/status.json")
+    def test_warnings_about_stalled_consumers_become_rarer(self):
+        messages = self.warnings_of(StallWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0}))
+        self.assertEqual([1, 31, 61, 121, 241, 301, 331, 361], [now for now, _ in messages])
+        self.assertRegex(messages[1][1], "^1 of 2 consumers made no progress, the first of them for more than 60.0 s, and kill_stalled is off. .*run/status.json")
 
-    def test_where_they_are_killed_those_that_stay_are_reported(self):
-        told = self.told_by(StallWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0, "kill_stalled": 1}))
-        self.assertEqual([6, 36, 71, 141, 281, 306, 336, 371], [now for now, _ in told])
-        self.assertRegex(told[0][1], "^1 of 2 consumers made no progress, .* for more than 35.0 s, and kill_stalled has not ended them: they are in this process")
+    def test_kill_stalled_warns_about_remaining_consumers(self):
+        messages = self.warnings_of(StallWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0, "kill_stalled": 1}))
+        self.assertEqual([6, 36, 71, 141, 281, 306, 336, 371], [now for now, _ in messages])
+        self.assertRegex(messages[0][1], "^1 of 2 consumers made no progress, .* for more than 35.0 s, and kill_stalled has not ended them: they are in this process")
 
 
 @needs_numpy
 class Signals(Egresses):
-    def test_those_that_a_program_waits_for_come_to_no_thread_of_offramp(self):
+    def test_offramps_threads_receive_no_signals_of_the_program(self):
         program = """
             import os, pathlib, signal, sys
             import numpy, offramp
@@ -76,13 +76,13 @@ class Signals(Egresses):
                 return found
             own, mask = set(blocked()), signal.pthread_sigmask(signal.SIG_BLOCK, ())
             lifeline, kept = os.pipe()
-            launched = _launched.Launched(_launched.Place("", "", "", "", "", "", False), lifeline)
+            launched = _launched.Launched(_launched.LauncherSettings("", "", "", "", "", "", False), lifeline)
             with offramp.Egress(sys.argv[1], resume=True) as egress:
                 egress.submit(numpy.zeros((2, 1), "float32"))
                 slabs = iter(offramp.Consumer(sys.argv[1]))
                 next(slabs)
-                wanted = (signal.SIGUSR1, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGRTMIN)
-                open_to = {thread: [number for number in wanted if not mask >> number - 1 & 1] for thread, mask in blocked().items() if thread not in own}
+                signals = (signal.SIGUSR1, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGRTMIN)
+                open_to = {thread: [number for number in signals if not mask >> number - 1 & 1] for thread, mask in blocked().items() if thread not in own}
                 print(len(open_to) >= 7, sum(map(len, open_to.values())), mask == signal.pthread_sigmask(signal.SIG_BLOCK, ()))
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
                 os.kill(os.getpid(), signal.SIGUSR1)
@@ -96,7 +96,7 @@ class Signals(Egresses):
 
 @needs_numpy
 class Batches(Egresses):
-    def test_every_type_arrives_as_it_was(self):
+    def test_every_type_arrives_unchanged(self):
         import numpy
 
         made = {name: numpy.arange(12).reshape(3, 4).astype(name) for name in
@@ -111,7 +111,7 @@ class Batches(Egresses):
             self.assertEqual((row, {name: name for name in made}), (item, types))
             self.assertEqual({name: array[row].tolist() for name, array in made.items()}, values)
 
-    def test_one_array_is_the_output_and_items_name_what_has_no_key(self):
+    def test_a_single_array_is_named_output_and_items_are_default_keys(self):
         import numpy
 
         reader = self.reader()
@@ -123,18 +123,18 @@ class Batches(Egresses):
         self.assertEqual({"0": 1, "1": 2, "2": 3, "70": 4, "90": 5, "ä/ö": 6}, {key: values["output"][0] for key, (_, _, values) in seen.items()})
         self.assertEqual(91, seen["ä/ö"][0])
 
-    def test_what_was_submitted_is_held_until_it_is_copied(self):
+    def test_submitted_arrays_are_held_until_copied(self):
         import numpy
 
         egress = offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4)
         watched = []
-        for batch in range(4):      # two are copied; the others wait for slabs
+        for batch in range(4):      # two are copied, and the others wait for slabs
             array = numpy.full((4, 100), batch, "float32")
             watched.append(weakref.ref(array))
             egress.submit(array, [f"{batch}/{row}" for row in range(4)])
             del array
-        others = [numpy.full((4, 100), -1, "float32") for _ in range(50)]      # in whatever was freed
-        wait_for(lambda: watched[1]() is None, "that copied batches are let go, although nothing else is called")
+        others = [numpy.full((4, 100), -1, "float32") for _ in range(50)]      # reuse freed memory
+        wait_for(lambda: watched[1]() is None, "that copied batches are released without any further call")
         self.assertIsNone(watched[0]())
         self.assertEqual(["held", "held"], ["held" if watch() is not None else "gone" for watch in watched[2:]])
         reader = self.reader()
@@ -145,8 +145,8 @@ class Batches(Egresses):
         self.assertEqual([None] * 4, [watch() for watch in watched])
         del others
 
-    def test_let_go_at_submit_it_would_be_overwritten(self):
-        """The twin of the test above."""
+    def test_memory_released_at_submit_would_be_overwritten(self):
+        """The counterpart of the test above."""
         import numpy
 
         hold = Releases.hold
@@ -167,13 +167,13 @@ class Batches(Egresses):
         import numpy
 
         def turns():
-            """How often its threads have run that a loop's batches go through."""
+            """The context switches of the threads that handle batches."""
             found = {}
             for task in pathlib.Path("/proc/self/task").iterdir():
                 facts = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
-                lets_go = task.name == str(egress._run._releases._thread.native_id)     # by whatever name Python, or this version of it, calls it
-                found["lets go" if lets_go else facts["Name"].strip()] = int(facts["voluntary_ctxt_switches"])
-            return {name: found[name] for name in ("egress-copy", "egress-done", "lets go")}
+                is_releasing = task.name == str(egress._run._releases._thread.native_id)     # Python versions name it differently
+                found["releases" if is_releasing else facts["Name"].strip()] = int(facts["voluntary_ctxt_switches"])
+            return {name: found[name] for name in ("egress-copy", "egress-done", "releases")}
 
         def asleep():
             before = turns()
@@ -187,7 +187,7 @@ class Batches(Egresses):
                 watch = weakref.ref(array)
                 egress.submit(array)
                 del array
-                wait_for(lambda: egress.stats().samples_completed == number + 1 and watch() is None, "that it is read, and let go")
+                wait_for(lambda: egress.stats().samples_completed == number + 1 and watch() is None, "that it is read and released")
                 wait_for(asleep, "that all sleep")
         self.assertEqual({"0": [0] * 10, "1": [1] * 10}, {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
 
@@ -204,7 +204,7 @@ class Batches(Egresses):
         self.assertEqual({f"{batch}/{row}": [batch] * 100 for batch in range(20) for row in range(2)},
                          {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
 
-    def test_what_is_abandoned_is_let_go(self):
+    def test_abandoned_batches_are_released(self):
         import numpy
 
         watched = []
@@ -219,25 +219,25 @@ class Batches(Egresses):
         self.assertEqual("abandoned", json.loads((self.run_dir / "status.json").read_text())["state"])
         self.assertEqual([], [thread.name for thread in threading.enumerate() if thread.name.startswith("offramp")])
 
-    def test_interrupted_while_its_run_is_opened_it_leaves_nothing(self):
+    def test_interrupted_opening_leaves_no_memory(self):
         import numpy
 
         with unittest.mock.patch.object(threading.Thread, "start", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
             with offramp.Egress(self.run_dir) as egress:
                 egress.submit(numpy.zeros((1, 3), "float32"))
-        self.nothing_is_left_in_memory([os.getpid()])
+        self.require_no_memory_left([os.getpid()])
 
-    def test_what_finds_no_slab_is_dropped_where_that_is_wanted(self):
+    def test_batches_without_a_free_slab_are_dropped_on_request(self):
         import numpy
 
         egress = offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4, when_full="drop")
         for _ in range(50):
             egress.submit(numpy.zeros((4, 10), "float32"))
-        wait_for(lambda: egress.stats().samples_dropped == 48 * 4, "that what finds no slab is dropped")
-        wait_for(lambda: not egress._run._releases._held, "that all are let go")
+        wait_for(lambda: egress.stats().samples_dropped == 48 * 4, "that batches without a slab are dropped")
+        wait_for(lambda: not egress._run._releases._held, "that all are released")
         egress.close()
 
-    def test_threads_take_turns(self):
+    def test_several_threads_may_submit(self):
         import numpy
 
         reader = self.reader()
@@ -254,7 +254,7 @@ class Batches(Egresses):
         self.assertEqual({f"k{number}": number for number in range(300)},
                          {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
 
-    def test_a_submit_within_a_submit_is_refused_and_the_outer_one_sends_its_own(self):
+    def test_nested_submit_is_refused_and_the_outer_one_succeeds(self):
         loop = self.python("""
             import signal, sys, numpy, offramp
             refused, inner = [], numpy.full((1, 10), -1, "float32")
@@ -275,14 +275,14 @@ class Batches(Egresses):
                     egress.submit(numpy.full((1, 10), number, "float32"), keys(number))
                     egress.submit(inner + 10 * number, [f"after/{number}"])
                 signal.raise_signal(signal.SIGUSR1)
-            assert refused and all("while submit() is at work on this thread" in text for text in refused), refused
+            assert refused and all("while submit() runs on this thread" in text for text in refused), refused
         """, self.run_dir)
         reader = self.reader()
         self.end(loop)
         values = {key: values["output"][0] for key, (_, _, values) in self.seen_by(reader).items()}
         self.assertEqual({"0": 0, "1": 1, "2": 2, "after/0": -1, "after/1": 9, "after/2": 19, "inner": -1}, values)
 
-    def test_what_cannot_be_taken_is_refused_and_reports_what_to_call(self):
+    def test_unsupported_outputs_are_refused_with_a_remedy(self):
         import numpy
 
         good = numpy.zeros((4, 6), "float32")
@@ -294,19 +294,19 @@ class Batches(Egresses):
                 (good.astype(">f4"), None, None, TypeError, "big-endian"),
                 (good.astype("complex64"), None, None, TypeError, "'output': elements of type 'complex64'"),
                 (good.astype("float64"), None, None, TypeError, "elements of type float64; the run has float32"),
-                (good.astype("datetime64[s]"), None, None, TypeError, "cannot be handed over"),
-                (good.astype(object), None, None, TypeError, "cannot be handed over"),
+                (good.astype("datetime64[s]"), None, None, TypeError, "are not supported"),
+                (good.astype(object), None, None, TypeError, "are not supported"),
                 (numpy.float32(3), None, None, offramp.BadArgument, "no dimensions"),
                 (good[:0], None, None, offramp.BadArgument, "is empty"),
                 (good[:, :3].copy(), None, None, offramp.BadArgument, r"the shape \(4, 3\); the run was opened for \(4, 6\)"),
                 (numpy.zeros((5, 6), "float32"), None, None, offramp.BadArgument, r"5 samples; .* Egress\(tensors=\{'output': \('float32', \(5, 6\)\)\}\)"),
                 (good.tolist(), None, None, TypeError, "is of type builtins.list. Submit a NumPy array"),
                 (None, None, None, TypeError, "NoneType"),
-                ({}, None, None, offramp.BadArgument, "without tensors"),
-                ({"logits": good}, None, None, offramp.BadArgument, "a batch of logits; the run has output"),
+                ({}, None, None, offramp.BadArgument, "has no tensors"),
+                ({"logits": good}, None, None, offramp.BadArgument, "the batch has logits; the run has output"),
                 ({"output": good, "more": good}, None, None, offramp.BadArgument, "the run has output"),
                 (good, ["a", "b"], None, offramp.BadArgument, "2 keys for 4 samples"),
-                (good, "abcd", None, TypeError, "keys are one text"),
+                (good, "abcd", None, TypeError, "keys are one str"),
                 (good, [b"a", "b", "c", "d"], None, TypeError, "a key of type bytes"),
                 (good, ["a", "b\0", "c", "d"], None, offramp.BadArgument, "NUL"),
                 (good, ["a", "", "c", "d"], None, offramp.BadArgument, "a key of 0 bytes"),
@@ -315,16 +315,16 @@ class Batches(Egresses):
                 (good, None, [1, 2, 3], offramp.BadArgument, "3 items for 4 samples"),
                 (good, None, [1, 2, 2, 3], offramp.BadArgument, "do not rise"),
                 (good, None, [-1, 2, 3, 4], offramp.BadArgument, "the item -1"),
-                (good, None, [1, 2, 3, 1 << 64], offramp.BadArgument, "numbers of 64 bits"),
-                (good, 5, None, TypeError, "keys are 5. Give a list, one a sample, such as"),
+                (good, None, [1, 2, 3, 1 << 64], offramp.BadArgument, "is out of range"),
+                (good, 5, None, TypeError, "keys are 5. Give a list, one per sample, such as"),
                 (good, {"a", "b", "c", "d"}, None, TypeError, "keys are a set, which has no order. Give a list"),
                 (good, frozenset("abcd"), None, TypeError, "keys are a frozenset, which has no order"),
-                (good, None, 5, TypeError, "items are 5. Give a list, one a sample, such as"),
-                (good, None, "1234", TypeError, "items are one text"),
+                (good, None, 5, TypeError, "items are 5. Give a list, one per sample, such as"),
+                (good, None, "1234", TypeError, "items are one str"),
                 (good, None, {1, 2, 3, 4}, TypeError, "items are a set, which has no order"),
-                (good, None, ["a", 2, 3, 4], TypeError, "the item 'a'. Items are whole numbers"),
-                (good, None, [1, 2.5, 3, 4], TypeError, "the item 2.5. Items are whole numbers"),
-                (good, None, numpy.float32([1, 2, 3, 4]), TypeError, r"the item .*1.0.*. Items are whole numbers")):
+                (good, None, ["a", 2, 3, 4], TypeError, "the item 'a' is not a whole number. Give whole numbers"),
+                (good, None, [1, 2.5, 3, 4], TypeError, "the item 2.5 is not a whole number. Give whole numbers"),
+                (good, None, numpy.float32([1, 2, 3, 4]), TypeError, r"the item .*1.0.* is not a whole number. Give whole numbers")):
             with self.subTest(text), self.assertRaisesRegex(kind, text):
                 egress.submit(outputs, keys, items)
         for more, text in (({"stream": "x"}, "a stream of type str"), ({"stream": -1}, "a stream of type int"), ({"copy": "no"}, "copy is 'no'. Give True or False")):
@@ -344,9 +344,9 @@ class Batches(Egresses):
         for call in (lambda: egress.submit(good), egress.drain, egress.stats):
             with self.assertRaisesRegex(offramp.BadArgument, "the egress is closed"):
                 call()
-        self.assertEqual({"0", "1", "2", "3"}, set(self.seen_by(reader)), "what was refused has no number")
+        self.assertEqual({"0", "1", "2", "3"}, set(self.seen_by(reader)), "refused batches get no number")
 
-    def test_with_consumers_of_the_user_a_key_stands_once_in_a_batch(self):
+    def test_own_consumers_get_each_key_once_per_batch(self):
         import numpy
 
         for more, again in (({}, "the key 'b' names two samples of a batch"), ({"repeated_keys": "allow"}, None)):
@@ -359,7 +359,7 @@ class Batches(Egresses):
                 else:
                     with self.assertRaisesRegex(offramp.BadArgument, again):
                         egress.submit(numpy.ones((3, 1), "float32"), ["b", "a", "b"])
-                egress.submit(numpy.ones((3, 1), "float32"), ["a", "b", "c"])       # of later batches only these know
+                egress.submit(numpy.ones((3, 1), "float32"), ["a", "b", "c"])       # only these know of earlier batches
             self.assertEqual(9 if again is None else 6, len(self.end(reader).splitlines()))
 
     def test_a_first_batch_that_is_refused_opens_nothing(self):
@@ -379,7 +379,7 @@ class Batches(Egresses):
             self.assertFalse(self.run_dir.exists())
             self.assertEqual(offramp.Stats(), egress.stats())
 
-    def test_of_a_batch_after_one_that_was_refused_every_tensor_arrives(self):
+    def test_batch_after_a_refused_one_arrives_complete(self):
         import numpy
 
         for names in ("a", "b", "abc"):
@@ -399,23 +399,23 @@ class Batches(Egresses):
                     egress.submit(numpy.zeros((1, 10), "float32"))
                     print("one", flush=True)
         """, self.run_dir)
-        self.hear(loop)
+        self.read_line(loop)
         wait_for(lambda: (self.run_dir / "endpoint").exists(), "a run")
         loop.send_signal(signal.SIGINT)
         self.assertIn("KeyboardInterrupt", self.end(loop, -signal.SIGINT))
-        self.nothing_is_left_in_memory([loop.pid])
+        self.require_no_memory_left([loop.pid])
 
-    def test_a_turn_that_ctrl_c_left_taken_is_the_loops_own(self):
-        """CPython before 3.11 may raise behind the block and before the release."""
+    def test_lock_that_ctrl_c_left_taken_does_not_block_the_loop(self):
+        """CPython before 3.11 may raise after the block and before the release."""
         import numpy
 
         egress = offramp.Egress(self.run_dir, when_full="drop")
         self.addCleanup(egress.close)
-        egress._turn.acquire()
+        egress._lock.acquire()
         egress.submit(numpy.zeros((1, 10), "float32"))
         self.assertEqual(1, egress.stats().batches_submitted)
 
-    def test_ctrl_c_at_any_moment_leaves_it_as_it_was(self):
+    def test_ctrl_c_at_any_moment_leaves_the_egress_usable(self):
         loop = self.python("""
             import random, signal, sys, numpy, offramp
             signal.signal(signal.SIGALRM, signal.default_int_handler)
@@ -434,7 +434,7 @@ class Batches(Egresses):
             egress.close()
         """, self.run_dir)
         self.assertEqual("1\n", self.end(loop))
-        self.nothing_is_left_in_memory([loop.pid])
+        self.require_no_memory_left([loop.pid])
 
     def test_ctrl_c_at_any_moment_of_the_first_batch_ends_it(self):
         loop = self.python("""
@@ -443,7 +443,7 @@ class Batches(Egresses):
             for number in range(100):
                 egress = offramp.Egress(f"{sys.argv[1]}/{number}", slabs=2, samples_per_slab=1, when_full="drop")
                 try:
-                    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 3e-3), 5)    # again: Python drops a finalizer's exception
+                    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 3e-3), 5)    # repeated: Python drops a finalizer's exception
                     while True:
                         egress.submit(numpy.zeros((1, 10), "float32"))
                 except KeyboardInterrupt:
@@ -451,30 +451,30 @@ class Batches(Egresses):
                 egress.close()
         """, self.folder)
         self.end(loop)
-        self.nothing_is_left_in_memory([loop.pid])
+        self.require_no_memory_left([loop.pid])
 
     def test_another_thread_may_close_it_while_one_waits(self):
         import numpy
 
         egress = offramp.Egress(self.run_dir, slabs=2, samples_per_slab=1)
-        said = []
+        printed = []
 
         def submit():
             try:
                 while True:
                     egress.submit(numpy.zeros((1, 10), "float32"))
             except offramp.BadArgument as problem:
-                said.append(str(problem))
+                printed.append(str(problem))
 
         thread = threading.Thread(target=submit)
         thread.start()
         wait_for(lambda: egress.stats().batches_submitted >= 2, "that it waits for slabs")
         egress.close()
         thread.join()
-        self.assertIn("closed", said[0])
+        self.assertIn("closed", printed[0])
 
-    def test_samples_of_another_size_are_refused_with_the_way_that_works(self):
-        """Longer or shorter than the run was opened for, in one dimension or several: what the refusal says is done, word for word."""
+    def test_samples_of_another_size_are_refused_with_a_working_remedy(self):
+        """Longer or shorter samples, in one dimension or several: executes the remedy in the message word for word."""
         import numpy
 
         for number, (first, second) in enumerate((((1, 2, 5), (1, 2, 9)), ((1, 2, 9), (1, 2, 5)), ((2, 7, 5), (1, 3, 9)), ((1, 4), (1, 3)))):
@@ -487,13 +487,13 @@ class Batches(Egresses):
             self.assertIn(f"'spectrum' has the shape {second}; the run was opened for {first}. For samples of several sizes pad each to the largest",
                           str(refused.exception))
             tensors, cut = re.search(r"Egress\(tensors=(\{.*\})\)\. Cut in the function: (.*)$", str(refused.exception)).groups()
-            told = eval(tensors)
-            padded = offramp.Egress(f"{self.run_dir}{number}-padded", told, "cpu", when_full="drop")
+            declared = eval(tensors)
+            padded = offramp.Egress(f"{self.run_dir}{number}-padded", declared, "cpu", when_full="drop")
             self.addCleanup(padded.close)
             for shape in (first, second):
-                whole = numpy.zeros((shape[0], *told["spectrum"][1][1:]), "float32")
+                whole = numpy.zeros((shape[0], *declared["spectrum"][1][1:]), "float32")
                 differ = [extent for extent, other in zip(shape[1:], (second if shape == first else first)[1:]) if extent != other]
-                length = numpy.full((shape[0], *told["length"][1][1:]), differ if len(differ) > 1 else differ[0])
+                length = numpy.full((shape[0], *declared["length"][1][1:]), differ if len(differ) > 1 else differ[0])
                 padded.submit({"spectrum": whole, "length": length})
                 self.assertEqual(shape[1:], eval(cut, {"values": {"spectrum": whole[0], "length": length[0]}}).shape)
         with self.assertRaisesRegex(offramp.BadArgument, "Reshape it to 2 dimensions"):
@@ -501,34 +501,34 @@ class Batches(Egresses):
         with self.assertRaisesRegex(offramp.BadArgument, "of samples of several sizes the largest, to which you pad them"):
             offramp.Egress(self.run_dir, {"spectrum": ("float32", (4, -1))}, "cpu")
 
-    def test_one_that_was_drained_is_closed_without_a_word(self):
+    def test_a_drained_egress_is_closed_without_a_warning(self):
         import numpy
 
         reader = self.reader()
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
             egress = offramp.Egress(self.run_dir)
             egress.submit(numpy.zeros((1, 10), "float32"), ["a"])
             egress.drain()
             del egress
             gc.collect()
-        self.assertEqual([], [str(each.message) for each in told])
+        self.assertEqual([], [str(each.message) for each in seen])
         self.assertEqual(["a"], list(self.seen_by(reader)))
 
-    def test_a_forgotten_one_is_closed_and_reported(self):
+    def test_a_forgotten_egress_is_closed_with_a_warning(self):
         import numpy
 
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
             egress = offramp.Egress(self.run_dir)
             egress.submit(numpy.zeros((1, 10), "float32"))
             del egress
             gc.collect()
-        self.assertEqual([offramp.ForgottenWarning], [each.category for each in told])
-        self.nothing_is_left_in_memory([os.getpid()])
+        self.assertEqual([offramp.ForgottenWarning], [each.category for each in seen])
+        self.require_no_memory_left([os.getpid()])
 
-    def test_a_forgotten_one_is_reported_once_by_a_program_without_flags(self):
-        """At the end of the program, or by the last reference that goes; where warnings are errors it is closed, too."""
+    def test_a_forgotten_egress_warns_once_without_python_flags(self):
+        """At the program's end, or with the last reference; closed even if warnings are errors."""
         made = """
             import sys, numpy, offramp
             egress = offramp.Egress(sys.argv[1])
@@ -537,25 +537,25 @@ class Batches(Egresses):
         for end, environment in (("", {}), ("del egress", {}), ("sys.exit()", {}), ("", {"PYTHONWARNINGS": "error"}), ("del egress", {"PYTHONWARNINGS": "error"})):
             without = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
             loop = self.python(textwrap.dedent(made) + end, self.run_dir, env={**without, **environment})
-            said, problems = (text.decode() for text in loop.communicate(timeout=WATCHDOG_SECONDS))
+            printed, errors = (text.decode() for text in loop.communicate(timeout=WATCHDOG_SECONDS))
             with self.subTest(end, **environment):
-                self.assertEqual(("", 0), (said, loop.returncode), problems)
-                self.assertEqual(1, problems.count("ForgottenWarning: an Egress was neither drained nor closed: unfinished work is abandoned. Use it "
-                                                   "as a context, or call drain() and close()"), problems)
+                self.assertEqual(("", 0), (printed, loop.returncode), errors)
+                self.assertEqual(1, errors.count("ForgottenWarning: an Egress was neither drained nor closed: unfinished work is abandoned. Use it "
+                                                   "as a context, or call drain() and close()"), errors)
                 self.assertEqual("abandoned", json.loads((self.run_dir / "status.json").read_text())["state"])
-                self.nothing_is_left_in_memory([loop.pid])
+                self.require_no_memory_left([loop.pid])
 
-    def test_one_that_was_closed_or_opened_nothing_is_no_forgotten_one(self):
+    def test_a_closed_or_unopened_egress_is_not_forgotten(self):
         loop = self.python("""
             import sys, numpy, offramp
             closed, unopened = offramp.Egress(sys.argv[1]), offramp.Egress(sys.argv[1])
             closed.submit(numpy.zeros((1, 10), "float32"))
             closed.close()
         """, self.run_dir)
-        said, problems = loop.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertEqual((b"", b"", 0), (said, problems, loop.returncode))
+        printed, errors = loop.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual((b"", b"", 0), (printed, errors, loop.returncode))
 
-    def test_a_forked_child_has_no_part_in_it(self):
+    def test_a_forked_child_cannot_use_the_egress(self):
         import numpy
 
         reader = self.reader()
@@ -578,7 +578,7 @@ class Batches(Egresses):
             egress.submit(numpy.float32([[3]]))
         self.assertEqual({"0": [1], "1": [2], "2": [3]}, {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
 
-    def test_drain_has_a_time(self):
+    def test_drain_has_a_timeout(self):
         import numpy
 
         egress = offramp.Egress(self.run_dir)
@@ -608,7 +608,7 @@ class Options(Egresses):
                 offramp.Egress(self.run_dir, **{"tensors": tensors, "device": "cpu", **options})
         for options, text in (({"slabs": "auto"}, "slabs is 'auto'. Give a whole number"), ({"slabs": 2.5}, "slabs is 2.5. Give a whole"),
                               ({"max_failures": None}, "max_failures is None. Give a whole"), ({"max_consumers": True}, "max_consumers is True. Give a whole"),
-                              ({"name": None}, "name is None. Give a text"), ({"run_id": 7}, "run_id is 7. Give a text"),
+                              ({"name": None}, "name is None. Give a str"), ({"run_id": 7}, "run_id is 7. Give a str"),
                               ({"tensors": [("output", "float32", (4, 6))]}, "tensors are of type list. Give a mapping, such as {'output'"),
                               ({"max_delay": "1"}, "max_delay is '1'. Give a number of seconds"), ({"visibility_timeout": None}, "visibility_timeout is None"),
                               ({"resume": "no"}, "resume is 'no'. Give True or False"), ({"resume": 1}, "resume is 1. Give True or False"),
@@ -625,13 +625,13 @@ class Options(Egresses):
             offramp.Egress(self.run_dir, {"output": ("complex64", (4,))}, "cpu")
         self.assertFalse(self.run_dir.exists())
 
-    def test_numbers_of_numpy_are_numbers(self):
+    def test_numpy_numbers_are_accepted(self):
         import numpy
 
         with offramp.Egress(self.run_dir, {"output": ("float32", (4, 6))}, "cpu", slabs=numpy.int64(3), max_delay=numpy.float32(0.5)) as egress:
             self.assertEqual((3, 0.5), (egress._options["slabs"], egress._options["max_delay_seconds"]))
 
-    def test_one_of_this_process_that_hangs_is_reported_where_others_would_be_killed(self):
+    def test_kill_stalled_reports_a_hanging_consumer_in_this_process(self):
         import numpy
 
         over = threading.Event()
@@ -658,7 +658,7 @@ class Options(Egresses):
         with offramp.Egress(self.run_dir, tensors, "cpu"), self.assertRaises(offramp.RunInUse):
             offramp.Egress(self.run_dir, tensors, "cpu")
 
-    def test_two_of_a_process_know_nothing_of_one_another(self):
+    def test_two_egresses_in_a_process_are_independent(self):
         import numpy
 
         readers = [self.python(READER, self.folder / name) for name in ("one", "two")]
@@ -673,7 +673,7 @@ class Options(Egresses):
         self.assertEqual({str(item): {"a": [-item] * 5, "b": [0]} for item in range(21)},
                          {key: values for key, (_, _, values) in self.seen_by(readers[1]).items()})
 
-    def test_what_was_never_opened_is_drained(self):
+    def test_an_unopened_egress_can_be_drained(self):
         with offramp.Egress(self.run_dir) as egress:
             egress.drain()
         self.assertFalse(self.run_dir.exists())

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import unittest
 
-from loops import Loops, left_of
+from loops import Loops, processes_of
 from offramp._library import library
 from tests.support.waiting import WATCHDOG_SECONDS, put_away
 from world import ROOT, World, needs_numpy
@@ -50,7 +50,7 @@ first = not life.exists()
 life.touch()
 with offramp.Egress(slabs=4, samples_per_slab=BATCH, tensors={{"values": ("float32", (BATCH, 6))}}, device="cpu") as egress:
     if first and os.fork() == 0:
-        signal.pause()      # one that never notices
+        signal.pause()      # a child that never notices
         os._exit(0)
     for number, (keys, values) in enumerate(egress.pending(batches())):
         if first and number == {DIES_AT}:
@@ -61,7 +61,7 @@ with offramp.Egress(slabs=4, samples_per_slab=BATCH, tensors={{"values": ("float
 
 @needs_numpy
 class Launched(Loops):
-    def test_a_loop_whose_workers_outlive_it_is_followed(self):
+    def test_a_loop_whose_workers_outlive_it_is_restarted(self):
         place = self.place("work")
         place.environment["OFFRAMP_BIN_DIR"] = str(pathlib.Path(library()._name).resolve().parents[1] / "bin")
         place.environment["OFFRAMP_BUILD_DIR"] = str(self.folder / "build")
@@ -70,11 +70,11 @@ class Launched(Loops):
         launcher = subprocess.Popen([*LAUNCHER, "run-set-up", "--producer", shlex.join([sys.executable, str(program), str(self.folder / "life")]),
                                      "--processor", f"{self.post}:save", "--consumers", "2", "--output", str(place.output), "--run-dir", str(place.run_dir),
                                      "--consumer-python", sys.executable], env=place.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self.addCleanup(self.end_left, program)
+        self.addCleanup(self.kill_left, program)
         self.addCleanup(put_away, launcher)
-        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertEqual(0, launcher.returncode, said + self.text_of_log(place))
-        self.assertIn("the program is started again", said)
+        printed, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(0, launcher.returncode, printed + self.text_of_log(place))
+        self.assertIn("the program is started again", printed)
         summary = json.loads((place.run_dir / "summary.json").read_text())
         self.assertEqual(1, summary["producer_restarts"])
         self.assertEqual({f"s{number:03}.bin" for number in range(SAMPLES)}, {name for name in place.results() if name.endswith(".bin")})
@@ -83,8 +83,8 @@ class Launched(Loops):
         file = place.run_dir / "logs" / "producer.log"
         return file.read_text() if file.exists() else ""
 
-    def end_left(self, program):
-        for process in left_of(program):
+    def kill_left(self, program):
+        for process in processes_of(program):
             os.kill(process, signal.SIGKILL)
 
 
@@ -109,14 +109,14 @@ class Asleep(World):
             print("open")
     """
 
-    def test_its_directory_is_free_and_its_memory_is_given_back(self):
+    def test_its_directory_is_free_and_its_memory_is_released(self):
         program = self.python(self.OPENS, self.run_dir)
-        child = int(self.hear(program))
+        child = int(self.read_line(program))
         self.addCleanup(os.kill, child, signal.SIGKILL)
         program.kill()
         program.wait()
         self.assertEqual("open\n", self.end(self.python(self.FOLLOWS, self.run_dir)))
-        self.nothing_is_left_in_memory([program.pid])
+        self.require_no_memory_left([program.pid])
         self.assertEqual([], self.runs_of(child))
 
     def runs_of(self, process):

@@ -15,7 +15,7 @@ import unittest
 import unittest.mock
 
 import offramp
-from loops import BATCHES, ROWS, Loops, left_of, results
+from loops import BATCHES, ROWS, Loops, processes_of, results
 from offramp._checkpoint import MOST_RANGES, Checkpoint, Comparison, Done, DoneBatches, hash_of
 from world import needs_numpy, wait_for
 
@@ -24,29 +24,29 @@ from world import needs_numpy, wait_for
 class Killed(Loops):
     def test_at_each_step(self):
         cases = ((("before 0",), BATCHES), (("submitted 1",), 0),
-                 (("submitted 6", "b000-0", "b001-0"), BATCHES - 4),     # four slabs are full, and two batches wait to be copied
+                 (("submitted 6", "b000-0", "b001-0"), BATCHES - 4),     # four slabs are full, and two batches wait for their copy
                  (("accepted 1",), 0), (("accepted 7",), 0), ((f"draining {4 * (BATCHES - 2)}", "b011-3"), 1), (("drained",), 0))
 
         def disturbed(case):
             (dies, *gates), least = case
             place = self.place(dies.replace(" ", "-"))
             place.killed(dies, *gates)
-            return dies, least, place.go_on(), place.results()
+            return dies, least, place.resume(), place.results()
 
         undisturbed = self.undisturbed()
-        with concurrent.futures.ThreadPoolExecutor(4) as together:
-            for dies, least, submitted, found in together.map(disturbed, cases):
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            for dies, least, submitted, found in pool.map(disturbed, cases):
                 with self.subTest(dies):
                     self.assertTrue(least <= submitted <= BATCHES, submitted)
                     self.assertEqual(undisturbed, found)
 
-    def test_what_was_noted_is_not_done_again(self):
+    def test_recorded_batches_are_not_repeated(self):
         self.work.killed(f"draining {4 * (BATCHES - 1)}", "b011-3")
         noted = self.work.output / ".offramp-egress"
         done = sum(end - begin for line in noted.read_text().splitlines()[1:] for begin, end, _ in json.loads(line)["done"])
-        self.assertEqual(BATCHES - done // ROWS, self.work.go_on())
+        self.assertEqual(BATCHES - done // ROWS, self.work.resume())
         before = self.work.results()
-        self.assertEqual(0, self.work.go_on(), "all of it is done")
+        self.assertEqual(0, self.work.resume(), "all of it is done")
         self.assertEqual(before, self.work.results())
 
     def test_twice_and_a_torn_checkpoint(self):
@@ -54,42 +54,42 @@ class Killed(Loops):
         with open(self.work.output / ".offramp-egress", "ab") as file:
             file.write(b'{"done": [[0, 48, "00')
         self.work.killed("accepted 2", resume=True)
-        self.work.go_on()
+        self.work.resume()
         self.assertEqual(self.undisturbed(), self.work.results())
 
-    def test_new_batches_behind_the_others_are_added(self):
+    def test_new_batches_after_the_others_are_added(self):
         self.work.run(batches=5)
-        self.assertEqual(BATCHES - 5, self.work.go_on())
+        self.assertEqual(BATCHES - 5, self.work.resume())
         self.assertEqual(self.undisturbed(), self.work.results())
 
     def test_other_work_is_refused_and_both_are_shown(self):
         self.work.run(batches=5, identity={"weights": "v1"})
         before = self.work.results()
-        for told, batches, text in (
+        for options, batches, text in (
                 ({"identity": {"weights": "v2"}}, 5, r"""identity was '\{"weights": "v1"\}' and is '\{"weights": "v2"\}'"""),
                 ({"identity": {"weights": "v1"}, "processor": "npy"}, 5, "processor was '.*post.py:save' and is 'npy'"),
                 ({"identity": {"weights": "v1"}, "tensors": {"values": ("float32", (4, 7))}, "device": "cpu"}, 5,
                  r"values was 'float32\(6,\)' and is 'float32\(7,\)'"),
-                ({"identity": {"weights": "v1"}}, 3, "12 items were given, and the run before had done some up to item 19")):
-            with self.subTest(told):
-                said = self.work.run(batches=batches, code=1, resume=True, **told)
-                self.assertRegex(said.splitlines()[-1], f"BadArgument: .*{text}")
+                ({"identity": {"weights": "v1"}}, 3, "the loop gave 12 items, and the earlier run finished items up to 19")):
+            with self.subTest(options):
+                printed = self.work.run(batches=batches, code=1, resume=True, **options)
+                self.assertRegex(printed.splitlines()[-1], f"BadArgument: .*{text}")
                 self.assertEqual(before, self.work.results())
 
-    def test_consumers_of_the_user_may_continue_as_well(self):
-        told = {"run_dir": str(self.run_dir), "resume": True}
+    def test_a_run_with_own_consumers_resumes(self):
+        options = {"run_dir": str(self.run_dir), "resume": True}
         reader = """
             import sys, offramp
             keys = [sample.key for slab in offramp.Consumer(sys.argv[1]) for sample in slab.samples]
             print(len(keys))
         """
-        loop = self.work.loop_told(told, dies="noted 5")
+        loop = self.work.loop_with(options, dies="noted 5")
         wait_for(lambda: (self.run_dir / "endpoint").exists(), "a run")
         consumer = self.python(reader, self.run_dir)
         loop.wait(120)
         self.assertEqual(-signal.SIGKILL, loop.returncode, loop.communicate()[1])
-        consumer.kill()      # it would wait for another producer
-        loop = self.work.loop_told(told)
+        consumer.kill()      # else it waits for another producer
+        loop = self.work.loop_with(options)
         wait_for(lambda: str(loop.pid) in self.text_of("endpoint"), "the next run")
         read = self.end(self.python(reader, self.run_dir))
         self.end(loop)
@@ -99,20 +99,20 @@ class Killed(Loops):
 
 @needs_numpy
 class Dropping(Loops):
-    def test_what_was_dropped_is_made_by_a_loop_that_continues_and_nothing_is_kept_of_it(self):
+    def test_dropped_batches_are_repeated_by_a_resumed_loop(self):
         gate = self.work.close_gate("k0")
         os.environ["GATES"] = str(self.work.gates)
         self.addCleanup(os.environ.pop, "GATES")
-        told = {"output": self.work.output, "processor": f"{self.post}:save", "consumers": 1, "when_full": "drop", "slabs": 2, "samples_per_slab": 1}
+        options = {"output": self.work.output, "processor": f"{self.post}:save", "consumers": 1, "when_full": "drop", "slabs": 2, "samples_per_slab": 1}
         batches = [([f"k{number}"], number) for number in range(2000)]
-        with offramp.Egress(**told) as egress:
+        with offramp.Egress(**options) as egress:
             for keys, number in egress.pending(batches):
                 egress.submit(self.values(number), keys)
             wait_for(lambda: egress.stats().samples_dropped == len(batches) - 2, "that all but two are dropped")
-            wait_for(lambda: len(egress._checkpoint._told) + len(egress._checkpoint._open) <= 2, "that no more is kept of them")
+            wait_for(lambda: len(egress._checkpoint._submitted) + len(egress._checkpoint._open) <= 2, "that nothing more is kept")
             gate.unlink()
         made = self.work.results()
-        with offramp.Egress(**{**told, "when_full": "wait"}, resume=True) as egress:
+        with offramp.Egress(**{**options, "when_full": "wait"}, resume=True) as egress:
             submitted = 0
             for keys, number in egress.pending(batches[:40]):
                 egress.submit(self.values(number), keys)
@@ -128,7 +128,7 @@ class Dropping(Loops):
 
 @needs_numpy
 class Moved(Loops):
-    def test_an_output_folder_that_is_moved_ends_the_loop_which_continues_when_it_is_back(self):
+    def test_a_moved_output_ends_the_loop_which_resumes_later(self):
         for empty_one in (False, True):
             with self.subTest(empty_one=empty_one):
                 place = self.place(f"moved-{empty_one}")
@@ -143,16 +143,16 @@ class Moved(Loops):
                     place.output.mkdir()
                 for gate in gates:
                     gate.unlink()
-                said = self.end(loop, 1)
-                self.assertIn("was moved, unmounted or replaced", said)
-                wait_for(lambda place=place: not left_of(place.folder), "that its consumers are gone")
+                printed = self.end(loop, 1)
+                self.assertIn("was moved, unmounted or replaced", printed)
+                wait_for(lambda place=place: not processes_of(place.folder), "that its consumers are gone")
                 self.assertEqual({}, results(place.output) if place.output.exists() else {}, "results were written into the other folder")
                 if place.output.exists():
                     shutil.rmtree(place.output)
                 done = sum(end - begin for line in (away / ".offramp-egress").read_text().splitlines()[1:] for begin, end, _ in json.loads(line)["done"])
                 self.assertLessEqual(done, len([name for name in results(away) if name.endswith(".bin")]))
                 away.rename(place.output)
-                self.assertLess(place.go_on(), BATCHES)
+                self.assertLess(place.resume(), BATCHES)
                 self.assertEqual(self.undisturbed(), place.results())
 
 
@@ -168,7 +168,7 @@ class Pending(unittest.TestCase):
         return Checkpoint(self.folder, {"identity": "a"}, "work", resume)
 
     def note(self, *batches):
-        """`batches`: (first item, samples, keys), all of them completed."""
+        """Records completed batches: (first item, samples, keys)."""
         checkpoint = self.checkpoint(False)
         checkpoint.require_same([["x", "float32", [4, 2]]])
         for batch in batches:
@@ -177,11 +177,11 @@ class Pending(unittest.TestCase):
         checkpoint.write()
         checkpoint.close()
 
-    def left_out(self, *batches):
+    def skipped(self, *batches):
         comparison = Comparison(self.checkpoint())
-        return [comparison.leaves_out(*batch) for batch in batches]
+        return [comparison.skips(*batch) for batch in batches]
 
-    def test_what_another_loop_has_put_there_meanwhile_stays(self):
+    def test_another_loops_new_checkpoint_stays(self):
         one, other = (Checkpoint(self.folder, {"identity": "a"}, work, False) for work in ("one", "other"))
         for checkpoint in (one, other):
             checkpoint.begin(in_place=False)
@@ -192,18 +192,18 @@ class Pending(unittest.TestCase):
         other.close()
         self.assertEqual([], os.listdir(self.folder))
 
-    def test_what_is_done_is_left_out_and_nothing_else(self):
+    def test_only_finished_batches_are_skipped(self):
         self.note((0, 4, b"a"), (4, 4, b"b"), (12, 2, b"d"))
-        self.assertEqual([True, True, False, True, False], self.left_out((0, 4, b"a"), (4, 4, b"b"), (8, 4, b"c"), (12, 2, b"d"), (14, 4, b"e")))
+        self.assertEqual([True, True, False, True, False], self.skipped((0, 4, b"a"), (4, 4, b"b"), (8, 4, b"c"), (12, 2, b"d"), (14, 4, b"e")))
 
-    def test_other_keys_order_or_sizes_are_found_out(self):
+    def test_other_keys_order_or_sizes_are_detected(self):
         self.note((0, 4, b"a"), (4, 4, b"b"))
-        for batches, text in ((((0, 4, b"a"), (4, 4, b"x")), "items 0 to 7 are done, and had other keys"), (((0, 4, b"b"), (4, 4, b"a")), "had other keys"),
-                              (((0, 8, b"ab"),), "had other keys"), (((0, 5, b"a"), (5, 5, b"b")), "items 5 to 9 is done in part")):
+        for batches, text in ((((0, 4, b"a"), (4, 4, b"x")), "items 0 to 7 are done, and they had other keys"), (((0, 4, b"b"), (4, 4, b"a")), "had other keys"),
+                              (((0, 8, b"ab"),), "had other keys"), (((0, 5, b"a"), (5, 5, b"b")), "items 5 to 9 is partly done")):
             with self.subTest(batches), self.assertRaisesRegex(offramp.BadArgument, text):
-                self.left_out(*batches)
+                self.skipped(*batches)
 
-    def test_a_batch_is_done_when_all_of_it_is(self):
+    def test_a_batch_is_done_once_all_its_items_are(self):
         checkpoint = self.checkpoint(False)
         checkpoint.submitted(0, 4, b"a")
         checkpoint.submitted(4, 4, b"b")
@@ -229,19 +229,19 @@ class Pending(unittest.TestCase):
         checkpoint.close()
         self.assertEqual([(0, 4), (8, 12)], [each[:2] for each in self.checkpoint().earlier.list()])
 
-    def test_what_is_dropped_is_forgotten_and_not_done(self):
+    def test_dropped_batches_are_forgotten_and_not_done(self):
         checkpoint = self.checkpoint(False)
         for number in range(6):
             checkpoint.submitted(4 * number, 4, b"a")
-        checkpoint.completed([(0, 4), (6, 8)], [(4, 6), (12, 24)])      # the second in part, and the last three
+        checkpoint.completed([(0, 4), (6, 8)], [(4, 6), (12, 24)])      # part of the second, and the last three
         checkpoint.completed([(8, 12), (12, 14)])
         checkpoint.write()
         checkpoint.close()
         self.assertEqual([(0, 4), (8, 12)], [each[:2] for each in self.checkpoint().earlier.list()])
-        self.assertEqual(([], {}, 0), (checkpoint._firsts, checkpoint._open, len(checkpoint._told)))
+        self.assertEqual(([], {}, 0), (checkpoint._firsts, checkpoint._open, len(checkpoint._submitted)))
 
-    def test_a_loop_that_drops_for_days_holds_no_more_for_it(self):
-        """Three batches: one done, one dropped, one changed. Entries are counted."""
+    def test_a_loop_that_drops_for_days_needs_bounded_memory(self):
+        """Counts entries for repeated groups of three batches: one done, one dropped, one changed."""
         with unittest.mock.patch("offramp._checkpoint.MOST_RANGES", 1000):
             checkpoint, most = self.checkpoint(False), 0
             for number in range(0, 300_000, 3):
@@ -249,7 +249,7 @@ class Pending(unittest.TestCase):
                     checkpoint.submitted(first, 1, b"a")
                 checkpoint.changed(number + 2)
                 checkpoint.completed([(number, number + 1), (number + 2, number + 3)], [(number + 1, number + 2)])
-                most = max(most, len(checkpoint._told) + len(checkpoint._open) + len(checkpoint._firsts) + len(checkpoint._done.list()))
+                most = max(most, len(checkpoint._submitted) + len(checkpoint._open) + len(checkpoint._firsts) + len(checkpoint._done.list()))
                 if number % 300 == 0:
                     checkpoint.write()
             checkpoint.write()
@@ -259,7 +259,7 @@ class Pending(unittest.TestCase):
             earlier = self.checkpoint().earlier
             self.assertEqual([True, False, False], [earlier.around(299_997 + more) is not None for more in range(3)])
 
-    def test_ranges_beyond_the_most_are_forgotten_the_shortest_first(self):
+    def test_beyond_the_limit_the_shortest_ranges_are_forgotten(self):
         done = DoneBatches()
         done.add(Done(0, 1000, 7))
         for number in range(3 * MOST_RANGES):
@@ -270,13 +270,13 @@ class Pending(unittest.TestCase):
         self.assertEqual(kept, sorted(kept))
         self.assertIsNone(done.around(2000))
 
-    def test_what_cannot_be_written_is_reported_and_tried_again(self):
+    def test_a_failed_write_is_reported_and_retried(self):
         checkpoint = self.checkpoint(False)
         checkpoint.begin(in_place=True)
         shutil.move(self.folder, f"{self.folder}-away")
         checkpoint.submitted(0, 4, b"a")
         checkpoint.completed([(0, 4)])
-        checkpoint._bytes = 1 << 30      # it is time to write it anew
+        checkpoint._bytes = 1 << 30      # forces a rewrite
         with self.assertRaisesRegex(offramp.CannotWrite, "was moved, unmounted or replaced.*No such file.*resume=True"):
             checkpoint.write()
         shutil.move(f"{self.folder}-away", self.folder)
@@ -286,8 +286,8 @@ class Pending(unittest.TestCase):
         checkpoint.close()
         self.assertEqual([(0, 8)], [each[:2] for each in self.checkpoint().earlier.list()])
 
-    def test_another_folder_of_that_name_gets_nothing(self):
-        for how in ("appended", "anew"):
+    def test_a_replacing_folder_gets_no_checkpoint(self):
+        for how in ("appended", "rewritten"):
             with self.subTest(how):
                 checkpoint = self.checkpoint(False)
                 checkpoint.begin(in_place=True)
@@ -295,18 +295,18 @@ class Pending(unittest.TestCase):
                 os.mkdir(self.folder)
                 checkpoint.submitted(0, 4, b"a")
                 checkpoint.completed([(0, 4)])
-                checkpoint._bytes = 1 << 30 if how == "anew" else checkpoint._bytes
+                checkpoint._bytes = 1 << 30 if how == "rewritten" else checkpoint._bytes
                 with self.assertRaisesRegex(offramp.CannotWrite, "another folder has its name.*resume=True"):
                     checkpoint.write()
                 self.assertEqual([], os.listdir(self.folder))
                 os.rmdir(self.folder)
                 shutil.move(f"{self.folder}-away", self.folder)
-                self.assertEqual([], self.checkpoint().earlier.list(), "nothing was noted")
+                self.assertEqual([], self.checkpoint().earlier.list(), "nothing was recorded")
                 checkpoint.write()
                 checkpoint.close()
                 self.assertEqual([(0, 4)], [each[:2] for each in self.checkpoint().earlier.list()])
 
-    def test_a_launchers_lock_is_shared_and_a_forked_child_has_no_share(self):
+    def test_launchers_lock_is_shared_but_not_by_a_forked_child(self):
         lock = os.path.join(self.folder, ".offramp-lock")
         launcher = os.open(lock, os.O_RDWR | os.O_CREAT)
         fcntl.flock(launcher, fcntl.LOCK_SH)
@@ -329,12 +329,12 @@ class Pending(unittest.TestCase):
             os.read(ends, 1)
             os._exit(0)
         checkpoint.close()
-        self.assertTrue(is_free(), "the child has it")
+        self.assertTrue(is_free(), "the child has the lock")
         os.close(keeps)
         os.waitpid(child, 0)
         os.close(ends)
 
-    def test_what_is_written_in_part_replaces_nothing_and_is_reported(self):
+    def test_a_partial_write_replaces_nothing_and_is_reported(self):
         self.note(*((number * 8, 4, b"a") for number in range(4000)))
         limited = """
             import resource, signal, sys
@@ -345,7 +345,7 @@ class Pending(unittest.TestCase):
             checkpoint = Checkpoint(sys.argv[1], {"identity": "a"}, "work", True)
             if sys.argv[2] == "appended":
                 checkpoint.begin(in_place=True)
-            written = 30_000 if sys.argv[2] == "anew" else checkpoint._file.tell() + 10
+            written = 30_000 if sys.argv[2] == "rewritten" else checkpoint._file.tell() + 10
             resource.setrlimit(resource.RLIMIT_FSIZE, (written, written))
             checkpoint.submitted(4, 4, b"b")
             checkpoint.completed([(4, 8)])
@@ -355,10 +355,10 @@ class Pending(unittest.TestCase):
                 print(problem)
             checkpoint.close()
         """
-        for how in ("anew", "appended"):
+        for how in ("rewritten", "appended"):
             with self.subTest(how):
-                said = subprocess.run([sys.executable, "-c", textwrap.dedent(limited), self.folder, how], capture_output=True, text=True, check=True).stdout
-                self.assertIn("cannot be written: File too large", said)
+                printed = subprocess.run([sys.executable, "-c", textwrap.dedent(limited), self.folder, how], capture_output=True, text=True, check=True).stdout
+                self.assertIn("cannot be written: File too large", printed)
                 self.assertEqual(4000, len(self.checkpoint().earlier.list()))
                 self.assertEqual([".offramp-egress"], os.listdir(self.folder))
 
@@ -366,7 +366,7 @@ class Pending(unittest.TestCase):
         self.note((0, 4, b"a"))
         first, second = self.checkpoint(), self.checkpoint()
         first.begin(in_place=True)
-        second.begin(in_place=False)        # before it is found that the first one is still at work
+        second.begin(in_place=False)        # while the first loop still runs
         first.submitted(4, 4, b"b")
         first.completed([(4, 8)])
         first.write()
@@ -374,18 +374,18 @@ class Pending(unittest.TestCase):
         first.close()
         self.assertEqual([(0, 8)], [each[:2] for each in self.checkpoint().earlier.list()])
 
-    def test_ranges_are_put_together_in_any_order(self):
+    def test_ranges_merge_in_any_order(self):
         for order in ((0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2), (0, 2, 1, 1, 3)):
             done = DoneBatches()
             for number in order:
                 done.add(Done(number * 2, number * 2 + 2, number))
             self.assertEqual([Done(0, 8, 6)], done.list())
 
-    def test_what_is_silent_is_passed_over_and_what_is_not_offramp_refused(self):
+    def test_unknown_lines_are_ignored_and_other_files_refused(self):
         self.note((0, 4, b"a"))
         path = f"{self.folder}/.offramp-egress"
         with open(path, "ab") as file:
-            file.write(b'nonsense\n{"done": 3}\n{"done": [[9, 3, "00"]]}\n[]\n{"done": [[4, 8, "1"]]}')      # the last has no end
+            file.write(b'nonsense\n{"done": 3}\n{"done": [[9, 3, "00"]]}\n[]\n{"done": [[4, 8, "1"]]}')      # the last line is incomplete
         self.assertEqual([(0, 4)], [each[:2] for each in self.checkpoint().earlier.list()])
         for text in (b"", b"my notes\n", b"[]\n", b'{"offramp_egress": 9, "work": "w", "identity": {}, "tensors": []}\n'):
             with self.subTest(text), open(path, "wb") as file:
@@ -394,12 +394,12 @@ class Pending(unittest.TestCase):
                 with self.assertRaisesRegex(offramp.BadArgument, "is not a checkpoint of an Egress"):
                     self.checkpoint()
 
-    def test_batches_come_with_their_keys_or_how_many_they_are(self):
+    def test_batches_have_keys_or_a_number_of_samples(self):
         egress = offramp.Egress(f"{self.folder}/run")
         self.assertEqual([(["a"], 1), (("b", "c"), 2)], list(egress.pending([(["a"], 1), (("b", "c"), 2)])))
         self.assertEqual([{"key": "ab"}], list(egress.pending([{"key": "ab"}], keys=lambda batch: list(batch["key"]))))
         self.assertEqual([[1, 2]], list(egress.pending([[1, 2]], keys=len)))
-        for batch, kind, text in (({"key": "a"}, TypeError, "Say where its keys are"), ("ab", TypeError, "keys=len"), ([[], 1], offramp.BadArgument, "without samples")):
+        for batch, kind, text in (({"key": "a"}, TypeError, "Pass keys=, to return its keys"), ("ab", TypeError, "keys=len"), ([[], 1], offramp.BadArgument, "without samples")):
             with self.subTest(batch), self.assertRaisesRegex(kind, text):
                 list(egress.pending([batch]))
         for keys, text in ((["a"], r"keys are \['a'\]. Give a function"), (lambda batch: None, "keys are None. Give a list"),
@@ -409,7 +409,7 @@ class Pending(unittest.TestCase):
         egress.close()
 
     @needs_numpy
-    def test_batches_that_were_not_given_are_refused(self):
+    def test_batches_that_pending_did_not_yield_are_refused(self):
         import numpy
 
         def rows(number):
@@ -418,7 +418,7 @@ class Pending(unittest.TestCase):
         egress = offramp.Egress(f"{self.folder}/run", slabs=8, resume=True)
         given = egress.pending([(["a", "b"], 0), (["c"], 0), (["d"], 0), (["e"], 0)])
         next(given)
-        for keys, text in ((["a"], "Submit each of its batches once, whole"), (["b", "a"], "with the same keys"), (None, "has not given"), (["c", "d"], "has not given")):
+        for keys, text in ((["a"], "Submit each batch of pending.. once, whole"), (["b", "a"], "with the same keys"), (None, "has not yielded"), (["c", "d"], "has not yielded")):
             with self.subTest(keys), self.assertRaisesRegex(offramp.BadArgument, text):
                 egress.submit(rows(len(keys or "ab")), keys)
         with self.assertRaisesRegex(offramp.BadArgument, "pending.. numbers the items"):
@@ -427,14 +427,14 @@ class Pending(unittest.TestCase):
         with self.assertRaisesRegex(offramp.BadArgument, "was submitted before"):
             egress.submit(rows(2), ["a", "b"])
         next(given), next(given), next(given)
-        egress.submit(rows(1), ("d",))      # one is left out
+        egress.submit(rows(1), ("d",))      # skips one
         with self.assertRaisesRegex(offramp.BadArgument, "in its order"):
             egress.submit(rows(1), ["c"])
         egress.submit(rows(1), ["e"])
         self.assertEqual(4, egress.stats().samples_submitted)
         egress.close()
 
-    def test_it_is_called_for_one_loader_after_the_other(self):
+    def test_pending_may_be_called_for_several_loaders(self):
         checkpoint = Checkpoint(f"{self.folder}/run", {"identity": "null", "processor": ""}, "work", False)
         os.mkdir(checkpoint.folder, 0o700)
         for first, key in ((0, b"a"), (1, b"b"), (2, b"c")):
@@ -444,7 +444,7 @@ class Pending(unittest.TestCase):
         checkpoint.close()
         egress = offramp.Egress(checkpoint.folder, resume=True)
         self.assertEqual([], list(egress.pending([(["a"], 1)])))
-        with self.assertRaisesRegex(offramp.BadArgument, "1 items were given, and the run before had done some up to item 2"):
+        with self.assertRaisesRegex(offramp.BadArgument, "the loop gave 1 items, and the earlier run finished items up to 2"):
             egress.drain()
         self.assertEqual([(["d"], 4)], list(egress.pending([(["b"], 2), (["c"], 3), (["d"], 4)])))
         egress.close()
@@ -455,7 +455,7 @@ class Pending(unittest.TestCase):
         egress.close()
 
     @needs_numpy
-    def test_once_there_is_room_batches_are_taken_again(self):
+    def test_once_the_checkpoint_is_writable_batches_are_accepted(self):
         import numpy
 
         run_dir, rows = pathlib.Path(self.folder, "run"), numpy.ones((1, 2), "float32")
@@ -463,12 +463,12 @@ class Pending(unittest.TestCase):
         egress = offramp.Egress(run_dir, slabs=2, resume=True, samples_per_slab=1)
         egress.submit(rows, ["a"])
         noted.rename(f"{noted}-away")
-        noted.mkdir()       # nothing can be put in its place
-        egress._checkpoint._bytes = 1 << 30     # it is time to write it anew
+        noted.mkdir()       # the file cannot be replaced
+        egress._checkpoint._bytes = 1 << 30     # forces a rewrite
         reader = subprocess.Popen([sys.executable, "-c", "import sys, offramp\nfor slab in offramp.Consumer(sys.argv[1]): pass", str(run_dir)])
         self.addCleanup(reader.wait)
         self.addCleanup(egress.close)
-        wait_for(lambda: egress._run._completions.problem, "that it cannot be noted")
+        wait_for(lambda: egress._run._completions.problem, "that the checkpoint cannot be written")
         with self.assertRaisesRegex(offramp.CannotWrite, "cannot be written: Is a directory"):
             egress.submit(rows, ["b"])
         noted.rmdir()
@@ -478,12 +478,12 @@ class Pending(unittest.TestCase):
         self.assertEqual(3, len(noted.read_text().splitlines()))
 
     @needs_numpy
-    def test_without_keys_no_batch_is_taken_for_another(self):
+    def test_without_keys_batches_are_not_confused(self):
         import numpy
 
         egress = offramp.Egress(f"{self.folder}/run", slabs=8, resume=True)
         given = egress.pending([[0] * 2, [1] * 2, [2] * 3, [3] * 3], keys=len)
-        next(given), next(given)        # the first one is left out
+        next(given), next(given)        # skips the first one
         with self.assertRaisesRegex(offramp.BadArgument, "Submit each batch before you take the next one"):
             egress.submit(numpy.ones((2, 2), "float32"))
         self.assertEqual(0, egress.stats().samples_submitted)

@@ -11,9 +11,9 @@ from test_egress import Egresses
 from test_torch import CHECKER, ON_GPU, TORCH, keys_of
 from world import needs_numpy
 
-MANY_PARTS = int(os.environ.get("OFFRAMP_TEST_PARTS", "4000"))      # samples; 100000 of them in the long form
-# Batches so large that only one waits for the copies (slab_plan.cpp).
-WAITING, BEING_COPIED = 1, 6        # of the latter one is handed over, four are in the queue, and one is awaited
+MANY_PARTS = int(os.environ.get("OFFRAMP_TEST_PARTS", "4000"))      # samples; 100000 in the long test
+# Batches so large that only one waits for its copy (slab_plan.cpp).
+WAITING, BEING_COPIED = 1, 6        # being copied: one is passed on, four are queued, and one is awaited
 ROWS, NUMBERS = 64, 32 * 1024
 IDLE = """
     import sys, offramp
@@ -23,13 +23,13 @@ IDLE = """
 
 
 class Holding(Egresses):
-    def let_go_at_submit(self):
+    def release_at_submit(self):
         hold = Releases.hold
         self.addCleanup(setattr, Releases, "hold", hold)
         Releases.hold = lambda releases, number, owners: hold(releases, number, [])
 
-    def let_go_late(self):
-        """By one batch."""
+    def release_late(self):
+        """Releases each batch one batch late."""
         drop = Releases.drop
         self.addCleanup(setattr, Releases, "drop", drop)
         Releases.drop = lambda releases, released: drop(releases, max(0, released - 1))
@@ -38,7 +38,7 @@ class Holding(Egresses):
 @needs_numpy
 class OfNumpy(Holding):
     def outputs_alive(self, batches):
-        """How many outputs there were at most, the one in the loop's hands included, that hold nothing but what it made."""
+        """The largest number of living outputs, including the loop's current one."""
         import numpy
 
         reader = self.python(IDLE, self.run_dir)
@@ -50,7 +50,7 @@ class OfNumpy(Holding):
 
         with offramp.Egress(self.run_dir, {"output": ("float32", (ROWS, NUMBERS))}, "cpu", slabs=16, samples_per_slab=ROWS) as egress:
             for number in range(batches):
-                array = numpy.empty((ROWS if number % 200 < 12 else 1, NUMBERS), "float32")       # the copies of so many large ones take time
+                array = numpy.empty((ROWS if number % 200 < 12 else 1, NUMBERS), "float32")       # copies of many large ones take time
                 weakref.finalize(array, gone)
                 alive += 1
                 most = max(most, alive)
@@ -59,41 +59,41 @@ class OfNumpy(Holding):
         self.end(reader)
         return most
 
-    def test_it_holds_no_more_outputs_than_wait_and_are_copied(self):
+    def test_it_holds_only_outputs_that_wait_or_are_being_copied(self):
         self.assertLessEqual(self.outputs_alive(10_000), WAITING + BEING_COPIED + 1)
 
-    def test_with_one_more_they_would_be_too_many(self):
-        """The twin."""
-        self.let_go_late()
+    def test_one_more_held_output_would_be_too_many(self):
+        """The counterpart."""
+        self.release_late()
         self.assertGreater(self.outputs_alive(1_000), WAITING + BEING_COPIED + 1)
 
 
 @unittest.skipUnless(TORCH, "skipped: no PyTorch")
 @needs_numpy
 class OnTheCpu(Holding):
-    def freed_at_once(self, parts):
+    def freed_immediately(self, parts):
         import torch
 
         checker = self.python(CHECKER, self.run_dir)
         with offramp.Egress(self.run_dir, slabs=4, samples_per_slab=8) as egress:
             for batch in range(parts // 8):
-                egress.submit(torch.full((8, 64), batch, dtype=torch.int32), keys_of(batch, 8))     # let go by the loop: the next would lie in the same memory
+                egress.submit(torch.full((8, 64), batch, dtype=torch.int32), keys_of(batch, 8))     # released by the loop: the next one would reuse the memory
         return self.end(checker)
 
-    def test_of_many_small_parts_that_are_freed_at_once_none_is_wrong(self):
-        self.assertEqual(f"{MANY_PARTS} []\n", self.freed_at_once(MANY_PARTS))
+    def test_many_small_outputs_freed_immediately_are_correct(self):
+        self.assertEqual(f"{MANY_PARTS} []\n", self.freed_immediately(MANY_PARTS))
 
-    def test_let_go_at_submit_small_parts_would_be_overwritten(self):
-        """The twin."""
-        self.let_go_at_submit()
-        self.assertNotEqual("4000 []\n", self.freed_at_once(4000))
+    def test_small_outputs_released_at_submit_would_be_overwritten(self):
+        """The counterpart."""
+        self.release_at_submit()
+        self.assertNotEqual("4000 []\n", self.freed_immediately(4000))
 
 
 @unittest.skipUnless(TORCH and ON_GPU, "skipped: no GPU (OFFRAMP_TEST_DEVICE=cuda)")
 @needs_numpy
 class OnAGpu(Holding):
-    def freed_at_once(self, parts, cycles, numbers):
-        """Of so many samples, whose batches are let go by the loop at submit, long before they are computed: how many arrived as they were, and which did not."""
+    def freed_immediately(self, parts, cycles, numbers):
+        """The loop releases each batch at submit, long before it is computed: the number of correct samples, and the wrong ones."""
         import torch
 
         checker = self.python(CHECKER, self.run_dir)
@@ -102,7 +102,7 @@ class OnAGpu(Holding):
                 torch.cuda._sleep(cycles)
                 outputs = torch.full((8, numbers), batch, dtype=torch.int32, device="cuda")
                 egress.submit(outputs, keys_of(batch, 8))
-                del outputs                         # the next one would lie in the same memory
+                del outputs                         # the next one would reuse the memory
         right, wrong = self.end(checker).split(maxsplit=1)
         return int(right), wrong.strip()
 
@@ -111,26 +111,26 @@ class OnAGpu(Holding):
 
         for stream in (torch.cuda.default_stream(), torch.cuda.Stream()):
             with self.subTest(stream), torch.cuda.stream(stream):
-                self.assertEqual((480, "[]"), self.freed_at_once(480, 2_000_000, 1 << 18))
+                self.assertEqual((480, "[]"), self.freed_immediately(480, 2_000_000, 1 << 18))
 
-    def test_nothing_is_freed_or_read_too_early_in_many_small_parts(self):
-        self.assertEqual((MANY_PARTS, "[]"), self.freed_at_once(MANY_PARTS, 50_000, 1 << 12))
+    def test_many_small_outputs_are_not_freed_or_read_too_early(self):
+        self.assertEqual((MANY_PARTS, "[]"), self.freed_immediately(MANY_PARTS, 50_000, 1 << 12))
 
-    def test_let_go_at_submit_it_would_be_overwritten(self):
-        """The twin: without what holds the tensors the test above finds that they are."""
-        self.let_go_at_submit()
-        self.assertNotEqual((480, "[]"), self.freed_at_once(480, 2_000_000, 1 << 18))
+    def test_memory_released_at_submit_would_be_overwritten(self):
+        """The counterpart: without holding tensors, the test above detects overwritten ones."""
+        self.release_at_submit()
+        self.assertNotEqual((480, "[]"), self.freed_immediately(480, 2_000_000, 1 << 18))
 
-    def test_let_go_at_submit_small_parts_would_be_overwritten(self):
-        """The twin of the many."""
-        self.let_go_at_submit()
-        self.assertNotEqual((8_000, "[]"), self.freed_at_once(8_000, 50_000, 1 << 12))
+    def test_small_outputs_released_at_submit_would_be_overwritten(self):
+        """The counterpart for many small outputs."""
+        self.release_at_submit()
+        self.assertNotEqual((8_000, "[]"), self.freed_immediately(8_000, 50_000, 1 << 12))
 
     def memory_above_the_loop_alone(self, batches):
-        """Outputs that were there at most, beside those of the same loop that drops them: allocated, and reserved by PyTorch for them."""
+        """The largest number of outputs above those of a loop without Egress: (allocated, reserved by PyTorch)."""
         import torch
 
-        shape = (64, 48 * 1024)         # 12 MiB, of which PyTorch reserves each for itself
+        shape = (64, 48 * 1024)         # 12 MiB: PyTorch reserves each separately
 
         def peaks():
             return torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
@@ -148,16 +148,16 @@ class OnAGpu(Holding):
         self.end(reader)
         return [(peak - before) / (12 << 20) for peak, before in zip(peaks(), alone)]
 
-    def test_its_memory_is_that_of_the_outputs_that_wait_and_are_copied(self):
-        # Beside the one in the loop's hands, which the loop alone has, too.
+    def test_memory_is_bounded_by_outputs_that_wait_or_are_copied(self):
+        # Without the loop's current output, which a loop without Egress has too.
         allocated, reserved = self.memory_above_the_loop_alone(10_000)
         print(f"10,000 batches: above the loop alone at most {allocated:.1f} outputs allocated, {reserved:.1f} reserved", file=sys.stderr, flush=True)
         for outputs in (allocated, reserved):
             self.assertLessEqual(outputs, WAITING + BEING_COPIED)
 
-    def test_with_one_more_its_memory_would_be_too_much(self):
-        """The twin."""
-        self.let_go_late()
+    def test_one_more_held_output_would_exceed_the_memory_bound(self):
+        """The counterpart."""
+        self.release_late()
         for outputs in self.memory_above_the_loop_alone(1_000):
             self.assertGreater(outputs, WAITING + BEING_COPIED)
 

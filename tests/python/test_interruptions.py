@@ -3,7 +3,7 @@
 import signal
 import unittest
 
-from loops import Loops, left_of
+from loops import Loops, processes_of
 from world import World, needs_numpy, wait_for
 
 # Simulates a signal handler's exception at each line, or instruction, of the package.
@@ -29,7 +29,7 @@ class At:
         return self
 
 def interrupted_at(step, kind, call):
-    "Whether it was, and how many steps there are beyond."
+    "Whether the call was interrupted at this step."
     at = At(step, kind)
     sys.settrace(at)
     try:
@@ -41,11 +41,11 @@ def interrupted_at(step, kind, call):
     finally:
         sys.settrace(None)
 """
-# Of batches enough for each step, one after the other, of each second submit(). Dies when as many samples are done; 0: runs to its end, undisturbed.
+# Interrupts each second submit() at the next step. Dies once `dies_at` samples are done; 0: runs to its end, undisturbed.
 LOOP = STEPS + """
 import signal, time
 
-told, batches, kind, mode, dies_at = sys.argv[1:]
+options, batches, kind, mode, dies_at = sys.argv[1:]
 batches, dies_at = int(batches), int(dies_at)
 keyless, again = "keyless" in mode, "again" in mode
 
@@ -53,7 +53,7 @@ def batch(number):
     return [f"b{number:04}-{row}" for row in range(2)], numpy.arange(12, dtype="float32").reshape(2, 6) + number
 
 step = 1
-with offramp.Egress(slabs=8, samples_per_slab=2, **eval(f"dict({told})")) as egress:
+with offramp.Egress(slabs=8, samples_per_slab=2, **eval(f"dict({options})")) as egress:
     given = map(batch, range(batches))
     pending = egress.pending(given, keys=(lambda batch: len(batch[0])) if keyless else None) if "pending" in mode else given
     for number, (keys, values) in enumerate(pending):
@@ -67,7 +67,7 @@ with offramp.Egress(slabs=8, samples_per_slab=2, **eval(f"dict({told})")) as egr
             if again:
                 try:
                     submit()
-                except offramp.BadArgument as problem:      # it is taken, and behind the last line of submit() nothing knows that the loop does not
+                except offramp.BadArgument as problem:      # accepted: after the last line of submit(), it cannot know that the loop was interrupted
                     assert kind == "opcode" and ("earlier batch" in str(problem) or "submitted before" in str(problem)), problem
     assert step < 0 or not dies_at, f"{batches} batches are too few: {step} steps"
     while dies_at and egress.stats().samples_completed < dies_at:
@@ -88,20 +88,20 @@ class Interruptions(Loops):
         super().setUp()
         self.post.write_text(POST)
 
-    def lives(self, mode, kind, batches, dies_at=None):
-        """A loop that is interrupted at each step, and dies; and one that goes on."""
+    def interrupted_and_resumed(self, mode, kind, batches, dies_at=None):
+        """The results of a loop that is interrupted at each step and dies, and of one that resumes it."""
         place = self.place(mode.replace(" ", "-"))
-        told = {"output": str(place.output), "processor": f"{self.post}:save", "consumers": 1}
-        wanted = (batches, kind, mode)
-        first = self.python(LOOP, self.words(told), *wanted, dies_at or batches, env=place.environment)
+        options = {"output": str(place.output), "processor": f"{self.post}:save", "consumers": 1}
+        arguments = (batches, kind, mode)
+        first = self.python(LOOP, self.arguments_text(options), *arguments, dies_at or batches, env=place.environment)
         self.end(first, -signal.SIGKILL)
-        wait_for(lambda: not left_of(place.folder), "that the consumers of the dead loop are gone")
-        self.end(self.python(LOOP, self.words({**told, "resume": True}), batches, kind, mode.replace("keys", "pending"), 0, env=place.environment))
+        wait_for(lambda: not processes_of(place.folder), "that the consumers of the dead loop are gone")
+        self.end(self.python(LOOP, self.arguments_text({**options, "resume": True}), batches, kind, mode.replace("keys", "pending"), 0, env=place.environment))
         return place.results()
 
     @staticmethod
-    def words(told):
-        return ", ".join(f"{name}={value!r}" for name, value in told.items())
+    def arguments_text(options):
+        return ", ".join(f"{name}={value!r}" for name, value in options.items())
 
     def check(self, results, batches, keyless=False):
         import numpy
@@ -116,13 +116,13 @@ class Interruptions(Loops):
     def test_at_each_line_the_batch_is_submitted_again(self):
         for mode in ("pending again", "pending keyless again", "keys again"):
             with self.subTest(mode):
-                self.check(self.lives(mode, "line", 600), 600, "keyless" in mode)
+                self.check(self.interrupted_and_resumed(mode, "line", 600), 600, "keyless" in mode)
 
     def test_at_each_line_the_loop_continues(self):
-        self.check(self.lives("pending", "line", 600), 600)
+        self.check(self.interrupted_and_resumed("pending", "line", 600), 600)
 
     def test_at_each_instruction(self):
-        self.check(self.lives("pending again", "opcode", 4000), 4000)
+        self.check(self.interrupted_and_resumed("pending again", "opcode", 4000), 4000)
 
 
 @needs_numpy
@@ -142,7 +142,7 @@ while True:
     keys, _ = next(given)
     submit()
     assert egress.stats()[:2] == (2, 2), egress.stats()
-    assert [first for first, _, keys in egress._checkpoint._told if keys is not None][-2:] in ([0, 1], []), egress._checkpoint._told
+    assert [first for first, _, keys in egress._checkpoint._submitted if keys is not None][-2:] in ([0, 1], []), egress._checkpoint._submitted
     egress.close()
     if not was:
         break
@@ -151,7 +151,7 @@ assert step > 50, step
 print(step)
 """, self.folder)
         self.assertGreater(int(self.end(loop)), 50)
-        self.nothing_is_left_in_memory([loop.pid])
+        self.require_no_memory_left([loop.pid])
 
 
 if __name__ == "__main__":

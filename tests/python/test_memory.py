@@ -29,7 +29,7 @@ class SecondMappings(unittest.TestCase):
     def address(self, region):
         return ctypes.addressof(ctypes.c_char.from_buffer(region))
 
-    def test_the_first_slab_brings_all_regions_of_its_run_and_no_read_of_them_faults(self):
+    def test_the_first_slab_maps_all_regions_and_reads_do_not_fault(self):
         mappings = Mappings()
         found = [mappings.find(self.address(self.regions[1]), REGION)]
         mapped = list(mappings._all)
@@ -38,7 +38,7 @@ class SecondMappings(unittest.TestCase):
         self.assertEqual(mapped, mappings._all)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         last = [ctypes.c_char.from_address(mapping.address + at).value for mapping in mapped for at in range(0, REGION, 4096)]
-        self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, 3 * REGION // 65536, "a fault for each 16 pages, as a read takes them")
+        self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, 3 * REGION // 65536, "a fault for each 16 pages, as ordinary reads cause")
         self.assertEqual({b"\1", b"\2", b"\3"}, set(last))
         self.assertEqual([b"\2", b"\1", b"\3"], [ctypes.c_char.from_address(address).value for _, address in found])
 
@@ -48,7 +48,7 @@ class SecondMappings(unittest.TestCase):
             mappings.find(self.address(self.regions[0]), 1)
         self.assertEqual({each.begin for each in first._all}, {each.begin for each in second._all})
 
-    def test_what_is_no_slab_has_none(self):
+    def test_other_memory_has_no_second_mapping(self):
         with self.assertRaisesRegex(OSError, "there is no memory at 0x1000"):
             Mappings().find(0x1000, 1)
         with self.assertRaisesRegex(OSError, "is not in one region of memory"):

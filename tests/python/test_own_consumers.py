@@ -12,7 +12,7 @@ import unittest
 import unittest.mock
 
 import offramp
-from loops import BATCHES, ROWS, Loops, left_of, results
+from loops import BATCHES, ROWS, Loops, processes_of, results
 from offramp._consumers import flags_of, in_python, final_messages
 from offramp._keys import KeysBefore
 from world import ROOT, WATCHDOG_SECONDS, needs_numpy, wait_for
@@ -22,7 +22,7 @@ LAUNCHER = [sys.executable, "-E", "-s", "-B", str(ROOT / "launch" / "offramp_lau
 
 @needs_numpy
 class OwnConsumers(Loops):
-    def test_it_starts_them_and_returns_when_results_are_there(self):
+    def test_it_starts_consumers_and_returns_after_the_results(self):
         import numpy
 
         self.work.run()
@@ -35,9 +35,9 @@ class OwnConsumers(Loops):
         self.assertEqual(BATCHES * ROWS, len(found["records.jsonl"].splitlines()))
         summary = json.loads((self.work.run_dir / "summary.json").read_text())
         self.assertEqual((0, BATCHES * ROWS), (summary["exit"], summary["samples"]["released"]))
-        self.assertEqual([], left_of(self.folder))
+        self.assertEqual([], processes_of(self.folder))
 
-    def test_they_are_scaled_and_die_as_in_any_run(self):
+    def test_own_consumers_are_scaled_and_replaced_after_death(self):
         import numpy
 
         gates = [self.work.close_gate(f"k{number}") for number in range(4)]
@@ -50,7 +50,7 @@ class OwnConsumers(Loops):
             wait_for(lambda: egress.stats().consumers == 4, "four consumers")
             with self.assertRaisesRegex(offramp.BadArgument, "scale 65 is out of bounds. From 1 to 64"):
                 egress.scale(65)
-            victim = next(each["pid"] for each in wait_for(lambda: self.living_consumers(), "that they are told of"))
+            victim = next(each["pid"] for each in wait_for(lambda: self.living_consumers(), "that status.json lists them"))
             os.kill(victim, signal.SIGKILL)
             wait_for(lambda: self.living_consumers() and victim not in [each["pid"] for each in self.living_consumers()], "its death")
             status = subprocess.run([*LAUNCHER, "status", "--json", "--run-dir", str(self.run_dir)], capture_output=True, text=True, check=True)
@@ -64,24 +64,24 @@ class OwnConsumers(Loops):
 
     def test_consumers_that_give_up_are_reported_with_their_reason(self):
         self.post.write_text("import offramp\ndef save(slab):\n    raise ValueError('no disk of mine')\n")
-        said = self.work.run(batches=200, code=1)
-        self.assertRegex(said.splitlines()[-1], r"^offramp\._errors\.ConsumersFailed: .*no disk of mine")
-        self.assertEqual([], left_of(self.folder))
+        printed = self.work.run(batches=200, code=1)
+        self.assertRegex(printed.splitlines()[-1], r"^offramp\._errors\.ConsumersFailed: .*no disk of mine")
+        self.assertEqual([], processes_of(self.folder))
 
     def test_a_result_that_would_replace_another_of_its_sample_is_reported(self):
         self.post.write_text("def save(slab):\n    for sample, values in slab:\n        yield sample, values\n        yield sample, values + 1\n")
-        said = self.work.run(batches=200, code=1)
-        self.assertRegex(said.splitlines()[-1], r"^offramp\._errors\.ConsumersFailed: .*the file b\d+-0\.npy of sample 'b\d+-0' was committed twice.*"
+        printed = self.work.run(batches=200, code=1)
+        self.assertRegex(printed.splitlines()[-1], r"^offramp\._errors\.ConsumersFailed: .*the file b\d+-0\.npy of sample 'b\d+-0' was committed twice.*"
                                                 r"Give each result of a sample an ending of its own")
-        self.assertEqual([], left_of(self.folder))
+        self.assertEqual([], processes_of(self.folder))
 
-    def test_samples_that_are_set_aside_are_reported_at_the_end(self):
+    def test_dead_letters_are_reported_at_the_end(self):
         self.post.write_text("import offramp\ndef save(slab):\n    raise offramp.Reject('not this one')\n")
-        said = self.work.run(batches=3, code=1)
-        self.assertIn("ConsumersFailed: 12 samples were dead-lettered", said.splitlines()[-1])
+        printed = self.work.run(batches=3, code=1)
+        self.assertIn("ConsumersFailed: 12 samples were dead-lettered", printed.splitlines()[-1])
 
-    def test_samples_that_consumers_of_the_user_set_aside_are_reported_at_the_end(self):
-        """As the block ends, and however they came to be: rejected, failed as often as may be, or the death of each consumer."""
+    def test_dead_letters_of_separate_consumers_are_reported_at_the_end(self):
+        """Whether a consumer rejects them, fails too often, or dies each time."""
         for number, fault in enumerate(("raise offramp.Reject('no')", "raise offramp.Failed('no')", "os.kill(os.getpid(), signal.SIGKILL)")):
             with self.subTest(fault):
                 run_dir = f"{self.folder}/own{number}"
@@ -102,15 +102,15 @@ class OwnConsumers(Loops):
                     self.python(consumer, run_dir).wait()
                 self.assertRegex(self.end(loop, 1).splitlines()[-1], rf"ConsumersFailed: 1 sample was dead-lettered, .*: offramp dead-letters list --run-dir {run_dir}$")
 
-    def test_a_bad_sample_loses_itself_alone(self):
-        """Its neighbours in the slab have their results, and the error names sample, reason and place."""
+    def test_a_bad_sample_does_not_affect_its_neighbours(self):
+        """Its neighbours in the slab have results, and the error names sample, reason and line."""
         self.post.write_text("def save(slab):\n    for sample, values in slab:\n        if sample.key == 'b002-1':\n            raise ValueError('one odd sample')\n"
                              "        yield sample, {'mean': float(values.mean())}\n")
-        said = self.work.run(batches=5, code=1)
-        self.assertRegex(said.splitlines()[-1], r"ConsumersFailed: 1 sample was dead-lettered.*sample 'b002-1' failed: ValueError: one odd sample \(post\.py:4\)")
+        printed = self.work.run(batches=5, code=1)
+        self.assertRegex(printed.splitlines()[-1], r"ConsumersFailed: 1 sample was dead-lettered.*sample 'b002-1' failed: ValueError: one odd sample \(post\.py:4\)")
         records = [json.loads(line)["key"] for line in (self.work.output / "records.jsonl").read_text().splitlines()]
         self.assertEqual(sorted(f"b{batch:03}-{row}" for batch in range(5) for row in range(ROWS) if (batch, row) != (2, 1)), sorted(records))
-        self.assertEqual([], left_of(self.folder))
+        self.assertEqual([], processes_of(self.folder))
 
     def test_options_of_a_function_are_a_mapping_a_list_or_a_text(self):
         self.post.write_text("def save(slab, path, items):\n    for sample, values in slab:\n        yield sample, {'path': path, 'items': items}\n")
@@ -129,37 +129,37 @@ def save(slab):
         yield sample, ".bin", values.tobytes()
 """
 
-    def test_a_function_that_never_returns_is_given_up_where_its_consumers_are_killed(self):
+    def test_kill_stalled_gives_up_a_function_that_never_returns(self):
         self.post.write_text(self.HANGS)
-        said = self.work.run(batches=5, code=1, kill_stalled=True, visibility_timeout=8.0, max_failures=2)
-        self.assertIn("ConsumersFailed: 4 samples were dead-lettered", said.splitlines()[-1])
-        self.assertNotIn("RuntimeWarning", said)
+        printed = self.work.run(batches=5, code=1, kill_stalled=True, visibility_timeout=8.0, max_failures=2)
+        self.assertIn("ConsumersFailed: 4 samples were dead-lettered", printed.splitlines()[-1])
+        self.assertNotIn("RuntimeWarning", printed)
         self.assertEqual({f"b{number:03}-{row}.bin" for number in (0, 1, 3, 4) for row in range(ROWS)}, set(self.work.results()))
         consumers = json.loads((self.work.run_dir / "summary.json").read_text())["consumers"]
-        # Others may have got it before the second one was dead.
+        # Other consumers may have received the slab before the second one died.
         self.assertGreaterEqual(sum(each.get("end") == "died" for each in consumers), 2)
-        self.assertEqual([], left_of(self.folder))
+        self.assertEqual([], processes_of(self.folder))
 
-    def test_without_that_it_is_reported_while_another_waits(self):
+    def test_without_kill_stalled_a_hanging_function_is_reported(self):
         self.post.write_text(self.HANGS)
         loop = self.work.loop(batches=5, visibility_timeout=1.0)
         self.assertRegex(self.warning_of(loop), r"^<string>:\d+: RuntimeWarning: [12] of [12] consumers made no progress, the first of them for more than "
-                                                r"1\.\d s, and kill_stalled is off: .*kill_stalled=True")
+                                                r"1\.\d s, and kill_stalled is off\. .*kill_stalled=True")
         self.assertIsNone(loop.poll())
         self.work.close_gate("over")
         self.end(loop)
         self.assertEqual(5 * ROWS, len(self.work.results()))
 
     def warning_of(self, loop):
-        """Its line; a test fails where the loop ends, or is silent, without one."""
-        said = b""
+        """The line of the loop's RuntimeWarning. The test fails if there is none."""
+        printed = b""
         while select.select([loop.stderr], [], [], WATCHDOG_SECONDS)[0] and (line := loop.stderr.readline()):
             if b"RuntimeWarning" in line:
                 return line.decode()
-            said += line
-        self.fail(f"no warning: {said.decode()}")
+            printed += line
+        self.fail(f"no warning: {printed.decode()}")
 
-    def test_a_consumer_that_hangs_when_all_is_done_is_reported_too(self):
+    def test_a_consumer_that_hangs_at_the_end_is_reported(self):
         self.post.write_text("""
 import os, time
 def save(slab):
@@ -180,27 +180,27 @@ def save(slab):
         loop = self.work.loop(batches=5, visibility_timeout=1.0)
         wait_for(lambda: (self.work.run_dir / "status.json").exists() and len(self.living_consumers(self.work.run_dir)) == 2, "both")
         gate.unlink()
-        wait_for(lambda: len(self.work.results()) >= 5 * ROWS, "that all is done but for its end")
+        wait_for(lambda: len(self.work.results()) >= 5 * ROWS, "that all results exist")
         self.assertRegex(self.warning_of(loop), r"^<string>:\d+: RuntimeWarning: [12] of [12] consumers made no progress, the first of them for more than ")
         self.work.close_gate("over")
         self.end(loop)
         self.assertEqual(5 * ROWS, len(self.work.results()))
 
-    def test_a_processor_that_is_not_there_is_reported_before_anything_is_done(self):
-        said = self.work.run(batches=1, code=1, processor="nonsense")
-        self.assertRegex(said.splitlines()[-1], "ConsumersFailed: .*processor 'nonsense' is unknown")
+    def test_a_missing_processor_is_reported_before_any_work(self):
+        printed = self.work.run(batches=1, code=1, processor="nonsense")
+        self.assertRegex(printed.splitlines()[-1], "ConsumersFailed: .*processor 'nonsense' is unknown")
         self.assertEqual({}, self.work.results())
         for processor in ("nothing.py:save", f"{self.folder}/nothing.py:save", "so:./nothing.so", f"npy,python:{self.folder}/nothing.py:save"):
-            with self.subTest(processor), self.assertRaisesRegex(offramp.BadArgument, r"needs a file that does not exist: /.*nothing\.(py|so)\. Give the path"):
+            with self.subTest(processor), self.assertRaisesRegex(offramp.BadArgument, r"needs a file that does not exist: /.*nothing\.(py|so)\. Give an existing path"):
                 offramp.Egress(output=self.work.output, processor=processor)
 
-    def test_errors_of_their_command_are_reported_in_words_of_python(self):
+    def test_errors_of_the_consumers_command_name_python_arguments(self):
         self.work.run(batches=2)
-        said = self.work.run(batches=2, code=1).splitlines()[-1]
-        self.assertRegex(said, r"ConsumersFailed: output /.* holds .*Give settings=\{'overwrite': True\} to replace them .*, or another output \(logs")
-        self.assertNotIn("--", said)
+        printed = self.work.run(batches=2, code=1).splitlines()[-1]
+        self.assertRegex(printed, r"ConsumersFailed: output /.* holds .*Give settings=\{'overwrite': True\} to replace them .*, or another output \(logs")
+        self.assertNotIn("--", printed)
 
-    def test_keys_that_can_name_no_file_are_refused_and_the_loop_may_continue(self):
+    def test_keys_that_cannot_name_files_are_refused(self):
         import numpy
 
         self.post.write_text("def save(slab):\n    for sample, values in slab:\n        yield sample, '.bin', values.tobytes()\n")
@@ -231,17 +231,17 @@ def save(slab):
             egress.submit(numpy.zeros((len(keys), 3), "float32"), keys)
         self.assertEqual(keys, [row[0] for row in sqlite3.connect(self.folder / "rows" / "records.sqlite").execute("select key from records order by item")])
 
-    def test_results_that_came_to_an_end_are_not_touched_unasked(self):
+    def test_finished_results_are_replaced_only_on_request(self):
         self.work.run(batches=2)
         checkpoint = self.work.output / ".offramp-egress"
         before = self.work.results(), checkpoint.read_text()
-        said = self.work.run(batches=5, code=1)
-        self.assertIn("which came to its end", said.splitlines()[-1])
+        printed = self.work.run(batches=5, code=1)
+        self.assertIn("which came to its end", printed.splitlines()[-1])
         self.assertEqual(before, (self.work.results(), checkpoint.read_text()))
         self.work.run(batches=5, settings={"overwrite": True})
         self.assertEqual(5 * ROWS + 1, len(self.work.results()))
 
-    def test_an_exception_in_the_loop_ends_them(self):
+    def test_an_exception_in_the_loop_ends_the_consumers(self):
         import numpy
 
         with self.assertRaises(ZeroDivisionError), offramp.Egress(self.run_dir, output=self.folder / "out", processor="npy", consumers=1,
@@ -251,12 +251,12 @@ def save(slab):
                 with self.subTest(keys), self.assertRaisesRegex(offramp.BadArgument, text):
                     egress.submit(numpy.zeros((2, 3), "float32"), keys)
             1 / 0
-        self.assertEqual([], left_of(self.folder))
+        self.assertEqual([], processes_of(self.folder))
         with offramp.Egress(output=self.folder / "out2", processor="npy", consumers=1):
-            pass        # nothing was submitted
-        self.assertEqual([], left_of(self.folder))
+            pass        # submits nothing
+        self.assertEqual([], processes_of(self.folder))
 
-    def test_a_key_of_an_earlier_batch_is_refused_and_the_loop_may_continue(self):
+    def test_a_key_of_an_earlier_batch_is_refused(self):
         import numpy
 
         with offramp.Egress(output=self.folder / "out", processor="npy", consumers=1) as egress:
@@ -279,7 +279,7 @@ def save(slab):
             egress.submit(numpy.full((2, 3), 1, "float32"), ["a", "a"])
         self.assertEqual({"a": 1, "b": 0}, self.values_of("out"))
 
-    def test_keys_may_be_repeated_in_a_batch_for_a_function_of_the_user(self):
+    def test_keys_may_be_repeated_in_a_batch_for_a_custom_function(self):
         import numpy
 
         self.post.write_text("def save(slab):\n    for sample, values in slab:\n        yield sample, values\n")
@@ -304,7 +304,7 @@ def save(slab):
             egress.submit(numpy.zeros((1, 3), "float32"), [keys[-1]])
         self.assertIn(f"{keys[-1]}.bin", results(self.folder / "out"))
 
-    def test_what_an_earlier_run_has_made_is_not_replaced_by_a_new_batch(self):
+    def test_results_of_an_earlier_run_are_not_replaced(self):
         import numpy
 
         batches = [(["a", "b"], 0), (["c", "b"], 1), (["c", "d"], 2)]
@@ -318,7 +318,7 @@ def save(slab):
                         egress.submit(numpy.full((2, 3), number, "float32"), keys)
         self.assertEqual({"a": 0, "b": 0, "c": 2, "d": 2}, self.values_of("out"))
 
-    def test_keys_that_have_no_room_are_not_kept(self):
+    def test_keys_beyond_the_limit_are_not_kept(self):
         before = KeysBefore()
         with unittest.mock.patch.object(before, "_room", 500):
             for number in range(20):
@@ -334,26 +334,26 @@ def save(slab):
 
         return {path.name.partition(".")[0]: numpy.load(path)[0] for path in (self.folder / output).glob("*.npy")}
 
-    def test_when_their_command_is_killed_the_loop_is_reported_and_may_continue(self):
+    def test_killing_the_consumers_command_fails_the_loop_which_resumes(self):
         gate = self.work.close_gate("b003-0")
         loop = self.work.loop()
         command = wait_for(lambda: self.command_of(loop), "the command")
         wait_for(lambda: "b002-3.bin" in self.work.results(), "results")
         os.kill(command, signal.SIGKILL)
         gate.unlink()
-        said = self.end(loop, 1)
-        self.assertRegex(said.splitlines()[-1], "ConsumersFailed: the command that supervises the consumers was killed by signal 9")
-        wait_for(lambda: not left_of(self.folder), "that its consumers are gone")
+        printed = self.end(loop, 1)
+        self.assertRegex(printed.splitlines()[-1], "ConsumersFailed: the command that supervises the consumers was killed by signal 9")
+        wait_for(lambda: not processes_of(self.folder), "that its consumers are gone")
         self.work.run(resume=True)
         self.assertEqual(BATCHES * ROWS + 1, len(self.work.results()))
         self.assertEqual(BATCHES * ROWS, len(self.work.results()["records.jsonl"].splitlines()))
 
     def command_of(self, loop):
-        """The process of its consumers' command, once there are consumers."""
+        """The process of the loop's consumers command, once its socket exists."""
         children = pathlib.Path(f"/proc/{loop.pid}/task/{loop.pid}/children").read_text().split()
         return int(children[0]) if children and (self.work.run_dir / "control.sock").exists() else None
 
-    def test_a_forked_child_has_no_part_in_them(self):
+    def test_a_forked_child_cannot_use_own_consumers(self):
         program = """
             import os, sys, numpy, offramp
             with offramp.Egress(output=sys.argv[1], processor="npy", consumers=1, run_dir=sys.argv[2]) as egress:
@@ -373,25 +373,25 @@ def save(slab):
         self.assertEqual("7\n", self.end(self.python(program, self.work.output, self.run_dir)))
         self.assertEqual({"a.output.npy", "b.output.npy"}, set(self.work.results()))
 
-    def test_two_in_one_process_have_a_run_each(self):
+    def test_two_egresses_in_one_process_have_separate_runs(self):
         import numpy
 
         with offramp.Egress(output=self.folder / "one", processor="npy", consumers=1) as one, \
                 offramp.Egress(self.run_dir, output=self.folder / "two", processor="npy", consumers=1) as two:
             run_dir = os.fsdecode(one._options["run_dir"])
-            self.assertEqual(self.folder / "runs", pathlib.Path(run_dir).parent, "where a launcher looks for runs, too")
+            self.assertEqual(self.folder / "runs", pathlib.Path(run_dir).parent, "where a launcher looks for runs too")
             one.submit(numpy.zeros((1, 3), "float32"), ["a"])
             self.assertIn(f"in {run_dir}", wait_for(lambda: self.live_run(), "that a launcher finds it"))
             two.submit(numpy.zeros((1, 3), "float32"), ["b"])
         self.assertEqual([{"a.output.npy"}, {"b.output.npy"}], [set(results(self.folder / name)) for name in ("one", "two")])
 
     def live_run(self):
-        """The only one, as the command without --run-dir finds it; nothing as long as there is none."""
+        """The output of `status` without --run-dir; empty without a live run."""
         done = subprocess.run([*LAUNCHER, "status"], env={**os.environ, "OFFRAMP_BUILD_DIR": str(self.folder / "build")}, capture_output=True, text=True,
                               check=False)
         return done.stdout
 
-    def test_two_into_one_output_or_run_directory_are_refused(self):
+    def test_a_second_egress_into_one_output_or_run_is_refused(self):
         import numpy
 
         with offramp.Egress(self.folder / "run1", output=self.folder / "one", processor="npy", consumers=1) as one:
@@ -403,16 +403,16 @@ def save(slab):
                 two.drain()
             two.close()
             two = offramp.Egress(self.folder / "run1", output=self.folder / "two", processor="npy", consumers=1)
-            with self.assertRaises((offramp.RunInUse, offramp.ConsumersFailed)):      # depends on which check is first
+            with self.assertRaises((offramp.RunInUse, offramp.ConsumersFailed)):      # depends on which check comes first
                 two.submit(numpy.zeros((1, 3), "float32"), ["b"])
             two.close()
         self.assertEqual({"a.output.npy"}, set(results(self.folder / "one")))
 
 
 class Refused(Loops):
-    def test_what_cannot_be_meant(self):
+    def test_inconsistent_arguments_are_refused(self):
         out = str(self.folder / "out")
-        for told, kind, text in (
+        for options, kind, text in (
                 ({}, offramp.BadArgument, "neither a processor nor a run directory"),
                 ({"processor": "npy"}, offramp.BadArgument, "no output folder. Give output=FOLDER"),
                 ({"output": out}, offramp.BadArgument, "output is given without a processor"),
@@ -421,14 +421,14 @@ class Refused(Loops):
                 ({"processor": "npy", "output": out, "consumers": -1}, offramp.BadArgument, "consumers is -1"),
                 ({"processor": "npy", "output": out, "consumers": "8"}, TypeError, "consumers is '8'. Give a whole number: 1 to 64"),
                 ({"processor": "npy", "output": out, "consumers": 2.5}, TypeError, "consumers is 2.5. Give a whole number: 1 to 64"),
-                ({"processor": len, "output": out}, TypeError, "Name it in a text"),
+                ({"processor": len, "output": out}, TypeError, "Give its name, such as"),
                 ({"processor": "npy", "output": out, "settings": ["x"]}, TypeError, "Give a mapping"),
                 ({"processor": "npy", "output": out, "settings": {"output": "x"}}, offramp.BadArgument, "settings have 'output'"),
-                ({"processor": "npy", "output": out, "identity": {"a": object()}}, TypeError, "the identity cannot be written down"),
+                ({"processor": "npy", "output": out, "identity": {"a": object()}}, TypeError, "the identity cannot be stored as JSON"),
                 ({"processor": "npy", "output": out, "repeated_keys": True}, offramp.BadArgument, "repeated_keys is True. Give 'refuse' or 'allow'"),
                 ({"processor": "npy", "output": out, "run_dir": ""}, offramp.BadArgument, "no run directory")):
-            with self.subTest(told), self.assertRaisesRegex(kind, text):
-                offramp.Egress(**told)
+            with self.subTest(options), self.assertRaisesRegex(kind, text):
+                offramp.Egress(**options)
         self.assertFalse(pathlib.Path(out).exists())
 
     def test_flags_and_words(self):
@@ -444,16 +444,16 @@ class Refused(Loops):
             with self.subTest(given):
                 self.assertEqual(flags, flags_of(given))
         for given, kind, text in (({"png-level": [1, 2]}, TypeError, r"'png-level' is \[1, 2\], and takes one value"), ({"png-level": {"a": 1}}, TypeError, "'png-level' has {'a': 1}"),
-                                  ({"http-header": ["A: b"]}, TypeError, "'@FILE', a file with a header in each line"), ({"durable": None}, TypeError, "Leave it out"),
-                                  ({"processor-option": [1]}, TypeError, "has 1. Give texts KEY=VALUE, or a mapping"), ({"processor-option": [["a", 1]]}, TypeError, "KEY=VALUE"),
+                                  ({"http-header": ["A: b"]}, TypeError, "'@FILE', a file with a header in each line"), ({"durable": None}, TypeError, "Omit it"),
+                                  ({"processor-option": [1]}, TypeError, "has 1. Give strings KEY=VALUE, or a mapping"), ({"processor-option": [["a", 1]]}, TypeError, "KEY=VALUE"),
                                   ({"processor-option": {"a": [1]}}, TypeError, r"has \[1\], of type list"), ({"processor-option": {"a=b": 1}}, TypeError, "an option named 'a=b'"),
                                   ({"processor-option": {1: 1}}, TypeError, "an option named 1"), ({"columns": {"a", "b"}}, TypeError, "of type set"),
                                   ({"png-level": b"1"}, TypeError, "of type bytes"), ({1: 2}, TypeError, "settings have the name 1"), ({"": 2}, TypeError, "the name ''"),
-                                  ({"png-level": 1, "png_level": 2}, offramp.BadArgument, "--png-level twice"), ({"input": "a\0b"}, offramp.BadArgument, "a NUL character")):
+                                  ({"png-level": 1, "png_level": 2}, offramp.BadArgument, "'png-level' twice"), ({"input": "a\0b"}, offramp.BadArgument, "a NUL character")):
             with self.subTest(given), self.assertRaisesRegex(kind, text):
                 flags_of(given)
         self.assertEqual("it is full. Make room", final_messages("[run] begins\n{}\nofframp: it is full\n    Make room\n"))
-        self.assertEqual("it said nothing", final_messages("\n"))
+        self.assertEqual("it printed nothing", final_messages("\n"))
         self.assertEqual("Give resume=True to leave out what is done, with egress.pending(), settings={'overwrite': True} to replace them, or another output: "
                          "offramp dead-letters list --run-dir RUN", in_python("Give --resume to add to them (a sample of the same key replaces its earlier result), "
                                                                            "--overwrite to replace them, or another --output: offramp dead-letters list --run-dir RUN"))

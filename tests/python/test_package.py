@@ -17,12 +17,12 @@ from offramp import _abi, _arrays, _dtypes, _errors, _host, _library
 from world import ROOT
 
 HEADER = ROOT / "common" / "abi" / "include" / "offramp.h"
-OF_PROCESSORS = HEADER.with_name("offramp_processor.h")
+PROCESSOR_HEADER = HEADER.with_name("offramp_processor.h")
 COMPILER = os.environ.get("OFFRAMP_TEST_CC") or shutil.which("cc")
 
 
 def layout_by(compiler, structs):
-    """Size of each struct, and offset and size of each of its fields, as the header has them."""
+    """The size of each struct, and the offset and size of each field, according to the header."""
     lines = []
     for name, fields in structs.items():
         lines.append(f'printf("{name} %zu\\n", sizeof({name}));')
@@ -58,16 +58,16 @@ def fields_in_header(header=HEADER):
 
 class Abi(unittest.TestCase):
     @unittest.skipUnless(COMPILER, "skipped: no C compiler")
-    def test_every_struct_is_the_headers(self):
+    def test_every_struct_matches_the_header(self):
         fields = fields_in_header()
         self.assertEqual(set(fields), set(_abi.STRUCTS))
         self.assertEqual(layout_by(COMPILER, fields), layout_of(_abi.STRUCTS))
-        fields = fields_in_header(OF_PROCESSORS)
+        fields = fields_in_header(PROCESSOR_HEADER)
         self.assertEqual(set(fields), set(_host.STRUCTS))
         self.assertEqual(layout_by(COMPILER, fields), layout_of(_host.STRUCTS))
 
     @unittest.skipUnless(COMPILER, "skipped: no C compiler")
-    def test_a_struct_that_lacks_a_field_is_found(self):
+    def test_a_missing_field_is_detected(self):
         class Sample(ctypes.Structure):
             _fields_ = _abi.Sample._fields_[:-1]
 
@@ -102,7 +102,7 @@ class Abi(unittest.TestCase):
             _dtypes.dtype_of("complex64")
 
 
-class MadeUpTensor:
+class FakeTensor:
     """The attributes of a PyTorch tensor on a GPU."""
 
     layout, dtype, shape, is_nested, is_quantized, requires_grad = "torch.strided", "torch.bfloat16", (2, 3), False, False, False
@@ -135,11 +135,11 @@ class MadeUpTensor:
     is_conj = is_neg
 
     def clone(self, memory_format):
-        return MadeUpTensor(0x2000)
+        return FakeTensor(0x2000)
 
 
 class OnADevice(unittest.TestCase):
-    """Without a library: the tensor descriptions that it would get."""
+    """Tensor descriptions for the library, checked without it."""
 
     def setUp(self):
         self.capturing = False
@@ -154,14 +154,14 @@ class OnADevice(unittest.TestCase):
         return self.current
 
     def test_a_tensor_is_at_its_address(self):
-        tensor = MadeUpTensor()
+        tensor = FakeTensor()
         outputs = _arrays.outputs_of("logits", tensor, False)
         self.assertEqual((tensor, 0x1000, "bfloat16", (2, 3), "cuda:1"), (outputs.owner, outputs.address, outputs.dtype.name, *outputs[3:5]))
         copied = _arrays.outputs_of("logits", tensor, True)
         self.assertEqual((0x2000, 0x2000), (copied.address, copied.owner.address), "it is the copy that is held")
 
-    def test_the_stream_is_the_one_that_is_current_or_named(self):
-        outputs = [_arrays.outputs_of("logits", MadeUpTensor(), False)]
+    def test_the_stream_is_the_given_or_the_current_one(self):
+        outputs = [_arrays.outputs_of("logits", FakeTensor(), False)]
         for given, handle in ((None, 0x77), (5, 5), (0, None), (types.SimpleNamespace(cuda_stream=6), 6), (types.SimpleNamespace(ptr=8), 8)):
             self.assertEqual(handle, _arrays.stream_of(given, outputs))
         for given in ("legacy", -1, True, 1.5):
@@ -184,15 +184,15 @@ class Finding(unittest.TestCase):
         version = re.search(r"project\(\S+ VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
         self.assertEqual((version, version), (offramp.__version__, offramp.library_version()))
 
-    def test_nothing_but_the_standard_library_is_imported_with_it(self):
-        said = self.python("import sys, offramp; print([name for name in sys.modules if name.partition('.')[0] in ('numpy', 'torch', 'ml_dtypes')])")
-        self.assertEqual("[]\n", said)
+    def test_importing_it_imports_only_the_standard_library(self):
+        printed = self.python("import sys, offramp; print([name for name in sys.modules if name.partition('.')[0] in ('numpy', 'torch', 'ml_dtypes')])")
+        self.assertEqual("[]\n", printed)
 
     def test_the_variable_names_the_only_place(self):
-        said = self.python("import offramp; offramp.library_version()", OFFRAMP_LIBRARY="/nowhere/libofframp.so.1")
-        self.assertIn("LibraryNotFound", said)
-        self.assertIn("/nowhere/libofframp.so.1: cannot open", said)
-        self.assertIn("set OFFRAMP_LIBRARY", said)
+        printed = self.python("import offramp; offramp.library_version()", OFFRAMP_LIBRARY="/nowhere/libofframp.so.1")
+        self.assertIn("LibraryNotFound", printed)
+        self.assertIn("/nowhere/libofframp.so.1: cannot open", printed)
+        self.assertIn("set OFFRAMP_LIBRARY", printed)
 
     def test_it_is_found_beside_the_package_and_by_the_loader(self):
         real = pathlib.Path(_library.library()._name).resolve()

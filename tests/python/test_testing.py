@@ -20,7 +20,7 @@ DTYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint6
 
 
 def png(pixels):
-    """Of uint8 [height, width, 3]."""
+    """A PNG of uint8 [height, width, 3]."""
     def chunk(name, body):
         return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
     height, width, _ = pixels.shape
@@ -90,8 +90,8 @@ class Testing(World):
                 self.assertEqual(numpy.float32, read.dtype)
                 numpy.testing.assert_array_equal(tensor.float().numpy(), read)
 
-    def test_a_processor_that_changes_the_working_folder_changes_no_path(self):
-        """Each setting that is a path, given as a relative one."""
+    def test_a_changed_working_folder_changes_no_path(self):
+        """Relative paths in each setting that is a path."""
         import numpy
         from offramp.testing import save_slab
 
@@ -143,7 +143,7 @@ class Testing(World):
         files = process(save_slab(self.slab, {"x": numpy.full((2, 4), 2.0)}, name="mine"), f"{post}:see", self.folder / "results", {"words": "a,b"})
         self.assertEqual({"0.txt": b"0 0 8", "1.txt": b"1 1 8"}, files)
 
-    def test_a_file_that_was_changed_within_the_second_counts_as_it_is(self):
+    def test_a_file_changed_within_a_second_is_reloaded(self):
         import numpy
         from offramp.testing import process, save_slab
 
@@ -156,17 +156,17 @@ class Testing(World):
             ''')
             os.utime(post, (1_000_000_000, 1_000_000_000))
             self.assertEqual({"0.txt": word.encode()}, process(self.slab, f"{post}:save", self.folder / word))
-        self.assertEqual({"post.py"}, {path.name for path in self.folder.iterdir() if "py" in path.name}, "nothing is kept beside it")
+        self.assertEqual({"post.py"}, {path.name for path in self.folder.iterdir() if "py" in path.name}, "nothing is written beside it")
 
-    def test_what_is_wrong_is_reported(self):
+    def test_errors_are_reported(self):
         import numpy
         import offramp
         from offramp.testing import process, save_slab
 
         ones = numpy.ones((2, 3))
-        for tensors, keys, words in (({}, None, "without tensors"), ({"x": ones}, ["a"], "1 keys for 2 samples"), ({"x": ones, "y": ones[:1]}, None, "'y' has 1 samples"),
+        for tensors, keys, words in (({}, None, "has no tensors"), ({"x": ones}, ["a"], "1 keys for 2 samples"), ({"x": ones, "y": ones[:1]}, None, "'y' has 1 samples"),
                                      ({"x": ones}, [1, 2], "a key of type int"), ({"x": ones}, ["a", "a"], "the key 'a' names two samples"),
-                                     ({"x": ones}, "ab", "keys are one text"),
+                                     ({"x": ones}, "ab", "keys are one str"),
                                      ({"x": numpy.ma.masked_array(ones)}, None, "a masked array"), ({"x": [1, 2]}, None, "Submit a NumPy array")):
             with self.assertRaisesRegex((offramp.BadArgument, TypeError), words):
                 save_slab(self.slab, tensors, keys)
@@ -183,7 +183,7 @@ class Testing(World):
         with mock.patch.dict(os.environ, {"OFFRAMP_BIN_DIR": "/nowhere"}), self.assertRaisesRegex(offramp.Error, "no program offramp-consumer in /nowhere"):
             process(self.slab, f"{post}:fails", self.folder / "results")
 
-    def test_a_source_that_does_not_compile_is_reported_in_the_compilers_words(self):
+    def test_compiler_errors_are_reported(self):
         import offramp
         from offramp.testing import build
 

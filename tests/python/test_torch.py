@@ -22,7 +22,7 @@ from world import needs_numpy, wait_for
 
 TORCH = importlib.util.find_spec("torch") is not None
 ON_GPU = os.environ.get("OFFRAMP_TEST_DEVICE", "cpu") != "cpu"
-# Every sample's values are the number that its key begins with: says how many samples were so, and the keys of those that were not.
+# Each sample's values must equal the number at the start of its key. Prints the number of right samples and the keys of wrong ones.
 CHECKER = """
     import sys, offramp
     right, wrong = 0, []
@@ -37,7 +37,7 @@ CHECKER = """
 # The compiler of torch.compile's kernels.
 COMPILES = (importlib.util.find_spec("triton") is not None and shutil.which(os.environ.get("CC", "gcc")) is not None
             and pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())
-# Batches of replays: before there is a consumer, and beside one.
+# Batches of replays: before a consumer starts, and while it runs.
 HELD_BACK, BESIDE = 40, 400
 
 
@@ -48,7 +48,7 @@ def keys_of(batch, rows):
 @unittest.skipUnless(TORCH, "skipped: no PyTorch")
 @needs_numpy
 class OnTheCpu(Egresses):
-    def test_every_type_arrives_as_it_was(self):
+    def test_every_type_arrives_unchanged(self):
         import torch
 
         made = {name: torch.arange(12).reshape(3, 4).to(getattr(torch, name)) for name in
@@ -89,7 +89,7 @@ class OnTheCpu(Egresses):
                          [json.loads(line) for line in lines])
         self.assertIn("the slab has no tensor 'nothing'", problem)
 
-    def test_a_tensor_that_is_kept_beyond_its_slabs_turn_is_reported_and_cannot_be_written_to(self):
+    def test_a_kept_tensor_is_reported_and_read_only(self):
         import torch
 
         with offramp.Egress(self.run_dir) as egress:
@@ -114,7 +114,7 @@ class OnTheCpu(Egresses):
             reader = self.reader()
         self.assertEqual([3, 4, 5], self.seen_by(reader)["1"][2]["output"])
 
-    def test_what_was_submitted_is_held_until_it_is_copied(self):
+    def test_submitted_arrays_are_held_until_copied(self):
         import torch
 
         egress = offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4)
@@ -139,7 +139,7 @@ class OnTheCpu(Egresses):
             columns.fill_(-1)
         self.assertEqual("80 []\n", self.end(checker))
 
-    def test_gradients_signs_and_any_order_are_taken(self):
+    def test_gradients_signs_and_any_order_are_accepted(self):
         import torch
 
         numbers = torch.arange(2 * 3 * 4 * 5, dtype=torch.float32).reshape(2, 3, 4, 5)
@@ -159,14 +159,14 @@ class OnTheCpu(Egresses):
             expected = [sample for batch in [first, *batches] for sample in batch.tolist()]
             self.assertEqual(expected, [values[item] for item in range(len(expected))])
 
-    def test_what_hides_that_it_is_a_tensor_comes_through_dlpack(self):
+    def test_wrapped_tensors_arrive_through_dlpack(self):
         import torch
 
         reader = self.reader()
         with offramp.Egress(self.run_dir) as egress:
             for kind in (Exported, ExportedUnversioned):
                 egress.submit({"numbers": kind(torch.arange(6).reshape(2, 3)), "turned": kind(torch.arange(12).reshape(2, 2, 3).transpose(1, 2))})
-            with self.assertRaisesRegex(offramp.BadArgument, "is not given through DLPack: .*require gradient"):
+            with self.assertRaisesRegex(offramp.BadArgument, "cannot be exported through DLPack: .*require gradient"):
                 egress.submit({"numbers": Exported(torch.ones(2, 3, requires_grad=True)), "turned": torch.zeros(2, 3, 2)})
         seen = self.seen_by(reader)
         for key in range(4):
@@ -174,7 +174,7 @@ class OnTheCpu(Egresses):
             self.assertEqual({"numbers": [3 * row, 3 * row + 1, 3 * row + 2], "turned": torch.arange(12).reshape(2, 2, 3).transpose(1, 2)[row].tolist()},
                              seen[str(key)][2])
 
-    def test_one_that_is_spread_over_devices_is_refused(self):
+    def test_a_distributed_tensor_is_refused(self):
         import torch.distributed.tensor
 
         torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
@@ -184,7 +184,7 @@ class OnTheCpu(Egresses):
         with offramp.Egress(self.run_dir) as egress, self.assertRaisesRegex(TypeError, r"Submit tensor.to_local\(\), or tensor.full_tensor\(\)"):
             egress.submit(spread)
 
-    def test_a_tensor_that_is_changed_before_it_is_copied_is_reported(self):
+    def test_a_tensor_changed_before_its_copy_is_reported(self):
         import torch
 
         def write(tensor):
@@ -200,7 +200,7 @@ class OnTheCpu(Egresses):
                 write(tensors[0])
                 egress.submit(torch.zeros(4, 10), keys_of(4, 4))
                 change(tensors[2])
-                wait_for(lambda: egress._run._releases.changed, "that it is seen")
+                wait_for(lambda: egress._run._releases.changed, "that the change is detected")
                 with self.assertRaisesRegex(offramp.TensorChanged, f"a tensor of batch 2, whose first key is '2/0', was {how} before it was copied"):
                     egress.submit(torch.zeros(4, 10))
                 egress.submit(torch.zeros(4, 10), keys_of(5, 4))
@@ -216,8 +216,8 @@ class OnTheCpu(Egresses):
                 egress.drain()
                 self.assertEqual(28, len(self.seen_by(reader)))
 
-    @unittest.mock.patch("offramp._run.QUIET_SECONDS", 1000)        # as in a loop of short steps: the thread does not look
-    def test_in_a_loop_a_change_is_reported_by_submit_as_long_as_it_is_not_copied(self):
+    @unittest.mock.patch("offramp._run.QUIET_SECONDS", 1000)        # like a loop of short steps, in which the thread never checks
+    def test_submit_reports_changes_before_the_copy(self):
         import torch
 
         with offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4) as egress:
@@ -234,8 +234,8 @@ class OnTheCpu(Egresses):
             egress.submit(tensors[4], keys_of(4, 4))
             tensors[4].add_(10)
             reader = self.python(CHECKER, self.run_dir)
-            wait_for(lambda: egress.stats().samples_completed == 20, "that all is copied, and read")
-            egress.submit(tensors[0], keys_of(0, 4))        # not detected: no check ran before
+            wait_for(lambda: egress.stats().samples_completed == 20, "that all batches are copied and read")
+            egress.submit(tensors[0], keys_of(0, 4))        # not detected: the copy came before the check
         self.assertEqual(f"12 {[key for batch in (2, 3, 4) for key in keys_of(batch, 4)]}\n", self.end(reader))
 
     def test_a_skipped_batch_is_not_done(self):
@@ -246,7 +246,7 @@ class OnTheCpu(Egresses):
             for batch, tensor in enumerate(tensors):      # the last two wait for slabs
                 egress.submit(tensor, keys_of(batch, 4))
             tensors[2].add_(1)
-            wait_for(lambda: egress._run._releases.changed, "that it is seen")
+            wait_for(lambda: egress._run._releases.changed, "that the change is detected")
             reader = self.reader()
             with self.assertRaisesRegex(offramp.TensorChanged, "batch 2"):
                 egress.drain()
@@ -255,33 +255,33 @@ class OnTheCpu(Egresses):
         self.assertEqual([0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 14, 15], sorted(item for line in noted for begin, end, _ in json.loads(line)["done"]
                                                                           for item in range(begin, end)))
 
-    def test_of_two_threads_that_find_a_change_one_reports_and_the_tensor_is_held(self):
-        """The second thread checks or releases the batch while the first is about to report it."""
+    def test_one_of_two_threads_reports_a_change(self):
+        """The second thread checks or releases the batch before the first one reports it."""
         import torch
 
-        for how in ("looks", "lets go"):
+        for how in ("checks", "releases"):
             with self.subTest(how), offramp.Egress(self.folder / how, slabs=2, samples_per_slab=4, resume=True) as egress:
                 tensors = [torch.zeros(4, 10) for _ in range(4)]
                 for batch, tensor in enumerate(tensors):      # the last two wait for slabs
                     egress.submit(tensor, keys_of(batch, 4))
-                releases, told, ends = egress._run._releases, [], []
-                others_turn = {"looks": lambda: releases.find_changed(egress._run._call), "lets go": lambda: releases.drop(3)}[how]
-                tell = releases._tell_changed
+                releases, reported, ends = egress._run._releases, [], []
+                other_threads_step = {"checks": lambda: releases.find_changed(egress._run._call), "releases": lambda: releases.drop(3)}[how]
+                report = releases._report_changed
 
-                def tell_when_another_was_there(first):
-                    told.append(first)
-                    if len(told) == 1:
-                        other = threading.Thread(target=others_turn)
+                def report_after_the_other_thread(first):
+                    reported.append(first)
+                    if len(reported) == 1:
+                        other = threading.Thread(target=other_threads_step)
                         other.start()
                         other.join()
-                    tell(first)
+                    report(first)
                     ends.append(first)
 
-                releases._tell_changed = tell_when_another_was_there
+                releases._report_changed = report_after_the_other_thread
                 tensors[2].add_(1)
-                wait_for(lambda: releases.changed and len(ends) == len(told), "that it is seen")
-                self.assertEqual([8], told)
-                if how == "looks":
+                wait_for(lambda: releases.changed and len(ends) == len(reported), "that the change is detected")
+                self.assertEqual([8], reported)
+                if how == "checks":
                     self.assertIs(tensors[2], releases._held[2][0])
                 self.assertTrue(releases._thread.is_alive())
                 with self.assertRaisesRegex(offramp.TensorChanged, "batch 2"):
@@ -290,23 +290,23 @@ class OnTheCpu(Egresses):
                 egress.drain()
                 self.end(reader)
 
-    def test_a_loop_that_writes_when_it_is_copied_is_not_accused(self):
+    def test_writes_after_the_copy_are_not_reported(self):
         import torch
 
-        drop = Releases.drop        # checked although they are copied: the check is late
+        drop = Releases.drop        # keeps copied batches in the check, as if it were late
         self.addCleanup(setattr, Releases, "drop", drop)
         Releases.drop = lambda releases, released: None
         batch = torch.zeros(4, 10)
         reader = self.reader()
         with offramp.Egress(self.run_dir, samples_per_slab=4) as egress:
-            for number in range(20):        # of a consumer it knows that the batch is done
+            for number in range(20):        # a consumer has finished each batch
                 batch.fill_(number)
                 egress.submit(batch, keys_of(number, 4))
                 wait_for(lambda: egress.stats().samples_completed == 4 * (number + 1), "that the batch is read")
         self.assertEqual({key: [float(key.split("/")[0])] * 10 for number in range(20) for key in keys_of(number, 4)},
                          {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
 
-    def test_of_slices_and_of_inference_tensors_writes_are_not_reported(self):
+    def test_writes_to_slices_and_inference_tensors_are_not_reported(self):
         import torch
 
         buffer = torch.zeros(6, 4, 10)
@@ -323,7 +323,7 @@ class OnTheCpu(Egresses):
             reader = self.reader()
         self.assertEqual(24, len(self.seen_by(reader)))
 
-    def test_under_no_grad_they_are(self):
+    def test_writes_under_no_grad_are_reported(self):
         import torch
 
         with torch.no_grad():
@@ -337,7 +337,7 @@ class OnTheCpu(Egresses):
         with self.assertRaisesRegex(offramp.TensorChanged, "batch 2 was written to"):
             egress.submit(tensors[1])
 
-    def test_what_cannot_be_taken_is_refused_and_reports_what_to_call(self):
+    def test_unsupported_outputs_are_refused_with_a_remedy(self):
         import torch
 
         good, freed = torch.zeros(4, 6), torch.zeros(4, 6)
@@ -357,7 +357,7 @@ class OnTheCpu(Egresses):
             self.assertEqual(0, egress.stats().batches_submitted)
             egress.close()
 
-    def test_a_batch_is_taken_for_one_like_the_last_only_where_it_is(self):
+    def test_the_batch_cache_applies_only_to_equal_batches(self):
         import numpy
         import torch
 
@@ -365,7 +365,7 @@ class OnTheCpu(Egresses):
         reader = self.reader()
         with offramp.Egress(self.run_dir, {"output": ("float32", (4, 6))}, "cpu") as egress:
             egress.submit(batches[0])
-            egress.submit(batches[1])       # like it
+            egress.submit(batches[1])       # like the last
             freed = torch.zeros(4, 6)
             freed.untyped_storage().resize_(0)
             for other, kind in ((freed, offramp.BadArgument), (batches[0].double(), TypeError), (batches[0].to_sparse(), TypeError),
@@ -377,7 +377,7 @@ class OnTheCpu(Egresses):
             egress.submit(batches[2])
             egress.submit(batches[2].t().contiguous().t())
             egress.submit(batches[2].numpy())
-            egress.submit(batches[1].numpy())       # like it
+            egress.submit(batches[1].numpy())       # like the last
             egress.submit(numpy.asfortranarray(batches[0].numpy()))
             egress.submit(numpy.ma.array(batches[0].numpy(), mask=False).filled(0))
             with self.assertRaisesRegex(TypeError, "masked"):
@@ -390,7 +390,7 @@ class OnTheCpu(Egresses):
 
 
 class Interfaced:
-    """A tensor on a GPU that says nothing but what CUDA's array interface has, with its stream, as arrays of CuPy do."""
+    """A tensor on a GPU with only the CUDA array interface and a stream, like CuPy's arrays."""
 
     def __init__(self, tensor, stream):
         self.tensor = tensor
@@ -398,21 +398,21 @@ class Interfaced:
 
 
 class Waiting(Exported):
-    """One that is waited for, as arrays of JAX are."""
+    """A tensor whose computation is awaited, like JAX's arrays."""
 
     def block_until_ready(self):
         import torch
 
-        while not torch.cuda.current_stream().query():      # by looking: PyTorch's own waits raise where synchronising is an error
+        while not torch.cuda.current_stream().query():      # polls: PyTorch's waits raise if synchronising is an error
             time.sleep(0.001)
 
 
 def graph_of_numbers():
-    """Gives the number that it is called with as a batch: a CUDA graph's, whose outputs lie where the last ones lay."""
+    """A function that returns a batch filled with its argument, by a CUDA graph that reuses its output memory."""
     import torch
 
     numbers = torch.zeros(8, 256, device="cuda")
-    numbers * 2 - numbers       # before the capture: kernels are loaded by their first start
+    numbers * 2 - numbers       # before the capture, because the first launch loads kernels
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         outputs = numbers * 2 - numbers
@@ -427,11 +427,11 @@ def graph_of_numbers():
 
 @functools.lru_cache
 def compiled_network():
-    """The same of a network: it is compiled, and its graphs are recorded."""
+    """The same with a compiled network, whose graphs are recorded."""
     import torch
     import torch._inductor.config
 
-    torch._inductor.config.compile_threads = 1      # no processes of its own
+    torch._inductor.config.compile_threads = 1      # no compiler processes
     network = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU()).cuda().eval()
     with torch.no_grad():
         network[0].weight.copy_(torch.eye(256))
@@ -442,7 +442,7 @@ def compiled_network():
         with torch.inference_mode():
             return fast(torch.full((8, 256), float(number), device="cuda"))
 
-    for _ in range(5):      # runs, is recorded, is replayed
+    for _ in range(5):      # runs, records, replays
         call(0)
     return call
 
@@ -468,7 +468,7 @@ class OnAGpu(Egresses):
                 del other
         self.assertEqual("320 []\n", self.end(checker))
 
-    def test_arrays_of_others_and_samples_in_any_order_are_read_behind_their_stream(self):
+    def test_foreign_arrays_in_any_order_are_read_after_their_stream(self):
         import torch
 
         stream = torch.cuda.Stream()
@@ -490,8 +490,8 @@ class OnAGpu(Egresses):
                 del made, outputs
         self.assertEqual("480 []\n", self.end(checker))
 
-    def test_without_their_stream_they_are_read_too_early(self):
-        """The twin."""
+    def test_without_their_stream_arrays_are_read_too_early(self):
+        """The counterpart."""
         import torch
 
         stream = torch.cuda.Stream()
@@ -504,12 +504,12 @@ class OnAGpu(Egresses):
                 egress.submit(Exported(outputs), keys_of(1 + batch, 8))
         self.assertNotEqual("160 []\n", self.end(checker))
 
-    def test_a_write_behind_a_submit_is_reported(self):
+    def test_a_write_after_submit_is_reported(self):
         import torch
 
         with offramp.Egress(self.run_dir, {"output": ("float32", (4, 10))}, "cuda", slabs=2, samples_per_slab=4) as egress:    # opened before the sleep
             outputs, others = torch.zeros(4, 10, device="cuda"), torch.ones(4, 10, device="cuda")
-            outputs.add_(1)     # a kernel's first start waits for all that is at work
+            outputs.add_(1)     # a kernel's first launch waits for all running work
             torch.cuda._sleep(2_000_000_000)
             egress.submit(outputs, keys_of(0, 4))
             outputs.add_(1)
@@ -518,11 +518,11 @@ class OnAGpu(Egresses):
             reader = self.reader()
         self.assertEqual(4, len(self.seen_by(reader)))
 
-    def test_what_is_elsewhere_or_being_captured_is_refused(self):
+    def test_tensors_on_another_device_or_in_a_capture_are_refused(self):
         import torch
 
         with offramp.Egress(self.run_dir, {"output": ("float32", (4, 6))}, "cuda") as egress:
-            with self.assertRaisesRegex(offramp.BadArgument, "a batch on the device 'cpu'; the run is for 'cuda:0'"):
+            with self.assertRaisesRegex(offramp.BadArgument, "the batch is on the device 'cpu'; the run is for 'cuda:0'"):
                 egress.submit(torch.zeros(4, 6))
             outputs = torch.zeros(4, 6, device="cuda")
             graph = torch.cuda.CUDAGraph()
@@ -538,8 +538,8 @@ class OnAGpu(Egresses):
 
     def of_replays(self, replay, **options):
         """
-        How many samples of batches that it made arrived as they were, and the keys of the others. Without a consumer there are slabs for two batches: the
-        others wait until the last one is made, too.
+        The number of correct samples of replayed batches, and the keys of wrong ones. Before a consumer starts, two batches get slabs. The others wait
+        until the last one is computed.
         """
         import torch
 
@@ -554,7 +554,7 @@ class OnAGpu(Egresses):
         return int(right), ast.literal_eval(wrong)
 
     def require_all_overwritten(self, wrong):
-        """All that waited: by the last one, which waited with them, or later."""
+        """Requires that all waiting batches were overwritten, by the last of them or later."""
         self.assertEqual([], [key for batch in range(2, HELD_BACK - 1) for key in keys_of(batch, 8) if key not in wrong])
 
     def test_copies_of_a_graphs_outputs_are_right(self):
@@ -570,21 +570,21 @@ class OnAGpu(Egresses):
 
     @unittest.skipUnless(COMPILES, "skipped: torch.compile needs triton, a C compiler, and Python's headers")
     def test_without_copies_calls_overwrite_a_compiled_networks_outputs(self):
-        """The twin."""
+        """The counterpart."""
         self.require_all_overwritten(self.of_replays(compiled_network())[1])
 
-    def test_a_graph_is_captured_beside_an_egress_at_work(self):
+    def test_a_graph_is_captured_while_an_egress_works(self):
         """
-        All that lasts until consumers are done with the batches falls into the capture. Guards the line with exchange_capture_mode() in
-        CudaDevice::use_on_this_thread() (producer/device/cuda_device.cpp), and those of ContextGuard: without them what our threads ask of CUDA meanwhile
-        spoils the capture. The twin without them is `CallersProcess.AThreadThatTakesNoCareSpoilsACapture`, in C++.
+        All work until consumers finish the batches happens during the capture. Guards the line with exchange_capture_mode() in
+        CudaDevice::use_on_this_thread() (producer/device/cuda_device.cpp), and those of ContextGuard: without them, CUDA calls of Offramp's threads
+        invalidate the capture. The counterpart is `CallersProcess.AThreadThatTakesNoCareSpoilsACapture`, in C++.
         """
         import torch
 
         numbers = torch.zeros(8, 1 << 15, device="cuda")
-        (numbers * 2).add_(1)       # kernels are loaded by their first start
+        (numbers * 2).add_(1)       # the first launch loads kernels
         batches = [torch.full((8, 1 << 15), float(batch), device="cuda") for batch in range(20)]
-        for turn, slabs in enumerate((8, 512) * 3):     # batches wait for slabs; most slabs are still to be made
+        for turn, slabs in enumerate((8, 512) * 3):     # batches wait for slabs; most slabs do not exist yet
             run_dir = self.folder / f"run-{turn}"
             with offramp.Egress(run_dir, slabs=slabs, samples_per_slab=8) as egress:
                 for batch, outputs in enumerate(batches):
@@ -593,7 +593,7 @@ class OnAGpu(Egresses):
                 with torch.cuda.graph(graph):
                     made = numbers * 2
                     checker = self.python(CHECKER, run_dir)
-                    wait_for(lambda: egress.stats().samples_completed == 8 * len(batches), "that all is copied, and read")
+                    wait_for(lambda: egress.stats().samples_completed == 8 * len(batches), "that all batches are copied and read")
                     made.add_(1)
                 for number in range(10 * turn, 10 * turn + 10):
                     numbers.fill_(number)
@@ -601,8 +601,8 @@ class OnAGpu(Egresses):
                     self.assertEqual([2 * number + 1], made.unique().tolist())
             self.assertEqual(f"{8 * len(batches)} []\n", self.end(checker))
 
-    def is_at_work_behind(self, call):
-        """Whether the stream still is, and PyTorch was asked for nothing that waits for it."""
+    def is_busy_after(self, call):
+        """Whether the stream is still busy after the call, and no PyTorch call waited for it."""
         import torch
 
         torch.cuda._sleep(2_000_000_000)
@@ -618,7 +618,7 @@ class OnAGpu(Egresses):
 
         with offramp.Egress(self.run_dir, {"output": ("float32", (8, 1024))}, "cuda", slabs=4, samples_per_slab=8) as egress:
             batches = [torch.full((8, 1024), float(batch), device="cuda") for batch in range(20)]
-            copies = [batch.clone() for batch in batches]       # there is memory for them, and a kernel's first start waits
+            copies = [batch.clone() for batch in batches]       # allocates their memory, and loads the kernel
             del copies
             torch.cuda._sleep(1000)
 
@@ -626,20 +626,20 @@ class OnAGpu(Egresses):
                 for batch, outputs in enumerate(batches):
                     egress.submit(outputs, keys_of(batch, 8), copy=batch % 2 == 1)
 
-            self.assertTrue(self.is_at_work_behind(submit_all))
+            self.assertTrue(self.is_busy_after(submit_all))
             checker = self.python(CHECKER, self.run_dir)
         self.assertEqual("160 []\n", self.end(checker))
 
-    def test_one_that_waits_for_the_device_would_be_found(self):
-        """The twin."""
+    def test_waiting_for_the_device_would_be_detected(self):
+        """The counterpart."""
         import torch
 
         with offramp.Egress(self.run_dir, {"output": ("float32", (8, 1024))}, "cuda", slabs=4, samples_per_slab=8) as egress:
             outputs = torch.zeros(8, 1024, device="cuda")
             torch.cuda._sleep(1000)
-            self.assertFalse(self.is_at_work_behind(lambda: egress.submit(Waiting(outputs), keys_of(0, 8))))
+            self.assertFalse(self.is_busy_after(lambda: egress.submit(Waiting(outputs), keys_of(0, 8))))
             with self.assertRaisesRegex(RuntimeError, "synchronizing"):
-                self.is_at_work_behind(outputs.cpu)
+                self.is_busy_after(outputs.cpu)
             checker = self.python(CHECKER, self.run_dir)
         self.assertEqual("8 []\n", self.end(checker))
 

@@ -23,40 +23,40 @@ class World(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.run_dir = self.folder / "run"
-        # Where another's command looks for no run.
+        # Other tests' commands do not look for runs there.
         kept = unittest.mock.patch.dict(os.environ, OFFRAMP_TEST_RUNS=str(self.folder / "runs"))
         kept.start()
         self.addCleanup(kept.stop)
-        self.addCleanup(self.nothing_is_left_in_memory, [os.getpid()])
+        self.addCleanup(self.require_no_memory_left, [os.getpid()])
 
-    def nothing_is_left_in_memory(self, pids):
+    def require_no_memory_left(self, pids):
         def left():
             return [name for name in os.listdir("/dev/shm") for pid in pids if name.startswith(f"offramp-egress-{pid}-")]
-        wait_for(lambda: not left(), f"that {left()} goes")
+        wait_for(lambda: not left(), f"that {left()} disappears")
 
     def text_of(self, name):
-        """Of a file of the run directory; empty before it is there, and between two runs."""
+        """The text of a file in the run directory; empty if there is none."""
         try:
             return (self.run_dir / name).read_text()
         except FileNotFoundError:
             return ""
 
     def python(self, program, *arguments, **options):
-        """Another interpreter with this program; killed at the test's end if it still is there."""
+        """Starts another interpreter with this program; the test's end kills it if it still runs."""
         process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)], stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, bufsize=0, **options)      # what is not heard is left for end()
+                                   stderr=subprocess.PIPE, bufsize=0, **options)      # end() reads what read_line() leaves
         self.addCleanup(put_away, process)
         return process
 
     def end(self, process, code=0):
-        """The process's output. The test fails if it ends in another way."""
-        said, problems = (text.decode() for text in process.communicate(timeout=WATCHDOG_SECONDS))
-        self.assertEqual(code, process.returncode, said + problems)
-        return said if code == 0 else said + problems
+        """The process's output after its exit. The test fails for another exit code."""
+        output, errors = (text.decode() for text in process.communicate(timeout=WATCHDOG_SECONDS))
+        self.assertEqual(code, process.returncode, output + errors)
+        return output if code == 0 else output + errors
 
-    def hear(self, process):
-        """Its next line."""
+    def read_line(self, process):
+        """The process's next line."""
         line = process.stdout.readline().decode().strip()
         if not line:
-            self.fail(f"it ended: {process.communicate(timeout=WATCHDOG_SECONDS)[1].decode()}")
+            self.fail(f"the process ended: {process.communicate(timeout=WATCHDOG_SECONDS)[1].decode()}")
         return line

@@ -13,19 +13,19 @@ from offramp._order import ROW_MAJOR, Layout, Order, order_of, outermost_first
 from offramp._torch import Memory, current_stream, handle_of, is_torch, on_stream, require_dense, torch_of_the_caller
 
 
-_known: dict[Any, DType] = {}       # other packages' dtypes
+_known: dict[Any, DType] = {}       # by other packages' dtypes
 
 
 class Outputs(NamedTuple):
     """One tensor in the library's form: dense samples in one order, the first at `address` on `device`."""
 
-    owner: Any          # keeps the memory
+    owner: Any          # keeps the memory alive
     address: int
     dtype: DType
     shape: tuple[int, ...]
     device: str         # "cpu", "cuda:0"
     order: Order = ROW_MAJOR
-    stream: int | None = None       # that writes the tensor; default: PyTorch's current one
+    stream: int | None = None       # writes the tensor; default: PyTorch's current stream
     memory: Memory | None = None    # detects changes
 
 
@@ -39,15 +39,15 @@ def outputs_of(name: str, given: Any, copy: bool, layout: Layout | None = None, 
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(given, numpy.ndarray):
         return _of_numpy(name, given, copy, layout)
-    if (told := _said(given, "__cuda_array_interface__")) is not None:
-        return _of_exchanged(name, given, of_cuda_interface(name, given, told), copy, layout, stream)
-    if callable(_said(given, "__dlpack__")) and callable(_said(given, "__dlpack_device__")):
+    if (interface := _attribute(given, "__cuda_array_interface__")) is not None:
+        return _of_exchanged(name, given, of_cuda_interface(name, given, interface), copy, layout, stream)
+    if callable(_attribute(given, "__dlpack__")) and callable(_attribute(given, "__dlpack_device__")):
         return _of_exchanged(name, given, of_dlpack(name, given), copy, layout, stream)
     return _of_numpy(name, _through_numpy(name, given), copy, layout)
 
 
-def _said(given: object, attribute: str) -> Any:
-    """Some packages raise only when the attribute is read."""
+def _attribute(given: object, attribute: str) -> Any:
+    """The attribute, or None. Some packages raise an exception when the attribute is read."""
     try:
         return getattr(given, attribute, None)
     except Exception:
@@ -58,15 +58,15 @@ def _of_numpy(name: str, array: Any, copy: bool, layout: Layout | None) -> Outpu
     if callable(getattr(array, "filled", None)):
         raise TypeError(f"'{name}' is a masked array. Submit array.filled(VALUE)")
     dtype = OF_ARRAY_TYPE.get(array.dtype.str)
-    if dtype is None:       # ml_dtypes' bfloat16, or unsupported
+    if dtype is None:       # bfloat16 of ml_dtypes, or unsupported
         if array.dtype.str.startswith(">"):
             raise TypeError(f"'{name}' has big-endian elements. Submit array.astype(array.dtype.newbyteorder('='))")
         dtype = _dtype(name, array.dtype.name)
     shape = tuple(array.shape)
     _require_rows(name, shape)
-    lies = ROW_MAJOR if array.flags.c_contiguous else _order_of_bytes(shape, array.strides, array.itemsize)
-    order = _order_for(layout, shape, lies)
-    if copy or lies != order:
+    actual = ROW_MAJOR if array.flags.c_contiguous else _order_of_bytes(shape, array.strides, array.itemsize)
+    order = _order_for(layout, shape, actual)
+    if copy or actual != order:
         array = _copied_by_numpy(array, order)
     return Outputs(array, array.__array_interface__["data"][0], dtype, shape, "cpu", order)
 
@@ -75,9 +75,9 @@ def _copied_by_numpy(array: Any, order: Order) -> Any:
     return _numpy().asarray(array).transpose(outermost_first(order, array.ndim)).copy(order="C")
 
 
-def _order_for(layout: Layout | None, shape: tuple[int, ...], lies: Order | None) -> Order:
-    wanted = None if layout is None else layout.order_for(shape)
-    return (lies or ROW_MAJOR) if wanted is None else wanted
+def _order_for(layout: Layout | None, shape: tuple[int, ...], actual: Order | None) -> Order:
+    required = None if layout is None else layout.order_for(shape)
+    return (actual or ROW_MAJOR) if required is None else required
 
 
 def _order_of_bytes(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> Order | None:
@@ -85,15 +85,15 @@ def _order_of_bytes(shape: tuple[int, ...], strides: tuple[int, ...], size: int)
 
 
 def _through_numpy(name: str, given: Any) -> Any:
-    """An array without a copy, through the buffer protocol or NumPy's array interface."""
+    """A NumPy array without a copy, through the buffer protocol or NumPy's array interface."""
     numpy = _numpy()
     try:
         if numpy is not None:
-            return numpy.asarray(given if isinstance(_said(given, "__array_interface__"), dict) else memoryview(given))
+            return numpy.asarray(given if isinstance(_attribute(given, "__array_interface__"), dict) else memoryview(given))
     except (TypeError, ValueError, BufferError):
         pass
     raise TypeError(f"'{name}' is of type {type(given).__module__}.{type(given).__qualname__}. Submit a NumPy array or a torch.Tensor" +
-                    ("; others are read through NumPy, which is not installed here" if numpy is None else ""))
+                    ("; other objects need NumPy, which is not installed" if numpy is None else ""))
 
 
 def _numpy() -> Any:
@@ -113,12 +113,12 @@ def _of_torch(name: str, tensor: Any, copy: bool, layout: Layout | None, stream:
     _require_rows(name, shape)
     if tensor.requires_grad:
         tensor = tensor.detach()
-    lies = ROW_MAJOR if tensor.is_contiguous() else order_of(shape, tensor.stride())
-    order = _order_for(layout, shape, lies)
+    actual = ROW_MAJOR if tensor.is_contiguous() else order_of(shape, tensor.stride())
+    order = _order_for(layout, shape, actual)
     device = "cpu" if tensor.device.type == "cpu" else f"cuda:{tensor.device.index}"
-    if copy or lies != order or tensor.is_neg():
+    if copy or actual != order or tensor.is_neg():
         made = _copied(tensor, order, stream)
-        # PyTorch's allocator knows only the stream that made the tensor; another one may read it now.
+        # PyTorch's allocator knows only the stream that created the tensor; here another one may read it.
         return Outputs(made if stream is None else (made, tensor), made.data_ptr(), dtype, shape, device, order)
     address = tensor.data_ptr()
     return Outputs(tensor, address, dtype, shape, device, order, memory=Memory(name, tensor, address, dtype.bits // 8))
@@ -133,21 +133,21 @@ def _copied(tensor: Any, order: Order, stream: object) -> Any:
 
 def _of_exchanged(name: str, given: Any, array: Exchanged, copy: bool, layout: Layout | None, stream: object) -> Outputs:
     _require_rows(name, array.shape)
-    lies = ROW_MAJOR if array.strides is None else order_of(array.shape, array.strides) if array.strides else None
-    order = _order_for(layout, array.shape, lies)
-    if not copy and lies == order:
+    actual = ROW_MAJOR if array.strides is None else order_of(array.shape, array.strides) if array.strides else None
+    order = _order_for(layout, array.shape, actual)
+    if not copy and actual == order:
         return Outputs(array.owner, array.address, array.dtype, array.shape, array.device, order, array.stream)
     if array.device == "cpu":
         if _numpy() is None:
-            raise BadArgument(f"'{name}' has the strides {array.strides}: its samples do not lie as the run's. Submit a dense array, or install NumPy, which "
-                              "copies it")
+            raise BadArgument(f"'{name}' has the strides {array.strides}, and the run has another layout. Submit a dense array, or install NumPy, which "
+                              "converts it")
         made = _copied_by_numpy(_numpy().asarray(_Interface(array)), order)
         return Outputs(made, made.__array_interface__["data"][0], array.dtype, array.shape, "cpu", order)
     return _copied_on_the_device(name, given, array, order, stream)
 
 
 class _Interface:
-    """NumPy's view of an array; keeps it."""
+    """An array interface for NumPy; keeps the array alive."""
 
     def __init__(self, array: Exchanged):
         self._owner = array.owner
@@ -163,14 +163,14 @@ def _copied_on_the_device(name: str, given: Any, array: Exchanged, order: Order,
     if torch is not None:
         device = torch.device(array.device)
         with on_stream(on, device):
-            tensor = torch.from_dlpack(given) if callable(_said(given, "__dlpack__")) else torch.as_tensor(given, device=device)
+            tensor = torch.from_dlpack(given) if callable(_attribute(given, "__dlpack__")) else torch.as_tensor(given, device=device)
             made = _copied(tensor, order, None)
         address = made.data_ptr()
     elif cupy is not None:
         made = _copied_by_cupy(cupy, given, array, order, None if on is None else handle_of(on))
         address = made.data.ptr
     else:
-        raise BadArgument(f"'{name}' is to be copied first, as copy=True says or as its samples do not lie as the run's, and nothing here copies it on the "
+        raise BadArgument(f"'{name}' must be copied first (copy=True, or another layout than the run's), and neither torch nor cupy is imported to copy it on the "
                           "device. Submit a dense array that nothing writes to (cupy.ascontiguousarray(array)), or import torch or cupy before")
     return Outputs((made, array.owner), address, array.dtype, array.shape, array.device, order, array.stream)
 
@@ -178,8 +178,9 @@ def _copied_on_the_device(name: str, given: Any, array: Exchanged, order: Order,
 def _copied_by_cupy(cupy: Any, given: Any, array: Exchanged, order: Order, stream: int | None) -> Any:
     device = int(array.device.rpartition(":")[2])
     with cupy.cuda.Device(device), contextlib.nullcontext() if stream is None else cupy.cuda.ExternalStream(stream, device):
-        mine = cupy.from_dlpack(given) if _said(given, "__cuda_array_interface__") is None else cupy.asarray(given)
-        return cupy.array(mine if order == ROW_MAJOR else mine.transpose(outermost_first(order, mine.ndim)), order="C", copy=True)
+        array_of_cupy = cupy.from_dlpack(given) if _attribute(given, "__cuda_array_interface__") is None else cupy.asarray(given)
+        transposed = array_of_cupy if order == ROW_MAJOR else array_of_cupy.transpose(outermost_first(order, array_of_cupy.ndim))
+        return cupy.array(transposed, order="C", copy=True)
 
 
 def _dtype(name: str, given: Any) -> DType:
@@ -194,22 +195,22 @@ def _dtype(name: str, given: Any) -> DType:
 
 def _require_rows(name: str, shape: tuple[int, ...]) -> None:
     if len(shape) == 0:
-        raise BadArgument(f"'{name}' has no dimensions. Dimension 0 counts the batch's samples: submit one of shape (1,)")
+        raise BadArgument(f"'{name}' has no dimensions. Dimension 0 counts the batch's samples: submit a tensor of shape (1,)")
     if 0 in shape:
-        raise BadArgument(f"'{name}' of shape {shape} is empty. Submit 1 sample or more")
+        raise BadArgument(f"'{name}' of shape {shape} is empty. Submit at least 1 sample")
 
 
 def stream_of(given: object, outputs: list[Outputs]) -> int | None:
     """
     The handle of the given stream (a number, a torch.cuda.Stream or a cupy.cuda.Stream). Default: the arrays' stream, else PyTorch's current one.
     """
-    handle = None if given is None else handle_of(given)        # validated also for the CPU, which does not use it
+    handle = None if given is None else handle_of(given)        # validated for the CPU too, which does not use it
     if outputs[0].device == "cpu":
         return None
     if handle is not None:
         return handle or None
-    said = {current_stream(each.owner.device) if each.stream is None else each.stream for each in outputs}
-    if len(said) > 1:
-        raise BadArgument(f"the tensors of one batch are written on several streams: {', '.join(map(hex, sorted(said)))}. Let one of them wait for the others, and "
-                          "name it: submit(..., stream=)")
-    return said.pop() or None
+    streams = {current_stream(each.owner.device) if each.stream is None else each.stream for each in outputs}
+    if len(streams) > 1:
+        raise BadArgument(f"the tensors of one batch are written on several streams: {', '.join(map(hex, sorted(streams)))}. Let one of them wait for the others, and "
+                          "pass it: submit(..., stream=)")
+    return streams.pop() or None

@@ -12,35 +12,35 @@ from offramp._arrays import Outputs
 from offramp._torch import Memory
 
 
-class _OfTorch:
-    __slots__ = ("_kind", "_layout", "_dtype", "_device", "_shape", "_strides", "_said", "_element_bytes")
+class _TorchEntry:
+    __slots__ = ("_kind", "_layout", "_dtype", "_device", "_shape", "_strides", "_fields", "_element_bytes")
 
     def __init__(self, tensor: Any, outputs: Outputs):
         self._kind, self._layout, self._dtype, self._device = type(tensor), tensor.layout, tensor.dtype, tensor.device
         self._shape, self._strides = tensor.shape, tensor.stride()
-        self._said, self._element_bytes = outputs[2:7], outputs.dtype.bits // 8
+        self._fields, self._element_bytes = outputs[2:7], outputs.dtype.bits // 8
 
     def outputs_of(self, name: str, tensor: Any) -> Outputs | None:
         if (type(tensor) is not self._kind or tensor.layout is not self._layout or tensor.is_nested or tensor.dtype is not self._dtype or
                 tensor.shape != self._shape or tensor.stride() != self._strides or tensor.device != self._device or tensor.requires_grad or tensor.is_neg()):
             return None
         address = tensor.data_ptr()
-        return Outputs(tensor, address, *self._said, Memory(name, tensor, address, self._element_bytes))
+        return Outputs(tensor, address, *self._fields, Memory(name, tensor, address, self._element_bytes))
 
 
-class _OfNumpy:
-    __slots__ = ("_dtype", "_shape", "_strides", "_said")
+class _NumpyEntry:
+    __slots__ = ("_dtype", "_shape", "_strides", "_fields")
 
     def __init__(self, array: Any, outputs: Outputs):
-        self._dtype, self._shape, self._strides, self._said = array.dtype, array.shape, array.strides, outputs[2:7]
+        self._dtype, self._shape, self._strides, self._fields = array.dtype, array.shape, array.strides, outputs[2:7]
 
     def outputs_of(self, name: str, array: Any) -> Outputs | None:
         if type(array) is not _ndarray() or array.dtype != self._dtype or array.shape != self._shape or array.strides != self._strides:
             return None
-        return Outputs(array, array.__array_interface__["data"][0], *self._said)
+        return Outputs(array, array.__array_interface__["data"][0], *self._fields)
 
 
-Before = Sequence[Union[_OfTorch, _OfNumpy]]
+BatchCache = Sequence[Union[_TorchEntry, _NumpyEntry]]
 
 
 def _ndarray() -> Any:
@@ -48,25 +48,25 @@ def _ndarray() -> Any:
     return None if numpy is None else numpy.ndarray
 
 
-def remembered(tensors: Sequence[object], outputs: Sequence[Outputs]) -> Before | None:
-    """Caches a validated batch. None if a tensor was copied, or came through DLPack or an interface."""
-    before: list[_OfTorch | _OfNumpy] = []
+def batch_cache_of(tensors: Sequence[object], outputs: Sequence[Outputs]) -> BatchCache | None:
+    """The cache of a validated batch. None if a tensor was copied, or came through DLPack or an interface."""
+    entries: list[_TorchEntry | _NumpyEntry] = []
     for tensor, each in zip(tensors, outputs):
         if each.owner is tensor and each.memory is not None:
-            before.append(_OfTorch(tensor, each))
+            entries.append(_TorchEntry(tensor, each))
         elif each.owner is tensor and type(tensor) is _ndarray():
-            before.append(_OfNumpy(tensor, each))
+            entries.append(_NumpyEntry(tensor, each))
         else:
             return None
-    return before
+    return entries
 
 
-def outputs_like(before: Before, names: Sequence[str], tensors: Sequence[object]) -> list[Outputs] | None:
+def outputs_from_cache(cache: BatchCache, names: Sequence[str], tensors: Sequence[object]) -> list[Outputs] | None:
     """None if a tensor's kind or the number of tensors differs from the cached batch. Errors: BadArgument for freed memory."""
-    if len(before) != len(tensors):
+    if len(cache) != len(tensors):
         return None
     given = []
-    for known, name, tensor in zip(before, names, tensors):
+    for known, name, tensor in zip(cache, names, tensors):
         outputs = known.outputs_of(name, tensor)
         if outputs is None:
             return None

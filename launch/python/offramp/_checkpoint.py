@@ -27,16 +27,16 @@ from offramp._errors import BadArgument, CannotWrite
 from offramp._failpoint import failpoint
 
 NAME, NEW_NAME = ".offramp-egress", ".offramp-egress.new"
-LOCK = ".offramp-lock"      # a launcher's, on its output folder
+LOCK = ".offramp-lock"      # the launcher's lock on its output folder
 VERSION = 1
 LEAST_TO_REWRITE = 1 << 20
 MODULUS = 1 << 64
-MOST_RANGES = 1 << 16       # of what is done: a loop that drops leaves a gap for each
-Told = list[Any]        # a tensor's name, type, shape
+MOST_RANGES = 1 << 16       # of finished items: each dropped batch leaves a gap
+Tensor = list[Any]       # its name, type and shape
 
 
 class Done(NamedTuple):
-    """Items from `begin` to before `end`."""
+    """Finished items from `begin` to `end` - 1."""
 
     begin: int
     end: int
@@ -50,7 +50,7 @@ class DoneBatches:
     """
 
     def __init__(self) -> None:
-        self._ranges: list[Done] = []      # in order; they neither overlap nor touch
+        self._ranges: list[Done] = []      # sorted; they neither overlap nor touch
 
     def add(self, batch: Done) -> None:
         """Ignores a batch that overlaps finished items."""
@@ -62,13 +62,13 @@ class DoneBatches:
             first -= 1
         if at < len(self._ranges) and self._ranges[at].begin == batch.end:
             last += 1
-        together = [*self._ranges[first:at], batch, *self._ranges[at:last]]
-        self._ranges[first:last] = [Done(together[0].begin, together[-1].end, sum(each.hash for each in together) % MODULUS)]
+        merged = [*self._ranges[first:at], batch, *self._ranges[at:last]]
+        self._ranges[first:last] = [Done(merged[0].begin, merged[-1].end, sum(each.hash for each in merged) % MODULUS)]
         if len(self._ranges) >= 2 * MOST_RANGES:
             self._ranges = sorted(sorted(self._ranges, key=lambda done: (done.end - done.begin, done.begin))[-MOST_RANGES:])
 
     def around(self, item: int) -> Done | None:
-        """The range that the item is in."""
+        """The range that contains the item."""
         at = bisect.bisect_right(self._ranges, (item, MODULUS, MODULUS)) - 1
         return self._ranges[at] if at >= 0 and item < self._ranges[at].end else None
 
@@ -79,74 +79,74 @@ class DoneBatches:
 class Checkpoint:
     """
     The checkpoint of an Egress. Owns: the folder's descriptor, so that a renamed folder is detected; the file, from the first batch on. Writing
-    fails once the path leads to another folder. Thread: submitted() from the loop's; completed() and write() from one other; all else before these.
-    Errors: BadArgument if the file is of other work; CannotWrite.
+    fails once the path leads to another folder. Thread: submitted() on the loop's; completed() and write() on one other; other calls come first.
+    Errors: BadArgument if the file belongs to other work; CannotWrite.
     """
 
     def __init__(self, folder: str, identity: dict[str, str], work: str, resume: bool):
         self.path = os.path.join(folder, NAME)
         self.folder = folder
         self._identity = identity
-        self._tensors: list[Told] = []
-        self._inside: int | None = None     # the folder's descriptor
-        self._share: int | None = None      # in the lock that a launcher has on it
+        self._tensors: list[Tensor] = []
+        self._folder_fd: int | None = None     # the folder's descriptor
+        self._lock: int | None = None      # shares the launcher's lock
         self._file: io.FileIO | None = None
         self._new: io.FileIO | None = None      # kept open, so that its inode number is not reused
-        self._bytes = self._anew_bytes = 0
+        self._bytes = self._rewritten_bytes = 0
         # Submitted batches: first item, samples, keys. Without keys: a batch that no longer counts as done.
-        self._told: collections.deque[tuple[int, int, bytes | None]] = collections.deque()
-        self._open: dict[int, list[int]] = {}       # first item: samples that are not done, all of them, hash
-        self._firsts: list[int] = []                # its keys, sorted
+        self._submitted: collections.deque[tuple[int, int, bytes | None]] = collections.deque()
+        self._open: dict[int, list[int]] = {}       # first item: unfinished samples, samples, hash
+        self._firsts: list[int] = []                # keys of _open, sorted
         self._done = DoneBatches()
-        self._more: list[Done] = []                 # that the file lacks
-        self.earlier = DoneBatches()                # by runs before this one; fixed
+        self._unwritten: list[Done] = []            # finished, but not in the file yet
+        self.earlier = DoneBatches()                # finished by earlier runs; fixed
         self.work = work
         self.resumes = False
         _all.add(self)
         if resume and os.path.isdir(folder) and (text := self._read()) is not None:
-            self._go_on(text)
+            self._resume(text)
 
-    def _hold(self) -> int:
+    def _open_folder(self) -> int:
         """The folder's descriptor. Errors: CannotWrite."""
-        if self._inside is None:
+        if self._folder_fd is None:
             try:
-                self._inside = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                self._folder_fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             except OSError as problem:
                 raise self._write_error(problem) from problem
-        return self._inside
+        return self._folder_fd
 
     def _require_in_place(self) -> None:
         """Errors: CannotWrite."""
         try:
-            why = "" if os.path.samestat(os.fstat(self._hold()), os.stat(self.folder)) else "another folder has its name"
+            why = "" if os.path.samestat(os.fstat(self._open_folder()), os.stat(self.folder)) else "another folder has its name"
         except OSError as problem:
             why = problem.strerror or str(problem)
         if why:
             raise CannotWrite(f"the folder {self.folder} was moved, unmounted or replaced while results were written to it ({why}): nothing more counts as done. "
                               "Put it back or mount it again, and continue with resume=True")
 
-    def _take_share(self) -> None:
-        """Shares the launcher's lock on the folder, so that it outlives the launcher."""
+    def _share_lock(self) -> None:
+        """Shares the launcher's lock on the folder, so that the folder stays locked if the launcher dies."""
         with contextlib.suppress(OSError):
-            self._share = os.open(LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self._hold())
-            fcntl.flock(self._share, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            self._lock = os.open(LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self._open_folder())
+            fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
-    def _give_back(self) -> None:
-        """Unlocks the share, also for forked children that inherited it."""
-        if self._share is not None:
+    def _unlock(self) -> None:
+        """Releases the lock, also for forked children that inherited it."""
+        if self._lock is not None:
             with contextlib.suppress(OSError):
-                fcntl.flock(self._share, fcntl.LOCK_UN)
-        self.let_go()
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
+        self.close_lock()
 
-    def let_go(self) -> None:
-        """Closes the share without unlocking it, for a forked child."""
-        if self._share is not None:
-            os.close(self._share)
-            self._share = None
+    def close_lock(self) -> None:
+        """Closes the lock without releasing it, for a forked child."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _read(self) -> bytes | None:
         try:
-            with open(os.open(NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._hold()), "rb") as file:
+            with open(os.open(NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._open_folder()), "rb") as file:
                 return file.read()
         except FileNotFoundError:
             return None
@@ -154,18 +154,18 @@ class Checkpoint:
             raise CannotWrite(f"the checkpoint {self.path} cannot be read: {problem.strerror}. Make it an ordinary file that this user may read, or remove "
                               "it to process everything again") from problem
 
-    def _go_on(self, text: bytes) -> None:
+    def _resume(self, text: bytes) -> None:
         first, *lines = text.split(b"\n")
         lines = lines[:-1]      # the last line is incomplete
         try:
             header = json.loads(first)
-            told, work, tensors = header["identity"], header["work"], header["tensors"]
-            known = header["offramp_egress"] == VERSION and isinstance(told, dict) and isinstance(work, str) and isinstance(tensors, list)
+            earlier, work, tensors = header["identity"], header["work"], header["tensors"]
+            known = header["offramp_egress"] == VERSION and isinstance(earlier, dict) and isinstance(work, str) and isinstance(tensors, list)
         except (ValueError, KeyError, TypeError, RecursionError):
             known = False
         if not known:
             raise BadArgument(f"{self.path} is not a checkpoint of an Egress, or has another version. Remove it to process everything again")
-        self._require_same(told, self._identity)
+        self._require_same(earlier, self._identity)
         self.work, self._tensors, self.resumes = work, tensors, True
         for line in lines:
             try:
@@ -177,18 +177,18 @@ class Checkpoint:
         for done in self._done.list():
             self.earlier.add(done)
 
-    def _require_same(self, told: Mapping[str, object], now: Mapping[str, object]) -> None:
-        other = [f"{name} was {told.get(name)!r} and is {now.get(name)!r}" for name in sorted({*told, *now}) if told.get(name) != now.get(name)]
+    def _require_same(self, earlier: Mapping[str, object], now: Mapping[str, object]) -> None:
+        other = [f"{name} was {earlier.get(name)!r} and is {now.get(name)!r}" for name in sorted({*earlier, *now}) if earlier.get(name) != now.get(name)]
         if other:
-            raise BadArgument(f"{self.folder} has results of another work: {'; '.join(other)}. Use the earlier values, or omit resume=True and give "
+            raise BadArgument(f"{self.folder} has results of other work: {'; '.join(other)}. Use the earlier values, or omit resume=True and give "
                               "another output")
 
     @property
-    def tensors(self) -> list[Told]:
+    def tensors(self) -> list[Tensor]:
         """Name, type and shape of each tensor in the earlier run."""
         return self._tensors
 
-    def require_same(self, tensors: list[Told]) -> None:
+    def require_same(self, tensors: list[Tensor]) -> None:
         """Checks the first batch's tensors before the run opens. Errors: BadArgument."""
         if self.resumes:
             self._require_same({name: describe(rest) for name, *rest in self._tensors}, {name: describe(rest) for name, *rest in tensors})
@@ -196,28 +196,28 @@ class Checkpoint:
 
     def begin(self, in_place: bool) -> None:
         """
-        `in_place`: immediately. Otherwise the launcher moves the file there after it has checked the folder. A file that it goes on with
-        stays as it is until then, since another loop may be adding to it: it is written anew with the first batch that is done.
+        Writes the file: in place, or for the launcher to move into place after it has checked the folder. A resumed file stays unchanged until
+        the first batch is done, because another loop may still add to it.
         """
         self._require_in_place()
         if in_place:
-            self._take_share()
-            self._write_anew()
+            self._share_lock()
+            self._rewrite()
         elif not self.resumes:
             self._new = self._put(NEW_NAME, self._header())
 
     def submitted(self, first: int, samples: int, keys: bytes | None) -> None:
-        """Notes a batch before the library gets it."""
-        self._told.append((first, samples, keys or b""))
+        """Records a batch before the library receives it."""
+        self._submitted.append((first, samples, keys or b""))
 
     def changed(self, first: int) -> None:
-        """Marks a submitted batch as not done: its tensors changed before the copy, or it was not accepted. Thread: any."""
-        self._told.append((first, 0, None))
+        """Marks a submitted batch as not done: its tensors changed before the copy, or the library did not accept it. Thread: any."""
+        self._submitted.append((first, 0, None))
 
     def completed(self, ranges: Sequence[tuple[int, int]], given_up: Sequence[tuple[int, int]] = ()) -> None:
-        """Notes finished items. `given_up`: failed items; a resumed loop processes their batches again."""
-        while self._told:
-            first, samples, keys = self._told.popleft()
+        """Records finished items. `given_up`: failed items; a resumed loop processes their batches again."""
+        while self._submitted:
+            first, samples, keys = self._submitted.popleft()
             if keys is None:
                 self._forget(first)
                 continue
@@ -248,22 +248,22 @@ class Checkpoint:
             self._forget(first)
             done = Done(first, first + batch[1], batch[2])
             self._done.add(done)
-            self._more.append(done)
+            self._unwritten.append(done)
 
     def write(self) -> None:
         """Writes what completed() reported."""
-        if not self._more:
+        if not self._unwritten:
             return
         self._require_in_place()
         if self._file is None:
-            self._write_anew()
+            self._rewrite()
             return
         added = DoneBatches()
-        for done in self._more:
+        for done in self._unwritten:
             added.add(done)
         text = lines_of(added)
-        if self._bytes + len(text) >= max(LEAST_TO_REWRITE, 2 * self._anew_bytes):
-            self._write_anew()
+        if self._bytes + len(text) >= max(LEAST_TO_REWRITE, 2 * self._rewritten_bytes):
+            self._rewrite()
             return
         failpoint("checkpoint.add")
         try:
@@ -272,20 +272,20 @@ class Checkpoint:
             self._close_file()
             raise self._write_error(problem) from problem
         failpoint("checkpoint.added")
-        self._more = []
+        self._unwritten = []
         self._bytes += len(text)
 
     def close(self) -> None:
         self._close_file()
-        self._give_back()
+        self._unlock()
         if self._new is not None:
             new, self._new = self._new, None
             with new, contextlib.suppress(OSError):      # the launcher refused the folder, or another loop replaced the file
-                if os.path.samestat(os.fstat(new.fileno()), os.stat(NEW_NAME, dir_fd=self._hold(), follow_symlinks=False)):
-                    os.unlink(NEW_NAME, dir_fd=self._hold())
-        if self._inside is not None:
-            os.close(self._inside)
-            self._inside = None
+                if os.path.samestat(os.fstat(new.fileno()), os.stat(NEW_NAME, dir_fd=self._open_folder(), follow_symlinks=False)):
+                    os.unlink(NEW_NAME, dir_fd=self._open_folder())
+        if self._folder_fd is not None:
+            os.close(self._folder_fd)
+            self._folder_fd = None
 
     def _close_file(self) -> None:
         if self._file is not None:
@@ -296,16 +296,16 @@ class Checkpoint:
         header = {"offramp_egress": VERSION, "work": self.work, "identity": self._identity, "tensors": self._tensors}
         return json.dumps(header).encode() + b"\n"
 
-    def _write_anew(self) -> None:
+    def _rewrite(self) -> None:
         self._close_file()
         text = self._header() + lines_of(self._done)
         self._file = self._put(NAME, text)
-        self._more = []
-        self._bytes = self._anew_bytes = len(text)
+        self._unwritten = []
+        self._bytes = self._rewritten_bytes = len(text)
 
     def _put(self, name: str, text: bytes) -> io.FileIO:
-        """The whole file, in place of what is there; opened, to be added to."""
-        inside, partial = self._hold(), f".offramp-{secrets.token_hex(8)}.part"
+        """Replaces the file and returns it, open for appending."""
+        inside, partial = self._open_folder(), f".offramp-{secrets.token_hex(8)}.part"
         try:
             file = open(os.open(partial, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644, dir_fd=inside), "ab",
                         buffering=0)
@@ -318,7 +318,7 @@ class Checkpoint:
                 return file
             except BaseException:
                 file.close()
-                with contextlib.suppress(FileNotFoundError):    # it has its name already
+                with contextlib.suppress(FileNotFoundError):    # it was renamed already
                     os.unlink(partial, dir_fd=inside)
                 raise
         except OSError as problem:
@@ -334,7 +334,7 @@ _all: weakref.WeakSet[Checkpoint] = weakref.WeakSet()
 
 def _release_all() -> None:
     for checkpoint in list(_all):
-        checkpoint.let_go()
+        checkpoint.close_lock()
 
 
 os.register_at_fork(after_in_child=_release_all)
@@ -348,34 +348,34 @@ class Comparison:
         self._range: Done | None = None
         self._hash = 0
 
-    def leaves_out(self, first: int, samples: int, keys: bytes | None) -> bool:
-        """Whether the batch is done. Batches come in order. Errors: BadArgument."""
+    def skips(self, first: int, samples: int, keys: bytes | None) -> bool:
+        """Whether the batch is done. Call it for batches in order. Errors: BadArgument."""
         around = self._earlier.around(first)
         if around is None and self._earlier.around(first + samples - 1) is None:
             return False
         begins = self._range != around
         if around is None or first + samples > around.end or begins and first != around.begin:
-            raise BadArgument(f"the batch of items {first} to {first + samples - 1} is done in part: the run before had batches of another size. "
+            raise BadArgument(f"the batch of items {first} to {first + samples - 1} is partly done: the earlier run had batches of another size. "
                               f"{self._remedy()}")
         if begins:
             self._range, self._hash = around, 0
         self._hash = (self._hash + hash_of(first, keys or b"")) % MODULUS
         if first + samples == around.end and self._hash != around.hash:
-            raise BadArgument(f"the batches of items {around.begin} to {around.end - 1} are done, and had other keys. {self._remedy()}")
+            raise BadArgument(f"the batches of items {around.begin} to {around.end - 1} are done, and they had other keys. {self._remedy()}")
         return True
 
     def finish(self, items: int) -> None:
-        """There are no more batches. Errors: BadArgument."""
+        """Call it after the last batch. Errors: BadArgument."""
         earlier = self._earlier.list()
         if earlier and earlier[-1].end > items:
-            raise BadArgument(f"{items} items were given, and the run before had done some up to item {earlier[-1].end - 1}. {self._remedy()}")
+            raise BadArgument(f"the loop gave {items} items, and the earlier run finished items up to {earlier[-1].end - 1}. {self._remedy()}")
 
     def _remedy(self) -> str:
-        return ("Give the batches of the run before, in its order (shuffle=False, the same batch size), and new ones behind them; or start over "
-                f"with another output: {self._path} says what is done")
+        return ("Give the earlier run's batches in the same order (shuffle=False, the same batch size), and new ones after them; or start over "
+                f"with another output: {self._path} lists what is done")
 
 
-def describe(tensor: Told) -> str:
+def describe(tensor: Tensor) -> str:
     """Type and shape without the batch size, which may differ between runs."""
     dtype, shape = tensor
     return f"{dtype}{tuple(shape[1:])}"

@@ -45,16 +45,16 @@ class Consumer:
         self._pid = os.getpid()
         self._running = threading.Lock()
         if not 0 <= window < 1 << 32:
-            raise BadArgument(f"a window of {window} slabs. Give a number of slabs, or 0 to have it chosen")
+            raise BadArgument(f"a window of {window} slabs. Give a number of slabs, or 0 to choose it automatically")
         if not wait_for_run > 0:
-            raise BadArgument(f"wait_for_run is {wait_for_run}. Give seconds, more than 0")
+            raise BadArgument(f"wait_for_run is {wait_for_run}. Give a positive number of seconds")
         self._library = library()
         options = _abi.ConsumerOptions(ctypes.sizeof(_abi.ConsumerOptions), path_of(run_dir), window, 0, wait_for_run)
         checked(self._library.offramp_consumer_open, ctypes.byref(options), ctypes.byref(self._handle))
 
     def __iter__(self) -> Iterator[Slab]:
-        before = None       # its views may be bound to the loop's variables until the next slab's are
-        told = False
+        before = None       # the loop's variables may hold its views until the next slab replaces them
+        has_warned = False
         with self._begun() as loop:
             for slab in loop.slabs():
                 try:
@@ -62,8 +62,8 @@ class Consumer:
                 finally:
                     slab._end()
                 loop.answer(_abi.OK)
-                if not told and before is not None and (name := before._kept_view()):
-                    told = True
+                if not has_warned and before is not None and (name := before._kept_view()):
+                    has_warned = True
                     warnings.warn(f"a view of the tensor '{name}' is still referenced after its slab's turn: it may show other data "
                                   "now. Copy data that you keep: numpy.array(view)", KeptViewWarning, stacklevel=2)
                 before = slab
@@ -81,7 +81,7 @@ class Consumer:
         Ctrl-C and SystemExit: the slab is returned without counting a failure.
         """
         if not callable(function) or inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
-            raise BadArgument(f"{function!r} is not a plain function of a slab. Give one that has done its work when it returns")
+            raise BadArgument(f"{function!r} is not a plain function of a slab. Give a function whose work is done when it returns")
         with self._begun() as loop:
             for slab in loop.slabs():
                 try:
@@ -111,9 +111,9 @@ class Consumer:
 
     def _begun(self) -> _Loop:
         if self._pid != os.getpid():
-            raise WrongProcess("the consumer belongs to the process that made it, and this is a child of it. Make one here")
+            raise WrongProcess("the Consumer belongs to the parent process, and this is a forked child. Create another one here")
         if not self._running.acquire(blocking=False):
-            raise BadArgument("this consumer runs already. Make one for each loop")
+            raise BadArgument("this consumer runs already. Create one for each loop")
         return _Loop(self)
 
     def __del__(self) -> None:
@@ -123,7 +123,7 @@ class Consumer:
 
 class _Loop:
     """
-    One offramp_consumer_run(), as a context. Owns: the thread that it runs on. Thread: that which iterates; abandon(), any.
+    One offramp_consumer_run(), as a context. Owns: the library's thread. Thread: the iterating thread; abandon_if_forgotten(): any.
 
     The library's thread waits for an answer to each slab while the iterating thread processes it.
     """
@@ -131,13 +131,13 @@ class _Loop:
     def __init__(self, consumer: Consumer):
         self._consumer = consumer
         self._library, self._handle = consumer._library, consumer._handle
-        self._handed: queue.SimpleQueue[Slab | BaseException | int] = queue.SimpleQueue()       # slabs, exceptions, at last the code that it ended with
+        self._handed: queue.SimpleQueue[Slab | BaseException | int] = queue.SimpleQueue()       # slabs and exceptions, finally the exit code
         self._answers: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._mappings = Mappings()
         self._owner = threading.current_thread()
         self._pid = os.getpid()
-        self._asked = self._answered = 0        # by the library's thread; by the other
-        self._ending = False        # by an answer
+        self._asked = self._answered = 0        # counted by the library's thread and by the iterating thread
+        self._ending = False        # set by an answer that ends the run
         self._left = False
         self._end: int | Error | None = None
         self._process = _abi.Process(self._hand_over)
@@ -156,7 +156,7 @@ class _Loop:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None) -> None:
-        """Returns the slab that was not accepted, however the loop was left."""
+        """Returns the slab that was not accepted, however the loop ended."""
         if self._pid != os.getpid():
             return
         interrupted: BaseException | None = None
@@ -196,22 +196,22 @@ class _Loop:
     def answer(self, code: int) -> None:
         self._ending = code not in (_abi.OK, _abi.FAILED, _abi.REJECTED)
         self._answers.put(code)
-        self._answered += 1     # in this order: Ctrl-C in between gives one answer too many to a loop that ends
+        self._answered += 1     # after put(): Ctrl-C in between then adds a surplus answer to a loop that ends anyway
 
     def ran_to_the_end(self) -> bool:
         return self._end == _abi.OK
 
     def abandon_if_forgotten(self) -> None:
-        """Called when the main thread ends: the slab's thread may be gone."""
+        """Called when the main thread ends: the iterating thread may not exist any more."""
         if self._owner is threading.main_thread() or self._owner.daemon or not self._owner.is_alive():
             self._library.offramp_consumer_stop(self._handle)
             self._answers.put(_abi.RETRY)
 
     def _leave(self) -> None:
-        """Makes the library's thread end by itself."""
+        """Lets the library's thread end."""
         if self._end is None and self._asked == self._answered and not self._ending:
             self._library.offramp_consumer_stop(self._handle)
-        self._answers.put(_abi.RETRY)       # to the slab that was not accepted, or to one that is on its way
+        self._answers.put(_abi.RETRY)       # for the slab that was not accepted, or for the next one
         self._left = True
 
     def _run(self) -> None:
@@ -226,7 +226,7 @@ class _Loop:
             self._consumer._running.release()
 
     def _hand_over(self, user: Any, given: Any) -> int:
-        """On the library's thread. An exception that left it would accept the slab."""
+        """Runs on the library's thread. Must not raise: that would accept the slab."""
         try:
             self._asked += 1
             try:

@@ -18,14 +18,14 @@ from offramp._errors import BadArgument, ConsumersFailed, LibraryNotFound
 from offramp._library import library
 
 LOOK_AGAIN_SECONDS = 0.01
-LAST_OUTPUT_BYTES = 1 << 16        # of its output's end, which is searched for the final messages
+LAST_OUTPUT_BYTES = 1 << 16        # of the output's end, searched for the final messages
 OPTIONS = "processor-option"
-OF_SEVERAL = (OPTIONS, "columns")       # flags whose value has commas in it
+OF_SEVERAL = (OPTIONS, "columns")       # flags with several values, separated by commas
 # The Egress argument for each flag.
 _IN_PYTHON = {"resume": "resume=True", "output": "output", "processor": "processor", "consumers": "consumers", "kill-stalled": "kill_stalled=True",
               **{flag: f"settings={{'{flag}': True}}" for flag in ("overwrite", "durable")},
               **{flag: f"settings={{'{flag}': ...}}" for flag in (OPTIONS, "input", "sink", "sink-table", "http-url", "http-header", "consumer-python", "png-level")}}
-# Flags that are arguments of an Egress, or that it sets.
+# Flags that an Egress takes as arguments, or sets itself.
 SETTLED = ("run-dir", "run-id", "output", "processor", "consumers", "resume", "program", "work", "wait", "lifeline-fd")
 
 
@@ -43,13 +43,13 @@ class Consumers:
         if programs := _programs():
             environment.setdefault("OFFRAMP_BIN_DIR", programs)
         self._run_dir = run_dir
-        self._said = tempfile.TemporaryFile()
+        self._output = tempfile.TemporaryFile()
         # A separate session, so that a terminal's Ctrl-C reaches only the loop.
-        self._process = subprocess.Popen([*launcher_command("consume-set-up"), *flags], env=environment, stdin=subprocess.DEVNULL, stdout=self._said,
+        self._process = subprocess.Popen([*launcher_command("consume-set-up"), *flags], env=environment, stdin=subprocess.DEVNULL, stdout=self._output,
                                          stderr=subprocess.STDOUT, start_new_session=True)
 
     def require_alive(self) -> None:
-        """Errors: ConsumersFailed, once it has given up."""
+        """Errors: ConsumersFailed, once the command has exited."""
         if self._process.poll() is not None:
             raise self._failure()
 
@@ -79,17 +79,17 @@ class Consumers:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         self._process.wait()
-        self._said.close()
+        self._output.close()
 
     def _failure(self) -> ConsumersFailed:
-        self._said.seek(max(0, os.fstat(self._said.fileno()).st_size - LAST_OUTPUT_BYTES))
-        words = final_messages(self._said.read().decode(errors="replace"))
+        self._output.seek(max(0, os.fstat(self._output.fileno()).st_size - LAST_OUTPUT_BYTES))
+        message = final_messages(self._output.read().decode(errors="replace"))
         code = self._process.returncode
         if code < 0:
-            words = f"the command that supervises the consumers was killed by signal {-code}; its last message: {words}"
+            message = f"the command that supervises the consumers was killed by signal {-code}; its last message: {message}"
         elif code == 0:
-            words = "the consumers were ended before the run was over"
-        return ConsumersFailed(f"{in_python(words)} (logs: {self._run_dir}/logs)", code if code >= 0 else 128 - code)
+            message = "the consumers ended before the run"
+        return ConsumersFailed(f"{in_python(message)} (logs: {self._run_dir}/logs)", code if code >= 0 else 128 - code)
 
 
 def launcher_command(command: str) -> list[str]:
@@ -98,7 +98,7 @@ def launcher_command(command: str) -> list[str]:
     for folder in (package.parents[1] / "offramp_launch", package.parent / "offramp_launch", package / "offramp_launch"):
         if (folder / "__main__.py").exists():
             return [sys.executable, "-E", "-s", "-B", str(folder), command]
-    raise LibraryNotFound(f"the launcher, offramp_launch, is not beside {package}. Install it with the package, or give a run_dir and start the consumers "
+    raise LibraryNotFound(f"the launcher, offramp_launch, is not beside {package}. Install it with the package, or pass run_dir= and start the consumers "
                           "there yourself")
 
 
@@ -110,7 +110,7 @@ def _programs() -> str | None:
 
 
 def flags_of(settings: Mapping[str, object]) -> list[str]:
-    """Errors: TypeError and BadArgument, which say what to give."""
+    """The settings as flags. Errors: TypeError and BadArgument, which name the fix."""
     values: dict[str, str] = {}
     for name, value in settings.items():
         if not isinstance(name, str) or not name.strip("-_"):
@@ -119,10 +119,10 @@ def flags_of(settings: Mapping[str, object]) -> list[str]:
         if flag in SETTLED:
             raise BadArgument(f"settings have '{name}', which is not a setting. Give it as an argument of Egress, or omit it")
         if flag in values:
-            raise BadArgument(f"settings have --{flag} twice. Give it once")
+            raise BadArgument(f"settings have '{flag}' twice. Give it once")
         values[flag] = _value_of(flag, value)
         if "\0" in values[flag]:
-            raise BadArgument(f"the setting '{name}' has a NUL character in it. Give one without")
+            raise BadArgument(f"the setting '{name}' contains a NUL character. Remove it")
     return [f"--{flag}={value}" for flag, value in values.items()]
 
 
@@ -136,31 +136,31 @@ def _value_of(flag: str, value: object) -> str:
         return ",".join(f"{_option_name(key)}={_one(flag, each)}".replace(",", r"\,") for key, each in value.items())
     if isinstance(value, (list, tuple)):
         if flag not in OF_SEVERAL:
-            raise TypeError(f"the setting '{flag}' is {value!r:.80}, and takes one value. Give one" +
+            raise TypeError(f"the setting '{flag}' is {value!r:.80}, and takes one value. Give one value" +
                             (": '@FILE', a file with a header in each line" if flag == "http-header" else ""))
         if flag == OPTIONS and (wrong := [each for each in value if not isinstance(each, str) or "=" not in each]):
-            raise TypeError(f"the setting '{flag}' has {wrong[0]!r:.80}. Give texts KEY=VALUE, or a mapping {{KEY: VALUE}}")
+            raise TypeError(f"the setting '{flag}' has {wrong[0]!r:.80}. Give strings KEY=VALUE, or a mapping {{KEY: VALUE}}")
         return ",".join(_one(flag, each) for each in value)
     return _one(flag, value)
 
 
 def _one(flag: str, value: object) -> str:
     if callable(item := getattr(value, "item", None)) and getattr(value, "ndim", None) == 0:
-        value = item()      # of NumPy's and PyTorch's numbers
+        value = item()      # a number of NumPy or PyTorch
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     if isinstance(value, (str, numbers.Number)):
         return str(value)
-    remedy = ("Give texts KEY=VALUE, or a mapping {KEY: VALUE}" if flag == OPTIONS else "Leave it out" if value is None else
-              "Give a text, a number, or True or False")
+    remedy = ("Give strings KEY=VALUE, or a mapping {KEY: VALUE}" if flag == OPTIONS else "Omit it" if value is None else
+              "Give a str, a number, True or False")
     raise TypeError(f"the setting '{flag}' has {value!r:.80}, of type {type(value).__name__}. {remedy}")
 
 
 def _option_name(key: object) -> str:
     if not isinstance(key, str) or not key or "=" in key or "," in key:
-        raise TypeError(f"the setting '{OPTIONS}' has an option named {key!r:.80}. Give a text without '=' and ','")
+        raise TypeError(f"the setting '{OPTIONS}' has an option named {key!r:.80}. Give a str without '=' and ','")
     return key
 
 
@@ -170,22 +170,22 @@ def require_files(processor: str) -> None:
         kind, colon, rest = name.partition(":")
         path = rest if kind == "so" else name.rpartition(":")[0] if colon and name.rpartition(":")[0].endswith(".py") else None
         if path is not None and not os.path.isfile(path := path.removeprefix("python:")):
-            raise BadArgument(f"the processor '{name}' needs a file that does not exist: {os.path.abspath(path)}. Give the path of one, as seen from the "
-                              "working directory")
+            raise BadArgument(f"the processor '{name}' needs a file that does not exist: {os.path.abspath(path)}. Give an existing path, relative to the "
+                              "working directory, or absolute")
 
 
-def in_python(words: str) -> str:
+def in_python(message: str) -> str:
     """Replaces flags in a command's message with arguments of an Egress."""
-    words = words.replace("--resume to add to them (a sample of the same key replaces its earlier result),",
+    message = message.replace("--resume to add to them (a sample of the same key replaces its earlier result),",
                           "--resume to leave out what is done, with egress.pending(),")
-    return re.sub(r"--([a-z][a-z-]*)(?:=true\b)?", lambda flag: _IN_PYTHON.get(flag[1], flag[0]), words)
+    return re.sub(r"--([a-z][a-z-]*)(?:=true\b)?", lambda flag: _IN_PYTHON.get(flag[1], flag[0]), message)
 
 
-def final_messages(said: str) -> str:
-    """The reason and its remedy, in one line."""
-    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("{")]     # no progress
+def final_messages(output: str) -> str:
+    """The last error message of this output, with its remedy, in one line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("{")]     # without progress lines
     at = max((number for number, line in enumerate(lines) if line.startswith("offramp: ")), default=len(lines) - 1)
-    words = ""
+    message = ""
     for line in lines[at:]:
-        words += (" " if words.endswith(tuple(".,:;!?")) else ". ") * bool(words) + line.removeprefix("offramp: ")
-    return words or "it said nothing"
+        message += (" " if message.endswith(tuple(".,:;!?")) else ". ") * bool(message) + line.removeprefix("offramp: ")
+    return message or "it printed nothing"

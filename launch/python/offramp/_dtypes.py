@@ -31,18 +31,18 @@ def dtype_of(given: object) -> DType:
     name = str(getattr(given, "__name__", given)).rpartition("torch.")[2]
     name = {"bool_": "bool", "float": "float64", "int": "int64"}.get(name, name)
     if name not in _BY_NAME:
-        raise TypeError(f"elements of type '{given}' cannot be handed over. Convert them to one of {', '.join(_BY_NAME)}")
+        raise TypeError(f"elements of type '{given}' are not supported. Convert them to one of {', '.join(_BY_NAME)}")
     return _BY_NAME[name]
 
 
 def dtype_of_codes(code: int, bits: int) -> DType:
     if (code, bits) not in _BY_CODE:
-        raise TypeError(f"the slab has elements of DLPack's type code {code} with {bits} bits, which this version does not know")
+        raise TypeError(f"the slab has elements of DLPack's type code {code} with {bits} bits, which this version does not support")
     return _BY_CODE[code, bits]
 
 
 def array_type(dtype: DType) -> str:
-    """NumPy's type string; two plain bytes for bfloat16, which NumPy does not have."""
+    """NumPy's type string; two untyped bytes for bfloat16, which NumPy lacks."""
     return "<V2" if dtype.name == "bfloat16" else f"{'<' if dtype.bits > 8 else '|'}{_LETTERS[dtype.code]}{dtype.bits // 8}"
 
 
@@ -50,7 +50,7 @@ OF_ARRAY_TYPE = {array_type(dtype): dtype for dtype in ALL if dtype.name != "bfl
 
 
 def bfloat16_of_numpy() -> Any:
-    """ml_dtypes' type. TypeError without that package."""
+    """The type of ml_dtypes. Errors: TypeError without that package."""
     try:
         import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
     except ImportError:

@@ -15,7 +15,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
 
 from offramp import _abi, _validate
-from offramp._batch_cache import Before, outputs_like, remembered
+from offramp._batch_cache import BatchCache, batch_cache_of, outputs_from_cache
 from offramp._arrays import Outputs, outputs_of, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
 from offramp._consumers import Consumers, flags_of, require_files
@@ -28,9 +28,9 @@ from offramp._numbering import Numbering
 from offramp._order import Layout
 from offramp._run import Stats, Run, Watch
 
-ONLY = "output"         # the name of a tensor that is submitted without one
-MOST_CONSUMERS = 64     # a run's table of consumers holds so many
-DEAD_LETTERS = 84  # launch/guide/reference/exit-codes.md
+ONLY = "output"         # the name of a tensor submitted without a name
+MOST_CONSUMERS = 64     # the size of a run's consumer table
+DEAD_LETTERS = 84       # launch/guide/reference/exit-codes.md
 _Batch = TypeVar("_Batch")
 
 
@@ -84,16 +84,16 @@ class Egress:
                  max_consumers: int = 0, when_full: str = "wait", max_failures: int = 0, max_delay: float = 0.0, visibility_timeout: float = 0.0,
                  kill_stalled: bool = False):
         self._pid = os.getpid()
-        self._turn = threading.RLock()      # before Python 3.11 Ctrl-C may leave it taken: by a thread that then may take it again
+        self._lock = threading.RLock()      # reentrant: before Python 3.11, Ctrl-C may leave it locked by the loop's thread
         self._is_submitting = False
-        self._at_hand: _AtHand | None = None    # until submit() is at its end: an exception leaves the loop in doubt whether the batch is taken
-        self._opening: Run | None = None        # which is the run, once it is open
+        self._submission: _Submission | None = None      # set during submit(): after an exception, the loop does not know whether the batch was accepted
+        self._opening: Run | None = None        # becomes _run once it is open
         self._run: Run | None = None
         self._consumers: Consumers | None = None
         self._checkpoint: Checkpoint | None = None
         self._closed = self._cut_short = self._is_drained = False
         self._is_done = False       # drained to the end
-        self._before: Before | None = None      # the batch that was submitted last
+        self._cache: BatchCache | None = None      # of the last accepted batch
         if when_full not in ("wait", "drop"):
             raise BadArgument(f"when_full is '{when_full}'. Give 'wait' or 'drop'")
         if repeated_keys not in ("refuse", "allow"):
@@ -105,37 +105,37 @@ class Egress:
         kill_stalled = _validate.yes_or_no("kill_stalled", kill_stalled)
         max_delay, visibility_timeout = _validate.seconds("max_delay", max_delay), _validate.seconds("visibility_timeout", visibility_timeout)
         self._device = None if device is None else _device(str(device))
-        self._told_layout = None if tensors is None else [_layout(*each) for each in _validate.by_name("tensors", tensors, "{'output': ('float32', (64, 1000))}").items()]
-        self._layout = self._told_layout
+        self._requested_layout = None if tensors is None else [_layout(*each) for each in _validate.mapping("tensors", tensors, "{'output': ('float32', (64, 1000))}").items()]
+        self._layout = self._requested_layout
         output = None if output is None else _validate.path("output", output)
         own = {"run_dir": run_dir, "output": output, "processor": processor, "consumers": consumers if consumers != 0 else None, "settings": settings}
-        self._launched = _taken_from_the_launcher(own)
-        place = self._launched.place if self._launched else None
-        if place is None:
-            _require_whole(own)
+        self._launched = _launcher_of_this_program(own)
+        launch = self._launched.settings if self._launched else None
+        if launch is None:
+            _require_complete(own)
             if processor is not None and run_dir is None:
                 run_dir = _new_run_dir()
-        folder = path_of(place.run_dir if place else "" if run_dir is None else run_dir)
+        folder = path_of(launch.run_dir if launch else "" if run_dir is None else run_dir)
         folder = os.path.abspath(folder) if folder else folder      # the loop may change the working folder before its first batch
         library()       # raises LibraryNotFound early
-        told = place.output if place else output
-        results = None if told is None else os.path.abspath(told)
-        resume = resume or bool(place and place.resume)
-        facts = _facts(identity, place.processor if place else processor, {"processor-option": place.processor_option} if place else settings or {})
+        destination = launch.output if launch else output
+        results = None if destination is None else os.path.abspath(destination)
+        resume = resume or bool(launch and launch.resume)
+        facts = _facts(identity, launch.processor if launch else processor, {"processor-option": launch.processor_option} if launch else settings or {})
         if results is not None or resume:
-            work = place.work if place else f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
+            work = launch.work if launch else f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
             self._checkpoint = Checkpoint(results or os.fsdecode(folder), facts, work, resume)
         self._run_dir = os.fsdecode(folder)
-        self._options = {"run_dir": folder, "run_id": (place.run_id if place else run_id).encode() or None, "name": name.encode() or None, **numbers,
+        self._options = {"run_dir": folder, "run_id": (launch.run_id if launch else run_id).encode() or None, "name": name.encode() or None, **numbers,
                          "drop_when_full": int(when_full == "drop"), "max_delay_seconds": max_delay, "visibility_timeout_seconds": visibility_timeout,
-                         "kill_stalled": int(bool(kill_stalled or place and place.kill_stalled))}
-        if processor is not None and place is None and results is not None and self._checkpoint is not None:
+                         "kill_stalled": int(bool(kill_stalled or launch and launch.kill_stalled))}
+        if processor is not None and launch is None and results is not None and self._checkpoint is not None:
             self._consumers = Consumers(os.fsdecode(folder), results, processor, consumers, settings or {}, self._checkpoint.work, resume)
-        self._once = repeated_keys == "refuse"      # a batch has each key
-        self._keys_before = KeysBefore() if self._once and (place is not None or processor is not None) else None
-        named_by = place.processor if place else processor
+        self._once = repeated_keys == "refuse"
+        self._keys_before = KeysBefore() if self._once and (launch is not None or processor is not None) else None
+        named_by = launch.processor if launch else processor
         self._file_names = None if named_by is None else file_names_of(named_by)
-        self._may_drop = when_full == "drop"        # so a submitted batch may have no results
+        self._may_drop = when_full == "drop"        # a submitted batch may have no results
         self._numbering = Numbering(None if self._checkpoint is None else Comparison(self._checkpoint), self._once, self._keys_before)
         _open.add(self)
         if self._layout is not None and self._device is not None:
@@ -182,33 +182,33 @@ class Egress:
         self._require_own()
         self._require_not_asked_to_end()
         if copy is not False and _validate.yes_or_no("copy", copy) and stream is not None:
-            raise BadArgument("a copy is made on the stream that is current. Give no stream with copy=True, and submit under "
+            raise BadArgument("copy=True copies on the current stream. Give no stream with copy=True, and submit under "
                               "`with torch.cuda.stream(stream):`")
         named = outputs if type(outputs) is dict else dict(outputs) if isinstance(outputs, Mapping) else {ONLY: outputs}
         if not named:
-            raise BadArgument("a batch without tensors. Submit one or more")
-        with self._turn:
+            raise BadArgument("the batch has no tensors. Submit one or more")
+        with self._lock:
             if self._is_submitting and _is_called_by(Egress._submit.__code__, self):
-                raise BadArgument("submit() was called while submit() is at work on this thread, as by a signal handler or a finalizer. Let these keep their "
-                                  "batch, and submit it in the loop")
-            at_hand = self._submit(named, keys, items, stream, copy)
-        if self._at_hand is at_hand:        # the last step: now the loop knows of it
-            self._at_hand = None
+                raise BadArgument("submit() was called while submit() runs on this thread, for example by a signal handler or a finalizer. Submit that "
+                                  "batch in the loop instead")
+            submission = self._submit(named, keys, items, stream, copy)
+        if self._submission is submission:      # the last step: submit() returns, so the loop knows
+            self._submission = None
 
-    def _submit(self, named: Mapping[str, object], keys: Iterable[str] | None, items: Iterable[int] | None, stream: object, copy: bool) -> _AtHand:
+    def _submit(self, named: Mapping[str, object], keys: Iterable[str] | None, items: Iterable[int] | None, stream: object, copy: bool) -> _Submission:
         try:
             self._is_submitting = True
             self._require_own()
-            before = self._settled()
+            accepted = self._settle()
             if self._run is not None:
                 self._run.require_unchanged()
-            given, alike = self._outputs_of(named, copy, stream)
+            given, cache = self._outputs_of(named, copy, stream)
             rows = given[0].shape[0]
-            keys = keys if keys is None else _validate.one_a_sample("keys", keys, EXAMPLE)
+            keys = keys if keys is None else _validate.one_per_sample("keys", keys, EXAMPLE)
             key_text = key_text_of(keys, rows, self._once)
             given_items = _items(items, rows)
-            if before is not None and self._is_once_more(before, keys, key_text, rows, given_items):
-                return before
+            if accepted is not None and self._is_repeated(accepted, keys, key_text, rows, given_items):
+                return accepted
             if self._keys_before is not None and keys is not None:
                 self._keys_before.require_others(keys)
             if self._file_names is not None and keys is not None and key_text is not None:
@@ -222,43 +222,43 @@ class Egress:
             if self._consumers is not None:
                 self._consumers.require_alive()
             if self._checkpoint is not None and numbers is not None:
-                run.require_noted()
-            at_hand = self._at_hand = _AtHand(run.taken, rows, None if keys is None else tuple(keys), key_text, numbers, given_items)
-            if self._checkpoint is not None and at_hand.is_noted:
-                self._checkpoint.submitted(at_hand.first, rows, key_text)
-            run.submit([each.address for each in given], rows, key_text, counted, on_stream, _held(given, key_text, None if numbers is None else numbers[0]))
-            self._note_taken(at_hand)
-            self._before = alike
-            return at_hand
+                run.require_recorded()
+            submission = self._submission = _Submission(run.accepted, rows, None if keys is None else tuple(keys), key_text, numbers, given_items)
+            if self._checkpoint is not None and submission.is_recorded:
+                self._checkpoint.submitted(submission.first, rows, key_text)
+            run.submit([each.address for each in given], rows, key_text, counted, on_stream, _owners_of(given, key_text, None if numbers is None else numbers[0]))
+            self._note_accepted(submission)
+            self._cache = cache
+            return submission
         finally:
             self._is_submitting = False
 
-    def _settled(self) -> _AtHand | None:
+    def _settle(self) -> _Submission | None:
         """The batch of an interrupted submit(), if the library accepted it. May itself be interrupted and called again."""
-        at_hand, run = self._at_hand, self._run
-        if at_hand is None or run is None:
+        submission, run = self._submission, self._run
+        if submission is None or run is None:
             return None
-        if run.taken > at_hand.number:
-            self._note_taken(at_hand)
-            return at_hand
-        if self._checkpoint is not None and at_hand.is_noted:
-            self._checkpoint.changed(at_hand.first)
-        self._at_hand = None
+        if run.accepted > submission.number:
+            self._note_accepted(submission)
+            return submission
+        if self._checkpoint is not None and submission.is_recorded:
+            self._checkpoint.changed(submission.first)
+        self._submission = None
         return None
 
-    def _note_taken(self, at_hand: _AtHand) -> None:
-        self._numbering.submitted(at_hand.numbers)
-        if self._file_names is not None and at_hand.keys is not None:
+    def _note_accepted(self, submission: _Submission) -> None:
+        self._numbering.submitted(submission.numbers)
+        if self._file_names is not None and submission.keys is not None:
             self._file_names.add()
-        if self._keys_before is not None and not self._may_drop and at_hand.keys is not None and at_hand.key_text is not None:
-            self._keys_before.add(at_hand.keys, len(at_hand.key_text))
+        if self._keys_before is not None and not self._may_drop and submission.keys is not None and submission.key_text is not None:
+            self._keys_before.add(submission.keys, len(submission.key_text))
 
-    def _is_once_more(self, taken: _AtHand, keys: Sequence[str] | None, key_text: bytes | None, rows: int, items: list[int] | None) -> bool:
-        """Whether this is the accepted batch itself and not one with equal keys and size."""
-        if (key_text, rows, items) != (taken.key_text, taken.rows, taken.given_items):
+    def _is_repeated(self, accepted: _Submission, keys: Sequence[str] | None, key_text: bytes | None, rows: int, items: list[int] | None) -> bool:
+        """Whether the loop submits the accepted batch again, and not another batch with equal keys and size."""
+        if (key_text, rows, items) != (accepted.key_text, accepted.rows, accepted.given_items):
             return False
-        if self._numbering.is_pendings:
-            return self._numbering.gives(keys, rows) is None
+        if self._numbering.numbers_by_pending:
+            return self._numbering.find(keys, rows) is None
         return items is not None or keys is not None and self._keys_before is not None and not self._may_drop
 
     def pending(self, batches: Iterable[_Batch], keys: Callable[[_Batch], Sequence[str] | int] | None = None) -> Iterator[_Batch]:
@@ -273,9 +273,9 @@ class Egress:
         Errors: BadArgument if batches that are done had other keys; submitted batches are not affected. drain() raises it if batches are missing.
         """
         self._require_own()
-        with self._turn:
-            self._settled()
-        yield from self._numbering.pending(batches, keys, self._takes_more)
+        with self._lock:
+            self._settle()
+        yield from self._numbering.pending(batches, keys, self._accepts_more)
 
     def drain(self, timeout: float | None = None) -> None:
         """
@@ -287,12 +287,12 @@ class Egress:
         """
         self._require_own()
         if timeout is not None and not _validate.seconds("the timeout", timeout) >= 0:
-            raise BadArgument(f"the timeout is {timeout}. Give seconds, or None to wait for ever")
+            raise BadArgument(f"the timeout is {timeout}. Give seconds, or None to wait forever")
         self._numbering.finish()
         deadline = None if timeout is None else time.monotonic() + timeout
         if self._run is None and self._checkpoint is not None and self._checkpoint.resumes and self._checkpoint.tensors:
-            with self._turn:        # all batches were done: finish the earlier run's results
-                self._open_run([_layout(name, told) for name, *told in self._checkpoint.tensors], self._device or "cpu")
+            with self._lock:        # all batches were done: finish the earlier run's results
+                self._open_run([_layout(name, description) for name, *description in self._checkpoint.tensors], self._device or "cpu")
         if self._run is not None:
             if self._consumers is not None:
                 self._wait_for_consumers(self._run, self._consumers, deadline)
@@ -351,11 +351,11 @@ class Egress:
 
     def _require_own(self) -> None:
         if self._pid != _process:
-            raise WrongProcess("the egress belongs to the process that made it, and this is a child of it. Submit there")
+            raise WrongProcess("the Egress belongs to the parent process, and this is a forked child. Call it in the parent")
         if self._closed:
-            raise BadArgument("the egress is closed. Make another one")
+            raise BadArgument("the egress is closed. Create another one")
 
-    def _takes_more(self) -> bool:
+    def _accepts_more(self) -> bool:
         self._require_own()
         if self._launched is not None and self._launched.asked_to_end:
             self._cut_short = True
@@ -364,7 +364,7 @@ class Egress:
     def _require_not_asked_to_end(self) -> None:
         if self._launched is not None and self._launched.asked_to_end and not self._numbering.expects_more:
             self._cut_short = True
-            raise Stopped("the run was asked to end, and takes no more batches. Leave the context, which drains")
+            raise Stopped("the run is ending and accepts no more batches. Leave the context, which drains")
 
     def _wait_for_consumers(self, run: Run, consumers: Consumers, deadline: float | None) -> None:
         """An empty run would end before its consumers connect."""
@@ -400,46 +400,46 @@ class Egress:
             run.open()
         except BaseException:
             if not run.is_begun:
-                self._opening, self._layout = None, self._told_layout
+                self._opening, self._layout = None, self._requested_layout
                 run.close()
             raise
         if checkpoint is not None and consumers is None:
             checkpoint.begin(in_place=True)
         self._run = run
-        if self._closed:        # meanwhile, by another thread
+        if self._closed:        # by another thread
             run.close()
         return run
 
-    def _outputs_of(self, named: Mapping[str, object], copy: bool, stream: object) -> tuple[list[Outputs], Before | None]:
-        """Validated outputs in the run's order, and the batch cache to keep once they are accepted."""
+    def _outputs_of(self, named: Mapping[str, object], copy: bool, stream: object) -> tuple[list[Outputs], BatchCache | None]:
+        """Validated outputs in the run's order, and the cache to keep once the batch is accepted."""
         names = list(named) if self._layout is None else [layout.name for layout in self._layout]
         try:
             tensors = [named[name] for name in names]
         except KeyError:
             tensors = []
         if len(tensors) != len(named):
-            raise BadArgument(f"a batch of {', '.join(map(str, named))}; the run has {', '.join(names)}. Submit one of each")
-        given = None if self._before is None or copy else outputs_like(self._before, names, tensors)
+            raise BadArgument(f"the batch has {', '.join(map(str, named))}; the run has {', '.join(names)}. Submit these tensors")
+        given = None if self._cache is None or copy else outputs_from_cache(self._cache, names, tensors)
         if given is not None:
-            return given, self._before
+            return given, self._cache
         layouts: Sequence[Layout | None] = self._layout or [None] * len(named)
         given = [outputs_of(name, tensor, copy, layout, stream) for name, tensor, layout in zip(names, tensors, layouts)]
         _require_one_batch(names, given)
         self._require_fit(given)
-        return given, remembered(tensors, given)
+        return given, batch_cache_of(tensors, given)
 
     def _require_fit(self, given: list[Outputs]) -> None:
         device = self._device if self._opening is None else self._opening.device
         if device not in (None, given[0].device):
-            raise BadArgument(f"a batch on the device '{given[0].device}'; the run is for '{device}'. Submit what is there, or open another run")
+            raise BadArgument(f"the batch is on the device '{given[0].device}'; the run is for '{device}'. Submit tensors on that device, or open another run")
         for layout, each in zip(self._layout or (), given):
             if each.dtype != layout.dtype:
                 raise TypeError(f"'{layout.name}' has elements of type {each.dtype}; the run has {layout.dtype}. Convert them, or open another run")
             if each.shape[1:] != layout.shape[1:]:
                 raise BadArgument(_of_another_shape(layout, each))
             if each.shape[0] > layout.shape[0]:
-                raise BadArgument(f"'{layout.name}' has {each.shape[0]} samples; the run was opened for {layout.shape[0]} at most. Say how many there "
-                                  f"may be: Egress(tensors={{'{layout.name}': ('{layout.dtype}', {(each.shape[0], *layout.shape[1:])})}})")
+                raise BadArgument(f"'{layout.name}' has {each.shape[0]} samples; the run was opened for at most {layout.shape[0]}. Give the largest "
+                                  f"batch size: Egress(tensors={{'{layout.name}': ('{layout.dtype}', {(each.shape[0], *layout.shape[1:])})}})")
 
 
 def _of_another_shape(layout: Layout, each: Outputs) -> str:
@@ -456,28 +456,28 @@ def _of_another_shape(layout: Layout, each: Outputs) -> str:
             f"values['{layout.name}'][{cut}]")
 
 
-class _AtHand(NamedTuple):
-    """A batch that submit() is giving to the library, which has `number` of them before it."""
+class _Submission(NamedTuple):
+    """A batch that submit() passes to the library, which has accepted `number` batches before it."""
 
     number: int
     rows: int
     keys: tuple[str, ...] | None
     key_text: bytes | None
-    numbers: Sequence[int] | None       # of its items; None: the library counts on
-    given_items: list[int] | None       # by the loop
+    numbers: Sequence[int] | None       # of its items; None: the library continues to count
+    given_items: list[int] | None       # the loop's argument
 
     @property
     def first(self) -> int:
         return self.numbers[0] if self.numbers is not None else 0
 
     @property
-    def is_noted(self) -> bool:
-        """In a checkpoint: one whose items follow one another."""
+    def is_recorded(self) -> bool:
+        """Whether the checkpoint records it: its items are consecutive."""
         return self.numbers is not None and self.numbers[-1] - self.numbers[0] == self.rows - 1
 
 
 def _is_called_by(code: CodeType, egress: Egress) -> bool:
-    """Walks this thread's stack: before Python 3.11 Ctrl-C may leave a flag set."""
+    """Walks this thread's stack: a flag is not enough, because Ctrl-C may leave it set before Python 3.11."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and (frame.f_code is not code or frame.f_locals.get("self") is not egress):
         frame = frame.f_back
@@ -494,7 +494,7 @@ def _require_one_batch(names: list[str], given: list[Outputs]) -> None:
             raise BadArgument(f"'{name}' has {len(each.shape)} dimensions. Submit one of at most {_abi.MOST_DIMS}")
 
 
-def _taken_from_the_launcher(own: Mapping[str, object]) -> Launched | None:
+def _launcher_of_this_program(own: Mapping[str, object]) -> Launched | None:
     """The launcher that started this program, if any; its flags replace the Egress's arguments."""
     started_by = launched(knows_its_run=any(given is not None for given in own.values()))
     if started_by is None:
@@ -509,47 +509,47 @@ def _taken_from_the_launcher(own: Mapping[str, object]) -> Launched | None:
     return started_by
 
 
-def _require_whole(own: Mapping[str, Any]) -> None:
+def _require_complete(own: Mapping[str, Any]) -> None:
     processor, settings = own["processor"], own["settings"] or {}
     if processor is None:
         for name in ("output", "consumers", "settings"):
             if own[name] is not None:
-                raise BadArgument(f"{name} is given without a processor. Give processor='npy', or omit it and give a "
-                                  "run_dir where consumers of your own meet the run")
+                raise BadArgument(f"{name} is given without a processor. Give processor='npy', or omit it and give run_dir=, "
+                                  "to which your own consumers connect")
         if own["run_dir"] is None:
-            raise BadArgument("neither a processor nor a run directory was given. Give processor= and output=, and consumers are started; or run_dir=, where "
-                              "consumers of your own meet the run")
+            raise BadArgument("neither a processor nor a run directory was given. Give processor= and output= to start consumers, or run_dir=, to which "
+                              "your own consumers connect")
         return
     if not isinstance(processor, str) or not processor:
-        raise TypeError(f"the processor is {processor!r}. Name it in a text, such as 'npy' or 'post.py:save'")
+        raise TypeError(f"the processor is {processor!r}. Give its name, such as 'npy' or 'post.py:save'")
     if not own["output"]:
         raise BadArgument(f"processor '{processor}' has no output folder. Give output=FOLDER")
     if own["consumers"] is not None:
         _validate.whole("consumers", own["consumers"], MOST_CONSUMERS, f"1 to {MOST_CONSUMERS}")
-    flags_of(_validate.by_name("settings", settings, "{'png-level': 3}"))
+    flags_of(_validate.mapping("settings", settings, "{'png-level': 3}"))
     require_files(processor)
 
 
 def _facts(identity: str | Mapping[str, object] | None, processor: str | None, settings: Mapping[str, object]) -> dict[str, str]:
     """The facts, besides tensors, that must be equal for a run to resume another."""
     try:
-        told = identity if isinstance(identity, str) else json.dumps(identity, sort_keys=True)
+        identity_text = identity if isinstance(identity, str) else json.dumps(identity, sort_keys=True)
     except TypeError as problem:
-        raise TypeError(f"the identity cannot be written down: {problem}. Give a text, or a mapping of texts and numbers") from None
+        raise TypeError(f"the identity cannot be stored as JSON: {problem}. Give a str, or a mapping of strings and numbers") from None
     options = next((flag.partition("=")[2] for flag in flags_of(settings) if flag.startswith("--processor-option=")), None)
-    return {"identity": told, "processor": processor or "", **({"processor-option": json.dumps(options)} if options else {})}
+    return {"identity": identity_text, "processor": processor or "", **({"processor-option": json.dumps(options)} if options else {})}
 
 
 def _new_run_dir() -> str:
-    """A new folder where the launcher looks for runs, short enough for a socket's address. Errors: NotPermitted, CannotWrite."""
+    """A new folder where the launcher looks for runs; its path is short enough for a socket address. Errors: NotPermitted, CannotWrite."""
     folder = os.path.abspath(os.environ.get("OFFRAMP_TEST_RUNS") or f"/tmp/offramp-{os.getuid()}")
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         facts = os.lstat(folder)
     except OSError as problem:
-        raise CannotWrite(f"the folder of run directories {folder} cannot be made: {problem.strerror}. Give run_dir=, a folder of your own") from problem
+        raise CannotWrite(f"the folder of run directories {folder} cannot be created: {problem.strerror}. Give run_dir=, your own folder") from problem
     if facts.st_uid != os.getuid() or facts.st_mode & 0o170077 != 0o040000:
-        raise NotPermitted(f"{folder} is not a folder of this user's alone (mode 0700). Remove it, or give run_dir=, a folder of your own")
+        raise NotPermitted(f"{folder} does not belong to this user alone (mode 0700). Remove it, or give run_dir=, your own folder")
     return f"{folder}/{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
 
 
@@ -564,16 +564,16 @@ def _device(given: str) -> str:
     if given == "cuda":
         return "cuda:0"
     if given != "cpu" and not (given.startswith("cuda:") and given[5:].isdecimal()):
-        raise BadArgument(f"the device '{given}'. Give 'cpu', 'cuda' or 'cuda:N', where the tensors are")
+        raise BadArgument(f"the device '{given}' is not supported. Give 'cpu', 'cuda' or 'cuda:N', where the tensors are")
     return given
 
 
-def _layout(name: str, told: Any) -> Layout:
+def _layout(name: str, description: Any) -> Layout:
     try:
-        dtype, shape = told
+        dtype, shape = description
         shape = tuple(int(extent) for extent in shape)
     except (TypeError, ValueError):
-        raise BadArgument(f"the tensor '{name}' is described by {told!r}. Give its type and shape, as ('float32', (64, 1000))") from None
+        raise BadArgument(f"the tensor '{name}' is described by {description!r}. Give its type and shape, such as ('float32', (64, 1000))") from None
     return Layout(name, dtype_of(dtype), shape)
 
 
@@ -583,13 +583,13 @@ def _items(items: Iterable[int] | None, rows: int) -> list[int] | None:
     items = _validate.items(items)
     for item in items:
         if not 0 <= item < 1 << 64:
-            raise BadArgument(f"the item {item}. Items are numbers of 64 bits, from 0 on")
+            raise BadArgument(f"the item {item} is out of range. Give whole numbers from 0 to 2**64 - 1")
     if len(items) != rows:
-        raise BadArgument(f"{len(items)} items for {rows} samples. Give one a sample, or none")
+        raise BadArgument(f"{len(items)} items for {rows} samples. Give one per sample, or none")
     return items
 
 
-def _held(given: list[Outputs], keys: bytes | None, first: int | None) -> list[object]:
+def _owners_of(given: list[Outputs], keys: bytes | None, first: int | None) -> list[object]:
     owners: list[object] = [each.owner for each in given]
     if memories := [each.memory for each in given if each.memory is not None]:
         owners.append(Watch(memories, keys, first))
@@ -597,7 +597,7 @@ def _held(given: list[Outputs], keys: bytes | None, first: int | None) -> list[o
 
 
 _open: weakref.WeakSet[Egress] = weakref.WeakSet()
-_process = os.getpid()      # without a system call for each batch; the library asks once more
+_process = os.getpid()      # cached, to save a system call per batch; the library checks again
 
 
 def _note_fork() -> None:
@@ -614,7 +614,7 @@ def _close_forgotten(egress: Egress) -> None:
             if not egress._is_done:
                 warnings.warn("an Egress was neither drained nor closed: unfinished work is abandoned. Use it as a context, or call drain() and "
                               "close()", ForgottenWarning, stacklevel=3)
-        finally:        # also where warnings are errors
+        finally:        # also if warnings are errors
             egress.close()
 
 

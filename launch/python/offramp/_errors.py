@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Error(Exception):
-    """The base of all; `code` is one of offramp_code, or 1 where none fits."""
+    """The base of all; `code` is one of offramp_code, or 1 if none fits."""
 
     code = 1
 
@@ -44,13 +44,13 @@ class Reject(Error):
 
 
 class BadArgument(Error, ValueError):
-    """An argument is wrong, or it is too late for the call."""
+    """An argument is wrong, or the call comes too late."""
 
     code = 64
 
 
 class NoSuchRun(Error):
-    """There is no run in this directory, or it takes no more consumers."""
+    """There is no run in this directory, or it accepts no more consumers."""
 
     code = 69
 
@@ -104,7 +104,7 @@ class DeviceBroken(Error):
 
 
 class DeviceUnsupported(Error):
-    """There is no such device here, or its driver is too old."""
+    """This device does not exist, or its driver is too old."""
 
     code = 83
 

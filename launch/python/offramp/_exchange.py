@@ -1,4 +1,4 @@
-"""Arrays of any package, through what arrays have in common: DLPack, whose capsules ctypes reads, and CUDA's array interface."""
+"""Arrays of any package, through DLPack, whose capsules ctypes reads, or the CUDA array interface."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from offramp import _abi
 from offramp._dtypes import ALL, OF_ARRAY_TYPE, DType, dtype_of_codes
 from offramp._errors import BadArgument
 
-LEGACY_STREAM, PER_THREAD_STREAM = 0, 2     # as handles; the interface says 1 for the first
-_NEWEST = (1, 1)                            # version of DLPack that is asked for
+LEGACY_STREAM, PER_THREAD_STREAM = 0, 2     # handles; the interface uses 1 for the legacy stream
+_NEWEST = (1, 1)                            # DLPack version that we request
 _MOST_MAJOR = 1
 _ON_THE_CPU, _ON_CUDA = (1, 3), (2, 13)     # DLDeviceType: plain and page-locked; plain and managed
 _DEVICE_ORDINAL = 9                         # CUpointer_attribute
@@ -23,7 +23,7 @@ class Exchanged(NamedTuple):
     address: int
     dtype: DType
     shape: tuple[int, ...]
-    strides: tuple[int, ...] | None     # row-major where there are none; not whole elements: empty
+    strides: tuple[int, ...] | None     # None: row-major; empty: not a multiple of the element size
     device: str
     stream: int
 
@@ -44,14 +44,14 @@ class _Versioned(ctypes.Structure):
 
 
 _KINDS = {b"dltensor": (_Managed, b"used_dltensor"), b"dltensor_versioned": (_Versioned, b"used_dltensor_versioned")}
-_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)      # without the GIL, as DLPack has it
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)      # without the GIL, as DLPack requires
 _name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
 _pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
 _rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_SetName", ctypes.pythonapi))
 
 
 class _Taken:
-    """The content of a capsule. Owns it: calls its deleter once, with the last reference, on any thread."""
+    """The content of a capsule. Owns it: the last reference calls its deleter once, on any thread."""
 
     def __init__(self, address: int, deleter: int | None):
         self._address = address
@@ -64,15 +64,15 @@ class _Taken:
 
 
 def of_dlpack(name: str, given: Any) -> Exchanged:
-    """Does not wait for any stream. Errors: TypeError, BadArgument; they release the capsule's content."""
+    """Does not wait for any stream. Errors: TypeError and BadArgument, which release the capsule's content."""
     device, capsule = _export(name, given)
     owner, tensor = _taken(name, capsule)
     if tensor.dtype.lanes != 1:
-        raise TypeError(f"'{name}' has elements of {tensor.dtype.lanes} lanes. Submit one number an element, in a dimension more")
+        raise TypeError(f"'{name}' has elements of {tensor.dtype.lanes} lanes. Submit one number per element, in an additional dimension")
     try:
         dtype = dtype_of_codes(tensor.dtype.code, tensor.dtype.bits)
     except TypeError:
-        raise TypeError(f"'{name}' has elements of DLPack's type code {tensor.dtype.code} with {tensor.dtype.bits} bits, which cannot be handed over. "
+        raise TypeError(f"'{name}' has elements of DLPack's type code {tensor.dtype.code} with {tensor.dtype.bits} bits, which are not supported. "
                         f"Convert them to one of {', '.join(map(str, ALL))}") from None
     shape = tuple(tensor.shape[:tensor.dims])
     strides = tuple(tensor.strides[:tensor.dims]) if tensor.strides else None
@@ -84,31 +84,31 @@ def _export(name: str, given: Any) -> tuple[str, object]:
     try:
         kind, index = (int(number) for number in given.__dlpack_device__())
         if kind not in _ON_THE_CPU + _ON_CUDA:
-            raise BadArgument(f"'{name}' is on a device of DLPack's type {kind}. Submit one of the CPU's, or of a CUDA device's")
+            raise BadArgument(f"'{name}' is on a device of DLPack's type {kind}. Submit an array on the CPU or on a CUDA device")
         _wait_until_computed(given)
         device, options = ("cpu", {}) if kind in _ON_THE_CPU else (f"cuda:{index}", {"stream": -1})
         try:
             return device, given.__dlpack__(max_version=_NEWEST, **options)
-        except TypeError:       # of before there were versions
+        except TypeError:       # DLPack without versions
             return device, given.__dlpack__(**options)
     except BadArgument:
         raise
     except Exception as problem:
-        raise BadArgument(f"'{name}' is not given through DLPack: {str(problem).rstrip('.')}. Submit a copy of it") from problem
+        raise BadArgument(f"'{name}' cannot be exported through DLPack: {str(problem).rstrip('.')}. Submit a copy of it") from problem
 
 
 def _wait_until_computed(given: Any) -> None:
-    """JAX computes on private streams, and neither its DLPack nor its CUDA interface waits for them or names them."""
+    """JAX computes on private streams, and neither its DLPack nor its CUDA interface waits for these streams or names them."""
     if callable(ready := getattr(given, "block_until_ready", None)):
         ready()
 
 
 def _taken(name: str, capsule: object) -> tuple[_Taken, _Tensor]:
-    called = _name_of(capsule) if type(capsule).__name__ == "PyCapsule" else None
-    if called not in _KINDS:
-        raise TypeError(f"'{name}' gave no tensor through DLPack, but {capsule!r}. Submit a NumPy array or a torch.Tensor")
-    kind, used = _KINDS[called]
-    address = _pointer_of(capsule, called)
+    capsule_name = _name_of(capsule) if type(capsule).__name__ == "PyCapsule" else None
+    if capsule_name not in _KINDS:
+        raise TypeError(f"'{name}' exported no tensor through DLPack, but {capsule!r}. Submit a NumPy array or a torch.Tensor")
+    kind, used = _KINDS[capsule_name]
+    address = _pointer_of(capsule, capsule_name)
     _rename(capsule, used)
     managed = kind.from_address(address)
     owner = _Taken(address, managed.deleter)
@@ -118,16 +118,16 @@ def _taken(name: str, capsule: object) -> tuple[_Taken, _Tensor]:
     return owner, managed.tensor
 
 
-def of_cuda_interface(name: str, given: Any, told: Any) -> Exchanged:
-    """`told`: the array's interface. Errors: TypeError, BadArgument."""
+def of_cuda_interface(name: str, given: Any, interface: Any) -> Exchanged:
+    """`interface`: the array's CUDA array interface. Errors: TypeError, BadArgument."""
     try:
-        shape, typestr, address = tuple(int(extent) for extent in told["shape"]), told["typestr"], int(told["data"][0] or 0)
-        strides, mask, stream = told.get("strides"), told.get("mask"), told.get("stream")
+        shape, typestr, address = tuple(int(extent) for extent in interface["shape"]), interface["typestr"], int(interface["data"][0] or 0)
+        strides, mask, stream = interface.get("strides"), interface.get("mask"), interface.get("stream")
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
-        raise TypeError(f"'{name}' has an invalid __cuda_array_interface__: {told!r}. Submit a torch.Tensor of it") from problem
+        raise TypeError(f"'{name}' has an invalid __cuda_array_interface__: {interface!r}. Submit a torch.Tensor of it") from problem
     dtype = OF_ARRAY_TYPE.get(typestr)
     if dtype is None:
-        raise TypeError(f"'{name}' has elements of type '{typestr}', which cannot be handed over. Convert them to one of {', '.join(map(str, ALL))}")
+        raise TypeError(f"'{name}' has elements of type '{typestr}', which is not supported. Convert them to one of {', '.join(map(str, ALL))}")
     if mask is not None:
         raise TypeError(f"'{name}' has a mask. Submit an array without one")
     if strides is not None:
@@ -137,7 +137,7 @@ def of_cuda_interface(name: str, given: Any, told: Any) -> Exchanged:
     try:
         _wait_until_computed(given)
     except Exception as problem:
-        raise BadArgument(f"'{name}' is not there: {str(problem).rstrip('.')}. Submit what is computed") from problem
+        raise BadArgument(f"'{name}' cannot be computed: {str(problem).rstrip('.')}. Submit a computed array") from problem
     return array
 
 
@@ -145,18 +145,18 @@ def _handle_of(name: str, stream: object) -> int:
     if stream is None or stream == 1:       # no stream to wait for; the legacy stream
         return LEGACY_STREAM
     if isinstance(stream, bool) or not isinstance(stream, int) or stream < 2:
-        raise TypeError(f"'{name}' has an invalid stream in its interface: {stream!r}. Give it: submit(..., stream=)")
+        raise TypeError(f"'{name}' has an invalid stream in its interface: {stream!r}. Pass the stream: submit(..., stream=)")
     return stream
 
 
 def _index_of(name: str, given: Any, address: int) -> int:
-    if callable(asked := getattr(given, "__dlpack_device__", None)):
-        return int(asked()[1])
+    if callable(device_of := getattr(given, "__dlpack_device__", None)):
+        return int(device_of()[1])
     index = ctypes.c_int()
     try:
         code = ctypes.CDLL("libcuda.so.1").cuPointerGetAttribute(ctypes.byref(index), _DEVICE_ORDINAL, ctypes.c_uint64(address))
     except OSError as problem:
-        raise BadArgument(f"the device of '{name}' is not known: {problem}. Submit an array of the CPU's") from problem
+        raise BadArgument(f"the device of '{name}' is unknown: {problem}. Submit an array on the CPU") from problem
     if code != 0:
-        raise BadArgument(f"'{name}' is not on a device that CUDA knows (cuPointerGetAttribute: {code}). Submit one that is")
+        raise BadArgument(f"'{name}' is not on a CUDA device (cuPointerGetAttribute: {code}). Submit an array on a CUDA device")
     return index.value

@@ -53,10 +53,10 @@ class ProcessorTable(ctypes.Structure):
 
 STRUCTS = {"offramp_host": Host, "offramp_processor_options": Options, "offramp_processor": ProcessorTable}
 
-DEBUGGER = "OFFRAMP_PDB"     # `dead-letters retry --pdb`: a person uses standard input
+DEBUGGER = "OFFRAMP_PDB"     # `dead-letters retry --pdb`: the user types on standard input
 _debugs = bool(os.environ.pop(DEBUGGER, ""))
 
-_processors: dict[int, Processor] = {}     # by the number that C has for each
+_processors: dict[int, Processor] = {}     # by the number that identifies each in C
 _numbers = itertools.count(1)
 
 
@@ -66,7 +66,7 @@ def table() -> ProcessorTable:
 
 
 class Wrong(Exception):
-    """The user's file or its content is unusable; the message is one line."""
+    """The user's file or its content cannot be used; the message is one line."""
 
 
 def _create(host: Any, options: Any, made: Any) -> int:
@@ -86,7 +86,7 @@ def _create(host: Any, options: Any, made: Any) -> int:
         return _explained(host, str(problem), _abi.RETRY)
     except BaseException:
         _debug()
-        return _explained(host, _of_the_users(traceback.format_exc()), _abi.BAD_ARGUMENT)
+        return _explained(host, _user_traceback(traceback.format_exc()), _abi.BAD_ARGUMENT)
 
 
 def _process(number: int, host: Any, slab: Any) -> int:
@@ -110,8 +110,8 @@ def _verdict(number: int, host: Any, slab: Any) -> int:
     try:
         _processors[number].process(host, slab.contents)
         return _abi.OK
-    except _Refused as refused:
-        return refused.code         # the consumer has the reason
+    except _CommitRefused as refused:
+        return refused.code         # the consumer knows the reason
     except Retry as problem:
         return _explained(host, str(problem) or "offramp.Retry", _abi.RETRY)
     except Reject as problem:
@@ -122,10 +122,10 @@ def _verdict(number: int, host: Any, slab: Any) -> int:
         return _explained(host, "MemoryError: this process has no memory left", _abi.FAILED)
     except SystemExit as problem:
         _debug()
-        return _explained(host, f"SystemExit: the processor called sys.exit({problem.code!r}). Return, or raise what is wrong", _abi.FAILED)
+        return _explained(host, f"SystemExit: the processor called sys.exit({problem.code!r}). Return, or raise an exception", _abi.FAILED)
     except BaseException:
         _debug()
-        return _explained(host, _of_the_users(traceback.format_exc()), _abi.FAILED)
+        return _explained(host, _user_traceback(traceback.format_exc()), _abi.FAILED)
 
 
 def _destroy(number: int) -> None:
@@ -142,7 +142,7 @@ def _debug() -> None:
     import pdb
 
     traceback.print_exc()
-    before = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])    # the consumer reads it elsewhere
+    before = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])    # the consumer reads this signal elsewhere
     try:
         pdb.post_mortem(sys.exc_info()[2])
     finally:
@@ -154,7 +154,7 @@ def _explained(host: Any, why: str, code: int) -> int:
     return code
 
 
-class _Refused(Exception):
+class _CommitRefused(Exception):
     """The consumer refused a commit and has its own message."""
 
     def __init__(self, code: int):
@@ -177,7 +177,7 @@ class _Calls:
 
 
 class Processor:
-    """One function or object of the user's. Thread: one. Errors: Wrong; what the user's code raises."""
+    """The user's function or object. Thread: one. Errors: Wrong; exceptions of the user's code."""
 
     def __init__(self, name: str, options: dict[str, str]):
         self._name = name
@@ -207,7 +207,7 @@ class Processor:
 
     def _commit_all(self, host: Host, slab: Slab, given: _abi.Slab, results: Any) -> None:
         if not isinstance(results, Iterator):
-            raise TypeError(f"{self._name} returned {type(results).__name__}. Return nothing, or yield (sample, '.png', bytes), (sample, array) "
+            raise TypeError(f"{self._name} returned {type(results).__name__}. Return None, or yield (sample, '.png', bytes), (sample, array) "
                             "or (sample, {'field': value})")
         index, pid = _indices(given), os.getpid()
         for result in results:
@@ -229,36 +229,36 @@ class Processor:
         address = ctypes.addressof(host)
         if isinstance(what, dict):
             if ending is not None:
-                raise TypeError(f"{self._name} yielded a record with the ending '{ending}'. Records are (sample, dict); json.dumps() makes a file of it")
+                raise TypeError(f"{self._name} yielded a record with the ending '{ending}'. Yield (sample, dict), or json.dumps() for a file")
             text = _json_of(self._name, sample, what).encode()
             code = host.commit_record(address, index, text, len(text))
         else:
             data = _bytes_of(self._name, ending, what)
             code = host.commit_file(address, index, os.fsencode(ending if ending is not None else ".npy"), data, len(data))
         if code != _abi.OK:
-            raise _Refused(code)
+            raise _CommitRefused(code)
 
 
 def check(name: str, options: dict[str, str]) -> Any:
-    """The function or class of this name, which can be called as it will be. Errors: those of find()."""
+    """The function or class of this name, checked for its later call. Errors: those of find()."""
     if importlib.util.find_spec("numpy") is None:
-        raise Wrong(f"{name} would run in {sys.executable}, which has no NumPy, and slabs are seen through it. Install it there, or give another "
+        raise Wrong(f"{name} would run in {sys.executable}, which has no NumPy to read slabs with. Install it there, or give another "
                     "interpreter with --consumer-python")
     found = find(name.removeprefix("python:"))
-    called = found.__call__ if inspect.isclass(found) and "__call__" in vars(found) else found
+    call = found.__call__ if inspect.isclass(found) and "__call__" in vars(found) else found
     if not callable(found) or (inspect.isclass(found) and not any("__call__" in vars(base) for base in found.__mro__[:-1])):
         raise Wrong(f"{name} is not a function, nor a class with __call__(self, slab)")
-    if any(test(part) for part in (called, getattr(found, "__call__", None)) for test in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)):
-        raise Wrong(f"{name} is asynchronous. Give a plain function: its work is done when it returns")
+    if any(test(part) for part in (call, getattr(found, "__call__", None)) for test in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)):
+        raise Wrong(f"{name} is asynchronous. Give a plain function, whose work is done when it returns")
     if inspect.isclass(found):
-        _require_fit(found, (), options, f"{name} is a class, which is made with --processor-option")
-        _require_fit(found.__call__, (None, None), {}, f"{name} is called with the slab")
+        _require_fit(found, (), options, f"{name} is a class and gets --processor-option as keywords")
+        _require_fit(found.__call__, (None, None), {}, f"{name} gets the slab")
     else:
-        _require_fit(found, (None,), options, f"{name} is called with the slab, and --processor-option as keywords")
+        _require_fit(found, (None,), options, f"{name} gets the slab, and --processor-option as keywords")
     return found
 
 
-class _AsItIsNow(importlib.machinery.SourceFileLoader):
+class _UncachedLoader(importlib.machinery.SourceFileLoader):
     """Ignores cached bytecode, which can be stale if the file changed within a second."""
 
     def get_code(self, fullname: str) -> Any:
@@ -274,11 +274,11 @@ def find(place: str) -> Any:
         if not path.is_file():
             raise Wrong(f"there is no file {path}")
         sys.path.insert(0, str(path.parent))
-        spec = importlib.util.spec_from_file_location(path.stem, path, loader=_AsItIsNow(path.stem, str(path)))
+        spec = importlib.util.spec_from_file_location(path.stem, path, loader=_UncachedLoader(path.stem, str(path)))
         if spec is None or spec.loader is None:
             raise Wrong(f"{path} cannot be imported")
         module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module     # as import does: pickle and dataclasses look there
+        sys.modules[path.stem] = module     # like import: pickle and dataclasses look there
         spec.loader.exec_module(module)
     else:
         sys.path.insert(0, os.getcwd())
@@ -287,7 +287,7 @@ def find(place: str) -> Any:
     for part in name.split("."):
         if not hasattr(found, part):
             known = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
-            raise Wrong(f"{where} has no '{part}'. It has {', '.join(known) or 'nothing that could be called'}")
+            raise Wrong(f"{where} has no '{part}'. It has {', '.join(known) or 'no callable'}")
         found = getattr(found, part)
     return found
 
@@ -296,7 +296,7 @@ def _require_fit(function: Any, arguments: tuple[Any, ...], keywords: dict[str, 
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return      # of C: it says so itself
+        return      # a C function checks its arguments itself
     try:
         signature.bind(*arguments, **keywords)
     except TypeError as problem:
@@ -316,15 +316,15 @@ def _bytes_of(name: str, ending: str | None, what: Any) -> bytes:
         import numpy
 
         if ending not in (None, ".npy"):
-            raise TypeError(f"{name} yielded an array with the ending '{ending}'. Arrays become .npy; give bytes for another form")
+            raise TypeError(f"{name} yielded an array with the ending '{ending}'. Arrays become .npy; yield bytes for other formats")
         file = io.BytesIO()
-        numpy.save(file, readable(name, numpy.asarray(of_numpys_types(what))), allow_pickle=False)
+        numpy.save(file, readable(name, numpy.asarray(as_numpy_type(what))), allow_pickle=False)
         return file.getvalue()
     raise TypeError(f"{name} yielded {type(what).__name__}. Yield bytes, an array or a dict")
 
 
-def of_numpys_types(what: Any) -> Any:
-    """A tensor of PyTorch's bfloat16 or narrower floats, which NumPy does not take, as float32; anything else as it is."""
+def as_numpy_type(what: Any) -> Any:
+    """A PyTorch tensor of bfloat16 or float8 as float32, because NumPy lacks these types; any other value unchanged."""
     if is_torch(what) and str(what.dtype).startswith(("torch.bfloat16", "torch.float8")):
         return what.detach().float()
     return what
@@ -332,15 +332,15 @@ def of_numpys_types(what: Any) -> Any:
 
 def readable(name: str, array: Any) -> Any:
     """
-    With elements that NumPy alone reads back from a file as numbers: float32 for those of ml_dtypes (bfloat16, float8), int8 for its narrow integers. NumPy
-    writes these as bytes without a type (|V2). Errors: TypeError for such bytes.
+    Converts elements so that NumPy alone can read the file: float32 for the floats of ml_dtypes (bfloat16, float8), int8 for its narrow integers.
+    NumPy would write these as untyped bytes (|V2). Errors: TypeError for untyped bytes.
     """
     if array.dtype.fields is None and array.dtype.subdtype is None and array.dtype.kind == "V" and array.dtype.type.__module__ != "numpy":
         kind = array.dtype.name
         return array.astype("complex64" if "complex" in kind else "uint8" if kind.startswith("uint") else "int8" if kind.startswith("int") else "float32")
     if _has_bytes_without_a_type(array.dtype):
-        raise TypeError(f"{name} yielded an array of type {array.dtype}, which has bytes without a type: NumPy reads no numbers from its file. Convert it to numbers, "
-                        "such as array.astype('float32'), or yield bytes with an ending of their own")
+        raise TypeError(f"{name} yielded an array of type {array.dtype}, which has bytes without a type: NumPy cannot read numbers from its file. Convert it to numbers, "
+                        "such as array.astype('float32'), or yield bytes with their own ending")
     return array
 
 
@@ -364,7 +364,7 @@ def _json_of(name: str, sample: Sample, record: dict[str, Any]) -> str:
         if (field := next((field for field, value in record.items() if not _is_json(value)), None)) is None:
             raise
     raise ValueError(f"{name} yielded a record of sample '{sample.key}' whose field '{field}' is {record[field]!r:.80}. JSON has no NaN and no infinity: "
-                     "yield None, or leave the field out")
+                     "yield None, or omit the field")
 
 
 def _is_json(value: Any) -> bool:
@@ -376,22 +376,22 @@ def _is_json(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers and arrays of NumPy's, ml_dtypes' and PyTorch's as Python's."""
+    """Converts numbers and arrays of NumPy, ml_dtypes and PyTorch to Python numbers and lists."""
     if hasattr(value, "tolist"):
         if getattr(getattr(value, "dtype", None), "kind", "") == "V":
-            value = value.astype("float32")     # whose numbers are Python's
+            value = value.astype("float32")     # converts to Python numbers
         return value.tolist()
-    raise TypeError(f"a record has a value of type {type(value).__name__}, which JSON has not")
+    raise TypeError(f"a record has a value of type {type(value).__name__}, which JSON does not support")
 
 
-def _of_the_users(text: str) -> str:
+def _user_traceback(text: str) -> str:
     """The traceback without this module's frames."""
-    lines, kept, ours = text.splitlines(), [], False
+    lines, kept, is_hidden = text.splitlines(), [], False
     for line in lines:
         if line.startswith("  File "):
-            ours = f'"{__file__}"' in line
+            is_hidden = f'"{__file__}"' in line
         elif not line.startswith(" "):
-            ours = False
-        if not ours:
+            is_hidden = False
+        if not is_hidden:
             kept.append(line)
     return "\n".join(kept)

@@ -8,7 +8,7 @@ from typing import Collection, Iterator, Sequence
 from offramp._errors import BadArgument
 
 EXAMPLE = "['a', 'b']"
-# Room for about 2 million keys of earlier batches. Each takes its text, Python's overhead and a place in the set.
+# Room for about 2 million keys of earlier batches. Each takes its text, Python's overhead and a set entry.
 ROOM_BYTES, BESIDE_TEXT_BYTES = 1 << 28, 100
 
 
@@ -22,17 +22,17 @@ def key_text_of(keys: Sequence[str] | None, rows: int, once: bool) -> bytes | No
         text = ""
     if text and len(keys) == rows and text.count("\0") == rows - 1:
         if once and len(set(keys)) != rows:
-            twice = next(key for at, key in enumerate(keys) if key in keys[:at])
-            raise BadArgument(f"the key {twice!r} names two samples of a batch, whose results would replace one another. Give each a key of its own")
+            repeated = next(key for at, key in enumerate(keys) if key in keys[:at])
+            raise BadArgument(f"the key {repeated!r} names two samples of a batch, whose results would replace each other. Give each sample its own key")
         return f"{text}\0".encode("utf-8", "surrogateescape")
     for key in keys:
         if not isinstance(key, str):
-            raise TypeError(f"a key of type {type(key).__qualname__}. Keys are of type str: give [str(key) for key in "
+            raise TypeError(f"a key of type {type(key).__qualname__}. Keys must be of type str: give [str(key) for key in "
                             f"{'keys.tolist()' if hasattr(key, 'tolist') else 'keys'}]")
         if "\0" in key:
-            raise BadArgument(f"the key {key!r} has a NUL character in it. Give one without")
+            raise BadArgument(f"the key {key!r} contains a NUL character. Remove it")
     if len(keys) != rows:
-        raise BadArgument(f"{len(keys)} keys for {rows} samples. Give one a sample, or none")
+        raise BadArgument(f"{len(keys)} keys for {rows} samples. Give one per sample, or none")
     return "".join(f"{key}\0" for key in keys).encode("utf-8", "surrogateescape")
 
 
@@ -44,20 +44,20 @@ _OF_ROWS = ("checksum", "embeddings-parquet", "embeddings-postgres", "embeddings
 _UNUSABLE = re.compile(rb"(?<![^\0/])(?:[/\0]|\.\.?[/\0]|\.offramp-)|[^/\0]{256,}/")
 
 
-MOST_FOLDERS = 1 << 18      # that are kept
+MOST_FOLDERS = 1 << 18      # limits memory
 
 
 class FileNames:
     """
-    Checks early that keys can name files in the output. Consumers would find a bad key only after the batch was processed. `endings`: of the
-    files; None: any. Thread: one at a time.
+    Checks early that keys can name files in the output. Consumers would find a bad key only after the batch was processed. `endings`: the file
+    endings; None: any. Thread: one at a time.
     """
 
     def __init__(self, endings: tuple[str, ...] | None):
         self._endings = endings
-        self._stems: set[str] = set()       # of folders' names that may be a key's file: 'k' of 'k.npy/x'
-        self._folders: set[str] = set()     # whose stems these are
-        self._new: set[str] = set()         # of the batch that was looked at last
+        self._stems: set[str] = set()       # keys whose file would have a folder's name: 'k' for 'k.npy/x'
+        self._folders: set[str] = set()     # folders that these stems belong to
+        self._new: set[str] = set()         # folders of the last checked batch
 
     def require_usable(self, keys: Sequence[str], key_text: bytes, before: Collection[str]) -> None:
         """`before`: keys of earlier batches. Errors: BadArgument."""
@@ -72,7 +72,7 @@ class FileNames:
         stems = {stem for folder in self._new for stem in self._stems_of(folder)}
         for key in (*(stem for stem in stems if stem in here or stem in before), *self._stems.intersection(here)):
             raise BadArgument(f"the key {key!r} names a file beside a folder that another key names, as '{key}{self._endings[0] if self._endings else '.npy'}' and "
-                              f"'{key}{self._endings[0] if self._endings else '.npy'}/x': one of the two cannot be there. Give one of them another name")
+                              f"'{key}{self._endings[0] if self._endings else '.npy'}/x': a path cannot be both a file and a folder. Rename one of the keys")
 
     def add(self) -> None:
         """Adds the folders of the last checked batch after it was accepted. Idempotent."""
@@ -101,19 +101,19 @@ def file_names_of(processor: str) -> FileNames | None:
 
 
 def _require_path(key: str) -> None:
-    """Errors: BadArgument, as consumer/sinks/files/output_name.cpp has it."""
+    """Checks a key like consumer/sinks/files/output_name.cpp. Errors: BadArgument."""
     parts = key.split("/")
     if not key:
-        raise BadArgument("a key of 0 bytes, and results are named by keys. Give each sample a name")
+        raise BadArgument("a key of 0 bytes cannot name a result. Give each sample a key")
     if key.startswith("/"):
-        raise BadArgument(f"the key {key!r} is an absolute path, and results are named by keys, below the output. Give it relative to a folder: "
+        raise BadArgument(f"the key {key!r} is an absolute path, but keys name results below the output. Make it relative to a folder: "
                           f"os.path.relpath({key!r}, FOLDER)")
     for part in parts:
         why = ("an empty part" if not part else f"the part '{part}'" if part in (".", "..") else
                "a part that begins with '.offramp-', which Offramp reserves" if part.startswith(".offramp-") else
                "a folder's name of more than 255 bytes" if part is not parts[-1] and len(part.encode("utf-8", "surrogateescape")) > 255 else None)
         if why is not None:
-            raise BadArgument(f"the key {key!r} has {why}, and results are named by keys, below the output. Give a relative path without it, such as "
+            raise BadArgument(f"the key {key!r} has {why}, but keys name results below the output. Give a relative path without it, such as "
                               "os.path.relpath(PATH, FOLDER) for a PATH in FOLDER")
 
 
@@ -130,9 +130,9 @@ class KeysBefore:
     def require_others(self, keys: Sequence[str]) -> None:
         """Errors: BadArgument."""
         if not self._keys.isdisjoint(keys):
-            twice = next(key for key in keys if key in self._keys)
-            raise BadArgument(f"the key {twice!r} names a sample of an earlier batch, whose results this one's would replace. Give each a key of its own; or, "
-                              "to replace them, such as those of a batch that TensorChanged reported, pass Egress(repeated_keys='allow')")
+            repeated = next(key for key in keys if key in self._keys)
+            raise BadArgument(f"the key {repeated!r} names a sample of an earlier batch, whose results would be replaced. Give each sample its own key; or, "
+                              "to replace them, for example after TensorChanged reported that batch, pass Egress(repeated_keys='allow')")
 
     def __contains__(self, key: object) -> bool:
         return key in self._keys

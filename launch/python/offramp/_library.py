@@ -15,7 +15,7 @@ from offramp._version import __version__
 NAME = "libofframp.so.1"
 VARIABLE = "OFFRAMP_LIBRARY"
 
-_lock = threading.RLock()       # before Python 3.11 Ctrl-C may leave it taken: by a thread that then may take it again
+_lock = threading.RLock()       # reentrant: before Python 3.11, Ctrl-C may leave it locked by its own thread
 _opened: ctypes.CDLL | None = None
 
 
@@ -26,7 +26,7 @@ def places() -> list[str]:
     package = pathlib.Path(__file__).resolve().parent
     checkout = package.parents[2]
     built = [checkout / "build" / "release" / "lib" / NAME] if (checkout / "common" / "abi" / "include" / "offramp.h").exists() else []
-    beside = [package / NAME, (package / "programs").resolve().parent / NAME]       # in a wheel; where CMake or a Debian package installs both
+    beside = [package / NAME, (package / "programs").resolve().parent / NAME]       # a wheel; an installation by CMake or a Debian package
     return [*dict.fromkeys(str(path) for path in beside if path.exists()), NAME, *(str(path) for path in built)]
 
 
@@ -52,7 +52,7 @@ def _open() -> ctypes.CDLL:
         except OSError as problem:
             if "GLIBC" in str(problem):
                 raise LibraryNotFound(f"{NAME} needs glibc 2.34 or later and the C++ library of GCC 11 or later, and this machine has older ones ({problem}). "
-                                      "Take Debian 12, Ubuntu 22.04, Fedora 35, RHEL 9 or later, or a container of one of them") from None
+                                      "Use Debian 12, Ubuntu 22.04, Fedora 35, RHEL 9 or later, or a container of one of them") from None
             reasons.append(str(problem))
     raise LibraryNotFound(f"{NAME} cannot be opened: {'; '.join(reasons)}. Install it (cmake --install BUILD --component library), "
                           f"or set {VARIABLE} to its path")
@@ -74,10 +74,10 @@ def _checked(opened: ctypes.CDLL, place: str) -> ctypes.CDLL:
 
 
 def path_of(run_dir: str | os.PathLike[str]) -> bytes:
-    """Seen from the working directory of now: an Egress may open its run later."""
+    """The absolute path, relative to the current working directory: an Egress may open its run later."""
     path = _validate.path("run_dir", run_dir)
     if not path:
-        raise BadArgument("no run directory was given. Give the one that producer and consumers have in common")
+        raise BadArgument("no run directory was given. Give the directory that producer and consumers share")
     return os.fsencode(os.path.abspath(path))
 
 

@@ -16,18 +16,18 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 class Mapping:
-    """A second mapping of a region of this process, as the region is: shared, read-only. Owns it; unmapped with the last reference."""
+    """A second mapping of one of this process's regions, also shared and read-only. Owns it; the last reference unmaps it."""
 
     def __init__(self, begin: int, end: int):
         self.begin, self.end = begin, end
-        self._unmap, self._second = _libc.munmap, _second      # modules may be gone when the last view is
-        self.address = _libc.mremap(begin, 0, end - begin, _MREMAP_MAYMOVE)     # from nothing of a shared mapping: a second one
+        self._unmap, self._second = _libc.munmap, _second      # the module may be gone when the last view goes
+        self.address = _libc.mremap(begin, 0, end - begin, _MREMAP_MAYMOVE)     # an old size of 0 creates a second mapping of shared memory
         if self.address in (None, _FAILED):
             self.address, code = None, ctypes.get_errno()
-            raise OSError(code, f"mapping a slab a second time: {os.strerror(code)}")
+            raise OSError(code, f"mapping a slab for the second time failed: {os.strerror(code)}")
         self._second.add(self.address)
-        _libc.madvise(self.address, end - begin, _MADV_DONTFORK)    # as the first: a child must not hold a dead process's slabs
-        _libc.madvise(self.address, end - begin, _MADV_POPULATE_READ)   # as the first: no read of a slab faults; older kernels do not know it
+        _libc.madvise(self.address, end - begin, _MADV_DONTFORK)    # like the first mapping: a child must not hold a dead process's slabs
+        _libc.madvise(self.address, end - begin, _MADV_POPULATE_READ)   # like the first mapping: no read of a slab faults; older kernels ignore it
 
     def __del__(self) -> None:
         if self.address is not None:
@@ -37,15 +37,15 @@ class Mapping:
 
 class Mappings:
     """
-    Those of one run, one a region of slabs. The first slab brings those of all regions that the library has mapped by then, as it does where a
-    consumer has nothing to do: later slabs find them. Thread: one at a time.
+    The second mappings of one run, one per region of slabs. The first slab maps all regions that the library has mapped so far, so that later
+    slabs find them. Thread: one at a time.
     """
 
     def __init__(self) -> None:
         self._all: list[Mapping] = []
 
     def find(self, address: int, size: int) -> tuple[Mapping | None, int]:
-        """The mapping of these bytes, and where they are in it."""
+        """The mapping that contains these bytes, and their address in it."""
         for mapping in self._all:
             if mapping.begin <= address and address + size <= mapping.end:
                 return mapping, mapping.address + address - mapping.begin
@@ -55,7 +55,7 @@ class Mappings:
             raise OSError(f"there is no memory at {address:#x}")
         if address + size > own.end:
             raise OSError(f"the slab at {address:#x} with {size} bytes is not in one region of memory")
-        if not own.is_shared:      # a dead letter's payload, which stays as long as its processing takes: there is no second one of it
+        if not own.is_shared:      # a dead letter's payload, which lives as long as its processing: no second mapping
             return None, address
         known = {mapping.begin for mapping in self._all} | _second
         self._all += [Mapping(region.begin, region.end) for region in regions if region.is_beside(own) and region.begin not in known]
@@ -69,7 +69,7 @@ class _Region(NamedTuple):
     path: str
 
     def is_beside(self, other: _Region) -> bool:
-        """Whether both are of one run's slabs: "/dev/shm/offramp-RUN.s0" and "....s1"."""
+        """Whether both belong to one run's slabs: "/dev/shm/offramp-RUN.s0" and "....s1"."""
         return self == other or self.is_shared and self.path.rpartition(".s")[0] == other.path.rpartition(".s")[0] != ""
 
 
@@ -83,4 +83,4 @@ def _regions() -> list[_Region]:
     return regions
 
 
-_second: set[int] = set()      # addresses of second mappings in this process, which are not mapped again
+_second: set[int] = set()      # addresses of this process's second mappings, which are not mapped again

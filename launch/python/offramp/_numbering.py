@@ -8,7 +8,7 @@ from typing import Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar
 from offramp._checkpoint import Comparison
 from offramp._errors import BadArgument
 from offramp._keys import EXAMPLE, KeysBefore, key_text_of
-from offramp._validate import one_a_sample
+from offramp._validate import one_per_sample
 
 _Batch = TypeVar("_Batch")
 
@@ -20,21 +20,21 @@ class Numbering:
     """
 
     def __init__(self, comparison: Comparison | None, once: bool, before: KeysBefore | None):
-        self._comparison = comparison       # of the batches of all pending()
-        self._once = once                   # a batch has each key
+        self._comparison = comparison       # covers the batches of all pending() calls
+        self._once = once                   # refuse a key that repeats in a batch
         self._before = before
-        self._next_item = 0                 # of a checkpoint's batches
-        self._next_pending: int | None = None       # of pending()'s, which then numbers all batches
-        self._unfinished = 0                # calls of pending() that have not reached the end of their batches
-        self._given: collections.deque[_Given] = collections.deque()
+        self._next_item = 0                 # the next number if a checkpoint counts items
+        self._next_pending: int | None = None       # the next number once pending() counts items
+        self._unfinished = 0                # pending() iterations that have not consumed all their batches
+        self._yielded: collections.deque[_PendingBatch] = collections.deque()
 
     @property
     def expects_more(self) -> bool:
-        """Whether batches that pending() gave are not submitted."""
-        return bool(self._given)
+        """Whether pending() has yielded batches that are not submitted."""
+        return bool(self._yielded)
 
-    def pending(self, batches: Iterable[_Batch], keys: Callable[[_Batch], Sequence[str] | int] | None, takes_more: Callable[[], bool]) -> Iterator[_Batch]:
-        """Yields batches that are not done, while `takes_more()`. Errors: BadArgument."""
+    def pending(self, batches: Iterable[_Batch], keys: Callable[[_Batch], Sequence[str] | int] | None, accepts_more: Callable[[], bool]) -> Iterator[_Batch]:
+        """Yields unfinished batches while `accepts_more()` returns True. Errors: BadArgument."""
         if keys is not None and not callable(keys):
             raise TypeError(f"keys are {keys!r:.80}. Give a function that returns a batch's keys: pending(batches, keys=lambda batch: batch['key'])")
         keys = keys or _first_part
@@ -42,52 +42,52 @@ class Numbering:
             self._next_pending = self._next_item
         self._unfinished += 1
         for batch in batches:
-            if not takes_more():
+            if not accepts_more():
                 return
-            said = keys(batch)
-            if isinstance(said, int):
-                told, samples, text = None, said, None
+            returned = keys(batch)
+            if isinstance(returned, int):
+                batch_keys, samples, text = None, returned, None
             else:
-                told = one_a_sample("keys", said, EXAMPLE)
-                samples, text = len(told), key_text_of(told, len(told), self._once)
+                batch_keys = one_per_sample("keys", returned, EXAMPLE)
+                samples, text = len(batch_keys), key_text_of(batch_keys, len(batch_keys), self._once)
             if samples < 1:
-                raise BadArgument("pending() was given a batch without samples. Leave it out")
+                raise BadArgument("pending() got a batch without samples. Omit it")
             first, self._next_pending = self._next_pending, self._next_pending + samples
-            if self._comparison is not None and self._comparison.leaves_out(first, samples, text):
-                if self._before is not None and told is not None and text is not None:
-                    self._before.add(told, len(text))
+            if self._comparison is not None and self._comparison.skips(first, samples, text):
+                if self._before is not None and batch_keys is not None and text is not None:
+                    self._before.add(batch_keys, len(text))
                 continue
-            self._given.append(_Given(first, samples, told))
+            self._yielded.append(_PendingBatch(first, samples, batch_keys))
             yield batch
         self._unfinished -= 1
 
     def finish(self) -> None:
-        """No more batches come. Errors: BadArgument, where the run before had more."""
+        """Call it after the last batch. Errors: BadArgument if the earlier run finished more items."""
         if self._comparison is not None and self._next_pending is not None and self._unfinished == 0:
             self._comparison.finish(self._next_pending)
 
     @property
-    def is_pendings(self) -> bool:
+    def numbers_by_pending(self) -> bool:
         """Whether pending() numbers all batches."""
         return self._next_pending is not None
 
-    def gives(self, keys: Sequence[str] | None, rows: int) -> _Given | None:
-        """The batch of pending()'s that this one is, and that is not submitted."""
-        if self._given and self._given[0].is_of(keys, rows):
-            return self._given[0]
-        return next((given for given in list(self._given) if given.is_of(keys, rows)), None)       # another thread may be in pending() meanwhile
+    def find(self, keys: Sequence[str] | None, rows: int) -> _PendingBatch | None:
+        """The unsubmitted batch of pending() with these keys and this size; None without one."""
+        if self._yielded and self._yielded[0].matches(keys, rows):
+            return self._yielded[0]
+        return next((given for given in list(self._yielded) if given.matches(keys, rows)), None)       # a copy: pending() may run in another thread
 
     def of(self, keys: Sequence[str] | None, rows: int, items: list[int] | None) -> list[int] | range | None:
-        """The items' numbers; None: the library counts on. Errors: BadArgument."""
-        if not self.is_pendings:
+        """The items' numbers; None: the library continues to count. Errors: BadArgument."""
+        if not self.numbers_by_pending:
             return items if items is not None or self._comparison is None else range(self._next_item, self._next_item + rows)
         if items is not None:
             raise BadArgument("pending() numbers the items. Submit its batches without items")
         if keys is None:
-            self._require_no_other_like_it(rows)
-        if (given := self.gives(keys, rows)) is not None:
+            self._require_unambiguous(rows)
+        if (given := self.find(keys, rows)) is not None:
             return range(given.first, given.first + rows)
-        raise BadArgument(f"a batch of {rows} samples that pending() has not given, or that was submitted before. Submit each of its batches once, whole, in "
+        raise BadArgument(f"pending() has not yielded this batch of {rows} samples, or it was submitted before. Submit each batch of pending() once, whole, in "
                           "its order, with the same keys")
 
     def is_next(self, numbers: list[int] | range | None) -> bool:
@@ -99,30 +99,30 @@ class Numbering:
             return
         if self._comparison is not None:
             self._next_item = numbers[-1] + 1
-        while self.is_pendings and self._given and self._given[0].first <= numbers[0]:
-            self._given.popleft()
+        while self.numbers_by_pending and self._yielded and self._yielded[0].first <= numbers[0]:
+            self._yielded.popleft()
 
-    def _require_no_other_like_it(self, rows: int) -> None:
+    def _require_unambiguous(self, rows: int) -> None:
         """Without keys, only the size identifies a batch. Errors: BadArgument."""
-        if sum(given.is_of(None, rows) for given in list(self._given)) > 1:
-            raise BadArgument(f"a batch of {rows} samples without keys, and pending() has yielded several batches of that size that are not submitted. "
+        if sum(given.matches(None, rows) for given in list(self._yielded)) > 1:
+            raise BadArgument(f"the batch of {rows} samples has no keys, and pending() has yielded several unsubmitted batches of that size. "
                               "Submit each batch before you take the next one, or give keys: pending(batches, keys=...)")
 
 
-class _Given(NamedTuple):
-    """A batch that pending() gave."""
+class _PendingBatch(NamedTuple):
+    """A batch that pending() yielded."""
 
     first: int
     samples: int
     keys: Sequence[str] | None
 
-    def is_of(self, keys: Sequence[str] | None, rows: int) -> bool:
+    def matches(self, keys: Sequence[str] | None, rows: int) -> bool:
         return self.samples == rows and (self.keys is None if keys is None else self.keys is not None and list(self.keys) == list(keys))
 
 
 def _first_part(batch: object) -> Sequence[str]:
     keys = batch[0] if isinstance(batch, (tuple, list)) and batch else None
     if not isinstance(keys, (tuple, list)):
-        raise TypeError("pending() was given a batch that is not a tuple whose first part is a list of keys. Say where its keys are: "
-                        "pending(batches, keys=lambda batch: batch['key']); or how many samples it holds: keys=len")
+        raise TypeError("pending() got a batch that is not a tuple whose first element is a list of keys. Pass keys=, to return its keys: "
+                        "pending(batches, keys=lambda batch: batch['key']); or its number of samples: keys=len")
     return keys

@@ -6,7 +6,7 @@ from typing import NamedTuple, Sequence
 
 from offramp._dtypes import DType
 
-Order = tuple[int, ...]     # of the dimensions behind the first that have more than one place
+Order = tuple[int, ...]     # the dimensions after the first, without those of extent 1
 
 ROW_MAJOR: Order = ()
 
@@ -20,7 +20,7 @@ class Layout(NamedTuple):
     order: Order = ROW_MAJOR
 
     def order_for(self, shape: Sequence[int]) -> Order | None:
-        """None for another shape, which is refused."""
+        """None for another shape, which the Egress refuses."""
         return self.order if tuple(shape[1:]) == self.shape[1:] else None
 
 
@@ -38,12 +38,12 @@ def order_of(shape: Sequence[int], strides: Sequence[int]) -> Order | None:
 
 
 def outermost_first(order: Order, dims: int) -> tuple[int, ...]:
-    """All dimensions, so that what is transposed to them is row-major where it has this order."""
+    """All dimensions: transposing a tensor of this order to them makes it row-major."""
     return (0, *(dim for dim in range(1, dims) if dim not in order), *order)
 
 
 def strides_of(shape: Sequence[int], order: Order) -> tuple[int, ...]:
-    """In elements, of dense samples of this order."""
+    """Strides in elements of dense samples in this order."""
     strides, stride = [0] * len(shape), 1
     for dim in reversed(outermost_first(order, len(shape))):
         strides[dim] = stride

@@ -12,17 +12,17 @@ import sys
 import time
 from typing import Any, Sequence
 
-FIRST_SIGNAL = 128                      # a command that a signal killed has no code of its own
-TRY_AGAIN = 75                          # what this node cannot do, another one may, or this one later
+FIRST_SIGNAL = 128                      # exit codes beyond this: killed by a signal
+TRY_AGAIN = 75                          # another node, or a later attempt, may succeed
 LOOK_SECONDS = 1.0
-BEGINNING_SECONDS = 60.0                # after these, work that was done is not thrown away for want of room that may never be wanted
-THREADS = "OMP_NUM_THREADS"             # Ray gives its workers one for each CPU that they take
+BEGINNING_SECONDS = 60.0                # a shard that runs longer is not ended for missing room
+THREADS = "OMP_NUM_THREADS"             # Ray sets it to the worker's number of CPUs
 SHARED_MEMORY = "/dev/shm"
-STORE = f"{SHARED_MEMORY}/plasma"       # Ray's object store, a file without a name that its raylet holds open
+STORE = f"{SHARED_MEMORY}/plasma"       # Ray's object store, an unlinked file that the raylet holds open
 
 
 class Worker:
-    """An actor. Owns, while it does a shard, the write end of its command's lifeline."""
+    """An actor. Owns, during a shard, the write end of its command's lifeline."""
 
     def __init__(self, folder: pathlib.Path, command: str, flags: Sequence[str]):
         beside = pathlib.Path(sys.executable).parent / command
@@ -47,7 +47,7 @@ class Worker:
             os.close(lifeline)
 
     def _watched(self, command: Sequence[str], lifeline: int, log: Any) -> int:
-        if problem := no_room_for_both():
+        if problem := shared_memory_problem():
             return refuse(log, problem)
         try:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(lifeline,), start_new_session=True, env=environment())
@@ -60,7 +60,7 @@ class Worker:
                 code = process.wait(LOOK_SECONDS)
                 return code if code >= 0 else FIRST_SIGNAL - code
             # Later, other programs may fill /dev/shm.
-            if time.monotonic() < begun + BEGINNING_SECONDS and (problem := no_room_for_both()):    # the slabs are there by now
+            if time.monotonic() < begun + BEGINNING_SECONDS and (problem := shared_memory_problem()):    # the slabs exist by now
                 process.send_signal(signal.SIGKILL)
                 process.wait()
                 return refuse(log, problem)
@@ -94,14 +94,14 @@ def write(log: Any, line: str) -> None:
 
 
 def environment() -> dict[str, str]:
-    """The command's environment: this worker's, but with the node's own thread count, as its raylet has it."""
+    """The command's environment: this worker's, but with the thread count of the node's raylet."""
     with contextlib.suppress(OSError):
         if f"{THREADS}=".encode() not in pathlib.Path(f"/proc/{os.getppid()}/environ").read_bytes():
             return {name: value for name, value in os.environ.items() if name != THREADS}
     return dict(os.environ)
 
 
-def no_room_for_both() -> str:
+def shared_memory_problem() -> str:
     """The error if a full object store of Ray would not fit into /dev/shm beside its present content; else empty."""
     room = os.statvfs(SHARED_MEMORY)
     free = room.f_bavail * room.f_frsize
@@ -109,8 +109,8 @@ def no_room_for_both() -> str:
     if room.f_blocks == 0 or growing <= free:
         return ""
     return (f"Ray's object store and the slabs do not fit into /dev/shm of {socket.gethostname()} together: the store may still grow by {growing >> 20} MiB, and "
-            f"{free >> 20} MiB are free. Start Ray there with a smaller --object-store-memory, which Offramp does not use, or give /dev/shm more room "
-            "(docker: --shm-size), or the shard fewer --slabs")
+            f"{free >> 20} MiB are free. Start Ray there with a smaller --object-store-memory, which Offramp does not use, enlarge /dev/shm "
+            "(docker: --shm-size), or give the shard fewer --slabs")
 
 
 def store_grows_by(raylet: int) -> int:

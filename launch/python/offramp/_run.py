@@ -1,4 +1,4 @@
-"""A run in the library, and the tensors that it holds until they are copied."""
+"""A run in the library, and its tensors, which stay alive until they are copied."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from offramp._order import ROW_MAJOR, Layout, strides_of
 from offramp._threads import start_without_signals
 from offramp._torch import Memory
 
-WAIT_SECONDS = 0.1      # in C, before Python looks for Ctrl-C
+WAIT_SECONDS = 0.1      # in C, before Python checks for Ctrl-C
 LOOK_SECONDS = 0.005    # between two checks of all held tensors, in a loop that submits
 QUIET_SECONDS = 0.02    # without a submit() before the thread checks, and between its checks
 LOOK_AT_CONSUMERS_SECONDS = 0.5     # between two checks for stalled consumers
 KILLED_WITHIN_SECONDS = 5   # after this, kill_stalled has failed
 FIRST_WARNING_SECONDS = 30  # from the first warning to the second
 VISIBILITY_TIMEOUT_SECONDS = 30     # the default (offramp.h)
-BETWEEN_WRITES_SECONDS = 0.02   # of a checkpoint: work of this time is repeated after a crash
+BETWEEN_WRITES_SECONDS = 0.02   # of the checkpoint: a crash repeats the work of this time
 _NEVER = (1 << 64) - 1
 
 
@@ -44,13 +44,13 @@ class Stats(NamedTuple):
     samples_dead_lettered: int = 0
     bytes_copied: int = 0
     copy_seconds: float = 0.0           # on the device
-    slab_wait_seconds: float = 0.0      # copies waited for a free slab
+    slab_wait_seconds: float = 0.0      # copies waiting for a free slab
     consumers: int = 0                  # living
     stalled: int = 0                    # living, without progress for the visibility timeout, and holding slabs
 
 
 class Run:
-    """One offramp_egress. Owns it, the tensors of batches that are not copied yet, and the thread that lets them go."""
+    """One offramp_egress. Owns it, the tensors of batches that are not copied yet, and the thread that releases them."""
 
     def __init__(self, options: Mapping[str, object], layout: list[Layout], device: str, checkpoint: Checkpoint | None = None,
                  require_consumers: Callable[[], None] = lambda: None):
@@ -59,15 +59,15 @@ class Run:
         self._warner = StallWarner(options)
         self._library = library()
         self._handle: ctypes.c_void_p | None = ctypes.c_void_p()
-        self._calling: list[int] = []       # threads that are in the library
+        self._callers: list[int] = []       # threads inside library calls
         self._closing = False
-        self._taken, self._taken_known = 0, True    # batches; not known while one is in the library's hands
+        self._accepted, self._accepted_known = 0, True    # batches; unknown during a library call
         if len(layout) > _abi.MOST_TENSORS or not layout:
-            raise BadArgument(f"{len(layout)} tensors. Describe 1 to {_abi.MOST_TENSORS}")
+            raise BadArgument(f"{len(layout)} tensors. Give 1 to {_abi.MOST_TENSORS}")
         for each in layout:
             if not isinstance(each.name, str) or "\0" in each.name:
-                raise BadArgument(f"a tensor of the name {each.name!r}. Give a text, without a NUL character")
-        # submit()'s
+                raise BadArgument(f"a tensor of the name {each.name!r}. Give a str without a NUL character")
+        # Reused by each submit()
         self._error, self._released, self._addresses = _abi.ErrorText(), ctypes.c_uint64(), (ctypes.c_void_p * len(layout))()
         self._batch = _abi.Batch(size=ctypes.sizeof(_abi.Batch), tensors=self._addresses, tensor_count=len(layout), timeout_seconds=WAIT_SECONDS,
                                  released=ctypes.pointer(self._released))
@@ -86,7 +86,7 @@ class Run:
 
     def open(self) -> None:
         """
-        Call it first. After an exception (of a signal handler, or a thread that cannot start), call it again to continue, or close().
+        Call it first. After an exception (from a signal handler, or a thread that cannot start), call it again to continue, or close().
         """
         assert self._handle is not None
         if not self.is_begun:
@@ -101,50 +101,50 @@ class Run:
         return bool(self._handle)
 
     @property
-    def taken(self) -> int:
+    def accepted(self) -> int:
         """The number of batches in the library. After an exception in submit(), the library's count is authoritative."""
-        if not self._taken_known:
-            self._taken = self.stats().batches_submitted
-            self._taken_known = True
-        return self._taken
+        if not self._accepted_known:
+            self._accepted = self.stats().batches_submitted
+            self._accepted_known = True
+        return self._accepted
 
     def submit(self, addresses: list[ctypes.c_void_p | int | None], rows: int, keys: bytes | None, items: Sequence[int] | None, stream: int | None, owners: list[object]) -> None:
-        """`addresses`: of the tensors, in the layout's order. Thread: one at a time, so that batches have their numbers in the order in which they come."""
+        """`addresses`: of the tensors, in the layout's order. Thread: one at a time, so that batches are numbered in order."""
         batch, self._addresses[:] = self._batch, addresses
         batch.rows, batch.stream = rows, stream
         batch.key_text, batch.key_text_bytes = keys, 0 if keys is None else len(keys)
         batch.items = None if items is None else (ctypes.c_uint64 * rows).from_buffer(array.array("Q", items))
-        number, code, error = self.taken, _abi.TIMEOUT, self._error
+        number, code, error = self.accepted, _abi.TIMEOUT, self._error
         self._releases.hold(number, owners)
-        self._taken_known = False       # until the library has answered, and an exception in between leaves it so
+        self._accepted_known = False      # until the library returns; an exception leaves it False
         while code == _abi.TIMEOUT:
             code = self._call(self._library.offramp_egress_submit, ctypes.byref(batch), ctypes.byref(error))
             if code == _abi.TIMEOUT:
                 try:
                     self._supervise_consumers()
                 except Exception:
-                    self._not_taken(number)
+                    self._not_accepted(number)
                     raise
         if code == _abi.OK:
-            self._taken = number + 1
+            self._accepted = number + 1
             self._releases.drop(self._released.value)
-            self._taken_known = True
+            self._accepted_known = True
         else:
-            self._not_taken(number)
+            self._not_accepted(number)
         if code != _abi.OK:
             raise error_of(code, error.text.decode(errors="replace"))
 
     def require_unchanged(self) -> None:
-        """Errors: TensorChanged, once for each batch of which it was seen."""
+        """Errors: TensorChanged, once for each changed batch."""
         releases = self._releases
         if time.monotonic() >= releases.look_at or releases.latest_is_changed():
             releases.find_changed(self._call)
         if releases.changed:
             raise releases.changed.popleft()
 
-    def _not_taken(self, number: int) -> None:
+    def _not_accepted(self, number: int) -> None:
         self._releases.forget(number)
-        self._taken_known = True
+        self._accepted_known = True
 
     def drain(self, timeout: float | None) -> None:
         self._releases.find_changed(self._call)
@@ -155,19 +155,19 @@ class Run:
                 break
             self._supervise_consumers()
             if end is not None and time.monotonic() >= end:
-                raise Timeout(f"consumers are not done after {timeout} s. Call it again, or start more of them")
+                raise Timeout(f"consumers are not done after {timeout} s. Call drain() again, or start more consumers")
         if (completions := self._completions) is not None:
-            self._call(lambda _: completions.note_the_rest())
+            self._call(lambda _: completions.record_rest())
 
     def _supervise_consumers(self) -> None:
         """Called every WAIT_SECONDS while the loop waits for consumers."""
         self._require_consumers()
         self._warner.look(self.stats)
 
-    def require_noted(self) -> None:
-        """Errors: CannotWrite, where the checkpoint cannot be written, which is tried once more."""
+    def require_recorded(self) -> None:
+        """Retries a failed write of the checkpoint. Errors: CannotWrite."""
         if (completions := self._completions) is not None and completions.problem is not None:
-            self._call(lambda _: completions.note_the_rest())
+            self._call(lambda _: completions.record_rest())
 
     def stats(self) -> Stats:
         now = _abi.EgressStats(size=ctypes.sizeof(_abi.EgressStats))
@@ -178,7 +178,7 @@ class Run:
         if self._closing:
             return
         self._closing = True
-        while set(self._calling) - {threading.get_ident()}:     # each is back after WAIT_SECONDS
+        while set(self._callers) - {threading.get_ident()}:     # each returns within WAIT_SECONDS
             time.sleep(0.001)
         self._releases.stop()
         if self._completions is not None:
@@ -188,26 +188,28 @@ class Run:
             if handle:
                 checked(self._library.offramp_egress_close, handle)
         finally:
-            self._releases.release_all()     # no copy runs any more
+            self._releases.release_all()     # no copy is running
 
     def _call(self, function: Callable[..., Any], *arguments: object) -> Any:
         """
-        Calls the library; close() waits for such calls. Uses no lock, which Ctrl-C could leave taken.
+        Calls the library; close() waits for these calls. Uses no lock, because Ctrl-C could leave it locked.
         """
         me = threading.get_ident()
         try:
-            self._calling.append(me)
+            self._callers.append(me)
             if self._closing:
-                raise BadArgument("the egress was closed. Make another one")
+                raise BadArgument("the egress was closed. Create another one")
             return function(self._handle, *arguments)
         finally:
-            if me in self._calling:
-                self._calling.remove(me)
+            if me in self._callers:
+                self._callers.remove(me)
 
 
 class StallWarner:
-    """Warns about stalled consumers while the loop waits for them: immediately, then at doubling intervals. With kill_stalled, warns only about those
-    that remain after a while."""
+    """
+    Warns about stalled consumers while the loop waits for them: immediately, then at doubling intervals. With kill_stalled, warns only about
+    consumers that are still stalled after KILLED_WITHIN_SECONDS.
+    """
 
     def __init__(self, options: Mapping[str, Any]):
         self._kills = bool(options.get("kill_stalled"))
@@ -220,23 +222,23 @@ class StallWarner:
         if now < self._look_at:
             return
         self._look_at = now + LOOK_AT_CONSUMERS_SECONDS
-        told = stats()
-        if not told.stalled:
+        now_stats = stats()
+        if not now_stats.stalled:
             self._since = self._warn_at = 0.0
             return
         self._since = self._since or now
         if now >= self._warn_at and now - self._since >= (KILLED_WITHIN_SECONDS if self._kills else 0.0):
             self._warn_at = now + max(FIRST_WARNING_SECONDS, now - self._since)
-            how, remedy = (("kill_stalled has not ended them: they are in this process, which it leaves alone, another user's, or slow to die",
-                            "In this process let the function return; end others yourself") if self._kills else
+            how, remedy = (("kill_stalled has not ended them: they are in this process, which it never kills, belong to another user, or exit slowly",
+                            "In this process, let the function return; end other processes yourself") if self._kills else
                            ("kill_stalled is off", "Kill them, or open the Egress with kill_stalled=True"))
-            warnings.warn(f"{told.stalled} of {told.consumers} consumers made no progress, the first of them for more than {self._timeout + now - self._since:.1f} s, "
-                          f"and {how}: they are waited for ({self._run_dir}/status.json has their pids). {remedy}; a function that is only slow calls "
+            warnings.warn(f"{now_stats.stalled} of {now_stats.consumers} consumers made no progress, the first of them for more than {self._timeout + now - self._since:.1f} s, "
+                          f"and {how}. The loop waits for them ({self._run_dir}/status.json has their pids). {remedy}; a function that is only slow should call "
                           "slab.progress(), or needs a longer visibility_timeout", RuntimeWarning, stacklevel=_level_of_the_caller())
 
 
 def _level_of_the_caller() -> int:
-    """For a warning of the function that calls this: that of the first line outside of the package, which is the user's."""
+    """The stack level of a warning that the calling function issues, so that it names the first line outside of the package."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
         level, frame = level + 1, frame.f_back
@@ -259,8 +261,8 @@ class Watch:
 
     def problem(self, number: int, how: str) -> TensorChanged:
         first = "" if self._keys is None else f", whose first key is '{self._keys.partition(bytes(1))[0].decode(errors='replace')}',"
-        return TensorChanged(f"a tensor of batch {number}{first} was {how} before it was copied: what consumers get of it may be wrong. Leave tensors alone until "
-                             "they are copied: write into others, or submit(..., copy=True)")
+        return TensorChanged(f"a tensor of batch {number}{first} was {how} before it was copied: consumers may read wrong data. Do not write to tensors until "
+                             "they are copied: use other tensors, or submit(..., copy=True)")
 
 
 class _Thread(threading.Thread):
@@ -277,29 +279,29 @@ class Releases:
     thread costs more than all the rest of submit(). Owns: a thread that does both while the loop does not submit.
     """
 
-    def __init__(self, library: Any, handle: ctypes.c_void_p | None, tell_changed: Callable[[int], None] | None):
-        self._library, self._handle, self._tell_changed = library, handle, tell_changed
+    def __init__(self, library: Any, handle: ctypes.c_void_p | None, report_changed: Callable[[int], None] | None):
+        self._library, self._handle, self._report_changed = library, handle, report_changed
         self._held: dict[int, list[object]] = {}
         self._watches: dict[int, Watch] = {}        # of held batches that were not reported as changed
         self._next = self._released = 0
         self._stopped = False
-        # Set by the first batch or stop(). Not an Event, whose lock Ctrl-C could leave taken.
+        # Set by the first batch or stop(). Not an Event, because Ctrl-C could leave its lock locked.
         self._begun: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.look_at = 0.0      # the time of the next check of all held tensors
         self.changed: collections.deque[TensorChanged] = collections.deque()
-        self._thread = _Thread(target=self._release, name="offramp-releases", daemon=True)     # ended by close(), at exit at the latest
+        self._thread = _Thread(target=self._release, name="offramp-releases", daemon=True)     # close() ends it, at exit at the latest
 
     def start(self) -> None:
         if not self._thread.is_alive():
             start_without_signals(self._thread)
 
     def hold(self, number: int, owners: list[object]) -> None:
-        """Holds the tensors of a batch, numbered from 0. Thread: one at a time, together with forget()."""
+        """Holds the tensors of a batch, numbered from 0. Thread: hold() and forget() one at a time."""
         self._held[number] = owners
         if owners and type(owners[-1]) is Watch:
             self._watches[number] = owners[-1]
         else:
-            self._watches.pop(number, None)     # of one that was interrupted, and not taken
+            self._watches.pop(number, None)     # of an interrupted batch that was not accepted
         self._next = number + 1
         if number == 0:
             self._begun.put(None)
@@ -332,7 +334,7 @@ class Releases:
         return watch is not None and watch.changed() is not None
 
     def find_changed(self, call: Callable[..., int]) -> None:
-        """A tensor is looked at first, and whether it is copied is asked afterwards: what is written to once it is copied is not found."""
+        """Checks the tensors first and the copies afterwards, so that a write after the copy is not reported."""
         self.look_at = time.monotonic() + LOOK_SECONDS
         suspects: list[tuple[int, Watch, str]] = []
         for number in range(self._released, self._next):
@@ -342,10 +344,10 @@ class Releases:
             now = ctypes.c_uint64()
             code = call(self._library.offramp_egress_wait_released, _NEVER, 0.0, ctypes.byref(now), None)
             for number, watch, how in suspects if code in (_abi.OK, _abi.TIMEOUT) else ():
-                # Only one of two threads reports it; the number may be another batch's by now, if this one was not accepted.
+                # Only one of two threads reports it. The number may belong to another batch now, if this one was not accepted.
                 if number >= now.value and watch is self._watches.get(number) and watch is self._watches.pop(number, None):
-                    if self._tell_changed is not None and watch.first is not None:
-                        self._tell_changed(watch.first)
+                    if self._report_changed is not None and watch.first is not None:
+                        self._report_changed(watch.first)
                     self.changed.append(watch.problem(number, how))
 
     def _pop(self, number: int) -> None:
@@ -358,32 +360,32 @@ class Releases:
         while not self._stopped:
             code = self._library.offramp_egress_wait_unattended(self._handle, self._released, QUIET_SECONDS, QUIET_SECONDS, ctypes.byref(now), None)
             if code not in (_abi.OK, _abi.TIMEOUT):
-                return      # all are held until the run is closed
+                return      # close() releases all tensors
             self.drop(now.value)
             if code == _abi.TIMEOUT:
                 self.find_changed(lambda function, *arguments: function(self._handle, *arguments))
 
 
 class Completions:
-    """Records finished and failed items in the checkpoint. Owns: a thread, asleep in the library meanwhile. Borrows: the checkpoint."""
+    """Records finished and failed items in the checkpoint. Owns: a thread, which sleeps in the library. Borrows: the checkpoint."""
 
     MOST = 1024     # ranges per call
 
     def __init__(self, library: Any, handle: ctypes.c_void_p | None, checkpoint: Checkpoint):
         self._library, self._handle, self._checkpoint = library, handle, checkpoint
         self._ranges, self._count = (_abi.Items * self.MOST)(), ctypes.c_uint32()
-        self._turn = threading.RLock()      # guards all but `problem`
+        self._lock = threading.RLock()      # guards all but `problem`
         self._stopped = False
-        self.problem: Exception | None = None       # with the checkpoint; it is tried again with the next completion, or batch
-        self._thread = _Thread(target=self._note, name="offramp-checkpoint", daemon=True)     # ended by stop(), at exit at the latest
+        self.problem: Exception | None = None       # with the checkpoint; the next completion or batch tries again
+        self._thread = _Thread(target=self._record, name="offramp-checkpoint", daemon=True)     # stop() ends it, at exit at the latest
 
     def start(self) -> None:
         if not self._thread.is_alive():
             start_without_signals(self._thread)
 
-    def note_the_rest(self) -> None:
-        """Records what is completed by now. Errors: CannotWrite."""
-        with self._turn:
+    def record_rest(self) -> None:
+        """Records all items completed so far. Errors: CannotWrite."""
+        with self._lock:
             while self._take(0.0):
                 continue
             self._checkpoint.write()
@@ -392,30 +394,30 @@ class Completions:
     def stop(self) -> None:
         self._stopped = True
         if self._thread is not threading.current_thread():
-            with contextlib.suppress(RuntimeError):     # until it is not this thread's: before Python 3.11 Ctrl-C may have left it taken
+            with contextlib.suppress(RuntimeError):     # releases it completely: before Python 3.11, Ctrl-C may have left it locked
                 while True:
-                    self._turn.release()
+                    self._lock.release()
             self._thread.join()
-        with contextlib.suppress(Exception):     # then it is done again
-            self.note_the_rest()
+        with contextlib.suppress(Exception):     # the next run repeats the batches
+            self.record_rest()
 
     def _take(self, seconds: float) -> bool:
-        """Whether there was something, and may be more."""
-        completed = self._taken_by(self._library.offramp_egress_take_completed, seconds)
-        given_up = self._taken_by(self._library.offramp_egress_take_failed, 0.0)
+        """Whether items were taken; there may be more."""
+        completed = self._items_of(self._library.offramp_egress_take_completed, seconds)
+        given_up = self._items_of(self._library.offramp_egress_take_failed, 0.0)
         if not completed and not given_up:
             return False
         self._checkpoint.completed(completed, given_up)
         return True
 
-    def _taken_by(self, take: Callable[..., int], seconds: float) -> list[tuple[int, int]]:
+    def _items_of(self, take: Callable[..., int], seconds: float) -> list[tuple[int, int]]:
         if take(self._handle, self._ranges, self.MOST, seconds, ctypes.byref(self._count), None) != _abi.OK:
             return []
         return [(self._ranges[at].begin, self._ranges[at].end) for at in range(self._count.value)]
 
-    def _note(self) -> None:
+    def _record(self) -> None:
         while not self._stopped:
-            with self._turn:
+            with self._lock:
                 if self._take(BETWEEN_WRITES_SECONDS):
                     try:
                         self._checkpoint.write()

@@ -29,7 +29,7 @@ class Sample(NamedTuple):
     key: str    # names its results
     item: int   # its number in the producer's input
     batch: int
-    row: int    # of dimension 0 of each of the slab's tensors
+    row: int    # in dimension 0 of each tensor of the slab
 
 
 class TensorInfo(NamedTuple):
@@ -42,7 +42,7 @@ class TensorInfo(NamedTuple):
 
 
 class _Bytes:
-    """The base object of every view of a tensor: a weak reference to it detects remaining views. Keeps the mapping."""
+    """The base object of every view of a tensor: a weak reference to it detects remaining views. Keeps the mapping alive."""
 
     def __init__(self, mapping: _Mapping | None, address: int, info: TensorInfo):
         self._mapping = mapping
@@ -67,15 +67,15 @@ class Slab:
     """
 
     def __init__(self, library: Any, consumer: ctypes.c_void_p | None, given: _abi.Slab, mappings: Mappings):
-        """For Consumer and processors only. `library`: has the consumer calls that a slab uses."""
+        """For Consumer and processors only. `library`: provides the consumer calls that a slab uses."""
         self._library, self._consumer, self._given = library, consumer, given
         self._mappings: Mappings | None = mappings
-        self._turn = threading.RLock()
+        self._lock = threading.RLock()
         self._over = False
         self._infos: tuple[TensorInfo, ...] | None = None
         self._samples: tuple[Sample, ...] | None = None
         self._arrays: dict[str, numpy.ndarray] = {}
-        self._of_torch: dict[str, Any] = {}
+        self._tensors_of_torch: dict[str, Any] = {}
         self._views: list[tuple[str, weakref.ref[_Bytes]]] = []
         self.name = given.name.decode(errors="replace")     # Egress(name=)
 
@@ -122,9 +122,9 @@ class Slab:
         Errors: KeyError for an unknown name; TypeError if this PyTorch lacks the type; ModuleNotFoundError without PyTorch.
         """
         self._require_turn()
-        if name not in self._of_torch:
-            self._of_torch[name] = self._torch_view_of(self._index_of(name))
-        return self._of_torch[name]
+        if name not in self._tensors_of_torch:
+            self._tensors_of_torch[name] = self._torch_view_of(self._index_of(name))
+        return self._tensors_of_torch[name]
 
     def __iter__(self) -> Iterator[tuple[Sample, numpy.ndarray | Mapping[str, numpy.ndarray]]]:
         arrays = {info.name: self[info.name] for info in self.tensors}
@@ -135,7 +135,7 @@ class Slab:
 
     def progress(self) -> None:
         """Reports progress. Call it more often than the run's visibility timeout (default: 30 s)."""
-        with self._turn:
+        with self._lock:
             self._require_turn()
             self._library.offramp_consumer_progress(self._consumer)
 
@@ -144,7 +144,7 @@ class Slab:
         Returns whether this consumer may still commit the slab; if not, another consumer processes it. An optimization: commits are
         correct without it.
         """
-        with self._turn:
+        with self._lock:
             self._require_turn()
             return int(self._library.offramp_consumer_still_current(self._consumer)) == 1
 
@@ -176,7 +176,7 @@ class Slab:
             array.flags.writeable = False
         else:
             mappings = self._mappings
-            if mappings is None:        # another thread has ended the turn meanwhile
+            if mappings is None:        # another thread has ended the turn
                 raise TurnOver(_OVER)
             data = _Bytes(*mappings.find(self._tensor(index).data, size), info=info)
             array = numpy.asarray(data)
@@ -184,12 +184,12 @@ class Slab:
         return array if wider is None else array.view(wider)
 
     def _torch_view_of(self, index: int) -> Any:
-        torch: Any = importlib.import_module("torch")      # type checkers need not have it
+        torch: Any = importlib.import_module("torch")      # type checkers may lack it
 
         info = self.tensors[index]
         dtype = getattr(torch, info.dtype.name, None)
         if dtype is None:
-            raise TypeError(f"PyTorch {torch.__version__} has no {info.dtype}. Use slab['{info.name}'], or a newer one")
+            raise TypeError(f"PyTorch {torch.__version__} has no {info.dtype}. Use slab['{info.name}'], or a newer PyTorch")
         size = _size_of(info)
         if size == 0:
             return torch.empty(info.shape, dtype=dtype)
@@ -197,16 +197,16 @@ class Slab:
             raise TurnOver(_OVER)
         mapping, address = mappings.find(self._tensor(index).data, size)
         data: Any = (ctypes.c_char * size).from_address(address)
-        data.mapping = mapping      # kept, as long as a tensor shows it
+        data.mapping = mapping      # keeps the mapping while a tensor uses it
         self._views.append((info.name, weakref.ref(data)))
         return torch.frombuffer(data, dtype=dtype).as_strided(info.shape, info.strides)
 
     def _end(self) -> None:
         """Ends the turn. Called once."""
-        with self._turn:
+        with self._lock:
             self._over = True
             self._arrays.clear()
-            self._of_torch.clear()
+            self._tensors_of_torch.clear()
             self._mappings = None
 
     def _kept_view(self) -> str | None:

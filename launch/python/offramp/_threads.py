@@ -1,4 +1,4 @@
-"""Threads of the package's own, beside those of the library."""
+"""Threads of the package, in addition to the library's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 import threading
 
 # The kernel sends a thread's own faults to that thread, and faulthandler must report them.
-_ITS_OWN = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
+_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
 
 
 def start_without_signals(thread: threading.Thread) -> None:
@@ -14,9 +14,9 @@ def start_without_signals(thread: threading.Thread) -> None:
     Blocks signals in the new thread, because they belong to the program. If the program blocks a signal and waits for it with sigwait() or a
     signalfd, an unblocked thread would receive it and end the process.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())       # each of these calls may be where Ctrl-C comes in
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())       # Ctrl-C may interrupt any of these calls
     try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _ITS_OWN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)
         thread.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

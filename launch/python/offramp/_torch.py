@@ -9,11 +9,11 @@ from typing import Any, ContextManager
 from offramp._errors import BadArgument
 
 
-_whole_kinds: set[type] = set()     # of tensors, which are known not to be a DTensor
+_plain_tensor_types: set[type] = set()     # known not to be a DTensor
 
 
 def torch_of_the_caller() -> Any:
-    """It has made the tensor that was given."""
+    """The imported PyTorch, which created the given tensor."""
     return sys.modules["torch"]
 
 
@@ -22,16 +22,16 @@ def is_torch(given: object) -> bool:
 
 
 def require_dense(name: str, tensor: Any) -> None:
-    """Errors: TypeError, which says what to call."""
+    """Errors: TypeError, which names the call to make."""
     if str(tensor.layout) != "torch.strided" or getattr(tensor, "is_nested", False):
-        raise TypeError(f"'{name}' is sparse or nested. Submit tensor.to_dense(), or one of padded rows")
+        raise TypeError(f"'{name}' is sparse or nested. Submit tensor.to_dense(), or a tensor with padded rows")
     if getattr(tensor, "is_quantized", False):
         raise TypeError(f"'{name}' is quantised. Submit tensor.dequantize(), or tensor.int_repr()")
     kind = type(tensor)
-    if kind not in _whole_kinds:
+    if kind not in _plain_tensor_types:
         if hasattr(kind, "full_tensor"):
             raise TypeError(f"'{name}' is spread over several devices. Submit tensor.to_local(), or tensor.full_tensor()")
-        _whole_kinds.add(kind)
+        _plain_tensor_types.add(kind)
 
 
 def on_stream(stream: object, device: Any) -> ContextManager[object]:
@@ -51,14 +51,14 @@ def handle_of(stream: object) -> int:
     for attribute in ("cuda_stream", "ptr"):
         stream = getattr(stream, attribute, stream)
     if isinstance(stream, bool) or not isinstance(stream, int) or stream < 0:
-        raise TypeError(f"a stream of type {type(stream).__qualname__}. Give a torch.cuda.Stream, or the number of a cudaStream_t")
+        raise TypeError(f"a stream of type {type(stream).__qualname__} is not supported. Give a torch.cuda.Stream, or the number of a cudaStream_t")
     return stream
 
 
 def current_stream(device: Any) -> int:
     cuda = torch_of_the_caller().cuda
     if cuda.is_current_stream_capturing():
-        raise BadArgument("a CUDA graph is being captured: nothing of it has been computed. Submit its outputs after a replay")
+        raise BadArgument("a CUDA graph is being captured, so its outputs are not computed yet. Submit them after a replay")
     return int(cuda.current_stream(device).cuda_stream)
 
 
@@ -73,10 +73,10 @@ class Memory:
     def __init__(self, name: str, tensor: Any, address: int, element_bytes: int):
         self._tensor, self._address, self._storage = tensor, address, tensor.untyped_storage()
         self._bytes = self._storage.nbytes()
-        own = tensor.numel() * element_bytes
-        if self._bytes != own and self._bytes < tensor.storage_offset() * element_bytes + own:
+        tensor_bytes = tensor.numel() * element_bytes
+        if self._bytes != tensor_bytes and self._bytes < tensor.storage_offset() * element_bytes + tensor_bytes:
             raise BadArgument(f"the memory of '{name}' was freed or made smaller: it has {self._bytes} bytes. Submit the tensor before its storage is resized")
-        self._version = None if self._bytes != own or tensor.is_inference() else tensor._version
+        self._version = None if self._bytes != tensor_bytes or tensor.is_inference() else tensor._version
 
     def changed(self) -> str | None:
         """How the tensor changed; None if it did not."""

@@ -27,8 +27,8 @@ from offramp._consumers import LAST_OUTPUT_BYTES, final_messages, launcher_comma
 from offramp._errors import BadArgument, Error, RunInUse, SystemFailure
 from offramp._ray_worker import FIRST_SIGNAL, TRY_AGAIN, Worker, begin_of, log_path
 
-ray: Any = importlib.import_module("ray")       # has no types, or is not there where types are checked
-ray.cloudpickle.register_pickle_by_value(_ray_worker)       # a node needs no package, the command alone
+ray: Any = importlib.import_module("ray")       # untyped, and absent where types are checked
+ray.cloudpickle.register_pickle_by_value(_ray_worker)       # a node needs only the command, not the package
 
 DONE, INTERRUPTED = 0, 130
 OF_EVERY_SHARD = ("--job", "--index", "--lifeline-fd", "-h", "--help")      # set by the driver, or without effect on work
@@ -74,8 +74,8 @@ def run(job: str | os.PathLike[str], address: str | None = None, num_gpus: float
 def require_done(folder: pathlib.Path) -> None:
     """Checks that every shard has a record: a wrong command can exit with 0. Errors: ShardFailed."""
     if missing := status_of(folder)["missing"]:
-        raise ShardFailed(f"the commands of all shards ended with 0, and no record says that these are done: {', '.join(map(str, missing))}. Look at {log_path(folder, missing[0])}, "
-                          "whether the command is Offramp's (--offramp), and give the same command again", missing[0], TRY_AGAIN)
+        raise ShardFailed(f"the commands of all shards exited with 0, but these shards have no record: {', '.join(map(str, missing))}. Read {log_path(folder, missing[0])}, "
+                          "check that --offramp names Offramp's command, and run the same command again", missing[0], TRY_AGAIN)
 
 
 def require(job: object, attempts: int, pause: float, workers: int, needs: Mapping[str, float], flags: Sequence[str]) -> None:
@@ -85,7 +85,7 @@ def require(job: object, attempts: int, pause: float, workers: int, needs: Mappi
         raise BadArgument(f"a worker takes {needs or 'nothing'} of its node, so the number of workers per node is unknown. Give num_gpus or num_cpus")
     for word in flags:
         if word.partition("=")[0] in OF_EVERY_SHARD:
-            raise BadArgument(f"flags have '{word}', which is not a flag for all shards. Leave it out")
+            raise BadArgument(f"flags have '{word}', which is not a flag for all shards. Omit it")
 
 
 def status_of(folder: pathlib.Path) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def alone(folder: pathlib.Path) -> Iterator[None]:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise RunInUse(f"another driver is at the job {folder}. Wait for it, or end it and run this command again") from None
+                raise RunInUse(f"another driver runs the job {folder}. Wait for it, or end it and run this command again") from None
         yield
 
 
@@ -124,11 +124,11 @@ def connected(address: str | None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    minded = signal.getsignal(signal.SIGTERM)
+    handler = signal.getsignal(signal.SIGTERM)
     ray.init(address=address)
     try:
-        if callable(minded) and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, minded)       # Ray's own would end the program with 15
+        if callable(handler) and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)       # Ray's handler would end the program with 15
         yield
     finally:
         ray.shutdown()
@@ -140,22 +140,22 @@ class Driver:
     def __init__(self, folder: pathlib.Path, missing: Sequence[int], needs: Mapping[str, float], workers: int, attempts: int, pause: float,
                  to_workers: tuple[pathlib.Path, str, Sequence[str]], say: Callable[[str], None]):
         self._folder, self._needs, self._most, self._attempts, self._pause, self._say = folder, needs, workers, attempts, pause, say
-        self._to_workers = to_workers
+        self._worker_arguments = to_workers
         self._left = set(missing)
-        self._queue = [(0.0, index) for index in missing]       # from when on
+        self._queue = [(0.0, index) for index in missing]       # (earliest start, shard)
         self._tries = dict.fromkeys(missing, 0)
         self._given_up: dict[int, str] = {}
         self._actors: list[Any] = []
         self._idle: list[Any] = []
         self._calls: dict[Any, tuple[Any, int | None]] = {}
-        self._unborn = 0
+        self._failed_starts = 0
         self._token = secrets.token_hex(4)      # distinguishes this driver's attempts from another's
-        self._told_at = time.monotonic()
+        self._active_at = time.monotonic()
 
     def run(self) -> None:
         try:
             while self._left:
-                self._hire_and_dismiss()
+                self._adjust_workers()
                 self._hand_out()
                 self._warn_if_idle()
                 for call in self._answered():
@@ -168,12 +168,12 @@ class Driver:
             raise ShardFailed(f"{len(self._given_up)} shards were tried {self._attempts} times and are not done: {', '.join(map(str, self._given_up))}; shard {index}: "
                               f"{why}. Fix that and run the same command again; finished shards are kept", index, TRY_AGAIN)
 
-    def _hire_and_dismiss(self) -> None:
+    def _adjust_workers(self) -> None:
         wanted = min(len(self._left), max(1, self._room()), self._most or sys.maxsize)
         for _ in range(wanted - len(self._actors)):
             others = {name: number for name, number in self._needs.items() if name not in ("CPU", "GPU")}
             actor = ray.remote(Worker).options(num_cpus=self._needs.get("CPU", 0), num_gpus=self._needs.get("GPU", 0), resources=others, max_restarts=0,
-                                          max_task_retries=0).remote(*self._to_workers)
+                                          max_task_retries=0).remote(*self._worker_arguments)
             self._actors.append(actor)
             self._calls[actor.ready.remote()] = (actor, None)
         while self._idle and len(self._actors) > len(self._left):
@@ -188,7 +188,7 @@ class Driver:
         """Assigns shards only to workers that are scheduled."""
         while self._idle and self._queue and self._queue[0][0] <= time.monotonic():
             _, index = heapq.heappop(self._queue)
-            actor = self._idle.pop(0)       # who ended last, perhaps as its node cannot do it, comes last
+            actor = self._idle.pop(0)       # a worker whose shard just ended comes last: its node may be the problem
             self._tries[index] += 1
             self._calls[actor.do.remote(index, self._attempt(index))] = (actor, index)
 
@@ -197,11 +197,11 @@ class Driver:
 
     def _warn_if_idle(self) -> None:
         if any(index is not None for _, index in self._calls.values()):
-            self._told_at = time.monotonic()
-        elif time.monotonic() > self._told_at + WARNING_INTERVAL_SECONDS:
-            self._told_at = time.monotonic()
-            self._say(f"[ray] no worker is at work: {len(self._left)} shards are left, a worker takes {self._needs}, and the cluster's nodes have room for {self._room()}, "
-                      "less what others use")
+            self._active_at = time.monotonic()
+        elif time.monotonic() > self._active_at + WARNING_INTERVAL_SECONDS:
+            self._active_at = time.monotonic()
+            self._say(f"[ray] no worker runs: {len(self._left)} shards are left, a worker needs {self._needs}, and the cluster's nodes have room for {self._room()} workers, "
+                      "minus those in use by others")
 
     def _answered(self) -> list[Any]:
         if not self._calls:
@@ -214,27 +214,27 @@ class Driver:
         actor, index = self._calls.pop(call)
         try:
             code = ray.get(call)
-        except ray.exceptions.RayError as problem:      # of many kinds: the actor, its node or its memory monitor ended it
+        except ray.exceptions.RayError as problem:      # the actor, its node or the memory monitor ended it
             self._dismiss(actor)
             why = f"its worker was lost ({type(problem).__name__})"
-            return self._count_unborn(why) if index is None else self._try_again(index, why)
+            return self._count_failed_start(why) if index is None else self._try_again(index, why)
         self._idle.append(actor)
-        self._unborn = 0
+        self._failed_starts = 0
         if index is None:
             return
         if code == DONE:
             self._left.discard(index)
             self._say(f"[ray] shard {index} is done; {len(self._left)} are left")
         elif code == TRY_AGAIN or code > FIRST_SIGNAL:
-            self._try_again(index, f"it ended with {told(code)}: {self._words_of(index)}")
+            self._try_again(index, f"it ended with {describe_exit(code)}: {self._messages_of(index)}")
         else:
-            raise ShardFailed(f"shard {index} ended with exit code {code}, which a retry cannot fix: {self._words_of(index)} (log: "
+            raise ShardFailed(f"shard {index} ended with exit code {code}, which a retry cannot fix: {self._messages_of(index)} (log: "
                               f"{log_path(self._folder, index)})", index, code)
 
-    def _count_unborn(self, why: str) -> None:
-        self._unborn += 1
-        if self._unborn >= self._attempts:
-            raise SystemFailure(f"{self._unborn} workers were lost before they had begun, one after another; the last: {why}. Look into Ray's own logs")
+    def _count_failed_start(self, why: str) -> None:
+        self._failed_starts += 1
+        if self._failed_starts >= self._attempts:
+            raise SystemFailure(f"{self._failed_starts} workers were lost in a row before they started; the last: {why}. Read Ray's logs")
 
     def _try_again(self, index: int, why: str) -> None:
         tries = self._tries[index]
@@ -245,12 +245,12 @@ class Driver:
         else:
             heapq.heappush(self._queue, (time.monotonic() + self._pause * 2 ** (tries - 1), index))
 
-    def _words_of(self, index: int) -> str:
+    def _messages_of(self, index: int) -> str:
         """The messages of the last attempt; the log also has earlier ones."""
         with contextlib.suppress(OSError):
-            _, found, said = log_path(self._folder, index).read_bytes().rpartition(begin_of(self._attempt(index)).encode())
+            _, found, output = log_path(self._folder, index).read_bytes().rpartition(begin_of(self._attempt(index)).encode())
             if found:
-                return final_messages(said.partition(b"\n")[2][-LAST_OUTPUT_BYTES:].decode(errors="replace"))
+                return final_messages(output.partition(b"\n")[2][-LAST_OUTPUT_BYTES:].decode(errors="replace"))
         return "it could not write its log"
 
     def _dismiss(self, actor: Any) -> None:
@@ -258,7 +258,7 @@ class Driver:
         ray.kill(actor)
 
 
-def told(code: int) -> str:
+def describe_exit(code: int) -> str:
     with contextlib.suppress(ValueError):
         if code > FIRST_SIGNAL:
             return f"exit code {code} ({signal.Signals(code - FIRST_SIGNAL).name})"
@@ -294,7 +294,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Error as problem:
         print(f"offramp: {problem}", file=sys.stderr)
         return problem.code
-    except (ValueError, ConnectionError, RuntimeError, ray.exceptions.RayError) as problem:     # such as of another version than the cluster's
+    except (ValueError, ConnectionError, RuntimeError, ray.exceptions.RayError) as problem:     # for example, the cluster has another version
         print(f"offramp: Ray: {problem}", file=sys.stderr)
         return SystemFailure.code
     except KeyboardInterrupt:

@@ -22,7 +22,7 @@ from offramp._arrays import Outputs, outputs_of
 from offramp._errors import BadArgument, Error, Failed
 from offramp._keys import EXAMPLE, key_text_of
 from offramp._order import outermost_first, strides_of
-from offramp._validate import one_a_sample
+from offramp._validate import one_per_sample
 
 __all__ = ["build", "process", "save_slab"]
 
@@ -41,18 +41,18 @@ def save_slab(path: str | os.PathLike[str], tensors: Mapping[str, object], keys:
     """
     given = {each: outputs_of(each, tensor, copy=False) for each, tensor in tensors.items()}
     if not given:
-        raise BadArgument("a slab without tensors. Give one or more")
+        raise BadArgument("the slab has no tensors. Give one or more")
     rows = next(iter(given.values())).shape[0]
-    keys = [str(row) for row in range(rows)] if keys is None else one_a_sample("keys", keys, EXAMPLE)
+    keys = [str(row) for row in range(rows)] if keys is None else one_per_sample("keys", keys, EXAMPLE)
     for each, outputs in given.items():
         if outputs.shape[0] != rows:
             raise BadArgument(f"'{each}' has {outputs.shape[0]} samples, and the first tensor {rows}. Give tensors of one batch")
         if outputs.device != "cpu":
             raise BadArgument(f"'{each}' is on the device '{outputs.device}'. Give tensor.cpu()")
     key_text_of(keys, rows, once=True)
-    whole = pathlib.Path(path).absolute()
-    whole.write_bytes(_payload(given, list(keys), name))
-    return whole
+    target = pathlib.Path(path).absolute()
+    target.write_bytes(_payload(given, list(keys), name))
+    return target
 
 
 def process(slab: str | os.PathLike[str], processor: str, output: str | os.PathLike[str], options: Mapping[str, object] | None = None,
@@ -72,7 +72,7 @@ def process(slab: str | os.PathLike[str], processor: str, output: str | os.PathL
     for command in (["retry", os.fspath(slab)], ["finish"]):
         done = subprocess.run([str(consumer()), *command, *flags], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise Failed(f"{processor} ended with {done.returncode}:\n{(done.stdout + done.stderr).strip()}")
+            raise Failed(f"{processor} exited with {done.returncode}:\n{(done.stdout + done.stderr).strip()}")
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*"))
             if path.is_file() and not path.name.startswith(".offramp-")}
 
@@ -82,17 +82,17 @@ def build(source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str
     Compiles a processor in C or C++ into `folder` and returns its name for --processor: so:FOLDER/NAME.so. CC and CXX name the compilers.
     Headers come from the package, else from pkg-config, else from the checkout. Errors: Error, with the compiler's output.
     """
-    path, made = pathlib.Path(source), pathlib.Path(folder, pathlib.Path(source).stem + ".so").absolute()
+    path, library = pathlib.Path(source), pathlib.Path(folder, pathlib.Path(source).stem + ".so").absolute()
     compiler, standard = (os.environ.get("CC", "cc"), "-std=c11") if path.suffix == ".c" else (os.environ.get("CXX", "c++"), "-std=c++20")
-    command = [compiler, standard, "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", *_include(), str(path), "-o", str(made)]
+    command = [compiler, standard, "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", *_include(), str(path), "-o", str(library)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as problem:
         raise Error(f"{compiler} cannot be started ({problem.strerror}). Install a compiler, or name one in CC or CXX") from None
     if done.returncode != 0:
         remedy = "" if _include() or "offramp_processor.h" not in done.stderr else "\nOfframp's headers are not installed. Install them: apt-get install offramp-dev"
-        raise Error(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}{remedy}")
-    return f"so:{made}"
+        raise Error(f"{' '.join(command)} exited with {done.returncode}:\n{done.stderr}{remedy}")
+    return f"so:{library}"
 
 
 def consumer() -> pathlib.Path:
@@ -101,15 +101,15 @@ def consumer() -> pathlib.Path:
     places = [named] if named else [str(_PACKAGE / "programs" / "bin"), str(_CHECKOUT / "build" / "release" / "bin"), os.environ.get("PATH", "")]
     found = shutil.which("offramp-consumer", path=os.pathsep.join(places))
     if not found:
-        raise Error(f"there is no program offramp-consumer {'in ' + named if named else 'on the PATH'}. Build or install it, or set {PROGRAMS} to "
+        raise Error(f"found no program offramp-consumer {'in ' + named if named else 'on the PATH'}. Build or install it, or set {PROGRAMS} to "
                     "its folder")
     return pathlib.Path(found)
 
 
 def _include() -> list[str]:
-    own = _PACKAGE / "programs" / "include"
-    if own.is_dir():
-        return [f"-I{own}"]
+    packaged = _PACKAGE / "programs" / "include"
+    if packaged.is_dir():
+        return [f"-I{packaged}"]
     if shutil.which("pkg-config"):
         done = subprocess.run(["pkg-config", "--cflags", "offramp"], capture_output=True, text=True, check=False)
         if done.returncode == 0:
@@ -119,19 +119,19 @@ def _include() -> list[str]:
 
 
 def _payload(tensors: Mapping[str, Outputs], keys: list[str], name: str) -> bytes:
-    """common/dead_letters/payload_metadata.cpp, in Python; a test reads it in C++."""
-    stored, told, pieces, begin = {}, [], [], 0
+    """The format of common/dead_letters/payload_metadata.cpp, in Python; a C++ test reads it."""
+    stored, descriptions, pieces, begin = {}, [], [], 0
     for each, outputs in tensors.items():
         piece = ctypes.string_at(outputs.address, _elements(outputs.shape) * (outputs.dtype.bits // 8))
         in_memory = [outputs.shape[dim] for dim in outermost_first(outputs.order, len(outputs.shape))]
         stored[each] = {"dtype": _stored_type(outputs.dtype.name, outputs.dtype.bits), "shape": in_memory, "data_offsets": [begin, begin + len(piece)]}
-        told.append({"name": each, "stored_as": each, "dtype": [outputs.dtype.code, outputs.dtype.bits], "shape": outputs.shape,
+        descriptions.append({"name": each, "stored_as": each, "dtype": [outputs.dtype.code, outputs.dtype.bits], "shape": outputs.shape,
                      "strides": strides_of(outputs.shape, outputs.order)})
         pieces.append(piece)
         begin += len(piece)
     slab = {"format": 1, "epoch": 1, "slab": 0, "generation": 1, "payload_bytes": begin, "transform": 0, "upsample_factor": 1, "model": name,
             "precision": "", "memory_format": "", "batches": [[0, 0, len(keys)]], "samples": [[row, key, False] for row, key in enumerate(keys)],
-            "tensors": told}
+            "tensors": descriptions}
     header = json.dumps({"__metadata__": {"offramp": json.dumps(slab)}, **stored}).encode()
     header += b" " * (-len(header) % 8)
     return b"".join([struct.pack("<Q", len(header)), header, *pieces])

@@ -25,7 +25,7 @@ import signal
 LIBRARY = "OFFRAMP_WORKER_LIBRARY"
 
 
-def know_the_package() -> None:
+def import_package() -> None:
     """Imports this file's package as `offramp`, without adding its parent folder to sys.path: other packages there may be for another interpreter."""
     folder = dirname(__file__)
     spec = importlib.util.spec_from_file_location("offramp", join(folder, "__init__.py"), submodule_search_locations=[folder])
@@ -36,13 +36,13 @@ def know_the_package() -> None:
 
 
 if __name__ == "__main__":
-    know_the_package()
+    import_package()
 
 from offramp import _host
 
 
 def main(argv: list[str]) -> int:
-    path = os.environ.pop(LIBRARY, "")      # it would be taken for a setting
+    path = os.environ.pop(LIBRARY, "")      # the consumer would read it as a setting
     if not path:
         print(f"offramp.worker: {LIBRARY} is not set. Start offramp-consumer --processor FILE.py:FUNCTION, which starts this module", file=sys.stderr)
         return 64
@@ -50,11 +50,11 @@ def main(argv: list[str]) -> int:
         sys.stdout.reconfigure(line_buffering=True)     # so that the log is complete if this process is killed
     worker = ctypes.CDLL(path)
     worker.offramp_worker_main.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p), ctypes.c_void_p]
-    words = [b"offramp-consumer", *map(os.fsencode, argv)]
+    command = [b"offramp-consumer", *map(os.fsencode, argv)]
     table = _host.table()
     # The consumer blocks signals and reads them. Forked children unblock them: multiprocessing ends its pools with SIGTERM.
     os.register_at_fork(after_in_child=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, []))
-    return int(worker.offramp_worker_main(len(words), (ctypes.c_char_p * (len(words) + 1))(*words), ctypes.byref(table)))
+    return int(worker.offramp_worker_main(len(command), (ctypes.c_char_p * (len(command) + 1))(*command), ctypes.byref(table)))
 
 
 if __name__ == "__main__":
@@ -62,4 +62,4 @@ if __name__ == "__main__":
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)      # does not wait for the user's threads
+    os._exit(code)      # without waiting for the user's threads

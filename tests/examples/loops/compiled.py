@@ -1,6 +1,5 @@
 """
-A network under torch.compile. With mode="reduce-overhead" on a GPU the outputs of each call lie where those of the last one lay, and the next call
-overwrites them: copy=True takes them off before.
+A network under torch.compile. With mode="reduce-overhead" on a GPU, each call overwrites the outputs of the previous one, so pass copy=True.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""A loop like those of diffusers: noise becomes pictures in several steps, and each batch of pictures leaves while the next one begins."""
+"""A loop like those of diffusers: several steps turn noise into pictures. Each batch is copied while the next one is computed."""
 
 import sys
 
@@ -7,8 +7,8 @@ import torch
 
 torch.manual_seed(0)
 device = "cuda" if torch.cuda.is_available() else "cpu"
-denoise = torch.nn.Conv2d(4, 4, 3, padding=1).to(device).eval()                                       # the UNet's place
-decode = torch.nn.Sequential(torch.nn.Upsample(scale_factor=8), torch.nn.Conv2d(4, 3, 1)).to(device).eval()     # the VAE's
+denoise = torch.nn.Conv2d(4, 4, 3, padding=1).to(device).eval()                                       # instead of a UNet
+decode = torch.nn.Sequential(torch.nn.Upsample(scale_factor=8), torch.nn.Conv2d(4, 3, 1)).to(device).eval()     # instead of a VAE
 
 with offramp.Egress(sys.argv[1], name="diffusion") as egress:
     for prompt in range(5):

@@ -1,4 +1,4 @@
-"""A pipeline of Hugging Face's whose vectors leave it for consumers of their own. A small BERT of random weights: take yours by its name."""
+"""A Hugging Face pipeline whose vectors go to consumers. It uses a small BERT with random weights: load yours by name."""
 
 import sys
 
@@ -19,6 +19,6 @@ with offramp.Egress(sys.argv[1], name="tiny-bert") as egress:
     for number in range(6):
         texts = [f"the {WORDS[2 + row % 3]} {WORDS[5 + number % 3]} sees a house" for row in range(8)]
         with torch.inference_mode():
-            tokens = extract(texts, batch_size=8, return_tensors=True)     # of each text (1, tokens, 32)
+            tokens = extract(texts, batch_size=8, return_tensors=True)     # for each text (1, tokens, 32)
             vectors = torch.stack([each[0].mean(0) for each in tokens])
         egress.submit({"vectors": vectors}, [f"text-{8 * number + row}" for row in range(8)])

@@ -1,4 +1,4 @@
-"""A WebDataset shard a slab, named after its first sample: KEY.tar has KEY.npy and KEY.json of each. Whole, or not there at all."""
+"""One WebDataset shard per slab, named after its first sample: KEY.tar has KEY.npy and KEY.json of each sample. A shard is complete or absent."""
 
 import io
 

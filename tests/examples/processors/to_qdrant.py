@@ -1,4 +1,4 @@
-"""Vectors into a collection of Qdrant, each by its key: what is delivered twice replaces itself."""
+"""Vectors into a Qdrant collection, by key: a repeated delivery replaces the same points."""
 
 import uuid
 
@@ -7,7 +7,7 @@ from qdrant_client.models import Distance, PointStruct, VectorParams
 
 
 class Collector:
-    """`url`: of a server, for any number of consumers; or `path`: a folder, which one consumer alone can have open (--consumers 1)."""
+    """`url`: a server, for any number of consumers; or `path`: a folder, which only one consumer can open (--consumers 1)."""
 
     def __init__(self, collection, url=None, path=None):
         self._name = collection

@@ -1,4 +1,4 @@
-"""Each sample to s3://BUCKET/KEY.npy by fsspec. An object is there whole or not at all, and a second delivery puts the same."""
+"""Each sample to s3://BUCKET/KEY.npy with fsspec. An object is complete or absent, and a repeated delivery writes the same object."""
 
 import io
 
@@ -9,7 +9,7 @@ from botocore import exceptions
 
 
 class Uploader:
-    """The keys are those of the environment (AWS_ACCESS_KEY_ID, ...). `endpoint`: of a server that is not Amazon's."""
+    """Reads credentials from the environment (AWS_ACCESS_KEY_ID, ...). `endpoint`: a server other than Amazon's."""
 
     def __init__(self, bucket, endpoint=""):
         self._bucket = bucket
@@ -22,5 +22,5 @@ class Uploader:
             slab.progress()
             try:
                 self._files.pipe_file(f"{self._bucket}/{sample.key}.npy", file.getvalue())
-            except (exceptions.ConnectionError, exceptions.HTTPClientError) as problem:     # away: tried again later, nothing is counted
+            except (exceptions.ConnectionError, exceptions.HTTPClientError) as problem:     # unavailable: retried later, without counting a failure
                 raise offramp.Retry(str(problem)) from problem

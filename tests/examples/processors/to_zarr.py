@@ -1,11 +1,11 @@
-"""Each sample into its place of one Zarr array of shape (items, ...). What is delivered twice is written twice, to the same place."""
+"""Each sample to its index in a Zarr array of shape (items, ...). A repeated delivery writes to the same index."""
 
 import zarr
 from zarr.errors import ContainsArrayError
 
 
 class Writer:
-    """A chunk a sample: consumers never write to the same one."""
+    """One chunk per sample, so that consumers never write to the same chunk."""
 
     def __init__(self, path, items):
         self._path, self._items, self._array = path, int(items), None
@@ -19,5 +19,5 @@ class Writer:
     def _opened(self, values):
         try:
             return zarr.create_array(self._path, shape=(self._items, *values.shape), chunks=(1, *values.shape), dtype=values.dtype)
-        except ContainsArrayError:      # of another consumer, or of the run that this one goes on with
+        except ContainsArrayError:      # made by another consumer, or by the run that this one resumes
             return zarr.open_array(self._path, mode="r+")

@@ -1,4 +1,4 @@
-"""Pictures to KEY.webp by Pillow: outputs are uint8 of shape (samples, 3, height, width)."""
+"""Pictures to KEY.webp with Pillow. Outputs are uint8 of shape (samples, 3, height, width)."""
 
 import io
 

@@ -1,4 +1,4 @@
-/* The same in C. */
+/* Reads a run's slabs in shared memory and prints the sum of each sample, in C. */
 #include <offramp.h>
 #include <stdio.h>
 

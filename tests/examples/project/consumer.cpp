@@ -9,6 +9,6 @@ int main(int, char** argv) {
             const auto values = slab.row<float>(i);
             std::printf("%s %.0f\n", slab.sample(i).key, std::accumulate(values.begin(), values.end(), 0.0));
         }
-        std::fflush(stdout);  // committed, before the slab goes back
+        std::fflush(stdout);  // commits before the slab is returned
     });
 }

@@ -6,4 +6,4 @@ import offramp
 for slab in offramp.Consumer(sys.argv[1]):
     for sample, values in slab:
         print(f"{sample.key} {values.sum():.0f}")
-    sys.stdout.flush()  # committed, before the loop asks for the next slab
+    sys.stdout.flush()  # commits before the loop asks for the next slab

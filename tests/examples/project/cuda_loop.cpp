@@ -1,4 +1,4 @@
-// A loop of one's own on a GPU, on a stream of its own: 10 batches of 8 samples.
+// A custom loop on a GPU, with its own stream: 10 batches of 8 samples.
 #include <cuda_runtime.h>
 #include <cstdio>
 #include <memory>

@@ -1,4 +1,4 @@
-// A loop of one's own on the CPU: 10 batches of 8 samples. Its outputs leave it while it computes the next ones.
+// A custom loop on the CPU: 10 batches of 8 samples. Offramp copies outputs while the loop computes the next ones.
 #include <cstdio>
 #include <memory>
 #include <offramp/egress.hpp>
@@ -11,7 +11,7 @@ int main(int, char** argv) {
         std::vector<std::string> keys;
         for (int row = 0; row < 8; ++row)
             keys.push_back("batch-" + std::to_string(number) + "/row-" + std::to_string(row));
-        // returns at once; `outputs` is held until it is copied
+        // returns immediately; `outputs` is held until it is copied
         egress.submit({outputs->data()}, 8, nullptr, outputs, keys);
     }
     egress.drain();

@@ -1,4 +1,4 @@
-// A loop that goes on until a file is there: consumers come, go and die meanwhile, and it neither knows nor waits.
+// A loop that runs until a file exists. Meanwhile consumers connect, leave and die, and the loop never waits for them.
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -10,7 +10,7 @@ int main(int, char** argv) {
     offramp::Egress egress({.run_dir = argv[1],
                             .tensors = {{"values", offramp::float32, {8, 1000}}},
                             .device = "cpu",
-                            .max_failures = 100});  // consumers are killed here, and no batch is to blame
+                            .max_failures = 100});  // the test kills consumers; no batch is faulty
     int number = 0;
     for (; !std::filesystem::exists(argv[2]); ++number) {
         auto outputs = std::make_shared<std::vector<float>>(8 * 1000, static_cast<float>(number));

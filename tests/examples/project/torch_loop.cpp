@@ -1,4 +1,4 @@
-// A loop of one's own in LibTorch, on the GPU where there is one: 10 batches of 8 samples.
+// A custom loop in LibTorch, on the GPU if there is one: 10 batches of 8 samples.
 #include <torch/torch.h>
 #include <offramp/egress.hpp>
 
@@ -16,7 +16,7 @@ int main(int, char** argv) {
         std::vector<std::string> keys;
         for (int row = 0; row < 8; ++row)
             keys.push_back("batch-" + std::to_string(number) + "/row-" + std::to_string(row));
-        // null: the stream that LibTorch uses unless told otherwise
+        // null: LibTorch's default stream
         egress.submit({outputs->const_data_ptr()}, 8, nullptr, outputs, keys);
     }
     egress.drain();

@@ -42,7 +42,7 @@ class QueryTexts(unittest.TestCase):
     def test_chunks_are_found_by_the_line_in_their_key(self):
         (self.folder / "lines").write_text("slab\nlease\n")
         self.assertEqual(self.look_up("lines", False, item=7, key="0", chunk=3), ["slab"])
-        with self.assertRaisesRegex(LaunchError, "called 'paper'"):
+        with self.assertRaisesRegex(LaunchError, "named 'paper'"):
             self.look_up("lines", False, item=7, key="paper", chunk=0)
         (self.folder / "lines").write_text('{"text": "of a log"}\n{"text": "lease"}\n')
         self.assertEqual(self.look_up("lines", False), ['{"text": "lease"}'])

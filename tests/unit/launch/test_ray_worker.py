@@ -278,12 +278,12 @@ class RayWorker(unittest.TestCase):
         code, output = self.drive('test -e "$3/once" && kill -KILL $$; touch "$3/once"; echo "offramp: the sink is away"; exit 75', "--attempts=2", "--workers=1")
         self.assertEqual(code, 75, output)
         self.assertEqual(output.count("the sink is away"), 1, output)
-        self.assertIn("exit code 137 (SIGKILL): it said nothing", output)
+        self.assertIn("exit code 137 (SIGKILL): it printed nothing", output)
 
     def test_shards_without_a_record_are_not_done(self):
         code, output = self.drive("exit 0")
         self.assertEqual(code, 75, output)
-        self.assertIn("no record says that these are done: 0, 1", output)
+        self.assertIn("but these shards have no record: 0, 1", output)
         for flags in ("--index 0", "--help", "--job=J", "--lifeline-fd 3"):
             code, output = self.drive(DOES, f"--flags={flags}")
             self.assertEqual((code, "which is not a flag for all shards" in output), (64, True), output)
@@ -292,7 +292,7 @@ class RayWorker(unittest.TestCase):
         with open(self.folder / "ray.lock", "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             code, output = self.drive(DOES)
-            self.assertEqual((code, "another driver is at the job" in output), (85, True), output)
+            self.assertEqual((code, "another driver runs the job" in output), (85, True), output)
         self.assertEqual(self.drive(DOES)[0], 0)
 
     def test_a_refusal_by_ray_is_reported(self):
