@@ -19,7 +19,7 @@ import tempfile
 
 import report
 from contest import Pace
-from contestants import Places
+from contestants import SharedSettings
 from given import given_by
 from machine import describe_build, describe_machine, describe_other_build
 from other_build import programs_in, with_other_build
@@ -118,19 +118,19 @@ def main(argv=None):
         about["other_build"] = describe_other_build(programs_in(options.beside))
     print(report.header(about, pace, options.small), flush=True)
     with tempfile.TemporaryDirectory(prefix="offramp-bench-all-") as shared:
-        places = Places(binaries, logs=options.keep_logs, start_seconds=120 if options.small else 300,
-                        environment=SMALL_ENVIRONMENT if options.small else {}, given=given_by(options), shared=pathlib.Path(shared),
-                        gpu=machine["gpu"], small=options.small)
-        results = run_rows(rows, places, pace, options, about)
+        settings = SharedSettings(binaries, logs=options.keep_logs, start_seconds=120 if options.small else 300,
+                                  environment=SMALL_ENVIRONMENT if options.small else {}, given=given_by(options), shared=pathlib.Path(shared),
+                                  gpu=machine["gpu"], small=options.small)
+        results = run_rows(rows, settings, pace, options, about)
     print(report.summary(results), flush=True)
     return FAILED if any(result["failure"] for result in results) else 0
 
 
-def run_rows(rows, places, pace, options, about):
+def run_rows(rows, settings, pace, options, about):
     """Print each row's table when it is done, and rewrite the JSON, so that an interrupted benchmark keeps its results."""
     results = []
     for row in rows:
-        result = run_row(row, places, pace, lambda text, row=row: print(f"[{row.id}] {text}", file=sys.stderr, flush=True))
+        result = run_row(row, settings, pace, lambda text, row=row: print(f"[{row.id}] {text}", file=sys.stderr, flush=True))
         results.append(result)
         print(report.row_table(result), flush=True)
         if options.json:

@@ -1,11 +1,11 @@
 """The contest of a row: all contestants stay loaded, one runs at a time, and their windows alternate.
 
-A window: the contestant continues and settles; a reading; at least `seconds` later a second reading; it is stopped. A reading is taken at a
+A window: the contestant continues and settles; a first reading; at least `seconds` later a second one; the contestant is stopped. A reading is taken at a
 release and carries that release's own time, so the rate is (samples between the readings) / (time between the two releases) and the edges lose
 nothing. The windows of one round are neighbours, and ratios are taken within rounds.
 
-Stopping a program does not stop the kernels and copies that it has queued on the GPU. So the next one settles for at least as long as those
-may take, and the order changes so that each follows each other one.
+Stopping a program does not stop the kernels and copies that it has queued on the GPU. So the next contestant settles for at least as long as
+those may take, and the order changes so that each follows each other one.
 """
 
 import collections
@@ -19,10 +19,10 @@ from processes import Usage
 class Pace:
     windows: int = 6
     seconds: float = 3.0
-    settle_seconds: float = 0.5        # a row may want more
+    settle_seconds: float = 0.5        # a row may need more
     warmup_batches: int = 10
-    warm_seconds: float = 3.0          # and this long after them: until the whole pool was used and every reader has mapped it
-    overlapping_starts: bool = False   # only where nothing is measured: autotuning chooses wrongly beside a neighbour
+    warm_seconds: float = 3.0          # after the batches, until the whole pool was used and every reader has mapped it
+    overlapping_starts: bool = False   # only if nothing is measured: autotuning chooses wrongly beside a neighbour
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Window:
     readers_private_mib: float
     stage: str
     producer_threads_cpu_ms_per_batch: dict = dataclasses.field(default_factory=dict)
-    compute_ms_per_batch: float | None = None   # of the device, by pairs of events; None where the program does not say
+    compute_ms_per_batch: float | None = None   # of the device, by pairs of events; None if the program does not report it
 
 
 def between(first, last, batch):
@@ -48,7 +48,7 @@ def between(first, last, batch):
     seconds = (last.release_ns - first.release_ns) / 1e9
     batches = (last.samples - first.samples) / batch
     rate = batches / seconds
-    per_batch = 1 / ((last.at_ns - first.at_ns) / 1e9 * rate)   # batches that fell into the time between the looks themselves
+    per_batch = 1 / ((last.at_ns - first.at_ns) / 1e9 * rate)   # batches within the time between the looks
 
     def used(before: Usage, after: Usage):
         return (after.cpu_seconds - before.cpu_seconds) * 1000 * per_batch, (after.faults - before.faults) * per_batch

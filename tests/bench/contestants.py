@@ -22,24 +22,24 @@ from processes import (Usage, children_of, cpu_by_thread, die_with_parent, membe
                        usage_of_servers)
 
 HERE = pathlib.Path(__file__).resolve().parent
-STALL_SECONDS = 90     # without a single sample finished
-DRAIN_SECONDS, ABANDON_SECONDS = 0.2, 10   # between the two requests to end, and from the second one to a kill
-TRACKER_SECONDS = 10   # for Python's multiprocessing to clear up
+STALL_SECONDS = 90     # without a finished sample
+DRAIN_SECONDS, ABANDON_SECONDS = 0.2, 10   # between the two requests to end, and from the second to SIGKILL
+TRACKER_SECONDS = 10   # for the cleanup by Python's multiprocessing
 SWEEP_SECONDS = 60
 BATCHES = 1_000_000_000
 TOKENIZER_PYTHON = "OFFRAMP_TOKENIZER_PYTHON"
 
 
 @dataclasses.dataclass
-class Places:
+class SharedSettings:
     """Settings that all contestants share."""
     binaries: pathlib.Path
-    row: str = ""                           # in front of the logs' names
-    logs: pathlib.Path | None = None        # a folder that keeps them
-    start_seconds: float = 300              # to the end of the warm-up; a large model is autotuned then
-    environment: dict = dataclasses.field(default_factory=dict)   # beside this process's own
-    given: Given = Given()                  # what the user has ready of what rows work on
-    shared: pathlib.Path | None = None      # a folder for what several rows work on
+    row: str = ""                           # prefix of the logs' names
+    logs: pathlib.Path | None = None        # folder that keeps the logs
+    start_seconds: float = 300              # until the end of the warm-up, which autotunes large models
+    environment: dict = dataclasses.field(default_factory=dict)   # in addition to this process's
+    given: Given = Given()                  # materials that the user provides
+    shared: pathlib.Path | None = None      # folder for materials that several rows share
     gpu: bool = False
     small: bool = True
     servers: list = dataclasses.field(default_factory=list)   # processes that serve the running contestant; counted as its readers
@@ -69,28 +69,28 @@ class Progress(typing.NamedTuple):
 class Look:
     """A reading: what a contestant had done at one moment."""
     samples: int
-    release_ns: int            # CLOCK_MONOTONIC of the newest release, the one that made `samples` what it is
-    payload_bytes: int         # released so far; 0 where the program does not say
-    at_ns: int                 # of this look itself: usages belong to this moment
+    release_ns: int            # CLOCK_MONOTONIC of the newest release, which completed `samples`
+    payload_bytes: int         # released so far; 0 if the program does not report it
+    at_ns: int                 # of this look: usages belong to this moment
     producer: Usage
     readers: Usage
-    stage: str = ""            # what the program itself names as the stage that holds the rest back
+    stage: str = ""            # the limiting stage that the program reports
     producer_threads: dict = dataclasses.field(default_factory=dict)   # CPU seconds by name
-    compute: tuple | None = None   # seconds that the device has computed, and the batches whose they are; None where the program does not say
+    compute: tuple | None = None   # (seconds of device time, their batches); None if the program does not report them
 
 
 class Program:
     """One contestant's processes, logs and temporary folder. Thread: one. Blocks: until its processes reach the awaited state."""
 
-    def __init__(self, name, places):
+    def __init__(self, name, settings):
         self.name = name
-        self._places = places
+        self._settings = settings
         self._folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-bench-"))
         self._children = []
         self._readers = []
         self._ended = False
 
-    # A subclass says how it is started, and how far it is: a Progress.
+    # Subclasses implement the start and the Progress.
     def start(self):
         raise NotImplementedError
 
@@ -98,7 +98,7 @@ class Program:
         raise NotImplementedError
 
     def wait_until_warm(self, samples):
-        self._until(lambda: self.progress().samples >= samples, self._places.start_seconds, f"{samples} samples of warm-up")
+        self._until(lambda: self.progress().samples >= samples, self._settings.start_seconds, f"{samples} samples of warm-up")
         self._readers = [pid for pid in members_of(self._groups()) if pid != self._children[0].pid]
 
     def run_on(self, seconds):
@@ -115,7 +115,7 @@ class Program:
         seen = self._until(lambda: self._progress_if(release_ns, more_than), STALL_SECONDS, "progress")
         producer = self._children[0].pid
         return Look(seen.samples, seen.release_ns, seen.payload_bytes, time.monotonic_ns(), usage_of_all([producer, *self._producers_own()]),
-                    usage_of_all(self._readers) + usage_of_servers(self._places.servers), seen.stage, cpu_by_thread(producer), seen.compute)
+                    usage_of_all(self._readers) + usage_of_servers(self._settings.servers), seen.stage, cpu_by_thread(producer), seen.compute)
 
     def window(self, batch, pace):
         """Run for one window, then stop again; `batch`: samples in a batch of the row."""
@@ -144,9 +144,9 @@ class Program:
         """End it if needed, keep the logs if asked to, remove the folder."""
         try:
             self.end()
-            if self._places.logs:
+            if self._settings.logs:
                 for log in self._folder.glob("*.log"):
-                    shutil.copy(log, self._places.logs / f"{self._places.row}-{self.name.replace(' ', '-').replace('/', '-')}-{log.name}")
+                    shutil.copy(log, self._settings.logs / f"{self._settings.row}-{self.name.replace(' ', '-').replace('/', '-')}-{log.name}")
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -169,11 +169,11 @@ class Program:
         return []
 
     def _spawn(self, log, command, environment=None):
-        """Each child leads a session and a process group of its own, dies with this process, and keeps its temporary files in the folder."""
+        """Each child leads its own session and process group, dies with this process, and keeps its temporary files in the folder."""
         with open(self._folder / f"{log}.log", "ab") as sink:
             child = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=sink, stderr=sink,
                                      start_new_session=True, preexec_fn=die_with_parent,
-                                     env={**os.environ, **self._places.environment, "TMPDIR": str(self._folder), **(environment or {})})
+                                     env={**os.environ, **self._settings.environment, "TMPDIR": str(self._folder), **(environment or {})})
         self._children.append(child)
         return child
 
@@ -196,9 +196,9 @@ class Program:
 class OfframpRun(Program):
     """Our producer and consumers, started with the launcher's flags but without the launcher."""
 
-    def __init__(self, name, places, flags, consumers, consumer_flags, program, adapt=None):
+    def __init__(self, name, settings, flags, consumers, consumer_flags, program, adapt=None):
         """`adapt(program, flags)`: the flags as an older program knows them."""
-        super().__init__(name, places)
+        super().__init__(name, settings)
         self._program = program
         self._consumers = consumers
         self._run_dir = self._folder / "run"
@@ -210,7 +210,7 @@ class OfframpRun(Program):
         self._consumer_command = self._command_line("offramp-consumer", {**flags, **consumer_flags}, adapt) if consumers else []
 
     def _command_line(self, program, flags, adapt):
-        path = self._places.binaries / program
+        path = self._settings.binaries / program
         return [path, *flag_list(adapt(path, flags) if adapt else flags)]
 
     def start(self):
@@ -236,7 +236,7 @@ class OfframpRun(Program):
         return len(status["consumers"]) if status else 0
 
     def wait_until_connected(self, consumers):
-        self._until(lambda: self.connected() >= consumers, self._places.start_seconds, f"{consumers} consumers")
+        self._until(lambda: self.connected() >= consumers, self._settings.start_seconds, f"{consumers} consumers")
 
     def wait_until_warm(self, samples):
         self.wait_until_connected(self._consumers)
@@ -256,7 +256,7 @@ class OfframpRun(Program):
                     "pinned_copy_gigabytes_per_second", "first_batch_seconds", "first_slab_seconds", "all_slabs_seconds",
                     "input_wait_seconds", "slab_wait_seconds", "output_wait_seconds", "samples_per_slab", "batches_per_slab")
             facts = {key: summary[key] for key in kept if key in summary}
-            return facts | {"model": re.sub(r"/\S*/", "", facts["model"])} if "model" in facts else facts     # no folder of this machine's
+            return facts | {"model": re.sub(r"/\S*/", "", facts["model"])} if "model" in facts else facts     # without folders of this machine
         return {}
 
     def _producers_own(self):
@@ -275,15 +275,15 @@ class OfframpRun(Program):
                     producer.wait(timeout=seconds)
         signal_groups(self._groups(), signal.SIGKILL)
         for child in self._children:
-            child.wait()     # a sweep leaves what a dying consumer still holds
-        sweep_dead_runs(self._places.binaries)
+            child.wait()     # a sweep leaves objects that a dying consumer still holds
+        sweep_dead_runs(self._settings.binaries)
 
 
 class Peer(Program):
     """One Python program of peers/, which counts finished samples in a file of cells."""
 
-    def __init__(self, name, places, program, flags, readers):
-        super().__init__(name, places)
+    def __init__(self, name, settings, program, flags, readers):
+        super().__init__(name, settings)
         self._program = program
         self._flags = flag_list(flags)
         self._progress_file = self._folder / "progress"
@@ -298,7 +298,7 @@ class Peer(Program):
 
     def pause(self):
         super().pause()
-        signal_all(trackers_among(members_of(self._groups())), signal.SIGCONT)   # or a killed driver would leave them stopped for good
+        signal_all(trackers_among(members_of(self._groups())), signal.SIGCONT)   # otherwise a killed driver would leave them stopped forever
 
     def _end(self):
         """Kill all but multiprocessing's tracker, which removes the queues' semaphores and ends."""
@@ -314,7 +314,7 @@ class Peer(Program):
 
 
 def sweep_dead_runs(binaries):
-    """Remove what killed runs left in /dev/shm. Live runs keep everything."""
+    """Remove the objects of killed runs from /dev/shm. Live runs keep theirs."""
     try:
         subprocess.run([str(binaries / "offramp-producer"), "sweep", "--log-level", "error"], check=False, timeout=SWEEP_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as problem:
@@ -337,7 +337,7 @@ def python_command(program):
 
 
 def python_environment():
-    """Peers and their processes find the same modules; compiled files go to the driver's cache or nowhere."""
+    """Peers and their processes find the same modules; compiled files go only to the driver's cache."""
     compiled = {"PYTHONPYCACHEPREFIX": sys.pycache_prefix} if sys.pycache_prefix else {"PYTHONDONTWRITEBYTECODE": "1"}
-    # As in our producer: spinning threads would take cores from the loaders and writers beside the model.
+    # As in our producer, because spinning threads would take cores from the loaders and writers.
     return {"OMP_WAIT_POLICY": "passive", "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE / "peers"), str(HERE), os.environ.get("PYTHONPATH")])), **compiled}

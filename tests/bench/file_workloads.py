@@ -5,7 +5,7 @@ from specs import (CUTOUT_RESULTS, DEEPLAB_RESULTS, DEEPLAB_WEIGHTS, ENCODER, FI
 from targets import CoresAllow, Faults, SmallestOf
 
 DECODE, ENCODE, PLAIN = "decode limit", "encode limit", "plain PyTorch"
-VECTOR = 384    # numbers of one, of the model that is measured with
+VECTOR = 384    # dimensions of the measured model's vectors
 
 
 def picture_rows(sizes):
@@ -16,7 +16,7 @@ def mask_row(sizes):
     read = {"source": "images", "input": IMAGES, "decode-workers": sizes.readers(8), "batches": None}
     network = sizes.deeplab("bf16", weights=DEEPLAB_WEIGHTS)
     flags = {**network, "transform": "class-map"}
-    written = {"processor": "mask-png", "mask-size": "model", "output": OUTPUT}    # as the plain program writes them
+    written = {"processor": "mask-png", "mask-size": "model", "output": OUTPUT}    # like the plain program
     model = "model and transform alone"
     plain = plain_pictures(flags, read, "deeplabv3", DEEPLAB_WEIGHTS, sizes.readers(8))
     return Row("W7", "JPEG files in, PNG masks out",
@@ -31,14 +31,14 @@ def cut_out_row(sizes):
     read = {"source": "jsonl", "input": PHOTOGRAPHS, "decode-workers": sizes.of(4, 2, 1), "batches": None}
     flags = {"model": "cutout", "weights": SHIPPED_WEIGHTS, "batch": batch, "image-size": side, "precision": sizes.precision("tf32"),
              "slabs": sizes.of(64, 16, 4), "samples-per-slab": sizes.of(8, 4, 1)}
-    # On a GPU classes and alpha are made there; on a CPU that would only move the work.
+    # A GPU computes classes and alpha itself; on a CPU that would only move the work.
     flags |= sizes.of({"transform": "class-map", "confidence": True}, {}, {})
     written = {"processor": "mask-png,cut-out", "mask-size": "model", "output": OUTPUT}
     model = "model alone"
     plain = plain_pictures(flags, read, "cutout", SHIPPED_WEIGHTS, consumers, cut_outs=True)
     return Row("W10-cut-out", "Rendered pictures cut out: JPEG files in, a mask and a cut-out of each as PNG files out",
                (Ours("ours", {**flags, **read, **written}, consumers), alone(flags, model, synthetic_on="device"), decode_limit(flags, read),
-                # The cut-outs' originals are found in the manifest by their number, which is all that synthetic items have for a name.
+                # Synthetic items are named by their number, by which the manifest has the cut-outs' originals.
                 Ours(ENCODE, {**unfed(flags, CUTOUT_RESULTS), **written, "source": "synthetic", "input": PHOTOGRAPHS}, consumers),
                 plain),
                (SmallestOf((model, DECODE, ENCODE), 0.9), CoresAllow((model, DECODE, ENCODE), 0.9), Faults()), batch, raw_bytes=batch * 2 * side * side * 4)

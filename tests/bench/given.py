@@ -8,9 +8,9 @@ import pathlib
 @dataclasses.dataclass(frozen=True)
 class Given:
     sentences: pathlib.Path | None = None    # a folder in the style of sentence-transformers
-    encoder: pathlib.Path | None = None      # what `offramp export sentence:FOLDER` made of it
+    encoder: pathlib.Path | None = None      # its export by `offramp export sentence:FOLDER`
     postgres: str | None = None              # a server's URI
-    materials: pathlib.Path | None = None    # a folder in which pictures and networks stay, for the next call
+    materials: pathlib.Path | None = None    # a folder that keeps pictures and networks for the next call
 
 
 def given_by(options, environment=os.environ):

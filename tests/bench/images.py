@@ -13,13 +13,13 @@ import sys
 
 LAUNCH = pathlib.Path(__file__).resolve().parents[2] / "launch"
 MOST_PICTURES = 64
-REPEATED_BATCHES, LEAST_ITEMS = 6000, 400_000    # what the fastest row reads in a contest, several times over
-SERIES = 4                 # of photographs: the demo's are trained, measured and shown on 1 to 3
+REPEATED_BATCHES, LEAST_ITEMS = 6000, 400_000    # several times what the fastest row reads in a contest
+SERIES = 4                 # of photographs; the demo uses 1 to 3 for training, measuring and display
 
 
 def make_images(folder, batch):
     """Repetitions get numbered keys, so that every item has its own output."""
-    import torch                                  # slow, and leaves files of its own: in a process of its own
+    import torch                                  # slow, and leaves temporary files, so it runs in this separate process
     from torchvision.io import write_jpeg
     torch.manual_seed(1)
     names = []

@@ -1,4 +1,4 @@
-"""Describes the machine and the builds that were measured."""
+"""Describes the measured machine and builds."""
 
 import importlib.metadata
 import json

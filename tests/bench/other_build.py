@@ -16,7 +16,7 @@ from specs import Messages, Ours
 from targets import Reaches
 
 NAME = "other build"
-LADDER, PRODUCER = "offramp-ladder", "offramp-producer"   # older builds have no ladder: their producer knows its rungs
+LADDER, PRODUCER = "offramp-ladder", "offramp-producer"   # older builds have no ladder: their producer runs its rungs
 HELP_SECONDS = 60
 OLDER_NAMES = {"visibility-timeout": "lease-seconds"}    # of flags that the driver adds, before 0.1.0
 

@@ -11,7 +11,7 @@ import time
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PR_SET_PDEATHSIG = 1
-GONE_SECONDS = 10   # for killed processes to be gone
+GONE_SECONDS = 10   # for killed processes to disappear
 LIBC = ctypes.CDLL(None)
 
 
@@ -70,7 +70,7 @@ def usage_of_all(pids):
 
 
 def usage_of_servers(pids):
-    """Usage of each server with all its children, of which a database server has one per connection."""
+    """Usage of each server with all its children, such as a database server's one per connection."""
     return sum((usage_of(pid, WITH_ENDED_CHILDREN) + usage_of_all(children_of(pid)) for pid in pids), Usage())
 
 

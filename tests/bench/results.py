@@ -6,7 +6,7 @@ Writes RESULTS.md from measured/summary-*.json, one summary per machine.
     results.py --print          print it instead
     results.py --merge FILE...  put the rows of `bench --json FILE` into the summary of that machine, then write RESULTS.md
 
-A summary has `machine`, `rows` (one line each, all of one revision), `reasons` for missed targets, `ladder`, and `studies`: what was measured besides the benchmark.
+A summary has `machine`, `rows` (one line each, all of one revision), `reasons` for missed targets, `ladder`, and `studies`: measurements other than the benchmark.
 """
 
 import json
@@ -35,7 +35,7 @@ class Row(NamedTuple):
     limits: tuple = ()
     peers: tuple = ()
     peer_alone: str = None
-    items: str = None          # what a batch consists of, where the rate counts these
+    items: str = None          # the parts of a batch, if the rate counts these
     no_model: bool = False     # neither side has a model, so the whole gain is the egress
 
 
@@ -199,7 +199,7 @@ def missed(summaries):
         measured = {row["row"] for row in summary["rows"]}
         for found in summary["rows"]:
             for target in found["targets"]:
-                if not target["reached"] and LONG.format(found["row"], 7) not in measured:    # else the longer windows decide
+                if not target["reached"] and LONG.format(found["row"], 7) not in measured:    # otherwise the longer windows decide
                     reason = next((text for key, text in summary["reasons"].items() if key == f"{found['row']}: {target['what']}" or key == found["row"]), "–")
                     lines.append(f"| {MACHINES[name]} | {found['row']}: {target['what']} | {target['wanted']} | {target['found']} | {reason} |")
         for study in summary["studies"]:
@@ -213,7 +213,7 @@ def topic_of(study):
 
 
 def study_table(studies):
-    """Without missed targets, which have a table of their own."""
+    """Without missed targets, which have a separate table."""
     lines = ["| topic | what | found | wanted |", "|" + "---|" * 4]
     for study in studies:
         reached = [each for each in study["rows"] if not each.get("missed")]

@@ -21,18 +21,18 @@ PER_WINDOW = ("bytes_per_batch", "producer_cpu_ms_per_batch", "readers_cpu_ms_pe
 HOPS = ("filled_to_broker_awake_p50_us", "broker_step_p50_us")   # parts of our latency
 
 
-def run_row(row, places, pace, log=lambda text: None):
+def run_row(row, settings, pace, log=lambda text: None):
     """The row's result: "failure" has the reason if it failed, "left_out" if this machine cannot run it. Ends every program it started."""
     began = time.monotonic()
     result = {"row": row.id, "workload": row.workload, "description": row.description, "kind": row.kind, "unit": row.unit, "batch": row.batch,
               "raw_bytes": row.raw_bytes, "ours": row.contestants[0].name, "started_as": {}, "contestants": {}, "ratios_of": {},
               "beside": row.beside, "targets": [], "curve": [], "notes": [], "cores": len(os.sched_getaffinity(0)), "left_out": None, "failure": None}
-    places.row = row.id
+    settings.row = row.id
     pace = pace_of(row, pace)
     result["settle_seconds"] = pace.settle_seconds
     with failures_into(result), tempfile.TemporaryDirectory(prefix="offramp-bench-row-") as folder, contextlib.ExitStack() as stack:
-        with failures_into(result):   # the row's own, before what its end may add
-            builder = RowBuilder(places, pathlib.Path(folder), stack)
+        with failures_into(result):   # the row's failure comes before one of its end
+            builder = RowBuilder(settings, pathlib.Path(folder), stack)
             builder.require(row.needs)
             result["started_as"] = {spec.name: builder.describe(spec) for spec in row.contestants}
             if row.curve:
@@ -61,24 +61,24 @@ def failures_into(result):
 class RowBuilder:
     """Makes a row's contestants and closes them at the end of the row."""
 
-    def __init__(self, places, folder, stack):
-        self._places, self._stack = places, stack
-        self._materials = Materials(folder, places.shared or folder, stack, places.given, places.gpu, places.small, places.binaries)
+    def __init__(self, settings, folder, stack):
+        self._settings, self._stack = settings, stack
+        self._materials = Materials(folder, settings.shared or folder, stack, settings.given, settings.gpu, settings.small, settings.binaries)
         self.notes = []
-        places.servers = self._materials.servers
+        settings.servers = self._materials.servers
 
     def require(self, needs):
         self._materials.require(needs)
 
     def make(self, spec):
         if isinstance(spec, Messages):
-            program = MessageBench(spec.name, self._places_of(spec), spec.consumers, spec.slabs, spec.bare,
+            program = MessageBench(spec.name, self._settings_for(spec), spec.consumers, spec.slabs, spec.bare,
                                    self._materials.fill_in(spec.consumer_flags), spec.payload_bytes)
         elif isinstance(spec, Ours):
-            program = OfframpRun(spec.name, self._places_of(spec), self._materials.fill_in(spec.flags), spec.consumers,
+            program = OfframpRun(spec.name, self._settings_for(spec), self._materials.fill_in(spec.flags), spec.consumers,
                                  self._materials.fill_in(spec.consumer_flags, spec.flags), program_of(spec), self._adapting(spec))
         else:
-            program = Peer(spec.name, self._places, spec.program, self._materials.fill_in(self._with_reader(spec)), spec.readers)
+            program = Peer(spec.name, self._settings, spec.program, self._materials.fill_in(self._with_reader(spec)), spec.readers)
         self._stack.callback(program.close)
         return program
 
@@ -87,15 +87,15 @@ class RowBuilder:
         program = "offramp-message-bench" if isinstance(spec, Messages) else program_of(spec) if isinstance(spec, Ours) else spec.program
         flags = {"slabs": spec.slabs, "bare": spec.bare, "payload-bytes": spec.payload_bytes} if isinstance(spec, Messages) else {name: value for name, value in spec.flags.items() if value is not None}
         readers = spec.readers if isinstance(spec, PeerProgram) else spec.consumers
-        native = "our consumers' loop" if self._places.native_reader() else "NumPy"
+        native = "our consumers' loop" if self._settings.native_reader() else "NumPy"
         return {"program": program, "flags": flags, "readers": readers, "reads_with": native if reads_all(spec) else None,
                 "readers_flags": {} if isinstance(spec, PeerProgram) else spec.consumer_flags}
 
-    def _places_of(self, spec):
-        return dataclasses.replace(self._places, binaries=spec.build) if spec.build else self._places
+    def _settings_for(self, spec):
+        return dataclasses.replace(self._settings, binaries=spec.build) if spec.build else self._settings
 
     def _adapting(self, spec):
-        """A function that renames flags for an older program, drops those it lacks and adds a note; None for this build."""
+        """A function that renames flags for an older program, drops missing ones and adds a note; None for this build."""
         def adapt(program, flags):
             flags = with_older_names(program, flags)
             lacking = sorted(flags_it_lacks(program, flags, {*spec.flags, *spec.consumer_flags}))
@@ -111,7 +111,7 @@ class RowBuilder:
     def _with_reader(self, spec):
         if not reads_all(spec):
             return spec.flags
-        library = self._places.native_reader()
+        library = self._settings.native_reader()
         if library:
             return {**spec.flags, "native-reader": library}
         self._note("peers read with NumPy's sum: the native reader was not built")
@@ -139,7 +139,7 @@ def contest(row, builder, pace, result, log):
     windows = hold_contest(programs, row.batch, pace, log)
     rates = {name: [window.batches_per_second for window in own] for name, own in windows.items()}
     for program in programs:
-        program.end()     # completes its summary
+        program.end()     # completes the program's summary
     for program in programs:
         own = windows[program.name]
         result["contestants"][program.name] = {

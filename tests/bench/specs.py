@@ -7,20 +7,20 @@ ARTICLE_BYTES = 64 * 21 * 512 * 512 * 4     # one batch's logits in float32
 FEATURE_MAPS = "96x256x256,192x128x128,384x64x64,768x32x32"
 PEER_ALONE = "article, compute alone"        # separates the peer's model from its egress
 
-# Values of flags that materials.py puts files in the place of.
+# Placeholders in flags that materials.py replaces by files.
 IMAGES = "{images}"                     # a list of JPEG files
-PHOTOGRAPHS = "{photographs}"           # a JSONL manifest of them, its ids the items' numbers
-OUTPUT = "{output}"                     # a folder of the contestant's own
+PHOTOGRAPHS = "{photographs}"           # a JSONL manifest of photographs; ids are the items' numbers
+OUTPUT = "{output}"                     # a separate folder per contestant
 SHIPPED_WEIGHTS = "{weights of cutout}"
-DEEPLAB_WEIGHTS = "{weights of deeplabv3}"   # random ones, the same for all
-FIRST_PIXEL, FIRST_TOKEN = "{first pixel}", "{first token}"    # models that take an input and do nothing with it
-CUTOUT_RESULTS, DEEPLAB_RESULTS = "{results of cutout}", "{results of deeplabv3}"   # models that give what those gave of one batch, at no cost
+DEEPLAB_WEIGHTS = "{weights of deeplabv3}"   # random weights, the same for all
+FIRST_PIXEL, FIRST_TOKEN = "{first pixel}", "{first token}"    # models that ignore their input
+CUTOUT_RESULTS, DEEPLAB_RESULTS = "{results of cutout}", "{results of deeplabv3}"   # models that return stored results of one batch at no cost
 LINES = "{lines}"                       # a text file
 SENTENCES = "{sentences}"               # a sentence-transformers model
 ENCODER = "{encoder}"                   # the same for a producer
-MAX_TOKENS = "{max tokens}"             # that it takes
+MAX_TOKENS = "{max tokens}"             # limit of the encoder
 POSTGRES = "{postgres}"                 # a server's URI
-PYTHON = "{python}"                     # that runs the benchmark
+PYTHON = "{python}"                     # the benchmark's Python
 IN_PYTHON, COPY_IN_PYTHON = "{processors.py:nothing}", "{processors.py:Copy}"   # processors of hosted/
 AS_OBJECT, AS_PROGRAM = "{so: of hosted/}", "{exec: of hosted/}"
 
@@ -31,7 +31,7 @@ class Ours:
     name: str
     flags: dict
     consumers: int = 0
-    consumer_flags: dict = dataclasses.field(default_factory=dict)   # that consumers have and the producer has not
+    consumer_flags: dict = dataclasses.field(default_factory=dict)   # flags for consumers only
     program: str = "offramp-producer"
     build: pathlib.Path | None = None    # the folder of another build's programs
 
@@ -63,15 +63,15 @@ class Row:
     description: str
     contestants: tuple
     targets: tuple = ()
-    batch: int = 64               # samples in what the row counts
+    batch: int = 64               # samples per counted unit
     unit: str = "batches"
     kind: str = "contest"         # or "latency", "start", "curve"
     raw_bytes: int = 0            # of a batch before any transform
     curve: tuple = ()             # numbers of consumers
     start_batches: int = 0        # enough that the whole pool is ready before a run ends
     beside: tuple = ()            # pairs of other contestants: also shows the first one's rate over the second's
-    settle_seconds: float = 0     # where a contestant that is stopped may have left the GPU more work than the pace allows for
-    needs: tuple = ()             # what not every machine has: without it the row is left out
+    settle_seconds: float = 0     # for rows in which a stopped contestant leaves more GPU work than the pace allows for
+    needs: tuple = ()             # requirements, without which the row is left out
 
     @property
     def workload(self):
@@ -90,7 +90,7 @@ class Sizes:
         self.logits = self.batch * 21 * self.side * self.side * 4
         self.copy_bytes = 1 << 20 if small else ARTICLE_BYTES
         self.peer_slabs = 4 if small else 8
-        # A peer gives the GPU work as long as it has free slabs: 8 batches of 0.1 s each, and the copies behind them.
+        # A peer submits GPU work while it has free slabs: 8 batches of 0.1 s each, and their copies.
         self.peer_settles = 0 if small else 2
 
     def of(self, full, without_gpu, small):
@@ -119,7 +119,7 @@ def article(name, readers, flags):
 
 
 def alone(flags, name="compute alone", **more):
-    """The same with its outputs dropped on the device."""
+    """The contestant that drops its outputs on the device."""
     return Ours(name, {**flags, "strategy": "compute-alone", **{key.replace("_", "-"): value for key, value in more.items()}},
                 program="offramp-ladder")
 

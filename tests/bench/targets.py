@@ -186,8 +186,8 @@ class SmallestOf:
 
 @dataclasses.dataclass(frozen=True)
 class CoresAllow:
-    """Our rate over what the machine's cores allow for the CPU time that a batch takes in all these contestants together; where one of them
-    alone is slower than that, cores do not limit the row, and the ratio to that part counts."""
+    """Our rate over what the machine's cores allow for the CPU time that a batch takes in all these contestants together. If one of them
+    alone is slower, cores do not limit the row, and the ratio to that part counts."""
     parts: tuple
     at_least: float
 

@@ -70,8 +70,8 @@ def transform_rows(sizes):
 def small_batch_rows(sizes):
     rows = []
     for readers in (4, 1):
-        # Ours as it is without settings: 16 slabs of 64 batches. The peer's slab is a batch; it hands each one's descriptor to its readers,
-        # of which multiprocessing passes 256 at most.
+        # Ours with default settings: 16 slabs of 64 batches. The peer's slab is a batch whose descriptor it passes to its readers;
+        # multiprocessing passes at most 256.
         flags = {"model": "copy", "batch": 64, "copy-bytes": 262144, "processor": "checksum"}
         peer = article("article 4-pinned", readers, {"rung": "4-pinned", "model": "copy", "batch": 64, "copy-bytes": 262144, "slabs": 128,
                                                      "reader": "read-all"})
@@ -141,7 +141,7 @@ def message_rows(sizes):
     rows = []
     for readers in (1, 4):
         count = sizes.readers(readers)
-        slabs = 256   # enough that more are on their way than one consumer may hold
+        slabs = 256   # more than one consumer may hold
         rows.append(Row(f"W8-{readers}-reader{'s' * (readers > 1)}", "Messages alone: slabs a second through both channels, no memory touched",
                         (Messages("ours", count, slabs),
                          PeerProgram("multiprocessing.Queue", "queue_messages.py", {"readers": count, "slabs": slabs}, count)),
@@ -229,7 +229,7 @@ def thinned(row, gone):
     if row.curve and gone:
         raise ValueError(f"cannot leave anything out of {row.id}: a curve needs its limit")
     left = tuple(spec for spec in row.contestants if spec.name not in gone)
-    # Only what a peer leaves the GPU to do takes longer than the pace allows for.
+    # Only a peer's queued GPU work takes longer than the pace allows for.
     return dataclasses.replace(row, contestants=left, settle_seconds=row.settle_seconds if any(isinstance(spec, PeerProgram) for spec in left) else 0,
                                targets=tuple(target for target in row.targets if not gone & contestants_of(target)),
                                beside=tuple(pair for pair in row.beside if not gone & set(pair)))

@@ -1,4 +1,4 @@
-"""A small project of its own, in which a rule is broken once, and the real checker."""
+"""A small project in which a rule is broken once, and the real checker."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ class Project(unittest.TestCase):
         self.assertEqual(self.check(*arguments), (0, ""))
 
     def assert_crossed(self, arguments, *words):
-        status, said = self.check(*arguments)
-        self.assertEqual(status, 1, said)
+        status, printed = self.check(*arguments)
+        self.assertEqual(status, 1, printed)
         for word in words:
-            self.assertIn(word, said)
+            self.assertIn(word, printed)

@@ -1,4 +1,4 @@
-"""Fails when the source tree or what was built of it crosses a boundary of the architecture.
+"""Fails if the source tree or a build crosses a boundary of the architecture.
 
     check_boundaries.py --source DIR includes
     check_boundaries.py --source DIR --header-sets FILE headers
@@ -14,8 +14,8 @@ archives   ninja -t query: a program is linked from the other side's archives, o
 needed     readelf -d: a program or the library needs a GPU library, or one that must be opened on demand
 symbols    nm -D: the library exports more than its list, ends the process, handles signals or prints
 
-Several checks may be named at once. Every crossing is one line on standard error, and the exit status is 1. A check that
-finds nothing to look at fails too.
+Several checks may be named together. Each crossing is a line on standard error, and the exit status is 1. A check that
+finds no input fails, too.
 """
 
 import argparse
@@ -34,7 +34,7 @@ INCLUDE = re.compile(r"^\s*#\s*include\s*(?:(?P<open>[<\"])(?P<path>[^>\"]+)[>\"
 
 CUDA_HEADERS = r"(cuda|cudart|cuda_\w+|driver_types|vector_types|device_launch_parameters|nvml|cublas\w*|cudnn\w*)\.hp*$"
 
-# The libraries of each side, and which others of that side each may know. Programs stand above them, and no library knows one.
+# The libraries of each side, and the others of that side that each may know. No library may know a program.
 LIBRARIES = {
     "producer/device/": (),
     "producer/ledger/": (),
@@ -44,9 +44,9 @@ LIBRARIES = {
     "producer/egress/": ("device", "pool", "ledger", "broker", "recovery"),
     "consumer/session/": (),
 }
-# What the programs see of the libraries. offramp-producer's doors are the device's interface and a whole run's egress; of the libraries behind
-# them it may know what the egress hands out and takes. offramp-consumer's are the run, its loop's end, the search for it, the interface that
-# processors implement, and a slab as the C ABI has it. offramp-ladder fills slabs by itself, to compare: it meets the broker at the exchange.
+# The headers of the libraries that programs may include. offramp-producer uses the device's interface, a run's egress, and the types that the
+# egress takes and returns. offramp-consumer uses the run, the end of its loop, the search for it, the interface of processors, and the C ABI's
+# slab. offramp-ladder fills slabs by itself, for comparison: it meets the broker at the exchange.
 PRODUCERS_LIBRARIES = "device|egress|pool|ledger|broker|recovery"
 SHOWN_BY_THE_EGRESS = ("device/cuda_error", "device/cuda_failure", "device/device", "device/device_tensor", "device/device_timeline", "device/gpu_search",
                        "device/lending_pool", "egress/egress_path", "egress/egress_run", "egress/output_batch", "egress/row_info", "egress/row_outliers",
@@ -54,9 +54,9 @@ SHOWN_BY_THE_EGRESS = ("device/cuda_error", "device/cuda_failure", "device/devic
                        "broker/report_pages", "recovery/predecessor")
 SHOWN_TO_THE_LADDER = (*SHOWN_BY_THE_EGRESS, "egress/output_counters", "egress/slab_completion", "egress/slab_filling", "pool/published_slab", "pool/slab_exchange")
 SHOWN_BY_THE_SESSION = ("consumer_loop", "consumer_run", "run_search", "slab_for_c", "slab_processor")
-# Of common/ what is for programs alone.
+# The rooms of common/ that only programs use.
 FOR_PROGRAMS = r"common/(settings|images|texts|program)/"
-# The rooms of common/, and which others of it each may know.
+# The rooms of common/, and the others that each may know.
 ROOMS_OF_COMMON = {
     "common/abi/": ("base",),
     "common/base/": (),
@@ -98,13 +98,13 @@ def door_rules():
            f"programs use consumer/session/ through its doors: {', '.join(SHOWN_BY_THE_SESSION)}")
 
 
-# (files it speaks of, files excepted, what they may not include, why)
+# (files, exceptions, headers that they may not include, why)
 INCLUDE_RULES = [
-    (r"common/", None, r"(producer|consumer|tests)/", "common/ knows no one else of the project"),
+    (r"common/", None, r"(producer|consumer|tests)/", "common/ knows only itself"),
     (r"consumer/", None, r"(producer|tests)/", "consumer/ knows only common/"),
     (r"producer/", None, r"tests/", "producer/ knows no tests"),
     (r"producer/", r"producer/ladder/", r"consumer/", "of the producer only ladder/ may know consumers"),
-    (r"producer/", r"producer/ladder/", r"producer/ladder/", "producer/ladder/ is a program: nobody else may know it"),
+    (r"producer/", r"producer/ladder/", r"producer/ladder/", "producer/ladder/ is a program: no other folder may know it"),
     (r"", r"producer/runner/kernels/", CUDA_HEADERS + r"|(cub|thrust|nv|cuda)/", "CUDA is included under producer/runner/kernels/ only"),
     (r"producer/device/", None, r"common/numerics/", "producer/device/ computes nothing: kernels are the runner's"),
     (r"", r"producer/runner/models/", r"(torch|ATen|c10|caffe2)/", "LibTorch is included under producer/runner/models/ only"),
@@ -118,11 +118,11 @@ INCLUDE_RULES = [
     (r"", r"common/settings/", r"CLI/", "CLI11 is included under common/settings/ only"),
     (r"", r"common/settings/toml\.cpp", r"toml\+\+/", "toml++ is included in common/settings/toml.cpp only"),
     (r"producer/egress/", r"producer/egress/(egress_run|egress_run_hooks|run_directory_lock|run_status)\.", r"producer/(ledger|broker|recovery)/", "of the egress only egress_run, run_directory_lock and run_status know ledger, broker and recovery"),
-    (r"consumer/hosts/", None, r"consumer/(worker/|processors/plugins/|sinks/(?!files/|segments/))", "consumer/hosts/ runs what is not ours: it knows no plug-in and no database"),
-    (r"consumer/processors/", None, r"consumer/(hosts|worker)/", "consumer/processors/ is given what makes somebody else's (MakeHosted)"),
+    (r"consumer/hosts/", None, r"consumer/(worker/|processors/plugins/|sinks/(?!files/|segments/))", "consumer/hosts/ runs user code: it knows no plug-in and no database"),
+    (r"consumer/processors/", None, r"consumer/(hosts|worker)/", "consumer/processors/ receives the factory of user processors (MakeHosted)"),
     (r"common/abi/include/", None, r"(common|producer|consumer|tests)/", "installed headers include nothing of the tree"),
     (r"consumer/processors/(processor|results/run_output)\.hpp", None, r"consumer/sinks/(?!files/|segments/)",
-     "what every processor includes knows no database"),
+     "a header that every processor includes knows no database"),
     (r"consumer/sinks/", None, r"consumer/(?!sinks/)|common/(?!base/)", "consumer/sinks/ knows only common/base/"),
     (r"producer/ladder/", r"producer/ladder/(main|rung_egress)\.", r"producer/runner/", "of producer/ladder/ only main and rung_egress know the runner"),
     *door_rules(),
@@ -130,13 +130,13 @@ INCLUDE_RULES = [
     *room_rules(),
 ]
 
-# (what is called, where its own code is, who may call it, why). A line that calls it from anywhere else crosses the boundary.
+# (call, folders of its code, allowed callers, why). A call from any other folder crosses the boundary.
 CALL_RULES = [
     (r"\b(RunMemory|SlabLedger|SlabPool)::adopt\(|\bbroker(\.|->)adopt\(", r"producer/(pool|ledger|broker)/", r"producer/recovery/",
      "a dead producer's run is recovered in producer/recovery/ only"),
-    # Flags of docker are what its users know, too.
+    # Flags of docker are allowed.
     (r'"[^"]*(?<![\w-])--(?!(shm-size|ipc|memory)\b)[a-z]', rf"(?!({'|'.join(LIBRARIES)}|common/(?!settings/|images/|texts/|program/)))", r"(?!)",
-     "a library knows no program's flags: its errors say remedy(), which programs put in their words (common/base/remedy.hpp)"),
+     "a library knows no program's flags: its errors use remedy(), which programs replace by their flags (common/base/remedy.hpp)"),
 ]
 
 
@@ -152,7 +152,7 @@ def check_includes(source):
     for path in files:
         name = path.relative_to(source).as_posix()
         if path.suffix in DEVICE_CODE and not name.startswith(KERNELS):
-            problems.append(f"{name}: device code lies under {KERNELS} only")
+            problems.append(f"{name}: device code belongs under {KERNELS} only")
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
             match = INCLUDE.match(line)
             place = f"{name}:{number}"
@@ -175,7 +175,7 @@ def check_includes(source):
 
 
 def check_headers(source, header_sets):
-    """Every header belongs to a set of headers that are compiled alone. The file lists those sets' headers, one a line. A .cuh is nvcc's."""
+    """Every header belongs to a set of headers that are compiled alone. `header_sets` lists them, one per line. nvcc compiles .cuh files."""
     listed = {Path(os.path.normpath(line)) for line in header_sets.read_text().splitlines() if line}
     headers = [path for path in sources_under(source) if path.suffix in {".hpp", ".h"}]
     if not headers:

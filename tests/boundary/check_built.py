@@ -1,37 +1,37 @@
-"""The boundaries that only what was built can show: what objects have read, what programs link and need, what the library exports.
-check_boundaries.py runs these and lists them."""
+"""Checks of builds: the headers that objects read, the archives and libraries that programs link, the symbols that the library exports.
+check_boundaries.py runs and lists them."""
 
 import os
 import re
 import subprocess
 
-# Toolkits that common/, consumer/ and the libraries never see, by whatever road they came in.
+# Toolkits that common/, consumer/ and the libraries never see, in any folder.
 GPU_TOOLKIT = re.compile(r"/(nvidia/cu[0-9]+|cuda[^/]*|torch|ATen|c10)/")
-# NVTX is header-only and needs no GPU. The compiler may name it by its place in the CUDA Toolkit.
+# NVTX is header-only and needs no GPU. Its path may be in the CUDA Toolkit.
 NVTX_HEADER = re.compile(r"/nvtx3/")
 
 GPU_LIBRARY = re.compile(r"^lib(cu(da|dart|blas|dnn|fft|rand|solver|sparse|pti)|torch|c10|nccl|nv(rtc|JitLink|idia))")
-# What consumers' results go to: of the producer's side only the ladder's program, which runs a processor itself, links it.
+# Libraries of sinks: on the producer's side only the ladder links them, because it runs a processor itself.
 SINK_LIBRARY = re.compile(r"^lib(curl|pq|sqlite3?)\b")
 OPENED_WHEN_ASKED_FOR = re.compile(r"^lib(curl|pq|tiff|arrow|parquet)\b")
-# All that libofframp.so may need: libzmq, and what every C++ program has. glibc has had librt, libdl and libpthread inside since 2.34.
+# The libraries that libofframp.so may need: libzmq and those of every C++ program. glibc contains librt, libdl and libpthread since 2.34.
 NEEDED_BY_THE_LIBRARY = {"libzmq.so.5", "libstdc++.so.6", "libgcc_s.so.1", "libc.so.6", "libm.so.6", "librt.so.1", "libdl.so.2", "libpthread.so.0",
                          "ld-linux-x86-64.so.2"}
 SANITIZER_LIBRARY = re.compile(r"^lib(a|t|ub)san\.so")
 
-# NVTX's names of streams, which are for profilers alone, need NVIDIA's types where a toolkit is at hand.
+# NVTX's names of streams, only for profilers, need NVIDIA's types if a toolkit is present.
 NAMES_NO_STREAM = r"(?!.*\bstream_name\.cpp)"
 
-# Where the objects of libofframp.so are that no room has.
+# The folder of objects that only libofframp.so has.
 SHARED_OBJECTS = "CMakeFiles/offramp_shared.dir/"
-# What would end or disturb the process that the library lives in.
+# Calls that would end or disturb the library's host process.
 DISTURBING = {"abort", "exit", "_exit", "_Exit", "quick_exit", "raise", "kill", "tgkill", "pthread_kill", "signal", "sigaction", "signalfd", "system", "fork",
               "vfork", "execv", "execve", "execvp", "posix_spawn", "puts", "printf", "vprintf", "perror", "_ZSt4cout", "_ZSt4cerr", "_ZSt4clog"}
 DECLARED = re.compile(r"^OFFRAMP_API\b[^;{]*?\b(offramp_\w+)\s*\(", re.MULTILINE)
 
 
 def closure(table):
-    """Which rooms the files of each may come to know through those that it may include."""
+    """{folder: rooms that its files may include directly or indirectly}"""
     short = {folder.rstrip("/").split("/")[1]: set(others) for folder, others in table.items()}
     grown = True
     while grown:
@@ -44,17 +44,17 @@ def closure(table):
 
 
 def rooms_of_the_library(libraries, rooms_of_common, for_programs):
-    """The folders that libofframp.so is made of."""
+    """The folders of libofframp.so's sources."""
     return (*libraries, *(room for room in rooms_of_common if not re.match(for_programs, room)))
 
 
 def object_rules(libraries, rooms_of_common, for_programs):
-    """(objects in these folders, what they may not have read, why)"""
+    """[(folders of objects, headers that they may not read, why)]"""
     rules = [
         (r"(common|consumer)/", GPU_TOOLKIT, "common/ and consumer/ see no CUDA and no LibTorch"),
-        (r"common/", re.compile(r"^/(producer|consumer|tests)/"), "common/ knows no one else of the project"),
+        (r"common/", re.compile(r"^/(producer|consumer|tests)/"), "common/ knows only itself"),
         (r"consumer/", re.compile(r"^/(producer|tests)/"), "consumer/ knows only common/"),
-        (r"producer/(?!ladder/)", re.compile(r"^/(consumer|tests|producer/ladder)/"), "of the producer only ladder/ may know consumers, and nobody knows ladder/"),
+        (r"producer/(?!ladder/)", re.compile(r"^/(consumer|tests|producer/ladder)/"), "of the producer only ladder/ may know consumers, and no other folder may know ladder/"),
     ]
     for folder, known in closure(libraries).items():
         side, others = folder.split("/")[0], "|".join(sorted(known))
@@ -71,7 +71,7 @@ def object_rules(libraries, rooms_of_common, for_programs):
 
 
 def check_objects(source, build, ninja, rules):
-    """What each object has read, by ninja's record of the compilers' dependency files."""
+    """Checks the headers that each object read, from ninja's record of dependency files."""
     # -n: a reader must not compact the log under the ninja that may be running this check.
     done = subprocess.run([ninja, "-C", str(build), "-n", "-t", "deps"], capture_output=True, text=True)
     if done.returncode != 0:
@@ -92,7 +92,7 @@ def check_objects(source, build, ninja, rules):
 
 
 def place_of(path, source, build):
-    """The path below source or build, so that their own names ("~/cuda/offramp") cannot look like a toolkit's."""
+    """The path below source or build, so that a checkout such as "~/cuda/offramp" does not look like a toolkit."""
     absolute = os.path.normpath(os.path.join(build, path))
     for root in (build, source):
         if absolute.startswith(f"{root}/"):
@@ -101,7 +101,7 @@ def place_of(path, source, build):
 
 
 def check_archives(build, ninja, consumer, producer, library, rooms):
-    """Which archives and objects of the tree the programs and the library are linked from; the library from none but those of these rooms."""
+    """Checks the archives and objects from which the programs and the library are linked; the library may use only `rooms`."""
     return [*not_linked(build, ninja, consumer, lambda archive: archive.startswith(("producer/", "tests/")),
                         "the consumer is linked from nothing of the producer"),
             *not_linked(build, ninja, producer, lambda archive: archive.startswith(("consumer/", "producer/ladder/", "tests/")),
@@ -147,9 +147,9 @@ def symbols_of(library, which):
 
 
 def check_symbols(library, golden, header):
-    """The library exports the golden list, no more and no less, the installed header declares the same, and nothing that it calls is felt by the
-    process that it lives in."""
-    # The version's own name is an absolute symbol.
+    """The library exports exactly the golden list, the installed header declares the same, and no call of the library disturbs its host
+    process."""
+    # The name of the version is an absolute symbol.
     exported = {symbol.partition("@")[0] for symbol, kind, *_ in symbols_of(library, "--defined-only") if kind != "A"}
     if not exported:
         return [f"{library}: nm finds no symbol that it exports"]

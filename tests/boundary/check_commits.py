@@ -1,8 +1,9 @@
-"""Fails when a new commit has a subject of more than 72 characters, or with a semicolon.
+"""Fails if a new commit has a subject of more than 72 characters or with a semicolon.
 
     check_commits.py --source DIR [--since COMMIT]
 
-New are the commits since --since, else since the merge base with origin/main or main, else the newest 20; of these, only commits that have this file.
+New commits are those since --since, otherwise since the merge base with origin/main or main, otherwise the newest 20. Older commits, without this file,
+are skipped.
 Exit status 77 (skip) without git, or in a shallow clone.
 """
 
@@ -16,7 +17,7 @@ SKIP = 77
 
 
 def git(source, *words):
-    """The command's output; None if it fails or there is no git."""
+    """The command's output; None if it fails or git is missing."""
     try:
         done = subprocess.run(["git", "-C", str(source), *words], capture_output=True, text=True, check=False)
     except OSError:
@@ -33,7 +34,7 @@ def why_skipped(source):
 
 
 def beginning(source):
-    """Where the branch left main; None on main itself."""
+    """The commit at which the branch left main; None on main."""
     head = git(source, "rev-parse", "HEAD")
     bases = (git(source, "merge-base", "HEAD", branch) for branch in ("origin/main", "main"))
     return next((base for base in bases if base and base != head), None)

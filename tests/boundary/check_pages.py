@@ -1,7 +1,7 @@
-"""Fails when a page of the repository points to nothing, or is too long to be read.
+"""Fails if a page of the repository has a dead reference or is too long.
 
     check_pages.py --source DIR links       every relative link, and every page or path of a room named in `code`, leads to a file
-    check_pages.py --source DIR mentions    every page that a source file names is there, and every source file that one outside tests/ names
+    check_pages.py --source DIR mentions    pages named by source files exist, and source files named by ones outside tests/
     check_pages.py --source DIR rooms       common/design/rooms.md has one row for each folder of the product
     check_pages.py --source DIR lengths     a folder's README has at most 15 lines, an index 60; a README has at most 100 columns, tables too,
                                             and any other page outside tables; generated pages may be wider
@@ -10,8 +10,8 @@
     check_pages.py --source DIR answers     each row "find where ..." of a page names a `function()` in a `file`, which has it
     check_pages.py --source DIR commands    each flag in `code` is in the reference of commands or in a source; each `offramp COMMAND` exists
 
-Several checks may be named together. Every fault is one line on standard error, and the exit status is 1. A check that
-finds nothing to look at fails too.
+Several checks may be named together. Each fault is a line on standard error, and the exit status is 1. A check that
+finds no input fails, too.
 """
 
 import argparse
@@ -28,7 +28,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED = re.compile(r"`((?:[\w.-]+/)*[\w.-]+\.md)`")
 CODE = re.compile(r"`([^`]+)`")
 ROOMS = ("common/", "producer/", "consumer/", "launch/", "tests/")
-# A pattern, or a word in capitals that stands for a name.
+# A pattern, or a placeholder in capitals.
 PLACEHOLDER = re.compile(r"[*?<>{}\[\]…]|\b(?!README\b)[A-Z]{2,}\b")
 MENTION = re.compile(r"(?<![\w./{}<-])((?:[\w-]+/)+[\w-]+\.md)\b")
 MENTIONED_SOURCE = re.compile(rf"(?<![\w./{{}}<-])((?:{'|'.join(ROOMS)})(?:[\w-]+/)*[\w-]+\.(?:hpp|cpp|cuh?|inl|h|py|cmake))\b")
@@ -69,19 +69,19 @@ def prose(text):
 
 
 def anchors(page):
-    """As GitHub makes them of headings."""
+    """The anchors that GitHub makes from the page's headings."""
     headings = (line.lstrip("#").strip() for _, line in prose(page.read_text(encoding="utf-8")) if line.startswith("#"))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def is_there(source, path):
-    """As a file or folder; without its suffix it stands for all files of that name."""
+    """Whether the path is a file or folder, or names files without their suffix."""
     named = source / path
     return named.exists() or any(named.parent.glob(named.name + ".*"))
 
 
 def paths_in_code(line):
-    """Words in `code` that begin like a path of a room, but for pages, which NAMED finds."""
+    """Words in `code` that begin like a path of a room, except pages, which NAMED finds."""
     words = (word.rstrip(".,:;") for code in CODE.findall(line) for word in code.split())
     return [word for word in words if word.startswith(ROOMS) and not word.endswith(".md") and not PLACEHOLDER.search(word)]
 
@@ -103,8 +103,8 @@ def check_links(source):
                     faults.append(f"{where}: the link {link} leads to no heading of that page")
             for name in NAMED.findall(line):
                 if "/" in name and not (source / name).exists() and not (page.parent / name).exists():
-                    faults.append(f"{where}: there is no {name}")
-            faults += [f"{where}: there is no {path}" for path in paths_in_code(line) if not is_there(source, path)]
+                    faults.append(f"{where}: missing: {name}")
+            faults += [f"{where}: missing: {path}" for path in paths_in_code(line) if not is_there(source, path)]
     return faults
 
 
@@ -112,12 +112,12 @@ def check_mentions(source):
     files = files_under(source, SOURCES)
     faults = [] if files else [f"no source files under {source}"]
     for file in files:
-        if file.name == "test_check_pages.py":    # names pages that are not there
+        if file.name == "test_check_pages.py":    # names missing pages
             continue
         name_of_file = file.relative_to(source)
-        patterns = [MENTION] if name_of_file.parts[0] == "tests" else [MENTION, MENTIONED_SOURCE]    # tests make sources of their own
+        patterns = [MENTION] if name_of_file.parts[0] == "tests" else [MENTION, MENTIONED_SOURCE]    # tests name sources of their small projects
         for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
-            faults += [f"{name_of_file}:{number}: there is no {name}" for pattern in patterns for name in pattern.findall(line)
+            faults += [f"{name_of_file}:{number}: missing: {name}" for pattern in patterns for name in pattern.findall(line)
                        if not (source / name).exists() and not (file.parent / name).exists()]
     return faults
 
@@ -188,7 +188,7 @@ def check_citations(source):
     for other in pages_of(source):
         cited += [(other.relative_to(source), number, name) for number, line in prose(other.read_text(encoding="utf-8")) if other != page
                   for code in CODE.findall(line) for name in NAMES_A_TEST.findall(code)]
-    return [f"{where}:{number}: there is no test {name}" for where, number, name in cited if not has_test(source, name)]
+    return [f"{where}:{number}: missing: test {name}" for where, number, name in cited if not has_test(source, name)]
 
 
 def commands_in_code(text):
@@ -222,7 +222,7 @@ def check_commands(source):
 
 
 def has_function(text, name):
-    """Whether it declares or defines it, at the beginning of a line or as a member; a call is neither."""
+    """Whether the text declares or defines the function, at the start of a line or as a member; calls do not count."""
     return re.search(rf"^(?: {{4}})?(?!return\b)\w[\w:<>,&* ]*[ :&*]{name}\(", text, re.MULTILINE) is not None
 
 
@@ -239,7 +239,7 @@ def check_answers(source):
             for name, path in answers:
                 file = source / path
                 if not file.is_file():
-                    faults.append(f"{name_of_page}:{number}: there is no {path}")
+                    faults.append(f"{name_of_page}:{number}: missing: {path}")
                 elif not has_function(file.read_text(encoding="utf-8"), name):
                     faults.append(f"{name_of_page}:{number}: {path} has no {name}()")
     return faults

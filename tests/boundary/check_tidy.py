@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """
-clang-tidy over every C++ file that a build compiles, the tests' too, by .clang-tidy. Every finding is one line on standard error, and the exit status
-is 1. --one-in 3: each day the next third of the files; without it, all of them, as before a change is handed in.
+Runs clang-tidy with .clang-tidy over every C++ file of a build, including tests. Each finding is a line on standard error, and the exit status is 1.
+--one-in 3 checks a daily third of the files; without it, all files, as before handing in a change.
 
-Most of a file's seconds are those of the headers that it includes. So the sources of many rooms are read together, as one. A source that cannot be
-read so, because another one has a name of its own that is the same, is read once more with those that share its fate. Left out: device code, which
-nvcc compiles, and the C header that is installed, whose names are C's.
+Most of the time goes into included headers, so sources of many rooms are read together as one file. Sources whose local names collide are read again
+in a second group. Excluded: device code, which nvcc compiles, and the installed C header, whose names are C's.
 """
 
 import argparse
@@ -23,20 +22,20 @@ import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 from tests.support.compiled_together import sources_of
-from tests.support.turn import TURN, told
+from tests.support.turn import TURN, describe_share
 
-OLDEST = 19     # earlier ones cannot read libstdc++'s source_location, or know no ExcludeHeaderFilterRegex
+OLDEST = 19     # earlier versions cannot read libstdc++'s source_location or lack ExcludeHeaderFilterRegex
 NAMES = ("clang-tidy-19", "clang-tidy")
-TOGETHER = 100  # sources: more at once collide more often
+TOGETHER = 100  # sources per group; larger groups collide more often
 FINDING = re.compile(r"^(.*?):(\d+):(\d+): (warning|error): (.*?) \[([\w.,-]+)\]$")
 NOT_READ = "clang-diagnostic-error"
 
 
 @dataclasses.dataclass(frozen=True)
 class Flags:
-    """What a compiler's flags mean to a reader: macros and folders of headers can be united, the rest (-std, -mavx2) must be the same."""
+    """A compiler's flags: macros and header folders can be united, the rest (-std, -mavx2) must be equal."""
     macros: tuple = ()
-    headers: tuple = ()     # each with its -I or -isystem, in their order
+    headers: tuple = ()     # each with its -I or -isystem, in order
     rest: tuple = ()
 
     @staticmethod
@@ -46,7 +45,7 @@ class Flags:
         for argument in left:
             if argument in ("-I", "-isystem", "-D"):
                 argument += next(left)
-            elif argument == "-include":    # a precompiled header, which only GCC can read: the sources include what it holds
+            elif argument == "-include":    # a precompiled header, which only GCC reads; the sources include its contents
                 next(left)
                 continue
             if argument.startswith("-D"):
@@ -58,7 +57,7 @@ class Flags:
         return Flags(tuple(macros), tuple(headers), tuple(rest))
 
     def fits(self, other):
-        """Apart from what includes the installed headers, whose names are their own, and from LibTorch, which brings other libraries' headers along."""
+        """Sources with the installed headers have their own names, and LibTorch brings headers of other libraries: both are read apart."""
         own = {macro.partition("=")[0]: macro for macro in self.macros}
         return (self.rest == other.rest and all(own.get(macro.partition("=")[0], macro) == macro for macro in other.macros)
                 and self.apart() == other.apart())
@@ -74,8 +73,8 @@ def find_tool():
     """The first clang-tidy that is new enough, or None."""
     for name in NAMES:
         if path := shutil.which(name):
-            said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
-            if int(re.search(r"version (\d+)", said)[1]) >= OLDEST:
+            version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+            if int(re.search(r"version (\d+)", version)[1]) >= OLDEST:
                 return path
     return None
 
@@ -85,7 +84,7 @@ def compiler_of(build):
 
 
 def sources(build, source, only=""):
-    """The sources that the build compiles, each once, with the flags of the first room that compiles it. `only`: of the rooms that it matches."""
+    """{source: flags of the first room that compiles it}. `only`: a pattern that selects rooms."""
     found = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         arguments = shlex.split(entry["command"])
@@ -99,7 +98,7 @@ def sources(build, source, only=""):
 
 
 def headers_of(file, source):
-    """The project's headers that a source includes whatever is defined."""
+    """The project's headers that a source includes unconditionally."""
     text = file.read_text().partition("\n#if")[0]
     return [header for header in re.findall(r'^#include "(.*\.hpp)"', text, re.MULTILINE) if (source / header).exists()]
 
@@ -119,14 +118,14 @@ def groups(files):
 
 
 class Reader:
-    """Runs clang-tidy. Every file is named by the rules of the .clang-tidy above it. With --config-file the headers of the system would be held to
-    them too, which takes as long again; so a .clang-tidy that asks for nothing is laid over libraries that lie in the repository (build/venv)."""
+    """Runs clang-tidy. Each file follows the .clang-tidy above it. --config-file would apply the rules to system headers, too, which doubles the
+    time. So libraries inside the repository (build/venv) get a .clang-tidy without checks by an overlay."""
 
     def __init__(self, tool, build, source, folder):
         self.tool, self.build, self.source, self.folder = tool, build, source, folder
         shutil.copy(source / ".clang-tidy", folder / ".clang-tidy")
-        said = subprocess.run([compiler_of(build), "-print-file-name=include"], capture_output=True, text=True, check=True).stdout.strip()
-        self.compilers_headers = ["-idirafter", said]   # those of the sanitizers are the compiler's
+        folder_of_headers = subprocess.run([compiler_of(build), "-print-file-name=include"], capture_output=True, text=True, check=True).stdout.strip()
+        self.compilers_headers = ["-idirafter", folder_of_headers]   # for the sanitizers' headers
         self.nothing = folder / "nothing"
         self.nothing.write_text("Checks: '-*,clang-diagnostic-error'\n")
 
@@ -140,12 +139,12 @@ class Reader:
         return path
 
     def read(self, name, files):
-        """The lines that clang-tidy says of the files."""
+        """clang-tidy's findings in the files, one line each."""
         flags = next(iter(files.values()))
         for other in files.values():
             flags = flags.united(other)
         together = self.folder / f"{name}.cpp"
-        # Headers first: where two names collide, the source that has one of them is named, never a header that a third one includes.
+        # Headers first, so that a collision of names is reported in a source and not in a header that a third file includes.
         headers = dict.fromkeys(header for file in files for header in headers_of(file, self.source))
         together.write_text("".join(f'#include "{header}"\n' for header in headers) +
                             "".join(f'#undef main\n#define main main_of_{number}\n#include "{file}"\n' for number, file in enumerate(files)))
@@ -159,7 +158,7 @@ class Reader:
         if not unread or len(files) == 1:
             return lines
         again = {file: flags for file, flags in files.items() if file in unread}
-        # Errors in the system's headers come of those in the sources that use them.
+        # Errors in system headers result from errors in the sources that include them.
         if 0 < len(again) < len(files) and not any(self.source in path.parents for path in unread - again.keys()):
             kept = [line for line in lines if pathlib.Path(FINDING.match(line)[1]) not in unread]
             return kept + self.read(f"{name}-again", again)
@@ -168,20 +167,20 @@ class Reader:
 
 
 def todays(files, source, one_in, turn=TURN):
-    """By name, so that a new file moves no other one to another day."""
+    """The files of the day, chosen by name so that a new file moves no other file to another day."""
     return {file: flags for file, flags in files.items() if zlib.crc32(str(file.relative_to(source)).encode()) % one_in == turn % one_in}
 
 
 def check(tool, build, source, jobs, only="", one_in=1):
-    """(every finding once, how many files were read)."""
+    """(unique findings, number of files read)."""
     folder = build / "tidy"
     folder.mkdir(exist_ok=True)
     reader = Reader(tool, build, source, folder)
     files = todays(sources(build, source, only), source, one_in)
     together = sorted(groups(files), key=len, reverse=True)
     with concurrent.futures.ThreadPoolExecutor(jobs) as workers:
-        said = list(workers.map(lambda numbered: reader.read(f"{numbered[0]}", numbered[1]), enumerate(together)))
-    lines = {line.replace(f"{source}/", "") for lines in said for line in lines}
+        reports = list(workers.map(lambda numbered: reader.read(f"{numbered[0]}", numbered[1]), enumerate(together)))
+    lines = {line.replace(f"{source}/", "") for lines in reports for line in lines}
     return sorted(lines), len(files)
 
 
@@ -199,7 +198,7 @@ def main():
         return 77
     source = options.source.resolve()
     if options.one_in > 1:
-        print(f"of the files {told(TURN, options.one_in)}", flush=True)
+        print(f"files: {describe_share(TURN, options.one_in)}", flush=True)
     lines, files = check(tool, options.build.resolve(), source, options.jobs, options.room, options.one_in)
     for line in lines:
         print(line, file=sys.stderr)

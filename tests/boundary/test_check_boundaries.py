@@ -1,5 +1,5 @@
-"""Twins of the boundary checks: each rule is crossed once in a small project of its own, and the same checker must say so. Those of what was
-built are in test_check_built.py."""
+"""Twins of the boundary checks: each breaks a rule once in a small project, and the real checker must report it. Twins for builds are in
+test_check_built.py."""
 
 import os
 import shutil
@@ -13,9 +13,9 @@ CMAKE = os.environ.get("OFFRAMP_TEST_CMAKE") or "cmake"
 
 class Includes(Project):
     CROSSINGS = [
-        ("common/base/error.hpp", '"producer/pool/slab_pool.hpp"', "knows no one else"),
-        ("common/base/error.cpp", '"consumer/session/read_loan.hpp"', "knows no one else"),
-        ("common/base/error.cpp", '"tests/support/manual_clock.hpp"', "knows no one else"),
+        ("common/base/error.hpp", '"producer/pool/slab_pool.hpp"', "common/ knows only itself"),
+        ("common/base/error.cpp", '"consumer/session/read_loan.hpp"', "common/ knows only itself"),
+        ("common/base/error.cpp", '"tests/support/manual_clock.hpp"', "common/ knows only itself"),
         ("consumer/main.cpp", '"producer/broker/broker.hpp"', "knows only common/"),
         ("consumer/main.cpp", '"producer/device/device.hpp"', "knows only common/"),
         ("producer/main.cpp", '"consumer/processors/processor.hpp"', "only ladder/"),
@@ -147,7 +147,7 @@ class Includes(Project):
                 self.assert_crossed(["includes"], f"{name}:2", words)
                 path.unlink()
 
-    def test_what_is_allowed_passes(self):
+    def test_allowed_includes_pass(self):
         for name, included in self.ALLOWED:
             with self.subTest(file=name, includes=included):
                 path = self.write(name, f"#include {included}\n")
@@ -160,7 +160,7 @@ class Includes(Project):
         for name in ("producer/device/copy.cu", "producer/egress/launch.cuh"):
             with self.subTest(file=name):
                 path = self.write(name)
-                self.assert_crossed(["includes"], f"{name}: device code lies under producer/runner/kernels/ only")
+                self.assert_crossed(["includes"], f"{name}: device code belongs under producer/runner/kernels/ only")
                 path.unlink()
 
     def test_only_its_room_recovers_a_run(self):

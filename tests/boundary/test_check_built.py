@@ -1,5 +1,4 @@
-"""Twins of the boundary checks that look at what was built: each rule is crossed once in a small project of its own, built with ninja, and the
-same checker must say so."""
+"""Twins of the boundary checks of builds: each breaks a rule once in a small project, built with ninja, and the real checker must report it."""
 
 import os
 import subprocess
@@ -15,23 +14,23 @@ class Objects(Project):
     """Compiles a file of each side, and further ones, with ninja."""
 
     def build(self, files=(), includes=()):
-        """`files`: what objects include, by the objects' names without .o: {"consumer/two": "<vector>"}."""
+        """`files`: {object's name without .o: the header that it includes}, such as {"consumer/two": "<vector>"}."""
         objects = {"common/one": "<cstddef>", "consumer/two": "<cstddef>", "producer/three": "<cstddef>", **dict(files)}
         flags = " ".join(f"-isystem {folder}" for folder in includes)
         lines = [f"rule cxx\n  command = {CXX} {flags} -I{self.folder} -MD -MF $out.d -c $in -o $out\n  deps = gcc\n  depfile = $out.d\n"]
         for number, (name, included) in enumerate(objects.items()):
             source = self.folder / f"sources/{number}.cpp"
-            if not source.exists() or source.read_text() != f"#include {included}\n":   # what has not changed is not compiled again
+            if not source.exists() or source.read_text() != f"#include {included}\n":   # unchanged sources are not recompiled
                 self.write(f"sources/{number}.cpp", f"#include {included}\n")
             lines.append(f"build {name}.o: cxx ../sources/{number}.cpp\n")
         self.write("build/build.ninja", "".join(lines))
         subprocess.run([NINJA, "-C", str(self.folder / "build")], check=True, capture_output=True)
         return ["--build", self.folder / "build", "--ninja", NINJA, "objects"]
 
-    # (object, a header that it may read, one that it may not, why)
+    # (object, a header that it may read, a header that it may not read, why)
     CROSSINGS = [
-        ("common/base/a", "common/base/error.hpp", "producer/pool/slab_pool.hpp", "knows no one else"),
-        ("common/base/a", "common/base/error.hpp", "tests/support/manual_clock.hpp", "knows no one else"),
+        ("common/base/a", "common/base/error.hpp", "producer/pool/slab_pool.hpp", "common/ knows only itself"),
+        ("common/base/a", "common/base/error.hpp", "tests/support/manual_clock.hpp", "common/ knows only itself"),
         ("common/wire/a", "common/base/error.hpp", "common/shm/run_objects.hpp", "common/wire/ knows base, wire of common/"),
         ("common/transport/a", "common/shm/run_objects.hpp", "common/dead_letters/payload_file.hpp", "common/transport/ knows base, shm, transport, wire"),
         ("common/images/a", "common/shm/run_objects.hpp", "common/transport/ports.hpp", "common/images/ knows base, images, json, settings, shm, wire"),
@@ -39,7 +38,7 @@ class Objects(Project):
         ("consumer/session/a", "common/transport/ports.hpp", "consumer/processors/processor.hpp", "consumer/session/ is a library: it knows no program"),
         ("consumer/session/a", "common/transport/ports.hpp", "common/settings/run_config.hpp", "settings/, images/, texts/ and program/ are for programs"),
         ("producer/runner/run/a", "producer/egress/egress.hpp", "consumer/session/read_loan.hpp", "only ladder/ may know consumers"),
-        ("producer/runner/run/a", "common/settings/run_config.hpp", "producer/ladder/rung.hpp", "nobody knows ladder/"),
+        ("producer/runner/run/a", "common/settings/run_config.hpp", "producer/ladder/rung.hpp", "no other folder may know ladder/"),
         ("producer/device/a", "producer/device/device.hpp", "producer/egress/egress.hpp", "producer/device/ is a library: it knows no program"),
         ("producer/pool/a", "producer/ledger/slab_ledger.hpp", "producer/broker/broker.hpp", "producer/pool/ is a library: it knows no program"),
         ("producer/broker/a", "producer/ledger/slab_ledger.hpp", "producer/runner/report/run_report.hpp", "producer/broker/ is a library: it knows no program"),
@@ -66,7 +65,7 @@ class Objects(Project):
         self.write("consumer/processors/processor.hpp")
         self.assert_clean(*self.build({"producer/ladder/a": '"consumer/processors/processor.hpp"'}))
 
-    def test_a_gpu_header_is_found_in_whatever_toolkit_it_lies(self):
+    def test_a_gpu_header_is_found_in_any_toolkit(self):
         for place in ("nvidia/cu13/include/cuda_runtime.h", "usr/local/cuda/include/cuda_runtime.h", "usr/local/cuda-12.8/include/x.h",
                       "site-packages/torch/include/y.h", "elsewhere/ATen/core.h", "elsewhere/c10/macros.h"):
             header = self.write("outside/" + place)
@@ -83,7 +82,7 @@ class Objects(Project):
     def test_the_real_cuda_runtime_is_found(self):
         self.assert_crossed(self.build({"common/a": "<cuda_runtime.h>"}, [CUDA_INCLUDE]), "common/a.o", "cuda_runtime.h")
 
-    def test_nvtx_passes_wherever_it_lies(self):
+    def test_nvtx_passes_in_any_folder(self):
         header = self.write("outside/nvidia/cu13/include/nvtx3/nvToolsExt.h")
         self.assert_clean(*self.build({"common/a": "<nvtx3/nvToolsExt.h>"}, [header.parent.parent]))
 
@@ -101,7 +100,7 @@ class Archives(Project):
     LINKED = {"consumer": "bin/consumer", "producer": "bin/producer", "library": "lib/libofframp.so.0.1.0"}
 
     def arguments(self, **archives):
-        """What is linked, each from this archive: one of common/base/ unless it is named."""
+        """Arguments for programs that are linked from the given archives, by default from common/base/."""
         lines = ["rule link\n  command = touch $out\n"]
         for role, linked in self.LINKED.items():
             archive = archives.get(role, "common/base/libbase.a")
@@ -113,23 +112,23 @@ class Archives(Project):
         roles = [word for role, linked in self.LINKED.items() for word in (f"--{role}", self.folder / "build" / linked)]
         return ["--build", self.folder / "build", "--ninja", NINJA, *roles, "archives"]
 
-    def test_what_is_linked_from_its_own_side_passes(self):
+    def test_archives_of_a_programs_own_side_pass(self):
         self.assert_clean(*self.arguments(consumer="consumer/sinks/libsinks.a", producer="producer/runner/run/librun.a"))
         for archive in ("producer/egress/libegress.a", "consumer/session/libsession.a", "common/abi/CMakeFiles/abi.dir/guarded.cpp.o"):
             self.assert_clean(*self.arguments(library=archive))
 
-    def test_what_belongs_to_another_program_is_found(self):
+    def test_an_archive_of_another_program_is_found(self):
         for archive in ("producer/egress/libegress.a", "tests/support/libsupport.a"):
             self.assert_crossed(self.arguments(consumer=archive), f"bin/consumer: is linked from {archive}")
         for archive in ("consumer/session/libsession.a", "consumer/processors/libprocessors.a", "producer/ladder/libladder.a", "tests/support/libsupport.a"):
             self.assert_crossed(self.arguments(producer=archive), f"bin/producer: is linked from {archive}")
 
-    def test_what_is_no_librarys_is_found_in_the_library(self):
+    def test_an_archive_of_no_library_is_found_in_the_library(self):
         for archive in ("common/settings/libsettings.a", "common/images/libimages.a", "common/program/libprogram.a", "consumer/sinks/libsinks.a",
                         "consumer/worker/libworker.a", "producer/runner/kernels/libkernels.a", "producer/ladder/libladder.a", "tests/support/libsupport.a"):
             self.assert_crossed(self.arguments(library=archive), f"libofframp.so.0.1.0: is linked from {archive}", "is made of libraries alone")
 
-    def test_what_ninja_does_not_know_is_no_success(self):
+    def test_a_target_unknown_to_ninja_is_no_success(self):
         for role in self.LINKED:
             arguments = self.arguments()
             arguments[arguments.index(f"--{role}") + 1] = self.folder / "build/bin/absent"
@@ -156,12 +155,12 @@ class Needed(Project):
             with self.subTest(library=library):
                 self.assert_crossed(self.arguments(consumer=library), library, "the consumer links no GPU library")
 
-    def test_what_a_consumer_opens_when_it_is_asked_for_is_found_where_it_is_linked(self):
+    def test_a_linked_library_that_must_be_opened_on_demand_is_found(self):
         for library in ("libcurl.so.4", "libpq.so.5", "libtiff.so.6", "libparquet.so.2100"):
             with self.subTest(library=library):
                 self.assert_crossed(self.arguments(consumer=library), library, "opens it when it is asked for")
 
-    def test_what_a_producer_does_not_write_to_is_found(self):
+    def test_a_sink_library_of_a_producer_is_found(self):
         for library in ("libcurl.so.4", "libcurl-gnutls.so.4", "libpq.so.5", "libsqlite3.so.0"):
             with self.subTest(library=library):
                 self.assert_crossed(self.arguments(producer=library), library, "the producer links nothing that results are written to")
@@ -169,7 +168,7 @@ class Needed(Project):
     def test_a_producer_that_links_libtiff_is_found(self):
         self.assert_crossed(self.arguments(producer="libtiff.so.6"), "libtiff.so.6", "opens libtiff with the first TIFF")
 
-    def test_what_the_library_does_not_need_is_found(self):
+    def test_an_unexpected_dependency_of_the_library_is_found(self):
         for library in ("libcudart.so.13", "libcuda.so.1", "libtorch_cpu.so", "libcurl.so.4", "libpq.so.5", "libsqlite3.so.0", "libpng16.so.16", "libspdlog.so.1.10",
                         "libfmt.so.9"):
             with self.subTest(library=library):
@@ -182,7 +181,7 @@ class Needed(Project):
             self.assert_clean(*self.arguments(producer=library))
         self.assert_clean(*self.arguments(library="libasan.so.8"))
 
-    def test_what_is_no_program_is_no_success(self):
+    def test_a_file_that_is_not_a_program_is_no_success(self):
         program = self.program("libzmq.so.5")
         for broken in (self.write("text", "no program"), self.folder / "absent"):
             for role in ("--consumer", "--producer", "--library"):
@@ -194,7 +193,7 @@ class Symbols(Project):
     LISTED = ("offramp_open", "offramp_close")
 
     def arguments(self, exported=LISTED, declared=LISTED, listed=LISTED, hidden=(), calls=""):
-        """A library with a version script as the real one's, its header and the golden list."""
+        """A library with a version script like the real one's, its header and the golden list."""
         names = [*exported, *hidden]
         source = self.write("library.cpp", "#include <csignal>\n#include <cstdio>\n#include <cstdlib>\n#include <iostream>\n#include <unistd.h>\n" + "".join(f'extern "C" int {name}() {{ {calls} return 0; }}\n' for name in names))
         exports = "".join(f"{name}; " for name in exported)
@@ -217,7 +216,7 @@ class Symbols(Project):
         self.assert_crossed(self.arguments(declared=fewer), "offramp.h: does not declare offramp_close, which")
         self.assert_crossed(self.arguments(listed=fewer), "exports offramp_close, which", "declares offramp_close, which")
 
-    def test_what_the_process_around_it_would_feel_is_found(self):
+    def test_a_call_that_disturbs_the_process_is_found(self):
         for calls, name in (("std::abort();", "abort"), ("std::exit(1);", "exit"), ("::_exit(1);", "_exit"), ("std::raise(SIGTERM);", "raise"), ("::kill(::getpid(), SIGKILL);", "kill"),
                             ("std::signal(SIGTERM, SIG_IGN);", "signal"), ("std::puts(\"a\");", "puts"), ("std::cerr << 1;", "_ZSt4cerr")):
             with self.subTest(calls=name):

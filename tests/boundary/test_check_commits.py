@@ -46,9 +46,9 @@ class Subjects(unittest.TestCase):
         for subject, word in (("a" * 73, "73 characters"), ("one; two", "a semicolon")):
             with self.subTest(subject):
                 self.commit(subject)
-                status, said = check(self.folder)
+                status, printed = check(self.folder)
                 self.assertEqual(1, status)
-                self.assertIn(word, said)
+                self.assertIn(word, printed)
 
     def test_a_branch_is_checked_from_where_it_left_main(self):
         self.commit("one; two")
@@ -68,9 +68,9 @@ class Subjects(unittest.TestCase):
             self.git("clone", "-q", "--depth", "1", f"file://{self.folder}", f"{folder}/clone")
             Path(folder, "copy").mkdir()
             for name in ("clone", "copy"):
-                status, said = check(f"{folder}/{name}")
-                self.assertEqual(SKIP, status, said)
-                self.assertIn("skipped: ", said)
+                status, printed = check(f"{folder}/{name}")
+                self.assertEqual(SKIP, status, printed)
+                self.assertIn("skipped: ", printed)
 
 
 if __name__ == "__main__":

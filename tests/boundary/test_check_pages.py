@@ -1,4 +1,4 @@
-"""Twins of the checks of pages: each rule is broken once in a small repository of its own. And the repository itself keeps them."""
+"""Twins of the checks of pages: each breaks a rule once in a small repository. The repository itself keeps all rules."""
 
 import shutil
 import subprocess
@@ -34,11 +34,11 @@ class Repository(unittest.TestCase):
         self.assertEqual((0, ""), check(self.folder, *checks))
 
     def assert_faulty(self, rule, *words):
-        status, said = check(self.folder, rule)
-        self.assertEqual(1, status, said)
-        self.assertNotIn("Traceback", said)
+        status, printed = check(self.folder, rule)
+        self.assertEqual(1, status, printed)
+        self.assertNotIn("Traceback", printed)
         for word in words:
-            self.assertIn(word, said)
+            self.assertIn(word, printed)
 
 
 class Links(Repository):
@@ -60,7 +60,7 @@ class Links(Repository):
 
     def test_a_page_that_is_named_and_not_there_is_found(self):
         self.write("room/README.md", "See `common/gone.md`.\n")
-        self.assert_faulty("links", "there is no common/gone.md")
+        self.assert_faulty("links", "missing: common/gone.md")
 
     def test_a_path_of_a_room_that_is_there_may_be_named(self):
         self.write("common/room/part.hpp", "// part\n")
@@ -75,9 +75,9 @@ class Links(Repository):
             for text in (f"See `{path}`.", f"| `cat {path} {path}` | |"):
                 with self.subTest(text):
                     self.write("common/README.md", f"# common\n\n{text}\n")
-                    self.assert_faulty("links", f"common/README.md:3: there is no {path}")
+                    self.assert_faulty("links", f"common/README.md:3: missing: {path}")
 
-    def test_what_is_built_is_not_looked_at(self):
+    def test_build_folders_are_ignored(self):
         self.write("README.md", "# Title\n")
         self.write("build/page.md", "[a](gone.md)\n")
         self.assert_clean("links")
@@ -98,21 +98,21 @@ class Mentions(Repository):
                            ("help/run.txt", "Exit codes: room/gone.md.")):
             with self.subTest(name):
                 self.write(name, text + "\n")
-                self.assert_faulty("mentions", f"{name}:1: there is no room/gone.md")
+                self.assert_faulty("mentions", f"{name}:1: missing: room/gone.md")
 
-    def test_a_source_that_is_not_there_is_found_but_in_tests_which_make_their_own(self):
+    def test_a_missing_source_is_found_outside_tests(self):
         self.write("common/part.hpp", "// common/part.hpp has it.\n")
         self.write("tests/test_part.py", 'write("common/gone.hpp")\n')
         self.assert_clean("mentions")
         self.write("launch/part.py", '"""As common/gone.hpp says."""\n')
-        self.assert_faulty("mentions", "launch/part.py:1: there is no common/gone.hpp")
+        self.assert_faulty("mentions", "launch/part.py:1: missing: common/gone.hpp")
 
     def test_nothing_to_look_at_is_a_fault(self):
         self.assert_faulty("mentions", "no source files")
 
 
 class Lengths(Repository):
-    def test_fifteen_lines_and_a_hundred_columns_are_enough_and_an_index_has_sixty(self):
+    def test_pages_within_their_limits_are_right(self):
         self.write("room/README.md", "# room\n" + "a" * 100 + "\n" + "| " + "b" * 96 + " |\n" + "\n" * 12)
         self.write("tests/README.md", "# tests\n" + "\n" * 59)
         self.write("room/page.md", "line\n" * 200)
@@ -205,14 +205,14 @@ class Decisions(Repository):
 
     def test_each_fault_is_found(self):
         page = "decisions/a-title.md"
-        for name, text, said in ((page, DECISION.replace("**Decision.**", "Choice."), "has no '**Decision.**'"),
+        for name, text, fault in ((page, DECISION.replace("**Decision.**", "Choice."), "has no '**Decision.**'"),
                                  (page, DECISION.replace("**Forbids**", "Not"), "has no '**Forbids**'"),
                                  ("README.md", "# Design\n", "0 times"), ("README.md", INDEX + INDEX, "2 times"),
                                  (page, DECISION + "word " * 200, "210 words, more than 200")):
-            with self.subTest(said):
+            with self.subTest(fault):
                 before = INDEX if name == "README.md" else DECISION
                 self.write(f"common/design/{name}", text)
-                self.assert_faulty("decisions", said)
+                self.assert_faulty("decisions", fault)
                 self.write(f"common/design/{name}", before)
 
     def test_nothing_to_look_at_is_a_fault(self):
@@ -237,7 +237,7 @@ class Citations(Repository):
                             ("crash.matrix", "crash.mat"), ("ipc.ends", "gone.ends")):
             with self.subTest(other):
                 self.write("common/design/failure-matrix.md", MATRIX.replace(name, other))
-                self.assert_faulty("citations", f"failure-matrix.md:5: there is no test {other.strip('`')}")
+                self.assert_faulty("citations", f"failure-matrix.md:5: missing: test {other.strip('`')}")
 
     def test_a_test_that_another_page_cites_exists(self):
         self.write("room/README.md", "# room\n\n`launch.test_run` `test_x.py` `a_test.cpp`\n")
@@ -245,7 +245,7 @@ class Citations(Repository):
         for name in ("launch.test_gone", "GoneTest", "GoneTest.Case"):
             with self.subTest(name):
                 self.write("room/README.md", f"# room\n\nSee `{name}`.\n")
-                self.assert_faulty("citations", f"room/README.md:3: there is no test {name}")
+                self.assert_faulty("citations", f"room/README.md:3: missing: test {name}")
 
     def test_nothing_to_look_at_is_a_fault(self):
         self.write("common/design/failure-matrix.md", "# Failures\n")
@@ -267,12 +267,12 @@ class Answers(Repository):
         self.assert_clean("answers")
 
     def test_each_fault_is_found(self):
-        for answer, said in (("`room/part.cpp`", "names no `function()`"), ("`wait()` in `room/gone.cpp`", "there is no room/gone.cpp"),
+        for answer, fault in (("`room/part.cpp`", "names no `function()`"), ("`wait()` in `room/gone.cpp`", "missing: room/gone.cpp"),
                              ("`gone()` in `room/part.cpp`", "room/part.cpp has no gone()"), ("`stop()` in `room/part.cpp`", "has no stop()"),
                              ("`give()` in `room/part.cpp`", "has no give()"), ("`wait()` in `room/part.cpp`, `go()` in `room/part.hpp`", "has no go()")):
             with self.subTest(answer):
                 self.ask(answer)
-                self.assert_faulty("answers", "room/map.md:3", said)
+                self.assert_faulty("answers", "room/map.md:3", fault)
 
 
 class TheRepository(unittest.TestCase):

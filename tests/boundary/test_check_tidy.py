@@ -1,4 +1,4 @@
-"""The twins of check_tidy.py: each kind of finding is made once in a small project, and the checker must say so."""
+"""Twins of check_tidy.py: each kind of finding occurs once in a small project, and the checker must report it."""
 
 import json
 import pathlib
@@ -24,7 +24,7 @@ class CheckTidy(unittest.TestCase):
         shutil.copy(ROOT / ".clang-tidy", self.source / ".clang-tidy")
 
     def found(self, room="common/room", together=False, **files):
-        """What is found in these files of a room, which the build compiles each by itself, or together."""
+        """Findings in files of a room that the build compiles separately or, with `together`, as one."""
         folder = self.source / room
         folder.mkdir(parents=True, exist_ok=True)
         commands, compiled = [], []
@@ -55,7 +55,7 @@ class CheckTidy(unittest.TestCase):
         found = self.found(one_dot_cpp=header, wrong_dot_hpp=wrong.replace("int", "inline int"))
         self.assertRegex(found, r"common/room/wrong\.hpp:2:12: .*readability-identifier-naming")
 
-    def test_tests_are_read_also_those_that_the_build_has_put_together(self):
+    def test_tests_are_read_even_from_unity_builds(self):
         wrong = SOUND.replace("answer", "Answer")
         for together in (False, True):
             found = self.found("tests/unit/room", together, one_dot_cpp=SOUND, two_dot_cpp=wrong)
@@ -76,13 +76,13 @@ class CheckTidy(unittest.TestCase):
                                        "    return moved.size() + text.size();\n}\n}  // namespace offramp\n")
         self.assertIn("bugprone-use-after-move", found)
 
-    def test_files_with_the_same_name_of_their_own_are_read_apart(self):
+    def test_files_with_the_same_local_name_are_read_apart(self):
         own = "namespace offramp {\nnamespace {\nint own() { return 1; }\n}  // namespace\nint NUMBER() { return own(); }\n}  // namespace offramp\n"
         found = self.found(one_dot_cpp=own.replace("NUMBER", "first"), two_dot_cpp=own.replace("NUMBER", "Second"))
         self.assertIn("'Second'", found)
         self.assertNotIn("clang-diagnostic", found)
 
-    def test_a_name_of_its_own_in_one_file_and_of_all_in_a_header_of_another_is_no_error(self):
+    def test_a_local_name_that_another_files_header_declares_is_no_error(self):
         own = "namespace offramp {\nnamespace {\nstruct Form {};\n}  // namespace\nForm form() { return {}; }\n}  // namespace offramp\n"
         header = "#pragma once\nnamespace offramp {\nstruct Form { int size = 0; };\nint Size(Form form);\n}  // namespace offramp\n"
         found = self.found(form_dot_hpp=header, one_dot_cpp=own, two_dot_cpp='#include "common/room/form.hpp"\n' + SOUND.replace("answer", "Third"))
@@ -97,7 +97,7 @@ class CheckTidy(unittest.TestCase):
         self.assertIn("'Second'", found)
         self.assertNotIn("clang-diagnostic", found)
 
-    def test_what_cannot_be_read_is_a_finding(self):
+    def test_an_unreadable_source_is_a_finding(self):
         self.assertIn("clang-diagnostic-error", self.found(one_dot_cpp="namespace offramp {\nint answer() { return nowhere; }\n}\n"))
 
 

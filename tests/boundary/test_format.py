@@ -1,4 +1,4 @@
-"""The form of the sources is clang-format's: every file is as the formatter writes it. Twin: a file that is not so is found."""
+"""Every source is formatted by clang-format. Twin: an unformatted file is found."""
 
 import os
 import pathlib
@@ -11,19 +11,19 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ("common", "producer", "consumer", "tests")
 SUFFIXES = {".cpp", ".hpp", ".h", ".c", ".cu", ".cuh", ".inl"}
 FORMATTER = os.environ.get("OFFRAMP_TEST_CLANG_FORMAT") or shutil.which("clang-format")
-STYLE = 14      # other versions of the formatter write some lines differently
+STYLE = 14      # other versions format some lines differently
 
 
 def version():
-    """The formatter's major version, or None where there is none."""
+    """The formatter's major version; None without a formatter."""
     if FORMATTER is None:
         return None
-    said = subprocess.run([FORMATTER, "--version"], capture_output=True, text=True, check=True).stdout
-    return int(said.split("version ")[1].split(".")[0])
+    printed = subprocess.run([FORMATTER, "--version"], capture_output=True, text=True, check=True).stdout
+    return int(printed.split("version ")[1].split(".")[0])
 
 
 def unformatted(files):
-    """What clang-format says of those of the files that it would write differently."""
+    """clang-format's warnings about unformatted files."""
     done = subprocess.run(["xargs", "-0", "-P", str(os.cpu_count()), "-n", "40", FORMATTER, "--dry-run", "--Werror", f"--style=file:{ROOT}/.clang-format"],
                           input="\0".join(map(str, files)), capture_output=True, text=True)
     return [line for line in done.stderr.splitlines() if "error:" in line]

@@ -1,4 +1,4 @@
-"""Python sources have nothing that pyflakes finds: no name that is not there, no import or variable that nobody uses. Twin: a file that has is found."""
+"""pyflakes finds nothing in Python sources: no undefined name, no unused import or variable. Twin: a faulty file is found."""
 
 import pathlib
 import re
@@ -14,7 +14,7 @@ FINDING = re.compile(r"^(.*?):(\d+):")
 
 
 def excused(finding):
-    """The line says itself why it stands: `# noqa`, as for an import that only shows that the package is there."""
+    """Whether the line has `# noqa`, such as an import that only checks that the package exists."""
     match = FINDING.match(finding)
     lines = pathlib.Path(match[1]).read_text().splitlines()
     return "# noqa" in lines[int(match[2]) - 1]
@@ -32,7 +32,7 @@ class Python(unittest.TestCase):
         self.assertGreater(len(files), 200)
         self.assertEqual([], findings(files))
 
-    def test_a_name_that_is_not_there_and_an_import_that_no_one_uses_are_found(self):
+    def test_an_undefined_name_and_an_unused_import_are_found(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "other.py")
             file.write_text("import os\nimport json  # noqa: F401\nprint(nowhere)\n")

@@ -1,11 +1,11 @@
 """
-One consumer killed a second, for as long as is asked, and what the run loses by it. Windows with and without deaths alternate in one run; told are
+Kills one consumer per second and measures what the run loses. Windows with and without deaths alternate in one run. The report has
 
-- slabs a second that consumers are done with, in windows with deaths and without, and the ratio of neighbouring ones;
-- the hand-over, from a slab's last byte until a consumer has it, p50 and p99 in both kinds of windows, by consumers that nobody kills;
-- what must not be: a sample lost or there twice, a batch dead-lettered, an account that is not whole, anything left in /dev/shm.
+- completed slabs per second in windows with and without deaths, and the ratio of neighbouring windows;
+- the hand-over, from a slab's last byte until a surviving consumer has it: p50 and p99 in both kinds of windows;
+- faults: a lost or duplicate sample, a dead letter, an incomplete summary, leftovers in /dev/shm.
 
-This plays the launcher: another consumer is started 0.1 s after a death.
+This program replaces the launcher: it starts another consumer 0.1 s after a death.
 
     OFFRAMP_BIN_DIR=build/release/bin python3 -m tests.crash.consumer_deaths                     small, on the CPU
     OFFRAMP_BIN_DIR=PROGRAMS python3 -m tests.crash.consumer_deaths --consumers 12 --windows 12 --seconds 10 --settle 5 \\
@@ -26,20 +26,20 @@ import typing
 if "OFFRAMP_BIN_DIR" in os.environ:
     os.environ.setdefault("OFFRAMP_TEST_BIN", os.environ["OFFRAMP_BIN_DIR"])
 
-from tests.support.real_run import RealRun, kill, left_behind, shared_memory  # noqa: E402: where the programs are is said first
+from tests.support.real_run import RealRun, kill, left_behind, shared_memory  # noqa: E402: after the programs' folder is set
 from tests.support.run_memory import whole_memory  # noqa: E402
 
 SMALL = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "8", "--samples-per-slab", "2", "--slabs", "16", "--processor", "checksum")
 WITNESSES = 2           # consumers that are never killed: a killed one loses its records
 START_AGAIN_SECONDS = 0.1
 PATIENCE_SECONDS = 120
-STOPPED = 130           # the exit code of a run that was asked to end before its input was through
+STOPPED = 130           # exit code of a run that was stopped before the end of its input
 
 
 class Window(typing.NamedTuple):
     begin_ns: int
     end_ns: int
-    slabs: int          # that consumers were done with
+    slabs: int          # completed
     deaths: int
 
     def rate(self):
@@ -47,11 +47,11 @@ class Window(typing.NamedTuple):
 
 
 class ConsumerDeaths:
-    """One run. `windows`: every second one has deaths; `wrong`: a text a fault; `hand_over`: {with deaths: [seconds]}."""
+    """One run. `windows`: every second one has deaths. `wrong`: one text per fault. `hand_over`: {with deaths: [seconds]}."""
 
     def __init__(self, flags, consumers, windows, seconds, settle, seed):
         if consumers <= WITNESSES:
-            raise ValueError(f"{consumers} consumers: give more than {WITNESSES}, for so many are never killed")
+            raise ValueError(f"{consumers} consumers: pass more than {WITNESSES}, because {WITNESSES} are never killed")
         self._flags = (*flags, "--batches", "10000000", "--status-seconds", "0.1")
         self._consumers, self._wanted, self._seconds, self._settle = consumers, windows, seconds, settle
         self._random = random.Random(seed)
@@ -67,7 +67,7 @@ class ConsumerDeaths:
             self._victims = [run.start_consumer() for _ in range(self._consumers - WITNESSES)]
             run.until(lambda: run.status().get("done_samples", 0) > 0, "the first batch")
             time.sleep(self._settle)
-            memory = run.until(lambda: whole_memory(run.run_dir), "all of the pool")
+            memory = run.until(lambda: whole_memory(run.run_dir), "the whole pool")
             for index in range(self._wanted):
                 self.windows.append(self._window(run, memory, with_deaths=index % 2 == 1))
             memory.close()
@@ -88,7 +88,7 @@ class ConsumerDeaths:
         return found
 
     def _window(self, run, memory, with_deaths):
-        begin, done, deaths = time.monotonic_ns(), memory.account()[1], 0
+        begin, done, deaths = time.monotonic_ns(), memory.progress()[1], 0
         end = begin + int(self._seconds * 1e9)
         next_death = begin + int(0.5e9)
         due = len(range(next_death, end, int(1e9))) if with_deaths else 0
@@ -99,7 +99,7 @@ class ConsumerDeaths:
                 next_death = now + int(1e9)
             self._start_again(run)
             time.sleep(0.005)
-        return Window(begin, time.monotonic_ns(), memory.account()[1] - done, deaths)
+        return Window(begin, time.monotonic_ns(), memory.progress()[1] - done, deaths)
 
     def _kill_one(self, run):
         victim = self._victims.pop(self._random.randrange(len(self._victims)))
@@ -119,24 +119,24 @@ class ConsumerDeaths:
         run.wait_for_consumers()
         codes = [child.returncode for child in (*witnesses, *self._victims) if run.was_let_in(child)]
         if code != STOPPED or any(codes):
-            self.wrong.append(f"the producer ended with {code}, consumers that nobody killed with {codes}\n{run.logs()}")
+            self.wrong.append(f"the producer ended with {code}, the surviving consumers with {codes}\n{run.logs()}")
             return
         samples = run.summary()["samples"]
         if not run.summary()["conserved"] or samples["in_flight"] or samples["dead_letters"]:
-            self.wrong.append(f"the account is not whole: {json.dumps(samples)}")
+            self.wrong.append(f"the summary is incomplete: {json.dumps(samples)}")
         self.redelivered = samples["redelivered"]
         self._check_outputs(run, samples["released"])
         for path in (run.folder / "trace").glob("consumer-*.jsonl"):
             self._note_hand_overs(path)
 
     def _check_outputs(self, run, completed):
-        """Where the run's processor leaves a line an item, as `checksum` and records do: each item once, none left out."""
+        """Checks that each item has one line, if the run's processor writes lines, as `checksum` and records do."""
         run.finish_outputs()
         items = items_in(run.output)
         if items is not None:
             self.looked_at = len(items)
             if sorted(items) != list(range(completed)):
-                self.wrong.append(f"{completed} samples were completed; of {len(items)} in the outputs {len(set(items))} are different ones")
+                self.wrong.append(f"{completed} samples were completed; the outputs hold {len(items)} items, {len(set(items))} of them distinct")
 
     def _note_hand_overs(self, path):
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -149,7 +149,7 @@ class ConsumerDeaths:
 
 
 def items_in(output):
-    """Of every line that the run left; nothing where its processor leaves none."""
+    """The items of all lines that the run wrote; None if its processor writes none."""
     if (lines := output / "checksums.tsv").exists():
         return [int(line.split(b"\t", 1)[0]) for line in lines.read_bytes().splitlines() if not line.startswith((b"#", b"item"))]
     if (lines := output / "records.jsonl").exists():
@@ -164,14 +164,14 @@ def percentile(values, share):
 def report(run):
     rates = {deaths: [window.rate() for window in run.windows if (window.deaths > 0) == deaths] for deaths in (False, True)}
     ratios = run.ratios()
-    lines = [f"{run.deaths()} consumers killed in {len(rates[True])} windows, {run.redelivered} samples delivered once more",
-             f"slabs a second without deaths: median {statistics.median(rates[False]):.1f} [{min(rates[False]):.1f}, {max(rates[False]):.1f}]",
-             f"slabs a second with deaths:    median {statistics.median(rates[True]):.1f} [{min(rates[True]):.1f}, {max(rates[True]):.1f}]",
-             f"of the undisturbed rate, by neighbouring windows: median {statistics.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]"]
-    for deaths, told in ((False, "without deaths"), (True, "with deaths")):
+    lines = [f"{run.deaths()} consumers killed in {len(rates[True])} windows, {run.redelivered} samples redelivered",
+             f"slabs per second without deaths: median {statistics.median(rates[False]):.1f} [{min(rates[False]):.1f}, {max(rates[False]):.1f}]",
+             f"slabs per second with deaths:    median {statistics.median(rates[True]):.1f} [{min(rates[True]):.1f}, {max(rates[True]):.1f}]",
+             f"share of the undisturbed rate, by neighbouring windows: median {statistics.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]"]
+    for deaths, kind in ((False, "without deaths"), (True, "with deaths")):
         times = run.hand_over[deaths]
         if times:
-            lines.append(f"hand-over {told}: p50 {1e3 * percentile(times, 0.5):.2f} ms, p99 {1e3 * percentile(times, 0.99):.2f} ms, of {len(times)}")
+            lines.append(f"hand-over {kind}: p50 {1e3 * percentile(times, 0.5):.2f} ms, p99 {1e3 * percentile(times, 0.99):.2f} ms, of {len(times)}")
     return "\n".join([*lines, *(["WRONG:", *run.wrong] if run.wrong else ["nothing wrong"])])
 
 

@@ -16,21 +16,21 @@ from tests.support.real_run import left_behind
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"])
 VISIBILITY_TIMEOUT = 0.3
 SAMPLES = 96
-WATCHDOG_SECONDS = 60     # of a run that takes two
+WATCHDOG_SECONDS = 60     # a run takes two
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--batches", str(SAMPLES // 4), "--slabs", "4",
         "--processor", "checksum", "--consumers", "2", "--producer-restarts", "4", "--visibility-timeout", str(VISIBILITY_TIMEOUT), "--log-level", "info")
-# Values of --when-full and slab numbers that provoke them: drop publishes at least as many, and drops much of the rest.
+# Flags that provoke each --when-full. With drop, at least `--slabs` slabs are published and most of the rest is dropped.
 WHEN_FULL = {"block": (), "drop": ("--when-full", "drop", "--slabs", "12"), "spill": ("--when-full", "spill")}
 DEATHS = ("kill", "segv", "abort", "exit", "stop")
-HANG = "consumer.work_noted#2:stop"     # makes leases run out
-DEATH = "consumer.work_noted#2:kill"    # makes holds be taken back
+HANG = "consumer.work_noted#2:stop"     # lets visibility timeouts expire
+DEATH = "consumer.work_noted#2:kill"    # makes the broker take holds back
 RECOVERY = "ledger.leased#4:kill"     # makes another producer take over
 LAUNCHER = "kill-parent"
 
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """At the `nth` time that a process comes by `name`, it does `action`; once in the whole run."""
+    """The process that passes `name` for the `nth` time does `action`, once in the whole run."""
     name: str
     action: str
     nth: int = 2
@@ -41,24 +41,24 @@ class Order:
 
 @functools.cache
 def failpoints_of_the_sources():
-    """Every failpoint's name, with the program that comes by it."""
+    """{failpoint: program that passes it}"""
     files = [*ROOT.glob("producer/**/*.cpp"), *ROOT.glob("consumer/**/*.cpp"), *ROOT.glob("common/**/*.cpp")]
     return {name: "consumer" if file.relative_to(ROOT).parts[0] == "consumer" else "producer" for name, file in failpoints_in(files).items()}
 
 
 def failpoints_in(files):
-    """Every failpoint's name, with the file that it is in."""
+    """{failpoint: its file}"""
     found = {}
     for file in sorted(files):
         for name in re.findall(r'failpoint\("([^"]+)"\)', file.read_text()):
             if name in found:
-                raise AssertionError(f"failpoint '{name}' is in the sources twice")
+                raise AssertionError(f"failpoint '{name}' occurs twice in the sources")
             found[name] = file
     return found
 
 
 class CrashRun:
-    """Use as a context. Every process of the run gets `orders` and `setting_up` (what must happen before they can be reached)."""
+    """Use as a context. Every process of the run gets `orders`, and the orders `setting_up` that make them reachable."""
 
     RUN = COPY
     resume_flags = ("--resume", "--when-full", "block")
@@ -76,7 +76,7 @@ class CrashRun:
                                      "OFFRAMP_FAILPOINT": ",".join([*map(str, orders), *setting_up]), "OFFRAMP_FAILPOINT_ONCE": str(self.once)})
 
     def consumers(self):
-        """What makes the run's consumers those that read a slab again while they hold it; variables of the environment."""
+        """Environment variables for consumers that reread a slab while they hold it."""
         return {"OFFRAMP_BIN_DIR": str(programs_with_faulty_consumer(self.run.folder)), "OFFRAMP_TEST_RECHECK_FILE": str(self.changed)}
 
     def outputs(self):
@@ -88,11 +88,11 @@ class CrashRun:
 
     @staticmethod
     def is_ended_by(order):
-        """A dead consumer is replaced, and a dead producer followed by another; the launcher takes the run along, which is then continued."""
+        """Only the launcher's death ends the run, which a second run resumes. Dead consumers and producers are replaced."""
         return order.action == LAUNCHER
 
     def led_by_the_checkpoint(self):
-        """Items that are done by the checkpoint's word, and not in the files."""
+        """Items that the checkpoint has and the files lack."""
         return led_by_the_checkpoint(self.run.output)
 
     def __enter__(self):
@@ -105,7 +105,7 @@ class CrashRun:
         self.run.__exit__(*exception)
 
     def finish(self):
-        """Lets the run come to its end, continuing who was stopped once a lease has passed. The launcher's exit code."""
+        """Waits for the end of the run; continues stopped processes after a visibility timeout. Returns the launcher's exit code."""
         self.run.start()
         continued = {}
         while self.run.launcher.poll() is None or self.processes():
@@ -115,21 +115,21 @@ class CrashRun:
         return self.run.launcher.returncode
 
     def resume(self):
-        """The same run once more, undisturbed, for what is missing."""
+        """Resumes the run, undisturbed, for the missing items."""
         self.run.environment = self._clean
         self.may_drop = False
         return self.run.start(*self.resume_flags).wait()
 
     def wrong(self, code, expected):
-        """Violated invariants, as texts, of a run that ended with `code` and of the one that repeats its dropped batches."""
+        """Violated invariants, as texts, of a run that ended with `code` and of the run that repeats its dropped batches."""
         wrong = [f"exit code {code}"] if code != 0 else []
         if code == 0 and not self.is_conserved():
             wrong.append("samples are not conserved")
         if code == 0 and (led := self.led_by_the_checkpoint()):
-            wrong.append(f"done by the checkpoint, and not in the outputs: items {led}")
+            wrong.append(f"done in the checkpoint but missing in the outputs: items {led}")
         if code == 0 and self.may_drop:
             if not lines(self.outputs()) <= lines(expected):
-                wrong.append("outputs are none of the undisturbed run's")
+                wrong.append("outputs do not belong to the undisturbed run")
             code = self.resume()
             wrong += [f"exit code {code} with --resume"] if code != 0 else []
         if code == 0 and self.outputs() != expected:
@@ -166,7 +166,7 @@ class CrashRun:
 
     def _check_time(self):
         if time.monotonic() > self.run.deadline:
-            raise AssertionError(f"the run does not end; failpoints: {self.run.environment['OFFRAMP_FAILPOINT']}\n{self.run.said()}")
+            raise AssertionError(f"the run does not end; failpoints: {self.run.environment['OFFRAMP_FAILPOINT']}\n{self.run.logs()}")
 
 
 def lines(outputs_of_a_run):
@@ -175,5 +175,5 @@ def lines(outputs_of_a_run):
 
 def undisturbed(make=CrashRun):
     with make() as crash:
-        assert crash.finish() == 0, crash.run.said()
+        assert crash.finish() == 0, crash.run.logs()
         return crash.outputs()

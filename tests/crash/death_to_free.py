@@ -1,11 +1,10 @@
 """
-How long a slab is lost when its consumer dies: from the signal to the ledger's word that the slab may go to another, in milliseconds,
-by the memory that the consumer had mapped, with core dumps enabled.
+Measures how long a slab is unavailable when its consumer dies: milliseconds from the signal until the ledger frees the slab for another
+consumer, by the size of the mapped memory, with core dumps enabled.
 
     python3 -m tests.crash.death_to_free [--gib 0.25 --gib 1 --gib 8] [--deaths 100] [--how kill --how segv]
 
-The consumer has read every slab of the pool, so that all of it is in its page tables. A death is counted against the slab's batch, so none is
-given up (--max-failures 1000).
+The consumer has read every slab of the pool, so its page tables hold all of it. --max-failures 1000 keeps the deaths from making dead letters.
 """
 
 import argparse
@@ -35,11 +34,11 @@ class Death(typing.NamedTuple):
     """Milliseconds."""
 
     until_free: float      # from the signal
-    after_death: float     # of those, after the pidfd said so: what is ours; the rest is the kernel's, which takes the mappings down
+    after_death: float     # the part after the pidfd's readiness, which is Offramp's; before it the kernel removes the mappings
 
 
 class Ledger:
-    """The states of a run's slabs, as they are now."""
+    """The current states of a run's slabs."""
 
     def __init__(self, run_id):
         name = next(name for name in os.listdir("/dev/shm") if name.startswith(f"offramp-{run_id}-") and name.endswith(".ledger"))
@@ -57,7 +56,7 @@ class Ledger:
 
 
 class Deaths:
-    """Consumers that read the whole pool, and die in the middle of a slab."""
+    """Consumers that read the whole pool and die while they hold a slab."""
 
     def __init__(self, pool_bytes):
         self.pool_bytes = pool_bytes
@@ -67,7 +66,7 @@ class Deaths:
                       "--window", "1", "--status-seconds", "0.05", "--log-level", "warning")
 
     def measure(self, count, how):
-        """[Death], and how many left a core file."""
+        """([Death], number of core files)"""
         with RealRun(*self.flags) as run, tempfile.TemporaryDirectory(prefix="offramp-cores-") as cores:
             run.deadline = time.monotonic() + 1800
             run.start_producer()
@@ -81,13 +80,13 @@ class Deaths:
                     for core in left:
                         core.unlink()
             kill(run.producer, signal.SIGTERM)
-            run.until(lambda: run.status().get("state") == "draining", "the first signal taken")
+            run.until(lambda: run.status().get("state") == "draining", "the first signal handled")
             kill(run.producer, signal.SIGTERM)
             run.wait(run.producer)
         return found, dumped
 
     def _one(self, run, ledger, gate, how, cores):
-        run.through = ("env", f"--chdir={cores}")      # where the kernel puts a core file
+        run.through = ("env", f"--chdir={cores}")      # the kernel writes core files there
         consumer = run.start_consumer("--processor", "none", faulty=True, environment=gate.environment)
         gate.entered()
         while mapped_bytes(consumer.pid) < self.pool_bytes:
@@ -111,7 +110,7 @@ class Deaths:
 
 
 def mapped_bytes(pid):
-    """Of shared memory, in the process's page tables."""
+    """Bytes of shared memory in the process's page tables."""
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssShmem:"):
             return int(line.split()[1]) * 1024
@@ -119,21 +118,21 @@ def mapped_bytes(pid):
 
 
 def bare(gib, deaths=20):
-    """The kernel's share, without any of this project: [milliseconds] until the pidfd of a process that mapped as much is readable."""
+    """The kernel's share: [milliseconds] until the pidfd of a bare process that mapped as much memory is readable."""
     took = []
     with open(f"/dev/shm/offramp-bare-{os.getpid()}", "w+b") as file:
         os.unlink(file.name)
         os.ftruncate(file.fileno(), int(gib * (1 << 30)))
-        with mmap.mmap(file.fileno(), 0) as memory:     # taken as slabs are: in huge pages where the mount gives them
+        with mmap.mmap(file.fileno(), 0) as memory:     # like slabs: in huge pages if the mount provides them
             memory.madvise(mmap.MADV_HUGEPAGE)
             memory.madvise(MADV_POPULATE_WRITE)
         for _ in range(deaths):
-            ready, tell = os.pipe()
+            ready, report = os.pipe()
             pid = os.fork()
             if pid == 0:
                 memory = mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ)
                 memory.madvise(MADV_POPULATE_READ)
-                os.write(tell, b"r")
+                os.write(report, b"r")
                 while True:
                     signal.pause()
             os.read(ready, 1)
@@ -144,7 +143,7 @@ def bare(gib, deaths=20):
             death.poll()
             took.append((time.monotonic_ns() - began) / 1e6)
             os.waitpid(pid, 0)
-            for fd in (pidfd, ready, tell):
+            for fd in (pidfd, ready, report):
                 os.close(fd)
     return took
 
@@ -154,7 +153,7 @@ def percentile(values, share):
 
 
 def histogram(values):
-    """Lines: each bucket is twice as long as the one before."""
+    """The lines of a histogram; each bucket is twice as wide as the one before."""
     edges = [0.25 * 2 ** step for step in range(14)]
     lines, below = [], 0.0
     for edge in edges:
@@ -173,7 +172,7 @@ def main():
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     pattern = pathlib.Path("/proc/sys/kernel/core_pattern").read_text().strip()
-    print(f"{os.cpu_count()} cores, Linux {os.uname().release}, core files by '{pattern}'")
+    print(f"{os.cpu_count()} cores, Linux {os.uname().release}, core pattern '{pattern}'")
     for gib in options.gib or (0.25, 1, 8):
         for how in options.how or tuple(HOWS):
             found, dumped = Deaths(int(gib * (1 << 30))).measure(options.deaths, how)

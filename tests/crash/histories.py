@@ -1,5 +1,4 @@
-"""Random histories: one to three deaths at random failpoints, at random times, of random kinds, in one run with a random --when-full. All of
-it follows from a seed.
+"""Random histories: one to three random deaths at random failpoints in one run with a random --when-full. A seed determines all of it.
 
     python3 -m tests.crash.histories [--count 300] [--seed N] [--jobs 2]
 """
@@ -14,11 +13,11 @@ from tests.crash.crash_run import DEATHS, LAUNCHER, WHEN_FULL, CrashRun, Order, 
 from tests.crash.matrix import ELSEWHERE
 
 MOST_DEATHS = 3
-LATEST = 12     # how often a failpoint is passed before the death, at most
+LATEST = 12     # maximum number of passes of a failpoint until the death
 
 
 def history(seed):
-    """One history's --when-full, and its deaths. At most one is the launcher's."""
+    """(--when-full, deaths) of one history; at most one death is the launcher's."""
     draw = random.Random(seed)
     when_full = draw.choice(sorted(WHEN_FULL))
     names = sorted(set(failpoints_of_the_sources()) - set(ELSEWHERE))
@@ -29,25 +28,25 @@ def history(seed):
 
 
 def check(seed, expected):
-    """Runs a history; when the launcher died, once more for the rest. What is wrong with it, or an empty text."""
+    """Runs a history, and resumes it if the launcher died. Returns the faults, or an empty text."""
     when_full, orders = history(seed)
     with CrashRun(*orders, when_full=when_full) as crash:
         code = crash.finish()
         if any(crash.is_ended_by(order) and crash.reached(order) for order in orders):
             code = crash.resume()
         wrong = crash.wrong(code, expected)
-        return "; ".join(wrong) + f"\nseed {seed}: {when_full}, {', '.join(map(str, orders))}\n{crash.run.said()}" if wrong else ""
+        return "; ".join(wrong) + f"\nseed {seed}: {when_full}, {', '.join(map(str, orders))}\n{crash.run.logs()}" if wrong else ""
 
 
-def check_all(count, first_seed, jobs, tell=lambda text: None):
-    """{seed: what is wrong} of those in which something is."""
+def check_all(count, first_seed, jobs, log=lambda text: None):
+    """{seed: faults} of the histories that have some."""
     expected, failed = undisturbed(), {}
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for seed, wrong in zip(range(first_seed, first_seed + count),
                                pool.map(lambda seed: check(seed, expected), range(first_seed, first_seed + count))):
             if wrong:
                 failed[seed] = wrong
-                tell(wrong)
+                log(wrong)
     return failed
 
 

@@ -1,6 +1,6 @@
 """
-Consumers in a process that lives on, while what it runs ends: with an error at any step of theirs, or with their producer. A process's death
-gives back what it held; here nobody dies.
+Consumers end in a process that lives on: with an error at any of their steps, or with their producer. No death of a process returns their
+slabs, so the library must.
 """
 
 import os
@@ -16,9 +16,9 @@ from tests.crash.crash_run import BIN, ROOT
 from tests.support.waiting import WATCHDOG_SECONDS, put_away, wait_for
 
 BATCHES, ROWS = 60, 8
-# Failpoints that a library's consumer never reaches: no other producer recovers its run.
+# A library's consumer never reaches these failpoints: no other producer recovers its run.
 OF_A_RECOVERY = ("consumer.producer_lost", "consumer.producer_met", "consumer.back")
-# Sample r of batch b has the value b * 1000 + r in all places, and is named b/r.
+# Every value of sample r of batch b is b * 1000 + r; its key is b/r.
 PRODUCER = """
     import sys, numpy, offramp
     run_dir, slabs, batches = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -42,7 +42,7 @@ HEALTHY = READING + """
     try:
         offramp.Consumer(sys.argv[1], wait_for_run=0.1).run(read)
     except offramp.NoSuchRun:
-        pass        # the other one met with its error when all was done
+        pass        # the other consumer failed after the last slab
 """
 # Runs a given number of times and stays alive. Its function fails once, to cover the steps of a failure.
 FAILING = READING + """
@@ -63,7 +63,7 @@ FAILING = READING + """
     print("lives", flush=True)
     sys.stdin.read()
 """
-# A pool of consumers in one process: the second joins the next run while the first still has a slab of the dead one.
+# Two consumers in one process: the second joins the next run while the first still holds a slab of the dead run.
 TWO = READING + """
     def hold_then_read(name, number):
         def work(slab):
@@ -92,7 +92,7 @@ TWO = READING + """
 """
 
 
-class Place:
+class RunDirectory:
     """A run directory and the interpreters around it. Use as a context."""
 
     def __init__(self):
@@ -116,15 +116,15 @@ class Place:
             environment.update(LD_PRELOAD=str(BIN / "tests" / "libofframp_failpoints.so"), OFFRAMP_FAILPOINT=failpoints)
         process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program), str(self.run_dir), *map(str, arguments)], stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, text=True, bufsize=1, env=environment)
-        watchdog = threading.Timer(WATCHDOG_SECONDS, process.kill)      # ends the reader's wait
+        watchdog = threading.Timer(WATCHDOG_SECONDS, process.kill)      # unblocks the reader
         watchdog.start()
         self._started.append((process, watchdog))
         return process
 
     def produce(self, slabs, batches=BATCHES):
-        """Its run is there when this returns."""
+        """Starts a producer; returns once its run exists."""
         producer = self.python(PRODUCER, slabs, batches)
-        hear(producer, "open")
+        read_until(producer, "open")
         return producer
 
     def kill(self, process):
@@ -132,17 +132,17 @@ class Place:
         process.wait(WATCHDOG_SECONDS)
 
 
-def hear(process, until):
-    """Its lines through the first one that begins so."""
+def read_until(process, until):
+    """The process's lines through the first one that begins with `until`."""
     lines = []
     for line in process.stdout:
         lines.append(line.strip())
         if lines[-1].startswith(until):
             return lines
-    raise AssertionError(f"it ended before it said '{until}': {lines}")
+    raise AssertionError(f"the process ended before it printed '{until}': {lines}")
 
 
-def tell(process, *words):
+def send(process, *words):
     print(*words, file=process.stdin, flush=True)
 
 
@@ -159,50 +159,50 @@ def wrong_values(samples):
     return [sample for sample in samples if sample[1:] != (value(sample[0]), value(sample[0]))]
 
 
-def error_at(failpoint, place, times=1):
-    """A consumer's run ends with an error there, so often; its process lives on while another consumer does the rest. What is wrong, a text each."""
+def error_at(failpoint, directory, times=1):
+    """Fails a consumer `times` times at a failpoint; its process lives on while another consumer does the rest. Returns the faults as texts."""
     batches, wrong = 12, []
-    producer = place.produce(slabs=1 if times == 1 else times, batches=batches)
-    living = place.python(FAILING, times, failpoints=",".join(f"{failpoint}#{nth}:throw" for nth in range(1, times + 1)))
-    said = hear(living, "lives")
-    healthy = place.python(HEALTHY)
-    if sum(line.startswith("failed") for line in said) != times:
-        wrong.append(f"the failpoint was not passed {times} times: {said}")
-    completed, dead_letters, consumers = map(int, hear(producer, str(batches * ROWS))[-1].split())
+    producer = directory.produce(slabs=1 if times == 1 else times, batches=batches)
+    living = directory.python(FAILING, times, failpoints=",".join(f"{failpoint}#{nth}:throw" for nth in range(1, times + 1)))
+    printed = read_until(living, "lives")
+    healthy = directory.python(HEALTHY)
+    if sum(line.startswith("failed") for line in printed) != times:
+        wrong.append(f"the failpoint was not passed {times} times: {printed}")
+    completed, dead_letters, consumers = map(int, read_until(producer, str(batches * ROWS))[-1].split())
     if (completed, dead_letters) != (batches * ROWS, 0) or living.poll() is not None:
         wrong.append(f"{completed} samples were completed, {dead_letters} dead-lettered; the consumer's process: {living.poll()}")
     if consumers > 1:
-        wrong.append(f"{consumers} consumers have a place, and one is there")
+        wrong.append(f"{consumers} consumers are registered, but only one exists")
     healthy.wait(WATCHDOG_SECONDS)
-    samples = samples_in([*said, *healthy.stdout.read().splitlines()])
+    samples = samples_in([*printed, *healthy.stdout.read().splitlines()])
     if len({key for key, _, _ in samples}) != batches * ROWS or wrong_values(samples):
-        wrong.append(f"{len(samples)} samples were read; wrong are {wrong_values(samples)}")
+        wrong.append(f"{len(samples)} samples were read; wrong ones: {wrong_values(samples)}")
     return wrong
 
 
-def producer_dies_at_slab(number, place):
+def producer_dies_at_slab(number, directory):
     """
-    The loop dies while the first consumer has its slab of this number at hand; the next loop has the same directory; the second consumer, in the same
-    process, reads a slab of that one while the first gives back the dead run's. What is wrong, a text each.
+    The producer dies while the first consumer holds its `number`-th slab. The next producer uses the same directory. The second consumer, in the
+    same process, reads a slab of the new run while the first returns the dead run's slab. Returns the faults as texts.
     """
-    killed = place.produce(slabs=4)
-    consumers = place.python(TWO)
-    tell(consumers, "run", "first", number)
-    before = hear(consumers, "first holds")
-    place.kill(killed)
-    producer = place.produce(slabs=4)
-    tell(consumers, "run", "second", number)
-    read = hear(consumers, "second holds")
-    tell(consumers, "go", "first", 0)
-    end = hear(consumers, "first ")
-    status = place.run_dir / "status.json"
-    wait_for(lambda: '"free": 0' in status.read_text(), "that the next run fills what is free")
-    tell(consumers, "go", "second", 0)
-    read += hear(consumers, "second ")
+    killed = directory.produce(slabs=4)
+    consumers = directory.python(TWO)
+    send(consumers, "run", "first", number)
+    before = read_until(consumers, "first holds")
+    directory.kill(killed)
+    producer = directory.produce(slabs=4)
+    send(consumers, "run", "second", number)
+    read = read_until(consumers, "second holds")
+    send(consumers, "go", "first", 0)
+    end = read_until(consumers, "first ")
+    status = directory.run_dir / "status.json"
+    wait_for(lambda: '"free": 0' in status.read_text(), "the next run to fill its free slabs")
+    send(consumers, "go", "second", 0)
+    read += read_until(consumers, "second ")
     of_next = samples_in(read)
     wrong = [] if end[-1].startswith("first failed") else [f"the consumer of the dead run: {end[-1]}"]
-    if (said := hear(producer, "")[-1].split())[:2] != [str(BATCHES * ROWS), "0"]:
-        wrong.append(f"completed and dead-lettered: {said}")
+    if (printed := read_until(producer, "")[-1].split())[:2] != [str(BATCHES * ROWS), "0"]:
+        wrong.append(f"completed and dead-lettered: {printed}")
     if len({key for key, _, _ in of_next}) != BATCHES * ROWS or (others := wrong_values(samples_in([*before, *end]) + of_next)):
-        wrong.append(f"{len(of_next)} samples of the next run; with another's bytes: {others}")
+        wrong.append(f"{len(of_next)} samples of the next run; with another sample's bytes: {others}")
     return wrong

@@ -1,7 +1,7 @@
 """
-A Python loop as the producer, killed wherever its egress comes by: at the failpoints of the library, and at those of the package.
+Kills a Python loop, the producer, at every failpoint of the library and of the Python package that its egress passes.
 
-    python3 -m tests.crash.loop_deaths [NAME...]      every failpoint × every way to die, or those of failpoints whose name begins so
+    python3 -m tests.crash.loop_deaths [NAME...]      every failpoint × every way to die; with NAME, failpoints with this prefix
 """
 
 import argparse
@@ -27,10 +27,10 @@ LOOP = BATCH + f"""
         for keys, values in egress.pending(map(batch, range({BATCHES}))):
             egress.submit({{"values": values}}, keys)
 """
-# Failpoints that a loop's egress never reaches: its run is not recovered, and programs have another checkpoint.
+# A loop's egress never reaches these failpoints: its run is not recovered, and the programs use another checkpoint.
 OF_THE_PROGRAMS = ("adopt.epoch_used", "adopt.producer_named", "ledger.adopt", "broker.rejoin", "broker.rejoined", "run.first_result", "run.begun",
                    "run.joined", "run.ended", "run.swept")
-# In a test: where the launcher dies, a step of the run's beginning, of its work and of its notes.
+# In the test the launcher dies at one step each of the run's start, work and checkpoint.
 LAUNCHER_DIES_AT = ("run.meet", "egress.published", "checkpoint.added")
 JOBS = 3
 
@@ -42,7 +42,7 @@ def failpoints_of_a_loop():
 
 
 class LoopCell(Cell):
-    """A loop's checkpoint is written anew once in a life, and added to a few times."""
+    """A loop rewrites its checkpoint once and appends to it a few times."""
 
     @property
     def order(self):
@@ -70,19 +70,19 @@ class LoopCrashRun(CrashRun):
         return samples["dead_letters"] == samples["dropped_when_full"] == 0
 
     def led_by_the_checkpoint(self):
-        """A batch's keys are its number, and its samples' within."""
+        """Item i is sample i % ROWS of batch i // ROWS."""
         lines = (self.run.output / ".offramp-egress").read_text().splitlines()[1:]
         done = {item for line in lines for begin, end, _ in json.loads(line)["done"] for item in range(begin, end)}
         return sorted(item for item in done if not (self.run.output / f"b{item // ROWS:03}-{item % ROWS}.values.npy").exists())
 
     @staticmethod
     def is_ended_by(order):
-        """An end by a code of its own a program means."""
+        """A loop that exits by itself ends the run, too."""
         return CrashRun.is_ended_by(order) or order.action == "exit"
 
 
 class CatchingCrashRun(LoopCrashRun):
-    """Its loop catches what submit() raises, and submits the batch again. An exception comes at another line of the package with each batch."""
+    """Its loop catches the exceptions of submit() and submits the batch again. Each batch fails at another line of the package."""
 
     LOOP = BATCH + f"""
     import os, sys
@@ -113,7 +113,7 @@ class CatchingCrashRun(LoopCrashRun):
 
 
 def cells(wanted=(), everything=False):
-    """SIGKILL at every step, and the launcher's death at some; or all ways to die, of whole rows of those that are wanted."""
+    """SIGKILL at every failpoint and the launcher's death at some; with `everything`, all ways to die. `wanted`: prefixes of failpoints."""
     names = [name for name in failpoints_of_a_loop() if not wanted or any(name.startswith(begin) for begin in wanted)]
     if everything:
         return [LoopCell(name, "producer", action) for name in names for action in (*DEATHS, LAUNCHER)]
@@ -121,21 +121,21 @@ def cells(wanted=(), everything=False):
 
 
 def seen_by_a_loop():
-    """Names of all that an undisturbed loop, the launcher and the consumers come by."""
+    """The failpoints that an undisturbed loop, its launcher and its consumers pass."""
     with LoopCrashRun() as crash:
         seen = crash.run.folder / "seen"
         crash.run.environment["OFFRAMP_FAILPOINT_SEEN"] = str(seen)
-        assert crash.finish() == 0, crash.run.said()
+        assert crash.finish() == 0, crash.run.logs()
         return set(seen.read_text().split())
 
 
 def is_whole(outputs):
-    """The results of a finished run: a file for each sample."""
+    """Whether these are the results of a finished run: a file per sample."""
     return len(outputs) == BATCHES * ROWS
 
 
 def check_all(wanted, make=LoopCrashRun):
-    """{cell: what is wrong with it, or an empty text}."""
+    """{cell: its faults, or an empty text}."""
     expected = undisturbed(make)
     assert is_whole(expected), list(expected)
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:

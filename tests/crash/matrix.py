@@ -1,7 +1,7 @@
-"""The kill-point matrix: every failpoint of the sources × every way to die × who dies, for each --when-full. Prints a table; test_crash.py runs
-it in CI.
+"""The kill-point matrix: every failpoint of the sources × every way to die × the victim, for each --when-full. Prints a table. test_crash.py
+runs it in CI.
 
-    python3 -m tests.crash.matrix [--when-full spill] [NAME...]      all cells, or those of failpoints whose name begins so
+    python3 -m tests.crash.matrix [--when-full spill] [NAME...]      all cells; with NAME, failpoints with this prefix
 """
 
 import argparse
@@ -11,7 +11,7 @@ import time
 
 from tests.crash.crash_run import DEATH, DEATHS, HANG, LAUNCHER, RECOVERY, WHEN_FULL, CrashRun, Order, failpoints_of_the_sources, undisturbed
 
-# Preconditions of failpoints, and how often a run reaches them if only once.
+# Preconditions of failpoints; below, the failpoints that a process passes only once.
 SETTING_UP = {"ledger.expire": (HANG,), "ledger.return.holder_cleared": (HANG,), "ledger.revoke.counted": (DEATH,),
               "ledger.revoke.holder_cleared": (DEATH,),
               **dict.fromkeys(("adopt.epoch_used", "adopt.producer_named", "ledger.adopt", "broker.rejoin", "broker.rejoined",
@@ -22,22 +22,22 @@ ONCE_A_PROCESS = ("broker.admitted", "consumer.welcomed", "consumer.disconnect",
                   "consumer.producer_lost", "consumer.producer_met", "consumer.back")
 # Only a run with --tile passes these: e2e.tiles kills consumers at each.
 OF_TILES = tuple(name for name in failpoints_of_the_sources() if name.startswith(("stitch.", "canvas.")))
-# Not passed by every run: only a batch that kills three consumers is given up, only a function of a user's fails (ipc.dead_letters), and whether slabs lie granted and
-# unused at the end is chance (broker_test). What is passed when the consumers are gone: ipc.replacing.
+# Not every run passes these. ipc.dead_letters covers dead letters and failing user functions, broker_test unused grants at the end, and
+# ipc.replacing the steps after the consumers' end.
 ELSEWHERE = ("ledger.dead_letter", "dead_letter.write", "consumer.failed", "ledger.fail.counted", "ledger.abandon", "merge.write", "parts.join", "sink.replace", "sink.replaced", "place.swap", "place.swapped",
              *OF_TILES)
-# Only a run with spilling enabled spills, and always if its only consumer sleeps for a while.
+# Passed only with --when-full spill, and always if the only consumer is stopped for a while.
 OF_A_SPILL = ("ledger.spill", "spill.written", "spill.read_back")
 RUNS_TO_REACH_IT = 3
 ASLEEP, ONE_CONSUMER = ("consumer.welcomed#1:stop",), ("--consumers", "1")
-# In a test, where the run does not block: the deaths of which the others differ for the dead one's parent only.
+# For tests of --when-full: the other ways to die differ only for the victim's parent.
 FEWER_ACTIONS = ("kill", "stop", LAUNCHER)
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
     failpoint: str
-    program: str       # that comes by it
+    program: str       # passes the failpoint
     action: str
     when_full: str = "block"
 
@@ -51,7 +51,7 @@ class Cell:
 
 
 def cells(wanted=(), when_full="block", actions=(*DEATHS, LAUNCHER)):
-    """Every cell, whole rows of those that are wanted."""
+    """All cells, or those of failpoints that begin with one of `wanted`."""
     return [Cell(name, program, action, when_full) for name, program in failpoints_of_the_sources().items()
             if name not in ELSEWHERE and (name not in OF_A_SPILL or when_full == "spill")
             if not wanted or any(name.startswith(begin) for begin in wanted) for action in actions]
@@ -59,8 +59,8 @@ def cells(wanted=(), when_full="block", actions=(*DEATHS, LAUNCHER)):
 
 def check(cell, expected, make=CrashRun):
     """
-    Runs the cell, in a run that `make` gives. What is wrong with it, or an empty text. Once more where all is well but that the failpoint was not come
-    by: on a busy machine a consumer that is to come back may be so late that another has done its work.
+    Runs the cell in a run from `make`. Returns the faults, or an empty text. Repeats a faultless run that did not reach the failpoint: on a busy
+    machine a returning consumer may come so late that another has done its work.
     """
     for _ in range(RUNS_TO_REACH_IT):
         unreached, wrong = run(cell, expected, make)
@@ -70,20 +70,20 @@ def check(cell, expected, make=CrashRun):
 
 
 def run(cell, expected, make):
-    """(that the failpoint was not reached, what else is wrong), each with all that the run said."""
+    """(missed failpoint, other faults), each with the run's logs."""
     spills = cell.failpoint in OF_A_SPILL
     setting_up = ASLEEP if spills else SETTING_UP.get(cell.failpoint, ())
     with make(cell.order, setting_up=setting_up, when_full=cell.when_full, flags=ONE_CONSUMER if spills else ()) as crash:
         code = crash.finish()
-        unreached = [] if crash.reached(cell.order) else [f"the failpoint was not reached\n{crash.run.said()}"]
+        unreached = [] if crash.reached(cell.order) else [f"the failpoint was not reached\n{crash.run.logs()}"]
         if crash.is_ended_by(cell.order):
             code = crash.resume()
         wrong = crash.wrong(code, expected)
-        return unreached, wrong + ([crash.run.said()] if wrong else [])
+        return unreached, wrong + ([crash.run.logs()] if wrong else [])
 
 
 def table(results):
-    """Rows are failpoints, columns ways to die."""
+    """A Markdown table: failpoints by ways to die."""
     columns = (*DEATHS, LAUNCHER)
     lines = ["| failpoint | in | " + " | ".join("launcher dies" if column == LAUNCHER else column for column in columns) + " |",
              "|---|---|" + "---|" * len(columns)]

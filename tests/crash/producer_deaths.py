@@ -1,11 +1,11 @@
 """
-SIGKILL for the producer at random moments of back-to-back copies, as often as is asked; another takes over each time. What is measured:
+Kills the producer with SIGKILL at random moments of back-to-back copies; another producer takes over each time. It measures
 
-- whether a byte of any slab changes once the dead one is reaped (it must not), or between its pidfd's readiness and that (told);
-- whether slabs that were Ready or held keep their bytes until the next producer fills them again (they must);
-- how long it takes from the death to the first new batch, step by step, without the time that looking at the bytes takes.
+- whether a byte of any slab changes after the dead producer is reaped (a fault), or between its pidfd's readiness and the reaping (reported);
+- whether Ready and held slabs keep their bytes until the next producer refills them (they must);
+- the time from the death to the first new batch, step by step, without the time for checksums.
 
-This plays the launcher, without its back-off of 0.1 s. Each run must end well, with an undisturbed run's outputs.
+This program replaces the launcher, without its back-off of 0.1 s. Each run must succeed with an undisturbed run's outputs.
 
     OFFRAMP_BIN_DIR=build/release/bin python3 -m tests.crash.producer_deaths                     small, on the CPU
     OFFRAMP_BIN_DIR=PROGRAMS python3 -m tests.crash.producer_deaths --deaths 50 --consumers 12 --spread 0.5 --rechecks 2 \\
@@ -27,27 +27,27 @@ import time
 if "OFFRAMP_BIN_DIR" in os.environ:
     os.environ.setdefault("OFFRAMP_TEST_BIN", os.environ["OFFRAMP_BIN_DIR"])
 
-from tests.support.real_run import BIN, RealRun, left_behind, shared_memory  # noqa: E402: where the programs are is said first
+from tests.support.real_run import BIN, RealRun, left_behind, shared_memory  # noqa: E402: after the programs' folder is set
 from tests.support.run_memory import changed_pages, endpoint, whole_memory  # noqa: E402
 
 SMALL = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "8", "--batches", "1500", "--slabs", "6", "--processor", "checksum",
          "--status-seconds", "0.05")
-PATIENCE_SECONDS = 120      # for one death and what follows it
-LOOK_SECONDS = 0.0002       # from one look at the ledger to the next
+PATIENCE_SECONDS = 120      # for one death and its recovery
+LOOK_SECONDS = 0.0002       # between two reads of the ledger
 STEPS = ("killed, until its pidfd says so", "reaped", "started, until it has the ledger", "until consumers can come back",
          "until the first slab is done with", "until the first new batch is published")
 KEPT = ("ready", "leased")
 
 
 class Deaths:
-    """Runs until so many producers have died or the time is up. `told`: a dict per death. `wrong`: a text per fault."""
+    """Runs until enough producers have died or the time is up. `recorded`: a dict per death. `wrong`: a text per fault."""
 
     def __init__(self, flags, deaths, consumers, spread, seed, look_at_bytes=True, rechecks=None, seconds=float("inf")):
         self._flags, self._wanted, self._consumers, self._spread = flags, deaths, consumers, spread
         self._rechecks, self._end = rechecks, time.monotonic() + seconds
         self._look_at_bytes = look_at_bytes
         self._random = random.Random(seed)
-        self.told, self.wrong, self.runs = [], [], 0
+        self.recorded, self.wrong, self.runs = [], [], 0
 
     def run(self):
         before = shared_memory()
@@ -55,20 +55,20 @@ class Deaths:
         undisturbed = self._one_run(disturb=False)
         print(f"an undisturbed run took {time.monotonic() - began:.1f} s", flush=True)
         while self._is_running():
-            died = len(self.told)
+            died = len(self.recorded)
             outputs = self._one_run(disturb=True)
             if outputs != undisturbed:
                 self.wrong.append(f"outputs differ from the undisturbed run's: {_differing(outputs, undisturbed)}")
-            if len(self.told) == died and time.monotonic() < self._end:
-                self.wrong.append("a run was over before its producer could be killed: give more --batches")
-        if not self.told and not self.wrong:
-            self.wrong.append("the time was up before anybody died")
+            if len(self.recorded) == died and time.monotonic() < self._end:
+                self.wrong.append("a run ended before its producer could be killed: pass more --batches")
+        if not self.recorded and not self.wrong:
+            self.wrong.append("the time was up before the first death")
         if left := left_behind(lambda: shared_memory() - before):
             self.wrong.append(f"left in /dev/shm: {sorted(left)}")
         return self
 
     def _is_running(self):
-        return len(self.told) < self._wanted and not self.wrong and time.monotonic() < self._end
+        return len(self.recorded) < self._wanted and not self.wrong and time.monotonic() < self._end
 
     def _one_run(self, disturb):
         """The run's outputs."""
@@ -89,7 +89,7 @@ class Deaths:
                 return None
             summary = run.summary()
             if not summary["conserved"] or summary["producers"] != producers or summary["samples"]["in_flight"]:
-                self.wrong.append(f"the account is not whole: {json.dumps(summary['samples'])}, {summary['producers']} of {producers} producers")
+                self.wrong.append(f"the summary is incomplete: {json.dumps(summary['samples'])}, {summary['producers']} of {producers} producers")
             if (run.folder / "changed").exists():
                 self.wrong.append((run.folder / "changed").read_text())
             run.finish_outputs()
@@ -98,7 +98,7 @@ class Deaths:
             return run.files()
 
     def _disturb(self, run):
-        """Kills one producer after another until the run is over or enough have died; how many."""
+        """Kills one producer after another until the run is over or enough have died. Returns the number of deaths."""
         died = 0
         memory = self._until(run, lambda: run.status().get("done_samples", 0) > 0 and whole_memory(run.run_dir))
         if not memory:
@@ -117,7 +117,7 @@ class Deaths:
             memory.close()
 
     def _kill_one(self, run, memory):
-        """False when the run was over: no successor starts."""
+        """False if the run was over, so that no successor starts."""
         times = {}
         pidfd = os.pidfd_open(run.producer.pid)
         began = time.monotonic()
@@ -125,19 +125,19 @@ class Deaths:
         select.select([pidfd], [], [])
         os.close(pidfd)
         dead = time.monotonic()
-        found = {"death": len(self.told) + 1, "slabs": [state for state, _, _ in memory.words()]}
+        found = {"death": len(self.recorded) + 1, "slabs": [state for state, _, _ in memory.words()]}
         at_death = memory.samples() if self._look_at_bytes else None
         reaping = time.monotonic()
         run.producer.wait()
         times[STEPS[0]], times[STEPS[1]] = dead - began, time.monotonic() - reaping
-        if _told_its_account(run):
+        if _has_summary(run):
             return False
         words, sums = memory.words(), None
         if self._look_at_bytes:
             sums = self._look_after_reaping(memory, at_death, found)
         self._follow(run, memory, words, sums, times, found)
         found["seconds"] = times
-        self.told.append(found)
+        self.recorded.append(found)
         return True
 
     def _look_after_reaping(self, memory, at_death, found):
@@ -149,8 +149,8 @@ class Deaths:
         return sums
 
     def _follow(self, run, memory, words, sums, times, found):
-        """Starts the next one, and sees it come."""
-        epoch, (published, completed) = memory.epoch(), memory.account()
+        """Starts the next producer and times its steps."""
+        epoch, (published, completed) = memory.epoch(), memory.progress()
         started = time.monotonic()
         run.start_producer(command="recover")
         looking = None
@@ -168,8 +168,8 @@ class Deaths:
             looking = threading.Thread(target=self._look_at_kept, args=(memory, words, sums, found))
             looking.start()
         step(STEPS[3], lambda: endpoint(run.run_dir).get("epoch") == str(memory.epoch()))
-        step(STEPS[4], lambda: memory.account()[1] > completed)
-        step(STEPS[5], lambda: memory.account()[0] > published)
+        step(STEPS[4], lambda: memory.progress()[1] > completed)
+        step(STEPS[5], lambda: memory.progress()[0] > published)
         if looking:
             looking.join()
 
@@ -180,40 +180,40 @@ class Deaths:
         found["slabs that kept their bytes"] = len(kept)
         for slab in kept:
             if new_sums[slab] != sums[slab]:
-                self.wrong.append(f"death {found['death']}: slab {slab}, {words[slab][0]}, has other bytes under the next producer")
+                self.wrong.append(f"death {found['death']}: slab {slab}, {words[slab][0]}, has different bytes under the next producer")
 
     @staticmethod
     def _until(run, holds):
-        """What `holds` gives once it is true; what is false when the run is over before."""
+        """The first true result of `holds`; its last result if the run is over before."""
         while not (held := holds()):
             if _has_ended(run.producer):
                 return holds()
             if time.monotonic() > run.deadline:
-                raise AssertionError(f"the run does not go on\n{run.logs()}")
+                raise AssertionError(f"the run makes no progress\n{run.logs()}")
             time.sleep(LOOK_SECONDS)
         return held
 
 
 def _differing(outputs, wanted):
-    """Which, and of texts how many lines."""
+    """Names of differing files, each with the number of missing and extra lines."""
     if outputs is None:
-        return "there are none"
-    told = []
+        return "there are no outputs"
+    differences = []
     for name in sorted(outputs.keys() | wanted.keys()):
         if outputs.get(name) != wanted.get(name):
             found, due = (collections.Counter(files.get(name, b"").splitlines()) for files in (outputs, wanted))
-            told.append(f"{name}: {(due - found).total()} lines lack, {(found - due).total()} are too many")
-    return ", ".join(told)
+            differences.append(f"{name}: {(due - found).total()} lines missing, {(found - due).total()} extra")
+    return ", ".join(differences)
 
 
-def _told_its_account(run):
+def _has_summary(run):
     return (run.run_dir / "producer-summary.json").exists()
 
 
 def _code_of(run):
-    """The report of a producer that was killed after it, as the launch script reads it."""
+    """The producer's exit code; its summary counts if it was killed after writing it, as for the launch script."""
     code = run.wait(run.producer)
-    return run.summary()["exit"] if code == -signal.SIGKILL and _told_its_account(run) else code
+    return run.summary()["exit"] if code == -signal.SIGKILL and _has_summary(run) else code
 
 
 def _has_ended(process):
@@ -233,13 +233,13 @@ def table(deaths):
 
 
 def report(deaths):
-    told = deaths.told
-    lines = [f"{len(told)} producers killed in {deaths.runs} runs; {sum('filling' in death['slabs'] for death in told)} of them with slabs being filled"]
-    if any("slabs that kept their bytes" in death for death in told):
-        changed = [death.get("pages changed before it was reaped", 0) for death in told]
+    recorded = deaths.recorded
+    lines = [f"{len(recorded)} producers killed in {deaths.runs} runs; {sum('filling' in death['slabs'] for death in recorded)} of them with slabs being filled"]
+    if any("slabs that kept their bytes" in death for death in recorded):
+        changed = [death.get("pages changed before it was reaped", 0) for death in recorded]
         lines.append(f"pages that changed between a pidfd's readiness and the reaping: {sum(changed)}, at {sum(map(bool, changed))} deaths")
-        lines.append(f"slabs, Ready or held, found the same under the next producer: {sum(death.get('slabs that kept their bytes', 0) for death in told)}")
-    return "\n".join([*lines, table(told), *(["WRONG:", *deaths.wrong] if deaths.wrong else ["nothing wrong"])])
+        lines.append(f"Ready and held slabs with the same bytes under the next producer: {sum(death.get('slabs that kept their bytes', 0) for death in recorded)}")
+    return "\n".join([*lines, table(recorded), *(["WRONG:", *deaths.wrong] if deaths.wrong else ["nothing wrong"])])
 
 
 def main():
@@ -260,7 +260,7 @@ def main():
     print(report(deaths))
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"deaths": deaths.told, "wrong": deaths.wrong}, file, indent=1)
+            json.dump({"deaths": deaths.recorded, "wrong": deaths.wrong}, file, indent=1)
     return 1 if deaths.wrong else 0
 
 

@@ -1,4 +1,4 @@
-"""The kill-point matrix with consumers whose processor is written in Python: the consumer is then a library in an interpreter."""
+"""The kill-point matrix for consumers with a Python processor: the consumer is then a library in an interpreter."""
 
 import sys
 import textwrap
@@ -7,7 +7,8 @@ from tests.crash.crash_run import BIN, SAMPLES, CrashRun, Order, failpoints_of_t
 from tests.crash.matrix import DEATHS, ELSEWHERE, LAUNCHER, Cell
 from tests.support.done_items import items_of_checkpoint, items_of_records
 
-# A file and a record a sample. It reads its slab twice, and fails once in the whole run, in the middle of a slab, so that a failure's steps are passed.
+# Writes a file and a record per sample and reads its slab twice. It fails once in the whole run, in the middle of a slab, to reach the
+# failpoints of a failure.
 PROCESSOR = """
     import os, pathlib
 
@@ -26,12 +27,12 @@ PROCESSOR = """
             if int(values.sum(dtype="int64")) != total:
                 pathlib.Path(changed).write_text(sample.key)
 """
-# The function's turn is between these two; around it the interpreter's own ways to end count: atexit, its handlers of signals, what is buffered.
+# The function runs between these two failpoints, where atexit, signal handlers and buffers of the interpreter matter.
 IN_THE_TURN = ("consumer.work_noted", "sink.commit")
 
 
 class PythonCrashRun(CrashRun):
-    """The same run; its consumers go on in the interpreter that runs these tests."""
+    """The same run with consumers in the interpreter that runs these tests."""
 
     PROCESSOR = PROCESSOR
 
@@ -55,7 +56,7 @@ class PythonCrashRun(CrashRun):
 
 
 class FailureCell(Cell):
-    """At a step that one slab alone comes by."""
+    """A cell at a step that only one slab passes."""
 
     @property
     def order(self):
@@ -64,8 +65,8 @@ class FailureCell(Cell):
 
 def cells():
     """
-    SIGKILL wherever a consumer comes by, and where a failure is counted; all ways to die, also the launcher's, in the function's turn. What a producer
-    comes by is the same to it whatever its consumers run: the matrix has that.
+    SIGKILL at each failpoint of a consumer and where a failure is counted; around the function also the other ways to die and the launcher's death.
+    The producer's failpoints do not depend on the processor: matrix.py covers them.
     """
     from_consumers = [name for name, program in failpoints_of_the_sources().items() if program == "consumer" and name not in ELSEWHERE]
     killed = [Cell(name, "consumer", "kill") for name in from_consumers]
@@ -74,5 +75,5 @@ def cells():
 
 
 def is_whole(outputs):
-    """The results of a finished run: a file for each sample, and one of records."""
+    """Whether these are the results of a finished run: a file per sample and records.jsonl."""
     return len(outputs) == SAMPLES + 1

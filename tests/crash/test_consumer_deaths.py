@@ -1,4 +1,4 @@
-"""A few consumers killed, one a second, and the run's losses."""
+"""Kills a few consumers, one per second, and checks that nothing is lost."""
 
 import unittest
 

@@ -6,11 +6,11 @@ import unittest
 
 from tests.crash import histories, matrix
 from tests.crash.crash_run import failpoints_of_the_sources, undisturbed
-from tests.support.turn import TURN, share, told
+from tests.support.turn import TURN, describe_share, share
 
-JOBS = 3     # runs at a time; a core waits for a third of one
+JOBS = 3     # concurrent runs; each keeps a third of a core busy
 HISTORIES = int(os.environ.get("OFFRAMP_CRASH_HISTORIES", "150"))
-# Of the cells that a run which waits for slabs has, too, the others have this share, each day the next; those of a spill are all there.
+# Of the cells that `block` has, too, a day checks this share for each other --when-full. Cells of a spill run every day.
 ONE_IN = 4
 
 
@@ -57,7 +57,7 @@ class WhenFull(MatrixCase):
         return matrix.cells(when_full=when_full, actions=matrix.FEWER_ACTIONS)
 
     def some(self, when_full, turn):
-        print(f"\n{when_full}: {told(turn, ONE_IN)}", flush=True)
+        print(f"\n{when_full}: {describe_share(turn, ONE_IN)}", flush=True)
         cells = self.all(when_full)
         has_its_turn = set(share(cells, ONE_IN, turn))
         return [cell for cell in cells if cell.failpoint in matrix.OF_A_SPILL or cell in has_its_turn]

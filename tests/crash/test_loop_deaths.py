@@ -10,7 +10,7 @@ from tests.crash.loop_deaths import LoopCell, LoopCrashRun
 
 
 @unittest.skipIf(os.environ.get("OFFRAMP_TEST_SANITIZER") or importlib.util.find_spec("numpy") is None,
-                 "skipped: a sanitizer's library needs an interpreter of its kind; NumPy is needed, too")
+                 "skipped: needs NumPy, and a build without sanitizers")
 class LoopDeaths(unittest.TestCase):
     maxDiff = None
 

@@ -1,4 +1,4 @@
-"""A few producers killed in mid-copy, and the recovery."""
+"""Kills a few producers in mid-copy and checks the recovery."""
 
 import unittest
 import unittest.mock
@@ -27,9 +27,9 @@ class ProducerDeaths(unittest.TestCase):
         deaths = Deaths(SMALL, deaths=6, consumers=2, spread=0.05, seed=1).run()
         print("\n" + producer_deaths.report(deaths), flush=True)
         self.assertEqual([], deaths.wrong)
-        self.assertEqual(6, len(deaths.told))
-        self.assertGreater(sum(death["slabs that kept their bytes"] for death in deaths.told), 0)
-        self.assertEqual(set(STEPS), set(deaths.told[0]["seconds"]), "a death in mid-run has every step")
+        self.assertEqual(6, len(deaths.recorded))
+        self.assertGreater(sum(death["slabs that kept their bytes"] for death in deaths.recorded), 0)
+        self.assertEqual(set(STEPS), set(deaths.recorded[0]["seconds"]), "a death in mid-run has every step")
 
     def test_a_byte_that_changes_is_found(self):
         with unittest.mock.patch.object(run_memory, "RunMemory", Tampered):

@@ -13,11 +13,11 @@ from tests.crash.crash_run import undisturbed
 from tests.crash.python_consumers import PythonCrashRun
 
 HOSTED = pathlib.Path(__file__).resolve().parents[1] / "bench" / "hosted"
-JOBS = 3     # runs at a time; a core waits for a third of one
+JOBS = 3     # concurrent runs; each keeps a third of a core busy
 
 
 @unittest.skipIf(os.environ.get("OFFRAMP_TEST_SANITIZER") or importlib.util.find_spec("numpy") is None,
-                 "skipped: a sanitizer's library needs an interpreter of its kind; NumPy is needed, too")
+                 "skipped: needs NumPy, and a build without sanitizers")
 class PythonConsumers(unittest.TestCase):
     maxDiff = None
 

@@ -16,7 +16,7 @@ from tests.support.real_run import BIN, left_behind, undisturbed
 
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "64KiB", "--batch", "4", "--batches", "6", "--slabs", "4", "--processor", "checksum")
 ON_TWO_CONSUMERS = (*COPY, "--consumers", "2")
-# Another number that no user has: limits count all processes of one.
+# Another unused uid, because limits count all processes of a user.
 LIMITED = 65532
 WATCHDOG_SECONDS = 120
 
@@ -71,7 +71,7 @@ class AnotherUser(unittest.TestCase):
                 if entry.name.startswith("offramp-") and entry.stat().st_uid == uid:
                     found.append(entry.name)
             except FileNotFoundError:
-                pass    # another run's, which ended just now
+                pass    # it belonged to another run, which has just ended
         return found
 
     def folder_of(self, uid):
@@ -84,54 +84,54 @@ class AnotherUser(unittest.TestCase):
         return sorted(str(path) for path in self.build.rglob("*"))
 
     def test_a_run_and_what_follows_it(self):
-        """By one that has a name, and by one that has none."""
+        """As a user with a name and as a user without one."""
         wanted = undisturbed(*COPY)
         before = self.built()
         for uid in (NOBODY, STRANGER):
             with self.subTest(uid=uid):
                 output = self.folder_of(uid) / "output"
-                code, said = self.as_user(uid, "run", *ON_TWO_CONSUMERS, "--output", str(output))
-                self.assertEqual(code, 0, said)
-                self.assertIn("is another user's: its programs are used as they are", said)
+                code, printed = self.as_user(uid, "run", *ON_TWO_CONSUMERS, "--output", str(output))
+                self.assertEqual(code, 0, printed)
+                self.assertIn("is another user's: its programs are used as they are", printed)
                 self.assertEqual({path.name: path.read_bytes() for path in output.iterdir() if path.name in wanted}, wanted)
-                code, said = self.as_user(uid, "run", *ON_TWO_CONSUMERS, "--output", str(output), "--resume")
-                self.assertEqual(code, 0, said)
-                self.assertIn("24 samples were done by earlier runs", said)
+                code, printed = self.as_user(uid, "run", *ON_TWO_CONSUMERS, "--output", str(output), "--resume")
+                self.assertEqual(code, 0, printed)
+                self.assertIn("24 samples were done by earlier runs", printed)
         self.assertEqual(self.built(), before)
 
     def test_the_demo(self):
-        code, said = self.as_user(STRANGER, "run", "--device", "cpu")
-        self.assertEqual(code, 0, said)
-        output = pathlib.Path(re.search(r"(?m)^  outputs +(\S+)$", said).group(1))
+        code, printed = self.as_user(STRANGER, "run", "--device", "cpu")
+        self.assertEqual(code, 0, printed)
+        output = pathlib.Path(re.search(r"(?m)^  outputs +(\S+)$", printed).group(1))
         self.assertEqual(len(list(output.glob("cut-out/*.png"))), 12)
-        self.assertIn("mean IoU", said)
+        self.assertIn("mean IoU", printed)
         self.assertTrue((output / "contact-sheet.html").is_file())
 
     def test_with_too_few_processes_it_reports_it_and_leaves_nothing(self):
         folder = self.folder_of(LIMITED)
-        for most, codes in ((3, (2,)), (8, (71,)), (12, (71,)), (18, (0, 71)), (200, (0,))):     # of 18 some runs are short, by how their programs' starts meet
+        for most, codes in ((3, (2,)), (8, (71,)), (12, (71,)), (18, (0, 71)), (200, (0,))):     # whether 18 suffice depends on how the programs' starts coincide
             with self.subTest(most=most):
-                code, said = self.as_user(LIMITED, "run", *ON_TWO_CONSUMERS, "--output", str(folder / str(most)), through=("prlimit", f"--nproc={most}:{most}"))
-                self.assertIn(code, codes, said)
-                if code:    # with 3 its shell has none for Python
-                    self.assertRegex(said.splitlines()[-1], "Cannot fork$" if most == 3 else r"^offramp: .*Raise the limit of processes \(ulimit -u\)")
+                code, printed = self.as_user(LIMITED, "run", *ON_TWO_CONSUMERS, "--output", str(folder / str(most)), through=("prlimit", f"--nproc={most}:{most}"))
+                self.assertIn(code, codes, printed)
+                if code:    # with 3 the shell cannot start Python
+                    self.assertRegex(printed.splitlines()[-1], "Cannot fork$" if most == 3 else r"^offramp: .*Raise the limit of processes \(ulimit -u\)")
                 self.wait_for_the_last_process()
 
     def test_a_model_that_gets_no_thread_names_the_limit_at_every_step(self):
-        """OpenMP would end the process with 1."""
+        """Otherwise OpenMP would exit with 1."""
         folder = self.folder_of(LIMITED)
         flags = ("--model", "cutout", "--weights", str(BIN.parent / "share/cutout.safetensors"), "--source", "synthetic", "--batches", "1", "--batch", "1", "--device", "cpu")
         for most in range(1, 8):
             with self.subTest(most=most):
                 run = ("--run-dir", str(folder / f"run-{most}"), "--run-id", f"limited-{most}", "--output", str(folder / f"output-{most}"))
-                code, said = self.as_user(LIMITED, *flags, *run, through=("prlimit", f"--nproc={most}:{most}"), command=(BIN / "offramp-producer",))
-                self.assertEqual((code, "ulimit -u" in said.splitlines()[-1]), (71, True), said)
+                code, printed = self.as_user(LIMITED, *flags, *run, through=("prlimit", f"--nproc={most}:{most}"), command=(BIN / "offramp-producer",))
+                self.assertEqual((code, "ulimit -u" in printed.splitlines()[-1]), (71, True), printed)
 
     def test_without_one_for_the_first_program_the_remedy_is_the_limit(self):
         alone = ("prlimit", "--nproc=1:1")
-        code, said = self.as_user(LIMITED, "run-set-up", *COPY, through=alone, command=(sys.executable, "-E", "-s", ROOT / "launch/offramp_launch"))
-        self.assertEqual(code, 71, said)
-        self.assertRegex(said, r"^offramp: '.*/offramp-producer' cannot be started \(Resource temporarily unavailable\)\n +Raise the limit of processes \(ulimit -u\).*\n$")
+        code, printed = self.as_user(LIMITED, "run-set-up", *COPY, through=alone, command=(sys.executable, "-E", "-s", ROOT / "launch/offramp_launch"))
+        self.assertEqual(code, 71, printed)
+        self.assertRegex(printed, r"^offramp: '.*/offramp-producer' cannot be started \(Resource temporarily unavailable\)\n +Raise the limit of processes \(ulimit -u\).*\n$")
 
     def wait_for_the_last_process(self):
         deadline = time.monotonic() + WATCHDOG_SECONDS

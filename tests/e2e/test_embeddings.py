@@ -1,4 +1,4 @@
-"""Text to vectors, end to end: a real sentence encoder, exported, run over lines of text into SQLite, against its library's own vectors."""
+"""Text to vectors, end to end: an exported sentence encoder runs over lines into SQLite; its vectors equal the library's."""
 
 import importlib.util
 import pathlib
@@ -27,7 +27,7 @@ def model_folder():
 
 
 def texts():
-    """Prose, code, tables, empty lines, and more than the model takes: this project's pages."""
+    """This project's pages: prose, code, tables, empty lines, and lines longer than the model takes."""
     lines = [line for page in sorted(ROOT.glob("*/**/*.md")) if "build" not in page.parts for line in page.read_text(encoding="utf-8").splitlines()]
     return ["", "a" * 5000, "Größe, 日本語 \U0001f600", *lines][:LINES]
 
@@ -54,9 +54,9 @@ class Embeddings(unittest.TestCase):
         self.addCleanup(database.close)
         return database.execute("SELECT item, key, vector FROM embeddings ORDER BY item").fetchall()
 
-    def test_the_vectors_are_the_librarys_and_what_is_killed_continues(self):
+    def test_the_vectors_are_the_librarys_and_a_killed_run_continues(self):
         undisturbed = self.world()
-        self.assertEqual(undisturbed.start().wait(), 0, undisturbed.said())
+        self.assertEqual(undisturbed.start().wait(), 0, undisturbed.logs())
         rows = self.rows(undisturbed)
         self.assertEqual([(item, key) for item, key, _ in rows], [(item, str(item)) for item in range(len(self.lines))])
         vectors = numpy.stack([numpy.frombuffer(vector, "<f4") for *_, vector in rows])
@@ -66,17 +66,17 @@ class Embeddings(unittest.TestCase):
 
         killed = self.world()
         self.assertGreaterEqual(killed.break_off(slabs=5), 4, "launcher, producer, two consumers")
-        self.assertEqual(killed.start("--resume").wait(), 0, killed.said())
+        self.assertEqual(killed.start("--resume").wait(), 0, killed.logs())
         again = self.rows(killed)
         self.assertEqual([row[:2] for row in again], [row[:2] for row in rows])
-        self.assertEqual([row[2] for row in again], [row[2] for row in rows], "the same batches, so the same bits")
+        self.assertEqual([row[2] for row in again], [row[2] for row in rows], "the same batches give the same bits")
 
         self.check_queries(undisturbed, vectors, undisturbed.output)
 
     def test_groups_of_similar_lengths_give_one_runs_vectors_however_it_is_cut(self):
         by_length = ("--batch", "64", "--by-length", "8")
         undisturbed = self.world()
-        self.assertEqual(undisturbed.start(*by_length).wait(), 0, undisturbed.said())
+        self.assertEqual(undisturbed.start(*by_length).wait(), 0, undisturbed.logs())
         rows = self.rows(undisturbed)
         vectors = numpy.stack([numpy.frombuffer(vector, "<f4") for *_, vector in rows])
         cosines = (vectors * self.librarys(self.lines)).sum(1)
@@ -84,19 +84,19 @@ class Embeddings(unittest.TestCase):
 
         killed = self.world()
         self.assertGreaterEqual(killed.break_off(*by_length, slabs=2), 4, "launcher, producer, two consumers")
-        self.assertEqual(killed.start(*by_length, "--resume").wait(), 0, killed.said())
+        self.assertEqual(killed.start(*by_length, "--resume").wait(), 0, killed.logs())
         self.assertEqual(self.rows(killed), rows)
 
-        # The cuts are in the middle of batches, whose groups are made of texts of both sides.
+        # The shards cut batches in the middle, whose groups contain texts of both sides.
         of_shards = []
         for shard in ("1/3", "2/3", "3/3"):
             world = self.world()
-            self.assertEqual(world.start(*by_length, "--shard", shard).wait(), 0, world.said())
+            self.assertEqual(world.start(*by_length, "--shard", shard).wait(), 0, world.logs())
             of_shards += self.rows(world)
         self.assertEqual(of_shards, rows)
 
         as_long_as_all = self.world()
-        self.assertEqual(as_long_as_all.start("--batch", "64", "--by-length", "off").wait(), 0, as_long_as_all.said())
+        self.assertEqual(as_long_as_all.start("--batch", "64", "--by-length", "off").wait(), 0, as_long_as_all.logs())
         tokens, former = undisturbed.summary()["tokens"], as_long_as_all.summary()["tokens"]
         self.assertEqual(tokens["of_texts"], former["of_texts"])
         self.assertEqual(former["padded"], 5 * 64 * MOST_TOKENS)
@@ -109,7 +109,7 @@ class Embeddings(unittest.TestCase):
         self.addCleanup(server.__exit__)
         server.start()
         world = self.world()
-        self.assertEqual(world.start("--sink", server.uri(), "--sink-table", "lines", "--index", "hnsw").wait(), 0, world.said())
+        self.assertEqual(world.start("--sink", server.uri(), "--sink-table", "lines", "--index", "hnsw").wait(), 0, world.logs())
         rows = server.sql("SELECT item, vector FROM lines ORDER BY item")
         self.assertEqual([int(item) for item, _ in rows], list(range(len(self.lines))))
         vectors = numpy.array([[float(number) for number in vector[1:-1].split(",")] for _, vector in rows], numpy.float32)
@@ -131,10 +131,10 @@ class Embeddings(unittest.TestCase):
     def check_queries(self, world, vectors, database, *flags):
         found = self.query(world, database, "--input", self.input, "--top", "3", *flags)
         self.assertEqual(found.returncode, 0, found.stderr)
-        told = found.stdout.splitlines()
+        printed = found.stdout.splitlines()
         for query, vector in zip(QUERIES, self.librarys(QUERIES)):
-            begin = told.index(f"{query}:") + 1
-            rows = [line.split(maxsplit=3) for line in told[begin:begin + 3]]
+            begin = printed.index(f"{query}:") + 1
+            rows = [line.split(maxsplit=3) for line in printed[begin:begin + 3]]
             nearest = numpy.argsort(-(vectors @ vector), kind="stable")[:3]
             self.assertEqual([int(key) for _, _, key, *_ in rows], list(nearest), f"{query}\n{found.stdout}")
             self.assertAlmostEqual(float(rows[0][1]), float(vectors[nearest[0]] @ vector), places=3)
@@ -147,12 +147,12 @@ class Embeddings(unittest.TestCase):
         library.max_seq_length = MOST_TOKENS
         return library.encode(list(lines), batch_size=16, convert_to_numpy=True, show_progress_bar=False)
 
-    def test_what_does_not_go_together_is_refused_by_name(self):
+    def test_incompatible_flags_are_refused_by_name(self):
         for flags, words in ((("--source", "synthetic"), "takes tokens"), (("--tokenizer", str(self.input)), "Wanted is a tokenizer.json"),
                              (("--model", "copy", "--copy-outputs", "384"), "--source text gives tokens")):
             world = self.world()
             self.assertNotEqual(world.start(*flags).wait(), 0)
-            self.assertIn(words, world.said())
+            self.assertIn(words, world.logs())
 
 
 if __name__ == "__main__":

@@ -17,12 +17,12 @@ from tests.support.postgres_server import PostgresServer, missing_requirement
 from tests.support.real_run import left_behind
 
 LINES = 40
-PICTURES = 120     # more than are in flight
+PICTURES = 120     # more than fit in flight
 ANEW = ((), ("--overwrite",), ("--resume",))
 
 
 def everything_in(folder):
-    """All files, but the note where results of the next run go: it is of no run that has any."""
+    """All files except the note on where the next run's results go, which exists before that run has results."""
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".offramp-next"}
 
 
@@ -51,11 +51,11 @@ class Vectors(InWorlds):
 
     def finished(self, *flags):
         world = self.embeddings(*flags)
-        self.assertEqual(world.start("--input", str(self.folder / "lines.txt")).wait(), 0, world.said())
+        self.assertEqual(world.start("--input", str(self.folder / "lines.txt")).wait(), 0, world.logs())
         return world
 
     def assert_mistyped_runs_touch_nothing(self, world, results):
-        """`results()`: what is compared, beside the output folder."""
+        """`results()` is compared, together with the output folder."""
         before = everything_in(world.output), results()
         # The launcher finds the first before it creates files; the producer finds the second.
         wrong = [("--input", str(self.folder / "tpyo.txt"), *anew) for anew in ANEW]
@@ -63,12 +63,12 @@ class Vectors(InWorlds):
         for flags in wrong:
             with self.subTest(flags=flags):
                 mistyped = "--tokenizer" not in flags
-                self.assertEqual(world.start(*flags).wait(), 66 if mistyped else 65, world.said())
+                self.assertEqual(world.start(*flags).wait(), 66 if mistyped else 65, world.logs())
                 self.assertEqual((everything_in(world.output), results()), before)
                 self.assertEqual((world.run_dir / "logs/producer.log").exists(), not mistyped)
-                told = (world.folder / "launcher.log").read_text()
-                self.assertIn(f"--input '{self.folder}/tpyo.txt': No such file or directory" if mistyped else "Wanted is a tokenizer.json", told)
-                self.assertNotIn("go on", told)
+                log = (world.folder / "launcher.log").read_text()
+                self.assertIn(f"--input '{self.folder}/tpyo.txt': No such file or directory" if mistyped else "Wanted is a tokenizer.json", log)
+                self.assertNotIn("go on", log)
 
     def test_a_finished_database_outlives_a_mistyped_input(self):
         world = self.finished()
@@ -108,9 +108,9 @@ class Interrupted(InWorlds):
         with world.gate() as gate:
             world.start()
             world.interrupt_behind(gate, slabs=2, samples=2)
-            self.assertEqual(world.wait(), 130, world.said())
+            self.assertEqual(world.wait(), 130, world.logs())
         made = world.summary()["samples"]["released"]
-        self.assertTrue(2 <= made < PICTURES, world.said())
+        self.assertTrue(2 <= made < PICTURES, world.logs())
         before = everything_in(world.output)
 
         whole = (pathlib.Path(__file__).parents[2] / "launch/demo/cutout.safetensors").read_bytes()
@@ -119,9 +119,9 @@ class Interrupted(InWorlds):
             (world.folder / name).write_bytes(weights)
         for name, code, *anew in (("wieghts.safetensors", 66), ("cut.safetensors", 65), *(("other.safetensors", 65, *flags) for flags in ANEW)):
             with self.subTest(weights=name, anew=anew):
-                self.assertEqual(world.start("--weights", str(world.folder / name), *anew).wait(), code, world.said())
+                self.assertEqual(world.start("--weights", str(world.folder / name), *anew).wait(), code, world.logs())
                 self.assertEqual(everything_in(world.output), before)
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         samples = world.summary()["samples"]
         self.assertEqual((samples["done_before"], samples["released"]), (made, PICTURES - made))
         self.assertEqual(len(list(world.output.glob("mask-png/*.png"))), PICTURES)

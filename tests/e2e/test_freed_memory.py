@@ -24,7 +24,7 @@ class Colours(torch.nn.Module):
 """
 SIZE = (8000, 6000)     # 144 MB of RGB
 SIDE, BATCH = 1024, 8   # 128 MiB of outputs
-BATCHES = 40            # the run is ended when it has been seen what it keeps: long before these are done
+BATCHES = 40            # the test ends the run long before these are done
 WANTED = (BATCH * 4 * SIDE * SIDE * 4, SIZE[0] * SIZE[1] * 3)   # bytes, of the producer's heap and the consumer's
 
 
@@ -45,7 +45,7 @@ class FreedMemory(unittest.TestCase):
             for batch in range(1, BATCHES):
                 os.link(image, images / f"{batch}-{number}.jpg")
 
-    def test_what_is_large_lies_in_the_heap(self):
+    def test_large_blocks_are_in_the_heap(self):
         with RealRun("--model", str(self.folder / "Colours.pt"), "--input", str(self.folder / "images"), "--device", "cpu", "--image-size", str(SIDE), "--batch", str(BATCH),
                      "--slabs", "2", "--decode-workers", "1", "--processor", "cut-out", "--consumers", "1") as run:
             programs = [run.start_producer(), run.start_consumer()]
@@ -63,7 +63,7 @@ class FreedMemory(unittest.TestCase):
 
 
 def heap_bytes(pid):
-    """0 once the program has ended."""
+    """The size of the process's heap; 0 once it has ended."""
     try:
         maps = pathlib.Path(f"/proc/{pid}/maps").read_text()
     except OSError:

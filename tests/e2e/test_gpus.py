@@ -20,7 +20,7 @@ from tests.support.sets_of_pictures import make_pictures
 PICTURES, LINES = 14, 90
 PARQUET = ",embeddings-parquet" if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists() else ""
 ON_THE_CPU = ("--device", "cpu", "--batch", "2", "--slabs", "12", "--consumers", "3", "--status-seconds", "0.05")
-# One, and the last shard of four.
+# One item, and the last shard of four.
 BAD = ("set 0/bild-ä03.png", "set 2/bild-ä05.png", "set 2/bild-ä08.png", "set 2/bild-ä11.png")
 MASKS = (*ON_THE_CPU, "--model", "cutout", "--processor", "mask-png,cut-out,records")
 
@@ -37,7 +37,7 @@ class Gpus(unittest.TestCase):
 
     def both(self, *flags):
         one = self.world(World, *flags)
-        self.assertEqual(one.start().wait(), 0, one.said())
+        self.assertEqual(one.start().wait(), 0, one.logs())
         return one, self.world(GpusWorld, *flags, shards=4)
 
     def kill_launcher(self, world, samples):
@@ -54,35 +54,35 @@ class Gpus(unittest.TestCase):
         flags = (*MASKS, "--input", str(pictures), "--max-errors", "4")
         one, world = self.both(*flags)
         self.kill_launcher(world, 1)
-        self.assertEqual(world.start("--resume", "--max-errors", "3").wait(), 65, world.said())
-        self.assertIn("and --max-errors allows 3", world.said())
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume", "--max-errors", "3").wait(), 65, world.logs())
+        self.assertIn("and --max-errors allows 3", world.logs())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.results(), one.results())
         summary = world.summary()
         self.assertEqual({entry["origin"] for entry in summary["skipped"]}, {entry["origin"] for entry in one.summary()["skipped"]})
         self.assertEqual((summary["skipped_samples"], len(summary["skipped"]), summary["conserved"]), (4, 4, True))
         Image.new("RGB", (9, 9)).save(pictures / "later.png")
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         samples = world.summary()["samples"]
-        self.assertEqual((samples["done_before"], samples["skipped"], samples["released"]), (PICTURES - 4, 4, 1), "the picture that joined")
+        self.assertEqual((samples["done_before"], samples["skipped"], samples["released"]), (PICTURES - 4, 4, 1), "the added picture")
 
-    def test_a_run_of_which_nothing_could_be_read_has_failed_and_is_continued(self):
+    def test_a_run_of_unreadable_items_fails_and_is_continued(self):
         pictures = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
         for index in range(4):
             (pictures / f"{index}.png").write_bytes(b"is not a picture")
         world = self.world(GpusWorld, *MASKS, "--input", str(pictures), "--max-errors", "100%", workers=2, shards=2)
-        self.assertEqual(world.start().wait(), 65, world.said())
-        self.assertIn("none of the 4 items has a result", world.said())
+        self.assertEqual(world.start().wait(), 65, world.logs())
+        self.assertIn("none of the 4 items has a result", world.logs())
         self.assertEqual((world.summary()["skipped_samples"], len(world.summary()["skipped"])), (4, 4))
         Image.new("RGB", (9, 9)).save(pictures / "2.png")
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual((world.summary()["samples"]["skipped"], world.summary()["samples"]["released"]), (3, 1))
 
-    def test_what_a_shard_reported_outlives_a_launcher_that_never_saw_its_end_and_the_run_directory(self):
+    def test_a_shards_report_outlives_the_launcher_and_the_run_directory(self):
         pictures = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
         for index in range(4):
             Image.new("RGB", (9, 9)).save(pictures / f"{index}.png")
-        bad = {str(pictures / f"{index}.png") for index in (0, 2)}      # one in each shard
+        bad = {str(pictures / f"{index}.png") for index in (0, 2)}      # one per shard
         for path in bad:
             pathlib.Path(path).write_bytes(b"is not a picture")
         world = self.world(GpusWorld, *MASKS, "--input", str(pictures), "--max-errors", "2", workers=2, shards=2)
@@ -93,12 +93,12 @@ class Gpus(unittest.TestCase):
             gate.let(1)
             world.until(lambda: list((world.output / ".offramp-shards/job/done").glob("*.json")), "a shard's record")
             world.kill_everything()
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())      # which removes the directory of the run before
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())      # it removes the previous run's directory
         summary = world.summary()
         self.assertEqual({entry["origin"] for entry in summary["skipped"]}, bad)
         self.assertEqual((summary["samples"]["done_before"], summary["samples"]["released"], summary["skipped_samples"]), (1, 1, 2))
 
-    def test_what_fails_for_good_ends_all_workers_with_its_reason(self):
+    def test_a_permanent_failure_ends_all_workers_with_its_reason(self):
         folder = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
         make_pictures(folder, PICTURES, BAD)
         names, listed = sorted(str(path) for path in folder.rglob("*.png")), folder / "list.txt"
@@ -107,12 +107,12 @@ class Gpus(unittest.TestCase):
         with world.gate() as gate:
             world.start()
             world.until(lambda: len(world.status().get("consumers") or []) == 3, "the consumers of two workers")
-            listed.write_text("\n".join(names[:-1]))       # what the other two shards find
+            listed.write_text("\n".join(names[:-1]))       # the other two shards find this list
             gate.open()
-            self.assertEqual(world.wait(), 65, world.said())
-        self.assertRegex(world.said(), r"offramp: shard \d on producer \d ended with exit code 65, and would end so again: .*items was 14 and is 13")
+            self.assertEqual(world.wait(), 65, world.logs())
+        self.assertRegex(world.logs(), r"offramp: shard \d on producer \d ended with exit code 65, and would end so again: .*items was 14 and is 13")
         listed.write_text("\n".join(names))
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         samples = world.summary()["samples"]
         self.assertEqual((samples["done_before"] + samples["released"], samples["skipped"]), (PICTURES - 4, 4))
 
@@ -127,7 +127,7 @@ class Gpus(unittest.TestCase):
         one, world = self.both("--profile", "embeddings", "--model", str(folder / "counts.pt"), *ON_THE_CPU, "--input", str(folder / "lines.txt"),
                                "--processor", "embeddings-sqlite" + PARQUET)
         self.kill_launcher(world, 2)
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.results(), one.results())
         samples = world.summary()["samples"]
         self.assertGreaterEqual(samples["done_before"], 2)

@@ -35,15 +35,15 @@ class InWorlds(unittest.TestCase):
         return world
 
     def undisturbed(self, world, *flags):
-        """The results of a run over this world's input."""
+        """The results of an undisturbed run over this world's input."""
         other = self.world(*flags)
-        self.assertEqual(other.start("--input", str(world.input)).wait(), 0, other.said())
+        self.assertEqual(other.start("--input", str(world.input)).wait(), 0, other.logs())
         return other
 
 
 class GrowingInput(InWorlds):
     def lines(self, world):
-        """Those of each item by its key. What joined has later numbers than it would have had from the start."""
+        """{key: lines of the item}. Added items have later numbers than in a run from the start."""
         lines = [json.loads(line) for line in (world.output / "mask-rle" / "masks.jsonl").read_text().splitlines()]
         self.assertEqual([line.pop("item") for line in lines], list(range(len(lines))))
         return {line["key"]: line for line in lines}
@@ -55,35 +55,35 @@ class GrowingInput(InWorlds):
         self.assertEqual([row.pop("item") for row in rows], list(range(len(rows))))
         return {row["key"]: row for row in rows}
 
-    def test_what_joins_anywhere_is_made_and_nothing_else(self):
+    def test_new_pictures_anywhere_are_processed_and_nothing_else(self):
         flags = ("--processor", "mask-png,mask-rle,records")
         world = self.world(*flags)
         paint(world.input, NAMES)
-        self.assertEqual(world.start("--input", str(world.input), "--batch", "4").wait(), 0, world.said())
+        self.assertEqual(world.start("--input", str(world.input), "--batch", "4").wait(), 0, world.logs())
         masks = world.output / "mask-png"
         before = {path: path.stat().st_ino for path in masks.rglob("*.png")}
         self.assertEqual(len(before), len(NAMES))
         for round_, joining in enumerate((JOINING[:3], JOINING[3:], [])):
             paint(world.input, joining)
-            # Nor do these change what results are.
+            # These flags do not change the results.
             more = ("--batch", str(2 + round_), "--slabs", str(5 + round_), "--prefetch", "3")
-            self.assertEqual(world.start("--input", str(world.input), "--resume", *more).wait(), 0, world.said())
-            self.assertEqual(world.summary()["samples"]["released"], len(joining), world.said())
+            self.assertEqual(world.start("--input", str(world.input), "--resume", *more).wait(), 0, world.logs())
+            self.assertEqual(world.summary()["samples"]["released"], len(joining), world.logs())
         wanted = self.undisturbed(world, *flags)
         self.assertEqual(self.lines(world), self.lines(wanted))
         self.assertEqual(self.rows(world), self.rows(wanted))
         self.assertEqual(bytes_of(masks), bytes_of(wanted.output / "mask-png"))
-        self.assertEqual({path: path.stat().st_ino for path in before}, before, "what was done was not made again")
+        self.assertEqual({path: path.stat().st_ino for path in before}, before, "finished results were made again")
 
     def test_a_jsonl_manifest_that_grew(self):
         world = self.world("--processor", "mask-rle")
         paint(world.input, NAMES + JOINING)
         listed = world.input / "list.jsonl"
         listed.write_text("".join(json.dumps({"id": name, "uri": name}) + "\n" for name in NAMES))
-        self.assertEqual(world.start("--input", str(listed)).wait(), 0, world.said())
+        self.assertEqual(world.start("--input", str(listed)).wait(), 0, world.logs())
         with open(listed, "a", encoding="utf-8") as file:
             file.writelines(json.dumps({"id": name, "uri": name}) + "\n" for name in JOINING)
-        self.assertEqual(world.start("--input", str(listed), "--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--input", str(listed), "--resume").wait(), 0, world.logs())
         self.assertEqual(world.summary()["samples"]["released"], len(JOINING))
         lines = [json.loads(line)["key"] for line in (world.output / "masks.jsonl").read_text().splitlines()]
         self.assertEqual(lines, NAMES + JOINING)
@@ -91,22 +91,22 @@ class GrowingInput(InWorlds):
     def test_items_that_are_gone_or_called_otherwise_are_refused(self):
         world = self.world("--processor", "mask-png")
         paint(world.input, NAMES)
-        self.assertEqual(world.start("--input", str(world.input)).wait(), 0, world.said())
+        self.assertEqual(world.start("--input", str(world.input)).wait(), 0, world.logs())
         before = bytes_of(world.output)
         paint(world.input, ["b/2.png"])     # beside b/2.jpg: both have their extension in their keys now
-        self.assertEqual(world.start("--input", str(world.input), "--resume").wait(), 64, world.said())
-        self.assertIn("Of its 6 items 1 is gone, or renamed", world.said())
+        self.assertEqual(world.start("--input", str(world.input), "--resume").wait(), 64, world.logs())
+        self.assertIn("Of its 6 items 1 is gone, or renamed", world.logs())
         shutil.rmtree(world.input / "d")
-        self.assertEqual(world.start("--input", str(world.input), "--resume").wait(), 64, world.said())
-        self.assertIn("Of its 6 items 4 are gone, or renamed", world.said())
+        self.assertEqual(world.start("--input", str(world.input), "--resume").wait(), 64, world.logs())
+        self.assertIn("Of its 6 items 4 are gone, or renamed", world.logs())
         self.assertEqual(bytes_of(world.output), before)
 
 
 class ResultsBesideTheirInput(InWorlds):
     def refused(self, world, *flags):
         before = bytes_of(world.input)
-        self.assertEqual(world.start(*flags).wait(), 64, world.said())
-        self.assertIn("could replace", world.said())
+        self.assertEqual(world.start(*flags).wait(), 64, world.logs())
+        self.assertIn("could replace", world.logs())
         self.assertEqual(bytes_of(world.input), before, "nothing was touched")
 
     def test_a_picture_is_never_replaced_by_what_is_made_from_it(self):
@@ -124,7 +124,7 @@ class ResultsBesideTheirInput(InWorlds):
         (world.folder / "list.txt").write_text("cut-out/cat.png\n")
         world.flags = (*FLAGS, "--processor", "cut-out,mask-png")
         before = bytes_of(results)
-        self.assertEqual(world.start("--input", str(results)).wait(), 64, world.said())
+        self.assertEqual(world.start("--input", str(results)).wait(), 64, world.logs())
         self.assertEqual(bytes_of(results), before)
 
     def test_beside_pictures_of_other_names_results_may_lie(self):
@@ -132,7 +132,7 @@ class ResultsBesideTheirInput(InWorlds):
         world.output = world.input
         paint(world.input, ["dog.jpg"])
         before = bytes_of(world.input)
-        self.assertEqual(world.start("--input", str(world.input / "dog.jpg")).wait(), 0, world.said())
+        self.assertEqual(world.start("--input", str(world.input / "dog.jpg")).wait(), 0, world.logs())
         self.assertEqual(sorted(path.name for path in world.input.iterdir() if path.name[0] != "."), ["dog.jpg", "dog.png"])
         self.assertEqual((world.input / "dog.jpg").read_bytes(), before[pathlib.Path("dog.jpg")])
 

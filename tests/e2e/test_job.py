@@ -30,35 +30,35 @@ class Job(unittest.TestCase):
         make_pictures(pictures, PICTURES, BAD)
         flags = (*FLAGS, "--input", str(pictures))
         one = self.world(World, *flags)
-        self.assertEqual(one.start().wait(), 0, one.said())
+        self.assertEqual(one.start().wait(), 0, one.logs())
 
-        world.flags = (*FLAGS, "--input", os.path.relpath(pictures, world.folder))     # meant from where the job begins
-        code, said = world.call("job", "init", "--job", world.job, "--shards", 3, "--output", world.output, *world.flags, cwd=world.folder)
-        self.assertEqual(code, 0, said)
+        world.flags = (*FLAGS, "--input", os.path.relpath(pictures, world.folder))     # relative to the folder in which the job begins
+        code, printed = world.call("job", "init", "--job", world.job, "--shards", 3, "--output", world.output, *world.flags, cwd=world.folder)
+        self.assertEqual(code, 0, printed)
         self.assertNotEqual(world.call("job", "init", "--job", world.job, "--shards", 99, "--output", world.output, *world.flags, cwd=world.folder)[0], 0)
         self.assertEqual({path.name for path in world.job.iterdir()}, {"job.json", "input.list"})
-        Image.new("RGB", (9, 9)).save(pictures / "later.png")      # is not the job's
+        Image.new("RGB", (9, 9)).save(pictures / "later.png")      # not part of the job
         with world.gate() as gate:
             world.shard(0)
             gate.let(1)
             world.until(lambda: world.status().get("done_samples", 0) > 0, "the first mask")
             self.assertGreaterEqual(world.kill_everything(), 4, "launcher, producer, two consumers")
-        self.assertEqual(world.shard(0).wait(), 0, world.said())
-        self.assertEqual(world.shard(1, "--strict").wait(), 65, world.said())
-        self.assertIn("1 items could not be read", world.said())
+        self.assertEqual(world.shard(0).wait(), 0, world.logs())
+        self.assertEqual(world.shard(1, "--strict").wait(), 65, world.logs())
+        self.assertIn("1 items could not be read", world.logs())
         for index in (1, 2):
-            self.assertEqual(world.shard(index).wait(), 0, world.said())
+            self.assertEqual(world.shard(index).wait(), 0, world.logs())
         self.assertEqual([world.record(index)["skipped"] for index in range(3)], [0, 1, 0])
-        code, said = world.merge()
-        self.assertEqual(code, 0, said)
-        self.assertIn("1 items could not be read", said)
+        code, printed = world.merge()
+        self.assertEqual(code, 0, printed)
+        self.assertIn("1 items could not be read", printed)
         self.assertEqual(world.results(), one.results())
         summary = world.job_summary()
         self.assertEqual((summary["done"], summary["skipped"], summary["conserved"]), (PICTURES - 1, 1, True))
         world.flags = flags
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         samples = json.loads((world.run_dir / "summary.json").read_text())["samples"]
-        self.assertEqual((samples["done_before"], samples["skipped"], samples["released"]), (PICTURES - 1, 1, 1), "the picture that joined")
+        self.assertEqual((samples["done_before"], samples["skipped"], samples["released"]), (PICTURES - 1, 1, 1), "the added picture")
 
     def test_an_input_that_changed_is_reported(self):
         world = self.world(JobWorld, *FLAGS)
@@ -67,13 +67,13 @@ class Job(unittest.TestCase):
         lists = world.folder / "list.txt"
         lists.write_text("\n".join(names))
         world.flags = (*FLAGS, "--input", str(lists))
-        code, said = world.init(2)
-        self.assertEqual(code, 0, said)
+        code, printed = world.init(2)
+        self.assertEqual(code, 0, printed)
         lists.write_text("\n".join(names[:-1]))
-        self.assertEqual(world.shard(0).wait(), 65, world.said())
-        self.assertIn("items was 11 and is 10", world.said())
+        self.assertEqual(world.shard(0).wait(), 65, world.logs())
+        self.assertIn("items was 11 and is 10", world.logs())
         lists.write_text("\n".join(names))
-        self.assertEqual(world.shard(0).wait(), 0, world.said())
+        self.assertEqual(world.shard(0).wait(), 0, world.logs())
 
 
 if __name__ == "__main__":

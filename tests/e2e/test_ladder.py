@@ -13,7 +13,7 @@ import unittest
 from tests.support.launched_run import ROOT
 from tests.support.real_run import left_behind
 
-WATCHDOG_SECONDS = 540      # thirteen runs, each with the model's start
+WATCHDOG_SECONDS = 540      # thirteen runs, each of which loads the model
 KEYS = ("sequential", "workers", "pool", "async-pageable", "async", "streams", "compute-alone")
 ARTICLE = ("0.45", "0.71", "1.51", "1.55", "1.85", "+58 %", "more than 2×", "+2.6 %", "+19.3 %", "over 4×")
 DEVICE_TIMES = ("step", "compute", "idle")
@@ -78,7 +78,7 @@ class LadderTest(unittest.TestCase):
         except ImportError:
             self.skipTest("matplotlib is not installed")
         if not (self.output / "ladder.png").exists():
-            # Measured by a Python without it: drawn now, as one would on another machine.
+            # Measured by a Python without matplotlib, so the figure is drawn now, as on another machine.
             code = ("import sys; from offramp_launch.commands import main; sys.exit(main(['ladder-set-up', '--from', sys.argv[1]]))")
             subprocess.run([sys.executable, "-c", code, str(self.output)], env={**os.environ, "PYTHONPATH": str(ROOT / "launch")},
                            check=True, capture_output=True, timeout=WATCHDOG_SECONDS)

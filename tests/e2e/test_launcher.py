@@ -35,7 +35,7 @@ class Launcher(unittest.TestCase):
 
     def test_the_summary_reports_everything(self):
         with LaunchedRun(*COPY, "--batches", "30", "--consumers", "2") as run:
-            self.assertEqual(run.start().wait(), 0, run.said())
+            self.assertEqual(run.start().wait(), 0, run.logs())
             summary = run.summary()
             for field in SUMMARY_FIELDS:
                 self.assertIn(field, summary)
@@ -47,15 +47,15 @@ class Launcher(unittest.TestCase):
                 self.assertEqual({"pid", "batches", "cpu_seconds", "exit"} - set(consumer), set())
             self.assertEqual(len((run.output / "checksums.tsv").read_text().splitlines()) >= 120, True)
 
-    def test_a_refused_run_leaves_the_account_of_the_one_before_in_its_directory(self):
+    def test_a_refused_run_keeps_the_previous_runs_reports(self):
         with LaunchedRun(*COPY, "--consumers", "1") as run:
-            self.assertEqual(run.start("--batches", "30").wait(), 0, run.said())
+            self.assertEqual(run.start("--batches", "30").wait(), 0, run.logs())
             names = ("status.json", "producer-summary.json", "summary.json", "config.json", "config.toml")
             (run.run_dir / "dropped.jsonl").write_text("{}\n")
             before = {name: (run.run_dir / name).read_bytes() for name in (*names, "dropped.jsonl", "logs/producer.log", "logs/consumer-1.log")}
             again = ("run", *COPY, "--consumers", "1", "--output", str(run.output))
-            for flags in (("--batches", "40"),                          # a finished run's results: the launcher refuses
-                          ("--batches", "30", "--resume", "--seed", "7", "--copy-bytes", "2MiB"),     # of other work: the producer does
+            for flags in (("--batches", "40"),                          # refused by the launcher: the results of a finished run
+                          ("--batches", "30", "--resume", "--seed", "7", "--copy-bytes", "2MiB"),     # refused by the producer: other work
                           ("--batches", "30", "--resume", "--shm-name", "x")):
                 refused = run.command(*again, *flags)
                 self.assertEqual(refused.returncode, 64, refused.stdout + refused.stderr)
@@ -82,17 +82,17 @@ class Launcher(unittest.TestCase):
                                   (("--source", "text", "--input", "none.txt"), "has no lines")):
                 with self.subTest(flags), LaunchedRun("--device", "cpu", "--model", "cutout", "--consumers", "1", "--log-level", "info") as run:
                     *others, given = flags
-                    self.assertEqual(run.start(*others, str(folder / given)).wait(), 66, run.said())
-                    self.assertIn(reason, run.said())
+                    self.assertEqual(run.start(*others, str(folder / given)).wait(), 66, run.logs())
+                    self.assertIn(reason, run.logs())
                     for word in (" model: ", "module of models"):
-                        self.assertNotIn(word, run.said())
+                        self.assertNotIn(word, run.logs())
 
     def test_stop_drains(self):
         with LaunchedRun(*ENDLESS, "--consumers", "2") as run:
             self.first_sample(run.start())
             stopped = run.command("stop")
             self.assertEqual(stopped.returncode, 0, stopped.stderr)
-            self.assertEqual(run.wait(), 130, run.said())
+            self.assertEqual(run.wait(), 130, run.logs())
             self.assertEqual(run.summary()["samples"]["in_flight"], 0)
 
     def test_one_interrupt_drains_and_two_abandon(self):
@@ -101,10 +101,10 @@ class Launcher(unittest.TestCase):
                 self.first_sample(run.start())
                 for _ in range(interrupts):
                     run.launcher.send_signal(signal.SIGINT)
-                self.assertEqual(run.wait(), 130, run.said())
+                self.assertEqual(run.wait(), 130, run.logs())
 
-    def test_a_drain_whose_consumers_all_leave_comes_to_its_end(self):
-        """Consumers get SIGTERM from outside and exit cleanly; others finish the work in flight."""
+    def test_a_drain_whose_consumers_all_leave_ends(self):
+        """Consumers get SIGTERM from outside and exit cleanly; other consumers finish the work in flight."""
         with LaunchedRun(*ENDLESS, "--consumers", "2") as run:
             self.first_sample(run.start())
             consumers = [consumer["pid"] for consumer in run.status()["consumers"]]
@@ -112,7 +112,7 @@ class Launcher(unittest.TestCase):
             for pid in consumers:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGTERM)
-            self.assertEqual(run.wait(), 130, run.said())
+            self.assertEqual(run.wait(), 130, run.logs())
             self.assertEqual(run.summary()["samples"]["in_flight"], 0)
 
     def test_commands_without_a_run(self):
@@ -122,19 +122,19 @@ class Launcher(unittest.TestCase):
                 self.assertEqual(answer.returncode, 69, words)
                 self.assertTrue(answer.stderr.strip(), words)
 
-    def test_an_output_that_would_be_spoilt_or_cannot_be_written_is_refused_at_once(self):
+    def test_an_unusable_output_is_refused_immediately(self):
         with LaunchedRun(*COPY, "--batches", "4") as run:
             run.output.write_text("a file in the way")
-            self.assertEqual(run.start().wait(), 73, run.said())
-            self.assertIn(str(run.output), run.said())
+            self.assertEqual(run.start().wait(), 73, run.logs())
+            self.assertIn(str(run.output), run.logs())
         with LaunchedRun("--device", "cpu") as run:
             run.output.mkdir()
             Image.new("RGB", (70, 60)).save(run.output / "mine.png")
             before = run.files()
-            self.assertEqual(run.start("--input", str(run.output)).wait(), 64, run.said())
+            self.assertEqual(run.start("--input", str(run.output)).wait(), 64, run.logs())
             self.assertEqual(run.files(), before)
 
-    def test_what_is_misspelt_is_reported_before_anything_is_loaded_or_made(self):
+    def test_misspelt_values_are_reported_before_anything_is_loaded(self):
         for code, words, flags in (
                 (64, "--model 'cutuot' is unknown. Did you mean cutout?", ("--model", "cutuot")),
                 (66, "--model 'none.pt2' does not exist", ("--model", "none.pt2")),
@@ -149,23 +149,23 @@ class Launcher(unittest.TestCase):
             with self.subTest(flags=flags), LaunchedRun("--device", "cpu", *flags) as run:
                 if not flags:
                     run.environment["OFFRAMP_BATHC"] = "4"
-                self.assertEqual(code, run.start().wait(), run.said())
+                self.assertEqual(code, run.start().wait(), run.logs())
                 self.assertIn(f"offramp: {words}", (run.folder / "launcher.log").read_text().splitlines()[-1])
                 self.assertFalse(run.run_dir.exists())
                 self.assertFalse(run.output.exists())
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can start programs as another user")
-    def test_other_users_runs_are_not_this_users_affair(self):
+    def test_other_users_runs_are_left_alone(self):
         made, lock = (pathlib.Path("/dev/shm", f"{prefix}-others-00000000000000ab.lock") for prefix in ("made", "offramp"))
         made.touch(mode=0o600)
-        os.chown(made, 1, 1)    # of neither of the two: runs of other tests sweep root's
+        os.chown(made, 1, 1)    # a third user's, because runs of other tests sweep root's
         made.rename(lock)
         self.addCleanup(lock.unlink)
-        nobody = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
+        as_nobody = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
         producer = os.path.join(os.environ["OFFRAMP_TEST_BIN"], "offramp-producer")
-        if subprocess.run(["test", "-x", producer], check=False, **nobody).returncode != 0:
+        if subprocess.run(["test", "-x", producer], check=False, **as_nobody).returncode != 0:
             self.skipTest("another user cannot read this build")
-        swept = subprocess.run([producer, "sweep", "--log-level", "warning"], capture_output=True, text=True, check=False, **nobody)
+        swept = subprocess.run([producer, "sweep", "--log-level", "warning"], capture_output=True, text=True, check=False, **as_nobody)
         self.assertEqual((0, ""), (swept.returncode, swept.stdout + swept.stderr))
         self.assertTrue(lock.exists())
 
@@ -173,34 +173,34 @@ class Launcher(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name, LaunchedRun("--device", "cpu", "--input", name, "--model", f"{name}/text.pt2") as run:
             pathlib.Path(name, "text.pt2").write_text("no model")
             Image.new("RGB", (70, 60)).save(pathlib.Path(name, "good.jpg"))
-            self.assertEqual(65, run.start().wait(), run.said())
-            told, failure = (run.folder / "launcher.log").read_text(), run.summary()["failure"]
+            self.assertEqual(65, run.start().wait(), run.logs())
+            log, failure = (run.folder / "launcher.log").read_text(), run.summary()["failure"]
             self.assertIn("text.pt2'", failure)
-            self.assertTrue(told.endswith(f"\nofframp: {failure}\n"), told)
-            self.assertEqual(1, told.count("no GPU is used"), told)
+            self.assertTrue(log.endswith(f"\nofframp: {failure}\n"), log)
+            self.assertEqual(1, log.count("no GPU is used"), log)
 
     def test_invalid_weights_are_reported_once_and_first(self):
         with tempfile.TemporaryDirectory() as name:
             whole = pathlib.Path(name, "whole.pth")
             with zipfile.ZipFile(whole, "w") as archive:
                 archive.writestr("archive/data.pkl", "x")
-            for weights, code, told in (("nowhere.safetensors", 66, "No such file or directory"), (str(whole), 65, "as torch.save writes it"),
+            for weights, code, reason in (("nowhere.safetensors", 66, "No such file or directory"), (str(whole), 65, "as torch.save writes it"),
                                         (name, 65, "not a regular file")):
                 with LaunchedRun("--device", "cpu", "--model", "encoder", "--source", "synthetic", "--batches", "2", "--weights", weights) as run:
-                    self.assertEqual(run.start().wait(), code, run.said())
-                    self.assertEqual(1, run.said().count(told), run.said())
+                    self.assertEqual(run.start().wait(), code, run.logs())
+                    self.assertEqual(1, run.logs().count(reason), run.logs())
                     self.assertFalse(run.run_dir.exists() or run.output.exists())
 
-    def test_a_model_without_weights_is_refused_unless_random_ones_are_asked_for(self):
+    def test_a_model_without_weights_needs_random_weights(self):
         flags = ("--device", "cpu", "--model", "encoder", "--source", "synthetic", "--batches", "2", "--batch", "2", "--consumers", "1", "--processor", "none")
         with LaunchedRun(*flags) as run:
-            self.assertEqual(run.start().wait(), 64, run.said())
-            for said in ("'encoder' is shipped without weights", "--weights FILE.safetensors", "export", "--random-weights"):
-                self.assertIn(said, run.said())
+            self.assertEqual(run.start().wait(), 64, run.logs())
+            for words in ("'encoder' is shipped without weights", "--weights FILE.safetensors", "export", "--random-weights"):
+                self.assertIn(words, run.logs())
         with LaunchedRun(*flags, "--random-weights") as run:
-            self.assertEqual(run.start().wait(), 0, run.said())
+            self.assertEqual(run.start().wait(), 0, run.logs())
             self.assertTrue(run.summary()["random_weights"])
-            self.assertIn("RANDOM WEIGHTS", run.said())
+            self.assertIn("RANDOM WEIGHTS", run.logs())
 
     def test_unreadable_images_are_skipped_and_listed(self):
         with tempfile.TemporaryDirectory() as name, LaunchedRun("--input", name, "--device", "cpu", "--image-size", "64", "--batch", "2",
@@ -213,17 +213,17 @@ class Launcher(unittest.TestCase):
             (folder / "cut.jpg").write_bytes((folder / "good-0.jpg").read_bytes()[:400])
             (folder / "photo.heic.jpg").write_bytes(b"\0\0\0\x18ftypheic" + bytes(100))
             Image.new("F", (50, 50)).save(folder / "deep.tif")
-            self.assertEqual(run.start().wait(), 65, run.said())
-            self.assertIn("of 8 items could not be read, and --max-errors 10% allows 1: ", run.said())
-            self.assertEqual(run.start("--resume", "--max-errors", "100%").wait(), 0, run.said())
+            self.assertEqual(run.start().wait(), 65, run.logs())
+            self.assertIn("of 8 items could not be read, and --max-errors 10% allows 1: ", run.logs())
+            self.assertEqual(run.start("--resume", "--max-errors", "100%").wait(), 0, run.logs())
             summary = run.summary()
             self.assertEqual(summary["samples"]["skipped"], 5)
             self.assertEqual({pathlib.Path(item["origin"]).name for item in summary["skipped"]},
                              {"empty.jpg", "text.png", "cut.jpg", "photo.heic.jpg", "deep.tif"})
             for item in summary["skipped"]:
                 self.assertTrue(item["reason"], item)
-            # No model was named: the shipped one, with what it is for.
-            self.assertIn("taking the shipped one", run.said())
+            # Without --model the run takes the shipped one and describes it.
+            self.assertIn("taking the shipped one", run.logs())
             self.assertFalse(summary["random_weights"])
             self.assertEqual(sorted(run.files()), [f"{folder}/good-{index}.png" for folder in ("cut-out", "mask-png") for index in range(3)])
 
@@ -233,7 +233,7 @@ class Launcher(unittest.TestCase):
             for index in range(40):
                 pathlib.Path(name, f"{index:02}.jpg").write_bytes(b"no picture")
             Image.new("RGB", (70, 60)).save(pathlib.Path(name, "17-good.jpg"))
-            self.assertEqual(run.start().wait(), 0, run.said())
+            self.assertEqual(run.start().wait(), 0, run.logs())
             (database,) = run.output.rglob("*.sqlite")
             with contextlib.closing(sqlite3.connect(database)) as records:
                 rows = dict(records.execute("SELECT status, count(*) FROM records GROUP BY status"))
@@ -245,8 +245,8 @@ class Launcher(unittest.TestCase):
                                                                 "--max-errors", "0", "--consumers", "1") as run:
             Image.new("RGB", (70, 60)).save(pathlib.Path(name, "good.jpg"))
             pathlib.Path(name, "bad.jpg").write_bytes(b"")
-            self.assertEqual(run.start().wait(), 65, run.said())
-            self.assertIn("bad.jpg", run.said())
+            self.assertEqual(run.start().wait(), 65, run.logs())
+            self.assertIn("bad.jpg", run.logs())
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import left_behind, shared_memory
 
 SIDE = 64
-# Two scores that are closer than this are a matter of rounding.
+# Rounding decides between two scores that are closer than this.
 CLOSE = 1e-4
 
 NETWORKS = """
@@ -75,7 +75,7 @@ class MaskSizes(unittest.TestCase):
     def run_of(self, model, processor, *flags, images=None):
         with LaunchedRun("--model", str(self.folder / model), "--input", str(images or self.images), "--device", DEVICE, "--consumers", "2", "--batch", "2",
                          "--image-size", str(SIDE), "--processor", processor, *flags) as run:
-            self.assertEqual(run.start().wait(), 0, run.said())
+            self.assertEqual(run.start().wait(), 0, run.logs())
             return run.files()
 
     def scores(self, files, key):
@@ -94,7 +94,7 @@ class MaskSizes(unittest.TestCase):
         found = [path for path in self.images.iterdir() if key in (path.stem, path.name)]
         return ImageOps.exif_transpose(Image.open(found[0]))
 
-    def test_masks_are_those_of_scores_that_pytorch_brings_to_the_pictures_size(self):
+    def test_masks_equal_those_of_scores_resized_by_pytorch(self):
         import pycocotools.mask
         import torch
         files = self.run_of("Colours.pt", "npy,mask-png,mask-rle")

@@ -44,7 +44,7 @@ class Masks(unittest.TestCase):
 
     @classmethod
     def masks_of(cls, consumers, *flags, meanwhile=None):
-        """Files and summary of a run; `meanwhile` is called with it and its gate when the first masks are there and every consumer waits."""
+        """(files, summary) of a run. Calls `meanwhile(run, gate)` once the first masks exist and every consumer waits."""
         with cls.run_on_images(consumers, *flags) as run, run.gate() as gate:
             run.start()
             if meanwhile:
@@ -53,7 +53,7 @@ class Masks(unittest.TestCase):
                 meanwhile(run, gate)
             gate.open()
             code = run.wait()
-            assert code == 0, f"exit code {code}\n{run.said()}"
+            assert code == 0, f"exit code {code}\n{run.logs()}"
             return run.files(), run.summary()
 
     def tearDown(self):
@@ -84,8 +84,8 @@ class Masks(unittest.TestCase):
         wanted, _ = self.masks_of(2, "--mask-size", "model")
         on_device, _ = self.masks_of(2, "--mask-size", "model", "--transform", "class-map", "--confidence")
         by_consumers, _ = self.masks_of(2, "--mask-size", "model", "--transform", "low-res")
-        self.assertEqual(on_device, by_consumers, "one formula, to the bit")
-        # PyTorch on a CPU without AVX2 may round otherwise, which shows where two scores are all but equal.
+        self.assertEqual(on_device, by_consumers, "both use the same formula, to the bit")
+        # PyTorch on a CPU without AVX2 may round differently, which matters for nearly equal scores.
         different = sum(self.pixels_that_differ(mask, wanted[name]) for name, mask in on_device.items())
         self.assertEqual(on_device.keys(), wanted.keys())
         self.assertLess(different, IMAGES * 64 * 64 / 10000)

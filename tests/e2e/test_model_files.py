@@ -21,7 +21,7 @@ from tests.support.real_run import left_behind, shared_memory
 
 HEIGHT, WIDTH = 24, 40
 IMAGES = 7
-# BGR, with a mean and deviation of each channel of its own, in that order.
+# BGR, with a separate mean and deviation per channel in that order.
 MEAN, STD = (0.1, 0.2, 0.3), (0.5, 0.4, 0.25)
 
 NETWORKS = """
@@ -148,7 +148,7 @@ def dying():
     import signal
     os.kill(os.getpid(), signal.SIGKILL)
 """
-# A compiler that finds no libstdc++.so, but its archive.
+# A compiler that finds libstdc++'s archive, but not libstdc++.so.
 STATIC_COMPILER = """#!/bin/sh
 for word; do [ "$word" = -shared ] && exec g++ "$@" -static-libstdc++; done
 exec g++ "$@"
@@ -175,25 +175,25 @@ class ModelFiles(unittest.TestCase):
         bgr = torch.from_numpy(pixels[..., ::-1].copy()).float() / 255
         cls.input = ((bgr - torch.tensor(MEAN)) / torch.tensor(STD)).permute(0, 3, 1, 2).contiguous()
 
-        said = export(cls.folder, "networks.py:several", "--batch", "any", "--image-size", f"{HEIGHT}x{WIDTH}", "--device", DEVICE, "--colour-order", "bgr",
+        printed = export(cls.folder, "networks.py:several", "--batch", "any", "--image-size", f"{HEIGHT}x{WIDTH}", "--device", DEVICE, "--colour-order", "bgr",
                       "--mean", "0.1,0.2,0.3", "--std", "0.5,0.4,0.25", "--output", "several.pt2")
-        assert said.returncode == 0, said.stdout + said.stderr
-        cls.said = said.stdout
+        assert printed.returncode == 0, printed.stdout + printed.stderr
+        cls.printed = printed.stdout
 
     def tearDown(self):
         self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def run_of(self, model, *flags):
-        """(exit code, everything said, {file: bytes}) of a run over the images."""
+        """(exit code, all output, {file: bytes}) of a run over the images."""
         with LaunchedRun("--model", str(self.folder / model), "--input", str(self.images), "--device", DEVICE, "--consumers", "1", *flags) as run:
             code = run.start("--write-path", str(run.output)).wait()
-            return code, run.said(), run.files()
+            return code, run.logs(), run.files()
 
     def refused(self, code, *words, model, flags=()):
-        found, said, _ = self.run_of(model, "--processor", "none", *flags)
-        self.assertEqual(found, code, said)
+        found, printed, _ = self.run_of(model, "--processor", "none", *flags)
+        self.assertEqual(found, code, printed)
         for word in words:
-            self.assertIn(word, said)
+            self.assertIn(word, printed)
 
     def check_outputs(self, files, wanted):
         self.assertEqual(len(files), IMAGES * len(wanted), sorted(files))
@@ -214,47 +214,47 @@ class ModelFiles(unittest.TestCase):
 
     def test_a_package_of_many_outputs(self):
         for batch in ("2", "5"):
-            code, said, files = self.run_of("several.pt2", "--processor", "write", "--batch", batch)
-            self.assertEqual(code, 0, said)
+            code, printed, files = self.run_of("several.pt2", "--processor", "write", "--batch", batch)
+            self.assertEqual(code, 0, printed)
             self.check_outputs(files, self.wanted_of_several())
-        self.assertIn("scores float32 [5, 5, 24, 40]", said)
+        self.assertIn("scores float32 [5, 5, 24, 40]", printed)
 
     def test_random_weights_are_reported(self):
         (self.folder / "random.pt2").write_bytes((self.folder / "several.pt2").read_bytes())
         notes = (self.folder / "several.toml").read_text()
-        for text, told in ((notes, False), (notes + "random-weights = true\n", True)):
+        for text, warns in ((notes, False), (notes + "random-weights = true\n", True)):
             (self.folder / "random.toml").write_text(text)
-            code, said, _ = self.run_of("random.pt2", "--processor", "none")
-            self.assertEqual(code, 0, said)
-            self.assertEqual("the weights are random: the outputs mean nothing. Export the model with --weights FILE" in said, told, said)
+            code, printed, _ = self.run_of("random.pt2", "--processor", "none")
+            self.assertEqual(code, 0, printed)
+            self.assertEqual("the weights are random: the outputs mean nothing. Export the model with --weights FILE" in printed, warns, printed)
 
     def test_torchscript_reports_once_that_it_is_deprecated(self):
         import torch
         torch.jit.trace(self.networks.InARow().eval(), self.input[:2]).save(str(self.folder / "old.pt"))
         (self.folder / "old.toml").write_text((self.folder / "several.toml").read_text())
-        code, said, files = self.run_of("old.pt", "--processor", "write", "--batch", "3")
-        self.assertEqual(code, 0, said)
-        self.assertEqual(said.split("--- producer.log")[1].count("TorchScript is deprecated"), 1, said)
+        code, printed, files = self.run_of("old.pt", "--processor", "write", "--batch", "3")
+        self.assertEqual(code, 0, printed)
+        self.assertEqual(printed.split("--- producer.log")[1].count("TorchScript is deprecated"), 1, printed)
         self.check_outputs(files, self.wanted_of_several())
 
     def test_masks_need_an_output_of_classes(self):
         import torch
         torch.jit.trace(self.networks.vector().eval(), self.input[:2]).save(str(self.folder / "vector.pt"))
-        code, said, _ = self.run_of("vector.pt", "--processor", "mask-png", "--batch", "2", "--image-size", "32")
-        self.assertEqual(code, 64, said)
-        self.assertIn("--processor mask-png finds no output of the model that it can read", said)
-        self.assertIn("output float32 [2, 6]", said)
-        self.assertIn("needed are class ids", said)
+        code, printed, _ = self.run_of("vector.pt", "--processor", "mask-png", "--batch", "2", "--image-size", "32")
+        self.assertEqual(code, 64, printed)
+        self.assertIn("--processor mask-png finds no output of the model that it can read", printed)
+        self.assertIn("output float32 [2, 6]", printed)
+        self.assertIn("needed are class ids", printed)
 
     def test_a_model_that_became_another_is_not_continued(self):
         notes = self.folder / "again.toml"
         (self.folder / "again.pt2").write_bytes((self.folder / "several.pt2").read_bytes())
         notes.write_text((self.folder / "several.toml").read_text())
         with LaunchedRun("--model", str(self.folder / "again.pt2"), "--input", str(self.images), "--device", DEVICE, "--batch", "2", "--processor", "mask-png") as run:
-            self.assertEqual(run.start("--limit", "2").wait(), 0, run.said())
+            self.assertEqual(run.start("--limit", "2").wait(), 0, run.logs())
             notes.write_text(notes.read_text().replace("0.1, 0.2", "0.1, 0.25"))
-            self.assertEqual(run.start("--limit", "2", "--resume").wait(), 64, run.said())
-            self.assertIn("model's notes", run.said())
+            self.assertEqual(run.start("--limit", "2", "--resume").wait(), 64, run.logs())
+            self.assertIn("model's notes", run.logs())
 
     def test_no_model_at_all(self):
         (self.folder / "text.pt2").write_text("no model")
@@ -277,12 +277,12 @@ class ModelFiles(unittest.TestCase):
         torch.export.save(program, self.folder / "program.pt2")
         self.refused(65, "program.pt2' holds no compiled model", "def make(): return torch.export.load('", "./launch/offramp export net.py:make --output compiled.pt2",
                      model="program.pt2")
-        # As it says.
+        # The advice of the message works.
         done = export(self.folder, "networks.py:from_a_program", "--batch", "2", "--image-size", f"{HEIGHT}x{WIDTH}", "--device", DEVICE, "--colour-order", "bgr",
                       "--mean", "0.1,0.2,0.3", "--std", "0.5,0.4,0.25", "--output", "compiled.pt2")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        code, said, files = self.run_of("compiled.pt2", "--processor", "write")
-        self.assertEqual(code, 0, said)
+        code, printed, files = self.run_of("compiled.pt2", "--processor", "write")
+        self.assertEqual(code, 0, printed)
         self.check_outputs(files, {"output": self.networks.vector()(self.input).detach().numpy()})
 
     def test_named_fields_are_names_and_strides_of_one_element_do_not_count(self):
@@ -291,8 +291,8 @@ class ModelFiles(unittest.TestCase):
                       "--mean", "0.1,0.2,0.3", "--std", "0.5,0.4,0.25", "--output", "named.pt2")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn('outputs = "part,best.values,best.indices"', (self.folder / "named.toml").read_text())
-        code, said, files = self.run_of("named.pt2", "--processor", "write")
-        self.assertEqual(code, 0, said)
+        code, printed, files = self.run_of("named.pt2", "--processor", "write")
+        self.assertEqual(code, 0, printed)
         with torch.inference_mode():
             part, best = self.networks.named()(self.input)
         wanted = {"part": part.contiguous(), "best.values": best.values}
@@ -300,7 +300,7 @@ class ModelFiles(unittest.TestCase):
         self.check_outputs({name: content for name, content in files.items() if "indices" not in name}, {name: tensor.numpy() for name, tensor in wanted.items()})
 
     def rewritten(self, name, change):
-        """The package with another content of some of its files: change(path, bytes) gives the new bytes."""
+        """A copy of the package whose files have the bytes that change(path, bytes) returns."""
         with zipfile.ZipFile(self.folder / "several.pt2") as old, zipfile.ZipFile(self.folder / name, "w", zipfile.ZIP_STORED) as new:
             for path in old.namelist():
                 new.writestr(path, change(path, old.read(path)))
@@ -309,7 +309,7 @@ class ModelFiles(unittest.TestCase):
     def with_metadata(self, name, **values):
         return self.rewritten(name, lambda path, was: json.dumps({**json.loads(was), **values}) if path.endswith("metadata.json") else was)
 
-    @unittest.skipIf(ON_GPU, "another device is one, to the CPU")
+    @unittest.skipIf(ON_GPU, "needs a run on the CPU, for which a GPU is another device")
     def test_a_package_for_another_device(self):
         gpu = self.with_metadata("gpu.pt2", AOTI_DEVICE_KEY="cuda", AOTI_COMPUTE_CAPABILITY="90")
         self.refused(83, "gpu.pt2' was compiled for cuda, and this run is on cpu", "--device cpu", model=gpu)
@@ -321,9 +321,9 @@ class ModelFiles(unittest.TestCase):
         import torch
         major, minor = torch.cuda.get_device_capability()
         here = f"and this run is on one of {major}.{minor}"
-        for made, told in ((10 * (major - 1), f"{major - 1}.0"), (10 * (major + 1), f"{major + 1}.0"), (10 * major + minor + 1, f"{major}.{minor + 1}")):
+        for made, shown in ((10 * (major - 1), f"{major - 1}.0"), (10 * (major + 1), f"{major + 1}.0"), (10 * major + minor + 1, f"{major}.{minor + 1}")):
             other = self.with_metadata("other.pt2", AOTI_COMPUTE_CAPABILITY=str(made))
-            self.refused(83, f"other.pt2' was compiled for a GPU of compute capability {told}", here, model=other)
+            self.refused(83, f"other.pt2' was compiled for a GPU of compute capability {shown}", here, model=other)
         cpu = self.with_metadata("cpu.pt2", AOTI_DEVICE_KEY="cpu")
         self.refused(83, "cpu.pt2' was compiled for cpu, and this run is on cuda", "--device cuda", model=cpu)
 
@@ -348,7 +348,7 @@ class ModelFiles(unittest.TestCase):
         fixed.write_text("crop = 20\n")
         self.refused(78, "fixed.toml:1: 'crop' is not a key of a model", model="fixed.pt2")
 
-    def test_a_batch_that_the_code_does_not_take_is_named_with_those_that_it_does(self):
+    def test_a_batch_size_that_the_code_refuses_is_named_with_valid_ones(self):
         import torch
         batch = torch.export.Dim("batch", min=2, max=64)
         device = "cuda" if ON_GPU else "cpu"
@@ -386,7 +386,7 @@ class Export(unittest.TestCase):
         self.assertEqual([path.name for path in self.folder.glob(".*")], [])
         return done.stderr
 
-    def test_what_is_no_network(self):
+    def test_invalid_names_of_networks(self):
         self.refused(64, "'networks.py' names no network", "FILE.py:FUNCTION", of="networks.py")
         self.refused(66, "there is no file 'nowhere.py'", of="nowhere.py:several")
         self.refused(66, "cannot be imported", of="nowhere:several")
@@ -397,7 +397,7 @@ class Export(unittest.TestCase):
         self.refused(65, "is not a batch of 4 samples", of="networks.py:of_nothing")
 
     def test_a_file_without_a_function_is_refused(self):
-        # Before a Python with PyTorch is looked for.
+        # The refusal comes before the search for a Python with PyTorch.
         environment = {**PLAIN, "OFFRAMP_PYTHON": "/no/such/python"}
         for name, code, *words in (("net.onnx", 64, "is ONNX", "onnxruntime", "offramp.Egress"),
                                    ("net.pt2", 64, "torch.export.load('net.pt2').module()", "export net.py:make --output compiled.pt2"),
@@ -412,7 +412,7 @@ class Export(unittest.TestCase):
     def test_a_network_that_was_pickled(self):
         import torch
         networks = networks_in(self.folder, NETWORKS)
-        with mock.patch.dict(sys.modules, {"networks": networks}):      # by which a pickle names it
+        with mock.patch.dict(sys.modules, {"networks": networks}):      # the pickle refers to this module name
             torch.save(networks.vector(), self.folder / "vector.pth")
         done = export(self.folder, "networks.py:from_a_pickle", "--device", "cpu", "--batch", "2", "--image-size", "32", "--output", "compiled.pt2")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -431,12 +431,12 @@ class Export(unittest.TestCase):
             self.assertFalse(has_named_fields(given))
 
     def test_a_failure_ends_with_the_line_of_the_user(self):
-        said = self.refused(65, "cannot be exported", "torch.where or torch.cond", "TorchScript", of="networks.py:branching")
+        printed = self.refused(65, "cannot be exported", "torch.where or torch.cond", "TorchScript", of="networks.py:branching")
         where = next(number for number, line in enumerate(NETWORKS.splitlines(), start=1) if "if x.mean() > 0" in line)
-        self.assertEqual(f"    networks.py:{where}: if x.mean() > 0:", said.splitlines()[-1])
-        self.assertNotIn("torch.ops.aten", said, "no graphs")
+        self.assertEqual(f"    networks.py:{where}: if x.mean() > 0:", printed.splitlines()[-1])
+        self.assertNotIn("torch.ops.aten", printed, "no graphs")
 
-    def test_what_ones_own_code_raises_ends_with_its_line(self):
+    def test_an_error_of_the_users_code_ends_with_its_line(self):
         for name, code, reason, last, text in (
                 ("raises", 65, "could not be made: RuntimeError: no such backbone", "6: raise RuntimeError('no such backbone')", """
 import json
@@ -445,7 +445,7 @@ def raises():
     # of which the command knows nothing
     raise RuntimeError('no such backbone')
 """),
-                ("nothing_said", 65, "could not be made: AssertionError", "2: def nothing_said(depth=0): assert depth", "\ndef nothing_said(depth=0): assert depth"),
+                ("without_message", 65, "could not be made: AssertionError", "2: def without_message(depth=0): assert depth", "\ndef without_message(depth=0): assert depth"),
                 ("of_the_library", 64, "could not be made: JSONDecodeError", "3: def of_the_library(): json.loads('{')", "\nimport json\ndef of_the_library(): json.loads('{')"),
                 ("arguments", 64, "could not be made: ValueError: depth", "2: def arguments(): raise ValueError('depth')", "\ndef arguments(): raise ValueError('depth')"),
                 ("ends", 65, "could not be made: SystemExit: 0", "2: def ends(): raise SystemExit(0)", "\ndef ends(): raise SystemExit(0)"),
@@ -470,12 +470,12 @@ def later(): return Later()
                     import torch
                     torch.save({"layer.weight": torch.zeros(4, 3)}, self.folder / "some.pth")
                     flags = ("--weights", "some.pth")
-                said = self.refused(code, reason, of=f"mine.py:{name}", flags=flags)
-                self.assertEqual(f"    mine.py:{last}", said.splitlines()[-1])
-                self.assertNotIn("Traceback", said)
+                printed = self.refused(code, reason, of=f"mine.py:{name}", flags=flags)
+                self.assertEqual(f"    mine.py:{last}", printed.splitlines()[-1])
+                self.assertNotIn("Traceback", printed)
 
     @unittest.skipUnless(importlib.util.find_spec("torchvision"), "skipped: no torchvision")
-    def test_what_torchvision_does_not_have(self):
+    def test_an_unknown_torchvision_model(self):
         self.refused(64, "torchvision has no model 'deeplabv3_resnet5'", "Did you mean deeplabv3_resnet50?", of="torchvision:deeplabv3_resnet5")
 
     def test_weights_that_do_not_fit(self):
@@ -507,11 +507,11 @@ def later(): return Later()
     def test_without_a_compiler(self):
         self.refused(71, "there is no 'no-such-compiler' here", "apt-get install g++", of="networks.py:vector", environment={"CXX": "no-such-compiler"})
 
-    def test_weights_from_a_file_in_half_precision_by_a_compiler_without_shared_libraries(self):
+    def test_half_precision_weights_and_a_compiler_without_shared_libraries(self):
         import torch
         torch.manual_seed(9)
         torch.save({"model": {"module.layer.weight": torch.randn(4, 3), "module.layer.bias": torch.randn(4)}}, self.folder / "w.pth")
-        compiler = self.folder / "static" / "g++"       # by whose name PyTorch knows what it is
+        compiler = self.folder / "static" / "g++"       # PyTorch identifies the compiler by this name
         compiler.parent.mkdir()
         compiler.write_text(STATIC_COMPILER)
         compiler.chmod(0o755)
@@ -520,7 +520,7 @@ def later(): return Later()
         self.assertEqual(done.returncode, 0, done.stderr)
         with zipfile.ZipFile(self.folder / "vector.pt2") as package:
             libraries = [package.read(path) for path in package.namelist() if path.endswith(".so")]
-        self.assertTrue(libraries and all(b"libstdc++.so" not in library for library in libraries), "the compiler has to link the archive here")
+        self.assertTrue(libraries and all(b"libstdc++.so" not in library for library in libraries), "the compiler must link the archive")
         share = float(re.search(r"([0-9.e-]+) of the largest value", done.stdout)[1])
         self.assertLess(share, 5e-2)
         self.assertIn('outputs = "output"', (self.folder / "vector.toml").read_text())

@@ -27,14 +27,14 @@ class NewProcessor(unittest.TestCase):
             for suffix, language in ((".cpp", "cpp"), (".toml", "toml")):
                 (tree / "consumer/processors/plugins/brightest").with_suffix(suffix).write_text(example(suffix, language))
             producer, consumer = build(tree)
-            self.assertRegex(said(consumer, "--list"), r"\bbrightest\b")
+            self.assertRegex(output_of(consumer, "--list"), r"\bbrightest\b")
             for program in (producer, consumer):
                 self.knows_its_setting(program, tree)
             self.makes_results(producer, consumer, tree)
             self.replaces_nothing_of_others(producer, consumer)
 
     def knows_its_setting(self, program, tree):
-        self.assertRegex(said(program, "--help"), r"--brightest-base WORD\s+Processor `brightest`: numbers are written in this base\s+10, 16; default 10")
+        self.assertRegex(output_of(program, "--help"), r"--brightest-base WORD\s+Processor `brightest`: numbers are written in this base\s+10, 16; default 10")
         self.assertEqual("10", settings(program)["brightest-base"])
         self.assertEqual("16", settings(program, "--brightest-base", "16")["brightest-base"])
         (tree / "run.toml").write_text('brightest-base = "16"\n')
@@ -59,7 +59,7 @@ class NewProcessor(unittest.TestCase):
 
 
     def replaces_nothing_of_others(self, producer, consumer):
-        """The producer knows how its results will be called."""
+        """The producer knows the names of its results."""
         with RealRun(*COPY, "--processor", "brightest") as run:
             run.output.mkdir()
             (run.output / "7.txt").write_text("mine")
@@ -74,12 +74,12 @@ class NewProcessor(unittest.TestCase):
             self.assertNotEqual(b"mine", run.files()["7.txt"])
 
 
-def said(program, *flags, **environment):
+def output_of(program, *flags, **environment):
     return subprocess.run([program, *flags], capture_output=True, text=True, check=True, env={**os.environ, **environment}).stdout
 
 
 def settings(program, *flags, **environment):
-    return json.loads(said(program, *flags, "--print-config", **environment))
+    return json.loads(output_of(program, *flags, "--print-config", **environment))
 
 
 def example(suffix, language):
@@ -88,7 +88,7 @@ def example(suffix, language):
 
 
 def build(tree):
-    """Producer and consumer. With the compiler's results of the build under test, where there is a cache of them."""
+    """Builds producer and consumer, with ccache's results of the build under test if available."""
     environment = {**os.environ, "CCACHE_BASEDIR": str(tree), "CCACHE_NOHASHDIR": "1"}
     folder = tree / "build/release"
     for command in (["cmake", "--preset", "release", f"-DOFFRAMP_PYTHON={sys.executable}", "-DOFFRAMP_CUDA=OFF", "-DOFFRAMP_MODELS=OFF",

@@ -17,7 +17,7 @@ class NumpyDemo(unittest.TestCase):
         with LaunchedRun() as run, tempfile.TemporaryDirectory(prefix="offramp-demo-", dir="/tmp") as folder:
             build = run.folder / "build"
             build.mkdir()
-            (build / "venv").symlink_to(sys.prefix)     # whose NumPy the demo takes
+            (build / "venv").symlink_to(sys.prefix)     # the demo uses its NumPy
 
             def typed(words):
                 done = subprocess.run([ROOT / "launch" / "offramp", *words], cwd=folder, env=run.environment, stdin=subprocess.DEVNULL,
@@ -25,9 +25,9 @@ class NumpyDemo(unittest.TestCase):
                 self.assertEqual(0, done.returncode, done.stdout + done.stderr)
                 return done.stdout
 
-            said = typed(["demo"])
-            original = re.search(r"copy (.*/post\.py), change it", said)[1]
-            [command] = re.findall(r"^ +\S*offramp (demo .*)$", said, re.MULTILINE)
+            printed = typed(["demo"])
+            original = re.search(r"copy (.*/post\.py), change it", printed)[1]
+            [command] = re.findall(r"^ +\S*offramp (demo .*)$", printed, re.MULTILINE)
             shutil.copy(original, folder)
             typed(shlex.split(command))
             self.assertEqual({f"picture-{number:02}.png" for number in range(12)}, {path.name for path in pathlib.Path(folder, "MINE").glob("*.png")})

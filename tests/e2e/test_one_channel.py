@@ -103,14 +103,14 @@ class OneChannel(unittest.TestCase):
         return 1 / (1 + numpy.exp(-logit))
 
     def run_of(self, model, processor, *flags):
-        """(exit code, everything said, {file: bytes}) of a run over the images."""
+        """(exit code, all output, {file: bytes}) of a run over the images."""
         with LaunchedRun("--model", str(self.folder / model), "--input", str(self.images), "--device", DEVICE, "--consumers", "2", "--batch", "2",
                          "--image-size", str(SIDE), "--processor", processor, *flags) as run:
-            return run.start().wait(), run.said(), run.files()
+            return run.start().wait(), run.logs(), run.files()
 
     def expect_results(self, model, *flags, threshold=0.5):
-        code, said, files = self.run_of(model, "mask-png,cut-out,mask-rle,records", "--threshold", str(threshold), *flags)
-        self.assertEqual(code, 0, said)
+        code, printed, files = self.run_of(model, "mask-png,cut-out,mask-rle,records", "--threshold", str(threshold), *flags)
+        self.assertEqual(code, 0, printed)
         lines = {line["key"]: line for line in map(json.loads, files["mask-rle/masks.jsonl"].splitlines())}
         for name in self.pictures:
             probability = self.probability_of(name)
@@ -150,17 +150,17 @@ class OneChannel(unittest.TestCase):
     def test_undeclared_logits_end_the_run(self):
         for transform in ("none", "class-map"):
             for model in ("logits.pt",):
-                code, said, files = self.run_of(model, "mask-png", "--transform", transform)
-                self.assertEqual(code, 64, said)
-                self.assertIn("--scores logit", said)
-                self.assertIn("which lies between 0 and 1", said)
+                code, printed, files = self.run_of(model, "mask-png", "--transform", transform)
+                self.assertEqual(code, 64, printed)
+                self.assertIn("--scores logit", printed)
+                self.assertIn("which lies between 0 and 1", printed)
                 self.assertEqual([name for name in files if name.endswith(".png")], [], transform)
         # The flag wins over the notes.
-        code, said, _ = self.run_of("exported/logits.pt2", "mask-png", "--scores", "probability")
-        self.assertEqual(code, 64, said)
+        code, printed, _ = self.run_of("exported/logits.pt2", "mask-png", "--scores", "probability")
+        self.assertEqual(code, 64, printed)
 
     def pictures_with_corners(self, corners):
-        """A folder of pictures whose upper left corners are so bright."""
+        """A folder of pictures; `corners`: the brightness of their upper left corners."""
         folder = self.folder / f"corners-{len(list(self.folder.iterdir()))}"
         folder.mkdir()
         for index, corner in enumerate(corners):
@@ -176,14 +176,14 @@ class OneChannel(unittest.TestCase):
         return LaunchedRun("--model", str(self.folder / "moody.pt"), "--input", str(self.pictures_with_corners(corners)), "--device", DEVICE, "--consumers", "2",
                            "--batch", "2", "--image-size", str(SIDE), *flags)
 
-    def test_an_item_whose_scores_cannot_be_is_skipped_like_one_that_cannot_be_read(self):
+    def test_an_item_with_invalid_scores_is_skipped_like_an_unreadable_one(self):
         corners = [128] * 20
         corners[0], corners[7] = 0, 255
         good = {f"{index:02}" for index in range(20)} - {"00", "07"}
         for flags in (("--transform", "none"), ("--transform", "cast"), ("--transform", "class-map"), ("--strategy", "sequential")):
             with self.subTest(flags=flags), self.moody_run(corners, "--processor", "mask-png,records", *flags) as run:
                 for again in ((), ("--resume",)):
-                    self.assertEqual(run.start(*again).wait(), 0, run.said())
+                    self.assertEqual(run.start(*again).wait(), 0, run.logs())
                     skipped = {pathlib.Path(one["origin"]).stem: one["reason"] for one in run.summary()["skipped"]}
                     self.assertEqual(skipped.keys(), {"00", "07"})
                     self.assertRegex(skipped["00"], r"output .*1, 32, 32\] holds 3[78].* probability, which lies between 0 and 1")
@@ -194,48 +194,48 @@ class OneChannel(unittest.TestCase):
                     (run.folder / "records.sqlite").write_bytes(files["records/records.sqlite"])
                     rows = dict(sqlite3.connect(run.folder / "records.sqlite").execute("SELECT key, status FROM records"))
                     self.assertEqual(rows, {**dict.fromkeys(good, "done"), "00": "skipped", "07": "skipped"})
-                    self.assertEqual(run.summary()["samples"]["done_before"], 18 if again else 0, "both are tried again, and nothing else")
+                    self.assertEqual(run.summary()["samples"]["done_before"], 18 if again else 0, "only the two skipped items are tried again")
 
     def test_too_many_unreadable_items_fail_the_run_and_the_rest_is_done(self):
         corners = [128] * 20
         corners[4] = corners[7] = corners[19] = 255
         with self.moody_run(corners, "--processor", "mask-png") as run:
-            self.assertEqual(run.start().wait(), 65, run.said())
-            self.assertIn("3 of 20 items had to be skipped, and --max-errors 10% allows 2", run.said())
+            self.assertEqual(run.start().wait(), 65, run.logs())
+            self.assertIn("3 of 20 items had to be skipped, and --max-errors 10% allows 2", run.logs())
             self.assertEqual(len([name for name in run.files() if name.endswith(".png")]), 17)
         with self.moody_run([255] * 3, "--processor", "mask-png", "--max-errors", "100%") as run:
-            self.assertEqual(run.start().wait(), 65, run.said())
-            self.assertIn("none of the 3 items has a result", run.said())
+            self.assertEqual(run.start().wait(), 65, run.logs())
+            self.assertIn("none of the 3 items has a result", run.logs())
 
     def test_logits_are_found_out_whatever_may_be_skipped(self):
         with self.moody_run([0] * 20, "--processor", "mask-png", "--max-errors", "100%") as run:
-            self.assertEqual(run.start().wait(), 64, run.said())
-            self.assertIn("--scores logit", run.said())
+            self.assertEqual(run.start().wait(), 64, run.logs())
+            self.assertIn("--scores logit", run.logs())
             self.assertEqual(run.files(), {})
-            self.assertFalse((run.output / ".offramp-checkpoint").exists(), "nothing of a former run would have been replaced")
+            self.assertFalse((run.output / ".offramp-checkpoint").exists(), "the run left a checkpoint")
 
     def test_processors_that_take_numbers_as_they_are_get_them(self):
         with self.moody_run([0, 255], "--processor", "npy") as run:
-            self.assertEqual(run.start().wait(), 0, run.said())
+            self.assertEqual(run.start().wait(), 0, run.logs())
             self.assertEqual(len(run.files()), 2)
 
     def test_an_overlay_shows_the_foreground(self):
-        code, said, files = self.run_of("probabilities.pt", "overlay")
-        self.assertEqual(code, 0, said)
+        code, printed, files = self.run_of("probabilities.pt", "overlay")
+        self.assertEqual(code, 0, printed)
         self.assertEqual(set(files), {f"{name}.jpg" for name in self.pictures})
         for name, original in self.pictures.items():
             red = numpy.array([128, 0, 0])      # of class 1
             covered = numpy.where((self.probability_of(name) >= 0.5)[..., None], (original + red) / 2, original).mean((0, 1))
-            self.assertGreater(abs(covered - original.mean((0, 1))).max(), 10, "else nothing is shown")
+            self.assertGreater(abs(covered - original.mean((0, 1))).max(), 10, "the overlay changes nothing")
             found = numpy.asarray(Image.open(io.BytesIO(files[f"{name}.jpg"])).convert("RGB")).mean((0, 1))
-            self.assertLess(abs(found - covered).max(), 4, name)    # JPEG smears single pixels, and keeps their mean
+            self.assertLess(abs(found - covered).max(), 4, name)    # JPEG smears single pixels but keeps their mean
 
     def test_no_channel_is_still_refused(self):
         import torch
         torch.jit.script(self.networks.Flat().eval()).save(str(self.folder / "flat.pt"))
-        code, said, _ = self.run_of("flat.pt", "mask-png")
-        self.assertEqual(code, 64, said)
-        self.assertRegex(said, r"output float32 \[\d, 32, 32\]: needed are class ids")
+        code, printed, _ = self.run_of("flat.pt", "mask-png")
+        self.assertEqual(code, 64, printed)
+        self.assertRegex(printed, r"output float32 \[\d, 32, 32\]: needed are class ids")
 
 
 if __name__ == "__main__":

@@ -51,18 +51,18 @@ class OutputForms(unittest.TestCase):
         self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def run_of(self, body, *flags, gives="torch.Tensor"):
-        """(exit code, everything said, {file: bytes}) of a run of a network whose forward(x) gives `body`."""
+        """(exit code, all output, {file: bytes}) of a run of a network whose forward(x) returns `body`."""
         import torch
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
         torch.jit.script(networks_in(folder, HEAD.format(body=body, gives=gives)).Net().eval()).save(str(folder / "net.pt"))
         (folder / "net.toml").write_text(NOTES)
         with LaunchedRun("--model", str(folder / "net.pt"), "--input", str(self.images), "--device", DEVICE, "--consumers", "1", "--batch", "2",
                          *flags) as run:
-            return run.start().wait(), run.said(), run.files()
+            return run.start().wait(), run.logs(), run.files()
 
     def masks_of(self, body, *flags):
-        code, said, files = self.run_of(body, *flags)
-        self.assertEqual((code, set(files)), (0, {f"{key}.png" for key in self.pictures}), said)
+        code, printed, files = self.run_of(body, *flags)
+        self.assertEqual((code, set(files)), (0, {f"{key}.png" for key in self.pictures}), printed)
         return {name.removesuffix(".png"): Image.open(io.BytesIO(content)) for name, content in files.items()}
 
     def test_class_ids_of_an_argmax_become_masks(self):
@@ -74,9 +74,9 @@ class OutputForms(unittest.TestCase):
                 numpy.testing.assert_array_equal(numpy.asarray(mask), self.pictures[key][..., 0] > 127, ids)
 
     def test_ids_that_no_mask_holds_end_the_run_with_their_number(self):
-        code, said, files = self.run_of("(x[:, 0] * 0).long() + 300")
-        self.assertEqual((code, files), (64, {}), said)
-        self.assertIn("the class id 300", said)
+        code, printed, files = self.run_of("(x[:, 0] * 0).long() + 300")
+        self.assertEqual((code, files), (64, {}), printed)
+        self.assertIn("the class id 300", printed)
 
     def test_masks_without_a_palette_have_the_ids_in_any_reader(self):
         for key, mask in self.masks_of("x.argmax(1)", "--mask-palette", "none").items():
@@ -84,24 +84,24 @@ class OutputForms(unittest.TestCase):
             numpy.testing.assert_array_equal(numpy.asarray(mask), self.pictures[key].argmax(-1))
 
     def test_outputs_that_are_not_written_are_named(self):
-        code, said, files = self.run_of('{"masks": x * 5.0, "boxes": x[:, 0, :7, :4], "score": x.mean((2, 3))}', gives="Dict[str, torch.Tensor]")
-        self.assertEqual((code, len(files)), (0, len(self.pictures)), said)
-        self.assertRegex(said, r"not written, since --processor auto does not read them: .*boxes float32 \[2, 7, 4\].*score float32 \[2, 3\]")
+        code, printed, files = self.run_of('{"masks": x * 5.0, "boxes": x[:, 0, :7, :4], "score": x.mean((2, 3))}', gives="Dict[str, torch.Tensor]")
+        self.assertEqual((code, len(files)), (0, len(self.pictures)), printed)
+        self.assertRegex(printed, r"not written, since --processor auto does not read them: .*boxes float32 \[2, 7, 4\].*score float32 \[2, 3\]")
 
     def test_a_channels_last_output_is_warned_of(self):
-        code, said, _ = self.run_of("x.permute(0, 2, 3, 1).contiguous()")
-        self.assertEqual(code, 0, said)
-        self.assertIn("If it is channels-last", said)
+        code, printed, _ = self.run_of("x.permute(0, 2, 3, 1).contiguous()")
+        self.assertEqual(code, 0, printed)
+        self.assertIn("If it is channels-last", printed)
 
     def vectors_of(self, processor, *flags):
-        """{key: vector or None} of a network whose vectors have an infinite number in the first picture, and NaN in the second."""
+        """{key: vector or None} of a network whose vectors contain infinity for the first picture and NaN for the second."""
         first, second = (float(self.pictures[key][0, 0, 0]) / 255 for key in ("0", "1"))
-        self.assertEqual(len({picture[0, 0, 0] for picture in self.pictures.values()}), len(self.pictures), "pictures cannot be told apart")
+        self.assertEqual(len({picture[0, 0, 0] for picture in self.pictures.values()}), len(self.pictures), "the first pixel does not distinguish the pictures")
         at = "(x[:, :1, 0, 0] - {}).abs() < 0.001"
         body = f"x.mean((2, 3)).masked_fill({at.format(first)}, float('inf')).masked_fill({at.format(second)}, float('nan'))"
-        code, said, files = self.run_of(body, "--processor", processor, *flags)
-        self.assertEqual(code, 0, said)
-        self.assertIn("infinite or NaN: NULL in their rows", said)
+        code, printed, files = self.run_of(body, "--processor", processor, *flags)
+        self.assertEqual(code, 0, printed)
+        self.assertIn("infinite or NaN: NULL in their rows", printed)
         path = self.folder / "results"
         path.write_bytes(next(iter(content for name, content in files.items() if not pathlib.Path(name).name.startswith("."))))
         if processor == "embeddings-parquet":

@@ -74,14 +74,14 @@ class PicturesOut(unittest.TestCase):
         self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def run_of(self, model, *flags):
-        """(exit code, everything said, {file: bytes}) of a run over the images."""
+        """(exit code, all output, {file: bytes}) of a run over the images."""
         with LaunchedRun("--model", str(self.folder / model), "--input", str(self.images), "--device", DEVICE, "--consumers", "2", "--batch", "2",
                          "--image-size", str(SIDE), *flags) as run:
-            return run.start().wait(), run.said(), run.files()
+            return run.start().wait(), run.logs(), run.files()
 
     def pictures_of(self, model, *flags, extension=".png"):
-        code, said, files = self.run_of(model, "--processor", "image", *flags)
-        self.assertEqual(code, 0, said)
+        code, printed, files = self.run_of(model, "--processor", "image", *flags)
+        self.assertEqual(code, 0, printed)
         self.assertEqual(set(files), {key + extension for key in self.pictures})
         return {name.removesuffix(extension): numpy.asarray(Image.open(io.BytesIO(content))).astype(int) for name, content in files.items()}
 
@@ -91,7 +91,7 @@ class PicturesOut(unittest.TestCase):
             self.assertEqual(found.shape, (2 * SIDE, 2 * SIDE, 3))
             self.assertLessEqual(numpy.abs(found - wanted).max(), 1, key)
 
-    def test_pictures_keep_their_proportions_times_what_the_network_enlarges_by(self):
+    def test_pictures_keep_their_proportions_in_enlarging_networks(self):
         wide = self.folder / "wide"
         wide.mkdir()
         sizes = {"wide": (80, 40), "high": (30, 90), "square": (SIDE, SIDE), "small": (7, 3)}
@@ -100,8 +100,8 @@ class PicturesOut(unittest.TestCase):
         for flags, size_of in (((), lambda size: (2 * size[0], 2 * size[1])), (("--picture-size", "model"), lambda size: (2 * SIDE, 2 * SIDE))):
             with LaunchedRun("--model", str(self.folder / "Negative.pt"), "--input", str(wide), "--device", DEVICE, "--consumers", "1", "--batch", "2",
                              "--image-size", str(SIDE), "--processor", "image", *flags) as run:
-                code, said, files = run.start().wait(), run.said(), run.files()
-            self.assertEqual(code, 0, said)
+                code, printed, files = run.start().wait(), run.logs(), run.files()
+            self.assertEqual(code, 0, printed)
             found = {name.removesuffix(".png"): Image.open(io.BytesIO(content)).size for name, content in files.items()}
             self.assertEqual(found, {name: size_of(size) for name, size in sizes.items()})
 
@@ -120,22 +120,22 @@ class PicturesOut(unittest.TestCase):
             numpy.testing.assert_array_equal(found[..., 3], self.pictures[key][..., 0], key)
 
     def test_a_wrong_range_ends_the_run(self):
-        code, said, files = self.run_of("Tanh.pt", "--processor", "image")
-        self.assertEqual((code, files), (64, {}), said)
-        self.assertIn("--image-range", said)
+        code, printed, files = self.run_of("Tanh.pt", "--processor", "image")
+        self.assertEqual((code, files), (64, {}), printed)
+        self.assertIn("--image-range", printed)
 
     def test_a_model_without_masks_gives_arrays_by_default_and_reports_it(self):
-        code, said, files = self.run_of("Classifier.pt")
-        self.assertEqual(code, 0, said)
+        code, printed, files = self.run_of("Classifier.pt")
+        self.assertEqual(code, 0, printed)
         self.assertEqual(set(files), {f"{key}.output.npy" for key in self.pictures})
         for key, picture in self.pictures.items():
             numpy.testing.assert_allclose(numpy.load(io.BytesIO(files[f"{key}.output.npy"])), picture.mean((0, 1)) / 255, rtol=1e-4)
-        self.assertEqual(said.count("each is written as an array, as by --processor npy"), said.count("producer.log") + 1, said)
+        self.assertEqual(printed.count("each is written as an array, as by --processor npy"), printed.count("producer.log") + 1, printed)
 
     def test_a_processor_that_was_chosen_still_refuses(self):
-        code, said, files = self.run_of("Classifier.pt", "--processor", "mask-png")
-        self.assertEqual((code, files), (64, {}), said)
-        self.assertIn("needed are class ids", said)
+        code, printed, files = self.run_of("Classifier.pt", "--processor", "mask-png")
+        self.assertEqual((code, files), (64, {}), printed)
+        self.assertIn("needed are class ids", printed)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def noise(seed, *shape):
 
 
 def bmp(bits, header, top_down=False, compression=0, masks=(), rows=None, width=29, height=13):
-    """A BMP of chance pixels."""
+    """A BMP of random pixels."""
     seed = bits * header + compression
     rows = noise(seed, (width * bits + 31) // 32 * 4 * height).tobytes() if rows is None else rows
     palette = noise(seed, (1 << bits) * (3 if header == 12 else 4)).tobytes() if bits <= 8 else b""
@@ -50,7 +50,7 @@ def bmp(bits, header, top_down=False, compression=0, masks=(), rows=None, width=
 
 
 def runs(bits, width=29, height=13):
-    """Rows of a BMP: a run, pixels as they are, a move, and a run that goes further than its row."""
+    """Rows of a run-length BMP: a run, literal pixels, a delta, and a run beyond the end of its row."""
     row = bytes([9, 0x37]) + (b"\0\5" + (b"\x12\x34\x50\0" if bits == 4 else b"\1\2\3\4\5\0")) + b"\0\2\4\0" + bytes([width, 0x59])
     return b"\0\0".join([row] * height) + b"\0\1"
 
@@ -82,9 +82,9 @@ class AgainstPillow(unittest.TestCase):
         """(files, output) of a run over self.pictures."""
         with LaunchedRun("--model", str(self.folder / "everything.pt"), "--input", str(self.pictures), "--device", DEVICE, "--processor", processor,
                          "--batch", "4", "--consumers", "1", *flags) as run:
-            code, said, files = run.start().wait(), run.said(), run.files()
-        self.assertEqual(code, 0, said)
-        return files, said
+            code, printed, files = run.start().wait(), run.logs(), run.files()
+        self.assertEqual(code, 0, printed)
+        return files, printed
 
     def cut_outs(self):
         """{key: picture} of a run over self.pictures."""
@@ -107,14 +107,14 @@ class AgainstPillow(unittest.TestCase):
             to = io.BytesIO()
             Image.fromarray(noise(seed, 40, 61, 4), "CMYK").save(to, "JPEG", quality=90, subsampling=2 * seed, progressive=progressive)
             cmyk = to.getvalue()
-            adobe = cmyk.index(b"Adobe")    # its last byte says whether the first three planes are YCC
+            adobe = cmyk.index(b"Adobe")    # its last byte marks the first three planes as YCC or not
             (self.pictures / f"cmyk-{seed}.jpg").write_bytes(cmyk)
             (self.pictures / f"ycck-{seed}.jpg").write_bytes(cmyk[:adobe + 11] + b"\2" + cmyk[adobe + 12:])
             (self.pictures / f"no-adobe-{seed}.jpg").write_bytes(cmyk[:adobe - 4] + cmyk[adobe + 12:])
         self.check_pixels(self.cut_outs())
 
     def check_pixels(self, cut_outs):
-        """Those of self.pictures, each as Pillow converts it; where a cut-out is seen through it has no colour."""
+        """Compares cut-outs with self.pictures as converted by Pillow; transparent pixels have no colour."""
         for path in self.pictures.iterdir():
             found = numpy.asarray(cut_outs[path.stem])
             with Image.open(path) as original:
@@ -141,7 +141,7 @@ class AgainstPillow(unittest.TestCase):
             (self.pictures / f"runs-{bits}.bmp").write_bytes(bmp(bits, 40, compression=1 if bits == 8 else 2, rows=runs(bits)))
         self.check_pixels(self.cut_outs())
 
-    def test_of_gif_and_webp_the_first_picture_has_pillows_pixels(self):
+    def test_the_first_picture_of_gif_and_webp_has_pillows_pixels(self):
         for seed, (height, width) in enumerate(((31, 45), (1, 1), (9, 200), (64, 64))):
             frames = [Image.fromarray(noise(3 * seed + number, height, width, 3)) for number in range(3)]
             still = {"palette": frames[0].quantize(256), "four": frames[0].quantize(4), "gray": frames[0].convert("L"), "one": frames[0].convert("1"),
@@ -181,7 +181,7 @@ class AgainstPillow(unittest.TestCase):
             wanted = numpy.repeat(numpy.rint(numbers / 257.0)[..., None], 3, 2)
             numpy.testing.assert_array_equal(numpy.asarray(found)[..., :3], wanted, key)
 
-    def test_what_was_transparent_stays_so_and_colours_keep_their_profile(self):
+    def test_transparency_and_colour_profiles_are_kept(self):
         profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
         rgba = Image.fromarray(noise(5, 30, 44, 4), "RGBA")
         for extension in ("png", "webp", "tif"):
@@ -204,8 +204,8 @@ class AgainstPillow(unittest.TestCase):
             for path in self.pictures.iterdir():
                 path.unlink()
             Image.fromarray(numbers).save(self.pictures / f"cells.{form}")
-            said = self.run_of("cut-out")[1]
-            self.assertIn("uses 12 of them", said, form)
+            printed = self.run_of("cut-out")[1]
+            self.assertIn("uses 12 of them", printed, form)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every key that sentence-transformers reads from a folder: an export gives the same vectors, or refuses the key by name."""
+"""For every key that sentence-transformers reads, an export gives the same vectors or refuses the key by name."""
 
 import contextlib
 import functools
@@ -20,10 +20,10 @@ NEEDED = ("torch", "transformers", "tokenizers", "sentence_transformers")
 TEXTS = ("the fox", "HELLO Hello FOX", "hello hello fox", " ".join(f"w{number}" for number in range(30)), "", "[MASK] query: the end", "unknown w1", "  the fox ")
 MODEL, TRANSFORMER, POOLING, NORMALIZE, MODULES = ("config_sentence_transformers.json", "sentence_bert_config.json", "1_Pooling/config.json",
                                                    "2_Normalize/config.json", "modules.json")
-SAME = None     # vectors are sentence-transformers'
+SAME = None     # the vectors equal those of sentence-transformers
 FLAGS = ("max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 
-# (file, what is written there, SAME or what the refusal names). Of modules.json what its first module has besides.
+# (file, its added content, SAME or a text of the refusal). For modules.json: keys that are added to the first module.
 CASES = (
     (MODEL, {}, SAME), (MODEL, {"__version__": {"sentence_transformers": "2.2.2", "pytorch": "1.0"}}, SAME), (MODEL, {"model_type": "SentenceTransformer"}, SAME),
     (MODEL, {"model_type": "SparseEncoder"}, "model_type"), (MODEL, {"similarity_fn_name": "dot"}, SAME), (MODEL, {"truncate_dim": 7}, SAME),
@@ -62,7 +62,7 @@ CASES = (
 
 
 class Noted(dict):
-    """A file's object that notes which keys are asked for."""
+    """A JSON object that records the requested keys."""
 
     def __init__(self, content, keys):
         super().__init__(content)
@@ -91,7 +91,7 @@ class Noted(dict):
 
 @contextlib.contextmanager
 def noted(folder):
-    """{file: keys that sentence-transformers asks for} of a folder that is loaded within."""
+    """{file: keys that sentence-transformers requests} while the context loads a folder."""
     read, keys = json.load, {}
 
     def load(stream, **how):
@@ -127,7 +127,7 @@ class SentenceConfig(unittest.TestCase):
         return numpy.stack([model.encode(text) for text in TEXTS])
 
     def ours(self, folder):
-        """As a run makes them: by the exported network, before it is compiled, from the tokens that the producer's tokenizer makes."""
+        """The vectors of a run: of the exported network before compilation, from the tokens of the producer's tokenizer."""
         import torch
         from exporter import sentences
         spec = importlib.util.spec_from_file_location("tokenizer_server", ROOT / "producer/runner/sources/text/tokenizer_server.py")
@@ -172,7 +172,7 @@ class SentenceConfig(unittest.TestCase):
             known |= {*getattr(type(module), "config_keys", ()), *getattr(type(module), "config_key_renames", ())}
         read = {(file, key) for file in (MODEL, TRANSFORMER, POOLING, NORMALIZE, MODULES) for key in keys[file]}
         tried = {(file, key) for file, changes, _ in CASES for key in changes}
-        plain = {(MODULES, "path"), (MODULES, "type"), (POOLING, "word_embedding_dimension")}      # of each folder
+        plain = {(MODULES, "path"), (MODULES, "type"), (POOLING, "word_embedding_dimension")}      # in every folder
         self.assertEqual(set(), read - tried - plain, "sentence-transformers reads keys that no case here tries")
         self.assertIn((TRANSFORMER, "do_lower_case"), read)
         self.assertIn((MODEL, "default_prompt_name"), read)
@@ -210,7 +210,7 @@ class SentenceConfig(unittest.TestCase):
         self.check(words)
         self.check(self.encoder(normalised=False))
 
-    def test_what_is_none_or_another(self):
+    def test_folders_of_other_kinds_are_refused(self):
         (self.folder / "empty").mkdir()
         self.check(self.folder / "empty", "is not a sentence encoder that transformers reads")
         self.check(self.folder / "nowhere", "is not a folder")

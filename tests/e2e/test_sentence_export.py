@@ -85,14 +85,14 @@ class SentenceExport(unittest.TestCase):
     def test_a_length_is_open_where_the_network_allows_it(self):
         (self.folder / "networks.py").write_text(NETWORKS)
         ids = ("--device", "cpu", "--input", "ids=ids:16", "--input", "mask=mask:16")
-        for function, flags, is_open, told in (("pooled", (), True, "rows of any length"), ("pooled", ("--length", "fixed"), False, ""),
+        for function, flags, is_open, note in (("pooled", (), True, "rows of any length"), ("pooled", ("--length", "fixed"), False, ""),
                                                ("each_token", (), False, "texts are filled up to 16 tokens each"),
                                                ("unmasked", (), False, "the outputs depend on how far texts are filled up"),
                                                ("of_sixteen", (), False, "texts are filled up to 16 tokens each")):
             with self.subTest(function=function, flags=flags):
                 done = export(self.folder, f"networks.py:{function}", *ids, *flags, "--output", "net.pt2")
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-                self.assertIn(told, done.stdout)
+                self.assertIn(note, done.stdout)
                 self.assertEqual("any-length = true" in (self.folder / "net.toml").read_text(), is_open)
         refused = export(self.folder, "networks.py:each_token", *ids, "--length", "any", "--output", "net.pt2")
         self.assertEqual(refused.returncode, 65, refused.stdout + refused.stderr)
@@ -114,7 +114,7 @@ class SentenceExport(unittest.TestCase):
         with World("--device", "cpu", "--profile", "embeddings", "--model", str(self.folder / "net.pt2"), "--input", str(self.folder / "lines.txt"),
                    "--consumers", "1", "--batch", "4") as world:
             world.environment["OFFRAMP_TOKENIZER_PYTHON"] = world.environment["OFFRAMP_PYTHON"] = sys.executable
-            self.assertEqual(world.start().wait(), 0, world.said())
+            self.assertEqual(world.start().wait(), 0, world.logs())
             with contextlib.closing(sqlite3.connect(world.output / "embeddings.sqlite")) as database:
                 found = [numpy.frombuffer(vector, "<f4") for vector, in database.execute("SELECT vector FROM embeddings ORDER BY item")]
             numpy.testing.assert_allclose(numpy.stack(found), wanted, rtol=0, atol=1e-5)
@@ -125,9 +125,9 @@ class SentenceExport(unittest.TestCase):
             self.assertEqual(script.returncode, 64, script.stderr)
             self.assertIn("net.pt is TorchScript, but query runs only compiled models (.pt2)", script.stderr)
 
-    def test_an_export_that_fails_late_leaves_what_was_there(self):
+    def test_an_export_that_fails_late_keeps_the_earlier_file(self):
         (self.folder / "networks.py").write_text(NETWORKS)
-        # It is there, and to read it fails: for root, too.
+        # It exists but cannot be read, even by root.
         (self.folder / "unreadable.json").symlink_to("/proc/self/mem")
         for name in ("net.toml", "net.tokenizer.json", "net.pt2"):
             (self.folder / name).write_text("the former")

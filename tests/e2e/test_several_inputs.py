@@ -1,4 +1,4 @@
-"""Models of several inputs: arrays of different types from a folder, and a text's tokens. Results equal PyTorch's; unsuitable inputs are refused by name."""
+"""Models with several inputs: arrays of different types, and a text's tokens. Results equal PyTorch's; unsuitable inputs are refused by name."""
 
 import importlib.util
 import io
@@ -58,7 +58,7 @@ def tokens():
     return Tokens()
 """
 
-# A tokenizer of whole words, as the `tokenizers` library writes it.
+# A tokenizer of whole words in the format of the `tokenizers` library.
 WORDS = """{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
     "normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
     "model": {"type": "WordLevel", "vocab": {"[PAD]": 0, "[UNK]": 1, "slab": 2, "lease": 3, "ticket": 4, "credit": 5}, "unk_token": "[UNK]"}}"""
@@ -81,13 +81,13 @@ class SeveralInputs(unittest.TestCase):
         cls.arrays = {"features": random.standard_normal((ROWS, 3, 5)).astype("f4"), "ids": random.integers(0, 50, (ROWS, 7)),
                       "scale": random.standard_normal(ROWS).astype("f2")}
         cls.input = cls.folder_of("arrays")
-        said = export(cls.folder, "networks.py:arrays", *ARRAYS, "--device", DEVICE, "--batch", "any", "--output", "arrays.pt2")
-        assert said.returncode == 0, said.stdout + said.stderr
-        assert "features.npy, ids.npy, scale.npy" in said.stdout, said.stdout
+        printed = export(cls.folder, "networks.py:arrays", *ARRAYS, "--device", DEVICE, "--batch", "any", "--output", "arrays.pt2")
+        assert printed.returncode == 0, printed.stdout + printed.stderr
+        assert "features.npy, ids.npy, scale.npy" in printed.stdout, printed.stdout
 
     @classmethod
     def folder_of(cls, name, **changed):
-        """A folder with a file for each array, or for what it became; None: no file."""
+        """A folder with a file per array. `changed`: replaced arrays; None removes the file."""
         folder = cls.folder / name
         folder.mkdir()
         for array, numbers in {**cls.arrays, **changed}.items():
@@ -99,20 +99,20 @@ class SeveralInputs(unittest.TestCase):
         self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def run_of(self, model, *flags, start=()):
-        """(exit code, everything said, {file: bytes}) of a run."""
+        """(exit code, all output, {file: bytes}) of a run."""
         with LaunchedRun("--model", str(self.folder / model), "--device", DEVICE, "--consumers", "1", "--batch", "4", *flags) as run:
             run.environment["OFFRAMP_TOKENIZER_PYTHON"] = sys.executable
             code = run.start(*start).wait()
-            return code, run.said(), run.files()
+            return code, run.logs(), run.files()
 
     def refused(self, code, *words, model="arrays.pt2", flags=(), source=None):
-        found, said, _ = self.run_of(model, "--input", str(source or self.input), "--processor", "none", *flags)
-        self.assertEqual(found, code, said)
+        found, printed, _ = self.run_of(model, "--input", str(source or self.input), "--processor", "none", *flags)
+        self.assertEqual(found, code, printed)
         for word in words:
-            self.assertIn(word, said)
+            self.assertIn(word, printed)
 
     def with_notes(self, name, notes):
-        """The model of arrays under another name, with notes of its own."""
+        """A copy of the model of arrays under another name, with other notes."""
         (self.folder / name).write_bytes((self.folder / "arrays.pt2").read_bytes())
         (self.folder / name).with_suffix(".toml").write_text(notes)
         return name
@@ -129,18 +129,18 @@ class SeveralInputs(unittest.TestCase):
                 numpy.testing.assert_allclose(found, wanted[of][row].numpy(), rtol=1e-5, atol=1e-5)
 
     def test_arrays_of_several_types(self):
-        code, said, files = self.run_of("arrays.pt2", "--input", str(self.input), "--processor", "npy")
-        self.assertEqual(code, 0, said)
-        self.assertIn("npy: 11 rows of features.npy, ids.npy, scale.npy", said)
+        code, printed, files = self.run_of("arrays.pt2", "--input", str(self.input), "--processor", "npy")
+        self.assertEqual(code, 0, printed)
+        self.assertIn("npy: 11 rows of features.npy, ids.npy, scale.npy", printed)
         self.check_arrays(files)
 
     def test_half_floats_are_taken_for_floats(self):
         halves = self.arrays["features"].astype("f2")
         source = self.folder_of("halves", features=halves)
-        code, said, half = self.run_of("arrays.pt2", "--input", str(source), "--processor", "npy")
-        self.assertEqual(code, 0, said)
-        code, said, whole = self.run_of("arrays.pt2", "--input", str(self.folder_of("widened", features=halves.astype("f4"))), "--processor", "npy")
-        self.assertEqual(code, 0, said)
+        code, printed, half = self.run_of("arrays.pt2", "--input", str(source), "--processor", "npy")
+        self.assertEqual(code, 0, printed)
+        code, printed, whole = self.run_of("arrays.pt2", "--input", str(self.folder_of("widened", features=halves.astype("f4"))), "--processor", "npy")
+        self.assertEqual(code, 0, printed)
         self.assertEqual(half, whole)
 
     def test_torchscript_of_the_same_network(self):
@@ -148,16 +148,16 @@ class SeveralInputs(unittest.TestCase):
         torch.jit.script(self.networks.arrays().eval()).save(str(self.folder / "old.pt"))
         notes = (self.folder / "arrays.toml").read_text()
         (self.folder / "old.toml").write_text(notes)
-        code, said, files = self.run_of("old.pt", "--input", str(self.input), "--processor", "npy")
-        self.assertEqual(code, 0, said)
+        code, printed, files = self.run_of("old.pt", "--input", str(self.input), "--processor", "npy")
+        self.assertEqual(code, 0, printed)
         self.check_arrays(files)
         (self.folder / "old.toml").unlink()
         self.refused(78, "old.pt' takes 3 inputs", "old.toml has no tables [[input]]", 'name = "scale"', model="old.pt")
 
     def test_made_up_inputs(self):
         for where in ("device", "host"):
-            code, said, files = self.run_of("arrays.pt2", "--processor", "npy", "--synthetic-on", where, "--batches", "2")
-            self.assertEqual(code, 0, said)
+            code, printed, files = self.run_of("arrays.pt2", "--processor", "npy", "--synthetic-on", where, "--batches", "2")
+            self.assertEqual(code, 0, printed)
             self.assertEqual(len(files), 2 * 8)
             self.assertFalse(numpy.load(io.BytesIO(files["5.ids.npy"])).any(), "of integers zeros")
             self.assertTrue(numpy.load(io.BytesIO(files["5.sum.npy"])).any())
@@ -165,11 +165,11 @@ class SeveralInputs(unittest.TestCase):
     def test_another_file_is_another_input(self):
         source = self.folder_of("changing")
         with LaunchedRun("--model", str(self.folder / "arrays.pt2"), "--device", DEVICE, "--batch", "4", "--input", str(source), "--processor", "npy") as run:
-            self.assertEqual(run.start("--limit", "4").wait(), 0, run.said())
-            self.assertEqual(run.start("--limit", "4", "--resume").wait(), 0, run.said())
+            self.assertEqual(run.start("--limit", "4").wait(), 0, run.logs())
+            self.assertEqual(run.start("--limit", "4", "--resume").wait(), 0, run.logs())
             numpy.save(source / "scale.npy", self.arrays["scale"] + 1)
-            self.assertEqual(run.start("--limit", "4", "--resume").wait(), 64, run.said())
-            self.assertIn("names of the items was", run.said())
+            self.assertEqual(run.start("--limit", "4", "--resume").wait(), 64, run.logs())
+            self.assertIn("names of the items was", run.logs())
 
     def test_files_that_do_not_fit(self):
         self.refused(66, "has no ids.npy", "from a folder with features.npy, ids.npy, scale.npy", source=self.folder_of("missing", ids=None))
@@ -189,7 +189,7 @@ class SeveralInputs(unittest.TestCase):
                      model=self.with_notes("wide.pt2", whole.replace("3x5", "3x6")))
 
     def as_a_query_has_them(self, model):
-        """The lines' vectors, by the command `query`."""
+        """The vectors of the lines as the command `query` computes them."""
         find_packages_of_launch(self)
         from searcher import encoding
         return numpy.stack(encoding.encode(self.folder / model, None, LINES, "mean"))
@@ -198,8 +198,8 @@ class SeveralInputs(unittest.TestCase):
     def test_a_texts_tokens(self):
         import torch
         (self.folder / "words.json").write_text(WORDS)
-        said = export(self.folder, "networks.py:tokens", *TOKENS, "--device", DEVICE, "--tokenizer", "words.json", "--output", "tokens.pt2")
-        self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
+        printed = export(self.folder, "networks.py:tokens", *TOKENS, "--device", DEVICE, "--tokenizer", "words.json", "--output", "tokens.pt2")
+        self.assertEqual(printed.returncode, 0, printed.stdout + printed.stderr)
         self.assertTrue((self.folder / "tokens.tokenizer.json").exists())
         ids = torch.zeros(len(LINES), LENGTH, dtype=torch.int64)
         for row, line in enumerate(LINES):
@@ -212,14 +212,14 @@ class SeveralInputs(unittest.TestCase):
         notes = (self.folder / "tokens.toml").read_text()
         torch.jit.script(self.networks.tokens().eval()).save(str(self.folder / "tokens.pt"))
         for model in ("tokens.pt2", "tokens.pt"):
-            code, said, files = self.run_of(model, "--input", str(lines), "--processor", "npy")
-            self.assertEqual(code, 0, said)
+            code, printed, files = self.run_of(model, "--input", str(lines), "--processor", "npy")
+            self.assertEqual(code, 0, printed)
             self.assertEqual(len(files), len(LINES))
             for row in range(len(LINES)):
                 numpy.testing.assert_allclose(numpy.load(io.BytesIO(files[f"{row}.mean.npy"])), wanted[row], rtol=1e-5, atol=1e-6)
         numpy.testing.assert_allclose(self.as_a_query_has_them("tokens.pt2"), wanted, rtol=1e-5, atol=1e-6)
-        code, said, files = self.run_of("tokens.pt2", "--processor", "npy", "--synthetic-on", "device", "--batches", "1")
-        self.assertEqual(code, 0, said)
+        code, printed, files = self.run_of("tokens.pt2", "--processor", "npy", "--synthetic-on", "device", "--batches", "1")
+        self.assertEqual(code, 0, printed)
         (self.folder / "tokens.toml").unlink()
         self.refused(78, "takes 3 inputs", 'name = "token_type_ids"\ntokens = "types"\nshape = LENGTH', model="tokens.pt2")
         (self.folder / "tokens.toml").write_text(notes)
@@ -227,8 +227,8 @@ class SeveralInputs(unittest.TestCase):
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
 class ExportOfSeveralInputs(unittest.TestCase):
-    def test_what_does_not_fit(self):
-        """In this process: what the command does with its flags before anything is compiled."""
+    def test_incompatible_flags(self):
+        """Calls the checks of the flags in this process; nothing is compiled."""
         find_packages_of_launch(self)
         from exporter import arguments, networks
         from offramp_launch.exit_code import LaunchError

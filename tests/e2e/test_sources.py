@@ -17,7 +17,7 @@ from tests.support.launched_run import ROOT, LaunchedRun
 PICTURES = sorted((ROOT / "launch/demo/images").glob("*.jpg"))[:4]
 RUN = ("--device", "cpu", "--model", "cutout", "--consumers", "2", "--batch", "2")
 ALL_MAY_BE_BAD = ("--max-errors", "100%")
-SIDE = 256     # what the model takes
+SIDE = 256     # the model's input size
 
 
 def add(tar, name, content):
@@ -37,7 +37,7 @@ class Sources(unittest.TestCase):
     def results(self, *flags):
         """The output's files by name, and the run's summary."""
         run = self.enterContext(LaunchedRun(*RUN, *flags))
-        self.assertEqual(run.start().wait(), 0, run.said())
+        self.assertEqual(run.start().wait(), 0, run.logs())
         return {str(path.relative_to(run.output)): path.read_bytes() for path in run.output.rglob("*.png")}, run.summary()
 
     def test_files_manifests_and_shards_give_the_same_masks_and_cut_outs(self):
@@ -93,7 +93,7 @@ class Sources(unittest.TestCase):
             self.assertTrue(seen.any(), value)
             numpy.testing.assert_array_equal(cut[seen][:, :3], upright[seen], str(value))
 
-    def test_records_have_the_columns_of_the_manifest_and_replace_no_others_database(self):
+    def test_records_have_the_manifests_columns_and_keep_another_database(self):
         for picture in PICTURES:
             (self.folder / picture.name).write_bytes(picture.read_bytes())
         manifest = self.folder / "list.jsonl"
@@ -101,7 +101,7 @@ class Sources(unittest.TestCase):
         manifest.write_text("".join(json.dumps({"id": name, "uri": uri, "label": f"ein „{name}“", "price": number}) + "\n"
                                     for number, (name, uri) in enumerate(names)) + "no JSON\n")
         run = self.enterContext(LaunchedRun(*RUN, *ALL_MAY_BE_BAD, "--processor", "mask-png,records", "--input", str(manifest)))
-        self.assertEqual(run.start().wait(), 0, run.said())
+        self.assertEqual(run.start().wait(), 0, run.logs())
         with contextlib.closing(sqlite3.connect(run.output / "records/records.sqlite")) as records:
             rows = records.execute("SELECT key, status, columns FROM records ORDER BY item").fetchall()
         self.assertEqual([(key, status, json.loads(columns)) for key, status, columns in rows],
@@ -113,20 +113,20 @@ class Sources(unittest.TestCase):
         with contextlib.closing(sqlite3.connect(database)) as other:
             other.execute("CREATE TABLE precious (a)")
         before = database.read_bytes()
-        self.assertEqual(run.start().wait(), 64, run.said())
-        self.assertIn(str(database), run.said())
+        self.assertEqual(run.start().wait(), 64, run.logs())
+        self.assertIn(str(database), run.logs())
         self.assertEqual(database.read_bytes(), before)
 
-    def test_what_is_bad_in_an_input_is_counted_with_its_place(self):
+    def test_bad_items_are_counted_with_their_place(self):
         (self.folder / "a.jpg").write_bytes(PICTURES[0].read_bytes())
         manifest = self.folder / "list.jsonl"
         manifest.write_text('{"id": "../../a", "uri": "a.jpg"}\nno JSON\n{"id": "b", "uri": "gone.jpg"}\n{"id": "../../a", "uri": "a.jpg"}\n')
         found, summary = self.results("--processor", "mask-png", "--input", str(manifest), *ALL_MAY_BE_BAD)
         self.assertEqual(sorted(found), ["a.png"])
         self.assertEqual(summary["samples"]["skipped"], 3)
-        told = [f"{item['origin']} {item['reason']}" for item in summary["skipped"]]
+        reported = [f"{item['origin']} {item['reason']}" for item in summary["skipped"]]
         for line, reason in ((2, "not JSON"), (3, "No such file"), (4, "is that of line 1")):
-            self.assertTrue(any(f"list.jsonl:{line}" in text and reason in text for text in told), told)
+            self.assertTrue(any(f"list.jsonl:{line}" in text and reason in text for text in reported), reported)
 
         with tarfile.open(self.folder / "whole.tar", "w") as tar:
             for path in PICTURES:
@@ -144,7 +144,7 @@ class Sources(unittest.TestCase):
                 add(tar, f"{number}.jpg", path.read_bytes())
                 add(tar, f"{number}.json", b'{"label": "ca' if number == 1 else b'{"label": "cat"}')
         run = self.enterContext(LaunchedRun(*RUN, *ALL_MAY_BE_BAD, "--processor", "mask-png,records", "--input", str(self.folder / "notes.tar")))
-        self.assertEqual(run.start().wait(), 0, run.said())
+        self.assertEqual(run.start().wait(), 0, run.logs())
         (skipped,) = run.summary()["skipped"]
         self.assertIn("its .json: not JSON", skipped["reason"])
         with contextlib.closing(sqlite3.connect(run.output / "records/records.sqlite")) as records:

@@ -59,19 +59,19 @@ class TextChunks(TextRuns, unittest.TestCase):
             self.assertEqual([chunk for chunk, *_ in chunks], list(range(len(chunks))))
             self.assertEqual((chunks[0][1], chunks[-1][2]), (0, len(text)))
             for (_, _, end), (_, begin, _) in zip(chunks, chunks[1:]):
-                self.assertEqual(text[end:begin].strip(), "", "nothing but white space is between chunks")
+                self.assertEqual(text[end:begin].strip(), "", "there is text between two chunks")
                 self.assertLessEqual(len(tokenizer.encode(text[begin:end], add_special_tokens=False).ids), OVERLAP)
             if len(chunks) > 1:
                 self.assertLessEqual(max(len(tokenizer.encode(text[begin:end]).ids) for _, begin, end in chunks), CHUNK)
         self.assertGreater(len(places), 3 * len(texts))
 
-    def test_chunks_are_parts_of_texts_and_what_is_killed_continues(self):
+    def test_chunks_are_parts_of_texts_and_a_killed_run_continues(self):
         wanted = self.undisturbed("jsonl-text", self.jsonl, *CHUNKS)
         self.assertEqual([item for item, *_ in wanted], list(range(len(wanted))))
         numbers = [int(name.rpartition("/")[2]) for _, _, name, *_ in wanted]
         self.assertEqual([columns for _, _, _, columns, *_ in wanted], [f'{{"n":{number}}}' for number in numbers])
         self.check_places([(number, *row[4:7]) for number, row in zip(numbers, wanted)], self.texts)
-        # A chunk's vector is that of a text which is nothing else.
+        # A chunk has the vector of a text that consists of the chunk alone.
         parts = self.write("parts.jsonl", "".join(json.dumps({"id": number, "text": self.texts[text][row[5]:row[6]]}) + "\n"
                                                   for number, (text, row) in enumerate(zip(numbers, wanted))))
         whole = self.ended("jsonl-text", parts)
@@ -90,10 +90,10 @@ class TextChunks(TextRuns, unittest.TestCase):
         world = self.ended("text", self.lines, *CHUNKS)
         texts = self.lines.read_text(encoding="utf-8").split("\n")[:-1]
         self.check_places([(int(key), *place) for _, key, *place, _ in self.rows(world, "")], texts)
-        for told in self.query(world, "ticket", "--top", "3", "--input", str(self.lines)).splitlines():
-            _, _, key, place, *_ = told.split()
+        for line in self.query(world, "ticket", "--top", "3", "--input", str(self.lines)).splitlines():
+            _, _, key, place, *_ = line.split()
             begin, end = (int(number) for number in place.strip("[]").split(":"))
-            self.assertIn(" ".join(texts[int(key)][begin:end].split()), " ".join(told.split()))
+            self.assertIn(" ".join(texts[int(key)][begin:end].split()), " ".join(line.split()))
 
     def results(self, output):
         """{kind: rows} of embeddings-parquet and of records."""
@@ -103,8 +103,8 @@ class TextChunks(TextRuns, unittest.TestCase):
             records = database.execute("SELECT item, key, id, columns, status FROM records ORDER BY item").fetchall()
         return {"parquet": [tuple(row.values()) for row in table.to_pylist()], "records": records}
 
-    @unittest.skipUnless(HAS_PARQUET, "skipped: needs pyarrow and the module of it")
-    def test_parquet_and_records_have_the_same_chunks_also_when_killed_and_of_a_jobs_shards(self):
+    @unittest.skipUnless(HAS_PARQUET, "skipped: needs pyarrow and Offramp's module for Parquet")
+    def test_parquet_and_records_have_equal_chunks_after_kills_and_in_shards(self):
         processors = ("--processor", "embeddings-sqlite,embeddings-parquet,records")
         whole = self.ended("jsonl-text", self.jsonl, *CHUNKS, processors=processors)
         rows, wanted = self.rows(whole), self.results(whole.output)
@@ -122,7 +122,7 @@ class TextChunks(TextRuns, unittest.TestCase):
         self.assertEqual((self.rows(job), self.results(job.output)), (rows, wanted))
 
     @unittest.skipIf(missing_requirement(), missing_requirement())
-    def test_postgres_has_the_same_chunks_also_when_killed_and_of_a_jobs_shards(self):
+    def test_postgres_has_equal_chunks_after_kills_and_in_shards(self):
         server = self.enterContext(PostgresServer())
         server.sql("CREATE EXTENSION vector")
         rows = self.undisturbed("jsonl-text", self.jsonl, *CHUNKS)
@@ -130,9 +130,9 @@ class TextChunks(TextRuns, unittest.TestCase):
                   for item, key, name, columns, *place, vector in rows]
 
         def stored(table):
-            told = server.sql(f"SELECT {', '.join(ROWS)}, vector FROM {table} ORDER BY item")
+            rows = server.sql(f"SELECT {', '.join(ROWS)}, vector FROM {table} ORDER BY item")
             return [[*row[:3], json.loads(row[3]), *row[4:-1], list(struct.unpack(f"<{len(v := json.loads(row[-1]))}f", struct.pack(f"<{len(v)}f", *v)))]
-                    for row in told]
+                    for row in rows]
 
         def into(table):
             return {"processors": ("--processor", "embeddings-postgres", "--sink", server.uri(), "--sink-table", table)}
@@ -145,8 +145,8 @@ class TextChunks(TextRuns, unittest.TestCase):
         self.assertEqual(stored("shards"), wanted)
 
         whole = self.world("jsonl-text", self.jsonl, **into("killed"))
-        self.assertNotEqual(whole.start().wait(), 0, "rows of whole texts do not go between those of chunks")
-        self.assertIn("table 'killed'", whole.said())
+        self.assertNotEqual(whole.start().wait(), 0, "a table of chunks takes no rows of whole texts")
+        self.assertIn("table 'killed'", whole.logs())
         self.assertEqual(stored("killed"), wanted)
 
     def test_a_text_of_ten_megabytes_is_cut(self):
@@ -154,7 +154,7 @@ class TextChunks(TextRuns, unittest.TestCase):
         rows = self.undisturbed("jsonl-text", self.write("long.jsonl", json.dumps({"id": "long", "text": text}) + "\n"), "--chunk-tokens", str(LENGTH), "--limit", "1")
         self.assertEqual((rows[0][5], rows[-1][6]), (0, len(text)))
 
-    def test_what_does_not_go_together_is_refused_by_name(self):
+    def test_incompatible_flags_are_refused_by_name(self):
         for flags, words in ((("--chunk-overlap", "3"), ("needs --chunk-tokens",)), (("--chunk-tokens", "8", "--chunk-overlap", "8"), ("is not less than",)),
                              (("--chunk-tokens", "4096"), ("--chunk-tokens 4096", "the model takes")),
                              (("--chunk-tokens", "3"), ("--chunk-tokens", "4 to")), (("--source", "synthetic", "--chunk-tokens", "8"), ("gives no texts",))):
@@ -162,15 +162,15 @@ class TextChunks(TextRuns, unittest.TestCase):
                 world = self.world("jsonl-text", self.jsonl)
                 self.assertNotEqual(world.start(*flags).wait(), 0)
                 for word in words:
-                    self.assertIn(word, world.said())
-        code, said = self.world("jsonl-text", self.jsonl, kind=JobWorld).init(2, "--chunk-tokens", "4096")
+                    self.assertIn(word, world.logs())
+        code, printed = self.world("jsonl-text", self.jsonl, kind=JobWorld).init(2, "--chunk-tokens", "4096")
         self.assertNotEqual(code, 0)
-        self.assertIn("--chunk-tokens 4096: the model takes", said)
+        self.assertIn("--chunk-tokens 4096: the model takes", printed)
 
 
 @unittest.skipUnless(importlib.util.find_spec("tokenizers"), "skipped: needs tokenizers")
 class Cutting(unittest.TestCase):
-    """tokenizer_server.py's, with tokenizers that put tokens around a text, cut words in pieces, and take bytes one by one."""
+    """The chunker of tokenizer_server.py with tokenizers that add tokens around a text, split words, or take single bytes."""
 
     @classmethod
     def setUpClass(cls):

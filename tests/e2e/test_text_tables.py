@@ -20,7 +20,7 @@ HAS_MODULE = (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/liboffr
 
 
 def rows_of_any_form():
-    """Texts of several lines, of none, with quotes, and longer than the model takes; columns that are null, and nested ones."""
+    """Texts of several lines, empty, with quotes, and longer than the model takes; columns with null and nested values."""
     chance = random.Random(7)
     words = ("slab", "lease", "ticket", "credit", "Größe", "日本語", "\"", "\\", "\n", "\u2028", "\U0001f600")
     return [{"id": f"doc/{number} é" if number % 3 else f"{number}", "text": " ".join(chance.choices(words, k=chance.randrange(20))),
@@ -45,7 +45,7 @@ class TextTables(TextRuns, unittest.TestCase):
         pyarrow.parquet.write_table(cls.table, cls.parquet, row_group_size=50)
 
     def results(self, output):
-        """Vectors and rows, of SQLite and of Parquet, by what names them."""
+        """Vectors and rows in SQLite and Parquet, by name."""
         import pyarrow.parquet
         with contextlib.closing(sqlite3.connect(next(output.rglob("embeddings.sqlite")))) as database:
             vectors = database.execute("SELECT item, key, id, columns, vector FROM embeddings ORDER BY item").fetchall()
@@ -59,7 +59,7 @@ class TextTables(TextRuns, unittest.TestCase):
     def undisturbed(self, source, path, *flags):
         return self.results(self.ended(source, path, *flags).output)
 
-    def test_both_forms_give_the_same_and_what_is_killed_continues(self):
+    def test_both_forms_give_the_same_and_a_killed_run_continues(self):
         wanted = self.undisturbed("jsonl-text", self.jsonl)
         self.assertEqual([(item, key, status, json.loads(columns)) for item, key, status, columns in wanted["records"]],
                          [(item, row["id"], "done", {name: row[name] for name in ("title", "year", "score", "tags")}) for item, row in enumerate(self.rows)])
@@ -70,22 +70,22 @@ class TextTables(TextRuns, unittest.TestCase):
             with self.subTest(source):
                 self.assertEqual(self.results(self.resumed(source, path).output), wanted)
 
-    def test_a_consumer_that_finds_other_rows_than_the_run_began_with_ends_the_run(self):
+    def test_a_consumer_that_finds_other_rows_ends_the_run(self):
         with self.begun("changed.jsonl") as (world, path, _):
             self.replace(path, [{**row, "year": 0} for row in self.rows])
             world.call("scale", "3", "--run-dir", world.run_dir)
-            self.assertEqual(world.wait(), 65, world.said())
+            self.assertEqual(world.wait(), 65, world.logs())
         self.assertIn(f"not the {ROWS} that the run began with", (world.folder / "launcher.log").read_text())
         self.assertNotIn("restart", (world.folder / "launcher.log").read_text())
 
-    def test_a_producer_that_finds_other_rows_than_the_dead_one_ends_the_run(self):
+    def test_a_second_producer_that_finds_other_rows_ends_the_run(self):
         with self.begun("of-the-first.jsonl") as (world, path, _):
             self.replace(path, [{**row, "year": 0} for row in self.rows])
             os.kill(int(endpoint(world.run_dir)["producer_pid"]), signal.SIGKILL)
-            self.assertEqual(world.wait(), 65, world.said())
+            self.assertEqual(world.wait(), 65, world.logs())
         self.assertIn(f"not the {ROWS} that the run began with", (world.folder / "launcher.log").read_text())
 
-    def test_a_run_that_is_continued_where_a_dead_one_kept_its_rows_keeps_its_own(self):
+    def test_a_continued_run_keeps_its_own_rows_and_not_a_dead_runs(self):
         path = self.write("grown.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows))
         world = self.world("jsonl-text", path, processors=("--processor", "records"))
         world.break_off(slabs=2)
@@ -97,9 +97,9 @@ class TextTables(TextRuns, unittest.TestCase):
         with world.gate() as gate:
             world.start("--resume")
             gate.let(2)
-            world.until(lambda: world.status().get("done_samples") and kept.read_text().startswith(f"{ROWS + 1} "), "the rows of the second run")
+            world.until(lambda: world.status().get("done_samples") and kept.read_text().startswith(f"{ROWS + 1} "), "the second run's rows")
             gate.open()
-            self.assertEqual(world.wait(), 0, world.said())
+            self.assertEqual(world.wait(), 0, world.logs())
         with contextlib.closing(sqlite3.connect(world.output / "records.sqlite")) as database:
             self.assertEqual(database.execute("SELECT count(*) FROM records WHERE status = 'done'").fetchone(), (ROWS + 1,))
 
@@ -110,13 +110,13 @@ class TextTables(TextRuns, unittest.TestCase):
             logs = world.run_dir / "logs"
             world.until(lambda: sum(log.read_text().count(" has consumer index ") for log in logs.glob("consumer-*.log")) == 3, "the new consumer")
             gate.open()
-            self.assertEqual(world.wait(), 0, world.said())
+            self.assertEqual(world.wait(), 0, world.logs())
         with contextlib.closing(sqlite3.connect(world.output / "records.sqlite")) as database:
             self.assertEqual(database.execute("SELECT count(*) FROM records WHERE status = 'done'").fetchone(), (ROWS,))
 
     @contextlib.contextmanager
     def begun(self, name):
-        """(a run over a file of this name that has done two slabs and waits at the gate before the next, the file, the gate)."""
+        """(a run that waits at the gate after two slabs, its input file of this name, the gate)."""
         path = self.write(name, "".join(json.dumps(row) + "\n" for row in self.rows))
         world = self.world("jsonl-text", path, processors=("--processor", "records"))
         with world.gate() as gate:
@@ -127,29 +127,29 @@ class TextTables(TextRuns, unittest.TestCase):
 
     @staticmethod
     def replace(path, rows):
-        """By another file: consumers that run keep theirs."""
+        """Replaces the file; running consumers keep the old one open."""
         beside = path.with_suffix(".new")
         beside.write_text("".join(json.dumps(row) + "\n" for row in rows))
         beside.rename(path)
 
-    def test_shards_put_together_are_the_whole(self):
+    def test_merged_shards_equal_the_whole(self):
         wanted = self.undisturbed("parquet-text", self.parquet, "--columns", "year,title")
         self.assertEqual([json.loads(columns) for *_, columns in wanted["records"]], [{"title": row["title"], "year": row["year"]} for row in self.rows])
         parts = [self.undisturbed("parquet-text", self.parquet, "--columns", "year,title", "--shard", f"{number}/3") for number in (1, 2, 3)]
         for kind, rows in wanted.items():
             self.assertEqual(sum((part[kind] for part in parts), []), rows, kind)
 
-    def test_shards_of_a_job_and_gpus_put_together_are_the_whole(self):
+    def test_merged_shards_of_a_job_and_of_gpus_equal_the_whole(self):
         wanted = self.undisturbed("parquet-text", self.parquet)
         self.assertEqual(self.results(self.in_shards(3, "parquet-text", self.parquet).output), wanted)
         self.assertEqual(self.undisturbed("jsonl-text", self.jsonl, "--gpus", "2"), wanted)
 
-    def test_ids_of_any_form_stand_beside_the_vectors_as_they_are(self):
+    def test_ids_of_any_form_are_stored_unchanged_beside_the_vectors(self):
         ids = ["https://example.org/a?b=1#c", "../../x", "/y//z", "a\tb", 12345678901234567890123, "plain"]
         path = self.write("ids.jsonl", "".join(json.dumps({"id": name, "text": f"slab {number}", "n": number}) + "\n" for number, name in enumerate(ids)))
         found = self.undisturbed("jsonl-text", path)
         self.assertEqual([(name, columns) for _, _, name, columns, _ in found["vectors"]], [(str(name), f'{{"n":{number}}}') for number, name in enumerate(ids)])
-        self.assertNotEqual([key for _, key, *_ in found["vectors"]], [str(name) for name in ids], "keys are fit for files")
+        self.assertNotEqual([key for _, key, *_ in found["vectors"]], [str(name) for name in ids], "keys are valid file names")
         self.assertEqual([row["id"] for row in found["parquet"]], [str(name) for name in ids])
 
     def test_a_run_of_vectors_has_columns_unless_they_are_not_wanted(self):
@@ -158,19 +158,19 @@ class TextTables(TextRuns, unittest.TestCase):
         whole = self.ended("jsonl-text", self.jsonl, processors=("--profile", "embeddings"))
         self.assertEqual(self.columns_of(whole), ["key", "output", "item", "vector", "id", "columns"])
         self.assertNotEqual(whole.start("--resume", "--vector-columns", "none").wait(), 0)
-        self.assertIn("--vector-columns was all and is none", whole.said())
+        self.assertIn("--vector-columns was all and is none", whole.logs())
 
     def test_a_table_without_columns_that_is_continued_is_refused_by_name(self):
         world = self.world("jsonl-text", self.jsonl, processors=("--profile", "embeddings"))
         world.break_off(slabs=3)
-        # A table without these columns.
+        # Simulates a table without these columns.
         with contextlib.closing(sqlite3.connect(world.output / "embeddings.sqlite")) as database:
             for column in ("id", "columns"):
                 database.execute(f"ALTER TABLE embeddings DROP COLUMN {column}")
             database.commit()
         self.assertNotEqual(world.start("--resume").wait(), 0)
-        self.assertIn("has no column 'id' in its table 'embeddings'", world.said())
-        self.assertIn("--overwrite", world.said())
+        self.assertIn("has no column 'id' in its table 'embeddings'", world.logs())
+        self.assertIn("--overwrite", world.logs())
 
     def columns_of(self, world):
         with contextlib.closing(sqlite3.connect(world.output / "embeddings.sqlite")) as database:
@@ -182,9 +182,9 @@ class TextTables(TextRuns, unittest.TestCase):
                 world = self.ended(source, path, "--columns", "title,year", processors=("--profile", "embeddings"))
                 row = max(self.rows, key=lambda row: len(set(row["text"].split())))
                 words = (" ".join(row["text"].split()), "--top", "5")
-                told = self.query(world, *words).splitlines()
-                self.assertEqual(len(told), 5)
-                self.assertIn('{"title":', told[0])
+                printed = self.query(world, *words).splitlines()
+                self.assertEqual(len(printed), 5)
+                self.assertIn('{"title":', printed[0])
                 shown = self.query(world, *words, "--input", str(path))
                 self.assertIn(row["id"], shown)
                 self.assertIn(" ".join(row["text"].split()), " ".join(shown.split()))
@@ -194,9 +194,9 @@ class TextTables(TextRuns, unittest.TestCase):
         world = self.ended("jsonl-text", path, processors=("--processor", "records"))
         path.write_bytes(self.jsonl.read_bytes().replace(b'"year": 1993', b'"year": 1893', 1))
         self.assertNotEqual(world.start("--resume").wait(), 0)
-        self.assertIn("holds other work", world.said())
+        self.assertIn("holds other work", world.logs())
 
-    def test_what_is_no_table_of_texts_is_refused_in_a_line_before_a_model_is_loaded(self):
+    def test_an_invalid_table_is_refused_in_a_line_before_a_model_is_loaded(self):
         import pyarrow
         import pyarrow.parquet
         good = '{"id": "a", "text": "slab"}\n'
@@ -237,11 +237,11 @@ class TextTables(TextRuns, unittest.TestCase):
     def assert_refused(self, source, path, code, words, *flags):
         with self.subTest(path.name, flags=flags):
             world = self.world(source, path, *flags)
-            self.assertEqual(world.start().wait(), code, world.said())
-            (told,) = (line for line in world.said().splitlines() if line.startswith("[run] producer: critical: "))
+            self.assertEqual(world.start().wait(), code, world.logs())
+            (error,) = (line for line in world.logs().splitlines() if line.startswith("[run] producer: critical: "))
             for word in ("--columns" if code == 64 else str(path), *words):
-                self.assertIn(word, told, world.said())
-            self.assertNotIn("model: ", world.said())
+                self.assertIn(word, error, world.logs())
+            self.assertNotIn("model: ", world.logs())
 
     def test_a_text_that_is_too_long_is_skipped_and_its_columns_stay(self):
         path = self.write("long.jsonl", "".join(json.dumps({"id": f"{number}", "text": "slab " * (2_000_000 if number == 4 else 3), "n": number}) + "\n"

@@ -1,4 +1,4 @@
-"""Pictures of any size are processed in tiles and give one whole mask each, even if programs die."""
+"""Pictures of any size are processed in tiles and get one whole mask each, even if programs die."""
 
 import importlib.util
 import os
@@ -86,7 +86,7 @@ class Tiles(unittest.TestCase):
 
     def masks_of(self, network, *flags, code=0, images=None):
         world = self.world(network, *flags, images=images)
-        self.assertEqual(world.start().wait(), code, world.said())
+        self.assertEqual(world.start().wait(), code, world.logs())
         return world.results()
 
     def wanted(self, network, picture):
@@ -111,7 +111,7 @@ class Tiles(unittest.TestCase):
         for network, classes_of in (("Colours", lambda scores: scores.argmax(0)), ("Brightness", lambda scores: scores[0] >= 0.5)):
             with self.subTest(network=network):
                 world = self.world(network)
-                self.assertEqual(world.start().wait(), 0, world.said())
+                self.assertEqual(world.start().wait(), 0, world.logs())
                 self.check(world, network, classes_of)
 
     def test_tiff_in_strips_and_in_tiles_gives_the_masks_of_png(self):
@@ -123,37 +123,37 @@ class Tiles(unittest.TestCase):
                 path = images / f"{name}.tif"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write(Image.open(self.images / f"{name}.png"), path)
-                numpy.testing.assert_array_equal(numpy.asarray(Image.open(path)), numpy.asarray(Image.open(self.images / f"{name}.png")), "as Pillow reads it")
+                numpy.testing.assert_array_equal(numpy.asarray(Image.open(path)), numpy.asarray(Image.open(self.images / f"{name}.png")), "as Pillow reads the picture")
             with self.subTest(form=form):
                 self.assertEqual(self.masks_of("Blurred", images=images), wanted)
                 self.assertEqual(self.masks_of("Blurred", "--consumers", "2", "--decode-workers", "3", images=images), wanted)
 
-    def test_of_a_tiff_that_is_damaged_in_one_tile_the_others_are_made(self):
+    def test_the_intact_tiles_of_a_damaged_tiff_are_made(self):
         images = self.folder / "damaged-tiff"
         images.mkdir()
         whole = tiff_in_tiles(numpy.asarray(noise((300, 300), 5)), 48)
         images.joinpath("a.tif").write_bytes(whole[:len(whole) // 2] + bytes(40) + whole[len(whole) // 2 + 40:])
         world = self.world("Colours", "--max-errors", "50%", images=images)
         world.start().wait()
-        self.assertIn("damaged TIFF", world.said())
-        self.assertIn("a.tif, tile 2,", world.said())
-        self.assertNotIn("a.tif, tile 0,", world.said())
-        self.assertNotIn("a.tif, tile 5,", world.said())
-        self.assertEqual(list(world.output.glob("*.png")), [], "such a picture has no mask")
+        self.assertIn("damaged TIFF", world.logs())
+        self.assertIn("a.tif, tile 2,", world.logs())
+        self.assertNotIn("a.tif, tile 0,", world.logs())
+        self.assertNotIn("a.tif, tile 5,", world.logs())
+        self.assertEqual(list(world.output.glob("*.png")), [], "a damaged picture has a mask")
 
     def test_class_maps_are_cut_in_the_middle_of_their_overlap(self):
         world = self.world("Colours", "--transform", "class-map")
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         self.check(world, "Colours", lambda scores: scores.argmax(0))
 
     def test_a_network_that_looks_around_differs_at_edges_of_tiles_alone(self):
         world = self.world("Blurred")
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         found = self.mask(world.output / "square.png")
         wanted = self.wanted("Blurred", Image.open(self.images / "square.png")).argmax(0)
         differs = found != wanted
         self.assertLess(differs.mean(), 0.02)
-        # Seams, and what lies as near to them as the network looks; the last tile of a side sees more.
+        # Seams and their neighbourhood within the network's reach; the last tile of a side has more context.
         step = TILE - OVERLAP
         near = numpy.zeros(181, bool)
         for begin in range(step, 181 - OVERLAP, step):
@@ -164,15 +164,15 @@ class Tiles(unittest.TestCase):
         one = self.masks_of("Blurred", "--consumers", "1")
         self.assertEqual(self.masks_of("Blurred", "--consumers", "3", "--batch", "3", "--samples-per-slab", "6"), one)
 
-    def test_consumers_die_at_every_step_of_putting_together(self):
+    def test_consumers_die_at_every_step_of_stitching(self):
         wanted = self.masks_of("Blurred", "--consumers", "1")
         self.assertGreaterEqual(len(OF_TILES), 7)
         for point in (*OF_TILES, "sink.commit"):
             with self.subTest(point=point):
                 world = self.world("Blurred", "--consumers", "2")
                 seen = self.dies_at(world, f"{point}#2:kill", point)
-                self.assertEqual(world.start().wait(), 0, world.said())
-                self.assertTrue(seen.exists(), "nobody came there")
+                self.assertEqual(world.start().wait(), 0, world.logs())
+                self.assertTrue(seen.exists(), "no program reached the failpoint")
                 self.assertEqual(world.results(), wanted)
 
     def dies_at(self, world, order, point):
@@ -193,45 +193,45 @@ class Tiles(unittest.TestCase):
                 world.until(seen.exists, f"a consumer at {point}")
                 world.kill_everything()
                 world.environment = before
-                self.assertEqual(world.start("--resume").wait(), 0, world.said())
+                self.assertEqual(world.start("--resume").wait(), 0, world.logs())
                 self.assertEqual(world.results(), wanted)
 
     def test_shards_on_one_host_share_the_pictures_that_they_cut(self):
         wanted = self.masks_of("Blurred", "--consumers", "1")
         world = self.world("Blurred", "--gpus", "3", "--consumers", "3")
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         self.assertEqual({name: value for name, value in world.results().items() if name.endswith(".png")}, wanted)
         self.assertFalse((world.output / ".offramp-tiles").exists(), "working files are left")
 
-    def test_another_run_takes_nothing_of_one_that_was_broken_off(self):
+    def test_another_run_takes_nothing_from_an_interrupted_one(self):
         wanted = self.masks_of("Colours", "--consumers", "1")
         world = self.world("Blurred", "--consumers", "1")
         before = world.environment
         seen = self.dies_at(world, "stitch.seam#20:stop", "stitch.seam")
         world.start()
-        world.until(seen.exists, "a consumer that has added a seam up")
+        world.until(seen.exists, "a consumer that summed a seam")
         world.kill_everything()
         world.environment = before
         world.flags = tuple(str(self.folder / "Colours.pt") if flag.endswith("Blurred.pt") else flag for flag in world.flags)
-        self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
+        self.assertEqual(world.start("--overwrite").wait(), 0, world.logs())
         self.assertEqual(world.results(), wanted)
-        self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
+        self.assertEqual(world.start("--overwrite").wait(), 0, world.logs())
         self.assertEqual(world.results(), wanted)
 
     def killed_at(self, world, order, *more, noted=False):
-        """Kills all programs while one is stopped. `noted`: once the checkpoint has some tiles."""
+        """Kills all programs while one is stopped; with `noted`, once the checkpoint has some tiles."""
         before = world.environment
         seen = self.dies_at(world, f"{order}:stop", order.partition("#")[0])
         world.start(*more)
         world.until(seen.exists, f"a consumer at {order}")
         if noted:
-            world.until(lambda: '"done":[[' in (world.output / ".offramp-checkpoint").read_text(), "tiles that are noted")
+            world.until(lambda: '"done":[[' in (world.output / ".offramp-checkpoint").read_text(), "tiles in the checkpoint")
         world.kill_everything()
         shutil.rmtree(seen.parent)
         world.environment = before
 
     def becomes(self, world, network, tile=TILE, overlap=OVERLAP):
-        """From now on the world's runs are of this network and this size of tiles; 0: of no tiles."""
+        """Sets the network and the tile size of the world's next runs; 0: no tiles."""
         flags = dict(zip(FLAGS[::2], FLAGS[1::2], strict=True)) | {"--tile": str(tile), "--overlap": str(overlap)}
         if tile == 0:
             del flags["--tile"], flags["--overlap"]
@@ -246,24 +246,24 @@ class Tiles(unittest.TestCase):
                 with self.subTest(another=what, ended=ended):
                     world = self.world("Blurred", "--consumers", "1")
                     if ended:
-                        self.assertEqual(world.start().wait(), 0, world.said())
+                        self.assertEqual(world.start().wait(), 0, world.logs())
                     else:
                         self.killed_at(world, "stitch.committed#3")
                     self.becomes(world, "Colours", tile, overlap)
                     self.killed_at(world, point, "--overwrite")
                     self.becomes(world, "Blurred")
-                    self.assertEqual(world.start("--resume").wait(), 0, world.said())
+                    self.assertEqual(world.start("--resume").wait(), 0, world.logs())
                     self.assertEqual(world.results(), wanted)
                     self.assertFalse((world.output / ".offramp-tiles").exists(), "working files are left")
 
-    def test_a_run_does_not_continue_with_what_another_that_noted_nothing_worked_on(self):
+    def test_a_run_ignores_working_files_of_a_run_that_noted_nothing(self):
         wanted = self.masks_of("Blurred", "--consumers", "1")
         world = self.world("Blurred", "--consumers", "1")
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         self.becomes(world, "Colours")
         self.killed_at(world, "stitch.noted#1", "--overwrite")
         self.becomes(world, "Blurred")
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.results(), wanted)
         self.assertFalse((world.output / ".offramp-tiles").exists(), "working files are left")
 
@@ -275,19 +275,19 @@ class Tiles(unittest.TestCase):
         shutil.copy(mask, world.folder / "kept.png")
         mask.unlink()
         shutil.copy(world.folder / "kept.png", mask)
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.results(), wanted)
-        self.assertNotIn("lack tiles", world.said())
+        self.assertNotIn("lack tiles", world.logs())
         self.assertFalse((world.output / ".offramp-tiles").exists(), "working files are left")
 
     def copied(self, name):
-        """Private images, which a test may change."""
+        """A copy of the images that a test may change."""
         images = self.folder / name
         shutil.copytree(self.images, images)
         return images
 
     def damaged(self, canvas):
-        """(what becomes of a working file, by name)."""
+        """{kind of damage: function that does it to the working file}"""
         def without_first_cells():
             with open(canvas, "r+b") as file:
                 file.seek(4096)
@@ -296,7 +296,7 @@ class Tiles(unittest.TestCase):
         return {"removed": canvas.unlink, "cut": lambda: os.truncate(canvas, canvas.stat().st_size // 2), "overwritten": lambda: canvas.write_bytes(bytes(5000)),
                 "without some of its tiles": without_first_cells}
 
-    def test_what_is_lost_of_working_files_is_made_again(self):
+    def test_lost_working_files_are_made_again(self):
         wanted = self.masks_of("Blurred", "--consumers", "1")
         for what in self.damaged(pathlib.Path("x")):
             with self.subTest(canvas=what):
@@ -304,7 +304,7 @@ class Tiles(unittest.TestCase):
                 self.killed_at(world, "stitch.seam#25", noted=True)
                 for canvas in (world.output / ".offramp-tiles").iterdir():
                     self.damaged(canvas)[what]()
-                self.assertEqual(world.start("--resume").wait(), 0, world.said())
+                self.assertEqual(world.start("--resume").wait(), 0, world.logs())
                 self.assertEqual(world.results(), wanted)
                 self.assertFalse((world.output / ".offramp-tiles").exists(), "working files are left")
 
@@ -313,11 +313,11 @@ class Tiles(unittest.TestCase):
         whole = (images / "square.png").read_bytes()
         (images / "square.png").write_bytes(whole[:len(whole) // 2])
         world = self.world("Blurred", "--consumers", "1", "--max-errors", "100%", images=images)
-        self.assertEqual(world.start().wait(), 0, world.said())
-        self.assert_told_as_lacking(world, "square")
+        self.assertEqual(world.start().wait(), 0, world.logs())
+        self.assert_reported_as_lacking(world, "square")
         shutil.rmtree(world.output / ".offramp-tiles")
         (images / "square.png").write_bytes(whole)
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.results(), self.masks_of("Blurred", "--consumers", "1"))
 
     def test_a_picture_that_changed_before_the_run_went_on_is_made_anew(self):
@@ -328,72 +328,72 @@ class Tiles(unittest.TestCase):
                 self.killed_at(world, "stitch.seam#5" if "--gpus" in flags else "stitch.seam#25")
                 made = {str(path.relative_to(world.output).with_suffix("")) for path in world.output.rglob("*.png")}
                 begun = len(list((world.output / ".offramp-tiles").iterdir()))
-                self.assertGreater(begun, len(made & {name for name, size in SIZES.items() if max(size) > TILE}), "none is under way")
+                self.assertGreater(begun, len(made & {name for name, size in SIZES.items() if max(size) > TILE}), "no picture is partly done")
                 before = {name: (world.output / f"{name}.png").read_bytes() for name in made}
                 for seed, (name, size) in enumerate(SIZES.items(), 100):
                     noise(size, seed).save(images / f"{name}.png")
-                self.go_on(world)
+                self.resume(world)
                 of_now = self.masks_of("Blurred", "--consumers", "1", images=images)
                 results = {name: value for name, value in world.results().items() if name.endswith(".png")}
-                for name, mask in before.items():       # finished tiles that are not in the checkpoint are made again
+                for name, mask in before.items():       # finished tiles that the checkpoint lacks are made again
                     is_as_before = (world.output / f"{name}.png").read_bytes() == mask
-                    self.assertTrue(is_as_before or results[f"{name}.png"] == of_now[f"{name}.png"], f"{name} is a mask of two pictures")
+                    self.assertTrue(is_as_before or results[f"{name}.png"] == of_now[f"{name}.png"], f"{name} mixes two pictures")
                 for name in set(SIZES) - made:
                     self.assertEqual(results[f"{name}.png"], of_now[f"{name}.png"], name)
                 self.assertFalse((world.output / ".offramp-tiles").exists(), "working files are left")
 
-    def test_producers_of_shards_make_again_what_was_lost_between_two_of_their_runs(self):
+    def test_shards_make_lost_working_files_again(self):
         wanted = self.masks_of("Blurred", "--consumers", "1")
         world = self.world("Blurred", "--gpus", "3", "--consumers", "3")
         self.killed_at(world, "stitch.seam#5")
         shutil.rmtree(world.output / ".offramp-tiles")
-        self.go_on(world)
+        self.resume(world)
         self.assertEqual({name: value for name, value in world.results().items() if name.endswith(".png")}, wanted)
 
-    def go_on(self, world):
-        """Runs to the end: with --gpus a finished shard is not repeated."""
+    def resume(self, world):
+        """Resumes the run to its end; with --gpus a first attempt may only report lost working files."""
         if world.start("--resume").wait() == 73 and "--gpus" in world.flags:
-            self.assertIn("A run with --resume makes them again", world.said())
+            self.assertIn("A run with --resume makes them again", world.logs())
             world.start("--resume")
-        self.assertEqual(world.wait(), 0, world.said())
+        self.assertEqual(world.wait(), 0, world.logs())
 
-    def goes_on(self, world):
-        """Those of its programs that a failpoint stopped."""
+    def continue_stopped(self, world):
+        """Continues the programs that a failpoint stopped."""
         for pid in world.processes():
             os.kill(pid, signal.SIGCONT)
 
-    def test_working_files_that_go_while_the_run_is_under_way_end_it_and_are_made_again(self):
+    def test_removed_working_files_end_the_run_and_are_made_again(self):
         wanted = self.masks_of("Blurred", "--consumers", "1")
         world = self.world("Blurred", "--consumers", "1")
         before = world.environment
         seen = self.dies_at(world, "stitch.seam#25:stop", "stitch.seam")
         world.start()
-        world.until(seen.exists, "a consumer that has added a seam up")
+        world.until(seen.exists, "a consumer that summed a seam")
         for canvas in (world.output / ".offramp-tiles").iterdir():
             canvas.unlink()
-        self.goes_on(world)
-        self.assertEqual(world.wait(), 73, world.said())
-        self.assertIn("was removed or changed while the run was under way", world.said())
+        self.continue_stopped(world)
+        self.assertEqual(world.wait(), 73, world.logs())
+        self.assertIn("was removed or changed while the run was under way", world.logs())
         world.environment = before
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.results(), wanted)
 
-    def test_a_picture_that_changes_while_the_run_is_under_way_is_skipped_and_made_anew(self):
+    def test_a_picture_that_changes_during_the_run_is_skipped_and_made_anew(self):
         images = self.folder / "changes"
         images.mkdir()
-        noise((1200, 1200), 3).save(images / "large.png")   # more tiles than are read ahead
+        noise((1200, 1200), 3).save(images / "large.png")   # more tiles than the run reads ahead
         world = self.world("Blurred", "--consumers", "1", "--max-errors", "100%", images=images)
         before = world.environment
         seen = self.dies_at(world, "stitch.seam#2:stop", "stitch.seam")
         world.start()
-        world.until(seen.exists, "a consumer that has added a seam up")
+        world.until(seen.exists, "a consumer that summed a seam")
         noise((1200, 1200), 4).save(images / "large.png")
-        self.goes_on(world)
-        self.assertEqual(world.wait(), 0, world.said())
-        self.assertIn("it became another picture since the run began", world.said())
-        self.assertFalse((world.output / "large.png").exists(), "the mask is not whole")
+        self.continue_stopped(world)
+        self.assertEqual(world.wait(), 0, world.logs())
+        self.assertIn("it became another picture since the run began", world.logs())
+        self.assertFalse((world.output / "large.png").exists(), "an incomplete mask was written")
         world.environment = before
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.results(), self.masks_of("Blurred", "--consumers", "1", images=images))
 
     def test_a_full_disk_is_reported_and_costs_nothing(self):
@@ -402,10 +402,10 @@ class Tiles(unittest.TestCase):
         disk.mkdir()
         with small_disk(self, disk, "size=160k,mode=0755"):
             world = self.world("Blurred", "--consumers", "1", output=disk / "output")
-            self.assertEqual(world.start().wait(), 73, world.said())
-            self.assertRegex(world.said(), r"cannot write: the working file of a mask, .*/\.offramp-tiles/.*No space left on device")
+            self.assertEqual(world.start().wait(), 73, world.logs())
+            self.assertRegex(world.logs(), r"cannot write: the working file of a mask, .*/\.offramp-tiles/.*No space left on device")
             self.assertEqual(subprocess.run(["mount", "-o", "remount,size=16m", disk], check=False).returncode, 0)
-            self.assertEqual(world.start("--resume").wait(), 0, world.said())
+            self.assertEqual(world.start("--resume").wait(), 0, world.logs())
             self.assertEqual(world.results(), wanted)
 
     def test_a_damaged_picture_has_no_mask_and_continues_when_it_is_mended(self):
@@ -415,16 +415,16 @@ class Tiles(unittest.TestCase):
         (images / "good.png").write_bytes((self.images / "wide.png").read_bytes())
         (images / "square.png").write_bytes(whole[:len(whole) // 2])
         world = self.world("Colours", "--max-errors", "100%", images=images)
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         self.assertFalse((world.output / "square.png").exists())
-        self.assertIn("truncated PNG", world.said())
+        self.assertIn("truncated PNG", world.logs())
         (skipped,) = world.summary()["skipped"]
-        self.assertRegex(skipped["origin"], r"square\.png, tile \d+,\d+$", "all that share a reason as one")
+        self.assertRegex(skipped["origin"], r"square\.png, tile \d+,\d+$", "tiles with the same reason are one entry")
         self.assertEqual(1 + skipped["more_alike"], world.summary()["samples"]["skipped"])
-        self.assertIn(f"{skipped['reason']} (and {skipped['more_alike']} more of it)", world.said())
-        self.assert_told_as_lacking(world, "square")
+        self.assertIn(f"{skipped['reason']} (and {skipped['more_alike']} more of it)", world.logs())
+        self.assert_reported_as_lacking(world, "square")
         (images / "square.png").write_bytes(whole)
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(set(world.results()), {"good.png", "square.png"})
         scores = self.wanted("Colours", Image.open(images / "square.png"))
         numpy.testing.assert_array_equal(self.mask(world.output / "square.png"), scores.argmax(0))
@@ -436,13 +436,13 @@ class Tiles(unittest.TestCase):
             whole = (self.images / f"{name}.png").read_bytes()
             (images / f"{name}.png").write_bytes(whole[:len(whole) // part])
         world = self.world("Colours", "--gpus", "2", "--consumers", "2", "--max-errors", "100%", images=images)
-        self.assertEqual(world.start().wait(), 0, world.said())
-        self.assert_told_as_lacking(world, "square", by="merge")
+        self.assertEqual(world.start().wait(), 0, world.logs())
+        self.assert_reported_as_lacking(world, "square", by="merge")
         self.assertEqual(1, (world.folder / "launcher.log").read_text().count(" lacks tiles"))
         self.assertEqual({"tall.png", "wide.png"}, {name for name in world.results() if name.endswith(".png")})
 
-    def assert_told_as_lacking(self, world, *names, by="finish"):
-        """On the terminal, with what removes the working files."""
+    def assert_reported_as_lacking(self, world, *names, by="finish"):
+        """The terminal names the pictures and how to remove the working files."""
         many = len(names) > 1
         folder = re.escape(str(world.output / ".offramp-tiles"))
         self.assertRegex((world.folder / "launcher.log").read_text(),
@@ -457,15 +457,15 @@ class Tiles(unittest.TestCase):
             whole = (self.images / f"{name}.png").read_bytes()
             (images / f"{name}.png").write_bytes(whole[:len(whole) // 2])
         world = self.world("Colours", "--max-errors", "10%", "--batch", "1", "--samples-per-slab", "1", images=images)
-        self.assertEqual(world.start().wait(), 65, world.said())
+        self.assertEqual(world.start().wait(), 65, world.logs())
         found = [path.name for path in (world.output / ".offramp-tiles").iterdir()]
-        self.assertTrue(found, "nothing was made before the damage")
+        self.assertTrue(found, "no tile was done before the damage")
         many = len(found) > 1
-        said = (world.folder / "launcher.log").read_text()
-        self.assertRegex(said, rf"\[run\] finish: {'2 pictures are' if many else '1 picture is'} not finished: square{', tall' if many else ''}; --resume goes on")
-        self.assertNotIn("remove that folder", said)
+        printed = (world.folder / "launcher.log").read_text()
+        self.assertRegex(printed, rf"\[run\] finish: {'2 pictures are' if many else '1 picture is'} not finished: square{', tall' if many else ''}; --resume goes on")
+        self.assertNotIn("remove that folder", printed)
 
-    def test_what_does_not_go_with_tiles(self):
+    def test_flags_that_tiles_exclude(self):
         for words, flags in ((f"--overlap '32' is not less than half of --tile {TILE}", ("--overlap", "32")),
                              ("--overlap '-1' is not a whole number", ("--overlap", "-1")),
                              ("--image-size 128 does not go with --tile", ("--image-size", "128")),
@@ -475,15 +475,15 @@ class Tiles(unittest.TestCase):
                              ("--shard '1/2' does not go with --tile", ("--shard", "1/2"))):
             with self.subTest(flags=flags):
                 world = self.world("Colours", *flags)
-                self.assertIn(world.start().wait(), (64, 78), world.said())
-                self.assertIn(words, world.said())
+                self.assertIn(world.start().wait(), (64, 78), world.logs())
+                self.assertIn(words, world.logs())
 
     def test_a_model_of_another_size(self):
         (self.folder / "Colours128.pt").write_bytes((self.folder / "Colours.pt").read_bytes())
         (self.folder / "Colours128.toml").write_text(NOTES + "image-size = 128\n")
         world = self.world("Colours128")
-        self.assertEqual(world.start().wait(), 64, world.said())
-        self.assertIn(f"--tile {TILE}: the model takes pictures of 128 x 128 pixels. Give --tile 128", world.said())
+        self.assertEqual(world.start().wait(), 64, world.logs())
+        self.assertIn(f"--tile {TILE}: the model takes pictures of 128 x 128 pixels. Give --tile 128", world.logs())
 
 
 if __name__ == "__main__":

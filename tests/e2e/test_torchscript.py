@@ -16,7 +16,7 @@ from tests.support.real_run import left_behind, shared_memory
 
 SIDE = 32
 IMAGES = 24
-# Larger than what is copied while the next batch starts.
+# Too large to be copied before the next batch starts.
 WIDTH = 1 << 20
 
 NETWORKS = """
@@ -127,17 +127,17 @@ class TorchScript(unittest.TestCase):
         return name
 
     def run_of(self, model, *flags):
-        """(exit code, everything said, {file: bytes}) of a run over the images."""
+        """(exit code, all output, {file: bytes}) of a run over the images."""
         with LaunchedRun("--model", str(self.folder / model), "--input", str(self.images), "--device", DEVICE, "--consumers", "1", "--image-size",
                          str(SIDE), *flags) as run:
             code = run.start("--write-path", str(run.output)).wait()
-            return code, run.said(), run.files()
+            return code, run.logs(), run.files()
 
     def arrays_of(self, model, given, *flags, code=0):
-        """(everything said, {name of a .npy: array}) of a run over an input, with --output alone."""
+        """(all output, {name of a .npy: array}) of a run over an input, with --output alone."""
         with LaunchedRun("--model", str(self.folder / model), "--input", str(given), "--device", DEVICE, "--consumers", "1", *flags) as run:
-            self.assertEqual(run.start().wait(), code, run.said())
-            return run.said(), {path.name.removesuffix(".npy"): numpy.load(path) for path in run.output.glob("**/*.npy")}
+            self.assertEqual(run.start().wait(), code, run.logs())
+            return run.logs(), {path.name.removesuffix(".npy"): numpy.load(path) for path in run.output.glob("**/*.npy")}
 
     def test_the_stride_of_one_element_does_not_count(self):
         import torch
@@ -162,9 +162,9 @@ class TorchScript(unittest.TestCase):
             wanted = network(torch.from_numpy(random)).numpy()
         for notes in ("", 'input-shape = "1x6x10x8"\n'):
             (self.folder / "volumes.toml").write_text(notes)
-            said, found = self.arrays_of(model, self.folder / "volumes.npy", "--batch", "2")
-            self.assertEqual(set(found), {f"{item}.output" for item in range(5)}, said)
-            self.assertIn("\n  processor  npy\n", said)
+            printed, found = self.arrays_of(model, self.folder / "volumes.npy", "--batch", "2")
+            self.assertEqual(set(found), {f"{item}.output" for item in range(5)}, printed)
+            self.assertIn("\n  processor  npy\n", printed)
             for item in range(5):
                 numpy.testing.assert_allclose(found[f"{item}.output"], wanted[item], rtol=1e-3, atol=1e-5)
 
@@ -181,51 +181,51 @@ class TorchScript(unittest.TestCase):
         (folder / "notes.txt").write_text("of no case")
         with torch.no_grad():
             wanted = network(torch.from_numpy(random)).numpy()
-        said, found = self.arrays_of(model, folder, "--batch", "2", "--max-errors", "1")
-        self.assertEqual(set(found), {"ann.output", "bob.v2.output", "cid.output"}, said)
+        printed, found = self.arrays_of(model, folder, "--batch", "2", "--max-errors", "1")
+        self.assertEqual(set(found), {"ann.output", "bob.v2.output", "cid.output"}, printed)
         for name, array in zip(("ann", "bob.v2", "cid"), wanted):
             numpy.testing.assert_allclose(found[f"{name}.output"], array, rtol=1e-3, atol=1e-5)
-        self.assertIn("dan.npy': an array <f4 [1, 5, 10, 8] has rows of [1, 5, 10, 8], and the model", said)
+        self.assertIn("dan.npy': an array <f4 [1, 5, 10, 8] has rows of [1, 5, 10, 8], and the model", printed)
 
-    def test_arrays_of_pictures_of_a_size_of_their_own(self):
+    def test_arrays_of_pictures_with_their_own_size(self):
         model = self.saved(self.networks.Itself(), "itself.pt", 'mean = "0, 0, 0"\nstd = "1, 1, 1"\n')
         pixels = numpy.random.default_rng(5).integers(0, 256, (3, 12, 20, 3), numpy.uint8)
         wanted = pixels.transpose(0, 3, 1, 2).astype(numpy.float32) / 255
         for name, array in (("hwc", pixels), ("chw", numpy.ascontiguousarray(pixels.transpose(0, 3, 1, 2))), ("float", wanted)):
             numpy.save(self.folder / f"{name}.npy", array)
-            said, found = self.arrays_of(model, self.folder / f"{name}.npy", "--batch", "2", "--processor", "npy")
+            printed, found = self.arrays_of(model, self.folder / f"{name}.npy", "--batch", "2", "--processor", "npy")
             for item in range(3):
                 numpy.testing.assert_allclose(found[f"{item}.output"], wanted[item], atol=1e-6, err_msg=name)
-            self.assertNotIn("a default", said)
+            self.assertNotIn("a default", printed)
 
     def test_a_missing_size_is_reported_with_its_flag(self):
-        said, found = self.arrays_of(self.saved(self.networks.Itself(), "itself.pt"), self.images, "--processor", "npy", "--limit", "2")
+        printed, found = self.arrays_of(self.saved(self.networks.Itself(), "itself.pt"), self.images, "--processor", "npy", "--limit", "2")
         self.assertEqual({array.shape for array in found.values()}, {(3, 224, 224)})
-        self.assertIn("pictures are brought to 224 x 224 pixels, a default", said)
-        self.assertIn("Give --image-size N, or write image-size = N there", said)
+        self.assertIn("pictures are brought to 224 x 224 pixels, a default", printed)
+        self.assertIn("Give --image-size N, or write image-size = N there", printed)
 
     def test_wrong_model_input_is_reported(self):
         model = self.saved(self.networks.Volumes(), "volumes.pt")
-        said, _ = self.arrays_of(model, self.images, "--batch", "4", code=65)
+        printed, _ = self.arrays_of(model, self.images, "--batch", "4", code=65)
         for word in ("failed in its own code on image float32 [4, 3, 224, 224], pictures by --image-size 224: ", "volumes.toml what one sample is",
                      'input-shape = "1x32x48x48"', "image-size = N", "input-dtype"):
-            self.assertIn(word, said)
+            self.assertIn(word, printed)
         model = self.saved(self.networks.Volumes(), "volumes.pt", 'input-shape = "2x6x10x8"\n')
         numpy.save(self.folder / "one.npy", numpy.zeros((1, 1, 6, 10, 8), numpy.float32))
-        said, _ = self.arrays_of(model, self.folder / "one.npy", "--batch", "4", code=65)
-        self.assertIn("on input float32 [4, 2, 6, 10, 8], by ", said)
+        printed, _ = self.arrays_of(model, self.folder / "one.npy", "--batch", "4", code=65)
+        self.assertIn("on input float32 [4, 2, 6, 10, 8], by ", printed)
 
-    def test_what_torch_save_wrote_is_reported_how_to_make_a_model_of(self):
+    def test_a_torch_save_file_is_refused_with_a_way_to_export_it(self):
         import torch
         torch.save(torch.nn.Linear(3, 3), self.folder / "pickled.pt")
         self.refused("pickled.pt' is not TorchScript", "def make(): return torch.load(", "./launch/offramp export net.py:make --output compiled.pt2",
                      "--weights", model="pickled.pt")
 
     def refused(self, *words, model):
-        code, said, _ = self.run_of(model, "--processor", "none", "--batch", "2")
-        self.assertEqual(code, 65, said)
+        code, printed, _ = self.run_of(model, "--processor", "none", "--batch", "2")
+        self.assertEqual(code, 65, printed)
         for word in words:
-            self.assertIn(word, said)
+            self.assertIn(word, printed)
 
     def test_an_operator_that_is_not_there(self):
         known = self.folder / self.saved(self.networks.Mean(), "known.pt")
@@ -243,17 +243,17 @@ class TorchScript(unittest.TestCase):
 
     def test_a_network_that_takes_too_much_memory(self):
         model = self.saved(self.networks.Hungry(), "hungry.pt")
-        code, said, _ = self.run_of(model, "--processor", "none", "--batch", "2")
-        self.assertEqual(code, 71 if DEVICE == "cpu" else 81, said)
-        self.assertIn("does not fit in this machine's memory" if DEVICE == "cpu" else "does not fit on the GPU", said)
+        code, printed, _ = self.run_of(model, "--processor", "none", "--batch", "2")
+        self.assertEqual(code, 71 if DEVICE == "cpu" else 81, printed)
+        self.assertIn("does not fit in this machine's memory" if DEVICE == "cpu" else "does not fit on the GPU", printed)
 
     def test_an_output_whose_type_changes(self):
         self.refused("of type Half", "where the first batch's was output float32", model=self.saved(self.networks.Changing(), "changing.pt"))
 
     def test_an_output_that_the_network_keeps(self):
         model = self.saved(self.networks.Keeping(WIDTH), "keeping.pt", 'mean = "0, 0, 0"\nstd = "1, 1, 1"\n')
-        code, said, files = self.run_of(model, "--processor", "write", "--batch", "1")
-        self.assertEqual(code, 0, said)
+        code, printed, files = self.run_of(model, "--processor", "write", "--batch", "1")
+        self.assertEqual(code, 0, printed)
         self.assertEqual(len(files), 3 * IMAGES, sorted(files))
         for index in range(IMAGES):
             for output in ("kept", "part", "fresh"):
@@ -273,29 +273,29 @@ class TorchScript(unittest.TestCase):
             self.saved(self.networks.Itself(), "itself.pt",
                        f'image-size = 64\nresize-size = 80\ninterpolation = "{way.value}"\nmean = "0, 0, 0"\nstd = "1, 1, 1"\n')
             with LaunchedRun("--model", str(self.folder / "itself.pt"), "--input", str(images), "--device", DEVICE, "--processor", "npy") as run:
-                self.assertEqual(run.start().wait(), 0, run.said())
+                self.assertEqual(run.start().wait(), 0, run.logs())
                 found = {path.name.removesuffix(".output.npy"): numpy.load(path) for path in run.output.glob("*.npy")}
             wanted = Compose([Resize(80, way), CenterCrop(64)])
             self.assertEqual(len(found), 6, sorted(found))
             for path in images.iterdir():
                 middle = numpy.asarray(wanted(Image.open(path)), numpy.int16).transpose(2, 0, 1)
-                # PIL may begin with the columns, which changes some last bits.
+                # PIL may resize columns first, which changes some last bits.
                 difference = numpy.abs(numpy.rint(found[path.stem] * 255) - middle)
                 self.assertLessEqual(difference.max(), 1 if way == InterpolationMode.BILINEAR else 2, path.name)
                 self.assertLess((difference != 0).mean(), 0.1, path.name)
 
-    def test_a_middle_that_is_none(self):
+    def test_an_impossible_crop(self):
         self.saved(self.networks.Mean(), "mean.pt", "image-size = 64\nresize-size = 48\n")
         with LaunchedRun("--model", str(self.folder / "mean.pt"), "--input", str(self.images), "--device", DEVICE, "--processor", "none") as run:
-            self.assertEqual(run.start().wait(), 78, run.said())
-            self.assertIn("mean.toml:2: resize-size is 48, and image-size 64x64 cannot be cut from its middle", run.said())
+            self.assertEqual(run.start().wait(), 78, run.logs())
+            self.assertIn("mean.toml:2: resize-size is 48, and image-size 64x64 cannot be cut from its middle", run.logs())
         self.saved(self.networks.Mean(), "mean.pt")
         with LaunchedRun("--model", str(self.folder / "mean.pt"), "--input", str(self.images), "--device", DEVICE, "--processor", "none", "--image-size", "64",
                          "--resize-size", "48") as run:
-            self.assertEqual(run.start().wait(), 64, run.said())
-            self.assertIn("--resize-size 48 leaves the middle of a picture, and the model takes 64 x 64 pixels", run.said())
+            self.assertEqual(run.start().wait(), 64, run.logs())
+            self.assertIn("--resize-size 48 leaves the middle of a picture, and the model takes 64 x 64 pixels", run.logs())
 
-    def test_what_was_seen_is_put_back_where_it_was(self):
+    def test_the_mask_is_put_back_where_the_crop_was(self):
         self.saved(self.networks.Thing(), "thing.pt", "image-size = 64\nresize-size = 80\n")
         images = self.folder / "tall-and-wide"
         images.mkdir()
@@ -303,10 +303,10 @@ class TorchScript(unittest.TestCase):
             Image.new("RGB", size, "white").save(images / f"{name}.png")
         with LaunchedRun("--model", str(self.folder / "thing.pt"), "--input", str(images), "--device", DEVICE, "--processor",
                          "cut-out,mask-png") as run:
-            self.assertEqual(run.start().wait(), 0, run.said())
+            self.assertEqual(run.start().wait(), 0, run.logs())
             alpha = {path.stem: numpy.asarray(Image.open(path))[..., 3] for path in run.output.glob("cut-out/*.png")}
             masks = {path.stem: numpy.asarray(Image.open(path)) for path in run.output.glob("mask-png/*.png")}
-        # 64 of the 80 pixels that the shorter side of 100 became.
+        # 64 of the 80 pixels to which the shorter side of 100 was resized.
         wide = numpy.zeros((100, 200), numpy.uint8)
         wide[10:90, 60:140] = 255
         numpy.testing.assert_array_equal(alpha["wide"], wide)

@@ -16,13 +16,13 @@ from tests.support.photographs import photographs
 from tests.support.real_run import left_behind, shared_memory
 
 SIDE = 96
-BATCH = 3           # the photographs are not a multiple of it: the last batch is a short one
-CLOSE = 1e-4        # two best classes nearer than this may change places
+BATCH = 3           # does not divide the number of photographs, so that the last batch is short
+CLOSE = 1e-4        # the two best classes may swap if they are closer than this
 HAS_ALL = len(photographs()) > 2 and all(importlib.util.find_spec(name) for name in ("torch", "torchvision", "safetensors"))
 
 
 def lively(network, last_bias, images):
-    """Gives the numbers of batch normalisation a meaning and all classes a chance: torchvision's own initialisation does neither."""
+    """Initialises batch normalisation with varied numbers and gives all classes a chance, unlike torchvision."""
     import torch
     for name, module in network.named_modules():
         if isinstance(module, torch.nn.BatchNorm2d):
@@ -72,15 +72,15 @@ class Torchvision:
         else:
             torch.save(cls.network.state_dict(), weights)
         cls.file = cls.folder / "net.pt2"
-        cls.said = export(cls.folder, f"torchvision:{cls.name}", "--weights", weights, "--batch", BATCH, "--image-size", SIDE, "--device", DEVICE,
-                          "--output", cls.file, environment={})      # the CPU's vector instructions too, as a user's
-        assert cls.said.returncode == 0, cls.said.stdout + cls.said.stderr
+        cls.printed = export(cls.folder, f"torchvision:{cls.name}", "--weights", weights, "--batch", BATCH, "--image-size", SIDE, "--device", DEVICE,
+                          "--output", cls.file, environment={})      # with the CPU's vector instructions, like a user's export
+        assert cls.printed.returncode == 0, cls.printed.stdout + cls.printed.stderr
 
     def masks_of(self, images):
         with LaunchedRun("--model", str(self.file), "--input", str(images), "--device", DEVICE, "--consumers", "2", "--processor", "mask-png",
                          "--mask-size", "model") as run:
-            self.assertEqual(run.start().wait(), 0, run.said())
-            self.assertNotIn("random", run.said())
+            self.assertEqual(run.start().wait(), 0, run.logs())
+            self.assertNotIn("random", run.logs())
             masks = {path.stem: numpy.array(Image.open(path)) for path in run.output.glob("*.png")}
         self.assertEqual(set(masks), {path.stem for path in images.iterdir()})
         return numpy.stack([masks[key] for key in sorted(masks)])
@@ -102,7 +102,7 @@ class Torchvision:
         print(f"{self.name}: {equal:.6f} of {decided.sum()} decided pixels equal ({1 - decided.mean():.6f} left out)")
         self.assertGreaterEqual(equal, 0.999)
 
-    def test_with_our_own_decoding_and_resizing_the_share_that_differs_is_reported(self):
+    def test_own_decoding_and_resizing_change_few_pixels(self):
         import torch
         from torchvision.transforms import functional
         given = [functional.resize(torch.from_numpy(numpy.array(Image.open(path).convert("RGB"))).permute(2, 0, 1), [SIDE, SIDE], antialias=True)
@@ -110,10 +110,10 @@ class Torchvision:
         wanted = self.scores_of(normalised(torch.stack(given).permute(0, 2, 3, 1))).argmax(1).numpy()
         share = (self.masks_of(self.originals) != wanted).mean()
         print(f"{self.name}: {share:.4f} of the pixels differ where decoding and resizing are our own, from torchvision's")
-        self.assertLess(share, 0.2, "that is another picture")
+        self.assertLess(share, 0.2, "the masks differ too much")
 
     def test_the_export_reports_its_difference_from_eager(self):
-        self.assertIn("largest difference from eager PyTorch", self.said.stdout)
+        self.assertIn("largest difference from eager PyTorch", self.printed.stdout)
         self.assertIn(f"batch = {BATCH}\nimage-size = {SIDE}\n", self.file.with_suffix(".toml").read_text())
 
     def tearDown(self):

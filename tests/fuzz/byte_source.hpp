@@ -8,7 +8,7 @@
 
 namespace offramp {
 
-// Draws a history's decisions from an input's bytes, in order; zeros when they are used up. Borrows the bytes.
+// Draws a history's decisions from an input's bytes, in order, then zeros. Borrows the bytes.
 class ByteSource {
   public:
     explicit ByteSource(std::span<const std::byte> bytes) : bytes_(bytes) {}

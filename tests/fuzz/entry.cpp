@@ -1,6 +1,5 @@
-// The entry points by which libFuzzer, or stand_alone_driver.cpp in its place, feeds a target. OFFRAMP_FUZZ_TARGET
-// names the target;
-// --list prints the targets; --seeds FOLDER writes its seeds and ends.
+// The entry points by which libFuzzer or stand_alone_driver.cpp feeds a target. OFFRAMP_FUZZ_TARGET names the target.
+// --list prints the targets; --seeds FOLDER writes the target's seeds and exits.
 
 #include <cstdio>
 #include <cstdlib>

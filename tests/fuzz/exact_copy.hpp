@@ -7,8 +7,8 @@
 
 namespace offramp {
 
-// Bytes in an allocation of exactly their size, so that the sanitizer sees the first one beyond. Aligned as operator
-// new does.
+// Bytes in an allocation of exactly their size, so that the sanitizer sees an access beyond it. Aligned like operator
+// new.
 class ExactCopy {
   public:
     explicit ExactCopy(std::span<const std::byte> bytes)

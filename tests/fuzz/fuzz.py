@@ -1,13 +1,13 @@
 """
-Fuzzes every reader of foreign bytes, each for as long as is asked, and says how it went:
+Fuzzes every reader of foreign bytes for some time each, and prints the results:
 
-    python3 tests/fuzz/fuzz.py --seconds 600             with libFuzzer where clang has it (build/fuzz), else with g++ (build/release)
+    python3 tests/fuzz/fuzz.py --seconds 600             with libFuzzer if clang has it (build/fuzz), otherwise with g++ (build/release)
     python3 tests/fuzz/fuzz.py --seconds 60 --target broker --target slab-header
     python3 tests/fuzz/fuzz.py --twins                   each reader without one of its bounds: the fuzzer must find it
     python3 tests/fuzz/fuzz.py --replay FILE --target T  one input again
 
-What reached something new is kept in BUILD/corpus/TARGET and used again; what ended a target, in BUILD/findings. Ends with 1 when a target
-was ended, or when a twin was not.
+Inputs that reach new code stay in BUILD/corpus/TARGET for the next time. Inputs that end a target go to BUILD/findings. Exit code 1 if an
+input ends a target, or if none ends a twin.
 """
 
 import argparse
@@ -22,8 +22,8 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TWIN_RUNS = 3_000_000     # most of them need some thousands
-TWIN_SECONDS = 600     # on a machine that is busy with other things
+TWIN_RUNS = 3_000_000     # most twins need some thousands
+TWIN_SECONDS = 600     # on a busy machine
 LONGEST_INPUT = 8192      # a slab of the smallest kind
 SANITIZERS = {"ASAN_OPTIONS": "abort_on_error=0:detect_leaks=0:max_allocation_size_mb=512:hard_rss_limit_mb=2048",
               "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
@@ -38,32 +38,32 @@ class Fuzzing:
         return subprocess.run([self.programs / "offramp-fuzz", "--list"], capture_output=True, text=True, check=True).stdout.split()
 
     def fuzz(self, target, seconds):
-        """The finding, or an empty text, and a summary line."""
+        """(finding or an empty text, summary line)."""
         corpus = self.folder / "corpus" / target
         self._seeds(target, corpus)
-        code, said = self._run("offramp-fuzz", target, f"-max_total_time={seconds}", corpus)
-        return ("" if code == 0 else said), f"{target:18} {pace(said)}"
+        code, output = self._run("offramp-fuzz", target, f"-max_total_time={seconds}", corpus)
+        return ("" if code == 0 else output), f"{target:18} {pace(output)}"
 
     def twin(self, target):
-        """The same of the twin, which is to be ended."""
+        """The same for the twin, in which the fuzzer must find an error."""
         with tempfile.TemporaryDirectory(prefix="offramp-fuzz-twin-") as scratch:
             corpus = pathlib.Path(scratch, "corpus")
             self._seeds(target, corpus)
-            code, said = self._run(f"offramp-fuzz-twin-{target}", target, f"-runs={TWIN_RUNS}", f"-max_total_time={TWIN_SECONDS}",
+            code, output = self._run(f"offramp-fuzz-twin-{target}", target, f"-runs={TWIN_RUNS}", f"-max_total_time={TWIN_SECONDS}",
                                    corpus, artifacts=scratch)
         found = code != 0
-        return ("" if found else f"the planted error was not found\n{said}"), f"{target:18} planted error {'found: ' + verdict(said) if found else 'NOT FOUND'}"
+        return ("" if found else f"the planted error was not found\n{output}"), f"{target:18} planted error {'found: ' + verdict(output) if found else 'NOT FOUND'}"
 
     def replay(self, target, file):
-        code, said = self._run("offramp-fuzz", target, "-runs=0", file)
-        return ("" if code == 0 else said), f"{target:18} {'passes' if code == 0 else 'ends'}"
+        code, output = self._run("offramp-fuzz", target, "-runs=0", file)
+        return ("" if code == 0 else output), f"{target:18} {'passes' if code == 0 else 'ends'}"
 
     def _seeds(self, target, corpus):
         subprocess.run([self.programs / "offramp-fuzz", "--seeds", corpus], env={**os.environ, "OFFRAMP_FUZZ_TARGET": target}, check=True)
 
     def _run(self, program, target, *words, artifacts=None):
         """Exit code and output. The program ends itself if one input takes too long."""
-        with tempfile.TemporaryDirectory(prefix="offramp-fuzz-tmp-") as scratch:     # of readers that want files
+        with tempfile.TemporaryDirectory(prefix="offramp-fuzz-tmp-") as scratch:     # for readers that need files
             environment = {**os.environ, **SANITIZERS, "OFFRAMP_FUZZ_TARGET": target, "TMPDIR": scratch}
             done = subprocess.run([self.programs / program, f"-seed={self.seed}", f"-max_len={LONGEST_INPUT}", "-timeout=25",
                                    f"-artifact_prefix={artifacts or self.folder / 'findings'}/{target}-", *words],
@@ -71,26 +71,26 @@ class Fuzzing:
         return done.returncode, (done.stdout + done.stderr)[-6000:]
 
 
-def verdict(said):
-    """In a few words, what ended a program."""
+def verdict(output):
+    """A short description of the error that ended a program."""
     for pattern in (r"SUMMARY: \w+Sanitizer: (.{0,100})", r"runtime error: (.{0,100})", r"broken contract: (.{0,100})", r"what\(\): +(.{0,100})"):
-        if found := re.search(pattern, said):
+        if found := re.search(pattern, output):
             return found[1].strip()
     return "ended"
 
 
-def pace(said):
-    """libFuzzer's own last word, or the driver's."""
-    if found := re.search(r"(\d+) runs in (\d+) s, corpus (\d+)", said):
+def pace(output):
+    """The summary from the last line of libFuzzer or of the driver."""
+    if found := re.search(r"(\d+) runs in (\d+) s, corpus (\d+)", output):
         return f"{found[1]} inputs in {found[2]} s, {found[3]} kept"
-    if found := re.search(r"Done (\d+) runs in (\d+) second", said):
-        kept = re.findall(r"corp: (\d+)", said)
+    if found := re.search(r"Done (\d+) runs in (\d+) second", output):
+        kept = re.findall(r"corp: (\d+)", output)
         return f"{found[1]} inputs in {found[2]} s, {kept[-1] if kept else '?'} kept"
-    return f"ENDED: {verdict(said)}"
+    return f"ENDED: {verdict(output)}"
 
 
 def clang_with_libfuzzer():
-    """One that also knows what the project's sources need: clang 14 has no std::source_location."""
+    """A clang that compiles the project's sources: clang 14 lacks std::source_location."""
     for name in ("clang++", *(f"clang++-{version}" for version in range(22, 14, -1))):
         clang = shutil.which(name)
         if clang and links_a_fuzzer(clang):
@@ -109,15 +109,15 @@ def links_a_fuzzer(clang):
 
 
 def build(twins):
-    """Where the programs are, once they are built; and the folder for corpus and findings."""
+    """Builds the programs. Returns their folder and the folder for corpus and findings."""
     clang = clang_with_libfuzzer()
     folder = ROOT / "build" / ("fuzz" if clang else "release")
-    print(f"fuzzer: {'libFuzzer, ' + clang if clang else 'tests/fuzz/stand_alone_driver.cpp; no clang++ with libFuzzer was found'}", flush=True)
+    print(f"fuzzer: {'libFuzzer, ' + clang if clang else 'tests/fuzz/stand_alone_driver.cpp; no clang++ with libFuzzer found'}", flush=True)
     configure = ["cmake", "--preset", "release", "-B", folder, "-DOFFRAMP_CUDA=OFF", "-DOFFRAMP_MODELS=OFF", f"-DCMAKE_CXX_COMPILER={clang}"]
     if clang:
         subprocess.run(configure, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     subprocess.run(["cmake", "--build", folder, "--target", "offramp-fuzz"], check=True)
-    if twins:     # of the targets that can be built here
+    if twins:     # only targets that this build has
         listed = subprocess.run([folder / "bin/tests/offramp-fuzz", "--list"], capture_output=True, text=True, check=True)
         subprocess.run(["cmake", "--build", folder, "--target", *(f"offramp-fuzz-twin-{target}" for target in listed.stdout.split())], check=True)
     return folder / "bin/tests", folder / "fuzzing"

@@ -10,11 +10,10 @@
 
 namespace offramp {
 
-// One reader of foreign bytes, fed with any bytes at all: it must refuse them in its own words or give out what holds
-// together. Whatever else happens (a sanitizer's report, a broken contract, an exception that is not an Error) ends the
-// process.
+// One reader of foreign bytes, fed with arbitrary bytes: it must refuse them with its own error or return consistent
+// values. Anything else (a sanitizer's report, a broken contract, an exception that is not an Error) ends the process.
 struct FuzzTarget {
-    // Called again and again in one process; keeps nothing from call to call.
+    // Called repeatedly in one process; keeps no state between calls.
     std::function<void(std::span<const std::byte>)> feed;
     // Messages of the real encoders: the seeds of the corpus.
     std::vector<std::string> seeds;

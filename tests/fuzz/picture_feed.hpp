@@ -11,9 +11,9 @@
 
 namespace offramp {
 
-inline constexpr std::uint64_t kMostFuzzedPixels = 1 << 16;  // decoding more proves nothing more
+inline constexpr std::uint64_t kMostFuzzedPixels = 1 << 16;  // decoding more pixels proves nothing more
 
-// Gives one input to the three functions that a format of pictures has.
+// Passes one input to the three functions of a picture format.
 template <auto ReadSize, auto Decode, auto Alpha>
 void feed_picture(std::span<const std::byte> input) {
     ExactCopy copy(input);
@@ -26,7 +26,7 @@ void feed_picture(std::span<const std::byte> input) {
         const auto alpha = Alpha(copy.bytes(), size);
         expect(alpha.empty() || alpha.size() == size.pixels(), "alpha has a byte a pixel");
     } catch (const UnreadableItem& refused) {
-        expect(!std::string_view(refused.what()).empty(), "a refusal says why");
+        expect(!std::string_view(refused.what()).empty(), "a refusal has a reason");
     }
 }
 

@@ -11,7 +11,7 @@
 
 namespace offramp {
 
-// A folder for a reader that wants a file; removed at the end. (A process that dies of a finding leaves it in the
+// A folder for a reader that needs a file; removed at the end. (A process that dies of a finding leaves it in the
 // temporary folder.)
 class ScratchFolder {
   public:

@@ -1,6 +1,5 @@
-// A small libFuzzer for compilers without it: breeds inputs from a corpus, keeps those that reach
-// something new (g++'s -fsanitize-coverage=trace-pc), and writes the input that ended the process. The same seed gives
-// the same inputs.
+// A small libFuzzer for compilers without it: mutates inputs of a corpus, keeps those that reach new code (g++'s
+// -fsanitize-coverage=trace-pc), and writes the input that ended the process. The same seed gives the same inputs.
 //
 //   PROGRAM [-runs=N] [-max_total_time=SECONDS] [-seed=N] [-max_len=N] [-artifact_prefix=PATH] CORPUS_FOLDER_OR_FILE...
 
@@ -31,15 +30,15 @@ namespace {
 
 constexpr std::size_t kPlaces = 1U << 16;
 constexpr unsigned kSecondsAnInput = 25;
-std::array<std::uint8_t, kPlaces> reached{};  // in this run of the target, how often
-std::array<std::uint8_t, kPlaces> known{};    // in any: bits of the logarithms
+std::array<std::uint8_t, kPlaces> reached{};  // counts in this run of the target
+std::array<std::uint8_t, kPlaces> known{};    // bits of the counts' logarithms over all runs
 std::uintptr_t last_place = 0;
 
 using Input = std::vector<unsigned char>;
 Input current;
 std::string artifact_prefix = "./";
 
-// Only what is allowed in a dying process.
+// Uses only calls that are allowed in a dying process.
 void keep_current() {
     const std::string path = artifact_prefix + "crash-" + std::to_string(::getpid());
     const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -56,7 +55,7 @@ void on_signal(int number) {
     ::raise(number);
 }
 
-// True when this run reached a place, or reached it in another order of magnitude of times, as none before.
+// True if this run reached a new place, or a known place with a new order of magnitude of counts.
 bool news() {
     bool any = false;
     for (std::size_t place = 0; place < kPlaces; ++place) {
@@ -91,7 +90,7 @@ class Mutator {
     }
 
   private:
-    // A quarter of the seeds, as most of what is new is a new way to be refused; a quarter of what is newest.
+    // A quarter seeds, because most new inputs are only refused in a new way; a quarter of the newest inputs.
     std::size_t parent(std::size_t inputs) {
         switch (below(4)) {
             case 0:
@@ -133,7 +132,7 @@ class Mutator {
             case 6:
                 input.insert(from, 1 + below(16), static_cast<unsigned char>(random_()));
                 break;
-            case 7: {  // a piece of itself, elsewhere
+            case 7: {  // a copy of a piece of the input
                 const std::size_t begin = below(input.size() + 1);
                 const Input piece(
                     input.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -142,7 +141,7 @@ class Mutator {
                 input.insert(from, piece.begin(), piece.end());
                 break;
             }
-            case 8: {  // the end of another
+            case 8: {  // the end of another input
                 const Input& other = corpus[below(corpus.size())];
                 input.resize(at);
                 input.insert(input.end(), other.begin() + static_cast<std::ptrdiff_t>(std::min(at, other.size())),
@@ -205,7 +204,7 @@ std::vector<Input> read_corpus(const Options& options) {
         }
         std::vector<std::filesystem::path> files;
         for (const auto& entry : std::filesystem::directory_iterator(path)) files.push_back(entry.path());
-        std::sort(files.begin(), files.end());  // the same order everywhere
+        std::sort(files.begin(), files.end());  // the same order on each machine
         for (const auto& file : files) add(file);
     }
     if (corpus.empty()) corpus.push_back({0});

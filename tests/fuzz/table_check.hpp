@@ -11,19 +11,20 @@
 
 namespace offramp {
 
-// Opens a table of texts of whatever bytes: it is refused in its own words, or each row has what a TextTable promises.
+// Opens a table of texts from arbitrary bytes: it is refused with its own error, or each row keeps TextTable's
+// promises.
 template <class Open>
 void check_table(const Open& open) {
     std::unique_ptr<TextTable> table;
     try {
         table = open();
     } catch (const ConfigError& refused) {
-        expect(!std::string_view(refused.what()).empty(), "a refusal says why");
+        expect(!std::string_view(refused.what()).empty(), "a refusal has a reason");
         return;
     }
     expect(table->size() > 0, "a table has rows");
     for (std::uint64_t row = 0; row < table->size(); ++row) {
-        expect(!table->key(row).empty() && !table->origin(row).empty(), "a row has a key and a place to be told");
+        expect(!table->key(row).empty() && !table->origin(row).empty(), "a row has a key and an origin");
         try {
             const BesideText beside = table->beside(row);
             const std::string& columns = beside.columns;
@@ -34,7 +35,7 @@ void check_table(const Open& open) {
             expect(is_utf8(text) && text.size() <= TextTable::kLongestText,
                    "a text is UTF-8, and no longer than it may");
         } catch (const UnreadableItem& unreadable) {
-            // The file stays as it was listed: only a text that is too long cannot be read.
+            // The file does not change after listing, so only too long texts are unreadable.
             expect(std::string_view(unreadable.what()).find("longer than") != std::string_view::npos,
                    "a row that was listed can be read again");
         }

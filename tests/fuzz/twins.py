@@ -1,5 +1,5 @@
 """
-For each fuzz target a bound that its reader checks, and the reader without it: what a fuzzer must find.
+For each fuzz target, a bound that its reader checks and the reader without it, which a fuzzer must find.
 
     twins.py --file TARGET            the source that is changed
     twins.py --plant TARGET OUTPUT    writes the changed source
@@ -11,7 +11,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# target: (source, what stands there once, what is put in its place)
+# target: (source, text that occurs there once, its replacement)
 TWINS = {
     "message": ("common/wire/messages.cpp", "header.bytes != bytes.size() || total != bytes.size()", "header.bytes != bytes.size()"),
     "slab-header": ("common/wire/slab_view.cpp", "record.key_offset <= keys.size() - record.key_bytes", "record.key_offset < ~0U"),
@@ -40,11 +40,11 @@ TWINS = {
 
 
 def planted(target):
-    """The changed source. Errors: what is to be changed does not stand there exactly once."""
+    """The changed source. Errors: SystemExit if the text does not occur exactly once."""
     source, old, new = TWINS[target]
     text = (ROOT / source).read_text()
     if text.count(old) != 1:
-        raise SystemExit(f"twins.py: {target}: '{old}' stands {text.count(old)} times in {source}, wanted once: bring TWINS up to date")
+        raise SystemExit(f"twins.py: {target}: '{old}' occurs {text.count(old)} times in {source} instead of once: update TWINS")
     return text.replace(old, new)
 
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# All that only a GPU can show, in one go, on a machine with PyTorch, torchvision and CUDA's tools: a line a part, logs in OUT.
+# Runs all tests that need a GPU, on a machine with PyTorch, torchvision and CUDA's tools. Prints a line per part; logs in OUT.
 #
 #   tests/gpu/gpu_checks.sh [BIN [PART...]]
 #
 # BIN has offramp-producer, offramp-ladder, offramp-consumer and share/, and in tests/ device_contract_cuda, kernels_contract_cuda, egress_order_cuda, graph_replay_cuda and libofframp_nvtx_recorder.so;
-# libofframp_models.so lies in BIN/../lib: build/release/bin, or what was carried from another machine (there also in BIN/lib, for the tests).
+# libofframp_models.so is in BIN/../lib. BIN is build/release/bin or a copy from another machine (there also with BIN/lib, for the tests).
 # OUT: a folder, by default build/gpu-checks.
-# SITE: of the part `python`, a folder into which the wheel was installed; empty where python3 has it anyway, as in a venv. Where SITE is not set, that part has
-# the package of the sources, with BIN/../lib/libofframp.so.1.
-# Parts, all by default: contract profiler golden one-channel python memcheck racecheck synccheck kernels. `kernels` looks at what each of the three before
-# it launched, of those that are named with it.
-# Exit code 1 if any failed.
+# SITE: for the part `python`, a folder with the installed wheel, or empty if python3 finds it anyway, as in a venv. Without SITE that part uses the package of
+# the sources with BIN/../lib/libofframp.so.1.
+# Parts, all by default: contract profiler golden one-channel python memcheck racecheck synccheck kernels. `kernels` checks the
+# kernels that the three parts before it launched, as far as they are named, too.
+# Exit code 1 if any part failed.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 bin=$(cd "${1:-build/release/bin}" && pwd) || exit 1
@@ -26,26 +26,26 @@ recorder=$bin/tests/libofframp_nvtx_recorder.so
 export OFFRAMP_TEST_BIN=$bin OFFRAMP_TEST_DEVICE=cuda PYTHONPATH=$PWD PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 failed=0
 
-# part NAME COMMAND...: its log, a line with its result, and what the log itself says of figures
+# part NAME COMMAND...: writes a log and prints a line with the result and the log's figures
 part() {
     local name=$1 began=$SECONDS result=ok
     shift
     "$@" >"$out/$name.log" 2>&1 || { result="FAILED ($?)"; failed=1; }
-    printf '%-12s %-12s %4d s   %s\n' "$name" "$result" $((SECONDS - began)) "$(grep -E "$told" "$out/$name.log" | tail -n "$lines" | paste -sd'|')"
+    printf '%-12s %-12s %4d s   %s\n' "$name" "$result" $((SECONDS - began)) "$(grep -E "$shown" "$out/$name.log" | tail -n "$lines" | paste -sd'|')"
 }
 
 contract() { "$bin/tests/device_contract_cuda" && "$bin/tests/kernels_contract_cuda" && "$bin/tests/egress_order_cuda" && "$bin/tests/graph_replay_cuda"; }
 
 one_channel() { (cd tests/e2e && python3 -m unittest -v test_one_channel); }
 
-# The Python package: tensors on the GPU, held and let go, in as many small parts as egress_order_cuda has; and all of the CPU that concerns outputs.
+# The Python package: tensors on the GPU, held and released, in as many small parts as in egress_order_cuda; and the CPU tests of outputs.
 python_package() {
     local package=(PYTHONPATH="$PWD/launch/python:$PWD" OFFRAMP_LIBRARY="$bin/../lib/libofframp.so.1")
     [[ -z ${SITE+set} ]] || package=(PYTHONPATH="${SITE:+$(cd "$SITE" && pwd):}$PWD")
     (cd tests/python && env "${package[@]}" OFFRAMP_TEST_PARTS=100000 python3 -m unittest -v test_torch test_holding test_egress test_arrays test_consumer test_cupy)
 }
 
-# What dies on purpose, asks for more memory than there is or is refused by CUDA is left out: that is what the tools look for.
+# Excludes tests that die on purpose, exhaust memory or provoke CUDA errors, because the tools report exactly these.
 under() {
     local tool=$1 contract
     local flags=(--tool "$tool" --error-exitcode 99)
@@ -63,7 +63,7 @@ recorded_under() {
 
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 for name in "${parts[@]}"; do
-    told='^\[  (PASSED|FAILED)  |^(Ran|OK|FAILED)|items: ours|ERROR SUMMARY|RACECHECK SUMMARY|nothing found|kernels were launched|never launched|outputs allocated' lines=3
+    shown='^\[  (PASSED|FAILED)  |^(Ran|OK|FAILED)|items: ours|ERROR SUMMARY|RACECHECK SUMMARY|nothing found|kernels were launched|never launched|outputs allocated' lines=3
     case $name in
         contract) part contract contract ;;
         profiler) part profiler python3 -m unittest -v tests.ipc.test_nvtx ;;
@@ -72,7 +72,7 @@ for name in "${parts[@]}"; do
         python) part python python_package ;;
         memcheck | racecheck | synccheck) lines=8 part "$name" recorded_under "$name" ;;
         kernels) lines=8 part kernels python3 tests/gpu/launched_kernels.py "$recorded" "$bin/offramp-producer" "$bin/tests/kernels_contract_cuda" ;;
-        *) echo "no part is called '$name'" >&2; exit 64 ;;
+        *) echo "unknown part '$name'" >&2; exit 64 ;;
     esac
 done
 exit "$failed"

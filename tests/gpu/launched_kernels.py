@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """
-Whether all of our kernels were launched under each tool: those that programs hold, by cuobjdump, against those that nvtx_recorder noted.
+Checks that each tool saw a launch of every kernel: compares the kernels in the programs, by cuobjdump, with those that nvtx_recorder noted.
 
-    launched_kernels.py FOLDER PROGRAM...       FOLDER/TOOL: the recorder's, with PID.jsonl, a folder a tool
+    launched_kernels.py FOLDER PROGRAM...       FOLDER/TOOL: the recorder's folder per tool, with PID.jsonl
 
-Prints how many there are, and the names of those that no run launched; exit code 1 if there are any, or no tool.
+Prints the numbers, and the names of kernels that no run launched. Exit code 1 if there are such kernels, or no tool.
 """
 
 import json
@@ -17,9 +17,9 @@ FUNCTION = re.compile(r"^\s*Function\s+(\S+?):?\s*$", re.MULTILINE)
 
 
 def held_by(program):
-    """Mangled names, whatever the architecture."""
-    told = subprocess.run(["cuobjdump", "--dump-resource-usage", str(program)], capture_output=True, text=True, check=True).stdout
-    return set(FUNCTION.findall(told))
+    """Mangled names of the program's kernels for all architectures."""
+    resources = subprocess.run(["cuobjdump", "--dump-resource-usage", str(program)], capture_output=True, text=True, check=True).stdout
+    return set(FUNCTION.findall(resources))
 
 
 def launched_in(folder):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Short runs of the real programs with the producer under a tool of compute-sanitizer, which must find nothing: copies into page-locked slabs, pictures
-# that are normalised, class maps with their confidence, results cast. tests/gpu/launched_kernels.py says which kernels that reaches.
+# Short runs with the producer under a tool of compute-sanitizer, which must find nothing: copies into page-locked slabs, normalised pictures, class maps
+# with confidence, cast results. tests/gpu/launched_kernels.py reports the kernels that these runs reach.
 #
 #   tests/gpu/sanitized_run.sh [BIN [TOOL]]        BIN: build/release/bin; TOOL: memcheck, racecheck, synccheck
 set -euo pipefail
@@ -23,7 +23,7 @@ sanitized() {
         consumers+=($!)
     done
     "${sanitizer[@]}" "$bin/offramp-producer" "${flags[@]}" --run-id "sanitized-$$-$name"
-    # One that came when all was done waits for another producer.
+    # A consumer that connects after the end waits for another producer.
     kill "${consumers[@]}" 2>/dev/null || true
     wait "${consumers[@]}" || true
     echo "$tool: $name: nothing found"

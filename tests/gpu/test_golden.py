@@ -1,8 +1,8 @@
 """
-The numbers of the models that the README's figures rest on, computed by the real programs as they are measured (fused, autotuned, channels-last; as a
-CUDA graph), against PyTorch of the same weights: eager, in float64. With OFFRAMP_TEST_DEVICE=cpu small, in float32.
+Compares the models behind the README's figures, as the real programs run them (fused, autotuned, channels-last; as a CUDA graph), with eager PyTorch
+in float64 and the same weights. With OFFRAMP_TEST_DEVICE=cpu: small sizes in float32.
 
-A difference is the largest one as a share of the largest expected number; `rms` is the root of the squares' mean, as a share of the expected one's.
+A difference is the largest one relative to the largest expected number; `rms` is the root mean square relative to the expected one.
 """
 
 import os
@@ -21,17 +21,17 @@ try:
     from tests.support import export_torchvision_golden as golden
     OBSTACLE = ""
 except ImportError as problem:
-    OBSTACLE = f"PyTorch and torchvision are not here: {problem}"
+    OBSTACLE = f"PyTorch or torchvision is missing: {problem}"
 
 DEVICE = os.environ.get("OFFRAMP_TEST_DEVICE", "cuda")
 if not OBSTACLE and DEVICE != "cpu" and not torch.cuda.is_available():
     OBSTACLE = "no GPU here"
 ON_GPU = DEVICE != "cpu"
 
-# Stated: (largest difference, rms) that a precision may have; and the least difference, for one of fewer bits is not there if it has none.
+# (largest difference, rms) that a precision may have, and the least difference, without which the lower precision is not in effect.
 DEEPLAB = {"fp32": (2e-5, 2e-5, 0), "tf32": (5e-3, 5e-3, 5e-5), "bf16": (5e-2, 4e-2, 1e-3)}
 ENCODER = {"fp32": (1e-5, 1e-5, 0), "tf32": (2e-3, 2e-3, 1e-5), "bf16": (2e-2, 2e-2, 1e-3)}
-# Ours may be no worse than PyTorch's own eager answer in the same precision, times this: roundings fall elsewhere.
+# Ours may differ at most this many times as much as eager PyTorch in the same precision, because roundings differ.
 OVER_EAGER = 2.0
 SIDE, BATCH = (512, 64) if ON_GPU else (96, 2)
 CHUNK = 8
@@ -39,7 +39,7 @@ PRECISIONS = ("fp32", "tf32", "bf16") if ON_GPU else ("fp32",)
 
 
 class Difference:
-    """Of what was found, sample by sample, from what was expected."""
+    """The difference of found from expected outputs, added sample by sample."""
 
     def __init__(self):
         self.largest = self.expected = self.squares = self.expected_squares = 0.0
@@ -47,7 +47,7 @@ class Difference:
     def add(self, expected, found):
         expected = expected.to(torch.float64)
         difference = (found.to(expected) - expected).abs()
-        assert difference.isfinite().all(), "what was found is not finite"
+        assert difference.isfinite().all(), "an output is not finite"
         self.largest = max(self.largest, difference.max().item())
         self.expected = max(self.expected, expected.abs().max().item())
         self.squares += difference.square().sum().item()
@@ -64,10 +64,10 @@ class Difference:
 
 
 def eager(model, inputs, precision):
-    """The model's answers, a chunk at a time, in the precision that PyTorch calls so; "fp64" is what all are held against."""
+    """The model's outputs, chunk by chunk, in PyTorch's precision of this name; "fp64" is the reference."""
     types = {"fp64": torch.float64, "fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    # The fast path has another GELU on a GPU (the tanh form, off by up to 5e-4), whatever the precision.
+    # On a GPU the fast path uses the tanh form of GELU, off by up to 5e-4 in any precision.
     torch.backends.mha.set_fastpath_enabled(False)
     model = model.to(DEVICE, types[precision])
     if inputs.dim() == 4:
@@ -88,7 +88,7 @@ class Golden(unittest.TestCase):
         torch.manual_seed(20)
 
     def run_ours(self, name, inputs, precision, *flags):
-        """Yields each item's output, and afterwards the run has ended well."""
+        """Yields each item's output; then the run must succeed."""
         numpy.save(self.folder / "inputs.npy", inputs.numpy())
         with RealRun("--device", DEVICE, "--model", name, "--weights", str(self.folder / "weights.safetensors"), "--precision", precision,
                      "--source", "npy", "--input", str(self.folder / "inputs.npy"), "--processor", "npy", *flags) as run:
@@ -103,7 +103,7 @@ class Golden(unittest.TestCase):
                 yield torch.from_numpy(numpy.load(file))
 
     def compare(self, name, model, inputs, allowed, *flags):
-        """Every precision's answer with that of float64, ours and PyTorch's own."""
+        """Compares ours and eager PyTorch in every precision with float64."""
         golden.save(self.folder / "weights.safetensors", self.weights)
         expected = [one.cpu() for one in eager(model, inputs, "fp64")]
         for precision in PRECISIONS:
@@ -137,13 +137,13 @@ class Golden(unittest.TestCase):
         self.assertEqual("channels-last", self.summary["memory_format"])
 
     def test_encoder_as_a_cuda_graph(self):
-        """The graph is recorded in the fourth batch and replayed in those behind it."""
+        """The graph is recorded in the fourth batch and replayed afterwards."""
         model = golden.Encoder().eval()
         self.weights = model.weights()
         self.compare("encoder", model, torch.randn(6 * BATCH, 128, 256), ENCODER, "--batch", str(BATCH))
 
     def test_other_weights_are_found_out(self):
-        """The comparison's own twin: the weights of one normalisation are others."""
+        """The twin of the comparison: changed weights of one normalisation are found."""
         model = golden.Encoder().eval()
         inputs = torch.randn(BATCH, 128, 256)
         expected = list(eager(model, inputs, "fp64"))

@@ -1,4 +1,4 @@
-"""A kernel that no run launched under one of the tools is found, by name."""
+"""A kernel that no run launched under one of the tools is found and named."""
 
 import json
 import os
@@ -39,11 +39,11 @@ class LaunchedKernels(unittest.TestCase):
             return subprocess.run([sys.executable, SCRIPT, recorded, "program"], env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
                                   capture_output=True, text=True, check=False)
 
-    def test_all_that_were_launched(self):
+    def test_all_kernels_were_launched(self):
         done = self.checked(memcheck=("_Z4castPtPKfm", "_Z4maskPtPKt", "_Z6othersv"), racecheck=("_Z4castPtPKfm", "_Z4maskPtPKt"))
         self.assertEqual((0, "memcheck: 2 of 2 kernels were launched\nracecheck: 2 of 2 kernels were launched\n"), (done.returncode, done.stdout), done.stderr)
 
-    def test_one_that_was_not_under_one_of_them(self):
+    def test_a_kernel_missing_under_one_tool(self):
         done = self.checked(memcheck=("_Z4castPtPKfm", "_Z4maskPtPKt"), racecheck=("_Z4castPtPKfm",), synccheck=())
         self.assertEqual(1, done.returncode)
         self.assertIn("memcheck: 2 of 2 kernels were launched\nracecheck: 1 of 2 kernels were launched\n  never launched: mask", done.stdout)

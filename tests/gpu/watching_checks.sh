@@ -3,11 +3,11 @@
 #
 #   tests/gpu/watching_checks.sh [BIN [PART...]]
 #
-# BIN: as of gpu_checks.sh, with offramp-producer, offramp-consumer and tests/device_contract_cuda. OUT: a folder, by default
-# build/watching-checks. Python's standard library is enough; with matplotlib there is a picture of the trace as well.
-# Parts, all by default: contract (the device's timeline), gpu (a run of DeepLabV3 in bf16, watched, traced, and starved of consumers), gpus (the same of a run with
-# --gpus). Seconds: 5, 70, 15.
-# Exit code 1 if any failed.
+# BIN: like gpu_checks.sh, with offramp-producer, offramp-consumer and tests/device_contract_cuda. OUT: a folder, by default
+# build/watching-checks. Python's standard library is enough; matplotlib adds a picture of the trace.
+# Parts, all by default: contract (the device's timeline), gpu (a run of DeepLabV3 in bf16, watched, traced and starved of consumers), gpus (a run with --gpus).
+# They take 5, 70 and 15 s.
+# Exit code 1 if any part failed.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 bin=$(cd "${1:-build/release/bin}" && pwd) || exit 1
@@ -28,7 +28,7 @@ export OFFRAMP_BIN_DIR=$bin OFFRAMP_SKIP_PACKAGES=1 PYTHONDONTWRITEBYTECODE=1 PY
 [[ -e build/venv ]] || export OFFRAMP_BUILD_DIR=$folder/build
 offramp() { python3 launch/offramp_launch "$@"; }
 
-# part NAME COMMAND...: its log, and a line with its result
+# part NAME COMMAND...: writes a log and prints a line with the result
 failed=0
 part() {
     local name=$1 began=$SECONDS result=ok
@@ -40,19 +40,19 @@ part() {
 
 contract() { "$bin/tests/device_contract_cuda" --gtest_filter='*imeline*'; }
 
-# told PATH PYTHON: whether what the status document says there is so
-told() { python3 -c "import json, sys; d = json.load(open(sys.argv[1])); s = d.get('status', d); sys.exit(not ($2))" "$1" 2>/dev/null; }
+# holds PATH PYTHON: whether the expression is true for the status document
+holds() { python3 -c "import json, sys; d = json.load(open(sys.argv[1])); s = d.get('status', d); sys.exit(not ($2))" "$1" 2>/dev/null; }
 
-# until_told SECONDS PATH PYTHON
-until_told() {
+# until_holds SECONDS PATH PYTHON
+until_holds() {
     local until=$((SECONDS + $1))
-    until told "$2" "$3"; do
-        ((SECONDS < until)) && kill -0 "$launcher" 2>/dev/null || { echo "not so: $3"; tail -n 20 "$folder/launcher.log"; return 1; }
+    until holds "$2" "$3"; do
+        ((SECONDS < until)) && kill -0 "$launcher" 2>/dev/null || { echo "never true: $3"; tail -n 20 "$folder/launcher.log"; return 1; }
         sleep 0.2
     done
 }
 
-# scraped RUN NAME: what a Prometheus and a page are told
+# scraped RUN NAME: stores the answers for Prometheus and the page
 scraped() {
     local at where=$out/$2
     at=$(python3 -c "import json; print(json.load(open('$1/http.json'))['url'])") || return
@@ -80,14 +80,14 @@ gpu() {
     local run=$folder/gpu
     begin "$run" --device cuda --model deeplabv3-resnet50 --random-weights --precision bf16 --batch 64 --image-size 512 --synthetic-on device --slabs 32 \
         --samples-per-slab 16 --processor checksum --consumers 12 --batches 1000000
-    until_told 120 "$run/status.json" "s['released_samples'] > 4000 and s['gpu_utilization']" || return
+    until_holds 120 "$run/status.json" "s['released_samples'] > 4000 and s['gpu_utilization']" || return
     sleep 3
     scraped "$run" running || return
     offramp trace "$run" --seconds 3 --into "$out/trace" || return
     rm -f "$out"/trace/timeline.svg
     gzip -f "$out/trace/trace.json"
     offramp scale 1 --run-dir "$run"
-    until_told 60 "$run/status.json" "s['limiting_stage'] == 'consumers'" || return
+    until_holds 60 "$run/status.json" "s['limiting_stage'] == 'consumers'" || return
     scraped "$run" starved || return
     stop "$run"
     GPU=$(nvidia-smi --query-gpu=name,uuid --format=csv,noheader) python3 - "$out" <<'CHECK'
@@ -110,7 +110,7 @@ CHECK
 gpus() {
     local run=$folder/gpus
     begin "$run" --gpus 1 --device cuda --model copy --copy-bytes 64MiB --batch 4 --processor checksum --batches 4000000
-    until_told 60 "$run/status.json" "s['released_samples'] > 1000 and s['workers'][0]['state'] == 'at work'" || return
+    until_holds 60 "$run/status.json" "s['released_samples'] > 1000 and s['workers'][0]['state'] == 'at work'" || return
     sleep 2
     scraped "$run" gpus || return
     stop "$run"
@@ -122,7 +122,7 @@ nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 for name in "${parts[@]}"; do
     case $name in
         contract | gpu | gpus) part "$name" "$name"; [[ -z $launcher ]] || { kill "$launcher"; wait "$launcher"; launcher=; } ;;
-        *) echo "no part is called '$name'" >&2; exit 64 ;;
+        *) echo "unknown part '$name'" >&2; exit 64 ;;
     esac
 done
 exit "$failed"

@@ -1,10 +1,10 @@
 """
-What a flood from one consumer costs the others: samples a second while it floods, over those while it is stopped.
+Measures what a flood from one consumer costs the others: samples per second during the flood over those without it.
 
     OFFRAMP_TEST_BIN=build/release/bin PYTHONPATH=. python3 tests/hostile/flood_cost.py [--rate 100000] [--phases 60] [--seconds 0.5] [--slab 1MiB]
 
-One run, in which the flood, a process of its own, is stopped and continued in turn: a machine on which others work changes less from one half
-second to the next than from run to run. Each phase with the flood is held against the mean of its two neighbours without.
+Within one run the flooding process is stopped and continued in turn, because a busy machine changes less from one half second to the next than
+from run to run. Each phase with the flood is compared with the mean of its two neighbours without it.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from tests.support.real_run import RealRun, kill
 
 CONSUMERS = 2
 SLABS = 16
-SETTLING_SECONDS = 0.15    # at the beginning of a phase: what the sockets still hold
+SETTLING_SECONDS = 0.15    # at the beginning of a phase, to empty the sockets
 
 
 class FloodedRun:
@@ -40,15 +40,15 @@ class FloodedRun:
         return (last["done_samples"] - first["done_samples"]) / ((last["now_ns"] - first["now_ns"]) / 1e9)
 
     def sent(self):
-        """Ends the flood. Messages, all in all."""
+        """Ends the flood. Returns the total number of messages."""
         kill(self._flood, signal.SIGKILL)
-        told = [line for line in self._flood.stdout.read().splitlines() if line.endswith(" sent")]
+        printed = [line for line in self._flood.stdout.read().splitlines() if line.endswith(" sent")]
         self._flood.wait()
-        return int(told[-1].split()[0])
+        return int(printed[-1].split()[0])
 
 
 def phases_of(options):
-    """Samples a second of each phase, every other one flooded, and the flood's messages a second."""
+    """(samples per second of each phase, flood's messages per second); every other phase is flooded."""
     with RealRun("--device", "cpu", "--model", "copy", "--copy-bytes", options.slab, "--batch", "4", "--batches", "100000000", "--slabs", str(SLABS),
                  "--processor", "write", "--write-path", "/dev/null", "--status-seconds", "0.02") as run:
         run.deadline = time.monotonic() + 3600

@@ -1,10 +1,10 @@
 """
-A consumer that means harm: a process of its own, over the run's real sockets.
+A hostile consumer: a separate process that attacks a run over its real sockets.
 
     hostile_consumer.py RUN_DIR NAME [--rounds N] [--seed N] [--rate MESSAGES_A_SECOND]
 
-NAME is one of: guest, bytes, messages, member, flood. Prints "done" when it did what it does so many times, then waits to be killed, holding what it
-holds. flood goes on until it is killed or the run ends, and prints how many it sent.
+NAME is one of: guest, bytes, messages, member, flood. Prints "done" after N rounds, then keeps its slabs and waits to be killed. flood continues
+until it is killed or the run ends, and prints the number of messages sent.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from tests.hostile import wire  # noqa: E402
 from tests.hostile.zmtp import COMMAND, GREETING, LONG, MORE, Connection, frame, ready  # noqa: E402
 
 OTHERS = range(1, 12)
-ADMISSION_BITS = 24     # of a session; those above are the run's
+ADMISSION_BITS = 24     # of a session number; the bits above belong to the run
 SLABS = range(0, 8)
 MOST_BEHIND = 0.1      # seconds
 
@@ -33,7 +33,7 @@ class Hostile:
         self.will_do = wire.work_of(run_dir)
 
     def bytes(self, rounds):
-        """Connections that do not even speak ZeroMQ, or stop in the middle of it."""
+        """Opens connections that do not speak ZeroMQ, or that stop in the middle of its handshake."""
         for _ in range(rounds):
             for path in (self.work, self.free_list):
                 noise = self.random.randbytes(self.random.randrange(1, 400))
@@ -44,10 +44,10 @@ class Hostile:
                         connection.raw(beginning + noise)
                         connection.raw(bytes([self.random.randrange(256) | LONG]) + struct.pack(">Q", self.random.getrandbits(64)) + noise)
                     except OSError:
-                        pass    # it was thrown out in the middle of a word
+                        pass    # the run closed the connection in mid-message
 
     def messages(self, rounds):
-        """Messages that are invalid, cut, too long, of other versions, of several frames, or from unknown senders."""
+        """Sends messages that are invalid, cut, too long, of other versions, of several frames, or from unknown senders."""
         run, record = self.nonce, (wire.ticket(0, 1, 1), wire.COMPLETED)
         good = [wire.hello(run, self.will_do), wire.releases(run, 1, 1, record), wire.credit(run, 1, 4), wire.disconnect(run, 1),
                 wire.answer(run, 7)]
@@ -91,12 +91,12 @@ class Hostile:
                 raise ConnectionError(why) if why == wire.ENDED else SystemExit(f"refused: {why}")
 
     def guest(self, _rounds):
-        """A consumer in good standing that asks for no slab: one in whose name others may speak."""
+        """Joins as a valid consumer that requests no slab, in whose name others may send messages."""
         self._keep = Connection(self.work, b"DEALER")
         self.join(self._keep, window=0)
 
     def member(self, rounds):
-        """A consumer in good standing that lies about its slabs and the others'. It gives back its own, in the end it keeps what it has."""
+        """Joins as a valid consumer that sends false releases of its slabs and others. It returns its slabs, and keeps the last ones."""
         work = Connection(self.work, b"DEALER")
         free_list = Connection(self.free_list, b"PUSH")
         session, sequence = self.join(work), 0
@@ -106,17 +106,17 @@ class Hostile:
             while kind != wire.TICKETS:
                 kind, body = wire.parse(work.receive())
             epoch, slab, generation, attempt = wire.tickets_of(body)[0]
-            lies = [(wire.ticket(slab, generation, attempt + 1), wire.COMPLETED), (wire.ticket(slab, generation, 0), wire.RETURNED),
+            false_releases = [(wire.ticket(slab, generation, attempt + 1), wire.COMPLETED), (wire.ticket(slab, generation, 0), wire.RETURNED),
                     (wire.ticket(slab, generation + 1, attempt), wire.COMPLETED), (wire.ticket(slab, generation - 1, attempt), wire.COMPLETED),
                     (wire.ticket(slab, generation, attempt), 7), (wire.ticket(0xFFFFFFFF, generation, attempt), wire.COMPLETED)]
-            # Other consumers' slabs are easily guessed: there are few, and both numbers count from 1.
-            lies += [(wire.ticket(other, guess, tried, epoch=self.random.randrange(3)), self.random.choice((wire.COMPLETED, wire.RETURNED)))
+            # Other consumers' slabs are easy to guess: there are few, and both numbers count from 1.
+            false_releases += [(wire.ticket(other, guess, tried, epoch=self.random.randrange(3)), self.random.choice((wire.COMPLETED, wire.RETURNED)))
                      for other in SLABS if other != slab for guess in range(max(1, generation - 3), generation + 4) for tried in (1, 2, 3)]
-            self.random.shuffle(lies)
-            for at in range(0, len(lies), 100):
-                some = lies[at:at + 100]
+            self.random.shuffle(false_releases)
+            for at in range(0, len(false_releases), 100):
+                some = false_releases[at:at + 100]
                 free_list.send(wire.releases(self.nonce, session, sequence + 1, *some))
-                free_list.send(wire.releases(self.nonce, session, sequence + 1, *some))           # once more
+                free_list.send(wire.releases(self.nonce, session, sequence + 1, *some))           # repeated
                 free_list.send(wire.releases(self.nonce, session, sequence + 1000, *some))        # beyond a gap
                 sequence += len(some)
                 for other in others:
@@ -130,14 +130,14 @@ class Hostile:
         self._keep = (work, free_list)
 
     def flood(self, rate):
-        """`rate` messages a second, half on each channel, in good form and to no effect: a release repeated, a credit repeated."""
+        """Sends `rate` valid messages per second, half on each channel, without effect: a repeated release and a repeated credit."""
         work, free_list = Connection(self.work, b"DEALER"), Connection(self.free_list, b"PUSH")
         session = self.join(work, window=0)
         free_list.send(wire.releases(self.nonce, session, 1, (wire.ticket(0, 1, 1), wire.COMPLETED)))
-        a_step = max(1, rate // 2 // 500)    # 500 steps a second
+        a_step = max(1, rate // 2 // 500)    # 500 steps per second
         kinds = ((work, frame(wire.credit(self.nonce, session, 0)) * a_step),
                  (free_list, frame(wire.releases(self.nonce, session, 1, (wire.ticket(0, 1, 1), wire.COMPLETED))) * a_step))
-        began, sent, told = time.monotonic(), 0, 0.0
+        began, sent, printed_at = time.monotonic(), 0, 0.0
         print("flooding", flush=True)
         while True:
             for connection, data in kinds:
@@ -147,9 +147,9 @@ class Hostile:
             if ahead > 0:
                 time.sleep(ahead)
             elif ahead < -MOST_BEHIND:
-                began -= ahead      # it was stopped or blocked: missed messages are not made up for
-            if time.monotonic() > told:
-                told = time.monotonic() + 0.1
+                began -= ahead      # after a stop or a block, skip the missed messages
+            if time.monotonic() > printed_at:
+                printed_at = time.monotonic() + 0.1
                 print(f"{sent} sent", flush=True)
 
 

@@ -13,7 +13,7 @@ from tests.support.real_run import RealRun, left_behind, shared_memory, undistur
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--batches", "200", "--slabs", "6",
         "--processor", "checksum", "--log-level", "info")
 SAMPLES = 800
-# The required counters of hostile messages.
+# Each of these counters must rise.
 REFUSED = ("hello with more holdings than records", "refused: another run", "refused: another version", "release beyond a gap",
            "release in another's name", "release message: another message version", "release message: another type",
            "release message: length does not fit the type", "release message: not a message of this project",
@@ -50,7 +50,7 @@ class Hostile(unittest.TestCase):
         summary = run.summary()
         self.assertTrue(summary["conserved"])
         self.assertEqual(summary["samples"]["released"], SAMPLES)
-        self.assertEqual(summary["dead_letters"], [], "nobody's batch is dead-lettered")
+        self.assertEqual(summary["dead_letters"], [], "no batch is dead-lettered")
         run.finish_outputs()
         self.assertEqual(run.files(), self.wanted)
         return summary
@@ -58,7 +58,7 @@ class Hostile(unittest.TestCase):
     def test_any_bytes_and_any_lies_change_nothing(self):
         with RealRun(*COPY) as run:
             run.start_producer()
-            # The others speak in its name, too: the consumers at work may be done before anybody has spoken in theirs.
+            # The others also send messages in its name, because the working consumers may finish before any message in theirs.
             guest = self.start_hostile(run, "guest")
             self.assertEqual(guest.stdout.readline(), "done\n", run.logs())
             # Twice: without other consumers, so that every slab waits, and beside working consumers.
@@ -67,10 +67,10 @@ class Hostile(unittest.TestCase):
                     run.start_consumer()
                 hostile = [self.start_hostile(run, name, "--rounds", rounds, "--seed", str(honest + 1))
                            for name, rounds in (("bytes", "40"), ("messages", "40"), ("member", "10"))]
-                said = [child.stdout.readline() for child in hostile]
-                self.assertTrue(set(said) <= {"done\n", "the run has ended\n"}, f"{said}\n{run.logs()}")
+                printed = [child.stdout.readline() for child in hostile]
+                self.assertTrue(set(printed) <= {"done\n", "the run has ended\n"}, f"{printed}\n{run.logs()}")
                 if not honest:
-                    self.assertEqual(set(said), {"done\n"})
+                    self.assertEqual(set(printed), {"done\n"})
                 for child in (*hostile, guest):
                     child.kill()
                     child.wait()
@@ -93,7 +93,7 @@ class Hostile(unittest.TestCase):
             self.assertGreater(summary["releases"]["repeated"], 1000, "the flood came in")
 
     def test_connections_without_end_are_cut_off(self):
-        """More of them than the producer may have descriptors, from one process, for as long as the run lasts."""
+        """One process opens more connections than the producer may have descriptors, throughout the run."""
         descriptors = 4096
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         if limits[1] < 4 * descriptors:

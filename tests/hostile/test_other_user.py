@@ -1,6 +1,6 @@
 """
-Another user of the machine, who is not allowed, can do nothing to a run; with --consumer-user, consumers run as one who can read slabs
-and write none. Real users, so it takes root.
+Another user cannot affect a run. With --consumer-user, consumers run as a user who can read slabs but not write them. Needs root, for
+real users.
 """
 
 import grp
@@ -35,13 +35,13 @@ def socket_names(run):
 
 
 def groups_of(pid):
-    """Those by which the kernel decides, and those that come beside."""
+    """The process's group ids, supplementary ones included."""
     lines = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines())
     return {*lines["Gid"].split(), *lines["Groups"].split()}
 
 
 def can_reach(path, uid):
-    """False when a folder above keeps that user out: nothing would be shown then."""
+    """False if a parent folder keeps that user out, so that the test would prove nothing."""
     return as_user(uid, "import os, sys; print(os.access(sys.argv[1], os.X_OK))", path) == ["True"]
 
 
@@ -56,12 +56,12 @@ class NotAllowed(unittest.TestCase):
         self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def assert_all_refused(self, uid, words, groups=()):
-        said = attempts(uid, words, groups)
-        self.assertEqual({word: answer for word, answer in said.items() if answer not in REFUSALS}, {})
-        self.assertEqual(len(said), len(words))
+        answers = attempts(uid, words, groups)
+        self.assertEqual({word: answer for word, answer in answers.items() if answer not in REFUSALS}, {})
+        self.assertEqual(len(answers), len(words))
 
     def waiting_run(self, run):
-        """A run whose slabs are all full and wait. Its folder lets anyone through: what protects it is its own."""
+        """Starts a run and waits until all slabs are full. Its parent folder is open, so only the run's own modes protect it."""
         run.folder.chmod(0o755)
         run.start_producer()
         run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "every slab full")
@@ -74,7 +74,7 @@ class NotAllowed(unittest.TestCase):
         self.assertEqual(run.files(), undisturbed(*COPY))
         return run.summary()
 
-    def test_what_can_be_opened_named_or_killed(self):
+    def test_no_object_can_be_opened_named_or_killed(self):
         with RealRun(*COPY) as run:
             self.waiting_run(run)
             shm = objects(run.run_id)
@@ -106,7 +106,7 @@ class NotAllowed(unittest.TestCase):
             self.waiting_run(run)
             for path, mode in ((run.run_dir, 0o755), *((path, 0o666) for path in wire.sockets_of(run.run_dir))):
                 path.chmod(mode)
-            said = as_user(NOBODY, """
+            answers = as_user(NOBODY, """
 import struct, sys
 sys.path.insert(0, sys.argv[2])
 from tests.hostile import wire
@@ -120,7 +120,7 @@ work.send(wire.hello(run, 0))
 kind, body = wire.parse(work.receive())
 print(kind == wire.REFUSED, struct.unpack_from("<I", body)[0], body[8:].split(bytes(1))[0].decode())
 """, run.run_dir, ROOT, environment={"PYTHONDONTWRITEBYTECODE": "1"})
-            self.assertRegex(said[0], f"True 3 user {NOBODY} may not read this run")
+            self.assertRegex(answers[0], f"True 3 user {NOBODY} may not read this run")
             refused = self.finish(run)["refused"]
             self.assertEqual(refused["refused: another user"], 1)
             self.assertEqual(refused["release of an unknown session"], 4)
@@ -133,8 +133,8 @@ print(kind == wire.REFUSED, struct.unpack_from("<I", body)[0], body[8:].split(by
             run.until(lambda: run.status().get("done_samples", 0) > 0 and (run.run_dir / "control.sock").exists(), "a run at work")
             self.assert_all_refused(NOBODY, [f"connect={run.run_dir}/control.sock", f"read={run.run_dir}/logs",
                                              f"unlink={run.run_dir}/control.sock", f"kill={run.launcher.pid}"])
-            self.assertEqual(run.command("stop").returncode, 0, run.said())
-            self.assertEqual(run.wait(), 130, run.said())
+            self.assertEqual(run.command("stop").returncode, 0, run.logs())
+            self.assertEqual(run.wait(), 130, run.logs())
 
 
 @unittest.skipUnless(can_become_others(), "only root can act as another user")
@@ -158,7 +158,7 @@ class ConsumerUser(unittest.TestCase):
             consumers = run.until(lambda: [consumer["pid"] for consumer in run.status().get("consumers", [])
                                            if run.status().get("done_samples", 0) > 0], "consumers at work")
             shared = pwd.getpwuid(NOBODY).pw_gid
-            (own_group,) = set().union(*map(groups_of, consumers))      # and none of the launcher's
+            (own_group,) = set().union(*map(groups_of, consumers))      # no group of the launcher's
             self.assertNotIn(int(own_group), {shared, os.getegid(), *(group.gr_gid for group in grp.getgrall()), *(user.pw_gid for user in pwd.getpwall())})
             self.assertEqual({os.stat(f"/proc/{pid}").st_uid for pid in consumers}, {NOBODY})
             run_id = run.status()["run_id"]
@@ -170,25 +170,25 @@ class ConsumerUser(unittest.TestCase):
             of_the_launcher = run.folder / "of-the-launchers-group"
             of_the_launcher.touch()
             of_the_launcher.chmod(0o640)
-            # A consumer has the access that it needs; without this the rest of the test proves nothing.
-            said = attempts(NOBODY, [f"read={path}" for path in spans + others] + [f"write={cells[0]}", f"read={run.run_dir}/endpoint",
+            # Consumers have the access that they need; otherwise the rest of the test would prove nothing.
+            answers = attempts(NOBODY, [f"read={path}" for path in spans + others] + [f"write={cells[0]}", f"read={run.run_dir}/endpoint",
                                      *(f"connect={path}" for path in wire.sockets_of(run.run_dir))], **as_consumer)
-            self.assertEqual(set(said.values()), {"allowed"}, said)
+            self.assertEqual(set(answers.values()), {"allowed"}, answers)
             words = [f"{action}={path}" for path in spans + others
                      for action in ("write", "truncate", "unlink", "rename", "chmod", "map_for_writing", "open_again_for_writing")]
             words += [f"{action}={path}" for path in cells for action in ("unlink", "rename", "chmod")]
             words += [f"{action}={run.run_dir}/{name}" for name in (*socket_names(run), "endpoint") for action in ("unlink", "rename")]
             words += [f"connect={run.run_dir}/control.sock", f"create={run.run_dir}/x", f"kill={run.launcher.pid}", f"read={of_the_launcher}"]
-            said = attempts(NOBODY, words, **as_consumer)
-            self.assertEqual({word: answer for word, answer in said.items() if answer not in REFUSALS}, {})
-            # And a third user nothing at all, nor one that is in the group that the consumers' user shares with others.
+            answers = attempts(NOBODY, words, **as_consumer)
+            self.assertEqual({word: answer for word, answer in answers.items() if answer not in REFUSALS}, {})
+            # A third user has no access, even in a group that it shares with the consumers' user.
             words = [f"{action}={path}" for path in spans + others + cells for action in ON_OBJECTS]
             words += [f"read={run.run_dir}/endpoint", *(f"connect={path}" for path in wire.sockets_of(run.run_dir))]
             for groups in ((), (shared,)):
-                said = attempts(STRANGER, words, groups)
-                self.assertEqual({word: answer for word, answer in said.items() if answer not in REFUSALS}, {})
-            self.assertEqual(run.command("stop").returncode, 0, run.said())
-            self.assertEqual(run.wait(), 130, run.said())
+                answers = attempts(STRANGER, words, groups)
+                self.assertEqual({word: answer for word, answer in answers.items() if answer not in REFUSALS}, {})
+            self.assertEqual(run.command("stop").returncode, 0, run.logs())
+            self.assertEqual(run.wait(), 130, run.logs())
             self.assertTrue(run.summary()["conserved"])
 
     def test_its_outputs_are_those_of_any_run(self):
@@ -196,7 +196,7 @@ class ConsumerUser(unittest.TestCase):
             run.folder.chmod(0o755)
             run.output.mkdir()
             run.output.chmod(0o777)
-            self.assertEqual(run.start().wait(), 0, run.said())
+            self.assertEqual(run.start().wait(), 0, run.logs())
             self.assertEqual({name: text for name, text in run.files().items() if name == "checksums.tsv"}, undisturbed(*COPY))
 
     def test_a_hostile_consumer_cannot_take_the_producer_down_through_its_cell(self):
@@ -214,24 +214,24 @@ class ConsumerUser(unittest.TestCase):
             noise = struct.pack("<Q", 0xFFFFFFFFFFFFFFFF) * 512
             as_user(NOBODY, "import sys; open(sys.argv[1], 'r+b').write(bytes.fromhex(sys.argv[2]))", cells, noise.hex(), groups=[os.getegid()])
             self.assertEqual(attempts(NOBODY, [f"truncate={cells}"], groups=[os.getegid()]), {f"truncate={cells}": "allowed"})
-            # It holds a slab and says nothing: its lease is looked at, in its cell. Then it dies, and its cell is looked at again.
-            run.until(lambda: run.producer.poll() is not None or run.status().get("visibility_timeouts"), "a lease run out")
+            # It holds a slab silently, so the broker reads its cell at the timeout, and again after its death.
+            run.until(lambda: run.producer.poll() is not None or run.status().get("visibility_timeouts"), "an expired lease")
             kill(hostile)
             hostile.wait()
-            run.until(lambda: run.producer.poll() is not None or not run.status().get("slabs", {}).get("leased"), "its slab taken back")
+            run.until(lambda: run.producer.poll() is not None or not run.status().get("slabs", {}).get("leased"), "its slab returned")
             self.assertIsNone(run.producer.poll(), f"the producer is dead\n{run.logs()}")
             kill(run.producer, signal.SIGTERM)
-            run.until(lambda: run.status().get("state") == "draining", "the first signal taken")
+            run.until(lambda: run.status().get("state") == "draining", "the first signal handled")
             kill(run.producer, signal.SIGTERM)
             self.assertEqual(run.wait(run.producer), 130, run.logs())
             self.assertTrue(run.summary()["conserved"])
 
 
 @unittest.skipUnless(can_become_others(), "only root can act as another user")
-class WhatOthersLaid(unittest.TestCase):
-    """What another user put where root will look: a folder of root's name in /tmp, links and pipes in a folder that consumers may write to."""
+class PlantedByOthers(unittest.TestCase):
+    """Another user plants objects that root will open: a folder with root's name in /tmp, links and pipes in a writable output folder."""
 
-    def test_a_folder_of_ones_name_in_tmp_that_another_made(self):
+    def test_a_folder_with_the_users_name_in_tmp_that_another_user_made(self):
         with tempfile.TemporaryDirectory(prefix="offramp-other-", dir="/var/tmp") as folder:
             script = pathlib.Path(folder) / "script"
             script.write_text(f"""set -eu
@@ -247,7 +247,7 @@ open(run + "/dead-letters/batch-0-row-0.json", "w").write(json.dumps(story))
 open(run + "/dead-letters/batch-0-row-0.safetensors", "w").write("payload")
 open(run + "/config.toml", "w").write('processor = "write"\\nwrite-path = "/tmp/planted"\\n')
 socket.socket(socket.AF_UNIX).bind(run + "/control.sock")
-if os.fork() == 0:      # answers with what moves a terminal
+if os.fork() == 0:      # answers with terminal escape sequences
     server = socket.socket(socket.AF_UNIX)
     os.unlink(run + "/control.sock")
     server.bind(run + "/control.sock")
@@ -260,8 +260,8 @@ END
 export OFFRAMP_BUILD_DIR=/tmp/build OFFRAMP_SKIP_PACKAGES=1 OFFRAMP_BIN_DIR={BIN}
 for command in "status" "stop" "scale 2" "dead-letters list" "dead-letters retry --all" "status --run-dir /tmp/offramp-0/planted"; do
     code=0
-    {ROOT}/launch/offramp $command </dev/null >/tmp/said 2>&1 || code=$?
-    echo "$command: $code: $(tr '\\n' ' ' </tmp/said)"
+    {ROOT}/launch/offramp $command </dev/null >/tmp/printed 2>&1 || code=$?
+    echo "$command: $code: $(tr '\\n' ' ' </tmp/printed)"
 done
 ls -a /tmp
 """)
@@ -275,7 +275,7 @@ ls -a /tmp
             for command in ("dead-letters list", "dead-letters retry --all"):
                 self.assertRegex(ends[command], "^66: offramp: no run in .* has set anything aside", done.stdout)
             self.assertRegex(ends["status --run-dir /tmp/offramp-0/planted"], "^77: .* is not a run directory of this user's own", done.stdout)
-            self.assertNotIn("planted\n", done.stdout.partition("status --run-dir")[2].partition("\n")[2], "nothing was written for the stranger")
+            self.assertNotIn("planted\n", done.stdout.partition("status --run-dir")[2].partition("\n")[2], "the stranger's text was written")
 
     def test_links_and_pipes_in_the_output_folder_of_consumers(self):
         if not can_reach(BIN / "offramp-consumer", NOBODY):
@@ -293,7 +293,7 @@ ls -a /tmp
                     planted.unlink(missing_ok=True)
                     lay(planted)
                     os.chown(planted, NOBODY, NOBODY, follow_symlinks=False)
-                    self.assertEqual(run.start().wait(), 0, run.said())
+                    self.assertEqual(run.start().wait(), 0, run.logs())
                     self.assertEqual(precious.read_text(), "root's")
 
 

@@ -1,6 +1,6 @@
 """
-Links that the consumers' user planted in the output folder, under the names that the programs write to themselves: what they lead to is neither written
-to nor made. Real users, so it takes root; the lock alone does not.
+The consumers' user plants links in the output folder, under names that the programs write to. Their targets are neither written to nor created.
+Needs root for real users; the test of the lock does not.
 """
 
 import os
@@ -13,7 +13,7 @@ from tests.support.real_run import BIN, RealRun, left_behind, shared_memory, und
 COPY = ("--device", "cpu", "--model", "copy", "--copy-outputs", "8", "--batch", "4", "--batches", "6", "--slabs", "4", "--processor", "checksum,npy")
 LOCK = ".offramp-lock"
 NEXT = ".offramp-next"
-REPLACED = ".offramp-replaced"      # read first: another user's content could pass for an earlier run's
+REPLACED = ".offramp-replaced"      # read first, because another user's content could pass for an earlier run's
 MADE_ANEW = (".offramp-checkpoint.new", f"{REPLACED}.new", f"{NEXT}.new")
 
 
@@ -34,7 +34,7 @@ class Planted(unittest.TestCase):
 
 
 class Lock(Planted):
-    """Launcher and producer write into it whose the folder is."""
+    """Launcher and producer write to the lock, as the owner of the folder."""
 
     def lay(self, run):
         self.lay_out(run)
@@ -44,17 +44,17 @@ class Lock(Planted):
             lay()
             yield
             self.assert_untouched()
-            self.assertTrue(os.path.lexists(lock), "what is not ours stays")
+            self.assertTrue(os.path.lexists(lock), "a foreign lock stays")
             lock.unlink()
 
     def test_the_launcher_refuses_one_that_leads_elsewhere(self):
         with LaunchedRun(*COPY) as run:
             for _ in self.lay(run):
-                self.assertEqual(run.start().wait(), 73, run.said())
+                self.assertEqual(run.start().wait(), 73, run.logs())
                 self.assertRegex((run.folder / "launcher.log").read_text(), rf"offramp: {run.output}/{LOCK} is not a lock of ours.*\n +Remove it\n$")
-            self.assertEqual(run.start().wait(), 0, run.said())
+            self.assertEqual(run.start().wait(), 0, run.logs())
 
-    def test_so_does_a_producer_that_was_started_by_hand(self):
+    def test_a_producer_started_by_hand_refuses_it_too(self):
         with RealRun(*COPY) as run:
             for _ in self.lay(run):
                 self.assertEqual(run.wait(run.start_producer()), 73, run.logs())
@@ -62,7 +62,7 @@ class Lock(Planted):
 
 
 @unittest.skipUnless(can_become_others(), "only root can act as another user")
-class OfTheConsumersUser(Planted):
+class PlantedByConsumersUser(Planted):
     @classmethod
     def setUpClass(cls):
         if as_user(NOBODY, "import os, sys; print(os.access(sys.argv[1], os.X_OK))", BIN / "offramp-consumer") != ["True"]:
@@ -75,17 +75,17 @@ class OfTheConsumersUser(Planted):
             run.output.mkdir()
             run.output.chmod(0o777)
             self.lay_out(run)
-            self.assertEqual(run.start().wait(), 0, run.said())
+            self.assertEqual(run.start().wait(), 0, run.logs())
             for lead, other in ((self.precious, self.absent), (self.absent, self.precious)):
                 for name in MADE_ANEW:
                     self.as_consumers_user("os.symlink", lead, run.output / name)
                 self.as_consumers_user("os.symlink", other, run.output / NEXT)
-                self.assertEqual(run.start("--overwrite", "--seed", "7").wait(), 0, run.said())
+                self.assertEqual(run.start("--overwrite", "--seed", "7").wait(), 0, run.logs())
                 self.assert_untouched()
                 self.assertEqual({name: run.files().get(name) for name in self.wanted}, self.wanted)
                 self.assertEqual([name for name in (*MADE_ANEW, NEXT) if os.path.lexists(run.output / name)], [])
                 self.as_consumers_user("os.symlink", lead, run.output / REPLACED)
-                self.assertEqual(run.start("--overwrite").wait(), 71, run.said())
+                self.assertEqual(run.start("--overwrite").wait(), 71, run.logs())
                 self.assertRegex((run.folder / "launcher.log").read_text(), rf"offramp: .*{run.output}/{REPLACED}: Too many levels .*remove it\n$")
                 self.assert_untouched()
                 (run.output / REPLACED).unlink()

@@ -82,21 +82,21 @@ class FilledSharedMemory(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         if os.geteuid() != 0 or ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS) != 0:
-            raise unittest.SkipTest("a /dev/shm of its own takes root")
+            raise unittest.SkipTest("needs root for a private /dev/shm")
         done = subprocess.run(["mount", "--make-rprivate", "/"], capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise unittest.SkipTest(f"mounts cannot be made this process's own here: {done.stderr.strip()}")
+            raise unittest.SkipTest(f"cannot make a private mount namespace: {done.stderr.strip()}")
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SHM_MIB}m,mode=1777", "tmpfs", "/dev/shm"], check=True)
         cls.wanted = undisturbed(*COPY)
 
     def setUp(self):
-        self.stranger = pathlib.Path("/dev/shm/somebody-elses")
+        self.stranger = pathlib.Path("/dev/shm/another-programs")
         self.addCleanup(self.stranger.unlink, missing_ok=True)
 
     def take_what_is_free(self):
         """Fills /dev/shm with another program's file."""
         room = os.statvfs("/dev/shm")
-        with open(self.stranger, "ab") as file, contextlib.suppress(OSError):     # some of it may be gone again
+        with open(self.stranger, "ab") as file, contextlib.suppress(OSError):     # space may disappear meanwhile
             if room.f_bavail:
                 os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), room.f_bavail * room.f_bsize)
 
@@ -114,16 +114,16 @@ class FilledSharedMemory(unittest.TestCase):
 
     @unittest.skipIf(SANITIZER, "preloads a library, and a sanitizer's must come first")
     def test_a_pool_that_cannot_be_made_ends_the_run(self):
-        """There was room when the run began, and none when the slabs take it: before the first batch, and beside it."""
+        """The space that was free at the start is gone when the slabs take it: before the first batch, and during it."""
         for span in (1, 3):
             with self.subTest(span=span), RealRun(*COPY) as run:
                 run.environment |= {"LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": f"pool.span_named#{span}:stop"}
                 run.start_producer()
-                run.until(lambda: is_stopped(run.producer), "a slab that has a name and no memory")
+                run.until(lambda: is_stopped(run.producer), "a slab with a name and no memory")
                 self.take_what_is_free()
                 kill(run.producer, signal.SIGCONT)
                 self.assertEqual(run.wait(run.producer), 80, run.logs())
-                # Names the slab that waited, or another one without a name.
+                # The message names the waiting slab, or none.
                 self.assertRegex(run.logs(), "/dev/shm is full: enlarge it|No space left on device.*Enlarge /dev/shm")
                 self.assertEqual(left_behind(shared_memory), set())
                 self.stranger.unlink()
@@ -131,7 +131,7 @@ class FilledSharedMemory(unittest.TestCase):
     def test_a_run_that_needs_more_reports_it_and_continues_later(self):
         """Only the strategy `workers` allocates memory in mid-run: a segment per batch."""
         flags = (*COPY, "--strategy", "workers", "--consumers", "1", "--status-seconds", "0.05")
-        # Whether what a segment leaves behind is gone before the next is made is a race each time: among so many this side wins one.
+        # Freeing a segment races with creating the next one; among so many segments this test wins once.
         flags = tuple("2000" if word == "40" else word for word in flags)
         with World(*flags) as world:
             with world.gate() as gate:
@@ -142,12 +142,12 @@ class FilledSharedMemory(unittest.TestCase):
                 gate.open()
                 while world.launcher.poll() is None:
                     self.take_what_is_free()
-                self.assertEqual(world.wait(), 80, world.said())
-            self.assertIn("--shm-size", world.said())
-            self.assertIn("/dev/shm", world.said())
+                self.assertEqual(world.wait(), 80, world.logs())
+            self.assertIn("--shm-size", world.logs())
+            self.assertIn("/dev/shm", world.logs())
             self.assertEqual(left_behind(world.shared_memory), set())
             self.stranger.unlink()
-            self.assertEqual(world.start("--resume").wait(), 0, world.said())
+            self.assertEqual(world.start("--resume").wait(), 0, world.logs())
             samples = world.summary()["samples"]
             self.assertGreater(samples["done_before"], 0)
             self.assertEqual(samples["done_before"] + samples["released"], 8000)

@@ -1,4 +1,4 @@
-"""The project's messages (common/wire/messages.hpp), written by hand, so that they can be written wrongly."""
+"""The project's messages (common/wire/messages.hpp), encoded by hand, so that they can be wrong."""
 
 import pathlib
 import re
@@ -10,7 +10,7 @@ VERSION = int(re.search(r"kMessageVersion = (\d+)", (ROOT / "common/wire/message
 MOST_BYTES = 16 * 1024
 HELLO, CHALLENGE, ANSWER, WELCOME, REFUSED, CREDIT, TICKETS, RELEASES, RELEASE_ACK, DRAIN, DISCONNECT = range(1, 12)
 COMPLETED, RETURNED = 1, 2
-ENDED = "the run has ended"     # a refusal's words
+ENDED = "the run has ended"     # text of a refusal
 FREE_TEXT = b"\0" * 16
 
 

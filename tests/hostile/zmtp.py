@@ -1,4 +1,4 @@
-"""Just enough of ZMTP 3.0, ZeroMQ's wire protocol, to say what libzmq never would."""
+"""Enough of ZMTP 3.0, ZeroMQ's wire protocol, to send what libzmq never sends."""
 
 import socket
 import struct
@@ -21,7 +21,7 @@ def ready(socket_type, identity=b""):
 
 
 class Connection:
-    """A connection to a socket of the run. Blocks, for `patience` seconds at most. Errors: OSError when the other end has gone."""
+    """A connection to a socket of the run. Blocks for at most `patience` seconds. Errors: OSError if the other end has closed it."""
 
     def __init__(self, path, socket_type, patience=30):
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -48,7 +48,7 @@ class Connection:
         self._socket.sendall(data)
 
     def send(self, *bodies):
-        """One message of so many frames."""
+        """Sends one message with a frame per body."""
         self.raw(b"".join(frame(body, MORE if i + 1 < len(bodies) else 0) for i, body in enumerate(bodies)))
 
     def frame(self):
@@ -58,7 +58,7 @@ class Connection:
         return flags, self._take(size)
 
     def receive(self):
-        """The next message's only frame; commands are passed over."""
+        """The only frame of the next message; skips commands."""
         while True:
             flags, body = self.frame()
             if not flags & COMMAND:

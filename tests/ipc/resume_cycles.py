@@ -1,10 +1,10 @@
 """
-Kills everything with SIGKILL at random moments, or moves the output folder away, and starts again with --resume, as often as is asked:
+Kills all programs with SIGKILL at random moments, or moves the output folder away, and starts again with --resume:
 
     OFFRAMP_TEST_BIN=build/release/bin PYTHONPATH=. python3 tests/ipc/resume_cycles.py --cycles 1000
 
-A cycle is a start and a kill, or a start, a move and the folder's way back; a run that gets to its end is compared with an undisturbed one, byte by byte and row by row, and the next begins from
-nothing. Ends with 0 when nothing was lost, nothing was there twice and nothing was left behind.
+A cycle is a start and a kill, or a start, a move and the move back. A finished run is compared with an undisturbed one, byte by byte and row by
+row; the next run starts from nothing. Exit code 0 if nothing was lost, duplicated or left behind.
 """
 
 import argparse
@@ -34,13 +34,13 @@ if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parque
 
 @dataclasses.dataclass
 class Tally:
-    """Results of a number of cycles."""
+    """The results of some cycles."""
 
     kills: int = 0             # starts that were killed before their end
     moves: int = 0             # starts whose output folder was moved away
-    ends: int = 0              # runs that got to their end, and were the same as undisturbed
-    continued: int = 0         # starts that found work done before
-    done_before: int = 0       # items of those
+    ends: int = 0              # finished runs with the results of an undisturbed one
+    continued: int = 0         # starts that found finished items
+    done_before: int = 0       # items that those found
     failures: list = dataclasses.field(default_factory=list)
 
 
@@ -51,7 +51,7 @@ class Cycles:
         self.tally = Tally()
 
     def run(self, cycles, wanted_ends=0):
-        """So many kills, and on until the last run has ended, and as many as are wanted have."""
+        """Kills `cycles` times, then continues until the last run and `wanted_ends` runs have ended."""
         with self.world:
             self._undisturbed()
             while not self.tally.failures and (self.tally.kills < cycles or self.tally.ends < wanted_ends):
@@ -61,23 +61,23 @@ class Cycles:
     def _undisturbed(self):
         began = time.monotonic()
         code = self.world.start().wait()
-        assert code == 0, self.world.said()
+        assert code == 0, self.world.logs()
         self.seconds = time.monotonic() - began
         self.wanted = self.world.results()
         assert len(self.wanted) > 0
         shutil.rmtree(self.world.output)
 
     def _to_the_end(self, cycles):
-        """Kills and continues one piece of work until it is done."""
+        """Kills and resumes one run until it has finished."""
         while True:
             self.world.start("--resume")
-            # Anywhere from the first steps of the launcher to the merging at the end: what is continued takes less time than the whole.
+            # From the launcher's first steps to the merge at the end; a resumed run takes less time than a whole one.
             patience = self.random.uniform(0.02, 0.8) * self.seconds if self.tally.kills < cycles else 100
             ended = _ends_within(self.world, patience)
             self._look_at_status()
             if ended:
                 break
-            # The producer reports itself once the run has its folder.
+            # The producer writes its status once the run has its folder.
             if self.world.status() and self.random.random() < 0.4:
                 if self._move_away() in (0, None):
                     break
@@ -100,7 +100,7 @@ class Cycles:
         shutil.rmtree(self.world.output)
 
     def _move_away(self):
-        """The output folder, under its run, and back when that has ended: its exit code. None: it wrote into the other folder, or ended otherwise."""
+        """Moves the output folder away during a run and back after it. Returns the exit code; None for a wrong code or a write to another folder."""
         output, away = self.world.output, self.world.output.with_name("away")
         output.rename(away)
         if self.random.random() < 0.5:
@@ -111,7 +111,7 @@ class Cycles:
         away.rename(output)
         self.tally.moves += 1
         if written or code not in (0, 73):
-            self._fail(f"its folder was moved away: it ended with {code}, and wrote {written[:3]}")
+            self._fail(f"its folder was moved away: the run ended with {code} and wrote {written[:3]}")
             return None
         return code
 
@@ -121,7 +121,7 @@ class Cycles:
         self.tally.done_before += before
 
     def _fail(self, why):
-        self.tally.failures.append(f"{why}\n{self.world.said()}")
+        self.tally.failures.append(f"{why}\n{self.world.logs()}")
 
 
 def _ends_within(world, seconds):

@@ -1,4 +1,4 @@
-"""A batch that crashes every consumer becomes a dead letter with its data and incident report; all others are done."""
+"""A batch that crashes every consumer becomes a dead letter with its data and an incident report; all others are done."""
 
 import json
 import signal
@@ -83,7 +83,7 @@ class DeadLetter(unittest.TestCase):
         with RealRun(*COPY) as run:
             folder = run.run_dir / "dead-letters"
             run.run_dir.mkdir(mode=0o700)
-            (run.run_dir / "producer.lock").touch()     # as an earlier run's has one
+            (run.run_dir / "producer.lock").touch()     # like an earlier run's
             folder.mkdir()
             with small_disk(self, folder, "size=512k"):     # a payload is 1 MiB
                 summary = self.poisoned_run(run)
@@ -93,33 +93,33 @@ class DeadLetter(unittest.TestCase):
                 self.assertIn(str(folder), summary["dead_letters"][0]["error"])
                 self.assertEqual([path.name for path in folder.iterdir()], [f"{NAME}.json"])
                 incident = json.loads((folder / f"{NAME}.json").read_text())
-                self.assertEqual([sample["item"] for sample in incident["samples"]], list(POISONED), "what is missing is listed")
+                self.assertEqual([sample["item"] for sample in incident["samples"]], list(POISONED), "the report lists the lost samples")
 
     def test_a_consumer_that_reports_it_itself_is_believed_and_lives(self):
         for how, why, failures in (("fail", "it failed 3 times: TheTestWantsThis: it failed", 3),
                                   ("reject", "a consumer rejected it: no consumer can do this", 1)):
             with self.subTest(how=how), LaunchedRun(*COPY, "--processor", "crash-on-item", "--consumers", "2") as run:
                 run.environment.update(POISON, OFFRAMP_TEST_CRASH_HOW=how, OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(run.folder)))
-                self.assertEqual(run.start().wait(), 84, run.said())
+                self.assertEqual(run.start().wait(), 84, run.logs())
                 self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.all_but_poison, "its neighbours in the batch are done")
                 summary = run.summary()
                 self.assertEqual((summary["samples"]["released"], summary["samples"]["dead_letters"], summary["conserved"]), (95, 1, True))
                 self.assertEqual(summary["samples"]["recovered"], 3)
                 self.assertIn("sample '10' failed: ", summary["failure"])
-                self.assertEqual([consumer["exit"] for consumer in summary["consumers"]], [0, 0], "nobody died of it")
-                self.assertIn(why, run.said())
+                self.assertEqual([consumer["exit"] for consumer in summary["consumers"]], [0, 0], "no consumer died")
+                self.assertIn(why, run.logs())
                 incident = json.loads((run.run_dir / "dead-letters" / f"{NAME}.json").read_text())
                 self.assertEqual((incident["deaths"], incident["failures"], incident["reason"]), (0, failures, why))
-                told = [delivery["why"] for delivery in incident["deliveries"] if delivery["counted"]]
-                self.assertEqual(told, ["Traceback of the test\nTheTestWantsThis: it failed"] * 3 if how == "fail" else
+                reasons = [delivery["why"] for delivery in incident["deliveries"] if delivery["counted"]]
+                self.assertEqual(reasons, ["Traceback of the test\nTheTestWantsThis: it failed"] * 3 if how == "fail" else
                                  ["no consumer can do this"])
-                self.assertIn(told[0].splitlines()[0], run.command("dead-letters", "show", NAME).stdout)
+                self.assertIn(reasons[0].splitlines()[0], run.command("dead-letters", "show", NAME).stdout)
                 mended = run.command("dead-letters", "retry", NAME, "--processor", "checksum", "--output", str(run.folder / "again"))
                 self.assertEqual(mended.returncode, 0, mended.stdout + mended.stderr)
 
     @unittest.skipIf(SANITIZER, "preloads a library, and a sanitizer's must come first")
     def test_a_death_at_each_step_of_a_failure_loses_nothing(self):
-        # The consumer has said nothing yet; the producer has counted the failure, and the holder still is there.
+        # Before the consumer's message; after the producer counted the failure, while the holder is alive.
         for moment in ("consumer.failed", "ledger.fail.counted"):
             with self.subTest(moment=moment), LaunchedRun(*COPY, "--processor", "crash-on-item", "--consumers", "2",
                                                                    "--producer-restarts", "2") as run:
@@ -128,7 +128,7 @@ class DeadLetter(unittest.TestCase):
                 run.environment.update(POISON, OFFRAMP_TEST_CRASH_HOW="fail", OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(run.folder)),
                                        LD_PRELOAD=str(BIN / "tests" / "libofframp_failpoints.so"), OFFRAMP_FAILPOINT=f"{moment}#1:kill",
                                        OFFRAMP_FAILPOINT_ONCE=str(once))
-                self.assertEqual(run.start().wait(), 84, run.said())
+                self.assertEqual(run.start().wait(), 84, run.logs())
                 self.assertTrue(any(once.iterdir()), "the failpoint was not reached")
                 done = checksums((run.output / "checksums.tsv").read_text())
                 # If a consumer also died, nothing of the batch is retried.
@@ -142,16 +142,16 @@ class DeadLetter(unittest.TestCase):
             (programs / "offramp-producer").symlink_to(BIN / "offramp-producer")
             (programs / "offramp-consumer").symlink_to(BIN / "tests" / "offramp-consumer-faulty")
             run.environment.update(POISON, OFFRAMP_BIN_DIR=str(programs))
-            self.assertEqual(run.start().wait(), 84, run.said())
+            self.assertEqual(run.start().wait(), 84, run.logs())
             self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.neighbours)
-            self.assertIn(f"{NAME}.safetensors", run.said())
+            self.assertIn(f"{NAME}.safetensors", run.logs())
 
             incident = json.loads((run.run_dir / "dead-letters" / f"{NAME}.json").read_text())
             counted = [delivery for delivery in incident["deliveries"] if delivery["counted"]]
             self.assertEqual([delivery["signal"] for delivery in counted], ["SIGSEGV"] * 3)
             self.assertEqual([delivery["exit"] for delivery in counted], [-signal.SIGSEGV] * 3)
             for delivery in counted:
-                self.assertIn("session", "\n".join(delivery["last_log_lines"]), "what its consumer said last")
+                self.assertIn("session", "\n".join(delivery["last_log_lines"]), "its consumer's last log lines")
 
             listed = run.command("dead-letters", "list")
             self.assertEqual(listed.returncode, 0, listed.stderr)
@@ -160,7 +160,7 @@ class DeadLetter(unittest.TestCase):
             self.assertIn("took down 3 consumers", shown.stdout)
             self.assertIn("at work on it", shown.stdout)
 
-            # With the run's own processor one sample kills again, the others join the run's results, and the payload stays.
+            # With the run's processor one sample kills again. The other samples join the run's results, and the payload stays.
             again = run.command("dead-letters", "retry", NAME)
             self.assertEqual(again.returncode, 84, again.stdout + again.stderr)
             self.assertIn("sample '10' failed: the consumer was killed by SIGSEGV", again.stdout + again.stderr)
@@ -178,8 +178,8 @@ class DeadLetter(unittest.TestCase):
             self.assertIn(NAME, unknown.stderr)
 
     @unittest.skipIf(SANITIZER, "preloads a library, and a sanitizer's must come first")
-    def test_a_producer_that_dies_while_it_gives_a_batch_up_leaves_it_to_the_next(self):
-        # Counted and not done; done and not written.
+    def test_the_next_producer_finishes_a_dead_letter_that_a_dead_one_began(self):
+        # Between the count and the dead letter; between the dead letter and its file.
         for moment in ("ledger.dead_letter", "dead_letter.write"):
             with self.subTest(moment=moment), LaunchedRun(*COPY, "--processor", "crash-on-item", "--consumers", "2") as run:
                 programs = run.folder / "bin"
@@ -190,10 +190,10 @@ class DeadLetter(unittest.TestCase):
                 run.environment.update(POISON, OFFRAMP_BIN_DIR=str(programs), OFFRAMP_FAILPOINT=f"{moment}#1:kill",
                                        OFFRAMP_FAILPOINT_ONCE=str(run.folder / "once"),
                                        LD_PRELOAD=str(BIN / "tests" / "libofframp_failpoints.so"))
-                self.assertEqual(run.start().wait(), 84, run.said())
-                self.assertTrue((run.folder / "once" / moment).exists(), "the producer died of it")
+                self.assertEqual(run.start().wait(), 84, run.logs())
+                self.assertTrue((run.folder / "once" / moment).exists(), "the producer passed the failpoint")
                 summary = run.summary()
-                self.assertEqual(summary["producer_restarts"], 1, run.said())
+                self.assertEqual(summary["producer_restarts"], 1, run.logs())
                 self.assertEqual((summary["samples"]["released"], summary["samples"]["dead_letters"]), (92, 4))
                 self.assertTrue(summary["conserved"])
                 self.assertEqual([slab["deaths"] for slab in summary["dead_letters"]], [3])
@@ -226,20 +226,20 @@ class Leases(unittest.TestCase):
         self.assertTrue(run.summary()["conserved"])
         self.assertEqual(run.summary()["dead_letters"], [])
 
-    def test_a_slab_whose_lease_ran_out_is_committed_by_its_holder_when_no_other_has_it(self):
+    def test_a_holder_commits_its_slab_after_the_visibility_timeout(self):
         with RealRun(*COPY, "--visibility-timeout", "0.3", "--status-seconds", "0.05") as run:
             run.start_producer()
             with Gate(run.folder) as gate:
                 run.start_consumer("--processor", "checksum", faulty=True, environment=gate.environment)
                 gate.entered()
-                run.until(lambda: run.status().get("visibility_timeouts"), "the lease run out")
+                run.until(lambda: run.status().get("visibility_timeouts"), "an expired lease")
                 gate.open()
                 self.assertEqual(run.wait(run.producer), 0, run.logs())
             run.wait_for_consumers()
             self.assert_everything_done(run)
 
-    def test_who_is_done_first_completes_a_slab_that_is_slower_than_a_lease(self):
-        """Both consumers hold the slab, and both leases ran out: the work of the one that goes on counts, and is not asked for again."""
+    def test_the_first_holder_to_finish_completes_a_slow_slab(self):
+        """Both consumers hold the slab after their leases expired. The work of the first to finish counts, and the slab is not redelivered."""
         with RealRun(*COPY, "--batches", "1", "--visibility-timeout", "0.3", "--status-seconds", "0.05") as run:
             run.start_producer()
             with Gate(run.folder) as gate:
@@ -247,11 +247,11 @@ class Leases(unittest.TestCase):
                 _, item = gate.entered()
                 other = run.start_consumer("--processor", "checksum", faulty=True, environment=gate.environment)
                 self.assertEqual(gate.entered(), (other.pid, item))
-                run.until(lambda: run.status()["visibility_timeouts"] == 2, "both leases run out")
+                run.until(lambda: run.status()["visibility_timeouts"] == 2, "two expired leases")
                 kill(other, signal.SIGSTOP)
-                run.until(lambda: is_stopped(other), "it takes no word at the gate")
+                run.until(lambda: is_stopped(other), "a stopped consumer at the gate")
                 gate.let(1)
-                run.until(lambda: run.status()["released_samples"] > 0, "the work of the first counts")
+                run.until(lambda: run.status()["released_samples"] > 0, "the first consumer's work completed")
                 kill(other, signal.SIGCONT)
                 gate.open()
                 self.assertEqual(run.wait(run.producer), 0, run.logs())
@@ -260,8 +260,8 @@ class Leases(unittest.TestCase):
             self.assertEqual(items_of_checksums(run.output), {0, 1, 2, 3})
             self.assertTrue(run.summary()["conserved"])
 
-    def test_an_stalled_consumer_is_killed_when_that_is_wanted(self):
-        # The second consumer must not be stalled where the machine stands still for some seconds.
+    def test_kill_stalled_kills_a_stalled_consumer(self):
+        # Long enough that a pause of the machine does not stall the second consumer.
         with RealRun(*COPY, "--visibility-timeout", "8", "--kill-stalled") as run:
             run.start_producer()
             with Gate(run.folder) as gate:
@@ -277,8 +277,8 @@ class Leases(unittest.TestCase):
             self.assertEqual(summary["stalled_killed"], 1)
             self.assertIn("is killed: it is stalled", run.logs())
 
-    def test_a_run_that_is_paused_as_a_whole_takes_no_ones_slabs_and_kills_no_one(self):
-        """Simulates `docker pause`, a cgroup freezer or machine sleep, for several visibility timeouts. Both consumers connect first."""
+    def test_a_pause_of_the_whole_run_expires_and_kills_nothing(self):
+        """Simulates `docker pause`, a cgroup freezer or a suspended machine for two visibility timeouts. Both consumers connect first."""
         visibility_timeout = 8
         with RealRun(*COPY, "--visibility-timeout", str(visibility_timeout), "--kill-stalled", "--status-seconds", "0.05") as run:
             run.start_producer()
@@ -286,14 +286,14 @@ class Leases(unittest.TestCase):
                 for _ in range(2):
                     run.start_consumer("--processor", "checksum", faulty=True, environment=gate.environment)
                 gate.entered_by(2)
-                everybody = [run.producer, *run.consumers]
-                for child in everybody:
+                processes = [run.producer, *run.consumers]
+                for child in processes:
                     kill(child, signal.SIGSTOP)
-                run.until(lambda: all(is_stopped(child) for child in everybody), "nobody runs")
+                run.until(lambda: all(is_stopped(child) for child in processes), "all processes stopped")
                 stopped = time.monotonic()
                 gate.open()
-                run.until(lambda: time.monotonic() - stopped > 2 * visibility_timeout, "two leases' time")
-                for child in everybody:
+                run.until(lambda: time.monotonic() - stopped > 2 * visibility_timeout, "two visibility timeouts")
+                for child in processes:
                     kill(child, signal.SIGCONT)
                 self.assertEqual(run.wait(run.producer), 0, run.logs())
             self.assertEqual(run.wait_for_consumers(), [0, 0], run.logs())
@@ -301,14 +301,14 @@ class Leases(unittest.TestCase):
             summary = run.summary()
             self.assertEqual((summary["visibility_timeouts"], summary["stalled_killed"], summary["samples"]["redelivered"]), (0, 0, 0))
 
-    def test_the_status_reports_who_holds_what_while_no_slab_is_free(self):
+    def test_the_status_reports_each_holder_while_no_slab_is_free(self):
         with RealRun(*COPY, "--visibility-timeout", "60", "--status-seconds", "0.05") as run:
             run.start_producer()
             with Gate(run.folder) as gate:
                 holder = run.start_consumer("--processor", "checksum", faulty=True, environment=gate.environment)
                 gate.entered()
-                words = f"pid {holder.pid} holds"     # once more slabs than that one have been made, and none of them is free
-                status = run.until(lambda: (told := run.status()) and told.get("shortage") and words in told["message"] and told, words)
+                words = f"pid {holder.pid} holds"     # once several slabs exist and none is free
+                status = run.until(lambda: (status := run.status()) and status.get("shortage") and words in status["message"] and status, words)
                 self.assertEqual(status["shortage"], "all-leased")
                 self.assertEqual([consumer["pid"] for consumer in status["consumers"] if consumer["holding"]], [holder.pid])
                 gate.open()

@@ -1,4 +1,4 @@
-"""Every end of a run: nothing hangs, and nothing is left behind."""
+"""However a run ends, nothing hangs and nothing is left behind."""
 
 import json
 import os
@@ -26,7 +26,7 @@ class Ends(unittest.TestCase):
         run.start_producer(*flags)
         for _ in range(consumers):
             run.start_consumer()
-        run.until(lambda: run.status().get("done_samples", 0) > 0 and len(run.status()["consumers"]) == consumers, "all are let in, and a sample is done")
+        run.until(lambda: run.status().get("done_samples", 0) > 0 and len(run.status()["consumers"]) == consumers, "all consumers admitted and a sample done")
 
     def test_sigterm_drains(self):
         with RealRun(*LONG) as run:
@@ -42,9 +42,9 @@ class Ends(unittest.TestCase):
     def test_two_signals_abandon_even_while_everything_waits_for_a_slab(self):
         with RealRun(*LONG) as run:
             run.start_producer()
-            run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "every slab full, and nobody to take one")
+            run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "all slabs full, without consumers")
             kill(run.producer, signal.SIGTERM)
-            run.until(lambda: run.status().get("state") == "draining", "the first signal taken")
+            run.until(lambda: run.status().get("state") == "draining", "the first signal handled")
             kill(run.producer, signal.SIGTERM)
             self.assertEqual(run.wait(run.producer), 130, run.logs())
             summary = run.summary()
@@ -90,7 +90,7 @@ class Ends(unittest.TestCase):
             others = shared_memory() - self.before
             with RealRun(*LONG) as run:
                 self.start(run)
-                with run.kept_from_sweeps():    # any run that starts on this machine sweeps; not before what is left has been seen
+                with run.kept_from_sweeps():    # other runs on this machine sweep; wait until the leftovers were seen
                     for child in [*run.consumers, run.producer]:
                         kill(child)
                     for child in [*run.consumers, run.producer]:
@@ -101,7 +101,7 @@ class Ends(unittest.TestCase):
                 later.start_consumer()
                 self.assertEqual(later.wait(later.producer), 0, later.logs())
                 later.wait_for_consumers()
-            self.assertEqual(left_behind(lambda: (shared_memory() - self.before) ^ others), set(), "the live run's objects are there, and nothing else")
+            self.assertEqual(left_behind(lambda: (shared_memory() - self.before) ^ others), set(), "only the live run's objects remain")
             kill(other.producer, signal.SIGTERM)
             self.assertEqual(other.wait(other.producer), 130)
             for consumer in other.consumers:
@@ -111,7 +111,7 @@ class Ends(unittest.TestCase):
     def test_the_launchers_death_drains_the_run(self):
         read, write = os.pipe()
         with RealRun(*LONG, "--lifeline-fd", str(read), pass_fds=(read,)) as run:
-            run.output.mkdir()      # as the launcher leaves it to its programs
+            run.output.mkdir()      # as the launcher creates it for its programs
             (run.output / ".offramp-lock").write_text(json.dumps({"run": run.run_id, "pid": os.getpid()}))
             self.start(run)
             os.close(read)
@@ -123,7 +123,7 @@ class Ends(unittest.TestCase):
         self.assert_nothing_left()
 
     def test_a_consumer_by_hand_that_would_make_other_results_is_refused(self):
-        """Else it took slabs, which the run then called done, and their results were in no file of the run's."""
+        """Otherwise it would complete slabs whose results are in no file of the run."""
         with RealRun(*SHORT) as run:
             run.start_producer()
             link = run.folder / "link"
@@ -132,21 +132,21 @@ class Ends(unittest.TestCase):
                                      (("--processor", "npy", "--output", str(run.folder / "typo")), f"--output is '{run.folder}/typo' and was to be '{run.output}'")):
                 refused = run.start_consumer(*flags)
                 self.assertEqual(run.wait(refused), 64, run.logs())
-                said = (run.folder / f"consumer-{len(run.consumers)}.log").read_text()
-                self.assertIn(differing, said)
-                self.assertIn("producer-settings.toml", said)
-            self.assertFalse((run.folder / "typo").exists(), "it made a folder before it was let in")
+                log = (run.folder / f"consumer-{len(run.consumers)}.log").read_text()
+                self.assertIn(differing, log)
+                self.assertIn("producer-settings.toml", log)
+            self.assertFalse((run.folder / "typo").exists(), "it created a folder before it was admitted")
             run.consumers.clear()
-            run.start_consumer("--output", f"{link}/run/../output/")   # the same place by another name
+            run.start_consumer("--output", f"{link}/run/../output/")   # the same folder under another name
             self.assertEqual(run.wait(run.producer), 0, run.logs())
             self.assertEqual(run.wait_for_consumers(), [0], run.logs())
             run.finish_outputs()
             self.assertEqual(items_of_checksums(run.output), set(range(run.summary()["samples"]["released"])))
 
     def test_a_consumer_by_hand_needs_the_run_directory_alone(self):
-        """It goes by what the run settled, wherever it was started and however the directory is written."""
+        """It uses the run's settings in any working directory and for any spelling of the run directory."""
         with RealRun(*SHORT, "--batches-per-slab", "1") as run:
-            run.flags[-1] = os.path.relpath(run.output)     # as it may be given to a producer
+            run.flags[-1] = os.path.relpath(run.output)     # a relative path, as a user may pass it
             run.start_producer()
             elsewhere = run.folder / "elsewhere"
             elsewhere.mkdir()
@@ -163,7 +163,7 @@ class Ends(unittest.TestCase):
             self.skipTest("no pid namespace can be made here")
         with RealRun(*LONG) as run:
             run.start_producer()
-            run.until(lambda: (run.run_dir / "endpoint").exists(), "a run that can be joined")
+            run.until(lambda: (run.run_dir / "endpoint").exists(), "a run to join")
             done = subprocess.run([*inside, str(BIN / "offramp-consumer"), "--run-dir", str(run.run_dir)], capture_output=True, text=True, timeout=WATCHDOG_SECONDS, check=False)
             self.assertEqual(done.returncode, 77, done.stderr)
             self.assertIn("is in another pid namespace and cannot be watched", done.stdout + done.stderr)
@@ -176,18 +176,18 @@ class Ends(unittest.TestCase):
             nonces = []
             for _ in range(2):
                 run.start_producer()
-                run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "every slab full, and nobody to take one")
-                said = dict(line.split("=") for line in (run.run_dir / "endpoint").read_text().splitlines())
-                nonces.append(said["nonce"])
+                run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "all slabs full, without consumers")
+                endpoint = dict(line.split("=") for line in (run.run_dir / "endpoint").read_text().splitlines())
+                nonces.append(endpoint["nonce"])
                 if len(nonces) == 1:
                     self.abandon(run)
             for_run = {nonce: run.start_consumer_by_hand("serve", nonce, "--run-dir", str(run.run_dir)) for nonce in nonces}
             self.assertEqual(run.wait(for_run[nonces[0]]), 69, run.logs())
             log = (run.folder / "consumer-1.log").read_text()
-            self.assertNotIn(" has consumer index ", log, "it was let in")
+            self.assertNotIn(" has consumer index ", log, "it was admitted")
             for nonce in nonces:
                 self.assertIn(nonce, log)
-            run.until(lambda: run.status().get("done_samples", 0) > 0, "the one that was started for this run serves it")
+            run.until(lambda: run.status().get("done_samples", 0) > 0, "a done sample by this run's consumer")
             self.assertEqual([run.consumers[1].pid], [consumer["pid"] for consumer in run.status()["consumers"]])
             kill(run.producer, signal.SIGTERM)
             self.assertEqual(run.wait(run.producer), 130, run.logs())
@@ -198,7 +198,7 @@ class Ends(unittest.TestCase):
 
     def abandon(self, run):
         kill(run.producer, signal.SIGTERM)
-        run.until(lambda: run.status().get("state") == "draining", "the first signal taken")
+        run.until(lambda: run.status().get("state") == "draining", "the first signal handled")
         kill(run.producer, signal.SIGTERM)
         self.assertEqual(run.wait(run.producer), 130, run.logs())
 

@@ -40,7 +40,7 @@ class GpusTest(unittest.TestCase):
     def results_of_one(self, *flags):
         if flags not in self.made:
             one = self.world(*flags, kind=World)
-            self.assertEqual(one.start().wait(), 0, one.said())
+            self.assertEqual(one.start().wait(), 0, one.logs())
             self.made[flags] = one.results()
         return self.made[flags]
 
@@ -62,15 +62,15 @@ class GpusTest(unittest.TestCase):
 class Gpus(GpusTest):
     def test_files_and_rows_of_three_producers_are_those_of_one(self):
         world, one = self.world(*FILES, shards=5), self.results_of_one(*FILES)
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         self.ends_as(world, one, 101)
         self.assertEqual({worker["name"] for worker in world.summary()["workers"]}, {"producer 1", "producer 2", "producer 3"})
         (world.folder / "settings.toml").write_text("resume = true\n")
-        self.assertEqual(world.start("--config", str(world.folder / "settings.toml")).wait(), 0, world.said())
-        self.assertIn("nothing was left to do", world.said())
+        self.assertEqual(world.start("--config", str(world.folder / "settings.toml")).wait(), 0, world.logs())
+        self.assertIn("nothing was left to do", world.logs())
         self.assertEqual(world.results(), one)
-        self.assertEqual(world.start().wait(), 64, world.said())
-        self.assertIn("holds something already", world.said())
+        self.assertEqual(world.start().wait(), 64, world.logs())
+        self.assertIn("holds something already", world.logs())
         self.assertEqual(world.results(), one)
 
     def test_fewer_producers_continue_the_run_of_a_killed_launcher(self):
@@ -83,22 +83,22 @@ class Gpus(GpusTest):
             world.launcher.wait()
             gate.open()
             wait_for(lambda: not world.processes(), "the other processes' exit")
-        self.assertEqual(world.start().wait(), 64, world.said())
-        self.assertIn("--resume goes on with it", world.said())
+        self.assertEqual(world.start().wait(), 64, world.logs())
+        self.assertIn("--resume goes on with it", world.logs())
         code, printed = self.command(world, "job", "merge", "--job", str(world.output / ".offramp-shards/job"))
         self.assertEqual((code, "run --gpus N --resume" in printed), (64, True), printed)
-        self.assertEqual(world.start("--resume", "--seed", "3").wait(), 65, world.said())
-        self.assertIn("--seed was 0 and is 3", world.said())
+        self.assertEqual(world.start("--resume", "--seed", "3").wait(), 65, world.logs())
+        self.assertIn("--seed was 0 and is 3", world.logs())
         world.shards = 5
-        self.assertEqual(world.start("--resume").wait(), 64, world.said())
-        self.assertIn("begun with 6", world.said())
+        self.assertEqual(world.start("--resume").wait(), 64, world.logs())
+        self.assertIn("begun with 6", world.logs())
         world.workers, world.shards = 2, None
         note = world.output / ".offramp-checkpoint"       # of a run without --gpus
         note.write_text(json.dumps({"run": "another", "identity": {"items": "597"}}) + "\n")
-        self.assertEqual(world.start("--resume").wait(), 64, world.said())
-        self.assertIn("holds results of run another", world.said())
+        self.assertEqual(world.start("--resume").wait(), 64, world.logs())
+        self.assertIn("holds results of run another", world.logs())
         note.unlink()
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertGreater(world.summary()["samples"]["done_before"], 0)
         self.ends_as(world, one, 597)
 
@@ -108,14 +108,14 @@ class Gpus(GpusTest):
             world.start()
             gate.let(6)
             for deaths in range(2):
-                pid = world.until(lambda: world.told_of("producer 2").get("pid"), "the worker")
+                pid = world.until(lambda: world.status_of("producer 2").get("pid"), "the worker")
                 os.kill(pid, signal.SIGKILL)
-                world.until(lambda: world.told_of("producer 2").get("pid") != pid, "its death")
-            world.until(lambda: world.told_of("producer 2").get("state") == "lost", "the worker given up")
+                world.until(lambda: world.status_of("producer 2").get("pid") != pid, "its death")
+            world.until(lambda: world.status_of("producer 2").get("state") == "lost", "the worker given up")
             gate.open()
-            self.assertEqual(world.wait(), 0, world.said())
-        self.assertIn("producer 2 is given up, as it failed 2 times in a row", world.said())
-        self.assertIn("its share goes to the 2 that are left", world.said())
+            self.assertEqual(world.wait(), 0, world.logs())
+        self.assertIn("producer 2 is given up, as it failed 2 times in a row", world.logs())
+        self.assertIn("its share goes to the 2 that are left", world.logs())
         self.ends_as(world, one, 597)
         lost = [worker["name"] for worker in world.summary()["workers"] if worker["why_lost"]]
         self.assertEqual((lost, sum(worker["shards_done"] for worker in world.summary()["workers"])), (["producer 2"], 6))
@@ -126,18 +126,18 @@ class Gpus(GpusTest):
             world.start()
             gate.let(12)
             world.until(lambda: world.status().get("done_samples", 0) >= 10, "the first samples")
-            pid = world.until(lambda: world.told_of("producer 2").get("pid"), "the worker")
+            pid = world.until(lambda: world.status_of("producer 2").get("pid"), "the worker")
             os.kill(pid, signal.SIGSTOP)
-            world.until(lambda: world.told_of("producer 2").get("silent"), "the worker's silence")
-            self.assertIn(f"producer 2: process {pid}", world.said())
+            world.until(lambda: world.status_of("producer 2").get("silent"), "the worker's silence")
+            self.assertIn(f"producer 2: process {pid}", world.logs())
             code, printed = self.command(world, "status", "--run-dir", str(world.run_dir))
             self.assertEqual((code, "no answer for" in printed), (0, True), printed)
             gate.open()
             code, printed = self.command(world, "stop", "--now", "--run-dir", str(world.run_dir))
-            self.assertEqual(world.wait(), 130, world.said())
-        self.assertIn(f"process {pid} is killed", world.said())
+            self.assertEqual(world.wait(), 130, world.logs())
+        self.assertIn(f"process {pid} is killed", world.logs())
         wait_for(lambda: not world.processes(), "the exit of all its processes")
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.ends_as(world, one, 597)
 
     def test_a_stopped_run_drains_all_workers_and_is_continued(self):
@@ -149,14 +149,14 @@ class Gpus(GpusTest):
             world.launcher.send_signal(signal.SIGTERM)
             world.until(lambda: world.status().get("state") == "draining", "the signal taken")
             gate.open()
-            self.assertEqual(world.wait(), 130, world.said())
-        self.assertIn("  go on      ", world.said())
+            self.assertEqual(world.wait(), 130, world.logs())
+        self.assertIn("  go on      ", world.logs())
         summary = world.summary()
         self.assertEqual((summary["exit"], summary["failure"]), (130, "the run was stopped before its input was used up"))
         self.assertEqual(summary["samples"]["released"], sum(shard["done"] for shard in summary["shards"]))
         self.assertEqual(world.status()["state"], "abandoned")
         (world.folder / "settings.toml").write_text("resume = true\n")
-        self.assertEqual(world.start("--config", str(world.folder / "settings.toml"), "--resume=true").wait(), 0, world.said())
+        self.assertEqual(world.start("--config", str(world.folder / "settings.toml"), "--resume=true").wait(), 0, world.logs())
         self.assertEqual(world.summary()["samples"]["done_before"], summary["samples"]["released"])
         self.ends_as(world, one, 597)
 
@@ -179,7 +179,7 @@ class Gpus(GpusTest):
             self.assertRegex(self.command(world, "scale", "6..193")[1], r"consumers 6\.\.193 is out of bounds")
             code, printed = self.command(world, "scale", "6..100")      # more than a single run may have
             self.assertEqual((code, "follow the work of each worker from now on, within 6..100 in all" in printed), (0, True), printed)
-            one = world.told_of("producer 3")["run_dir"]
+            one = world.status_of("producer 3")["run_dir"]
             code, printed = self.command(world, "scale", "3", "--run-dir", one)
             self.assertEqual((code, "2 -> 3 consumers" in printed), (0, True), printed)
             code, printed = self.command(world, "reload")
@@ -187,14 +187,14 @@ class Gpus(GpusTest):
             stopping = subprocess.Popen([ROOT / "launch/offramp", "stop"], env=world.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             world.until(lambda: world.status().get("state") == "draining", "the stop request")
             gate.open()
-            self.assertEqual(world.wait(), 130, world.said())
+            self.assertEqual(world.wait(), 130, world.logs())
             self.assertIn("ended; ", stopping.communicate(timeout=WATCHDOG_SECONDS)[0])
 
     def test_dead_letters_are_in_the_whole_runs_directory(self):
         world = self.world(*FEW, "--processor", "crash-on-item", "--copy-outputs", "48", shards=4)
         world.environment.update(OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(world.folder)), OFFRAMP_TEST_CRASH_ITEM="60", OFFRAMP_TEST_CRASH_HOW="segv",
                                  OFFRAMP_TEST_THEN="checksum")
-        self.assertEqual(world.start().wait(), 84, world.said())
+        self.assertEqual(world.start().wait(), 84, world.logs())
         summary = world.summary()
         lost = summary["samples"]["dead_letters"]
         self.assertEqual((summary["samples"]["released"] + lost, summary["conserved"]), (101, True))
@@ -208,7 +208,7 @@ class Gpus(GpusTest):
         items = sorted(int(line.split("\t")[0]) for line in done if line[:1].isdigit())
         self.assertEqual(items, list(range(101)))
         world.environment["OFFRAMP_TEST_CRASH_ITEM"] = "1000"
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual((world.summary()["samples"]["done_before"], world.summary()["samples"]["released"]), (101 - lost, lost))
 
     def test_a_run_is_continued_after_slab_after_slab_failed(self):
@@ -221,16 +221,16 @@ class Gpus(GpusTest):
         with world.gate() as gate:
             world.start()
             gate.let(100)       # all of the first shard
-            world.until(lambda: world.told_of("producer 1").get("shards_done"), "the first shard done")
+            world.until(lambda: world.status_of("producer 1").get("shards_done"), "the first shard done")
             well.write_bytes(b"")
             gate.let(60)
-            world.until(lambda: "slabs failed 20 times in a row" in world.said(), "the end of the second shard")
+            world.until(lambda: "slabs failed 20 times in a row" in world.logs(), "the end of the second shard")
             world.until(lambda: (read(world.run_dir / "s1/status.json") or {}).get("state") == "draining", "its producer drains")
             gate.open()
-            self.assertEqual(world.wait(), 84, world.said())
-        self.assertIn("  go on      ", world.said())
+            self.assertEqual(world.wait(), 84, world.logs())
+        self.assertIn("  go on      ", world.logs())
         well.write_bytes(bytes(1000))
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         samples = world.summary()["samples"]
         self.assertGreaterEqual(samples["done_before"], 199)
         self.assertEqual(samples["done_before"] + samples["released"], 597)
@@ -310,7 +310,7 @@ class Ahead(GpusTest):
         self.assertLessEqual(self.status_of(world, 0)["released_batches"], 30)
         self.assertEqual(world.status()["workers"][0]["shards_done"], 0)
         gate.open()
-        self.assertEqual(world.wait(), 0, world.said())
+        self.assertEqual(world.wait(), 0, world.logs())
         self.ends_as(world, one, 397)
         done = [worker["shards_done"] for worker in world.summary()["workers"]]
         self.assertEqual((sum(done), min(done) > 0), (4, True), done)
@@ -326,18 +326,18 @@ class Ahead(GpusTest):
         world.until(lambda: self.published(world, 1) == self.SLABS, "the second shard computes")
         self.until_it_waits(world, 0, not_process=holds)      # the first shard's next producer, which adopts the published slabs
         gate.open()
-        self.assertEqual(world.wait(), 0, world.said())
+        self.assertEqual(world.wait(), 0, world.logs())
         self.ends_as(world, one, 397)
         self.assertEqual(world.summary()["producer_restarts"], 2)
 
     def test_a_killed_worker_gives_up_its_turn(self):
         world, gate, _ = self.begun()
         one = self.results_of_one(*LARGE)
-        pid = world.told_of("producer 1, worker 1")["pid"]
+        pid = world.status_of("producer 1, worker 1")["pid"]
         os.kill(pid, signal.SIGKILL)
-        world.until(lambda: world.told_of("producer 1, worker 1").get("pid") != pid, "its death")
+        world.until(lambda: world.status_of("producer 1, worker 1").get("pid") != pid, "its death")
         gate.open()     # its producer drains, and then gives its turn to the other
-        self.assertEqual(world.wait(), 0, world.said())
+        self.assertEqual(world.wait(), 0, world.logs())
         self.ends_as(world, one, 397)
 
     def test_a_waiting_worker_stops_immediately_and_has_done_no_work(self):
@@ -348,8 +348,8 @@ class Ahead(GpusTest):
         summary = read(world.run_dir / "s1/summary.json")
         self.assertEqual((summary["exit"], summary["samples"]["sourced"], summary["samples"]["released"]), (130, 0, 0))
         gate.open()
-        self.assertEqual(world.wait(), 130, world.said())
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.wait(), 130, world.logs())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.ends_as(world, one, 397)
 
 
@@ -362,9 +362,9 @@ class OnGpus(unittest.TestCase):
             if os.path.exists("/dev/nvidia0"):
                 self.skipTest("there is a GPU here")
             for wanted in ("all", "2", "0,2"):
-                self.assertEqual(world.start("--gpus", wanted).wait(), 83, world.said())
-                self.assertIn("this machine has no GPU", world.said())
-                self.assertIn("--device cpu with --gpus N", world.said())
+                self.assertEqual(world.start("--gpus", wanted).wait(), 83, world.logs())
+                self.assertIn("this machine has no GPU", world.logs())
+                self.assertIn("--device cpu with --gpus N", world.logs())
 
 
 if __name__ == "__main__":

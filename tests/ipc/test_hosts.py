@@ -110,7 +110,7 @@ class Results(Hosted):
     @classmethod
     def setUpClass(cls):
         with LaunchedRun(*COPY, "--processor", f"so:{OBJECT}") as run:
-            assert run.start().wait() == 0, run.said()
+            assert run.start().wait() == 0, run.logs()
             cls.expected = run.files()
         assert len(cls.expected) == SAMPLES + 1
 
@@ -121,14 +121,14 @@ class Results(Hosted):
                 kind = self.kinds(run)[number]
                 flags = ("--processor-option", f"die=22,once={run.folder / 'once'}") if killed else ()
                 with self.subTest(kind=kind, killed=killed):
-                    self.assertEqual(run.start("--processor", kind, *flags).wait(), 0, run.said())
+                    self.assertEqual(run.start("--processor", kind, *flags).wait(), 0, run.logs())
                     self.assertEqual(run.files(), self.expected)
                     self.assertEqual((run.folder / "once").exists(), killed)
 
     def test_each_of_several_processors_has_its_own_folder(self):
         run = self.run_of()
         kinds = self.kinds(run)
-        self.assertEqual(run.start("--processor", ",".join(["checksum", *kinds[:3]])).wait(), 0, run.said())
+        self.assertEqual(run.start("--processor", ",".join(["checksum", *kinds[:3]])).wait(), 0, run.logs())
         files = run.files()
         self.assertIn("checksum/checksums.tsv", files)
         for folder in ("own_processor.so", "tool.py", *(["post.py-save"] if len(kinds) > 2 else [])):
@@ -139,8 +139,8 @@ class Results(Hosted):
         with run.gate() as gate:
             run.start()
             run.interrupt_behind(gate, 3, 12)
-            self.assertEqual(run.wait(), 130, run.said())
-        self.assertEqual(run.start("--resume").wait(), 0, run.said())
+            self.assertEqual(run.wait(), 130, run.logs())
+        self.assertEqual(run.start("--resume").wait(), 0, run.logs())
         self.assertGreater(run.summary()["samples"]["done_before"], 0)
         files = run.files()
         records = files.pop("records.jsonl").decode().splitlines()
@@ -166,7 +166,7 @@ class Results(Hosted):
             yield sample, {"sum": -1}
         pathlib.Path(once).write_text("it continued")
 """)
-        self.assertEqual(run.start("--processor", f"{post}:late", "--processor-option", f"once={once}").wait(), 0, run.said())
+        self.assertEqual(run.start("--processor", f"{post}:late", "--processor-option", f"once={once}").wait(), 0, run.logs())
         self.assertEqual(run.files(), self.expected)
         self.assertEqual(once.read_text(), "it continued")
 
@@ -175,15 +175,15 @@ class Results(Hosted):
         run.output.mkdir()
         (run.output / "7.sum").write_text("mine")
         self.assertNotEqual(run.start().wait(), 0)
-        self.assertIn("7.sum", run.said())
+        self.assertIn("7.sum", run.logs())
         self.assertEqual((run.output / "7.sum").read_text(), "mine")
-        self.assertEqual(run.start("--overwrite").wait(), 0, run.said())
+        self.assertEqual(run.start("--overwrite").wait(), 0, run.logs())
         self.assertEqual(run.files(), self.expected)
 
 
 class Failures(Hosted):
     def given_up(self, run, reason, samples=1):
-        self.assertEqual(run.wait(), 84, run.said())
+        self.assertEqual(run.wait(), 84, run.logs())
         summary = run.summary()
         self.assertEqual((summary["samples"]["dead_letters"], summary["samples"]["released"], summary["conserved"]), (samples, SAMPLES - samples, True))
         self.assertEqual({consumer["exit"] for consumer in summary["consumers"]}, {0}, "no consumer died")
@@ -306,8 +306,8 @@ class Failures(Hosted):
                         file.write("x")
                     raise offramp.Retry("the server is away")
         """)
-        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.said())
-        self.assertIn("the server is away", run.said())
+        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.logs())
+        self.assertIn("the server is away", run.logs())
         self.assertEqual((run.folder / "tries").read_text(), "xx")
 
     @in_python
@@ -317,8 +317,8 @@ class Failures(Hosted):
             def save(slab):
                 raise KeyError("nothing works")
         """)
-        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 84, run.said())
-        self.assertIn("slabs failed 20 times in a row and nothing was completed in between; the last: KeyError: 'nothing works'", run.said())
+        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 84, run.logs())
+        self.assertIn("slabs failed 20 times in a row and nothing was completed in between; the last: KeyError: 'nothing works'", run.logs())
 
     def test_a_program_that_dies_or_answers_wrongly_fails_only_its_slab(self):
         for body, reason in (("os.kill(os.getpid(), signal.SIGSEGV)", "the program ended by SIGSEGV"), ("print('hm', flush=True)", "said 'hm'"),
@@ -345,7 +345,7 @@ class Failures(Hosted):
             "    if slab['samples'][0]['item'] == 20:\n"
             "        print(json.dumps({'slab': slab['number'], 'done': True}))\n"
             "    sys.stdout.flush()"))
-        self.assertEqual(run.start("--processor", f"exec:{tool}").wait(), 0, run.said())
+        self.assertEqual(run.start("--processor", f"exec:{tool}").wait(), 0, run.logs())
         self.assertEqual(len([name for name in run.files() if name.endswith(".sum")]), SAMPLES, "the next slab failed once, and was done again")
 
     def test_a_program_dies_with_its_consumer(self):
@@ -361,7 +361,7 @@ class Failures(Hosted):
                                                "the program at work"))
         os.kill(consumer, signal.SIGKILL)
         wait_for(lambda: is_dead(program), "the program's death")
-        self.assertEqual(run.wait(), 0, run.said())
+        self.assertEqual(run.wait(), 0, run.logs())
 
     @in_python
     def test_a_function_may_start_processes(self):
@@ -376,7 +376,7 @@ class Failures(Hosted):
                 for (sample, values), number in zip(slab, doubled):
                     yield sample, ".n", str(number).encode()
         """)
-        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.said())
+        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.logs())
         self.assertEqual(run.files()["20.n"], b"40")
 
     @in_python
@@ -400,7 +400,7 @@ class Failures(Hosted):
                     yield sample, ".n", str(len(late)).encode()
                 threading.Timer(0.01, over.set).start()
         """)
-        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.said())
+        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.logs())
         self.assertEqual(len(run.files()), SAMPLES)
         logs = "".join(path.read_text() for path in (run.run_dir / "logs").glob("consumer-*.log"))
         self.assertEqual(sorted(f"printed of {item}" for item in range(0, SAMPLES, 4)), sorted(line for line in logs.splitlines() if "printed" in line))
@@ -417,14 +417,14 @@ class Failures(Hosted):
                     yield sample, ".n", str(os.getpid()).encode()
                     yield sample, {"pid": os.getpid()}
         """)
-        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.said())
+        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.logs())
         files = run.files()
         pids = {json.loads(line)["pid"] for line in files.pop("records.jsonl").splitlines()}
         self.assertEqual((SAMPLES, pids), (len(files), {int(data) for data in files.values()}))
         summary = run.summary()
         self.assertLessEqual(pids, {consumer["pid"] for consumer in summary["consumers"]}, "only consumers that the run admitted")
         self.assertEqual((SAMPLES, 2, True), (summary["samples"]["released"], len(summary["consumers"]), summary["conserved"]))
-        self.assertIn("a forked child returned from the processor", run.said())
+        self.assertIn("a forked child returned from the processor", run.logs())
 
     @in_python
     def test_a_function_that_never_returns_loses_its_slab_and_its_process(self):
@@ -436,7 +436,7 @@ class Failures(Hosted):
                 for sample, values in slab:
                     yield sample, ".n", b"done"
         """)
-        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 84, run.said())
+        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 84, run.logs())
         self.assertEqual((4, SAMPLES - 4), (run.summary()["samples"]["dead_letters"], len(run.files())))
 
     @in_python
@@ -450,7 +450,7 @@ class Failures(Hosted):
         before = os.getcwd()
         self.addCleanup(os.chdir, before)
         os.chdir(elsewhere)
-        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.said())
+        self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.logs())
 
 
 class Refused(Hosted):
@@ -458,7 +458,7 @@ class Refused(Hosted):
 
     def refusal(self, *flags):
         run = self.run_of(*flags)
-        self.assertEqual(run.start().wait(), 64, run.said())
+        self.assertEqual(run.start().wait(), 64, run.logs())
         self.assertFalse((run.run_dir / "logs" / "consumer-1.log").exists(), "no consumer was started")
         return (run.folder / "launcher.log").read_text().strip().splitlines()[-1]
 

@@ -24,7 +24,7 @@ HTTP = (*COPY, "--processor", "http")
 
 
 def undisturbed_arrays():
-    """Every sample's arrays by key and output, as NumPy reads them from files."""
+    """{(key, output): array} of an undisturbed run that writes files, as NumPy reads them."""
     arrays = {}
     for name, text in undisturbed(*COPY, "--processor", "npy").items():
         key, output = name.removesuffix(".npy").rsplit(".", 1)
@@ -58,16 +58,16 @@ class Http(unittest.TestCase):
             self.assertEqual((array.dtype, array.shape), (self.wanted[name].dtype, self.wanted[name].shape))
             finite = numpy.isfinite(self.wanted[name]) if body == "json" else numpy.full(array.shape, True)
             self.assertEqual(array[finite].tobytes(), self.wanted[name][finite].tobytes(), name)
-            self.assertTrue(numpy.isnan(array[~finite]).all(), "null for what JSON has no number for")
+            self.assertTrue(numpy.isnan(array[~finite]).all(), "null for values without a JSON number")
 
     def decoded(self, headers, text, name, body):
         if body == "npy":
             self.assertEqual(headers["Content-Type"], "application/x-npy")
             return numpy.load(io.BytesIO(text), allow_pickle=False)
         self.assertEqual(headers["Content-Type"], "application/json")
-        said = json.loads(text)
-        self.assertEqual((said["key"], said["output"], said["model"]), (*name, "copy"))
-        return numpy.array(said["data"], said["dtype"]).reshape(said["shape"])
+        result = json.loads(text)
+        self.assertEqual((result["key"], result["output"], result["model"]), (*name, "copy"))
+        return numpy.array(result["data"], result["dtype"]).reshape(result["shape"])
 
     def run_to_the_end(self, receiver, *flags, consumers=2, environment=None):
         with RealRun(*HTTP, "--http-url", receiver.url, *flags, environment=environment) as run:
@@ -85,23 +85,23 @@ class Http(unittest.TestCase):
                 self.assert_all_arrived(receiver, body)
                 self.assertEqual(receiver.requests, 96)
 
-    def test_what_the_server_does_to_requests_costs_no_result(self):
+    def test_server_faults_cost_no_result(self):
         for fault in FAULTS:
-            # Every 20th request, and fewer of the slow ones, so that no request fails twice in a row.
+            # Every 20th request, fewer for slow faults, so that no request fails twice in a row.
             every = 20 if fault in ("500", "408", "dropped", "cut", "answer lost") else 60
             with self.subTest(fault), Receiver(lambda number, _, f=fault, n=every: f if number % n == 5 else "") as receiver:
-                said = self.run_to_the_end(receiver, *(("--http-timeout-seconds", "1") if fault == "hang" else ()))
+                log = self.run_to_the_end(receiver, *(("--http-timeout-seconds", "1") if fault == "hang" else ()))
                 self.assert_all_arrived(receiver)
                 self.assertGreater(receiver.requests, 96)
-                # Where a kept connection ends without a byte of an answer, libcurl opens another by itself.
+                # libcurl itself retries on a new connection if a kept one ends without a byte of an answer.
                 if fault not in ("dropped", "answer lost"):
-                    self.assertIn("trying again", said)
-                self.assertEqual("in 1 s as it asks for" in said, fault.endswith("later"))
-                self.assertNotIn("of-the-query", said)
+                    self.assertIn("trying again", log)
+                self.assertEqual("in 1 s as it asks for" in log, fault.endswith("later"))
+                self.assertNotIn("of-the-query", log)
                 again = [times[1] - times[0] for times in receiver.seen.values() if len(times) > 1]
                 self.assertGreaterEqual(len(again), 1)
                 if fault.endswith("later"):
-                    self.assertGreaterEqual(min(again), 1, "sooner than the server asked for")
+                    self.assertGreaterEqual(min(again), 1, "sooner than the server requested")
 
     def test_an_answer_that_does_not_end_counts_by_its_status(self):
         with Receiver(lambda number, _: "drip" if number in (5, 30) else "") as receiver:
@@ -119,17 +119,17 @@ class Http(unittest.TestCase):
             run.wait(run.producer)
             run.sweep()
 
-    def test_a_consumer_that_is_asked_to_end_waits_for_its_server_no_longer_than_its_patience(self):
-        # What a dripping answer says of a result counts, and so its slab is done.
+    def test_a_stopping_consumer_waits_for_its_server_a_limited_time(self):
+        # The status of a dripping answer counts, so its slab is done.
         for fault, code in (("hang", 75), ("drip headers", 75), ("drip", 0)):
             with self.subTest(fault), Receiver(lambda *_, f=fault: f) as receiver, RealRun(
                     *HTTP, "--http-url", receiver.url, "--samples-per-slab", "1", "--http-timeout-seconds", "1", "--http-patience-seconds", "1") as run:
                 run.start_producer()
                 consumer = run.start_consumer()
-                run.until(lambda: receiver.requests > 0, "a request that is not answered")
+                run.until(lambda: receiver.requests > 0, "an unanswered request")
                 kill(consumer, signal.SIGTERM)
                 self.assertEqual(run.wait(consumer), code, run.logs())
-                # Whole slabs, each one sample of two outputs, and not all 48 of them.
+                # Whole slabs of one sample with two outputs, but not all 48 samples.
                 self.assertIn(len(receiver.arrived), (0,) if code else range(2, 96, 2))
                 kill(run.producer)
                 run.wait(run.producer)
@@ -171,7 +171,7 @@ class Http(unittest.TestCase):
             with RealRun(*COPY, "--processor", "http", "--http-url", receiver.url, "--http-timeout-seconds", "3600", "--visibility-timeout", "3600") as run:
                 run.start_producer()
                 victim = run.start_consumer()
-                run.until(lambda: receiver.requests >= 8, "a request that is not answered")
+                run.until(lambda: receiver.requests >= 8, "an unanswered request")
                 kill(victim, signal.SIGKILL)
                 run.wait(victim)
                 victim = run.start_consumer()
@@ -186,7 +186,7 @@ class Http(unittest.TestCase):
 
 
 class Launched(unittest.TestCase):
-    """Behaviour of the whole run."""
+    """Whole runs of the launch script."""
 
     @classmethod
     def setUpClass(cls):
@@ -204,26 +204,26 @@ class Launched(unittest.TestCase):
         with Receiver(listening=False) as receiver:
             world = self.world("--http-url", receiver.url, "--http-patience-seconds", "1")
             world.start()
-            world.until(lambda: "ended with exit code 75" in world.said(), "a consumer that gives up for now")
+            world.until(lambda: "ended with exit code 75" in world.logs(), "a consumer that gave up")
             receiver.listen()
-            self.assertEqual(world.wait(), 0, world.said())
+            self.assertEqual(world.wait(), 0, world.logs())
             self.assertEqual(len(self.names(receiver)), 96)
 
-    def test_one_signal_ends_a_run_whose_server_is_away_and_resume_makes_the_rest(self):
+    def test_a_signal_ends_a_run_without_its_server_and_resume_finishes_it(self):
         with Receiver(listening=False) as receiver:
             world = self.world("--http-url", receiver.url, "--http-patience-seconds", "1")
             world.start()
-            world.until(lambda: "ended with exit code 75" in world.said(), "a consumer that gives up for now")
+            world.until(lambda: "ended with exit code 75" in world.logs(), "a consumer that gave up")
             world.launcher.send_signal(signal.SIGTERM)
-            self.assertEqual(world.wait(), 75, world.said())
+            self.assertEqual(world.wait(), 75, world.logs())
             *_, reason, way_on = (world.folder / "launcher.log").read_text().splitlines()
             self.assertIn("3 times in a row a consumer gave up", reason)
             self.assertRegex(way_on, "^  go on .* --resume")
             receiver.listen()
-            self.assertEqual(world.start("--resume").wait(), 0, world.said())
+            self.assertEqual(world.start("--resume").wait(), 0, world.logs())
             self.assertEqual(len(self.names(receiver)), 96)
 
-    def test_signals_end_a_run_whose_server_hangs_or_drips_and_resume_makes_the_rest(self):
+    def test_signals_end_a_run_with_a_slow_server_and_resume_finishes_it(self):
         for fault, flags, signals, code in (("hang", ("--http-timeout-seconds", "1", "--http-patience-seconds", "1"), 1, 75), ("drip", (), 2, 130)):
             mended = threading.Event()
             with self.subTest(fault, signals=signals), Receiver(lambda *_, f=fault, m=mended: "" if m.is_set() else f) as receiver:
@@ -234,39 +234,39 @@ class Launched(unittest.TestCase):
                 world.until(lambda: world.status().get("state") == "draining", "the signal taken")
                 if signals == 2:
                     world.launcher.send_signal(signal.SIGTERM)
-                self.assertEqual(world.wait(), code, world.said())
+                self.assertEqual(world.wait(), code, world.logs())
                 self.assertFalse(world.processes())
                 self.assertEqual(left_behind(world.shared_memory), set())
                 mended.set()
-                self.assertEqual(world.start("--resume").wait(), 0, world.said())
+                self.assertEqual(world.start("--resume").wait(), 0, world.logs())
                 self.assertEqual(len(self.names(receiver)), 96)
 
-    def test_an_address_that_takes_nothing_ends_the_run_without_a_word_of_the_secret(self):
+    def test_a_refusing_address_ends_the_run_and_keeps_the_secret(self):
         for status, way_out in (("401", "--http-header"), ("404", "--http-url"), ("301", "Redirects are not followed")):
             with self.subTest(status), Receiver(lambda *_, s=status: s) as receiver:
                 world = self.world("--http-url", receiver.url)
                 world.environment["OFFRAMP_HTTP_HEADER"] = f"Authorization: {SECRET}"
-                self.assertEqual(world.start().wait(), 64, world.said())
-                self.assertIn(f"/in answers {status} to sample '", world.said())
-                self.assertIn(f"answer {status} to ***", world.said())
-                self.assertIn(way_out, world.said())
+                self.assertEqual(world.start().wait(), 64, world.logs())
+                self.assertIn(f"/in answers {status} to sample '", world.logs())
+                self.assertIn(f"answer {status} to ***", world.logs())
+                self.assertIn(way_out, world.logs())
                 self.assert_secret_is_nowhere(world)
 
-    def test_a_key_in_the_address_may_change_and_stands_nowhere(self):
+    def test_a_key_in_the_address_may_change_and_is_written_nowhere(self):
         with Receiver() as receiver:
             key = SECRET.split()[1]
             world = self.world("--http-url", f"{receiver.url}&key={key}")
-            self.assertEqual(world.start().wait(), 0, world.said())
+            self.assertEqual(world.start().wait(), 0, world.logs())
             self.assertEqual(len(self.names(receiver)), 96)
             self.assert_secret_is_nowhere(world)
-            self.assertEqual(world.start("--resume").wait(), 0, world.said())
+            self.assertEqual(world.start("--resume").wait(), 0, world.logs())
             self.assertEqual(world.summary()["samples"]["done_before"], 48)
             world.flags = (*HTTP, "--http-url", f"{receiver.url}&key={key}-another")
-            self.assertEqual(world.start("--resume").wait(), 0, world.said())
+            self.assertEqual(world.start("--resume").wait(), 0, world.logs())
             self.assertEqual(world.summary()["samples"]["done_before"], 48)
             world.flags = (*HTTP, "--http-url", receiver.url.replace("/in?", "/out?"))
-            self.assertEqual(world.start("--resume").wait(), 64, world.said())
-            self.assertIn(f"--http-url was {receiver.url.partition('?')[0]} and is ", world.said())
+            self.assertEqual(world.start("--resume").wait(), 64, world.logs())
+            self.assertIn(f"--http-url was {receiver.url.partition('?')[0]} and is ", world.logs())
             self.assert_secret_is_nowhere(world)
 
     def assert_secret_is_nowhere(self, world):
@@ -279,8 +279,8 @@ class Launched(unittest.TestCase):
         refused = "17"
         with Receiver(lambda _, headers: "422" if headers["Offramp-Sample"] == refused else "") as receiver:
             world = self.world("--http-url", receiver.url, "--samples-per-slab", "1")
-            self.assertEqual(world.start().wait(), 84, world.said())
-            self.assertIn(f"answers 422 to sample '{refused}', output '", world.said())
+            self.assertEqual(world.start().wait(), 84, world.logs())
+            self.assertIn(f"answers 422 to sample '{refused}', output '", world.logs())
             self.assertEqual(len(self.names(receiver)), 94)
 
     def test_headers_come_from_a_file_or_the_environment(self):
@@ -291,7 +291,7 @@ class Launched(unittest.TestCase):
                 self.addCleanup(file.unlink)
                 file.write_text(f"Authorization: {SECRET}\r\n\nX-Tenant: shop\n" if how == "file" else "")
                 world.environment["OFFRAMP_HTTP_HEADER"] = f"@{file}" if how == "file" else f"Authorization: {SECRET}"
-                self.assertEqual(world.start().wait(), 0, world.said())
+                self.assertEqual(world.start().wait(), 0, world.logs())
                 self.assertEqual({headers["Authorization"] for headers in receiver.headers.values()}, {SECRET})
                 if how == "file":
                     self.assertEqual({headers["X-Tenant"] for headers in receiver.headers.values()}, {"shop"})
@@ -299,14 +299,14 @@ class Launched(unittest.TestCase):
 
     def test_settings_that_cannot_be_used_are_reported_without_secrets(self):
         consumer = os.path.join(os.environ["OFFRAMP_TEST_BIN"], "offramp-consumer")
-        for flags, said in ((("--http-url", "http://me:word@127.0.0.1/in"), "http://127.0.0.1/in has a user or a password"),
+        for flags, reason in ((("--http-url", "http://me:word@127.0.0.1/in"), "http://127.0.0.1/in has a user or a password"),
                             (("--http-url", "http://127.0.0.1/in", "--http-header", "Authorization word"), "is not a header"),
                             (("--http-url", "http://127.0.0.1/in", "--http-header", "Idempotency-Key: word"), "'idempotency-key', which each request has"),
                             (("--http-url", "http://127.0.0.1/in", "--http-header", "@/no/such/file"), "'/no/such/file': cannot be opened")):
             with self.subTest(flags):
                 refused = subprocess.run([consumer, "--processor", "http", *flags], capture_output=True, text=True, timeout=60, check=False)
                 self.assertIn(refused.returncode, (64, 66), refused.stderr)
-                self.assertIn(said, refused.stderr)
+                self.assertIn(reason, refused.stderr)
                 self.assertNotIn("word@", refused.stderr)
                 self.assertNotIn("Authorization word", refused.stderr)
 

@@ -49,7 +49,7 @@ class Jobs(unittest.TestCase):
         return world
 
     def done(self, world, index, *flags):
-        self.assertEqual(world.shard(index, *flags).wait(), 0, world.said())
+        self.assertEqual(world.shard(index, *flags).wait(), 0, world.logs())
 
     def break_off(self, world, index, how):
         """Ends a shard's run by `how` once some of its samples are done."""
@@ -73,7 +73,7 @@ class Jobs(unittest.TestCase):
 
     def test_files_and_lines_merge_to_one_run_after_a_shard_was_killed(self):
         one = self.world(World, *FILES)
-        self.assertEqual(one.start().wait(), 0, one.said())
+        self.assertEqual(one.start().wait(), 0, one.logs())
         world = self.begun(FILES, 3)
         self.break_off(world, 1, lambda _: self.kill(world))
         for index in (2, 1, 0):
@@ -82,7 +82,7 @@ class Jobs(unittest.TestCase):
 
     def test_rows_merge_to_one_run_after_shards_were_killed_and_stopped(self):
         one = self.world(World, *ROWS)
-        self.assertEqual(one.start().wait(), 0, one.said())
+        self.assertEqual(one.start().wait(), 0, one.logs())
         world = self.begun(ROWS, 3)
         self.break_off(world, 1, lambda _: self.kill(world))
         self.done(world, 0)
@@ -90,16 +90,16 @@ class Jobs(unittest.TestCase):
         self.assertEqual(world.merge()[0], 66)
         self.done(world, 1)
         self.break_off(world, 2, lambda gate: self.stop(world, gate))
-        self.assertEqual(world.wait(), 75, world.said())
-        self.assertIn(f"offramp shard --job {world.job} --index 2", world.said())
+        self.assertEqual(world.wait(), 75, world.logs())
+        self.assertIn(f"offramp shard --job {world.job} --index 2", world.logs())
         self.done(world, 2)
         self.done(world, 2)     # no work is left
-        self.assertIn("shard 2 of 3 is done: 298 of 298 items, by attempt 1", world.said())
+        self.assertIn("shard 2 of 3 is done: 298 of 298 items, by attempt 1", world.logs())
         self.merged(world, one, 895)
 
     def test_a_shard_whose_producer_dies_continues_with_another_one(self):
         one = self.world(World, *ONE)
-        self.assertEqual(one.start().wait(), 0, one.said())
+        self.assertEqual(one.start().wait(), 0, one.logs())
         world = self.begun(ONE, 2)
         with world.gate() as gate:
             world.shard(1)
@@ -108,7 +108,7 @@ class Jobs(unittest.TestCase):
             os.kill(world.status()["pid"], signal.SIGKILL)
             world.until(lambda: world.status().get("producers", 1) == 2, "another producer")
             gate.open()
-            self.assertEqual(world.wait(), 0, world.said())
+            self.assertEqual(world.wait(), 0, world.logs())
         self.assertEqual((world.record(1)["done"], world.record(1)["attempt"]), (50, 0))
         self.done(world, 0)
         self.assertEqual(world.merge()[0], 0)
@@ -122,7 +122,7 @@ class Jobs(unittest.TestCase):
     def merged_in_part(self):
         """(the world of one run, the world of a job with one of two shards merged, the merge's output)."""
         one = self.world(World, *ONE)
-        self.assertEqual(one.start().wait(), 0, one.said())
+        self.assertEqual(one.start().wait(), 0, one.logs())
         world = self.begun(ONE, 2)
         self.done(world, 1)
         code, printed = world.merge("--partial")
@@ -135,8 +135,8 @@ class Jobs(unittest.TestCase):
         self.assertEqual((world.job_summary()["done"], world.job_summary()["missing"]), (50, [0]))
         lines = (one.output / "checksums.tsv").read_text().splitlines()
         self.assertEqual((world.output / "checksums.tsv").read_text().splitlines(), lines[51:])
-        self.assertEqual(world.start("--resume").wait(), 64, world.said())
-        self.assertIn("where the shards of job-", world.said())
+        self.assertEqual(world.start("--resume").wait(), 64, world.logs())
+        self.assertIn("where the shards of job-", world.logs())
         self.done(world, 0)
         self.is_not_done_without_its_lines(world, 0)
         self.assertEqual(world.merge()[0], 0)
@@ -144,15 +144,15 @@ class Jobs(unittest.TestCase):
         code, printed = world.init(2)
         self.assertEqual((code, "is merged already" in printed), (0, True), printed)
         self.assertFalse((world.output / ".offramp-shards").exists())
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
 
     def test_a_run_continues_a_job_that_is_merged_in_part(self):
         one, world, printed = self.merged_in_part()
         self.assertIn(f"remove {world.output / '.offramp-shards'}, and a run with --resume makes the rest", printed)
         shutil.rmtree(world.output / ".offramp-shards")
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.results(), one.results())
-        self.assertEqual(world.shard(0).wait(), 75, world.said())
+        self.assertEqual(world.shard(0).wait(), 75, world.logs())
         self.assertEqual(world.results(), one.results())
 
     @unittest.skipIf(SANITIZER, "preloads a library, and a sanitizer's must come first")
@@ -164,8 +164,8 @@ class Jobs(unittest.TestCase):
         usual = world.environment
         world.environment = {**usual, "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": "merge.write#1:kill",
                              "OFFRAMP_FAILPOINT_ONCE": str(world.folder)}
-        self.assertEqual(world.shard(0).wait(), 75, world.said())
-        self.assertIn("putting the outputs together was killed by SIGKILL", world.said())
+        self.assertEqual(world.shard(0).wait(), 75, world.logs())
+        self.assertIn("putting the outputs together was killed by SIGKILL", world.logs())
         self.assertEqual(world.call("job", "status", "--job", world.job, "--missing"), (0, "0-1\n"))
         world.environment = usual
         self.done(world, 0)
@@ -192,8 +192,8 @@ class Jobs(unittest.TestCase):
         place = world.output / ".offramp-shards" / str(index)
         (world.job / "done" / f"{index}.json").unlink()
         (place / "checksums.tsv").unlink()
-        self.assertEqual(world.shard(index).wait(), 65, world.said())
-        self.assertIn("checksums.tsv are gone", world.said())
+        self.assertEqual(world.shard(index).wait(), 65, world.logs())
+        self.assertIn("checksums.tsv are gone", world.logs())
         shutil.rmtree(place)
         self.done(world, index)
 
@@ -219,13 +219,13 @@ class Jobs(unittest.TestCase):
         code, printed = world.init(3)
         self.assertEqual((code, "shards was 2 and is 3" in printed), (64, True), printed)
         shutil.move(world.output / ".offramp-shards", world.folder / "elsewhere")
-        self.assertEqual(world.shard(0).wait(), 75, world.said())
-        self.assertIn("which job init wrote", world.said())
+        self.assertEqual(world.shard(0).wait(), 75, world.logs())
+        self.assertIn("which job init wrote", world.logs())
         self.assertEqual(os.listdir(world.output), [])
         shutil.move(world.folder / "elsewhere", world.output / ".offramp-shards")
         for index, flags, code, reason in ((2, (), 64, "from 0 to 1"), (0, ("--seed", "3"), 65, "--seed was 0 and is 3"), (0, ("--resume",), 64, "has no --resume")):
-            self.assertEqual(world.shard(index, *flags).wait(), code, world.said())
-            self.assertIn(reason, world.said())
+            self.assertEqual(world.shard(index, *flags).wait(), code, world.logs())
+            self.assertIn(reason, world.logs())
         code, printed = world.call("shard", "--job", world.folder, "--index", 0)
         self.assertEqual((code, "holds no job" in printed), (75, True), printed)
         world.environment["OFFRAMP_SHARD_INDEX"] = "2"
@@ -248,7 +248,7 @@ class Jobs(unittest.TestCase):
             self.assertEqual(code, 75, printed)
             self.assertIn("writes to", printed)
             gate.open()
-            self.assertEqual(first.wait(), 0, world.said())
+            self.assertEqual(first.wait(), 0, world.logs())
         self.assertEqual(world.record(0)["attempt"], 0)
 
     def test_a_full_or_read_only_folder_is_reported_and_the_shard_tried_again(self):
@@ -260,15 +260,15 @@ class Jobs(unittest.TestCase):
             code, printed = world.init(2)
             self.assertEqual(code, 0, printed)
             (disk / "full").write_bytes(bytes(free_bytes(disk)))
-            self.assertEqual(world.shard(0).wait(), 75, world.said())
-            self.assertIn("done/0.json cannot be written: No space left", world.said())
+            self.assertEqual(world.shard(0).wait(), 75, world.logs())
+            self.assertIn("done/0.json cannot be written: No space left", world.logs())
             self.assertFalse((world.job / "done" / "0.json").exists())
             (disk / "full").unlink()
             self.done(world, 0)
             self.assertEqual(world.record(0)["done"], 51)
             subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-            self.assertEqual(world.shard(1).wait(), 75, world.said())
-            self.assertIn("1.json cannot be written: Read-only file system", world.said())
+            self.assertEqual(world.shard(1).wait(), 75, world.logs())
+            self.assertIn("1.json cannot be written: Read-only file system", world.logs())
 
 
 def free_bytes(folder):

@@ -1,4 +1,4 @@
-"""A moved output folder: results go to the folder that the run began with, and files elsewhere do not count as done."""
+"""A moved output folder: results go to the folder with which the run began, and files elsewhere do not count as done."""
 
 import contextlib
 import importlib.util
@@ -42,7 +42,7 @@ def replace_by_a_link_to_another(folder):
 
 
 def put_back(folder):
-    """Files created in its place are removed; the moved folder loses nothing."""
+    """Moves the folder back; removes files that were created in its place."""
     if folder.is_symlink():
         folder.unlink()
     elif folder.exists():
@@ -52,7 +52,7 @@ def put_back(folder):
 
 class InMovedFolders(InWorlds):
     def begin(self, world, folder, do, slabs=12):
-        """Its run has come to `slabs` slabs when do(folder) is called, and then goes on to its end; the exit code."""
+        """Starts a run, calls do(folder) after `slabs` slabs, and lets the run end. Returns the exit code."""
         with world.gate() as gate:
             world.start()
             gate.let(slabs)
@@ -64,11 +64,11 @@ class InMovedFolders(InWorlds):
     def assert_ends_and_goes_on(self, flags, do, below="", says=MOVED, back=put_back):
         world = self.world(*flags)
         folder = world.output / below if below else world.output
-        self.assertEqual(self.begin(world, folder, do), 73, world.said())
-        self.assertIn(says, world.said())
+        self.assertEqual(self.begin(world, folder, do), 73, world.logs())
+        self.assertIn(says, world.logs())
         self.assertIn("--resume", world.summary()["failure"])
         back(folder)
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         samples = world.summary()["samples"]
         self.assertGreater(samples["done_before"], 0)
         self.assertEqual(samples["done_before"] + samples["released"], 240)
@@ -76,7 +76,7 @@ class InMovedFolders(InWorlds):
 
 
 class Outputs(InMovedFolders):
-    def test_one_that_is_moved_away_ends_the_run_which_continues_when_it_is_back(self):
+    def test_a_moved_folder_ends_the_run_and_resume_works_once_it_is_back(self):
         for flags in (MASKS, RECORDS, ROWS, CHECKSUMS):
             with self.subTest(processor=flags[-1]):
                 self.assert_ends_and_goes_on(flags, take_away)
@@ -87,9 +87,9 @@ class Outputs(InMovedFolders):
                 self.assert_ends_and_goes_on(flags, replace_by_an_empty_one)
         self.assert_ends_and_goes_on(MASKS, replace_by_a_link_to_another)
 
-    def test_what_is_noted_as_done_is_in_the_folder(self):
+    def test_results_noted_as_done_are_in_the_folder(self):
         world = self.world(*MASKS)
-        self.assertEqual(self.begin(world, world.output, replace_by_an_empty_one), 73, world.said())
+        self.assertEqual(self.begin(world, world.output, replace_by_an_empty_one), 73, world.logs())
         there = world.output.with_name("output-away")
         masks = {path.name for path in there.glob("*.png")}
         self.assertEqual(list(world.output.rglob("*.png")), [], "results were written into the other folder")
@@ -103,7 +103,7 @@ class Outputs(InMovedFolders):
             folder.mkdir(exist_ok=True)
             done = subprocess.run(["mount", "--bind", behind, folder], capture_output=True, text=True, check=False)
             if done.returncode != 0:
-                self.skipTest(f"nothing can be mounted here: {done.stderr.strip()}")
+                self.skipTest(f"cannot mount anything here: {done.stderr.strip()}")
 
         def unmount(folder):
             subprocess.run(["umount", "-l", folder], check=True)
@@ -114,11 +114,11 @@ class Outputs(InMovedFolders):
                 world = self.world(*flags)
                 mount(world.output)
                 self.addCleanup(lambda folder=world.output: subprocess.run(["umount", "-l", folder], capture_output=True, check=False))
-                self.assertEqual(self.begin(world, world.output, unmount), 73, world.said())
-                self.assertIn(MOVED, world.said())
+                self.assertEqual(self.begin(world, world.output, unmount), 73, world.logs())
+                self.assertIn(MOVED, world.logs())
                 self.assertEqual(list(world.output.rglob("*.png")), [])
                 mount(world.output)
-                self.assertEqual(world.start("--resume").wait(), 0, world.said())
+                self.assertEqual(world.start("--resume").wait(), 0, world.logs())
                 self.assertEqual(world.results(), self.undisturbed(*flags))
 
     def test_a_file_system_that_is_gone_with_its_results_is_no_success(self):
@@ -126,20 +126,20 @@ class Outputs(InMovedFolders):
         self.addCleanup(folder.rmdir)
         done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder], capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            self.skipTest(f"nothing can be mounted here: {done.stderr.strip()}")
+            self.skipTest(f"cannot mount anything here: {done.stderr.strip()}")
         self.addCleanup(lambda: subprocess.run(["umount", "-l", folder], capture_output=True, check=False))
         world = self.world(*MASKS, output=folder)
-        self.assertEqual(self.begin(world, folder, lambda _: subprocess.run(["umount", "-l", folder], check=True)), 73, world.said())
+        self.assertEqual(self.begin(world, folder, lambda _: subprocess.run(["umount", "-l", folder], check=True)), 73, world.logs())
         self.assertEqual(list(folder.iterdir()), [], "results were written below the mount point")
 
     def test_a_lock_that_is_removed_ends_the_run(self):
         world = self.world(*MASKS)
-        self.assertEqual(self.begin(world, world.output, lambda folder: (folder / ".offramp-lock").unlink()), 73, world.said())
-        self.assertIn(".offramp-lock was removed or replaced", world.said())
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(self.begin(world, world.output, lambda folder: (folder / ".offramp-lock").unlink()), 73, world.logs())
+        self.assertIn(".offramp-lock was removed or replaced", world.logs())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.results(), self.undisturbed(*MASKS))
 
-    def test_a_producer_and_a_consumer_that_begin_behind_the_move_take_no_other_folder(self):
+    def test_programs_started_after_the_move_write_to_no_other_folder(self):
         for kill in ("producer", "consumers"):
             with self.subTest(killed=kill):
                 world = self.world(*MASKS)
@@ -152,10 +152,10 @@ class Outputs(InMovedFolders):
                         with contextlib.suppress(ProcessLookupError):
                             os.kill(pid, 9)
 
-                self.assertEqual(self.begin(world, world.output, replace_and_kill), 73, world.said())
+                self.assertEqual(self.begin(world, world.output, replace_and_kill), 73, world.logs())
                 self.assertEqual([path.name for path in world.output.rglob("*") if path.is_file()], [], "something was written into the other folder")
                 put_back(world.output)
-                self.assertEqual(world.start("--resume").wait(), 0, world.said())
+                self.assertEqual(world.start("--resume").wait(), 0, world.logs())
                 self.assertEqual(world.results(), self.undisturbed(*MASKS))
 
 
@@ -165,7 +165,7 @@ class FoldersBelow(InMovedFolders):
             with self.subTest(do=do.__name__):
                 self.assert_ends_and_goes_on(SEVERAL, do, "mask-png", "mask-png")
 
-    def test_what_is_not_put_together_yet_is_not_begun_anew(self):
+    def test_unmerged_segments_are_not_begun_anew(self):
         for do in (take_away, replace_by_an_empty_one):
             with self.subTest(do=do.__name__):
                 self.assert_ends_and_goes_on(CHECKSUMS, do, ".offramp-segments", "was moved or replaced")
@@ -174,13 +174,13 @@ class FoldersBelow(InMovedFolders):
         world = self.world(*PICTURES, "--processor", "write", "--write-path")
         files = world.folder / "files"
         world.flags = (*world.flags, str(files))
-        self.assertEqual(self.begin(world, files, replace_by_an_empty_one), 73, world.said())
+        self.assertEqual(self.begin(world, files, replace_by_an_empty_one), 73, world.logs())
         put_back(files)
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(len(list(files.rglob("*.bin"))), 240)
 
 
-# Gives back every lock that this process can name, when it is loaded and with each slab; waits at the gate.
+# Unlocks every lock that this process can name, on import and with each slab; waits at the gate.
 UNLOCKS = """
 import fcntl, os, time
 
@@ -216,10 +216,10 @@ class Locks(InMovedFolders):
         world.start()
         world.until(entered.exists, "a slab at work")
         second = self.world(*MASKS, output=world.output)
-        self.assertEqual(second.start().wait(), 85, second.said())
-        self.assertIn(f"run {world.run_id()}", second.said())
+        self.assertEqual(second.start().wait(), 85, second.logs())
+        self.assertIn(f"run {world.run_id()}", second.logs())
         gate.unlink()
-        self.assertEqual(world.wait(), 0, world.said())
+        self.assertEqual(world.wait(), 0, world.logs())
         self.assertEqual(len(list(world.output.glob("*.txt"))), 24)
 
     def test_no_program_that_runs_a_users_code_inherits_the_lock(self):
@@ -235,42 +235,42 @@ class Locks(InMovedFolders):
             for pid, found in own.items():
                 if pid != kept and found:
                     self.assertFalse(found & own[kept], f"process {pid} has the launcher's open file")
-            self.assertGreaterEqual(sum(map(bool, own.values())), 4, "launcher, producer and consumers have shares of their own")
+            self.assertGreaterEqual(sum(map(bool, own.values())), 4, "launcher, producer and consumers each hold the lock")
             gate.open()
-            self.assertEqual(world.wait(), 0, world.said())
+            self.assertEqual(world.wait(), 0, world.logs())
 
     @staticmethod
     def descriptions_of(pid, lock):
-        """Which open files of the lock a process has: by the locks that the kernel shows of each, it is the opener's number."""
+        """The open file descriptions of the lock in a process, named by the pid that the kernel shows for the lock."""
         found = set()
         for number in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
                 if os.path.samestat(os.stat(f"/proc/{pid}/fd/{number}"), lock):
-                    told = pathlib.Path(f"/proc/{pid}/fdinfo/{number}").read_text()
-                    found |= {line.split()[5] for line in told.splitlines() if line.startswith("lock:") and "FLOCK" in line}
+                    locks = pathlib.Path(f"/proc/{pid}/fdinfo/{number}").read_text()
+                    found |= {line.split()[5] for line in locks.splitlines() if line.startswith("lock:") and "FLOCK" in line}
         return found
 
 
 class Shards(InMovedFolders):
     def test_a_shard_is_recorded_when_its_results_are_where_a_merge_finds_them(self):
         one = self.world(*MASKS)
-        self.assertEqual(one.start().wait(), 0, one.said())
+        self.assertEqual(one.start().wait(), 0, one.logs())
         for do in (take_away, replace_by_an_empty_one):
             with self.subTest(do=do.__name__):
                 world = self.enterContext(JobWorld(*MASKS))
-                code, said = world.init(2)
-                self.assertEqual(code, 0, said)
+                code, printed = world.init(2)
+                self.assertEqual(code, 0, printed)
                 with world.gate() as gate:
                     world.shard(0)
                     gate.let(12)
                     world.until(lambda world=world: world.status().get("done_samples", 0) >= 32, "some samples done")
                     do(world.output)
                     gate.open()
-                    self.assertEqual(world.wait(), 75, world.said())
+                    self.assertEqual(world.wait(), 75, world.logs())
                 self.assertFalse((world.job / "done/0.json").exists(), "it was recorded as done")
                 put_back(world.output)
                 for index in (0, 1):
-                    self.assertEqual(world.shard(index).wait(), 0, world.said())
-                code, said = world.merge()
-                self.assertEqual(code, 0, said)
+                    self.assertEqual(world.shard(index).wait(), 0, world.logs())
+                code, printed = world.merge()
+                self.assertEqual(code, 0, printed)
                 self.assertEqual(world.results(), one.results())

@@ -27,7 +27,7 @@ STEPS = {
     "async": ["get batch", "compute", "copy to CPU", "copy to CPU/queue CUDA event", "queue output"],
     "streams": ["get batch", "compute", "queue output"],
 }
-# A publisher dispatches inline only while the broker sleeps. Segments are mapped on first use.
+# Optional: a publisher dispatches inline only while the broker sleeps, and segments are mapped on first use.
 AT_TIMES = ("unmap", "map", "queue output/publish")
 
 
@@ -48,7 +48,7 @@ class Range:
 
 
 def ranges_of(events):
-    """The ranges of one process, in order of their begin. Fails if a pop has no push or a range no end."""
+    """The ranges of one process, ordered by their begin. Fails for a pop without a push and a range without an end."""
     open_ranges, found = {}, []
     for event in events:
         stack = open_ranges.setdefault(event["thread"], [])
@@ -62,7 +62,7 @@ def ranges_of(events):
     return found
 
 
-class Told:
+class RecordedRun:
     """The ranges of one run's producer and consumers."""
 
     def __init__(self, folder):
@@ -70,7 +70,7 @@ class Told:
         for path in folder.glob("*.jsonl"):
             events = [json.loads(line) for line in path.read_text().splitlines()]
             if events:
-                role = "consumer" if events[0]["program"] == "offramp-consumer" else "producer"     # also of a rung's run
+                role = "consumer" if events[0]["program"] == "offramp-consumer" else "producer"     # the ladder's program counts as a producer
                 self.events.setdefault(role, []).append(events)
         (producer,) = self.events["producer"]
         self.producer = ranges_of(producer)
@@ -80,13 +80,13 @@ class Told:
                       one.path[0] == "capture" and len(one.path) == 2 and one.name.startswith("Batch ")]
 
     def inside(self, step):
-        """Paths of what a step holds, in order; waiting for a slab depends on who is faster, and is left out."""
+        """Paths of a step's ranges, in order, without the wait for a slab, which depends on timing."""
         return ["/".join(one.path[len(step.path):]) for one in self.producer
                 if one.thread == step.thread and step.begin < one.begin and one.end <= step.end and "wait slab" not in one.path]
 
 
-def told_by(*flags, consumers=2, work=WORK):
-    """Runs it with the recorder in place of a profiler."""
+def record(*flags, consumers=2, work=WORK):
+    """A run with the recorder in place of a profiler."""
     with RealRun(*work, *flags) as run:
         folder = run.folder / "nvtx"
         folder.mkdir()
@@ -99,59 +99,59 @@ def told_by(*flags, consumers=2, work=WORK):
         if run.wait(run.producer) != 0:
             raise AssertionError(run.logs())
         run.wait_for_consumers()
-        return Told(folder)
+        return RecordedRun(folder)
 
 
 class Ranges(unittest.TestCase):
     def test_each_rung_reports_the_articles_ranges(self):
         for rung, wanted in STEPS.items():
             with self.subTest(rung):
-                told = told_by("--strategy", rung, consumers=0 if rung == "sequential" else 2)
-                self.assertEqual([f"Batch {number}" for number in range(BATCHES)], [step.name for step in told.steps])
-                self.assertEqual({told.model_thread}, {step.thread for step in told.steps})
-                for number, step in enumerate(told.steps):
+                recorded = record("--strategy", rung, consumers=0 if rung == "sequential" else 2)
+                self.assertEqual([f"Batch {number}" for number in range(BATCHES)], [step.name for step in recorded.steps])
+                self.assertEqual({recorded.model_thread}, {step.thread for step in recorded.steps})
+                for number, step in enumerate(recorded.steps):
                     self.assertEqual(number, step.payload)
-                    self.assertEqual(wanted, [path for path in told.inside(step) if path not in AT_TIMES or path in wanted])
-                for before, after in zip(told.steps, told.steps[1:]):
+                    self.assertEqual(wanted, [path for path in recorded.inside(step) if path not in AT_TIMES or path in wanted])
+                for before, after in zip(recorded.steps, recorded.steps[1:]):
                     self.assertLessEqual(before.end, after.begin)
-                for one in told.producer + [one for ranges in told.consumers for one in ranges]:
+                for one in recorded.producer + [one for ranges in recorded.consumers for one in ranges]:
                     name = "Batch" if one.name.startswith("Batch ") else one.name
                     if name in ARGB:
                         self.assertEqual(ARGB[name], one.argb, one.name)
-                    self.assertEqual(name != "Batch", one.registered, "a capture range can only name what is registered")
+                    self.assertEqual(name != "Batch", one.registered, "a capture range can only name registered strings")
 
     @unittest.skipUnless(MODELS.exists(), "skipped: built without models")
-    def test_a_batch_of_which_nothing_can_be_read_is_a_step_without_computing_and_shifts_no_other(self):
-        # Where each skipped item is a row of the results, the batch's rows are handed on.
+    def test_an_unreadable_batch_is_a_step_without_compute_and_shifts_no_other(self):
+        # If skipped items have rows in the results, the batch is handed on.
         for processor, unread in (("checksum", ["get batch"]), ("records", ["get batch", "queue output"])):
             with self.subTest(processor), tempfile.TemporaryDirectory() as folder:
                 for index in range(8):
                     pathlib.Path(folder, f"{index}.png").write_bytes(b"no picture" if index in (2, 3, 6, 7) else PNG)
                 with tempfile.TemporaryDirectory() as results:
-                    told = told_by("--input", folder, "--processor", processor, "--output", results,
+                    recorded = record("--input", folder, "--processor", processor, "--output", results,
                                    work=("--device", DEVICE, "--model", "cutout", "--image-size", "64", "--batch", "2", "--max-errors", "100%"))
-                self.assertEqual([f"Batch {number}" for number in range(4)], [step.name for step in told.steps])
-                self.assertEqual([STEPS["streams"], unread, STEPS["streams"], unread], [told.inside(step) for step in told.steps])
-                computed = [one for one in told.producer if one.name == "compute"]
+                self.assertEqual([f"Batch {number}" for number in range(4)], [step.name for step in recorded.steps])
+                self.assertEqual([STEPS["streams"], unread, STEPS["streams"], unread], [recorded.inside(step) for step in recorded.steps])
+                computed = [one for one in recorded.producer if one.name == "compute"]
                 self.assertEqual([0, 2], [one.payload for one in computed])
                 self.assertEqual([(f"Batch {one.payload}", "compute") for one in computed], [one.path for one in computed])
 
-    def test_the_default_copies_on_a_thread_of_its_own(self):
-        told = told_by("--strategy", "streams")
-        copies = [one for one in told.producer if one.name == "copy to CPU"]
+    def test_the_default_copies_on_a_separate_thread(self):
+        recorded = record("--strategy", "streams")
+        copies = [one for one in recorded.producer if one.name == "copy to CPU"]
         self.assertEqual(list(range(BATCHES)), [one.payload for one in copies])
-        self.assertNotIn(told.model_thread, {one.thread for one in copies})
-        events = [one for one in told.producer if one.name == "queue CUDA event"]
+        self.assertNotIn(recorded.model_thread, {one.thread for one in copies})
+        events = [one for one in recorded.producer if one.name == "queue CUDA event"]
         self.assertEqual({("copy to CPU", "queue CUDA event")}, {one.path for one in events})
 
     def test_consumers_report_what_they_process(self):
-        told = told_by("--strategy", "streams")
-        processed = [one for ranges in told.consumers for one in ranges if one.name == "process output"]
+        recorded = record("--strategy", "streams")
+        processed = [one for ranges in recorded.consumers for one in ranges if one.name == "process output"]
         self.assertEqual(list(range(BATCHES)), sorted(one.payload for one in processed))
         self.assertEqual({("process output",)}, {one.path for one in processed})
 
     def test_threads_have_names(self):
-        (events,) = told_by("--strategy", "streams").events["producer"]
+        (events,) = record("--strategy", "streams").events["producer"]
         self.assertLessEqual({"upload", "egress-copy", "egress-done", "broker"}, {event["name"] for event in events if event["event"] == "thread"})
 
 
@@ -159,25 +159,25 @@ class Capture(unittest.TestCase):
     def test_the_batches_to_profile_come_behind_the_warm_up(self):
         for rung in STEPS:
             with self.subTest(rung):
-                told = told_by("--strategy", rung, "--profile-batches", str(PROFILED), consumers=0 if rung == "sequential" else 2)
-                (capture,) = [one for one in told.producer if one.name == "capture"]
-                self.assertEqual(told.model_thread, capture.thread)
-                inside = [step.name for step in told.steps if capture.begin < step.begin and step.end < capture.end]
+                recorded = record("--strategy", rung, "--profile-batches", str(PROFILED), consumers=0 if rung == "sequential" else 2)
+                (capture,) = [one for one in recorded.producer if one.name == "capture"]
+                self.assertEqual(recorded.model_thread, capture.thread)
+                inside = [step.name for step in recorded.steps if capture.begin < step.begin and step.end < capture.end]
                 self.assertEqual([f"Batch {WARMUP + number}" for number in range(PROFILED)], inside)
-                self.assertEqual([f"Batch {number}" for number in range(BATCHES)], [step.name for step in told.steps])
-                # Those batches are delivered before it ends, so that what consumers do with them belongs to it.
-                processed = [one for ranges in [told.producer, *told.consumers] for one in ranges if one.name == "process output"]
+                self.assertEqual([f"Batch {number}" for number in range(BATCHES)], [step.name for step in recorded.steps])
+                # The capture ends after the delivery of its batches, so it contains the consumers' work.
+                processed = [one for ranges in [recorded.producer, *recorded.consumers] for one in ranges if one.name == "process output"]
                 captured = [one.payload for one in processed if capture.begin < one.begin and one.end < capture.end]
                 self.assertEqual(list(range(WARMUP, WARMUP + PROFILED)), sorted(captured))
 
     def test_without_the_flag_there_is_none(self):
-        self.assertNotIn("capture", {one.name for one in told_by("--strategy", "streams").producer})
+        self.assertNotIn("capture", {one.name for one in record("--strategy", "streams").producer})
 
     @unittest.skipIf(DEVICE == "cpu", "CUDA's profiler is called on a GPU only: OFFRAMP_TEST_DEVICE=cuda")
     def test_cudas_profiler_is_started_and_stopped_around_them(self):
-        told = told_by("--strategy", "streams", "--profile-batches", str(PROFILED))
-        (events,) = told.events["producer"]
-        (capture,) = [one for one in told.producer if one.name == "capture"]
+        recorded = record("--strategy", "streams", "--profile-batches", str(PROFILED))
+        (events,) = recorded.events["producer"]
+        (capture,) = [one for one in recorded.producer if one.name == "capture"]
         calls = [event for event in events if event["event"].startswith("profiler_")]
         self.assertEqual(["profiler_start", "profiler_stop"], [event["event"] for event in calls])
         self.assertLessEqual(calls[0]["ns"], capture.begin)

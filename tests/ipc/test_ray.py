@@ -22,7 +22,7 @@ class OnRay(unittest.TestCase):
     def setUpClass(cls):
         started = cls.enterClassContext(RayWorld(*FLAGS))
         cls.one = cls.enterClassContext(World(*FLAGS))
-        assert cls.one.start().wait() == 0, cls.one.said()
+        assert cls.one.start().wait() == 0, cls.one.logs()
         cls.cluster = Cluster(started.environment)
         cls.addClassCleanup(cls.cluster.close)
         for name in ("left", "right"):
@@ -30,13 +30,13 @@ class OnRay(unittest.TestCase):
 
     def begun(self, *flags):
         world = self.enterContext(RayWorld(*FLAGS)).on(self.cluster)
-        code, said = world.init(SHARDS, *flags)
-        self.assertEqual(code, 0, said)
+        code, printed = world.init(SHARDS, *flags)
+        self.assertEqual(code, 0, printed)
         self.addCleanup(lambda: self.assertEqual(left_behind(world.memory), set(), "something was left in /dev/shm"))
         return world
 
     def at_work(self, world, gate, shards=2):
-        """Until so many shards have done something, on a node each. Returns the nodes, by shard."""
+        """Waits until `shards` shards work on separate nodes. Returns {shard: node}."""
         gate.let(shards)
         gate.entered_by(shards)
         found = {}
@@ -47,21 +47,21 @@ class OnRay(unittest.TestCase):
         world.until(all_found, f"{shards} shards at work")
         return found
 
-    def test_an_actor_that_is_killed_takes_its_shard_along_and_another_one_continues(self):
+    def test_a_killed_actors_shard_ends_and_another_actor_continues_it(self):
         world = self.begun()
         with self.cluster.gate() as gate:
             world.drive()
             index, node = min(self.at_work(world, gate).items())
             empty = {name: store_grows_by(raylet) for name, raylet in self.cluster.raylets.items()}
-            self.assertGreater(empty[node], 0, "Ray's object store is seen")
+            self.assertGreater(empty[node], 0, "Ray's object store is visible")
             self.lost_with(world, index, lambda: send(self.cluster.workers(node), signal.SIGKILL), gate)
-            self.assertEqual(world.wait(), 0, world.said())
-        self.assertIn(f"shard {index}, attempt 1 of 5: its worker was lost (Actor", world.said())
-        self.assertEqual({name: store_grows_by(raylet) for name, raylet in self.cluster.raylets.items()}, empty, "nothing went into it")
+            self.assertEqual(world.wait(), 0, world.logs())
+        self.assertIn(f"shard {index}, attempt 1 of 5: its worker was lost (Actor", world.logs())
+        self.assertEqual({name: store_grows_by(raylet) for name, raylet in self.cluster.raylets.items()}, empty, "the object store is unchanged")
         self.merged(world)
 
     def lost_with(self, world, index, kill, gate):
-        """The shard's command is gone while its consumer still waits at the gate, and all that it had started ends."""
+        """Kills the shard's command while its consumer waits at the gate; all its descendants end."""
         programs, command = world.programs(index), world.commands(index)
         self.assertGreaterEqual(len(programs), 3, "launcher, producer, consumer")
         kill()
@@ -69,7 +69,7 @@ class OnRay(unittest.TestCase):
         gate.open()
         are_gone(programs)
 
-    def test_a_node_that_is_killed_costs_its_shard_nothing_but_a_try(self):
+    def test_a_killed_node_costs_its_shard_one_attempt(self):
         world = self.begun()
         self.cluster.add("third")
         with self.cluster.gate() as gate:
@@ -77,8 +77,8 @@ class OnRay(unittest.TestCase):
             self.at_work(world, gate, 3)
             index, = (index for index in range(SHARDS) if world.node_of(index) == "third")
             self.lost_with(world, index, lambda: send([self.cluster.raylets.pop("third")], signal.SIGKILL), gate)
-            self.assertEqual(world.wait(), 0, world.said())
-        self.assertIn(f"shard {index}, attempt 1 of 5: its worker was lost", world.said())
+            self.assertEqual(world.wait(), 0, world.logs())
+        self.assertIn(f"shard {index}, attempt 1 of 5: its worker was lost", world.logs())
         self.merged(world)
 
     def test_a_driver_that_is_killed_or_interrupted_is_started_again(self):
@@ -89,32 +89,32 @@ class OnRay(unittest.TestCase):
                 shards = self.at_work(world, gate)
                 programs, commands = world.programs(), {pid for index in shards for pid in world.commands(index)}
                 send([world.launcher.pid], number)
-                self.assertEqual(world.wait(), code, world.said())
+                self.assertEqual(world.wait(), code, world.logs())
                 are_gone(commands)
                 gate.open()
                 are_gone(programs)
         with self.cluster.gate() as gate:
             gate.open()
-            self.assertEqual(world.drive().wait(), 0, world.said())
-            self.assertIn("all shards are done", world.said())
-        self.assertEqual(world.drive().wait(), 0, world.said())
-        self.assertIn("all shards are done, 0 of them now", world.said())
+            self.assertEqual(world.drive().wait(), 0, world.logs())
+            self.assertIn("all shards are done", world.logs())
+        self.assertEqual(world.drive().wait(), 0, world.logs())
+        self.assertIn("all shards are done, 0 of them now", world.logs())
         self.merged(world)
 
     def test_a_run_on_ray_is_begun_done_and_merged_in_one(self):
         world = self.enterContext(RayWorld(*FLAGS)).on(self.cluster)
         with self.cluster.gate() as gate:
             gate.open()
-            for _ in range(2):      # the second time nothing is left to do
-                code, said = world.call("run", "--on", "ray", "--job", world.job, "--shards", SHARDS, "--output", world.output, "--ray-python", PYTHON, "--address",
+            for _ in range(2):      # the second call has nothing to do
+                code, printed = world.call("run", "--on", "ray", "--job", world.job, "--shards", SHARDS, "--output", world.output, "--ray-python", PYTHON, "--address",
                                         self.cluster.address, "--num-gpus=0", *FLAGS)
-                self.assertEqual(code, 0, said)
+                self.assertEqual(code, 0, printed)
                 self.assertEqual(world.results(), self.one.results())
         code, said = world.call("run", "--on", "slurm", *FLAGS)
         self.assertEqual((code, "only ray is supported" in said), (64, True), said)
 
     def test_a_node_that_was_stopped_wakes_after_its_shard_was_done_elsewhere(self):
-        """The locks of a host that does not answer end by themselves on a server; here the file goes instead."""
+        """A file server releases the locks of a lost host; this test removes the lock file instead."""
         world = self.begun()
         self.cluster.add("sleeper")
         with self.cluster.gate() as gate:
@@ -127,27 +127,27 @@ class OnRay(unittest.TestCase):
             stop(stopped)
             (world.output / ".offramp-shards" / str(index) / ".offramp-lock").unlink()
             gate.open()
-            self.assertEqual(world.wait(), 0, world.said())
-            self.assertIn(f"shard {index}, attempt 1 of 5: its worker was lost", world.said())
+            self.assertEqual(world.wait(), 0, world.logs())
+            self.assertIn(f"shard {index}, attempt 1 of 5: its worker was lost", world.logs())
             send(stopped, signal.SIGCONT)
             are_gone(stopped)
         self.merged(world)
 
-    def test_what_no_other_try_mends_ends_the_job_with_its_reason(self):
+    def test_a_permanent_failure_ends_the_job_with_its_reason(self):
         world = self.begun()
-        self.assertEqual(world.drive("--flags", "--seed=3").wait(), 65, world.said())
-        self.assertIn("which a retry cannot fix: the input or the model differs from", world.said())
-        self.assertIn("--seed was 0 and is 3", world.said())
-        self.assertEqual(world.drive("--attempts", "1", "--offramp", "/nowhere/offramp").wait(), 75, world.said())
-        self.assertIn("'/nowhere/offramp' cannot be started on", world.said())
-        self.assertEqual(world.drive("--attempts", "2", "--flags=--run-dir /proc/none").wait(), 75, world.said())
-        self.assertIn("were tried 2 times and are not done", world.said())
+        self.assertEqual(world.drive("--flags", "--seed=3").wait(), 65, world.logs())
+        self.assertIn("which a retry cannot fix: the input or the model differs from", world.logs())
+        self.assertIn("--seed was 0 and is 3", world.logs())
+        self.assertEqual(world.drive("--attempts", "1", "--offramp", "/nowhere/offramp").wait(), 75, world.logs())
+        self.assertIn("'/nowhere/offramp' cannot be started on", world.logs())
+        self.assertEqual(world.drive("--attempts", "2", "--flags=--run-dir /proc/none").wait(), 75, world.logs())
+        self.assertIn("were tried 2 times and are not done", world.logs())
         for flags, said in ((("--attempts", "0"), "attempts is 0"), (("--attempts", "x"), "invalid int value: 'x'"), (("--most", "3"), "unrecognized arguments: --most 3"),
                             (("--num-cpus", "0", "--num-gpus", "0"), "a worker takes nothing")):
-            self.assertEqual(world.drive(*flags).wait(), 64, world.said())
-            self.assertIn(said, world.said())
-        self.assertEqual(world.drive("--job", world.folder).wait(), 66, world.said())
-        self.assertIn("holds no job", world.said())
+            self.assertEqual(world.drive(*flags).wait(), 64, world.logs())
+            self.assertIn(reason, world.logs())
+        self.assertEqual(world.drive("--job", world.folder).wait(), 66, world.logs())
+        self.assertIn("holds no job", world.logs())
 
     def test_rows_of_shards_flow_through_ray_data(self):
         if subprocess.run([PYTHON, "-c", "import ray.data"], capture_output=True, check=False).returncode != 0:
@@ -164,8 +164,8 @@ class OnRay(unittest.TestCase):
         self.merged(world)
 
     def merged(self, world):
-        code, said = world.merge()
-        self.assertEqual(code, 0, said)
+        code, printed = world.merge()
+        self.assertEqual(code, 0, printed)
         self.assertEqual(world.results(), self.one.results())
         self.assertEqual((world.job_summary()["done"], world.job_summary()["conserved"]), (101, True))
 

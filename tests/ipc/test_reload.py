@@ -1,4 +1,4 @@
-"""A processor's file changes while a run is at work: `reload` updates all consumers, one after another, and nothing is lost."""
+"""A processor's file changes during a run: `reload` updates the consumers one after another, and nothing is lost."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from tests.support.real_run import BIN
 from tests.support.waiting import WATCHDOG_SECONDS, put_away
 
 BATCHES, ROWS, HELD = 60, 4, 40
-# From an item on it waits until its consumer is sent away, and then finishes the slab at hand.
+# From item HELD on, waits until its consumer is asked to exit, then finishes its slab.
 OLD = f"""
     import signal, time
 
@@ -25,7 +25,7 @@ OLD = f"""
             yield sample, ".code", b"old"
             yield sample, {{"code": "old"}}
 """
-# It keeps the run from its end until all is seen.
+# Keeps the run from ending until the test has seen everything.
 NEW = """
     import pathlib, time
 
@@ -50,33 +50,33 @@ LOOP = f"""
 
 class Reload(Hosted):
     def change(self, path, text):
-        """Atomically, as an editor does."""
+        """Replaces the file atomically, like an editor."""
         new = path.with_suffix(".new")
         new.write_text(textwrap.dedent(text))
         os.replace(new, path)
 
     def reload(self, run, code=0):
         done = run.command("reload")
-        self.assertEqual(code, done.returncode, done.stdout + done.stderr + run.said())
+        self.assertEqual(code, done.returncode, done.stdout + done.stderr + run.logs())
         return done.stdout + done.stderr
 
     def assert_the_new_code_follows_the_old(self, run, post):
-        run.until(lambda: (status := run.status()).get("released_samples") == HELD and len(status["consumers"]) == 2, "that both consumers wait")
+        run.until(lambda: (status := run.status()).get("released_samples") == HELD and len(status["consumers"]) == 2, "both consumers to wait")
         before = {consumer["pid"] for consumer in run.status()["consumers"]}
         self.change(post, "import nothing_of_this_name")
-        said = self.reload(run, 64)
-        self.assertIn("2 of 2 consumers stay as they were", said)
-        self.assertIn("No module named 'nothing_of_this_name'", said)
-        run.until(lambda: before == {consumer["pid"] for consumer in run.status()["consumers"]}, "that the old ones are there, and nobody else")
+        printed = self.reload(run, 64)
+        self.assertIn("2 of 2 consumers stay as they were", printed)
+        self.assertIn("No module named 'nothing_of_this_name'", printed)
+        run.until(lambda: before == {consumer["pid"] for consumer in run.status()["consumers"]}, "only the old consumers")
         self.change(post, NEW)
         self.assertIn("2 of 2 consumers replaced", self.reload(run))
         post.with_name("go").touch()
-        self.assertEqual(0, run.wait(), run.said())
+        self.assertEqual(0, run.wait(), run.logs())
         codes = {name: data for name, data in run.files().items() if name.endswith(".code")}
         self.assertEqual({f"{item}.code" for item in range(BATCHES * ROWS)}, set(codes))
         self.assertEqual({b"old"}, {codes[f"{item}.code"] for item in range(HELD)})
         old = list(codes.values()).count(b"old")
-        self.assertIn(old, range(HELD, HELD + 2 * ROWS + 1), "each of the old ones finished at most the slab at hand")
+        self.assertIn(old, range(HELD, HELD + 2 * ROWS + 1), "each old consumer finished at most one more slab")
         self.assertEqual(BATCHES * ROWS - old, list(codes.values()).count(b"new"))
         records = run.files()["records.jsonl"].decode()
         self.assertEqual((old, BATCHES * ROWS - old), (records.count('"old"'), records.count('"new"')))

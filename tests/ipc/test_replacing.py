@@ -1,4 +1,4 @@
-"""A run's results are kept until a replacing run has finished; a kill at any point loses neither run's results."""
+"""A run's results stay until a replacing run has finished; a kill at any point loses neither run's results."""
 
 import os
 import pathlib
@@ -13,9 +13,9 @@ ALL = (*COPY, "--processor", "checksum,npy,embeddings-sqlite")
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
 WRITE = (*COPY, "--processor", "write", "--write-path", "{output}/files")
 MERGED = ("checksum/checksums.tsv", "embeddings-sqlite/embeddings.sqlite")
-# Whoever comes by these is killed: the producer before and after it has noted what consumers may replace; consumers in mid-run; then the program that
-# puts outputs together, before and after each step.
-BEFORE_ITS_CHECKPOINT = (("run.first_result#1", 0), ("run.begun#1", 8))   # items of the previous run that are made again
+# Failpoints at which processes are killed: the producer before and after it notes replaceable results, consumers in mid-run, and the merging
+# program before and after each step.
+BEFORE_ITS_CHECKPOINT = (("run.first_result#1", 0), ("run.begun#1", 8))   # with the number of items of the previous run that are made again
 IN_MID_RUN = ("sink.commit#1", "sink.commit#9", "sink.committed#9")
 SWAP = [f"{name}#{nth}" for name, times in (("place.swap", 2), ("sink.replace", 3), ("sink.replaced", 3), ("place.swapped", 1)) for nth in range(1, times + 1)]
 
@@ -29,17 +29,17 @@ class Replacing(InWorlds):
     maxDiff = None
 
     def finished(self, *flags, batches=4):
-        """A world with a finished run of so many batches, and what it left."""
+        """(a world with a finished run of `batches` batches, its results)"""
         world = self.world(*flags, "--batches", str(batches))
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         return world, world.results()
 
-    def refused(self, world, code, *said):
-        self.assertEqual(world.wait(), code, world.said())
-        for words in said:
-            self.assertIn(words, world.said())
+    def refused(self, world, code, *texts):
+        self.assertEqual(world.wait(), code, world.logs())
+        for words in texts:
+            self.assertIn(words, world.logs())
 
-    def test_a_finished_run_is_replaced_only_when_that_is_asked_for(self):
+    def test_a_finished_run_is_replaced_only_on_request(self):
         for flags in (ALL, (*COPY, "--processor", "checksum"), (*COPY, "--processor", "npy"), (*COPY, "--processor", "embeddings-sqlite"),
                       WRITE, (*COPY, "--processor", "checksum", "--strategy", "sequential")):
             with self.subTest(flags=flags[-1]):
@@ -49,22 +49,22 @@ class Replacing(InWorlds):
                 self.refused(world.start(), 64, first, "--resume", "--overwrite", "--output")
                 self.assertFalse(list(world.run_dir.glob("logs-not-begun/producer*")), "nothing was started")
                 self.assertEqual(world.results(), before)
-                self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
+                self.assertEqual(world.start("--overwrite").wait(), 0, world.logs())
                 merged_or_all = {name: text for name, text in world.results().items() if not name.endswith((".npy", ".bin"))}
                 fresh = self.undisturbed(*world.flags)
                 self.assertEqual(merged_or_all, {name: text for name, text in fresh.items() if not name.endswith((".npy", ".bin"))})
-                self.assertEqual({**world.results(), **fresh}, world.results(), "files of single samples, replaced as they were made")
+                self.assertEqual({**world.results(), **fresh}, world.results(), "files of single samples are replaced during the run")
                 self.assertEqual([], [path.name for path in world.output.rglob(".offramp-next*")])
 
-    def test_what_was_written_to_a_device_is_not_there_to_be_replaced(self):
+    def test_output_written_to_a_device_needs_no_overwrite(self):
         world, _ = self.finished(*COPY, "--processor", "write", "--write-path", "/dev/null")
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
 
     def test_written_files_that_were_broken_off_are_continued(self):
         flags = (*WRITE, "--batches", "40")
         world = self.world(*flags)
         self.break_off(world, samples=80, slabs=10)
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertGreaterEqual(world.summary()["samples"]["done_before"], 80 - 32)
         self.assertEqual(world.results(), self.undisturbed(*flags))
 
@@ -74,26 +74,26 @@ class Replacing(InWorlds):
         for name, value in (("--model", "no-such"), ("--model", "/nowhere/tpyo.pt2"), ("--copy-bytes", "10TiB"), ("--processor", "checksum,npy,embeddings-sqlit")):
             for more in ((), ("--overwrite",), ("--resume",)):
                 world.flags = changed(ALL, name, value)
-                self.assertNotEqual(world.start(*more).wait(), 0, world.said())
+                self.assertNotEqual(world.start(*more).wait(), 0, world.logs())
                 self.assertEqual(world.results(), before, f"{name} {value} {more}")
                 self.assertEqual((world.output / ".offramp-checkpoint").read_bytes(), checkpoint)
         world.flags = (*ALL, "--batches", "4")
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.summary()["samples"]["done_before"], 32)
 
-    def test_a_checkpoint_of_a_run_that_was_broken_off_outlives_one_that_cannot_start(self):
+    def test_a_failed_start_keeps_the_checkpoint_of_an_interrupted_run(self):
         flags = (*ALL, "--batches", "40")
         world = self.world(*flags)
         self.break_off(world, samples=80, slabs=10)
         for more in ((), ("--overwrite",)):
             world.flags = changed(ALL, "--model", "no-such")
-            self.assertNotEqual(world.start(*more).wait(), 0, world.said())
+            self.assertNotEqual(world.start(*more).wait(), 0, world.logs())
         world.flags = flags
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertGreaterEqual(world.summary()["samples"]["done_before"], 80 - 32)
         self.assertEqual(world.results(), self.undisturbed(*flags))
 
-    def test_a_run_that_is_broken_off_leaves_the_previous_one_and_continues_beside_it(self):
+    def test_an_interrupted_run_keeps_the_previous_results_and_continues(self):
         flags = changed(ALL, "--processor", "checksum,embeddings-sqlite")
         world, before = self.finished(*flags)
         world.flags = (*flags, "--batches", "400", "--seed", "7")
@@ -102,13 +102,13 @@ class Replacing(InWorlds):
             world.interrupt_behind(gate, slabs=10, samples=80)
             self.refused(world, 130, "are as they were", "--resume")
         self.assertEqual({name: world.results()[name] for name in MERGED}, {name: before[name] for name in MERGED})
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertGreaterEqual(world.summary()["samples"]["done_before"], 80)
         self.assertEqual(world.results(), self.undisturbed(*world.flags))
 
     @staticmethod
     def with_failpoint(world, order):
-        """Its programs, as they are started from now on, come by it once; the folder that says so."""
+        """Programs that start from now on act once on the failpoint. Returns the folder that records it."""
         once = world.folder / f"once-{world.runs}"
         once.mkdir()
         world.environment = {**world.environment, "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": order,
@@ -120,11 +120,11 @@ class Replacing(InWorlds):
         world.environment = {key: value for key, value in world.environment.items() if not key.startswith(("LD_PRELOAD", "OFFRAMP_FAILPOINT"))}
 
     def killed_at(self, world, failpoint, *flags, producer_restarts="0"):
-        """Starts a run whose programs die there; returns when nothing of it is left."""
+        """Starts a run whose programs die at the failpoint; returns when all have ended."""
         once = self.with_failpoint(world, f"{failpoint}:kill")
         world.start(*flags, "--producer-restarts", producer_restarts).wait()
         self.without_failpoint(world)
-        self.assertTrue(any(once.iterdir()), f"{failpoint} was not reached\n{world.said()}")
+        self.assertTrue(any(once.iterdir()), f"{failpoint} was not reached\n{world.logs()}")
 
     def test_killed_before_its_checkpoint_has_taken_the_previous_ones_place(self):
         for failpoint, again in BEFORE_ITS_CHECKPOINT:
@@ -134,14 +134,14 @@ class Replacing(InWorlds):
                 self.killed_at(world, failpoint, "--overwrite")
                 self.assertEqual(world.results(), before)
                 world.flags = (*ALL, "--batches", "4")
-                self.assertEqual(world.start("--resume").wait(), 0, "the former run is continued")
+                self.assertEqual(world.start("--resume").wait(), 0, "the previous run continues")
                 self.assertEqual(world.summary()["samples"]["released"], again)
                 self.assertEqual(world.results(), before)
 
-    def test_killed_with_results_of_which_none_is_noted_done_the_previous_run_is_made_whole_again(self):
+    def test_killed_before_any_note_the_previous_run_is_made_whole_again(self):
         world, before = self.finished(*ALL)
         world.flags = (*ALL, "--batches", "4", "--seed", "7", "--consumers", "1")
-        once = self.with_failpoint(world, "sink.committed#4:stop")    # the checksums of a slab, and files of its first items
+        once = self.with_failpoint(world, "sink.committed#4:stop")    # after a slab's checksums and the files of its first items
         world.start("--overwrite")
         world.until(lambda: (once / "sink.committed").exists(), "some results")
         world.kill_everything()
@@ -151,14 +151,14 @@ class Replacing(InWorlds):
         world.flags = (*ALL, "--batches", "2")
         self.refused(world.start(), 64, "which came to its end", "--resume", "--overwrite")
         world.flags = (*ALL, "--batches", "4")
-        self.assertEqual(world.start("--resume").wait(), 0, "the former run is continued")
-        self.assertIn("items are made again", world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, "the previous run continues")
+        self.assertIn("items are made again", world.logs())
         self.assertTrue(len(replaced) / 8 <= world.summary()["samples"]["released"] <= 32, world.summary()["samples"])
         self.assertEqual(world.results(), before)
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.summary()["samples"]["released"], 0)
 
-    def test_a_processor_that_cannot_read_the_models_outputs_is_refused_before_anything_is_replaced(self):
+    def test_an_unsuitable_processor_is_refused_before_it_replaces_anything(self):
         world, before = self.finished(*COPY, "--processor", "npy")
         checkpoint = (world.output / ".offramp-checkpoint").read_bytes()
         for processor in ("mask-png", "mask-rle", "cut-out", "overlay", "image", "npy,mask-png"):
@@ -167,20 +167,20 @@ class Replacing(InWorlds):
             self.assertEqual(world.results(), before)
             self.assertEqual((world.output / ".offramp-checkpoint").read_bytes(), checkpoint)
 
-    def test_a_successor_does_not_take_the_previous_ones_checkpoint_for_its_own(self):
+    def test_a_successor_ignores_the_previous_runs_checkpoint(self):
         world, _ = self.finished(*ALL)
         self.killed_at(world, "run.first_result#1", "--overwrite", producer_restarts="3")
-        self.assertEqual(world.summary()["samples"]["released"], 32, world.said())
+        self.assertEqual(world.summary()["samples"]["released"], 32, world.logs())
 
-    def test_killed_in_mid_run_it_is_continued_and_the_previous_one_is_there_until_its_end(self):
+    def test_a_killed_run_continues_and_keeps_the_previous_one_until_its_end(self):
         for failpoint in IN_MID_RUN:
             with self.subTest(failpoint):
                 world, before = self.finished(*ALL)
                 world.flags = (*ALL, "--batches", "40", "--seed", "7")
                 self.killed_at(world, failpoint, "--overwrite")
-                if world.summary().get("exit") != 0:    # else another consumer went on
+                if world.summary().get("exit") != 0:    # otherwise another consumer continued
                     self.assertEqual({name: world.results()[name] for name in MERGED}, {name: before[name] for name in MERGED})
-                    self.assertEqual(world.start("--resume").wait(), 0, world.said())
+                    self.assertEqual(world.start("--resume").wait(), 0, world.logs())
                 self.assertEqual(world.results(), self.undisturbed(*world.flags))
 
     def test_killed_between_two_steps_of_the_replacement_the_next_run_ends_it(self):
@@ -192,16 +192,16 @@ class Replacing(InWorlds):
                 world.flags = flags
                 self.killed_at(world, failpoint, "--overwrite")
                 for name in MERGED:
-                    self.assertIn(world.results().get(name), (before[name], fresh[name]), f"{name} is one or the other")
-                if seed % 2:    # any next run ends it, also one that is refused then
+                    self.assertIn(world.results().get(name), (before[name], fresh[name]), f"{name} belongs to neither run")
+                if seed % 2:    # any next run finishes the replacement, even one that is then refused
                     self.refused(world.start(), 64, "which came to its end")
                     self.assertEqual(world.results(), fresh)
-                self.assertEqual(world.start("--resume").wait(), 0, world.said())
-                self.assertEqual(world.summary()["samples"]["released"], 0, "all of it was there")
+                self.assertEqual(world.start("--resume").wait(), 0, world.logs())
+                self.assertEqual(world.summary()["samples"]["released"], 0, "everything was done before")
                 self.assertEqual(world.results(), fresh)
                 before = fresh
 
-    def test_a_users_own_file_of_a_results_name_is_replaced_only_when_that_is_asked_for(self):
+    def test_a_users_file_with_a_results_name_is_replaced_only_on_request(self):
         for name, flags in (("9.map0.npy", (*COPY, "--processor", "npy")), ("files/9.map0.bin", WRITE)):
             with self.subTest(name):
                 world = self.world(*flags, "--batches", "2")
@@ -212,13 +212,13 @@ class Replacing(InWorlds):
                     self.refused(world.start(*more), 64, f"{name} is there", "the item '9'", "--overwrite")
                     self.assertEqual([path for path in world.output.rglob("*") if path.is_file()], [mine])
                     self.assertEqual(mine.read_text(), "precious\n")
-                self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
+                self.assertEqual(world.start("--overwrite").wait(), 0, world.logs())
                 self.assertEqual(world.results(), self.undisturbed(*world.flags))
 
     def test_a_users_own_file_and_other_processors_results_stay(self):
         world, before = self.finished(*COPY, "--processor", "checksum")
         world.flags = (*COPY, "--processor", "npy", "--batches", "2")
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         self.assertEqual(world.results()["checksums.tsv"], before["checksums.tsv"])
         (world.output / "checksums.tsv").write_text("precious\n")
         world.flags = (*COPY, "--processor", "checksum", "--batches", "2")
@@ -235,7 +235,7 @@ class Finishing(InWorlds):
     FLAGS = (*COPY, "--processor", "checksum", "--batches", "40")
 
     def in_the_merge(self):
-        """A world whose launcher waits for the program that puts outputs together, which is stopped in the middle of it."""
+        """A world whose launcher waits for the merging program, which is stopped in mid-merge."""
         world = self.world(*self.FLAGS)
         once = world.folder / "once"
         once.mkdir()
@@ -251,31 +251,31 @@ class Finishing(InWorlds):
             with self.subTest(number):
                 world, merge = self.in_the_merge()
                 world.launcher.send_signal(number)
-                world.until(lambda: "which is waited for" in world.said(), "a word")
+                world.until(lambda: "which is waited for" in world.logs(), "a message about the wait")
                 os.kill(merge, signal.SIGCONT)
-                self.assertEqual(world.wait(), 0, world.said())
+                self.assertEqual(world.wait(), 0, world.logs())
                 self.assertEqual(world.summary()["samples"]["released"], 320)
                 self.assertEqual(world.results(), self.undisturbed(*self.FLAGS))
 
     def test_a_second_signal_ends_it_and_costs_nothing(self):
         world, _ = self.in_the_merge()
         world.launcher.send_signal(signal.SIGTERM)
-        world.until(lambda: "which is waited for" in world.said(), "a word")
+        world.until(lambda: "which is waited for" in world.logs(), "a message about the wait")
         world.launcher.send_signal(signal.SIGTERM)
-        self.assertEqual(world.wait(), 130, world.said())
+        self.assertEqual(world.wait(), 130, world.logs())
         self.assertEqual(world.summary()["samples"]["released"], 320)
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.results(), self.undisturbed(*self.FLAGS))
 
-    def test_while_it_continues_no_other_writes_there_though_the_launcher_is_dead(self):
+    def test_a_running_merge_excludes_writers_after_its_launcher_died(self):
         world, merge = self.in_the_merge()
         world.launcher.send_signal(signal.SIGKILL)
         world.launcher.wait()
         world.start("--resume")
-        world.until(lambda: "waiting for the last programs of run" in world.said(), "the lock seen")
+        world.until(lambda: "waiting for the last programs of run" in world.logs(), "a wait for the lock")
         self.assertFalse((world.output / "checksums.tsv").exists())
         os.kill(merge, signal.SIGCONT)
-        self.assertEqual(world.wait(), 0, world.said())
+        self.assertEqual(world.wait(), 0, world.logs())
         self.assertEqual(world.summary()["samples"]["done_before"], 320)
         self.assertEqual(world.results(), self.undisturbed(*self.FLAGS))
 

@@ -1,4 +1,4 @@
-"""A new producer recovers a dead one's run: nothing is missing, duplicated or left behind."""
+"""A new producer recovers a dead producer's run: nothing is missing, duplicated or left behind."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ def undisturbed(*flags):
 
 
 class GatedRun(RealRun):
-    """Its consumers wait at a gate before each slab, so that a test says how far the run goes."""
+    """A run whose consumers wait at a gate before each slab, so that a test controls its progress."""
 
     def __init__(self, *flags):
         super().__init__(*flags, "--processor", "checksum")
@@ -59,13 +59,13 @@ class Restart(unittest.TestCase):
         self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def restart(self, run, *flags):
-        """The launcher's part: the dead one is reaped before the next one starts."""
+        """Replaces the launcher: reaps the dead producer, then starts the next one."""
         with run.kept_from_sweeps():
             kill(run.producer)
             self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
             before = (run.folder / "producer.log").read_text()
             successor = run.start_producer(*flags, command="recover")
-            run.until(lambda: "taking over" in (run.folder / "producer.log").read_text() or successor.poll() is not None, "it has the lock")
+            run.until(lambda: "taking over" in (run.folder / "producer.log").read_text() or successor.poll() is not None, "a successor with the lock")
         return before
 
     def check_end(self, run, wanted=None, samples=SAMPLES, producers=2):
@@ -79,7 +79,7 @@ class Restart(unittest.TestCase):
         self.assertEqual(summary["samples"]["dead_letters"], 0)
         self.assertEqual(summary["producers"], producers)
         self.assertTrue(summary["conserved"])
-        self.assertEqual(len(items_of_checkpoint(run.output)), samples, "also what a dead producer had not written there")
+        self.assertEqual(len(items_of_checkpoint(run.output)), samples, "the checkpoint has items that the dead producer had not written")
         run.finish_outputs()
         self.assertEqual(run.files(), self.wanted if wanted is None else wanted, run.logs())
         return summary
@@ -103,7 +103,7 @@ class Restart(unittest.TestCase):
             run.gate.open()
             summary = self.check_end(run)
             self.assertEqual({entry["pid"] for entry in summary["consumers"]}, {consumer.pid for consumer in run.consumers},
-                             "the same consumers, each in one session")
+                             "the same consumers, with one session each")
 
     def test_releases_that_the_dead_never_took_are_taken_by_the_next(self):
         with GatedRun(*COPY) as run:
@@ -112,14 +112,14 @@ class Restart(unittest.TestCase):
             run.gate.entered()
             run.until(lambda: run.status().get("slabs", {}).get("leased") == 2, "the next slab's ticket was sent")
             then = run.status()["now_ns"]
-            run.until(lambda: run.status().get("now_ns", then) > then + 1_000_000_000, "and has arrived")    # in the socket of a program that waits at the gate
-            kill(run.producer, signal.SIGSTOP)   # it takes nothing any more
+            run.until(lambda: run.status().get("now_ns", then) > then + 1_000_000_000, "and has arrived")    # in the socket of a consumer at the gate
+            kill(run.producer, signal.SIGSTOP)   # it reads no more messages
             run.gate.let(1)
-            run.gate.entered()               # the first slab was committed, and its release is lost
+            run.gate.entered()               # the first slab is committed, and its release is lost
             self.restart(run)
             run.gate.open()
             summary = self.check_end(run)
-            self.assertEqual(summary["samples"]["redelivered"], 0, "nothing was done twice")
+            self.assertEqual(summary["samples"]["redelivered"], 0, "no sample was done twice")
             self.assertEqual([entry["pid"] for entry in summary["consumers"]], [consumer.pid])
 
     def test_a_consumer_that_dies_in_between_gives_its_slabs_to_another(self):
@@ -146,10 +146,10 @@ class Restart(unittest.TestCase):
             run.gate.entered()
             for _ in range(3):
                 self.restart(run)
-                run.until(lambda: "taking over run" in (run.folder / "producer.log").read_text(), "it has begun to take over")
+                run.until(lambda: "taking over run" in (run.folder / "producer.log").read_text(), "the beginning of the takeover")
             self.restart(run)
             run.gate.open()
-            # An epoch is used up by each, and counted as a producer by those that came so far.
+            # Each attempt uses an epoch; only attempts that got this far count as producers.
             self.assertEqual(run.wait(run.producer), 0, run.logs())
             self.assertIn("as epoch 5", (run.folder / "producer.log").read_text())
             self.check_end(run, producers=5)
@@ -184,7 +184,7 @@ class Restart(unittest.TestCase):
         with GatedRun(*COPY, *flags) as run:
             run.start_producer()
             run.start_gated_consumer()
-            run.gate.let(2)   # 2 and the 4 slabs of the pool: in mid-batch
+            run.gate.let(2)   # 2 plus the pool's 4 slabs end in mid-batch
             run.until(lambda: run.status().get("released_samples") == 2, "two samples done")
             run.until(lambda: run.status().get("slabs", {}).get("ready", 0) + run.status().get("slabs", {}).get("leased", 0) == 4,
                       "every slab full")
@@ -223,7 +223,7 @@ class Restart(unittest.TestCase):
             run.gate.open()
             self.assertEqual(run.wait(run.producer), 0, run.logs())
             summary = run.summary()
-            self.assertEqual(summary["samples"]["done_before"], 40, "by the run before, whoever went on with this one")
+            self.assertEqual(summary["samples"]["done_before"], 40, "by the earlier run, for any producer of this one")
             self.assertEqual([summary["samples"][what] for what in ("sourced", "published", "released")], [SAMPLES - 40] * 3)
             self.assertTrue(summary["conserved"])
             run.wait_for_consumers()
@@ -249,20 +249,20 @@ class Restart(unittest.TestCase):
             self.assertEqual(run.wait(consumer), 86, run.logs())
 
     def refused(self, run, code, *flags):
-        """Starts a successor that is refused; what it said."""
+        """Starts a successor that is refused. Returns its output."""
         run.start_producer(*flags, command="recover")
         self.assertEqual(run.wait(run.producer), code, run.logs())
         return (run.folder / "producer.log").read_text()
 
-    def test_what_cannot_be_taken_over_is_refused_and_stays_as_it_was(self):
+    def test_an_impossible_takeover_is_refused_and_changes_nothing(self):
         with GatedRun(*COPY) as run:
             run.start_producer()
             run.start_gated_consumer()
-            run.gate.entered()   # it holds a slab, and the run's lock
+            run.gate.entered()   # it holds a slab and the run's lock
             kill(run.producer)
             self.assertEqual(run.wait(run.producer), -signal.SIGKILL)
-            said = self.refused(run, 64, "--batch", "8")
-            self.assertIn("--batch was '4' and is '8'", said)
+            printed = self.refused(run, 64, "--batch", "8")
+            self.assertIn("--batch was '4' and is '8'", printed)
             self.assertIn("--seed was '0' and is '5'", self.refused(run, 64, "--seed", "5"))
             self.assertIn("workers", self.refused(run, 64, "--strategy", "workers"))
             self.assertIn("--output was", self.refused(run, 64, "--output", str(run.folder / "elsewhere")))
@@ -278,7 +278,7 @@ class Restart(unittest.TestCase):
             self.refused(run, 85)
             run.producer = first
             kill(first, signal.SIGTERM)
-            run.until(lambda: run.status().get("state") == "draining", "the first signal taken")
+            run.until(lambda: run.status().get("state") == "draining", "the first signal handled")
             kill(first, signal.SIGTERM)
             self.assertEqual(run.wait(first), 130)
 
@@ -293,7 +293,7 @@ class Restart(unittest.TestCase):
             other.start_producer()   # it sweeps first
             other.start_consumer()
             self.check_end(other, producers=1)
-            self.assertEqual(shared_memory() - self.before, left, "the run whose consumer lives is untouched")
+            self.assertEqual(shared_memory() - self.before, left, "the run with a live consumer is untouched")
             dead.start_producer(command="recover")
             dead.gate.open()
             self.check_end(dead)
@@ -317,23 +317,23 @@ class LaunchedRestart(unittest.TestCase):
                 run.until(lambda: run.status().get("producers") == producers and run.status()["released_samples"] > 60 * (producers - 1), "progress")
                 os.kill(run.status()["pid"], signal.SIGKILL)
             gate.open()
-            self.assertEqual(run.wait(), 0, run.said())
+            self.assertEqual(run.wait(), 0, run.logs())
             summary = run.summary()
-            self.assertEqual(summary["producer_restarts"], 3, run.said())
+            self.assertEqual(summary["producer_restarts"], 3, run.logs())
             self.assertEqual(summary["samples"]["released"], 2400)
             self.assertEqual(summary["samples"]["sourced"], 2400)
             self.assertTrue(summary["conserved"])
-            self.assertEqual(len(summary["consumers"]), 2, "the same two from the beginning to the end")
+            self.assertEqual(len(summary["consumers"]), 2, "the same two consumers throughout")
             self.assertEqual([consumer["exit"] for consumer in summary["consumers"]], [0, 0])
             self.assertEqual(run.files(), wanted)
 
     def test_without_restarts_a_death_ends_the_run(self):
         with LaunchedRun(*COPY, "--batches", "100000", "--processor", "checksum", "--consumers", "2", "--producer-restarts", "0") as run:
             run.start()
-            run.until(lambda: run.status().get("released_samples", 0) > 0 and len(run.status()["consumers"]) == 2, "both are at work")
+            run.until(lambda: run.status().get("released_samples", 0) > 0 and len(run.status()["consumers"]) == 2, "both consumers at work")
             os.kill(run.status()["pid"], signal.SIGKILL)
-            self.assertEqual(run.wait(), 128 + signal.SIGKILL, run.said())
-            self.assertEqual([consumer["exit"] for consumer in run.summary()["consumers"]], [86, 86], run.said())
+            self.assertEqual(run.wait(), 128 + signal.SIGKILL, run.logs())
+            self.assertEqual([consumer["exit"] for consumer in run.summary()["consumers"]], [86, 86], run.logs())
 
 
 if __name__ == "__main__":

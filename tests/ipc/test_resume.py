@@ -16,7 +16,7 @@ from tests.support.launched_resume import World
 from tests.support.real_run import left_behind
 from tests.support.small_disk import small_disk
 
-CYCLES = 10      # of each kind
+CYCLES = 10      # per kind
 COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--copy-bytes", "1MiB", "--batch", "8",
         "--samples-per-slab", "4", "--processor", "checksum", "--status-seconds", "0.05")
 SHORT = (*COPY, "--batches", "40")
@@ -26,7 +26,7 @@ LONG = (*COPY, "--batches", "100000")
 
 
 class InWorlds(unittest.TestCase):
-    """Cases that start worlds, which are cleared away and looked through at the end."""
+    """Test cases whose worlds are checked for leftovers and removed at the end."""
 
     maxDiff = 2000
 
@@ -41,7 +41,7 @@ class InWorlds(unittest.TestCase):
 
     def undisturbed(self, *flags):
         world = self.world(*flags)
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         return world.results()
 
     def break_off(self, world, *flags, samples=40, slabs=None):
@@ -49,7 +49,7 @@ class InWorlds(unittest.TestCase):
 
 
 class Resume(InWorlds):
-    def test_everything_killed_again_and_again_comes_to_the_same_end(self):
+    def test_a_run_killed_again_and_again_gives_the_same_results(self):
         for kind in KINDS:
             with self.subTest(kind=kind):
                 seed = random.SystemRandom().randrange(1 << 32)
@@ -58,37 +58,37 @@ class Resume(InWorlds):
                 self.assertGreaterEqual(tally.kills, CYCLES)
                 self.assertGreaterEqual(tally.ends, 1)
 
-    def test_only_what_is_missing_is_done(self):
+    def test_only_missing_items_are_done(self):
         wanted = self.undisturbed(*COPY, "--batches", "400")
         world = self.world(*COPY, "--batches", "400")
         self.break_off(world)
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         samples = world.summary()["samples"]
         self.assertGreaterEqual(samples["done_before"], 4)
         self.assertEqual(samples["done_before"] + samples["released"], 3200)
         self.assertEqual(samples["sourced"], samples["released"])
-        self.assertIn(f"{samples['done_before']} samples were done by earlier runs", world.said())
+        self.assertIn(f"{samples['done_before']} samples were done by earlier runs", world.logs())
         self.assertEqual(world.results(), wanted)
 
-    def test_a_run_that_was_stopped_continues_and_one_that_is_done_does_nothing(self):
+    def test_a_stopped_run_continues_and_a_finished_one_does_nothing(self):
         world = self.world(*COPY, "--batches", "400")
         with world.gate() as gate:
             world.start()
             world.interrupt_behind(gate, slabs=8, samples=8)
-            self.assertEqual(world.wait(), 130, world.said())
+            self.assertEqual(world.wait(), 130, world.logs())
         self.assertLess(world.summary()["samples"]["released"], 3200)
         for released in (3200 - world.summary()["samples"]["released"], 0, 0):
-            self.assertEqual(world.start("--resume").wait(), 0, world.said())
+            self.assertEqual(world.start("--resume").wait(), 0, world.logs())
             self.assertEqual(world.summary()["samples"]["released"], released)
         self.assertEqual(world.results(), self.undisturbed(*COPY, "--batches", "400"))
 
     def test_consumers_that_find_their_producer_at_its_end_end_well(self):
-        """Whatever they meet of it: its lock, its memory, its socket, or nothing any more."""
+        """They may find its lock, its memory, its socket, or nothing."""
         world = self.world(*SHORT)
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         for _ in range(3):
-            self.assertEqual(world.start("--resume", "--consumers", "8").wait(), 0, world.said())
-            self.assertEqual([consumer["exit"] for consumer in world.summary()["consumers"]], [0] * 8, world.said())
+            self.assertEqual(world.start("--resume", "--consumers", "8").wait(), 0, world.logs())
+            self.assertEqual([consumer["exit"] for consumer in world.summary()["consumers"]], [0] * 8, world.logs())
             self.assertNotIn("consumer-", (world.folder / "launcher.log").read_text())
 
     def test_the_command_at_the_end_of_a_stopped_run_finishes_it(self):
@@ -96,9 +96,9 @@ class Resume(InWorlds):
         with world.gate() as gate:
             world.start()
             world.interrupt_behind(gate, slabs=8, samples=8)
-            self.assertEqual(world.wait(), 130, world.said())
+            self.assertEqual(world.wait(), 130, world.logs())
         before = world.summary()["samples"]["released"]
-        command = next(line for line in world.said().splitlines() if line.startswith("  go on ")).removeprefix("  go on ")
+        command = next(line for line in world.logs().splitlines() if line.startswith("  go on ")).removeprefix("  go on ")
         done = subprocess.run(command, shell=True, cwd="/", env=world.environment, capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn(f"{before} samples were done by earlier runs", done.stdout)
@@ -109,26 +109,26 @@ class Resume(InWorlds):
         for rung in ("sequential", "workers", "pool", "async"):
             with self.subTest(rung=rung):
                 world = self.world(*SHORT, "--strategy", rung)
-                self.assertEqual(world.start().wait(), 0, world.said())
-                self.assertEqual(world.start("--resume").wait(), 0, world.said())
+                self.assertEqual(world.start().wait(), 0, world.logs())
+                self.assertEqual(world.start("--resume").wait(), 0, world.logs())
                 self.assertEqual(world.summary()["samples"]["done_before"], 320)
 
     def test_a_power_cut_is_provided_for_without_other_results(self):
         world = self.world(*SHORT, "--durable")
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         self.assertEqual(world.results(), self.undisturbed(*SHORT))
 
     def test_other_work_is_not_continued(self):
         world = self.world(*SHORT)
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         before = world.results()
-        for flags, said in ((("--batch", "4", "--batches", "80"), "--batch was 8 and is 4"),
+        for flags, reason in ((("--batch", "4", "--batches", "80"), "--batch was 8 and is 4"),
                             (("--batches", "41"), "items was 320 and is 328"), (("--seed", "7"), "--seed was 0 and is 7"),
                             (("--limit", "100"), "items was 320 and is 100"), (("--shard", "2/2"), "--shard was none and is 2/2")):
             world.flags = (*SHORT, *flags)
-            self.assertEqual(world.start("--resume").wait(), 64, world.said())
-            self.assertIn(said, world.said())
-            self.assertIn("--overwrite instead of --resume", world.said())
+            self.assertEqual(world.start("--resume").wait(), 64, world.logs())
+            self.assertIn(reason, world.logs())
+            self.assertIn("--overwrite instead of --resume", world.logs())
         self.assertEqual(world.results(), before)
 
     def test_a_higher_limit_takes_more_of_the_same(self):
@@ -136,46 +136,46 @@ class Resume(InWorlds):
         self.break_off(world, samples=8)
         for limit, before in ((("--limit", "203"), None), ((), 203)):
             world.flags = (*SHORT, *limit)
-            self.assertEqual(world.start("--resume").wait(), 0, world.said())
+            self.assertEqual(world.start("--resume").wait(), 0, world.logs())
             done = world.summary()["samples"]["done_before"]
             self.assertEqual(done, before) if before else self.assertLessEqual(done, 100)
         self.assertEqual(world.results(), self.undisturbed(*SHORT))
 
-    def test_a_shard_is_continued_and_shards_put_together_are_the_whole(self):
-        """Numbers of items and batches, and places in a batch, are those of one run: so are the bytes of each line."""
+    def test_a_shard_is_continued_and_merged_shards_equal_the_whole(self):
+        """Shards number items, batches and rows like a single run, so each line has the same bytes."""
         lines = []
         for shard, items in (("1/3", 54), ("2/3", 54), ("3/3", 53)):
             world = self.world(*COPY, "--batches", "21", "--limit", "161", "--shard", shard)
             self.break_off(world, samples=8)
-            self.assertEqual(world.start("--resume").wait(), 0, world.said())
+            self.assertEqual(world.start("--resume").wait(), 0, world.logs())
             samples = world.summary()["samples"]
             self.assertEqual(samples["done_before"] + samples["released"], items)
             lines.append((world.output / "checksums.tsv").read_text())
         whole = self.world(*COPY, "--batches", "21", "--limit", "161")
-        self.assertEqual(whole.start().wait(), 0, whole.said())
+        self.assertEqual(whole.start().wait(), 0, whole.logs())
         self.assertEqual("".join(lines), (whole.output / "checksums.tsv").read_text())
 
-    def test_a_shard_whose_items_all_come_to_nothing_reports_what_a_whole_run_reports(self):
+    def test_a_shard_of_unreadable_items_reports_what_a_whole_run_reports(self):
         world = self.world("--device", "cpu", "--model", "copy", "--consumers", "1", "--slabs", "4", "--copy-outputs", "1x24x32", "--batch", "8",
                            "--batches", "20", "--processor", "mask-png", "--max-errors", "5", "--shard", "2/2")
-        self.assertEqual(world.start().wait(), 64, world.said())
-        self.assertRegex(world.said(), r"the item '80': .*; so it is with 8 of 8 items")
+        self.assertEqual(world.start().wait(), 64, world.logs())
+        self.assertRegex(world.logs(), r"the item '80': .*; so it is with 8 of 8 items")
 
     def test_a_torn_checkpoint_costs_work_and_a_strange_one_is_refused(self):
         world = self.world(*SHORT)
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         before = world.results()
         checkpoint = world.output / ".offramp-checkpoint"
         *lines, ended = checkpoint.read_bytes().splitlines(keepends=True)
         self.assertIn(b'"ended":true', ended)
         checkpoint.write_bytes(b"".join(lines)[:-9])
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertLess(world.summary()["samples"]["done_before"], 320)
-        self.assertIn("were torn", world.said())
+        self.assertIn("were torn", world.logs())
         self.assertEqual(world.results(), before)
         checkpoint.write_text("something else\n")
-        self.assertEqual(world.start("--resume").wait(), 65, world.said())
-        self.assertIn(str(checkpoint), world.said())
+        self.assertEqual(world.start("--resume").wait(), 65, world.logs())
+        self.assertIn(str(checkpoint), world.logs())
 
     def test_a_database_that_goes_away_in_mid_run_is_waited_for(self):
         flags = (*ROWS, "--batches", "300")
@@ -187,14 +187,14 @@ class Resume(InWorlds):
             world.until(lambda: world.status().get("done_samples", 0) >= 80, "some rows")
             database.rename(away)
             gate.open()
-            world.until(lambda: "and with it results that count as done" in world.said(), "a consumer that finds no database")
-            self.assertFalse(database.exists(), "another one was begun")
+            world.until(lambda: "and with it results that count as done" in world.logs(), "a consumer without its database")
+            self.assertFalse(database.exists(), "a new database was created")
             away.rename(database)
-            self.assertEqual(world.wait(), 0, world.said())
+            self.assertEqual(world.wait(), 0, world.logs())
         self.assertEqual(world.results(), self.undisturbed(*flags))
 
     def test_an_older_copy_of_the_database_in_its_place_is_refused(self):
-        """A backup that was made in mid-run and is put back later: by rename, and without the log, like a closed database."""
+        """A backup from mid-run replaces the database by rename, without its log, like a closed database."""
         flags = (*ROWS, "--batches", "120")
         world = self.world(*flags)
         database, away, older = world.output / "embeddings.sqlite", world.folder / "away", world.folder / "older"
@@ -214,25 +214,25 @@ class Resume(InWorlds):
             move(database, away)
             move(older, database)
             gate.open()
-            self.assertEqual(world.wait(), 64, world.said())
-        self.assertIn("is an older copy of the one that this run wrote to", world.said())
-        self.assertEqual(world.start("--resume").wait(), 64, "it is still there")
+            self.assertEqual(world.wait(), 64, world.logs())
+        self.assertIn("is an older copy of the one that this run wrote to", world.logs())
+        self.assertEqual(world.start("--resume").wait(), 64, "the old copy is still there")
         move(database, older)
         move(away, database)
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertGreaterEqual(world.summary()["samples"]["done_before"], 160)
         self.assertEqual(world.results(), self.undisturbed(*flags))
 
     def test_a_database_begins_anew_when_its_run_does(self):
         world = self.world(*ROWS, "--batches", "40", "--consumers", "3")
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         world.flags = (*ROWS, "--batches", "20", "--truncate-dim", "16")
-        self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
+        self.assertEqual(world.start("--overwrite").wait(), 0, world.logs())
         self.assertEqual(world.results(), self.undisturbed(*world.flags))
 
     def test_with_nothing_there_everything_is_done(self):
         world = self.world(*SHORT)
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.summary()["samples"]["released"], 320)
 
     def test_without_resume_a_run_starts_over_and_reports_it(self):
@@ -240,13 +240,13 @@ class Resume(InWorlds):
         self.break_off(world, samples=800)
         unfinished = world.run_id()
         world.flags = SHORT
-        self.assertEqual(world.start().wait(), 0, world.said())
-        self.assertIn(f"items of run {unfinished}, which this run replaces once it has results", world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
+        self.assertIn(f"items of run {unfinished}, which this run replaces once it has results", world.logs())
         self.assertEqual(world.summary()["samples"]["done_before"], 0)
         self.assertEqual(world.results(), self.undisturbed(*SHORT))
-        # A whole output of more items than this run has.
+        # The merged output of a run with more items than this one.
         world.flags = (*COPY, "--batches", "20")
-        self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
+        self.assertEqual(world.start("--overwrite").wait(), 0, world.logs())
         self.assertEqual(world.results(), self.undisturbed(*COPY, "--batches", "20"))
 
     def test_two_runs_into_one_folder_are_kept_apart(self):
@@ -255,8 +255,8 @@ class Resume(InWorlds):
         first.until(lambda: first.status().get("done_samples", 0) > 0, "the first sample done")
         for flags in ((), ("--resume",)):
             second = self.world(*LONG, output=first.output)
-            self.assertEqual(second.start(*flags).wait(), 85, second.said())
-            self.assertIn(f"run {first.run_id()} (process {first.launcher.pid}", second.said())
+            self.assertEqual(second.start(*flags).wait(), 85, second.logs())
+            self.assertIn(f"run {first.run_id()} (process {first.launcher.pid}", second.logs())
         producer = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"], "offramp-producer")
         by_hand = subprocess.run([producer, *LONG, "--run-dir", second.folder / "r", "--run-id", f"test-{second.mark[:12]}-hand",
                                   "--output", first.output], capture_output=True, text=True, timeout=60, check=False)
@@ -264,7 +264,7 @@ class Resume(InWorlds):
         self.assertIn(f"run {first.run_id()}", by_hand.stderr)
         self.assertIsNone(first.launcher.poll())
         first.kill_everything()
-        self.assertEqual(second.start("--limit", "8").wait(), 0, second.said())
+        self.assertEqual(second.start("--limit", "8").wait(), 0, second.logs())
 
     def test_programs_whose_launcher_died_are_waited_for(self):
         world = self.world(*SHORT)
@@ -276,7 +276,7 @@ class Resume(InWorlds):
             world.launcher.wait()
             world.start("--resume")
             gate.open()
-            self.assertEqual(world.wait(), 0, world.said())
+            self.assertEqual(world.wait(), 0, world.logs())
         self.assertEqual(world.results(), self.undisturbed(*SHORT))
 
     def test_resume_needs_to_know_what(self):
@@ -289,7 +289,7 @@ class Resume(InWorlds):
 
 
 class HostileFolders(InWorlds):
-    """Results on a file system that is full, or becomes read-only: a clear error, nothing is lost, and --resume goes on."""
+    """Results on a full or read-only file system: a clear error, nothing is lost, and --resume continues."""
 
     BATCHES, BATCH = 400, 8
     FILES = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--copy-bytes", "16KiB", "--batch", str(BATCH),
@@ -305,7 +305,7 @@ class HostileFolders(InWorlds):
         return subprocess.run(["mount", "-o", f"remount,{options}", self.disk], capture_output=True, check=False).returncode == 0
 
     def remount_when_no_file_is_open(self, options):
-        """A killed process keeps its files open until the kernel has taken it down."""
+        """Retries, because a killed process keeps its files open until the kernel has removed it."""
         deadline = time.monotonic() + 30
         while not self.try_remount(options):
             self.assertLess(time.monotonic(), deadline, "the file system stays busy")
@@ -315,13 +315,13 @@ class HostileFolders(InWorlds):
         return self.world(*self.FILES, "--write-path", str(self.disk / "files"), output=folder)
 
     def assert_continues_to_the_same_end(self, world):
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         samples = world.summary()["samples"]
         self.assertGreater(samples["done_before"], 0)
         self.assertEqual(samples["done_before"] + samples["released"], self.BATCHES * self.BATCH)
         elsewhere = self.world()
         elsewhere.flags = (*self.FILES, "--write-path", str(elsewhere.output / "files"))
-        self.assertEqual(elsewhere.start().wait(), 0, elsewhere.said())
+        self.assertEqual(elsewhere.start().wait(), 0, elsewhere.logs())
         self.assertEqual(world.results(self.disk / "files"), elsewhere.results(elsewhere.output / "files"))
 
     def test_a_full_disk(self):
@@ -329,9 +329,9 @@ class HostileFolders(InWorlds):
             with self.subTest(checkpoint="there as well" if output else "elsewhere"):
                 self.assertTrue(self.try_remount("size=4m"))
                 world = self.world_on_disk(output)
-                self.assertEqual(world.start().wait(), 73, world.said())
-                self.assertIn("No space left on device", world.said())
-                self.assertIn("Free space on that file system", world.said())
+                self.assertEqual(world.start().wait(), 73, world.logs())
+                self.assertIn("No space left on device", world.logs())
+                self.assertIn("Free space on that file system", world.logs())
                 self.assertTrue(self.try_remount("size=160m"))
                 self.assert_continues_to_the_same_end(world)
                 for entry in self.disk.iterdir():
@@ -340,10 +340,10 @@ class HostileFolders(InWorlds):
     def test_a_full_disk_under_a_database(self):
         flags = (*ROWS, "--batches", "500", "--vector-dtype", "fp32")
         world = self.world(*flags, output=self.disk)
-        self.assertEqual(world.start().wait(), 73, world.said())
-        self.assertIn("No space left on device", world.said())
+        self.assertEqual(world.start().wait(), 73, world.logs())
+        self.assertIn("No space left on device", world.logs())
         self.assertTrue(self.try_remount("size=160m"))
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertGreater(world.summary()["samples"]["done_before"], 0)
         self.assertEqual(world.results(), self.undisturbed(*flags))
 
@@ -356,18 +356,18 @@ class HostileFolders(InWorlds):
             world.until(lambda: world.status().get("done_samples", 0) == 16, "two slabs' files")
             self.remount_when_no_file_is_open("ro")
             gate.open()
-            self.assertEqual(world.wait(), 73, world.said())
-        self.assertIn("Read-only file system", world.said())
+            self.assertEqual(world.wait(), 73, world.logs())
+        self.assertIn("Read-only file system", world.logs())
         self.assertTrue(self.try_remount("rw"))
         self.assert_continues_to_the_same_end(world)
 
-    def test_an_output_folder_that_is_read_only_is_refused_at_once(self):
+    def test_a_read_only_output_folder_is_refused_immediately(self):
         self.assertTrue(self.try_remount("size=160m"))
         world = self.world_on_disk(self.disk)
         self.break_off(world, samples=8)
         self.remount_when_no_file_is_open("ro")
-        self.assertEqual(world.start("--resume").wait(), 73, world.said())
-        self.assertIn(f"--output {self.disk} cannot be written: Read-only file system", world.said())
+        self.assertEqual(world.start("--resume").wait(), 73, world.logs())
+        self.assertIn(f"--output {self.disk} cannot be written: Read-only file system", world.logs())
         self.assertTrue(self.try_remount("rw"))
         self.assert_continues_to_the_same_end(world)
 
@@ -378,21 +378,21 @@ class LimitedFiles(InWorlds):
     def assert_ends_and_goes_on(self, limit, *flags, done_before):
         world = self.world(*flags)
         world.through = ("prlimit", f"--fsize={limit}:{limit}")
-        self.assertEqual(world.start().wait(), 73, world.said())
+        self.assertEqual(world.start().wait(), 73, world.logs())
         failure = world.summary()["failure"]
         self.assertIn("File too large", failure)
         self.assertIn("ulimit -f", failure)
-        self.assertNotIn("Traceback", world.said())
-        self.assertEqual(world.start("--resume").wait(), 73, "as long as the limit is there")
+        self.assertNotIn("Traceback", world.logs())
+        self.assertEqual(world.start("--resume").wait(), 73, "the limit is still in place")
         world.through = ()
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.summary()["samples"]["done_before"] > 0, done_before)
         self.assertEqual(world.results(), self.undisturbed(*flags))
 
     def test_a_result_that_grows_too_large(self):
         self.assert_ends_and_goes_on(256 << 10, *ROWS, "--batches", "500", "--vector-dtype", "fp32", done_before=True)
 
-    def test_results_that_are_put_together(self):
+    def test_merged_results(self):
         self.assert_ends_and_goes_on(64 << 10, *COPY, "--copy-bytes", "1KiB", "--batches", "400", done_before=True)
 
     def test_a_slab_that_is_too_large(self):

@@ -1,4 +1,4 @@
-"""Every strategy gives the same bytes, undisturbed and with kills, and leaves nothing behind; so do slabs that several batches share."""
+"""Every strategy gives the same bytes, undisturbed and with kills, and leaves nothing behind, even if batches share slabs."""
 
 import contextlib
 import json
@@ -71,7 +71,7 @@ class Rungs(unittest.TestCase):
                                       capture_output=True, text=True, timeout=60, check=False)
                 self.assertEqual((done.returncode, done.stdout), (64, ""))
                 self.assertEqual(done.stderr, f"offramp-producer: --strategy '{rung}' is run by offramp-ladder, which takes the same flags\n")
-        # What sweeps for any run is not asked for its rung.
+        # A sweep needs no rung.
         done = subprocess.run([BIN / "offramp-producer", "sweep"], env={**os.environ, "OFFRAMP_STRATEGY": "pool"}, capture_output=True, text=True,
                               timeout=60, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -88,7 +88,7 @@ class Rungs(unittest.TestCase):
                                           capture_output=True, text=True, timeout=60, check=False)
                     self.assertEqual(done.returncode, 0, done.stderr)
                     config = json.loads(done.stdout)
-                    self.assertEqual((config["strategy"], config["consumers"]), ("sequential", 0), "as only the ladder's program says")
+                    self.assertEqual((config["strategy"], config["consumers"]), ("sequential", 0), "as in the ladder's program")
 
     def test_a_batch_cut_into_slabs_gives_them_too(self):
         wanted, _, _ = run_rung("streams")
@@ -103,7 +103,7 @@ class Rungs(unittest.TestCase):
         found, shared, _ = run_rung("streams", "--batches-per-slab", "8", "--max-delay-seconds", "1")
         self.assertEqual(found, wanted)
         self.assertEqual(shared["batches_per_slab"], 8)
-        # The warm-up is delivered before the rest starts, whatever the delay: 5 batches do not wait for others.
+        # The warm-up is delivered before the rest starts: its 5 batches do not wait for others, whatever the delay.
         self.assertLess(shared["slabs"]["published"]["slabs"], alone["slabs"]["published"]["slabs"])
         self.assertEqual(shared["batches"], alone["batches"])
 

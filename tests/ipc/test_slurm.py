@@ -63,7 +63,7 @@ class Slurm(unittest.TestCase):
     def test_an_array_survives_a_lost_node_and_a_time_limit(self):
         one = World(*FLAGS)
         self.addCleanup(one.__exit__, None, None, None)
-        self.assertEqual(one.start().wait(), 0, one.said())
+        self.assertEqual(one.start().wait(), 0, one.logs())
         with self.world.gate() as gate:
             array = self.submit()
             nodes = self.until(lambda: len(found := self.slurm.nodes_of_tasks()) == 2 and found, "two tasks that run")

@@ -20,7 +20,7 @@ COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "64KiB", "--batch"
 SLABS_AT_ONCE, LOOK_SECONDS = 2, 0.2
 # Time limit for intermediate steps on a busy machine.
 SECONDS = "5"
-# It submits until it may end, and what it computes in between takes its time.
+# Submits until the test lets it end, with some compute time in between.
 LOOP = """
     import pathlib, sys, time, numpy, offramp
 
@@ -44,7 +44,7 @@ def asked_in(run_dir):
 
 class Traced(Hosted):
     def trace(self, run, *flags):
-        """The command, under way."""
+        """Starts the command `trace`."""
         tracing = subprocess.Popen([str(ROOT / "launch" / "offramp"), "trace", str(run.run_dir), "--seconds", SECONDS, *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    text=True, env=run.environment)
         self.addCleanup(put_away, tracing)
@@ -52,13 +52,13 @@ class Traced(Hosted):
         return tracing
 
     def asked(self, run, tracing):
-        """The request, once it is there; fails where the command has ended without one."""
+        """Waits for the request; fails if the command ended without one."""
         return run.until(lambda: asked_in(run.run_dir) or self.assertIsNone(tracing.poll(), "the command ended"), "the request")
 
     def check_trace(self, into, asked, processes, late=()):
         """
-        The programs are `processes`, of which each did something in the time that was asked for, and maybe those that came `late`. Returns the
-        names of what each did.
+        Checks that the trace has each of `processes`, with work in the requested time, and possibly programs that started `late`. Returns the names
+        of each program's ranges.
         """
         events = json.loads((into / "trace.json").read_text())["traceEvents"]
         names = {event["pid"]: event["args"]["name"].split()[0] for event in events if event["name"] == "process_name"}
@@ -76,7 +76,7 @@ class Traced(Hosted):
 
     def test_a_run_of_the_launchers(self):
         with LaunchedRun(*COPY) as run:
-            self.assertEqual(0, run.start().wait(), run.said())
+            self.assertEqual(0, run.start().wait(), run.logs())
             wanted = run.files()
         with LaunchedRun(*COPY) as run, run.gate() as gate:
             run.start()
@@ -89,23 +89,23 @@ class Traced(Hosted):
             refused = self.trace(run)
 
             def both_are_over():
-                gate.let(SLABS_AT_ONCE)    # who stands at the gate answers behind it
+                gate.let(SLABS_AT_ONCE)    # a consumer at the gate answers only behind it
                 time.sleep(LOOK_SECONDS)
                 return tracing.poll() is not None and refused.poll() is not None
 
             run.until(both_are_over, "the end of both commands")
-            self.assertEqual(85, refused.returncode, said := refused.stdout.read())
-            self.assertIn("a trace of this run is under way", said)
-            self.assertEqual(0, tracing.returncode, said := tracing.stdout.read())
-            self.assertNotIn("not in it", said)
-            self.assertEqual([], list(run.run_dir.glob("trace-2*")), "the files are where they were wanted")
+            self.assertEqual(85, refused.returncode, printed := refused.stdout.read())
+            self.assertIn("a trace of this run is under way", printed)
+            self.assertEqual(0, tracing.returncode, printed := tracing.stdout.read())
+            self.assertNotIn("not in it", printed)
+            self.assertEqual([], list(run.run_dir.glob("trace-2*")), "the files are in the requested folder")
             done = self.check_trace(into, asked, ["producer", "consumer", "consumer"])
             self.assertLessEqual({"compute", "copy_to_cpu", "d2h", "publish"}, done["producer"])
             self.assertIn("process_output", done["consumer"])
             gate.open()
-            self.assertEqual(0, run.wait(), run.said())
+            self.assertEqual(0, run.wait(), run.logs())
             self.assertEqual(wanted, run.files())
-            self.assertIsNone(asked_in(run.run_dir), "it does not outlive its run")
+            self.assertIsNone(asked_in(run.run_dir), "the request does not outlive its run")
 
     @in_python
     def test_a_loop_of_the_user_one_of_whose_consumers_dies_meanwhile(self):
@@ -121,14 +121,14 @@ class Traced(Hosted):
         tracing = self.trace(run)
         asked = self.asked(run, tracing)
         os.kill(dead, signal.SIGKILL)
-        said, _ = tracing.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertEqual(0, tracing.returncode, said)
-        self.assertIn(f"not in it: consumer {dead}, which ended without an answer", said)
-        done = self.check_trace(run.run_dir / f"trace-{asked['id']}", asked, ["producer", "consumer"], late=["consumer"])    # the dead one's successor
+        printed, _ = tracing.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(0, tracing.returncode, printed)
+        self.assertIn(f"not in it: consumer {dead}, which ended without an answer", printed)
+        done = self.check_trace(run.run_dir / f"trace-{asked['id']}", asked, ["producer", "consumer"], late=["consumer"])    # the dead consumer's successor
         self.assertLessEqual({"queue_output", "d2h"}, done["producer"])
         pathlib.Path(run.folder, "go").touch()
         self.assertEqual(0, loop.wait(WATCHDOG_SECONDS))
-        self.assertEqual(0, run.wait(), run.said())
+        self.assertEqual(0, run.wait(), run.logs())
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ class Tune(unittest.TestCase):
         (self.folder / "tmp").mkdir()
 
     def assert_nothing_is_left(self, process):
-        """By the command itself, which waits for its trials' programs: now, not soon. In /dev/shm another run's sweep may have come first."""
+        """The command waits for its trials' programs, so nothing is left when it ends. In /dev/shm another run's sweep may still be at work."""
         self.assertEqual([], left_behind(lambda: [name for name in os.listdir("/dev/shm") if name.startswith(f"offramp-tune-{process.pid}-")]))
         self.assertEqual([], list((self.folder / "tmp").iterdir()))
         self.assertEqual([], list(self.folder.rglob(".offramp-tune-*")))
@@ -44,42 +44,42 @@ class Tune(unittest.TestCase):
         process = self.start("--output", str(output), "--json", "--seconds", "60", "--consumers", "1..2")
         self.assertRegex(process.stderr.readline(), r"^\[tune\] batch 4, decode-workers \d+, slabs \d+: [\d.]+ samples/s with [12] consumers, held back by ")
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertEqual(0, process.returncode, said)
+        printed, _ = process.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(0, process.returncode, printed)
         self.assert_nothing_is_left(process)
-        told = json.loads(said)
-        first = told["tried"][0]
-        self.assertEqual((4, first["slabs"], first["rate"]), tuple(told["best"][name] for name in ("batch", "slabs", "rate")))
+        result = json.loads(printed)
+        first = result["tried"][0]
+        self.assertEqual((4, first["slabs"], first["rate"]), tuple(result["best"][name] for name in ("batch", "slabs", "rate")))
         self.assertGreater(first["rate"], 0)
-        self.assertEqual(["--batch", "4"], told["flags"][:2])
-        self.assertEqual(["run", *WORK[:6], *WORK[8:]], [word for word in told["command"] if word in ("run", *WORK[:6], *WORK[8:])])
+        self.assertEqual(["--batch", "4"], result["flags"][:2])
+        self.assertEqual(["run", *WORK[:6], *WORK[8:]], [word for word in result["command"] if word in ("run", *WORK[:6], *WORK[8:])])
         self.assertEqual(["build", "mine", "results", "tmp"], sorted({each.name for each in self.folder.iterdir()} - {"runs"} | {each.name for each in output.iterdir()}))
 
     def test_a_run_that_does_not_begin_is_reported_with_its_reason(self):
         process = self.start("--slabs", "4096", "--copy-bytes", "1024GiB", "--seconds", "60")
-        _, said = process.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertIn("no trial ran: ", said)
-        self.assertGreater(process.returncode, 63, said)
+        _, printed = process.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertIn("no trial ran: ", printed)
+        self.assertGreater(process.returncode, 63, printed)
         self.assert_nothing_is_left(process)
 
     def trial_of(self, process):
-        """(the process of the trial at hand, its run directory), once slabs have come back."""
+        """(process of the current trial, its run directory), once slabs were released."""
         found = []
 
         def is_under_way():
             found[:] = [(int(pid), words) for pid, words in commands_below(process.pid) if "trial-of-tune" in words]
-            told = [status_in(words[words.index("--run-dir") + 1]) for _, words in found]
-            return bool(told and told[0].get("released_samples"))
+            statuses = [status_in(words[words.index("--run-dir") + 1]) for _, words in found]
+            return bool(statuses and statuses[0].get("released_samples"))
         wait_for(is_under_way, "a trial's first slab")
         pid, words = found[0]
         return pid, pathlib.Path(words[words.index("--run-dir") + 1])
 
-    def test_a_trial_that_dies_is_none_and_its_programs_and_folders_are_gone(self):
+    def test_a_dead_trial_does_not_count_and_leaves_nothing(self):
         process = self.start("--seconds", "60", "--consumers", "1")
         trial, _ = self.trial_of(process)
         os.kill(trial, signal.SIGKILL)
-        said, errors = process.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertIn("did not run: ", said)
+        printed, errors = process.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertIn("did not run: ", printed)
         self.assertIn("no trial ran: ", errors)
         self.assertEqual(128 + signal.SIGKILL, process.returncode)
         self.assert_nothing_is_left(process)
@@ -92,17 +92,17 @@ class Tune(unittest.TestCase):
         _, run_dir = self.trial_of(process)
         self.assertNotEqual("mine", status_in(run_dir)["run_id"])
         self.assertIn("[tune] batch 4, ", process.stdout.readline())
-        self.assertFalse(run_dir.exists(), "it goes with its trial")
+        self.assertFalse(run_dir.exists(), "it is removed with its trial")
         process.send_signal(signal.SIGINT)
-        said, errors = process.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertEqual(0, process.returncode, said + errors)
+        printed, errors = process.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(0, process.returncode, printed + errors)
         self.assert_nothing_is_left(process)
         self.assertEqual((False, False, []), ((self.folder / "log").exists(), (self.folder / "results").exists(), list((self.folder / "spilled").iterdir())))
 
-    def test_a_signal_that_comes_while_a_trial_ends_is_minded_behind_that(self):
+    def test_a_signal_during_the_end_of_a_trial_is_handled_after_it(self):
         process = self.start("--seconds", "60", "--consumers", "1")
         trial, _ = self.trial_of(process)
-        os.kill(trial, signal.SIGSTOP)      # it does not answer, and is killed
+        os.kill(trial, signal.SIGSTOP)      # it does not answer and is killed
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=WATCHDOG_SECONDS)
@@ -118,7 +118,7 @@ def status_in(run_dir):
 
 
 def commands_below(pid):
-    """(process, its words) of each child."""
+    """[(pid, command line)] of the children."""
     found = []
     for entry in pathlib.Path("/proc").glob("[0-9]*"):
         try:

@@ -1,6 +1,6 @@
 """
-Real runs that are watched by HTTP: a real Prometheus that scrapes one through the death of its producer to its end, clients that mean harm, and
-what several producers of one run count.
+Real runs watched by HTTP: Prometheus scrapes a run through its producer's death to its end, hostile clients, and the sums over several
+producers of one run.
 """
 
 import contextlib
@@ -24,16 +24,16 @@ from tests.support.waiting import put_away, wait_for
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--slabs", "4", "--status-seconds", "0.05", "--processor", "checksum")
 WATCHED = ("--http", "127.0.0.1:0")
 MIB = 1 << 20
-SECONDS = 60            # for an answer
+SECONDS = 60            # per answer
 MOST_MEMORY = 160 * MIB     # of the server, for any number of clients
 RULES = pathlib.Path(__file__).resolve().parents[2] / "launch" / "watching" / "offramp-alerts.yml"
 
 
 def where(run_dir):
-    """Host and port; None if there is none."""
+    """(host, port) of the run's server; None without one."""
     try:
-        told = json.loads((run_dir / "http.json").read_text())
-        return told["host"], told["port"]
+        address = json.loads((run_dir / "http.json").read_text())
+        return address["host"], address["port"]
     except (OSError, ValueError):
         return None
 
@@ -51,8 +51,8 @@ def get(at, path):
 
 class Prometheus:
     """
-    The real one, which scrapes a run every 2 s by its targets.json. Owns: the process and its folder. On a busy machine a scrape may take longer than
-    that, and is not there: whoever asks waits for what the next one shows.
+    A real Prometheus that scrapes a run every 2 s by its targets.json. Owns: the process and its folder. On a busy machine a scrape may time out, so
+    callers wait for a later one.
     """
 
     def __init__(self, run_dir):
@@ -73,7 +73,7 @@ class Prometheus:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def asked(self, path, **parameters):
-        """`data` of the answer; an empty one before it serves."""
+        """`data` of the answer; empty before Prometheus serves."""
         with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
             code, text = get(self._at, f"/api/v1/{path}?{urllib.parse.urlencode(parameters)}")
             return json.loads(text).get("data") or {} if code == 200 else {}
@@ -83,7 +83,7 @@ class Prometheus:
         return [float(each["value"][1]) for each in self.asked("query", query=query, **parameters).get("result", [])]
 
     def moments(self, selector):
-        """[(time, value)] of the one series, as far back as there are."""
+        """[(time, value)] of the only series, for the last hour."""
         found = self.asked("query", query=f"{selector}[1h]").get("result") or [{"values": []}]
         return [(float(time), float(value)) for time, value in found[0]["values"]]
 
@@ -108,48 +108,48 @@ class ByPrometheus(unittest.TestCase):
             os.kill(first, signal.SIGKILL)
             run.until(lambda: prometheus.values("offramp_producer_takeovers_total") == [1.0], "the take-over")
             run.until(lambda: prometheus.values('ALERTS{alertname="OfframpProducerTakenOver",alertstate="firing"}'), "the alert")
-            run.until(lambda: run.status().get("pid") not in (first, None), "the next one at work")
+            run.until(lambda: run.status().get("pid") not in (first, None), "the next producer at work")
             for so_far, slabs in zip((100, 160, 220, 280, 340), (160, 220, 280, 340, 396)):
                 self.let_to(slabs, so_far, run, gate, prometheus)
             gate.open()
-            self.assertEqual(run.wait(), 0, run.said())
-            wait_for(lambda: prometheus.asked("targets").get("activeTargets") == [], "the target gone with the run")
+            self.assertEqual(run.wait(), 0, run.logs())
+            wait_for(lambda: prometheus.asked("targets").get("activeTargets") == [], "the run's target removed")
             whole = run.summary()["slabs"]["released"]["bytes"]
-            moments = wait_for(lambda: prometheus.moments(self.BYTES), "what was scraped")
+            moments = wait_for(lambda: prometheus.moments(self.BYTES), "scraped values")
             (increase,) = wait_for(lambda: prometheus.values(f"increase({self.BYTES}[1h])", time=moments[-1][0]), "the increase")
             print(f"\nincrease() {increase:.0f} bytes in {len(moments)} scrapes, summary.json {whole}: {increase / whole:.4f}")
             self.assertEqual(whole, batches * MIB)
             self.assertAlmostEqual(increase / whole, 1, delta=0.02)
-            self.assertEqual([value for _, value in moments], sorted(value for _, value in moments), "the next producer goes on from where the first one was")
-            self.assertEqual([1.0], wait_for(lambda: prometheus.values("max_over_time(offramp_producer_takeovers_total[1h])"), "how many took over"))
+            self.assertEqual([value for _, value in moments], sorted(value for _, value in moments), "the next producer continues the count of the first")
+            self.assertEqual([1.0], wait_for(lambda: prometheus.values("max_over_time(offramp_producer_takeovers_total[1h])"), "the number of takeovers"))
             rules = wait_for(lambda: (found := prometheus.rules()) and all(rule["health"] != "unknown" for rule in found) and found, "the rules, evaluated")
             self.assertEqual((6, {"ok"}), (len(rules), {rule["health"] for rule in rules}))
             self.check_lint((run.run_dir / "metrics.prom").read_text())
 
     def let_to(self, slabs, so_far, run, gate, prometheus):
-        """Until a scrape shows them, but those that two consumers hold."""
+        """Lets `slabs` slabs through, and waits until a scrape shows all but the two that consumers hold."""
         gate.let(slabs - so_far)
         run.until(lambda: any(value >= (slabs - 2) * MIB for value in prometheus.values(self.BYTES)), f"{slabs} slabs in a scrape")
 
     def test_alerts_are_of_runs_whose_launcher_lives(self):
-        """A minute from one sample to the next, from the moment 0 on; a worker has no consumers for ten minutes, and nothing is completed."""
+        """Samples every minute, from time 0 on. A worker has no consumers for ten minutes, and nothing is completed."""
         labels = 'job="offramp",instance="host"'
 
-        def alerts_where(told):
+        def alerts_where(timestamps):
             return {"interval": "1m", "input_series": [
-                {"series": f'offramp_run_state{{{labels},state="running"}}', "values": "1x20"}, {"series": f"offramp_launcher_timestamp_seconds{{{labels}}}", "values": told},
+                {"series": f'offramp_run_state{{{labels},state="running"}}', "values": "1x20"}, {"series": f"offramp_launcher_timestamp_seconds{{{labels}}}", "values": timestamps},
                 {"series": f'offramp_consumers{{{labels},gpu="cuda:0"}}', "values": "0x20"}, {"series": f'offramp_consumers{{{labels},gpu="cuda:1"}}', "values": "2x20"},
                 {"series": f'offramp_wait_seconds_total{{{labels},gpu="cuda:0",stage="slab"}}', "values": "0+30x20"},
                 {"series": f'offramp_last_completion_timestamp_seconds{{{labels}}}', "values": "0x20"}]}
 
-        def told_at(moment, name, *found):
+        def alerts_at(moment, name, *found):
             return {"eval_time": moment, "alertname": name, "exp_alerts": list(found)}
         of_one = {"exp_labels": {"job": "offramp", "instance": "host", "gpu": "cuda:0", "severity": "critical"},
                   "exp_annotations": {"summary": "host cuda:0 runs without consumers", "description": "See their logs in the run directory."}}
         names = ("OfframpNoConsumers", "OfframpWaitsForConsumers", "OfframpNothingCompleted")
-        for told, expected in (("0+60x20", [told_at("10m", names[0], of_one)]), ("0+60x3 180x20", [told_at("12m", name) for name in names])):
-            with self.subTest(told), tempfile.NamedTemporaryFile("w", suffix=".yml") as file:
-                json.dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [{**alerts_where(told), "alert_rule_test": expected}]}, file)
+        for timestamps, expected in (("0+60x20", [alerts_at("10m", names[0], of_one)]), ("0+60x3 180x20", [alerts_at("12m", name) for name in names])):
+            with self.subTest(timestamps), tempfile.NamedTemporaryFile("w", suffix=".yml") as file:
+                json.dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [{**alerts_where(timestamps), "alert_rule_test": expected}]}, file)
                 file.flush()
                 done = subprocess.run(["promtool", "test", "rules", file.name], capture_output=True, text=True, timeout=SECONDS, check=False)
                 self.assertEqual(0, done.returncode, done.stdout + done.stderr)
@@ -161,7 +161,7 @@ class ByPrometheus(unittest.TestCase):
 
 
 class HostileClients(unittest.TestCase):
-    """The run goes on, and so does the server for others."""
+    """Hostile clients stop neither the run nor the server for others."""
 
     def setUp(self):
         self.clients = []
@@ -185,25 +185,25 @@ class HostileClients(unittest.TestCase):
             run.until(lambda: get(self.at, "/readyz")[0] == 200, "at work")
             server = self.server_of(json.loads(get(self.at, "/status.json")[1])["launcher_pid"])
             launcher_has = len(os.listdir(f"/proc/{run.launcher.pid}/fd"))
-            for what, attack in (("who says nothing", lambda: [self.client() for _ in range(300)]),
+            for what, attack in (("silent", lambda: [self.client() for _ in range(300)]),
                                  ("a thousand", lambda: [self.client(b"GET /st") for _ in range(700)]),
                                  ("garbage", lambda: [self.client(bytes(range(256)) * 8 + b"\r\n\r\n") for _ in range(50)]),
                                  ("a long line", lambda: [self.client(b"GET /" + b"x" * MIB + b" HTTP/1.1\r\n\r\n") for _ in range(5)]),
                                  ("a long head", lambda: [self.client(b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200_000) for _ in range(5)]),
-                                 ("who never reads", lambda: [self.client(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n") for _ in range(100)]),
-                                 ("nor of many answers", lambda: [self.client(b"GET /status.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 500) for _ in range(50)])):
+                                 ("never reading", lambda: [self.client(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n") for _ in range(100)]),
+                                 ("never reading many answers", lambda: [self.client(b"GET /status.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 500) for _ in range(50)])):
                 with self.subTest(what):
                     attack()
                     done = run.status()["done_samples"]
                     self.assertEqual((200, "the producer reports\n"), get(self.at, "/livez"))
                     self.assertIn('offramp_samples_total{state="completed"}', get(self.at, "/metrics")[1])
-                    run.until(lambda: run.status()["done_samples"] > done, "the run goes on")
+                    run.until(lambda: run.status()["done_samples"] > done, "progress of the run")
                     self.assertLess(int(re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{server}/status").read_text())[1]) * 1024, MOST_MEMORY)
-            self.assertLess(len(os.listdir(f"/proc/{run.launcher.pid}/fd")), launcher_has + 4, "none of them is the launcher's")
+            self.assertLess(len(os.listdir(f"/proc/{run.launcher.pid}/fd")), launcher_has + 4, "the launcher holds none of the connections")
             self.assertIsNone(run.launcher.poll())
-            self.assertEqual(server, self.server_of(json.loads(get(self.at, "/status.json")[1])["launcher_pid"]), "it is the same one")
+            self.assertEqual(server, self.server_of(json.loads(get(self.at, "/status.json")[1])["launcher_pid"]), "the same server process")
             run.launcher.send_signal(signal.SIGINT)
-            self.assertEqual(run.wait(), 130, run.said())
+            self.assertEqual(run.wait(), 130, run.logs())
 
 
 class Gpus(unittest.TestCase):
@@ -215,7 +215,7 @@ class Gpus(unittest.TestCase):
             world.until(lambda: get(at, "/readyz")[0] == 200, "at work")
             self.assertIn('offramp_consumers{gpu="', get(at, "/metrics")[1])
             gate.open()
-            self.assertEqual(world.wait(), 0, world.said())
+            self.assertEqual(world.wait(), 0, world.logs())
             text = (world.run_dir / "metrics.prom").read_text()
             released = world.summary()["samples"]["released"]
             self.assertEqual(released, 240)

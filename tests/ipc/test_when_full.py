@@ -1,5 +1,5 @@
-"""A run without a free slab waits, drops and lists the newest batches, or spills the oldest to disk. Without
-consumers a pool is full as soon as it was filled once, so nothing here depends on who is faster."""
+"""A run without a free slab waits, drops and lists the newest batches, or spills the oldest to disk. Without consumers a
+pool fills up once and stays full, so nothing here depends on timing."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tests.support.small_disk import small_disk
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "40", "--slabs", "4",
         "--batches-per-slab", "1", "--status-seconds", "0.02", "--processor", "checksum")
 SAMPLES, IN_THE_POOL = 160, 16
-# Item 10 kills who takes it; its slab has the items 8 to 11.
+# Item 10 kills its consumer; its slab has the items 8 to 11.
 POISON = {"OFFRAMP_TEST_CRASH_ITEM": "10", "OFFRAMP_TEST_CRASH_HOW": "segv", "OFFRAMP_TEST_THEN": "checksum"}
 POISONED = range(8, 12)
 
@@ -37,7 +37,7 @@ class WhenFull(unittest.TestCase):
         return run.until(lambda: (status := run.status()) and holds(status) and status, what)
 
     def deliver(self, run):
-        """A consumer comes at last; the producer's exit code and summary."""
+        """Starts a consumer at last. Returns the producer's exit code and summary."""
         run.start_consumer()
         code = run.wait(run.producer)
         self.assertEqual(run.wait_for_consumers(), [0] * len(run.consumers), run.logs())
@@ -49,7 +49,7 @@ class WhenFull(unittest.TestCase):
     def lines_of(self, run):
         return run.files()["checksums.tsv"].splitlines()
 
-    def test_what_finds_no_slab_is_dropped_and_listed(self):
+    def test_batches_without_a_free_slab_are_dropped_and_listed(self):
         with RealRun(*COPY, "--when-full", "drop") as run:
             run.start_producer()
             self.until_status(run, "everything else dropped", lambda status: status["dropped_samples"] == SAMPLES - IN_THE_POOL)
@@ -65,7 +65,7 @@ class WhenFull(unittest.TestCase):
             wanted = self.wanted["checksums.tsv"].splitlines()
             self.assertTrue(set(self.lines_of(run)) < set(wanted))
 
-    def test_what_was_dropped_is_done_by_a_resumed_run(self):
+    def test_a_resumed_run_does_the_dropped_batches(self):
         with RealRun(*COPY, "--when-full", "drop") as run:
             run.start_producer()
             self.until_status(run, "everything else dropped", lambda status: status["dropped_samples"] == SAMPLES - IN_THE_POOL)
@@ -79,12 +79,12 @@ class WhenFull(unittest.TestCase):
             self.assertEqual(run.files(), self.wanted)
 
     @unittest.skipIf(SANITIZER, "preloads a library, and a sanitizer's must come first")
-    def test_what_was_dropped_is_not_done_when_another_producer_takes_over(self):
+    def test_dropped_batches_are_not_done_after_a_takeover(self):
         """
-        The first producer drops, publishes behind that, and dies: what it dropped lies before the place where the next one goes on. It lists what it
-        drops in a pipe that nobody reads, and so waits at the first, and at some later one.
+        The first producer drops batches, publishes later ones and dies, so the dropped ones are before the place where the next producer continues.
+        It lists drops in a pipe without a reader, so it blocks at the first drop and at some later one.
         """
-        flags = (*COPY, "--batches", "2000", "--copy-bytes", "16KiB")   # more than a pipe takes lines of
+        flags = (*COPY, "--batches", "2000", "--copy-bytes", "16KiB")   # more lines than a pipe holds
         with RealRun(*flags, "--when-full", "drop", "--log-level", "info") as run, Gate(run.folder) as gate:
             self.start_producer_that_lists_in_a_pipe(run)
             run.environment |= gate.environment
@@ -93,35 +93,35 @@ class WhenFull(unittest.TestCase):
             self.until_status(run, "a drop", lambda status: status["dropped_samples"] > 0)
             gate.let(1)
             gate.entered()
-            self.until_status(run, "a slab that came back", lambda status: status["released_samples"] > 0)
+            self.until_status(run, "a released slab", lambda status: status["released_samples"] > 0)
             self.addCleanup(os.close, os.open(run.run_dir / "dropped.jsonl", os.O_RDONLY | os.O_NONBLOCK))
             gate.let(5)
-            self.until_status(run, "what was published behind the drops", lambda status: status["released_samples"] > IN_THE_POOL)
-            (run.run_dir / "dropped.jsonl").unlink()    # the next one lists in a file
+            self.until_status(run, "slabs published after the drops", lambda status: status["released_samples"] > IN_THE_POOL)
+            (run.run_dir / "dropped.jsonl").unlink()    # the next producer lists in a file
             self.take_over(run)
             gate.open()
             self.assertEqual(run.wait(run.producer), 0, run.logs())
             run.wait_for_consumers()
             run.finish_outputs()
             self.assertGreater(run.summary()["samples"]["dropped"], 0)
-            self.assertEqual(led_by_the_checkpoint(run.output), [], "the checkpoint says that they are done, and nobody made them")
+            self.assertEqual(led_by_the_checkpoint(run.output), [], "the checkpoint has items that were never made")
             self.resume(run, undisturbed(*flags))
 
     def start_producer_that_lists_in_a_pipe(self, run):
-        """What it drops. As it begins it removes an earlier run's list: it is stopped behind that, at its first slab, for the pipe to be put there."""
+        """A producer first removes an earlier run's list of drops, so the pipe is created when the producer stops at its first slab."""
         run.environment |= (preloaded := {"LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": "egress.slab_taken#1:stop"})
         run.start_producer()
         for name in preloaded:
             run.environment.pop(name)
-        run.until(lambda: is_stopped(run.producer), "its first slab taken")
+        run.until(lambda: is_stopped(run.producer), "its first slab")
         os.mkfifo(run.run_dir / "dropped.jsonl")
         kill(run.producer, signal.SIGCONT)
 
-    def test_what_was_spilled_is_not_done_when_everything_dies(self):
+    def test_spilled_batches_are_not_done_when_everything_dies(self):
         with RealRun(*COPY, "--when-full", "spill", "--log-level", "info") as run:
             self.spill_everything(run)
             self.take_over(run)
-            self.until_status(run, "the disk's slabs in the new one's account",
+            self.until_status(run, "the spilled slabs in the new producer's status",
                               lambda status: status["producers"] == 2 and status["spilled_samples"] >= SAMPLES - IN_THE_POOL)
             kill(run.producer)
             self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
@@ -134,10 +134,10 @@ class WhenFull(unittest.TestCase):
             kill(run.producer)
             self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
             run.start_producer(command="recover")
-            self.until_status(run, "the new one's account", lambda status: status.get("producers") == 2)
+            self.until_status(run, "the new producer's status", lambda status: status.get("producers") == 2)
 
     def resume(self, run, wanted):
-        """Whatever is missing is made by a run that continues this one."""
+        """Resumes the run, which makes all missing items."""
         run.consumers.clear()
         run.flags += ["--resume", "--when-full", "block"]
         run.start_producer()
@@ -146,10 +146,10 @@ class WhenFull(unittest.TestCase):
 
     def spill_everything(self, run):
         run.start_producer()
-        return self.until_status(run, "everything else on the disk",
+        return self.until_status(run, "all other batches on disk",
                                  lambda status: status["spilled_samples"] >= SAMPLES - IN_THE_POOL)
 
-    def test_what_waits_longest_goes_to_the_disk_and_comes_back(self):
+    def test_the_oldest_batch_is_spilled_and_comes_back(self):
         with RealRun(*COPY, "--when-full", "spill") as run:
             self.spill_everything(run)
             self.assertGreaterEqual(len(list((run.run_dir / "spill").glob("slab-*.spill"))), 36)
@@ -159,14 +159,14 @@ class WhenFull(unittest.TestCase):
             self.assertEqual((samples["released"], samples["spilled"], samples["dropped"]), (SAMPLES, 0, 0))
             self.assertGreaterEqual(samples["ever_spilled"], SAMPLES - IN_THE_POOL)
             self.assertEqual(run.files(), self.wanted)
-            self.assertFalse((run.run_dir / "spill").exists(), "nothing is left there")
+            self.assertFalse((run.run_dir / "spill").exists(), "spill files are left")
 
-    def test_what_came_back_from_the_disk_and_kills_who_takes_it_is_set_aside(self):
-        """Like a slab that was never spilled: counted once, kept with its data, not done, and processed by the next run."""
+    def test_a_batch_from_disk_that_kills_consumers_becomes_a_dead_letter(self):
+        """Like a slab that was never spilled: counted once, kept with its data, not done, and done by the next run."""
         with RealRun(*COPY, "--when-full", "spill", "--log-level", "info") as run:
             self.spill_everything(run)
             on_the_disk = {path.name for path in (run.run_dir / "spill").iterdir()}
-            self.assertLessEqual({f"slab-{slab}-1.spill" for slab in range(4)}, on_the_disk, "each slab's first contents, the items 0 to 15")
+            self.assertLessEqual({f"slab-{slab}-1.spill" for slab in range(4)}, on_the_disk, "each slab's first batch, the items 0 to 15")
             for _ in range(5):
                 run.start_consumer("--processor", "crash-on-item", faulty=True, environment=POISON)
             self.assertEqual(run.wait(run.producer), 84, run.logs())
@@ -178,15 +178,15 @@ class WhenFull(unittest.TestCase):
             self.assertEqual((samples["released"], samples["dead_letters"], samples["spilled"], samples["in_flight"], samples["dropped"]),
                              (SAMPLES - 4, 4, 0, 0, 0))
             self.assertEqual([slab["deaths"] for slab in summary["dead_letters"]], [3])
-            self.assertFalse((run.run_dir / "spill").exists(), "nothing is left there")
+            self.assertFalse((run.run_dir / "spill").exists(), "spill files are left")
             rest = set(range(SAMPLES)) - set(POISONED)
             self.assertEqual(items_of_checksums(run.output), rest)
             self.assertEqual(items_of_checkpoint(run.output), rest)
             wanted = self.wanted["checksums.tsv"].splitlines()
             self.assertTrue(set(self.lines_of(run)) < set(wanted))
-            self.assertEqual(self.lines_of_a_retry(run, summary["dead_letters"][0]["payload"]), set(wanted) - set(self.lines_of(run)), "the bytes are its own")
+            self.assertEqual(self.lines_of_a_retry(run, summary["dead_letters"][0]["payload"]), set(wanted) - set(self.lines_of(run)), "the payload has the batch's bytes")
             self.resume(run, self.wanted)
-            self.assertEqual(run.summary()["samples"]["released"], 4, "it alone was left")
+            self.assertEqual(run.summary()["samples"]["released"], 4, "only this batch was left")
 
     def lines_of_a_retry(self, run, payload):
         """The results of the dead-lettered samples from a working processor."""
@@ -196,7 +196,7 @@ class WhenFull(unittest.TestCase):
         subprocess.run([command[0], "finish", *command[1:]], check=True, timeout=60)
         return {line for line in (again / "checksums.tsv").read_bytes().splitlines() if line[:1].isdigit()}
 
-    def test_another_producer_continues_with_what_a_dead_one_spilled(self):
+    def test_another_producer_continues_with_a_dead_ones_spilled_batches(self):
         with RealRun(*COPY, "--when-full", "spill", "--spill-dir", "/tmp/placeholder") as run:
             disk = run.folder / "disk"
             run.flags[run.flags.index("/tmp/placeholder")] = str(disk)
@@ -206,16 +206,16 @@ class WhenFull(unittest.TestCase):
                 self.assertEqual(run.wait(run.producer), -signal.SIGKILL)
                 folder, = disk.iterdir()
                 self.assertIn(run.run_id, folder.name)
-                (folder / "slab-1-77.spill.new").write_bytes(b"half")   # as a death in the middle of a write leaves it
+                (folder / "slab-1-77.spill.new").write_bytes(b"half")   # as a death in mid-write leaves it
                 run.start_producer(command="recover")
-                self.until_status(run, "the new one's account", lambda status: status.get("producers") == 2)
+                self.until_status(run, "the new producer's status", lambda status: status.get("producers") == 2)
             self.assertGreaterEqual(run.status()["spilled_samples"], SAMPLES - IN_THE_POOL)
             code, summary = self.deliver(run)
             self.assertEqual(code, 0, run.logs())
             self.assertEqual((summary["samples"]["released"], summary["samples"]["published"], summary["samples"]["sourced"]),
                              (SAMPLES, SAMPLES, SAMPLES))
             self.assertEqual(run.files(), self.wanted)
-            self.assertEqual(list(disk.iterdir()), [], "nothing is left there")
+            self.assertEqual(list(disk.iterdir()), [], "spill files are left")
 
     @unittest.skipIf(SANITIZER, "preloads a library, and a sanitizer's must come first")
     def test_the_producer_dies_at_each_step_of_a_spill(self):
@@ -231,14 +231,14 @@ class WhenFull(unittest.TestCase):
             for name in environment:
                 run.environment.pop(name)
             if point == "spill.read_back":
-                self.until_status(run, "everything else on the disk", lambda status: status["spilled_samples"] >= SAMPLES - IN_THE_POOL)
+                self.until_status(run, "all other batches on disk", lambda status: status["spilled_samples"] >= SAMPLES - IN_THE_POOL)
                 run.start_consumer()
-            with run.kept_from_sweeps():        # from before it is dead
+            with run.kept_from_sweeps():        # from before its death on
                 run.until(lambda: is_stopped(run.producer), point)
                 kill(run.producer)
                 self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
                 run.start_producer(command="recover")
-                self.until_status(run, "the new one's account", lambda status: status.get("producers") == 2)
+                self.until_status(run, "the new producer's status", lambda status: status.get("producers") == 2)
             run.start_consumer()
             self.assertEqual(run.wait(run.producer), 0, run.logs())
             run.wait_for_consumers()

@@ -1,7 +1,7 @@
-/* Ledger, broker and consumers, and everything that may go wrong between them. model.md here says what is left out, and why.
+/* Ledger, broker and consumers, and all faults between them. model.md here lists what is left out, and why.
  *
- * An action is one step; between two actions all is free: a message waits, a process is slow, a lease runs out. What goes wrong
- * (a death, a lost message, ...) is paid for from `faults`. So every history ends, and at its end the judge looks. */
+ * An action is one step. Between two actions anything may happen: a message waits, a process is slow, a lease expires. Each
+ * fault (a death, a lost message, ...) decrements `faults`. So every history ends, and the judge checks its end. */
 
 #ifndef SLABS
 #define SLABS 2
@@ -16,36 +16,36 @@
 #define WINDOW 2          /* slabs that a consumer may hold */
 #endif
 #ifndef BATCHES
-#define BATCHES 3         /* more than there are slabs: one at least is filled twice */
+#define BATCHES 3         /* more than slabs, so that at least one is filled twice */
 #endif
 #ifndef FAULTS
 #define FAULTS 2
 #endif
 #define MAX_FAILURES 2
 #ifndef LOG_ROOM
-#define LOG_ROOM 2        /* releases that a consumer has unanswered; it waits then */
+#define LOG_ROOM 2        /* limit of a consumer's unanswered releases */
 #endif
 #ifndef SCRATCH
-#define SCRATCH hidden    /* no part of a state; the breadth-first search wants it empty, and larger states */
+#define SCRATCH hidden    /* not part of a state; the breadth-first search needs it empty, with larger states */
 #endif
 #define WORK_ROOM (SLABS + 1)
 #define RELEASE_ROOM (LOG_ROOM + 1)
 
-/* --- the outsider's notes: nobody in the model acts on them --- */
+/* --- the outsider's notes: no process in the model acts on them --- */
 
-bool wanted[SLABS];       /* the present filling was published, and neither completed nor given up */
+bool wanted[SLABS];       /* the current filling was published, and neither completed nor dead-lettered */
 bool committed[SLABS];    /* a consumer has committed its results */
-bool slabs_differ, consumers_differ;   /* not yet: the first to be filled is slab 0, the first to meet with anything consumer 0 */
+bool slabs_differ, consumers_differ;   /* not yet: slab 0 is filled first, and consumer 0 acts first */
 
-/* Cleared where the promise is broken, and asserted there. */
-bool memory_is_reused_only_when_nobody_may_read_it = true;
+/* Cleared and asserted where the promise is broken. */
+bool memory_is_reused_only_without_readers = true;
 bool no_batch_is_lost = true;
 bool no_filling_is_completed_twice = true;
 bool no_slab_leaks = true;
 bool finished_work_counts = true;
 bool judged;
 
-/* ONLY=... judges one promise: the known-bad variants name the one that they break. */
+/* ONLY=... judges one promise: each known-bad variant names the promise that it breaks. */
 #define MEMORY 1
 #define LOST 2
 #define TWICE 4
@@ -56,8 +56,8 @@ bool judged;
 #endif
 
 inline promise_memory(kept) {
-    memory_is_reused_only_when_nobody_may_read_it = (kept) || !(ONLY & MEMORY);
-    assert(memory_is_reused_only_when_nobody_may_read_it)
+    memory_is_reused_only_without_readers = (kept) || !(ONLY & MEMORY);
+    assert(memory_is_reused_only_without_readers)
 }
 inline promise_not_lost(kept) {
     no_batch_is_lost = (kept) || !(ONLY & LOST);
@@ -82,18 +82,18 @@ inline note_completed(s) {
     promise_not_lost(committed[s]);
     wanted[s] = false; committed[s] = false
 }
-/* Else a step that takes longer than a lease could be taken from each consumer in turn, for ever. */
+/* Otherwise a step longer than a lease could be taken from each consumer in turn, forever. */
 inline note_completed_nothing(s, finished) { promise_counts(!finished || !wanted[s]) }
 inline note_freed(s) { promise_not_lost(!wanted[s]) }
 
-/* --- what outlives the producer: the ledger and the consumers' heartbeat records --- */
+/* --- state that outlives the producer: the ledger and the consumers' heartbeat records --- */
 
 byte faults = FAULTS;
-byte left = BATCHES;      /* to publish. The high-water mark, which a new producer finds in ledger and headers */
+byte left = BATCHES;      /* unpublished batches. A new producer finds the high-water mark in ledger and headers */
 bool up = true;           /* the producer lives */
-byte die_at;              /* it dies right behind this store of its action; 0: it does not */
+byte die_at;              /* it dies right after this store of its action; 0: it lives */
 
-/* Before an action that stores: whether the producer dies in its midst, and where. */
+/* Before an action that stores: whether and where the producer dies in it. */
 inline may_die_within(stores) {
     do
     :: faults > 0 && die_at < stores -> die_at++
@@ -118,14 +118,14 @@ mtype = { dead_lettered, retired, leased, ready, filling, free };
 
 #include "ledger.pml"
 
-bool place[CONSUMERS];    /* its session stands in the ledger's table */
+bool place[CONSUMERS];    /* its session is in the ledger's table */
 
 typedef Heartbeat { bool busy; byte slab; byte generation; byte attempt };
-Heartbeat heartbeat[CONSUMERS];     /* the ticket that it works on: stays when it dies */
+Heartbeat heartbeat[CONSUMERS];     /* the ticket of its work; outlives it */
 
-/* --- what dies with the producer: its connections --- */
+/* --- state that dies with the producer: its connections --- */
 
-bool peer[CONSUMERS];     /* connected to the producer that lives now */
+bool peer[CONSUMERS];     /* connected to the live producer */
 byte next[CONSUMERS];     /* the number of its next delivery */
 byte seen[CONSUMERS];     /* its releases, through this number */
 bool owed[CONSUMERS];     /* an acknowledgement */
@@ -136,14 +136,14 @@ chan work[CONSUMERS] = [WORK_ROOM] of { byte, byte, byte, byte };               
 chan releases[CONSUMERS] = [RELEASE_ROOM] of { byte, byte, byte, byte, byte };   /* number, slab, generation, attempt, kind */
 chan acks[CONSUMERS] = [1] of { byte };                                          /* through this number */
 
-/* --- what dies with a consumer --- */
+/* --- state that dies with a consumer --- */
 
 bool alive[CONSUMERS];
-bool leaving[CONSUMERS];    /* asked to go: takes no more, gives back what it has not begun */
+bool leaving[CONSUMERS];    /* asked to leave: takes no more slabs, returns unbegun ones */
 typedef Hand { byte generation[SLABS]; byte attempt[SLABS] };
-Hand at_hand[CONSUMERS];    /* the tickets that it has, by slab; attempt 0: none */
-byte last[CONSUMERS];       /* the number of the last delivery that it saw */
-byte first[CONSUMERS];      /* the number of the oldest release in its log */
+Hand at_hand[CONSUMERS];    /* its tickets by slab; attempt 0: none */
+byte last[CONSUMERS];       /* number of the last delivery that it saw */
+byte first[CONSUMERS];      /* number of the oldest release in its log */
 chan log[CONSUMERS] = [LOG_ROOM] of { byte, byte, byte, byte };   /* unacknowledged: slab, generation, attempt, kind */
 
 #define HOLDS(s, c) (entry[s].holder[c] != 0)
@@ -172,13 +172,13 @@ chan log[CONSUMERS] = [LOG_ROOM] of { byte, byte, byte, byte };   /* unacknowled
 #define IS_MET(c) (c == 0 || consumers_differ)
 #define MAY_GET(s, c) (IS_MET(c) && up && peer[c] && !leaving[c] && CAN_LEASE(s, c) && entry[s].failures < MAX_FAILURES && HAS_CREDIT(c))
 #define WORKS_ON(s, c) (heartbeat[c].busy && heartbeat[c].slab == s)
-/* What a consumer names when it connects again: this very hold, at hand or released without an answer. */
+/* A reconnecting consumer names its holds: at hand, or released without an answer. */
 #define HAS_AT_HAND(s, c) (at_hand[c].generation[s] == entry[s].generation && at_hand[c].attempt[s] == entry[s].holder[c])
 #define HAS_RELEASED(s, c) (log[c] ?? [eval(s), eval(entry[s].generation), eval(entry[s].holder[c]), _])
 
 SCRATCH byte n, o, g, a, k, i;   /* scratch, within one step */
 
-/* Neither a ticket nor a release of the slab is anywhere: its generations may begin anew, for the same reason as numbers below. */
+/* No ticket or release of the slab exists, so its generations may restart, for the same reason as numbers below. */
 #define IS_UNMENTIONED_BY(s, c) \
     (at_hand[c].attempt[s] == 0 && !(work[c] ?? [_, eval(s), _, _]) && !(releases[c] ?? [_, eval(s), _, _, _]) && \
      !(log[c] ?? [eval(s), _, _, _]))
@@ -188,8 +188,8 @@ SCRATCH byte n, o, g, a, k, i;   /* scratch, within one step */
 #define IS_UNMENTIONED(s) (IS_UNMENTIONED_BY(s, 0) && IS_UNMENTIONED_BY(s, 1) && IS_UNMENTIONED_BY(s, 2))
 #endif
 
-/* Numbers are only ever compared: when nothing is on the way they may begin anew, and histories that differ in nothing else
- * become one. */
+/* Numbers are only compared, so they may restart when no message is in flight. This merges histories that differ in nothing
+ * else. */
 inline number_anew(c) {
     if
     :: len(work[c]) == 0 && next[c] == last[c] + 1 -> next[c] = 1; last[c] = 0
@@ -200,7 +200,7 @@ inline number_anew(c) {
     :: else
     fi
 }
-/* A connection is gone, and what was on it: another connection's messages change nothing. */
+/* A connection ends with its messages: messages of another connection change nothing. */
 inline cut(c) {
     do
     :: len(work[c]) > 0 -> work[c] ? _, _, _, _
@@ -234,11 +234,11 @@ inline put_release(s, c, generation_of_ticket, attempt_of_ticket, kind) {
     if
     :: up && peer[c] && len(releases[c]) < RELEASE_ROOM ->
         releases[c] ! first[c] + len(log[c]) - 1, s, generation_of_ticket, attempt_of_ticket, kind
-    :: else   /* later, as a repeated one */
+    :: else   /* later, by a repeated release */
     fi
 }
 
-/* Its memory is gone. Its heartbeat record, its recorded holds and its releases on their way are not. */
+/* Its memory is gone; its heartbeat record, its recorded holds and its releases in flight stay. */
 inline end_process(c) {
     alive[c] = false; leaving[c] = false;
     i = 0;
@@ -265,7 +265,7 @@ inline end_process(c) {
 /* --- steps of the producer --- */
 
 inline survive() {
-    die_at = 0   /* had it more stores than there were */
+    die_at = 0   /* the action had fewer stores */
 }
 
 inline begin_filling(s) {
@@ -322,12 +322,12 @@ inline judge() {
     i = 0
 }
 
-/* --- the producer's egress, and what is given up --- */
+/* --- the producer's egress, and dead letters --- */
 
 proctype Slab(byte s) {
 end:
     do
-    /* Nobody sees a slab being filled but the next producer: one action, in whose midst the producer may die. */
+    /* Only the next producer sees a slab being filled: one action, during which the producer may die. */
     :: atomic { up && entry[s].state == FREE && left > 0 && (s == 0 || slabs_differ) ->
         may_die_within(2);
         d_step {
@@ -348,16 +348,16 @@ end:
             ledger_abandon(s);
             survive() } }
 
-    :: atomic { up && entry[s].state == READY && entry[s].failures > 0 ->   /* max_failures is a setting: any */
+    :: atomic { up && entry[s].state == READY && entry[s].failures > 0 ->   /* max_failures is a setting: any value */
         may_die_within(1);
         d_step {
-            printf("slab %d is given up\n", s);
+            printf("slab %d becomes a dead letter\n", s);
             wanted[s] = false; committed[s] = false;
             ledger_dead_letter(s);
             survive() } }
 
-    /* Its batch waits on the disk, from where it is filled in again, as one that was not published yet. The file is there before, and
-     * whoever takes over counts it only if the slab is free. */
+    /* Its batch waits on disk and is filled in again later, like an unpublished one. The file exists before, and the next producer
+     * counts it only if the slab is free. */
     :: atomic { up && entry[s].state == READY && HOLDERS(s) == 0 && entry[s].failures == 0 && faults > 0 ->
         faults--;
         may_die_within(1);
@@ -371,7 +371,7 @@ end:
     :: atomic { up && entry[s].state == DEAD_LETTERED ->
         may_die_within(3);
         d_step {
-            printf("what slab %d holds has been set aside\n", s);
+            printf("the dead letter of slab %d is written\n", s);
             ledger_discard(s);
             survive() } }
     od
@@ -423,7 +423,7 @@ end:
         d_step {
             printf("consumer %d's lease of slab %d runs out\n", c, s);
 #ifdef RECYCLE_ON_EXPIRY
-            wanted[s] = false; committed[s] = false;   /* as if the batch did not matter: what is at stake here is the memory */
+            wanted[s] = false; committed[s] = false;   /* the batch does not matter here, only the memory */
             forget_holders(s);
             free_slab(s);
 #else
@@ -432,8 +432,8 @@ end:
             survive() } }
 #endif
 
-    /* The run that was here before is dead. A consumer of it, in the process that now is consumer c of this run, is done with its
-     * slab s only now. All numbers of its first release mean something here as well; the run that the message names is another. */
+    /* The previous run is dead. Its consumer, in the process that is now consumer c of this run, finishes its slab s only now. All
+     * numbers of its first release are also valid here; only the run in the message differs. */
     :: d_step { up && alive[c] && peer[c] && faults > 0 && len(releases[c]) < RELEASE_ROOM ->
         faults--;
 #ifdef MESSAGES_NAME_NO_RUN
@@ -444,7 +444,7 @@ end:
 #endif
         }
 
-    /* Any of those that it has at hand: the order is not modelled. */
+    /* Any slab that it holds: the order is not modelled. */
     :: d_step { alive[c] && !leaving[c] && !heartbeat[c].busy && at_hand[c].attempt[s] != 0 ->
         heartbeat[c].busy = true; heartbeat[c].slab = s;
         heartbeat[c].generation = at_hand[c].generation[s]; heartbeat[c].attempt = at_hand[c].attempt[s];
@@ -459,7 +459,7 @@ end:
         drop(s, c);
         put_release(s, c, g, a, COMPLETED) }
 
-    /* It leaves, or its sink is away, or it sees that its visibility timeout is over. */
+    /* It leaves, its sink is unavailable, or it sees that its visibility timeout has expired. */
     :: d_step { alive[c] && at_hand[c].attempt[s] != 0 && len(log[c]) < LOG_ROOM &&
             ((leaving[c] && !WORKS_ON(s, c)) || (!leaving[c] && faults > 0)) ->
         if
@@ -467,15 +467,15 @@ end:
         :: else
         fi;
         g = at_hand[c].generation[s]; a = at_hand[c].attempt[s];
-        printf("consumer %d gives slab %d back\n", c, s);
+        printf("consumer %d returns slab %d\n", c, s);
         drop(s, c);
         put_release(s, c, g, a, RETURNED) }
 
-    /* What it runs raises an error, and it lives. */
+    /* Its processor raises an error, and the consumer lives. */
     :: d_step { alive[c] && WORKS_ON(s, c) && len(log[c]) < LOG_ROOM && faults > 0 ->
         faults--;
         g = at_hand[c].generation[s]; a = at_hand[c].attempt[s];
-        printf("consumer %d says that slab %d failed\n", c, s);
+        printf("consumer %d reports that slab %d failed\n", c, s);
         drop(s, c);
         put_release(s, c, g, a, FAILED) }
     od
@@ -509,7 +509,7 @@ end:
 
 #ifndef RELEASE_ONCE
     :: d_step { alive[c] && up && peer[c] && len(log[c]) > 0 && len(releases[c]) + len(acks[c]) == 0 && !owed[c] ->
-        printf("consumer %d repeats what is not answered\n", c);
+        printf("consumer %d repeats unanswered releases\n", c);
         k = len(log[c]);
         i = 0;
         do
@@ -524,7 +524,7 @@ end:
 #endif
 
     :: d_step { alive[c] && HAS_NOTHING(c) && len(log[c]) + len(acks[c]) == 0 && (leaving[c] || RUN_IS_OVER) ->
-        printf("consumer %d says goodbye\n", c);
+        printf("consumer %d disconnects\n", c);
         end_process(c) }
 
     :: d_step { alive[c] && !leaving[c] && faults > 0 && IS_MET(c) ->
@@ -567,12 +567,12 @@ end:
         :: else
         fi }
 
-    /* Hello, Challenge, Answer and Welcome. A place is taken again only after its previous process is reaped. */
+    /* Hello, Challenge, Answer and Welcome. An index is reused only after its previous process is reaped. */
     :: d_step { up && !place[c] && !RUN_IS_OVER ->
-        printf("another consumer %d is let in\n", c);
+        printf("another consumer %d is admitted\n", c);
         alive[c] = true; place[c] = true; peer[c] = true }
 
-    /* A death is a pidfd's readiness; a Disconnect has the same effect. */
+    /* A pidfd's readiness reports a death; a Disconnect has the same effect. */
     :: atomic { up && place[c] && !alive[c] ->
         may_die_within(4 * SLABS);
         d_step {
@@ -596,8 +596,8 @@ end:
             fi;
             survive() } }
 
-    /* A consumer finds the new producer. It has closed its old connection: no old ticket reaches it any more. It names what it
-     * has at hand and what it has released without an answer; every other hold of its session is taken back. */
+    /* A consumer finds the new producer. It has closed its old connection, so no old ticket reaches it. It names the slabs that
+     * it holds and its unanswered releases; every other hold of its session is taken back. */
     :: atomic { up && place[c] && alive[c] && !peer[c] && IS_MET(c) ->
         consumers_differ = true;
         may_die_within(3 * SLABS);
@@ -663,7 +663,7 @@ end:
         acks[c] ? n;
         printf("consumer %d's acknowledgement through %d is lost\n", c, n);
         number_anew(c) }
-    /* One copy comes now. The other waits, and whatever comes after it. */
+    /* One copy arrives now. The other waits, with everything after it. */
     :: d_step { faults > 0 && alive[c] && len(acks[c]) > 0 ->
         faults--;
         acks[c] ? n;
@@ -728,7 +728,7 @@ end:
             od;
             survive() } }
 
-    /* Nothing can happen any more. A consumer that lost a ticket and was sent no other will never know: stalled, it is killed. */
+    /* The final state. A consumer that lost its last ticket never learns of it: it is stalled and killed. */
     :: atomic { timeout && !judged ->
         d_step {
             i = 0;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Checks the model with Spin: see model.md.
 
-  check.py exhaustive|cycles|bitstate [--long]   the promises, in every history within the bounds
+  check.py exhaustive|cycles|bitstate [--long]   the promises hold in every history within the bounds
   check.py variants [NAME ...]                   each known-bad variant breaks its promise
   check.py trail NAME                            a variant's shortest counterexample, step by step
-  check.py table [--write]                       the model's ledger does what transitions.txt says
+  check.py table [--write]                       the model's ledger matches transitions.txt
 """
 
 import argparse
@@ -39,21 +39,21 @@ CYCLES_LONG = {"no history goes round": {**SMALL, "BATCHES": 2, "FAULTS": 2}}
 BITSTATE = {"three and three": ({**LARGE, "BATCHES": 3, "FAULTS": 1, "WINDOW": 1}, ["-w27", "-k3"])}
 BITSTATE_LONG = {"three and three": ({**LARGE, "BATCHES": 4, "FAULTS": 3}, ["-w35", "-k3"])}
 
-# Each known-bad variant: what it is compiled with, and the promise that it must break.
+# Known-bad variants: (switch, judged promise, assertion that it must break).
 VARIANTS = {
-    "recycle-on-expiry": ("RECYCLE_ON_EXPIRY", "MEMORY", "memory_is_reused_only_when_nobody_may_read_it"),
+    "recycle-on-expiry": ("RECYCLE_ON_EXPIRY", "MEMORY", "memory_is_reused_only_without_readers"),
     "release-without-generation": ("RELEASE_WITHOUT_GENERATION", "LOST", "no_batch_is_lost"),
-    "holder-after-ticket": ("HOLDER_AFTER_TICKET", "MEMORY", "memory_is_reused_only_when_nobody_may_read_it"),
+    "holder-after-ticket": ("HOLDER_AFTER_TICKET", "MEMORY", "memory_is_reused_only_without_readers"),
     "release-once": ("RELEASE_ONCE", "LEAKS", "no_slab_leaks"),
     "push-pull": ("PUSH_PULL", "LOST", "no_batch_is_lost"),
     "only-the-last-completes": ("ONLY_THE_LAST_COMPLETES", "COUNTS", "finished_work_counts"),
     "old-releases-count": ("OLD_RELEASES_COUNT", "LOST", "no_batch_is_lost"),
-    "messages-name-no-run": ("MESSAGES_NAME_NO_RUN", "MEMORY", "memory_is_reused_only_when_nobody_may_read_it"),
+    "messages-name-no-run": ("MESSAGES_NAME_NO_RUN", "MEMORY", "memory_is_reused_only_without_readers"),
 }
 
 
 class Checker:
-    """One model, made into a program that searches it. Owns the folder that it works in."""
+    """One model as a compiled program that searches it. Owns: its working folder."""
 
     def __init__(self, model, definitions, compile_options, optimise="-O1"):
         self.folder = tempfile.TemporaryDirectory(prefix="offramp-model-")
@@ -68,7 +68,7 @@ class Checker:
         return run(["./pan", *arguments], self.folder.name)
 
     def trail(self):
-        """The steps to the error that the search found, a line each."""
+        """The steps to the error that the search found, one line each."""
         shown = run(["spin", *self.definitions, "-t", "-T", self.model], self.folder.name, may_fail=True)
         happened = shown.split("spin: ")[0].splitlines()
         broken = re.search(r"text of failed assertion: assert\((\w+)\)", shown)
@@ -129,7 +129,7 @@ def bitstate_holds(bounds):
 
 
 def judged(name, definitions, checker, found, unreached_matters):
-    """Says what the search found. True: nothing that breaks a promise, in a search that went to its end."""
+    """Prints the result of the search. Returns True for a complete search without a broken promise."""
     bounds = ", ".join(f"{key.lower()} {value}" for key, value in definitions.items())
     states = re.search(r"(\S+) states, stored", found)
     errors = re.search(r"errors: (\d+)", found)
@@ -137,13 +137,13 @@ def judged(name, definitions, checker, found, unreached_matters):
     unreached = unreached_lines(found) if unreached_matters else []
     print(f"{name} ({bounds}): {states.group(1) if states else '?'} states, errors: {errors.group(1) if errors else '?'}", flush=True)
     if not whole:
-        print(f"the search did not come to its end:\n{found}")
+        print(f"the search is incomplete:\n{found}")
         return False
     if errors.group(1) != "0":
         print("\n".join([*re.findall(r"pan:\d*:? ?(.*)", found)[:1], *checker.trail()]))
         return False
     for line in unreached:
-        print(f"nothing ever does this, so nothing is proved of it: {line}")
+        print(f"unreached, so nothing is proved of it: {line}")
     return not unreached
 
 
@@ -163,13 +163,13 @@ def breaks(name, show=False):
         if violated:
             break
     else:
-        print(f"{name}: no counterexample, so the model would not notice it\n{found}")
+        print(f"{name}: no counterexample, so the model does not notice the variant\n{found}")
         return False
     print(f"{name}: {violated.group(1)} is broken with {faults} fault{'s' if faults > 1 else ''}", flush=True)
     if show:
         print("\n".join(checker.trail()))
     if violated.group(1) != promise:
-        print(f"{name}: {promise} was to be broken")
+        print(f"{name}: expected {promise} to be broken")
     return violated.group(1) == promise
 
 

@@ -1,9 +1,9 @@
 /* The ledger's transitions, store by store, as producer/ledger/slab_ledger.cpp makes them. Included by broker.pml, which adds
- * everyone else, and by table.pml, which lists what is here for the comparison with the code.
+ * the other processes, and by table.pml, which lists the transitions for the comparison with the code.
  *
- * Whoever includes it defines up (false: the producer is dead and stores nothing), STORED_...() (what is seen of a store;
- * may clear up: the producer dies right behind it), and the outsider's notes note_completed(), note_completed_nothing(), note_freed().
- * All of it is deterministic, so that it may stand in a d_step; `hold` is a scratch variable. */
+ * The including file defines up (false: the producer is dead and stores nothing), STORED_...() (observes a store and may clear
+ * up: the producer dies right after it), and the outsider's notes note_completed(), note_completed_nothing(), note_freed().
+ * All of it is deterministic, so that it may be in a d_step; `hold` is a scratch variable. */
 
 SCRATCH byte hold;
 
@@ -16,7 +16,7 @@ SCRATCH byte hold;
 
 #define COMPLETED 1
 #define RETURNED 2
-#define FAILED 3     /* or rejected: the ledger makes no difference */
+#define FAILED 3     /* or rejected: the same for the ledger */
 
 #ifdef RELEASE_WITHOUT_GENERATION
 #define IS_STALE(generation_of_ticket, s) (false)
@@ -24,7 +24,7 @@ SCRATCH byte hold;
 #define IS_STALE(generation_of_ticket, s) (generation_of_ticket != entry[s].generation)
 #endif
 
-/* Any recorded holder's: whoever is slower than a lease is overtaken by others, who may be slower than theirs. */
+/* Of any recorded holder: consumers that are slower than a lease are overtaken by others, which may be slow, too. */
 #ifdef ONLY_THE_LAST_COMPLETES
 #define MAY_COMPLETE(attempt_of_ticket, s) (attempt_of_ticket == entry[s].attempt)
 #else
@@ -36,7 +36,7 @@ typedef Entry {
     byte attempt;
     byte generation;
     byte failures;
-    byte holder[CONSUMERS];   /* the attempt of the hold of the consumer in that place; 0: none. One hold a consumer */
+    byte holder[CONSUMERS];   /* the attempt of the consumer's hold, by consumer index; 0: none. One hold per consumer */
 };
 Entry entry[SLABS];
 
@@ -51,7 +51,7 @@ Entry entry[SLABS];
 
 #define CAN_LEASE(s, c) (entry[s].state == READY && entry[s].holder[c] == 0 && HOLDERS(s) < MAX_HOLDERS)
 
-/* --- the three stores: one word each, and nothing happens between two of them but the producer's death --- */
+/* --- the three stores, one word each: between two of them only the producer's death can happen --- */
 
 inline store_state(s, new_state, new_attempt, new_generation) {
     if
@@ -99,7 +99,7 @@ inline free_if_not_held(s) {
     fi
 }
 
-/* A hold went without completing the slab. */
+/* A hold ended without completing the slab. */
 inline normalise_after_holder_left(s, ended_attempt) {
     if
     :: entry[s].state == LEASED && entry[s].attempt == ended_attempt ->
@@ -157,7 +157,7 @@ inline ledger_release(s, c, ticket_generation, ticket_attempt, kind) {
     fi
 }
 
-/* One slab's part of a dead consumer's end; `counted`: its heartbeat record named this hold. */
+/* A dead consumer's hold on one slab ends; `counted`: its heartbeat record named this hold. */
 inline ledger_revoke(s, c, counted) {
     if
     :: entry[s].holder[c] != 0 ->
@@ -174,7 +174,7 @@ inline ledger_revoke(s, c, counted) {
 
 inline ledger_dead_letter(s) { store_state(s, DEAD_LETTERED, entry[s].attempt, entry[s].generation) }
 
-/* Held by nobody, and its bytes are on the disk. */
+/* No consumer holds it, and its bytes are on disk. */
 inline ledger_spill(s) { free_slab(s) }
 
 inline ledger_discard(s) {
@@ -182,7 +182,7 @@ inline ledger_discard(s) {
     free_if_not_held(s)
 }
 
-/* So that nobody else's attempt is taken for it. */
+/* So that no other attempt is mistaken for it. */
 inline use_up_attempt_of_half_done_lease(s) {
     hold = entry[s].holder[0];
     hold = (entry[s].holder[1] > hold -> entry[s].holder[1] : hold);
@@ -195,7 +195,7 @@ inline use_up_attempt_of_half_done_lease(s) {
     fi
 }
 
-/* What a new producer makes of one slab. */
+/* A new producer recovers one slab. */
 inline ledger_adopt(s) {
     if
     :: entry[s].state == FILLING -> ledger_abandon(s)

@@ -1,5 +1,5 @@
-// Lists what SlabLedger does with every slab that can arise, store by store, and compares the list with
-// transitions.txt. The model's list is compared with the same file (check.py): neither can move alone.
+// Lists SlabLedger's transitions of every reachable slab, store by store, and compares the list with transitions.txt.
+// check.py compares the model's list with the same file, so neither can change alone.
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -26,7 +26,7 @@ namespace {
 constexpr std::uint64_t kGeneration = 1;
 constexpr std::uint32_t kConsumers = 2;
 
-// One slab, its generation left out, and whether a producer lives that owns it.
+// One slab without its generation, and whether a live producer owns it.
 struct Image {
     SlabState state = SlabState::Free;
     std::uint32_t attempt = 0;
@@ -35,7 +35,7 @@ struct Image {
     bool owned = true;
 
     auto operator<=>(const Image&) const = default;
-    // Beyond these nothing new happens: only the numbers go on.
+    // Beyond these limits only the numbers grow.
     bool is_listed() const { return attempt + failures <= 2; }
 };
 
@@ -60,7 +60,7 @@ constexpr std::pair<ReleaseKind, const char*> kKinds[] = {{ReleaseKind::Complete
                                                           {ReleaseKind::Failed, " failed"},
                                                           {ReleaseKind::Rejected, " failed"}};
 
-// Whatever a caller may ask of a ledger, sensible or not.
+// All calls of a ledger, valid or not.
 std::vector<Event> all_events(const Image& image) {
     std::vector<Event> events{
         {"acquire", [](auto& ledger, auto&) { (void)ledger.acquire([](std::uint32_t) { return true; }); }},
@@ -127,7 +127,7 @@ class LedgerTable {
         std::string row;
         for (const StoreRecorder::Store& store : recorder_.stores()) {
             row += (row.empty() ? "" : "; ") + describe(image, store);
-            image.owned = false;  // the producer died right behind this store
+            image.owned = false;  // the producer died right after this store
             visit(image);
         }
         image.owned = true;
@@ -135,7 +135,7 @@ class LedgerTable {
         if (!row.empty()) rows_.insert(to_text(before) + " | " + event.name + " | " + row);
     }
 
-    // In a process of its own: what the ledger does not allow ends it. False then.
+    // In a separate process, because a forbidden call ends it. Returns false then.
     bool happens(const Image& image, const Event& event) {
         const pid_t child = ::fork();
         if (child == 0) {
@@ -168,7 +168,7 @@ class LedgerTable {
         return true;
     }
 
-    // Says what the store is, and makes it in the image.
+    // Describes the store and applies it to the image.
     static std::string describe(Image& image, const StoreRecorder::Store& store) {
         if (store.word == kWordIndex) {
             const SlabWord word = SlabWord::unpack(store.value);
@@ -181,11 +181,11 @@ class LedgerTable {
             image.failures = store.value;
             return "failures " + std::to_string(store.value);
         }
-        // Whose word it is: its content says so, or, when it is cleared, the place that it had.
+        // The owner of the word: from its content, or from its position if it is cleared.
         const std::size_t place = store.word - kHoldersIndex;
         const HolderWord holder = HolderWord::unpack(store.value);
         const std::size_t consumer = holder.used ? holder.consumer_index : place;
-        if (place >= kMaxHolders || consumer >= kConsumers) return "a store outside of what is known";
+        if (place >= kMaxHolders || consumer >= kConsumers) return "a store outside of the known words";
         image.holders[consumer] = holder.used ? holder.attempt : 0;
         return "holder " + std::to_string(consumer) + " " + dots(image.holders[consumer]);
     }
@@ -210,8 +210,8 @@ TEST(LedgerTable, IsTheTableThatTheModelHas) {
     for (const std::string& row : expected)
         if (!rows.contains(row)) drift += "not the code:  " + row + "\n";
     EXPECT_TRUE(drift.empty())
-        << drift << "Bring tests/model/ledger.pml to what slab_ledger.cpp does (or the other way), see that the "
-        << "model still holds (tests/model/model.md), and write transitions.txt anew: check.py table --write";
+        << drift << "Bring tests/model/ledger.pml and slab_ledger.cpp into agreement, check that the "
+        << "model still holds (tests/model/model.md), and rewrite transitions.txt: check.py table --write";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-/* Lists what ledger.pml does with every slab that can arise: one slab, two consumers, and the producer's death behind any store.
+/* Lists the transitions of ledger.pml for every reachable slab: one slab, two consumers, and the producer's death after any store.
  * Its search, compiled with -DPRINTF, prints a line for each event in each state, which check.py turns into transitions.txt:
  *
  *   ROW state attempt holder0 holder1 failures | event consumer attempt kind | stores, in their order | END or DIED */
@@ -46,7 +46,7 @@ inline note_freed(s) { skip }
 
 #include "ledger.pml"
 
-/* Beyond these nothing new happens: only the numbers go on. */
+/* Beyond these limits only the numbers grow. */
 #define IS_LISTED (entry[0].attempt + entry[0].failures <= 2)
 #define MAY(state_before) (up && IS_LISTED && entry[0].state == state_before)
 

@@ -1,12 +1,11 @@
 """
-Takes the promises of the code away one by one, and shows which test notices:
+Removes the code's promises one by one and shows the test that notices:
 
     python3 tests/mutants/mutants.py [--build build/release] [NAME...]
 
-Each mutant is one change of one source. The changed copy is compiled as the build compiles the source, linked in front of the rooms
-(a linker takes what it meets first), and the tests that stand next to it are run: one must fail. Nothing of the tree or of the build is
-changed; the build is brought up to date first. Ends with 1 when a mutant survives, when its change does not apply, or when the tests fail
-without it.
+Each mutant is one change in one source. The changed copy is compiled with the build's command and linked before the rooms, so the linker
+prefers it. Then the mutant's tests run, and one must fail. The tree and the build stay unchanged, apart from a build at the start. Exit code 1
+if a mutant survives, its change does not apply, or the tests fail without it.
 """
 
 import argparse
@@ -31,7 +30,7 @@ SECONDS_A_TEST = 120
 class Mutant:
     name: str
     source: str
-    old: str          # stands in the source exactly once
+    old: str          # occurs in the source exactly once
     new: str
     tests: tuple      # programs of bin/tests
 
@@ -103,7 +102,7 @@ MUTANTS = (
 
 
 class Build:
-    """What is known of a configured build folder."""
+    """The commands of a configured build folder."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder).resolve()
@@ -114,7 +113,7 @@ class Build:
         subprocess.run(["ninja", "-C", self.folder, *sorted({f"bin/tests/{name}" for name in programs})], check=True, stdout=subprocess.DEVNULL)
 
     def compile(self, source, text, folder):
-        """The object of the changed text, compiled in place of the source."""
+        """Compiles the changed text like the source. Returns the object."""
         changed, compiled = folder / pathlib.Path(source).name, folder / "changed.o"
         changed.write_text(text)
         entry = self._commands[ROOT / source]
@@ -127,24 +126,24 @@ class Build:
         return compiled
 
     def link(self, program, in_front, folder):
-        """The test program, with this object in front of the rooms."""
+        """Links the test program with this object before the rooms."""
         linked = folder / program
         commands = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", "-s", f"bin/tests/{program}"], capture_output=True, text=True,
                                   check=True).stdout.strip().splitlines()
         command = re.sub(r"(\S+\.o )", lambda first: f"{shlex.quote(str(in_front))} {first[1]}", commands[-1], count=1)
-        # What else is in the object that the source was compiled to, together with others of its room, is needed; what the two have in common is the first's.
+        # The original object may contain other sources of its room, which are needed. The first definition of a common symbol wins.
         command = command.replace(f"-o bin/tests/{program}", f"-Wl,-z,muldefs -o {shlex.quote(str(linked))}", 1)
         subprocess.run(command, shell=True, cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
         return linked
 
 
-def last_begun(said):
-    began = re.findall(r"\[ RUN +\] (\S+)", said)
+def last_begun(output):
+    began = re.findall(r"\[ RUN +\] (\S+)", output)
     return began[-1] if began else "before any case"
 
 
 def failed_case(program, folder):
-    """The first test case that fails in it, by name; an empty text when all pass."""
+    """The name of the first failing test case; empty if all pass."""
     try:
         done = subprocess.run([program], capture_output=True, text=True, errors="replace", timeout=SECONDS_A_TEST, cwd=folder, check=False)
     except subprocess.TimeoutExpired as hung:
@@ -156,10 +155,10 @@ def failed_case(program, folder):
 
 
 def check(mutant, build):
-    """Which test notices, or an empty text."""
+    """The test that notices the mutant, or an empty text."""
     text = (ROOT / mutant.source).read_text()
     if text.count(mutant.old) != 1:
-        raise SystemExit(f"mutants.py: '{mutant.name}' does not apply: what it changes stands {text.count(mutant.old)} times in {mutant.source}")
+        raise SystemExit(f"mutants.py: '{mutant.name}' does not apply: its text occurs {text.count(mutant.old)} times in {mutant.source}")
     with tempfile.TemporaryDirectory(prefix="offramp-mutant-") as folder:
         folder = pathlib.Path(folder)
         compiled = build.compile(mutant.source, text.replace(mutant.old, mutant.new), folder)
@@ -188,7 +187,7 @@ def main():
     for mutant in wanted:
         caught = check(mutant, build)
         survivors += not caught
-        print(f"| {mutant.name:42} | {caught or 'NOBODY'} |", flush=True)
+        print(f"| {mutant.name:42} | {caught or 'SURVIVED'} |", flush=True)
     print(f"{len(wanted)} mutants, {survivors} survived, {time.monotonic() - began:.0f} s")
     return 1 if survivors or not wanted else 0
 

@@ -1,6 +1,5 @@
-// Makes samples whose every number follows from its place, and puts them through the processor that the flags name, as
-// one consumer would: what lies in --output is then read by other programs. Printed is a line of JSON an output: name,
-// type and shape.
+// Makes samples whose numbers follow from their position, and runs the processor of the flags on them like one
+// consumer. Other programs then read --output. Prints a line of JSON per output: name, type and shape.
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -29,7 +28,7 @@ TensorSpec spec_of(const std::string& name, DType dtype, std::vector<std::int64_
     return TensorSpec::contiguous(name, dtype, shape);
 }
 
-// Class scores, vectors and arrays of every type, and one whose last dimension lies outermost in memory, as
+// Class scores, vectors and arrays of every type, and one whose last dimension is outermost in memory, like
 // channels-last.
 std::vector<TensorSpec> outputs() {
     std::vector<TensorSpec> specs{spec_of("scores", kFloat32, {5, 24, 36}), spec_of("vector32", kFloat32, {12}),
@@ -51,7 +50,7 @@ void put(std::byte* to, Number number) {
     std::memcpy(to, &number, sizeof number);
 }
 
-// The number at row-major place `i` of output `output` of sample `item`: a whole one below 256, which every type holds
+// The number at row-major index `i` of output `output` of sample `item`: an integer below 256, which every type holds
 // exactly.
 void put_value(std::byte* to, DType dtype, std::size_t item, std::size_t output, std::size_t i) {
     const std::uint64_t value = (item * 131 + output * 7 + i * 37 + i / 11) % 101;

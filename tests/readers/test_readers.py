@@ -1,4 +1,4 @@
-"""Other programs' readers open what processors leave: the numbers are those that the samples were made of."""
+"""Other programs read the processors' results, and the numbers equal those of the samples."""
 
 import io
 import json
@@ -24,7 +24,7 @@ if PARQUET:
     import pyarrow.parquet
 
 PROGRAM = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute() / "tests" / "offramp-processed-samples"
-KEYS = {0: "sample 0", 1: 'a folder/é "quoted".jpg', 3: "sample 3", 4: "sample 4", 5: "sample 5"}    # item 2 is a hole
+KEYS = {0: "sample 0", 1: 'a folder/é "quoted".jpg', 3: "sample 3", 4: "sample 4", 5: "sample 5"}    # item 2 is missing
 
 
 def scratch_folder(case):
@@ -35,7 +35,7 @@ def scratch_folder(case):
 
 
 class Processed:
-    """A folder in which a processor has left the samples of processed_samples.cpp, and their numbers."""
+    """A folder with a processor's results of the samples of processed_samples.cpp, and their numbers."""
 
     def __init__(self, case, processor, *flags):
         self.folder = scratch_folder(case)
@@ -47,7 +47,7 @@ class Processed:
         return subprocess.run([PROGRAM, "--processor", processor, "--output", self.folder, *flags], capture_output=True, text=True, timeout=60, **more)
 
     def samples(self):
-        """Item, key, output and array of every number that must be found."""
+        """(item, key, output, array) of every expected result."""
         for item, key in KEYS.items():
             for place, output in enumerate(self.outputs):
                 i = numpy.arange(int(numpy.prod(output["shape"])))
@@ -68,7 +68,7 @@ class Npy(unittest.TestCase):
             name = f"{key}.{output['name']}.npy"
             wanted.add(name)
             array = numpy.load(processed.folder / name, mmap_mode="r", allow_pickle=False)
-            # A single number of a file that is mapped comes with one dimension too many from some versions.
+            # Some versions map a single number with one dimension too many.
             dtype = "float32" if output["dtype"] == "bfloat16" else output["dtype"]
             self.assertEqual((array.dtype.name, list(array.shape) if output["shape"] else []), (dtype, output["shape"]), name)
             self.assertTrue(array.flags.c_contiguous and array.flags.aligned and array.offset % 64 == 0, name)
@@ -87,7 +87,7 @@ class Write(unittest.TestCase):
         folder = scratch_folder(self)
         pipe = folder / "pipe"
         os.mkfifo(pipe)
-        # Both ends are open before the program starts: it finds a reader, and the reader sees no end before the program is done.
+        # Both ends are open before the program starts, so it finds a reader, and the reader sees no early end.
         source = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         held = os.open(pipe, os.O_WRONLY)
         os.set_blocking(source, True)
@@ -148,7 +148,7 @@ class Http(unittest.TestCase):
                     self.assertEqual((array.dtype.name, list(array.shape)), (dtype, output["shape"]), output)
                     numpy.testing.assert_array_equal(array, numbers)
 
-    def test_a_certificate_that_no_one_vouches_for_is_refused(self):
+    def test_an_untrusted_certificate_is_refused(self):
         os.environ["NO_PROXY"] = "127.0.0.1"
         folder = scratch_folder(self)
         identity = make_certificate(folder)
@@ -158,26 +158,26 @@ class Http(unittest.TestCase):
         pathlib.Path(folder, "empty.pem").touch()
         unreadable = "error setting certificate file"
         with Receiver(identity=identity) as receiver:
-            for authorities, said in ((None, "self-signed certificate"), (another[0], "self-signed certificate"), (f"{folder}/absent.pem", unreadable),
+            for authorities, reason in ((None, "self-signed certificate"), (another[0], "self-signed certificate"), (f"{folder}/absent.pem", unreadable),
                                       (f"{folder}/cut.pem", unreadable), (f"{folder}/empty.pem", unreadable), (folder, unreadable)):
                 with self.subTest(authorities):
                     flags = ("--http-ca-file", authorities) if authorities else ()
                     refused = subprocess.run([PROGRAM, "--processor", "http", "--output", folder, "--http-url", receiver.url, *flags], capture_output=True,
                                              text=True, timeout=60)
                     self.assertEqual(refused.returncode, 64, refused.stderr)
-                    self.assertIn(said, refused.stderr)
+                    self.assertIn(reason, refused.stderr)
                     self.assertIn("--http-ca-file", refused.stderr)
             self.assertEqual(receiver.requests, 0)
 
     def decoded(self, text, name):
-        said = json.loads(text)
-        self.assertEqual((said["key"], said["output"], said["model"]), (*name, "made"))
-        return numpy.array(said["data"], "float32" if said["dtype"] == "bfloat16" else said["dtype"]).reshape(said["shape"])
+        body = json.loads(text)
+        self.assertEqual((body["key"], body["output"], body["model"]), (*name, "made"))
+        return numpy.array(body["data"], "float32" if body["dtype"] == "bfloat16" else body["dtype"]).reshape(body["shape"])
 
 
 class EmbeddingsSqlite(unittest.TestCase):
     FLAGS = {"as they are": (), "normalized": ("--normalize",), "float16": ("--vector-dtype", "fp16"),
-             "all at once": ("--normalize", "--vector-dtype", "fp16", "--truncate-dim", "5")}
+             "combined": ("--normalize", "--vector-dtype", "fp16", "--truncate-dim", "5")}
 
     def wanted(self, numbers, flags):
         vector = numbers.astype("float64")[: 5 if "--truncate-dim" in flags else None]
@@ -238,7 +238,7 @@ class EmbeddingsParquet(unittest.TestCase):
         self.assertEqual(file.read_bytes(), before)
         self.assertEqual(processed.process("embeddings-parquet", "--truncate-dim", "7").returncode, 0)
         self.assertEqual(pyarrow.parquet.read_schema(file).field("vector").type.list_size, 7)
-        # Rows of items that this run does not have stay, and must be of the same kind.
+        # Rows of items outside this run stay and must be of the same kind.
         rows = pyarrow.parquet.read_table(file)
         other = rows.set_column(2, rows.schema.field("item"), pyarrow.array([item + 100 for item in rows["item"].to_pylist()]))
         pyarrow.parquet.write_table(other, file)
@@ -251,7 +251,7 @@ class EmbeddingsParquet(unittest.TestCase):
         self.assertIn("are of two kinds: output 'vector32' has 6 float32 numbers", refused.stderr)
         self.assertEqual(pyarrow.parquet.read_table(file), joined)
 
-    def test_what_cannot_be_read_or_written_is_reported_and_left(self):
+    def test_unusable_files_are_reported_and_left_unchanged(self):
         processed = Processed(self, "embeddings-parquet")
         file = processed.folder / "embeddings.parquet"
         whole = file.read_bytes()
@@ -264,7 +264,7 @@ class EmbeddingsParquet(unittest.TestCase):
         refused = processed.process("embeddings-parquet", "--resume")
         self.assertEqual((refused.returncode, file.read_bytes()), (71, whole[:-20]), refused.stderr)
         self.assertIn(f"Parquet: opening {file}", refused.stderr)
-        # Only its owner takes it away; what was to be joined with it is still there.
+        # Only its owner removes it; the file to merge with it still exists.
         file.unlink()
         done = processed.process("embeddings-parquet")
         self.assertEqual((done.returncode, file.read_bytes()), (0, whole), done.stderr)
@@ -285,7 +285,7 @@ class MaskRle(unittest.TestCase):
         records = sqlite3.connect(processed.folder / "records/records.sqlite")
         self.addCleanup(records.close)
         lines = [json.loads(line) for line in (processed.folder / "mask-rle/masks.jsonl").read_text().splitlines()]
-        # Two outputs are class scores; the second lies channels-last.
+        # Two outputs are class scores; the second is channels-last.
         self.assertEqual([(line["item"], line["key"], line["output"]) for line in lines],
                          [(*sample, output) for sample in KEYS.items() for output in ("scores", "turned")])
         shares = {}

@@ -56,7 +56,7 @@ def metrics_page():
 
 
 def help_of(binaries, *words):
-    """The output of `offramp WORDS --help`, which sets up nothing."""
+    """The output of `offramp WORDS --help`, which needs no setup."""
     environment = {**os.environ, "OFFRAMP_BIN_DIR": str(binaries), "COLUMNS": "100", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run([str(ROOT / "launch/offramp"), *words], env=environment, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode != 0:

@@ -15,8 +15,8 @@ WATCHDOG_SECONDS = 60
 
 class Browser:
     """
-    Owns: the browser's process, its profile, and one page. Blocks: for each answer. Errors: AssertionError where none comes within WATCHDOG_SECONDS.
-    `errors`: what the page's scripts, and its policy, complained of.
+    Owns: the browser's process, its profile and one page. Blocks: for each answer. Errors: AssertionError without an answer in WATCHDOG_SECONDS.
+    `errors`: exceptions of the page's scripts, and entries of its log.
     """
 
     def __init__(self):
@@ -28,7 +28,7 @@ class Browser:
                                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(theirs_in)
         os.close(theirs_out)
-        self._heard, self._numbers, self._session = b"", itertools.count(1), None
+        self._received, self._numbers, self._session = b"", itertools.count(1), None
         self.errors = []
 
     def __enter__(self):
@@ -39,7 +39,7 @@ class Browser:
         return self
 
     def __exit__(self, *_):
-        os.close(self._in)      # with which it ends
+        os.close(self._in)      # ends the browser
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
@@ -64,15 +64,15 @@ class Browser:
         return self._call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
     def until(self, expression):
-        """Its first true value."""
+        """The first true value of the expression."""
         end = time.monotonic() + WATCHDOG_SECONDS
         while not (value := self.value(expression)):
-            assert time.monotonic() < end, f"the page never came to {expression}; it complained of {self.errors}"
+            assert time.monotonic() < end, f"the page never reached {expression}; its errors: {self.errors}"
             time.sleep(0.05)
         return value
 
     def picture(self, path):
-        """PNG, of what the screen shows."""
+        """Writes a PNG of the screen."""
         with open(path, "wb") as file:
             file.write(base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"]))
 
@@ -80,18 +80,18 @@ class Browser:
         number = next(self._numbers)
         request = {"id": number, "method": method, "params": parameters, **({"sessionId": self._session} if self._session else {})}
         os.write(self._in, json.dumps(request).encode() + b"\0")
-        while (said := self._message()).get("id") != number:
-            if said.get("method") == "Runtime.exceptionThrown":
-                self.errors.append(said["params"]["exceptionDetails"])
-            elif said.get("method") == "Log.entryAdded":
-                self.errors.append(said["params"]["entry"])
-        assert "error" not in said, said
-        return said["result"]
+        while (message := self._message()).get("id") != number:
+            if message.get("method") == "Runtime.exceptionThrown":
+                self.errors.append(message["params"]["exceptionDetails"])
+            elif message.get("method") == "Log.entryAdded":
+                self.errors.append(message["params"]["entry"])
+        assert "error" not in message, message
+        return message["result"]
 
     def _message(self):
-        while b"\0" not in self._heard:
+        while b"\0" not in self._received:
             more = os.read(self._out, 1 << 16)
-            assert more, "the browser is gone"
-            self._heard += more
-        said, _, self._heard = self._heard.partition(b"\0")
-        return json.loads(said)
+            assert more, "the browser has ended"
+            self._received += more
+        message, _, self._received = self._received.partition(b"\0")
+        return json.loads(message)

@@ -22,7 +22,7 @@ class Counts(torch.nn.Module):
 
 
 def make_counting_network(folder, lines):
-    """In the folder: counts.pt and what belongs to it, and lines.txt with so many lines of text."""
+    """Writes counts.pt with its metadata and tokenizer, and lines.txt with `lines` lines of text."""
     import tokenizers
     import torch
     folder = pathlib.Path(folder)

@@ -4,9 +4,9 @@ import json
 
 
 def items_of_checkpoint(output):
-    """That the output folder's checkpoint holds; none without one."""
+    """Items in the output folder's checkpoint; none without one."""
     try:
-        lines = (output / ".offramp-checkpoint").read_text().split("\n")[1:-1]    # the last one may be about to be written
+        lines = (output / ".offramp-checkpoint").read_text().split("\n")[1:-1]    # the last line may be incomplete
     except OSError:
         return set()
     return {item for line in lines for begin, end in json.loads(line).get("done", []) for item in range(begin, end)}
@@ -30,5 +30,5 @@ def items_of_records(output):
 
 
 def led_by_the_checkpoint(output):
-    """Items that the checkpoint has and the files have not: they would never be made."""
+    """Items that the checkpoint has and the files lack, so that no run would make them."""
     return sorted(items_of_checkpoint(output) - items_of_checksums(output))

@@ -4,12 +4,12 @@
     export_torchvision_golden.py FOLDER
 
 deeplabv3_weights.safetensors   torchvision's whole state dict, with the auxiliary head and the counters
-deeplabv3_golden.safetensors    images [2, 3, 128, 128], normalised, and of torchvision's eager fp32 model on the CPU: the logits, the small
-                                logits before its last enlargement, and what PyTorch makes of either: classes, confidence (of
-                                the enlarged), half and bfloat16 (of the logits; small_half of the small ones)
-cutout_golden.safetensors       the same images, and of launch/demo/network.py with the shipped weights: the logits, and the small ones before
-                                their enlargement
-encoder_weights.safetensors     a state dict of torch.nn.TransformerEncoder and what the encoder has around it
+deeplabv3_golden.safetensors    normalised images [2, 3, 128, 128]; from torchvision's eager fp32 model on the CPU the logits, the small logits
+                                before the last enlargement, and PyTorch's reductions: classes of both, confidence of the large ones,
+                                half and bfloat16 of the logits, small_half of the small ones
+cutout_golden.safetensors       the same images; from launch/demo/network.py with the shipped weights the logits, and the small ones before
+                                the enlargement
+encoder_weights.safetensors     a state dict of torch.nn.TransformerEncoder and the encoder's other layers
 encoder_golden.safetensors      tokens [3, 128, 256] and embeddings [3, 1024]
 """
 
@@ -29,7 +29,7 @@ DTYPES = {torch.float32: "F32", torch.int64: "I64", torch.uint8: "U8", torch.int
 
 
 def save(path, tensors):
-    """Writes the header without padding, as the format allows: the tensors lie misaligned."""
+    """Writes the header without padding, as the format allows, so that the tensors are misaligned."""
     header, offset = {}, 0
     for name, tensor in tensors.items():
         size = tensor.numel() * tensor.element_size()
@@ -44,10 +44,10 @@ def save(path, tensors):
 
 
 def photographs():
-    """The two photographs that scikit-learn carries: a building and a flower."""
+    """scikit-learn's two photographs: a building and a flower."""
     found = importlib.util.find_spec("sklearn")
     if found is None:
-        sys.exit("scikit-learn, whose sample photographs are the test's images, is not installed (launch/requirements-test.txt)")
+        sys.exit("scikit-learn, which has the test's photographs, is not installed (launch/requirements-test.txt)")
     folder = pathlib.Path(found.submodule_search_locations[0]) / "datasets" / "images"
     for name in ("china.jpg", "flower.jpg"):
         yield Image.open(folder / name).convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR)
@@ -60,8 +60,8 @@ def normalised(images):
 
 
 def deeplabv3_model(images):
-    """torchvision's, with seeded weights that mean something, in float32 on the CPU."""
-    # torchvision's own initialisation leaves batch normalisation as good as absent: give its numbers a meaning.
+    """torchvision's network with seeded, varied weights, in float32 on the CPU."""
+    # torchvision initialises batch normalisation almost as the identity, so give it varied numbers.
     model = torchvision.models.segmentation.deeplabv3_resnet50(weights=None, weights_backbone=None, aux_loss=True)
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.BatchNorm2d):
@@ -72,7 +72,7 @@ def deeplabv3_model(images):
             torch.nn.init.uniform_(module.running_var, 0.5, 1.5)
     model.eval()
     with torch.no_grad():
-        # Without this one class wins nearly everywhere, as random networks have it.
+        # Otherwise one class wins nearly everywhere, as in random networks.
         model.classifier[4].bias -= model(images)["out"].mean(dim=(0, 2, 3))
     return model
 
@@ -114,7 +114,7 @@ def cutout(folder):
 
 
 class Encoder(torch.nn.Module):
-    """What a transformer encoder has around it, in producer/runner/models/plugins/encoder.cpp."""
+    """The encoder of producer/runner/models/plugins/encoder.cpp, around PyTorch's transformer encoder."""
 
     def __init__(self):
         super().__init__()
@@ -125,7 +125,7 @@ class Encoder(torch.nn.Module):
         return self.project(self.layers_and_norm(tokens + self.position).mean(1))
 
     def weights(self):
-        """By the names that ours has."""
+        """The weights by the names in our model."""
         return dict(self.layers_and_norm.state_dict()) | {f"project.{name}": value for name, value in self.project.state_dict().items()} | {
             "position": self.position.data}
 

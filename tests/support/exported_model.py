@@ -10,15 +10,15 @@ import tempfile
 from tests.support.launched_run import ROOT
 
 EXPORT_SECONDS = 1500
-# Shared by all exports of a test: facts about a Python and PyTorch's compiled modules.
+# Shared by all exports of a test: facts about a Python, and PyTorch's compiled modules.
 BUILD = tempfile.TemporaryDirectory(prefix="offramp-exports-")
-# PyTorch compiles and loads a program for each set of vector instructions that a CPU may have: half of a small network's export. Without them it writes
-# plain C++, which is as right.
+# PyTorch compiles and loads a test program per set of vector instructions, half of a small network's export time. Without them it writes plain
+# C++, which is just as valid for tests.
 PLAIN = {"TORCHINDUCTOR_VEC_ISA_OK": "0"}
 
 
 def networks_in(folder, text):
-    """The module FOLDER/networks.py, made of `text` and imported."""
+    """Writes `text` to FOLDER/networks.py and imports the module."""
     source = pathlib.Path(folder, "networks.py")
     source.write_text(text)
     spec = importlib.util.spec_from_file_location("networks", source)
@@ -28,14 +28,14 @@ def networks_in(folder, text):
 
 
 def folder_of_class(tests, name):
-    """A folder for all tests of a class, removed behind the last one."""
+    """A folder for all tests of a class, removed after the last one."""
     kept = tempfile.TemporaryDirectory(prefix=f"offramp-{name}-")
     tests.addClassCleanup(kept.cleanup)
     return pathlib.Path(kept.name)
 
 
 def exported(folder, *words):
-    """The package that `offramp export` makes in `folder`; `words` as for export(), without --output."""
+    """Exports a package into `folder`; `words` as for export(), without --output."""
     package = pathlib.Path(folder, "exported.pt2")
     done = export(folder, *words, "--output", package.name)
     assert done.returncode == 0, done.stdout + done.stderr

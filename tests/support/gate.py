@@ -9,7 +9,7 @@ WATCHDOG_SECONDS = 120
 
 
 class Gate:
-    """The faulty consumers that have `environment` wait here in the middle of each slab. Use as a context; who waits when it ends waits on."""
+    """Faulty consumers with `environment` wait here in the middle of each slab. Use as a context; its end releases nothing."""
 
     def __init__(self, folder):
         entered, gate = pathlib.Path(folder, "entered"), pathlib.Path(folder, "gate")
@@ -31,12 +31,12 @@ class Gate:
     def entered(self):
         """Waits until a consumer begins a slab; returns its process and the slab's first item. Fails at the watchdog's timeout."""
         if not select.select([self._entered], [], [], WATCHDOG_SECONDS)[0]:
-            raise AssertionError(f"nobody has begun a slab for {WATCHDOG_SECONDS} s")
-        pid, item = self._entered.readline().split()   # written in one piece
+            raise AssertionError(f"no consumer began a slab in {WATCHDOG_SECONDS} s")
+        pid, item = self._entered.readline().split()   # written atomically
         return int(pid), int(item)
 
     def entered_by(self, consumers):
-        """Waits until so many consumers have begun a slab: none of them comes when all is done."""
+        """Waits until `consumers` consumers have begun a slab, so that none of them connects after the end."""
         seen = set()
         while len(seen) < consumers:
             seen.add(self.entered()[0])
@@ -45,11 +45,11 @@ class Gate:
         self._gate.write(b"g" * slabs)
 
     def open(self):
-        """Every slab passes from now on."""
+        """Lets every slab pass from now on."""
         self._gate.write(b"o")
 
     def kill(self, pid):
-        """SIGKILL to one that waits here, and waits for its death: until then it can take a word that is meant for the others with it."""
+        """Kills a waiting consumer and waits for its death: until then it could consume a release that is meant for others."""
         pidfd = os.pidfd_open(pid)
         try:
             os.kill(pid, signal.SIGKILL)

@@ -7,8 +7,8 @@
 
 namespace offramp {
 
-// Keeps a run without a launcher alive, so that no sweep takes its objects; when this is destroyed, nothing of the run
-// is left in /dev/shm. Declared before whatever makes or maps the run's objects. Errors: those of RunLock::hold().
+// Keeps a run without a launcher alive, so that no sweep removes its objects. Destruction removes everything of the run
+// from /dev/shm. Declare it before objects that create or map the run's memory. Errors: those of RunLock::hold().
 class HeldRun {
   public:
     explicit HeldRun(RunNames names) : names_(std::move(names)), lock_(RunLock::hold(names_, true)) {}

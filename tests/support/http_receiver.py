@@ -1,6 +1,6 @@
 """
-A real HTTP server that results are posted to, and that misbehaves when it is told to. As a program it keeps what it is sent as files, in the folder
-that the URL's path names, and prints its port; it ends with its standard input.
+An HTTP server that receives posted results and misbehaves on request. As a program it prints its port, stores bodies as files in the folder of
+the URL's path, and ends with its standard input.
 """
 
 import hashlib
@@ -13,14 +13,14 @@ import threading
 import time
 import urllib.parse
 
-# Outcomes of a request besides an answer.
+# Outcomes of a request other than an answer.
 FAULTS = ("500", "503 later", "429 later", "408", "dropped", "cut", "answer lost", "hang")
-# Answers that come byte by byte, and never end while the receiver is there.
+# Answers that arrive byte by byte and never end while the receiver lives.
 DRIPPING = ("drip", "drip headers")
 
 
 def make_certificate(folder):
-    """(certificate, key), two files in `folder`, of a server at 127.0.0.1 that vouches for itself."""
+    """(certificate, key): files in `folder` of a self-signed server at 127.0.0.1."""
     certificate, key = f"{folder}/certificate.pem", f"{folder}/key.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-out", certificate, "-keyout", key, "-days", "2", "-subj", "/CN=127.0.0.1",
                     "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True, timeout=60)
@@ -29,17 +29,16 @@ def make_certificate(folder):
 
 class Receiver:
     """
-    Counts what arrives at `url`. Use as a context. `fault(number, headers)` says what becomes of a request: "" (taken), one of FAULTS, or a status that it
-    is answered with. It is only listening after `listen`; before, connections are refused. `identity`, a certificate's file and its key's, makes it speak
-    TLS.
+    Counts results that arrive at `url`. Use as a context. `fault(number, headers)` decides about a request: "" (accepted), one of FAULTS, or the status
+    of its answer. With listening=False connections are refused until listen(). `identity`, the files of a certificate and its key, enables TLS.
     """
 
     def __init__(self, fault=lambda number, headers: "", listening=True, identity=None):
         self.fault = fault
         self.requests = 0
-        self.seen = {}           # when requests came, by idempotency key; monotonic seconds
-        self.arrived = {}        # bodies by idempotency key, of whole requests; those that were taken
-        self.headers = {}        # of the last request of each key
+        self.seen = {}           # arrival times by idempotency key, in monotonic seconds
+        self.arrived = {}        # accepted bodies by idempotency key
+        self.headers = {}        # of the last request per key
         self.lock = threading.Lock()
         self.over = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _handler_of(self), bind_and_activate=False)
@@ -76,7 +75,7 @@ class Receiver:
 
 
 class _Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True    # who waits for a connection's next request is not waited for
+    daemon_threads = True    # idle connections do not delay the end
 
     def handle_error(self, request, client_address):
         """Clients that are killed leave broken pipes."""

@@ -1,4 +1,4 @@
-"""Jobs that are begun, done in shards and merged by the launch script: for tests."""
+"""Jobs that the launch script begins, runs in shards and merges."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from tests.support.launched_run import ROOT
 
 
 class JobWorld(World):
-    """One job, and the shards and merges of it, one launcher after another; start() is a plain run into its output. `flags`: of its runs."""
+    """One job with its shards and merges, one launcher after another. start() is a plain run into its output. `flags`: for its runs."""
 
     def __init__(self, *flags):
         super().__init__(*flags)
@@ -19,11 +19,11 @@ class JobWorld(World):
         return self.call("job", "init", "--job", self.job, "--shards", shards, "--output", self.output, *self.flags, *flags)
 
     def shard(self, index, *flags):
-        """Begins it; wait() gives its code."""
+        """Starts the shard; wait() returns its exit code."""
         return self.begin([*self.through, ROOT / "launch/offramp", "shard", "--job", self.job, "--index", str(index), *flags])
 
     def begin(self, command, **environment):
-        """One that does a shard."""
+        """Starts a command that runs a shard."""
         self.runs_before = self.shard_runs()
         with open(self.folder / "launcher.log", "wb") as log:
             self.launcher = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**self.environment, **environment})
@@ -42,17 +42,17 @@ class JobWorld(World):
         return set((self.folder / "build/runs").glob("job-*"))
 
     def run_of_shard(self):
-        """That of the shard that began last."""
+        """The run directory of the shard that began last."""
         (run,) = self.shard_runs() - self.runs_before
         return run
 
     def status(self):
-        """Of one run."""
+        """The status of the last shard's run."""
         try:
             return json.loads((self.run_of_shard() / "status.json").read_text())
         except (OSError, ValueError):
             return {}
 
-    def said(self):
+    def logs(self):
         log = self.folder / "launcher.log"
         return log.read_text(errors="replace") if log.exists() else ""

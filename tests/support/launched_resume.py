@@ -1,4 +1,4 @@
-"""Launched runs that are killed with everything that they started, and continued: for tests and for the command of cycles."""
+"""Launched runs that are killed with all their processes and resumed: for tests and for ipc/resume_cycles.py."""
 
 import contextlib
 import os
@@ -16,12 +16,12 @@ from tests.support.marked_processes import processes_marked
 from tests.support.real_run import OWN
 
 WATCHDOG_SECONDS = 120
-# Which processes belong to a world: each inherits this from the one that started it.
+# Marks the processes of a world, which inherit this variable.
 MARK = "OFFRAMP_TEST_WORLD"
 
 
 class World(Launched):
-    """One output folder, and the runs into it, one after another. Use as a context: whatever is alive at the end is killed."""
+    """One output folder and the runs into it, one after another. Use as a context, whose end kills live processes."""
 
     def __init__(self, *flags, output=None):
         self.mark = uuid.uuid4().hex
@@ -30,7 +30,7 @@ class World(Launched):
         self.flags = flags
         self.runs = 0
         self.launcher = None
-        self.through = ()    # a command that becomes the launcher, such as prlimit with its flags
+        self.through = ()    # a command that executes the launcher, such as prlimit with its flags
         self.environment = {**os.environ, MARK: self.mark, "OFFRAMP_BIN_DIR": os.environ["OFFRAMP_TEST_BIN"], "OFFRAMP_SKIP_PACKAGES": "1",
                             "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_TEST_RUNS": str(self.folder / "runs"), "OFFRAMP_LOG_LEVEL": "info"}
 
@@ -44,7 +44,7 @@ class World(Launched):
     run_dir = property(lambda self: self.folder / f"run-{self.runs}")
 
     def start(self, *flags):
-        """Each run has a run directory and an id of its own, as a user's have. "{output}" in a flag: the world's output folder."""
+        """Each run has its own run directory and id, as for a user. "{output}" in a flag is the world's output folder."""
         if self.runs:
             shutil.rmtree(self.run_dir, ignore_errors=True)
         self.runs += 1
@@ -57,17 +57,17 @@ class World(Launched):
 
     def break_off(self, *flags, samples=1, slabs=None):
         """
-        Starts a run, and kills all of it on the way, when so many samples are done and some more perhaps; how many processes there were. `slabs`: that have
-        them; else as many as if each had one.
+        Starts a run and kills all of it after at least `samples` samples. Returns the number of processes. `slabs`: the slabs that hold these samples, by
+        default one per sample.
         """
         with self.gate() as gate:
             self.start(*flags)
-            gate.let(slabs or samples)    # fewer than there are, or the run may come to its end first
+            gate.let(slabs or samples)    # fewer than there are, otherwise the run may end first
             self.until(lambda: self.status().get("done_samples", 0) >= samples, f"{samples} samples done")
             return self.kill_everything()
 
     def call(self, *words, cwd=None):
-        """(exit code, what it says)."""
+        """(exit code, output)"""
         done = subprocess.run([ROOT / "launch/offramp", *map(str, words)], env=self.environment, capture_output=True, text=True, stdin=subprocess.DEVNULL,
                               timeout=WATCHDOG_SECONDS, check=False, cwd=cwd)
         return done.returncode, done.stdout + done.stderr
@@ -86,7 +86,7 @@ class World(Launched):
         return processes_marked(MARK, self.mark)
 
     def kill_everything(self, order=sorted):
-        """SIGKILL to all, in this order; returns when none is left, and how many there were."""
+        """Kills all processes in this order and waits until none is left. Returns their number."""
         deadline = time.monotonic() + WATCHDOG_SECONDS
         found = set()
         while pids := self.processes():
@@ -105,7 +105,7 @@ class World(Launched):
         return {name for name in os.listdir("/dev/shm") if f"test-{self.mark[:12]}-" in name}
 
     def results(self, folder=None):
-        """Results for comparison, by relative name. Includes Offramp's leftovers except checkpoint and lock."""
+        """Results for comparison by relative name, with leftovers of Offramp except checkpoint and lock."""
         folder = folder or self.output
         return {str(path.relative_to(folder)): comparable(path)
                 for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in OWN}

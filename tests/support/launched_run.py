@@ -18,13 +18,13 @@ WATCHDOG_SECONDS = 240
 
 
 def find_packages_of_launch(case):
-    """Until the test `case` ends, it can import what the launch script is made of."""
+    """Makes the launch script's packages importable until the test `case` ends."""
     sys.path.insert(0, str(ROOT / "launch"))
     case.addCleanup(sys.path.remove, str(ROOT / "launch"))
 
 
 def programs_with_faulty_consumer(folder):
-    """A folder of programs, made in `folder`, whose consumer is the faulty one."""
+    """A folder of programs in `folder` with the faulty consumer."""
     built = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
     programs = pathlib.Path(folder, "programs")
     programs.mkdir(exist_ok=True)
@@ -40,7 +40,7 @@ class Launched:
 
     @contextlib.contextmanager
     def gate(self):
-        """The consumers of runs that are started within this wait at the gate that it gives, before each slab."""
+        """Yields a gate; consumers of runs that start within the context wait there in each slab."""
         before = self.environment
         with Gate(self.folder) as gate:
             self.environment = {**before, **gate.environment, "OFFRAMP_BIN_DIR": str(programs_with_faulty_consumer(self.folder))}
@@ -58,10 +58,10 @@ class Launched:
             if ended:
                 break
             time.sleep(0.005)
-        raise AssertionError(f"never seen: {what}\n{self.said()}")
+        raise AssertionError(f"never seen: {what}\n{self.logs()}")
 
     def interrupt_behind(self, gate, slabs, samples):
-        """Lets the run's consumers through `gate` for so many slabs, interrupts it once so many samples are done, and opens the gate when it drains."""
+        """Lets `slabs` slabs through the gate, interrupts the run after `samples` samples, and opens the gate when the run drains."""
         gate.let(slabs)
         self.until(lambda: self.status().get("done_samples", 0) >= samples, f"{samples} samples done")
         self.launcher.send_signal(signal.SIGINT)
@@ -77,8 +77,8 @@ class Launched:
     def summary(self):
         return json.loads((self.run_dir / "summary.json").read_text())
 
-    def said(self):
-        """The launcher's log, and the ends of the programs'."""
+    def logs(self):
+        """The launcher's log and the ends of the programs' logs."""
         logs = [(self.folder / "launcher.log", 0), *((path, -2500) for path in sorted((self.run_dir / "logs").glob("*.log")))]
         return "".join(f"--- {path.name}\n{path.read_text(errors='replace')[begin:]}\n" for path, begin in logs if path.exists())
 
@@ -108,7 +108,7 @@ class LaunchedRun(Launched):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self, *flags):
-        (self.run_dir / "status.json").unlink(missing_ok=True)      # an earlier run's, which stays until this one has begun
+        (self.run_dir / "status.json").unlink(missing_ok=True)      # an earlier run's file stays until this run has begun
         with open(self.folder / "launcher.log", "wb") as log:
             self.launcher = subprocess.Popen(
                 [str(ROOT / "launch/offramp"), "run", *self.flags, *flags, "--run-dir", str(self.run_dir),
@@ -127,6 +127,6 @@ class LaunchedRun(Launched):
         return self.deadline
 
     def files(self):
-        """Every result with its bytes. The checkpoint is none: it names the run."""
+        """{name: bytes} of the results, without the checkpoint, which names the run."""
         return {str(path.relative_to(self.output)): path.read_bytes()
                 for path in sorted(self.output.rglob("*")) if path.is_file() and path.name != ".offramp-checkpoint"}

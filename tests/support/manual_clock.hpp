@@ -4,7 +4,7 @@
 
 namespace offramp {
 
-// Time that stands still until a test moves it.
+// Time that moves only when a test moves it.
 class ManualClock final : public Clock {
   public:
     TimePoint now() const override { return now_; }

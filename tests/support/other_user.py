@@ -1,12 +1,12 @@
-"""Runs a piece of Python as another user of this machine. Takes root."""
+"""Runs Python code as another user of this machine. Needs root."""
 
 import os
 import subprocess
 
-NOBODY = 65534        # there on every Debian
-# The system's Python, which every user may run; the one that runs the tests may be in a home folder.
+NOBODY = 65534        # exists on every Debian
+# The system's Python, which every user may run, because the tests' Python may be in a home folder.
 PYTHON = "/usr/bin/python3"
-STRANGER = 65533      # a number that no user has; it needs none to act
+STRANGER = 65533      # a uid without a user, which is enough to act
 
 
 def can_become_others():
@@ -22,7 +22,7 @@ def as_user(uid, code, *words, groups=(), environment=None):
     return done.stdout.splitlines()
 
 
-# Tries each thing that its words name, ACTION=PATH, and prints ACTION=PATH ERRNO-NAME, or "allowed".
+# Tries each argument ACTION=PATH, and prints ACTION=PATH with "allowed" or the error's name.
 TRY = """
 import errno, mmap, os, socket, sys
 def read(path): os.close(os.open(path, os.O_RDONLY))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """
-Takes pictures of a run's page, in FOLDER: running, starved, a consumer in trouble, ended; on a phone, in the dark, on a wall. The runs are real ones, on the
-CPU, of the programs in OFFRAMP_BIN_DIR (else of this build). It wants Chromium, and for itself a Python with NumPy and Pillow: build/venv/bin/python.
+Takes pictures of a run's page into FOLDER: running, starved, a consumer in trouble, ended; on a phone, in dark mode, on a wall. The runs are real, on
+the CPU, with the programs in OFFRAMP_BIN_DIR or of this build. Needs Chromium, and a Python with NumPy and Pillow: build/venv/bin/python.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ SENTENCE = "document.getElementById('sentence').textContent"
 
 
 class Scene:
-    """A run, and a browser that has shown its page from the start. Owns: both, and their folder."""
+    """A run and a browser that shows its page from the start. Owns: both, and their folder."""
 
     def __init__(self, pictures, browser, *flags):
         self.pictures, self.browser = pictures, browser
@@ -47,7 +47,7 @@ class Scene:
         self._run = subprocess.Popen([ROOT / "launch/offramp", "run", *FLAGS, *flags, "--consumer-python", sys.executable, "--processor", f"{self.folder}/post.py:save",
                                       "--run-dir", self.run_dir, "--output", self.folder / "output"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         while not (self.run_dir / "http.json").exists():
-            assert self._run.poll() is None, "the run ended at once"
+            assert self._run.poll() is None, "the run ended immediately"
             time.sleep(0.1)
         browser.screen(*DESK)
         browser.show(json.loads((self.run_dir / "http.json").read_text())["url"])
@@ -63,7 +63,7 @@ class Scene:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def pace(self, seconds):
-        """Of a consumer, for a slab."""
+        """Sets a consumer's seconds per slab."""
         (self.folder / "pace").write_text(str(seconds))
 
     def status(self):
@@ -76,7 +76,7 @@ class Scene:
         from PIL import Image
         path = self.pictures / f"{name}.png"
         self.browser.screen(*size, is_dark, scale)
-        time.sleep(1)       # until it is laid out
+        time.sleep(1)       # for the layout
         self.browser.picture(path)
         Image.open(path).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
         self.browser.screen(*DESK)

@@ -8,6 +8,6 @@ CARRIED = {"sklearn": ("datasets/images", ("china.jpg", "flower.jpg")),
 
 
 def photographs():
-    """Their paths; none where the packages are missing (launch/requirements-test.txt)."""
+    """The paths of the photographs; none without the packages (launch/requirements-test.txt)."""
     return [pathlib.Path(found.submodule_search_locations[0], folder, name) for package, (folder, names) in CARRIED.items()
             if (found := importlib.util.find_spec(package)) for name in names]

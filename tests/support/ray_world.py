@@ -1,4 +1,4 @@
-"""A Ray cluster of real processes on this machine, and a job that its workers do: for tests."""
+"""A Ray cluster of real processes on this machine, and a job for its workers."""
 
 import contextlib
 import importlib.util
@@ -18,32 +18,32 @@ from tests.support.launched_resume import WATCHDOG_SECONDS
 from tests.support.launched_run import ROOT, programs_with_faulty_consumer
 from tests.support.waiting import wait_for
 
-# Which has Ray: this one, unless another is named.
+# A Python with Ray: this one, unless the variable names another.
 PYTHON = os.environ.get("OFFRAMP_TEST_RAY_PYTHON") or (sys.executable if importlib.util.find_spec("ray") else None)
 
 
 class Cluster:
-    """A head, and nodes that are added. Their workers' consumers wait at `gate`. Close it: nothing of it is left then."""
+    """A head and added nodes. Consumers of their workers wait at `gate`. close() leaves nothing behind."""
 
     def __init__(self, environment):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="oray-", dir="/tmp"))    # short: sockets lie there
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="oray-", dir="/tmp"))    # short, because sockets are in it
         self.log = open(self.folder / "cluster.log", "wb")
         with Gate(self.folder) as gate:
             self.environment = {**environment, **gate.environment, "OFFRAMP_BIN_DIR": str(programs_with_faulty_consumer(self.folder)),
                                 "RAY_TMPDIR": str(self.folder), "RAY_USAGE_STATS_ENABLED": "0"}
         self.process = subprocess.Popen([PYTHON, ROOT / "tests/support/ray_cluster.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
                                         env=self.environment, text=True)
-        self.address = self._told()
+        self.address = self._next_line()
         self.raylets = {}
 
     def add(self, name):
         self.process.stdin.write(f"{name}\n")
         self.process.stdin.flush()
-        self.raylets[name] = int(self._told())
+        self.raylets[name] = int(self._next_line())
 
-    def _told(self):
+    def _next_line(self):
         if not select.select([self.process.stdout], [], [], WATCHDOG_SECONDS)[0] or not (line := self.process.stdout.readline()):
-            raise AssertionError(f"the cluster told nothing:\n{(self.folder / 'cluster.log').read_text()[-3000:]}")
+            raise AssertionError(f"the cluster printed nothing:\n{(self.folder / 'cluster.log').read_text()[-3000:]}")
         return line.strip()
 
     def gate(self):
@@ -62,32 +62,32 @@ class Cluster:
 
 
 class RayWorld(JobWorld):
-    """A job, and drivers of it on a cluster that the world is given."""
+    """A job and its drivers on a given cluster."""
 
     def __init__(self, *flags):
         super().__init__(*flags)
         self.cluster = None
 
     def on(self, cluster):
-        """Its processes are found by the cluster's mark, too."""
+        """Also finds the job's processes by the cluster's mark."""
         self.cluster = cluster
         self.environment = {**self.environment, "RAY_TMPDIR": str(cluster.folder)}
         return self
 
     def drive(self, *flags):
-        """Begins the driver; wait() gives its code."""
+        """Starts the driver; wait() returns its exit code."""
         with open(self.folder / "launcher.log", "wb") as log:
             self.launcher = subprocess.Popen([ROOT / "launch/offramp", "job", "ray", "--ray-python", PYTHON, "--job", self.job, "--address", self.cluster.address, "--pause", "0.2",
                                               *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.environment)
         return self
 
     def commands(self, index=None):
-        """Of a shard of this job, on any node; of all without an index."""
-        mine = [pid for pid in everybody() if f"\0--job\0{self.job}\0--index\0" in command_of(pid)]
+        """Pids of a shard's commands on any node; of all shards without an index."""
+        mine = [pid for pid in all_pids() if f"\0--job\0{self.job}\0--index\0" in command_of(pid)]
         return {pid for pid in mine if index is None or f"\0--index\0{index}\0" in command_of(pid)}
 
     def memory(self):
-        """Names of its runs in /dev/shm."""
+        """Names of the job's runs in /dev/shm."""
         own = json.loads((self.job / "job.json").read_text())["id"]
         return {name for name in os.listdir("/dev/shm") if own in name}
 
@@ -95,14 +95,14 @@ class RayWorld(JobWorld):
         try:
             return super().wait()
         except subprocess.TimeoutExpired as problem:
-            raise AssertionError(f"the driver does not end:\n{self.said()}") from problem
+            raise AssertionError(f"the driver does not end:\n{self.logs()}") from problem
 
     def programs(self, index=None):
-        """The commands with what they have started."""
+        """Pids of the commands and of all their descendants."""
         return {pid for command in self.commands(index) for pid in (command, *descendants_of(command))}
 
     def node_of(self, index):
-        """The node whose worker has started this shard's command; None where none has."""
+        """The node whose worker started this shard's command; None without one."""
         for name in self.cluster.raylets:
             for worker in self.cluster.workers(name):
                 if self.commands(index).intersection(descendants_of(worker)):
@@ -119,7 +119,7 @@ def store_grows_by(raylet):
     return _ray_worker.store_grows_by(raylet)
 
 
-def everybody():
+def all_pids():
     return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
 
 
@@ -146,7 +146,7 @@ def send(pids, number):
 
 
 def stop(pids):
-    """Returns when all stand still: one that waits at a gate takes no word from others then."""
+    """Stops the processes and waits until all are stopped, so that none takes another consumer's release at a gate."""
     send(pids, signal.SIGSTOP)
     wait_for(lambda: all(state_of(pid) in "TtZX" for pid in pids), f"the stop of {pids}")
 
@@ -157,7 +157,7 @@ def are_gone(pids):
 
 
 def state_of(pid):
-    """A letter, as ps shows it; X for one that is not there."""
+    """The state's letter as in ps; X for a missing process."""
     with contextlib.suppress(OSError):
         return pathlib.Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0]
     return "X"

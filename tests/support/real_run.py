@@ -1,4 +1,4 @@
-"""Starts the real programs of a build for tests: a producer, and as many consumers as wanted, with a watchdog on everything."""
+"""Starts the real programs of a build: a producer and any number of consumers, all with a watchdog."""
 
 import contextlib
 import fcntl
@@ -12,10 +12,10 @@ import tempfile
 import time
 
 WATCHDOG_SECONDS = 120
-# The programs' own in an output folder: no result. The launch script holds the lock while there is one.
+# The programs' bookkeeping files in an output folder. The launch script, if any, holds the lock.
 OWN = {".offramp-checkpoint", ".offramp-lock", ".offramp-replaced"}
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
-SANITIZER = os.environ.get("OFFRAMP_TEST_SANITIZER", "")     # the programs were built with; empty: none
+SANITIZER = os.environ.get("OFFRAMP_TEST_SANITIZER", "")     # of the build; empty: none
 
 
 def shared_memory():
@@ -24,7 +24,7 @@ def shared_memory():
 
 
 def left_behind(names):
-    """What names() still gives after a grace period: at a run's end, the sweep of another run may still be removing files."""
+    """What names() returns after a grace period, because another run's sweep may still be removing files."""
     end = time.monotonic() + 10
     while (left := names()) and time.monotonic() < end:
         time.sleep(0.01)
@@ -38,7 +38,7 @@ def producer_for(flags):
 
 
 class RealRun:
-    """One run over real processes, in a directory of its own. Use as a context: whatever is alive at the end is killed."""
+    """One run of real processes in its own directory. Use as a context, whose end kills live processes."""
 
     def __init__(self, *flags, environment=None, pass_fds=()):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-test-"))
@@ -48,7 +48,7 @@ class RealRun:
         self.flags = [*flags, "--run-dir", str(self.run_dir), "--output", str(self.output)]
         self.environment = {**os.environ, **(environment or {})}
         self.pass_fds = pass_fds
-        self.through = ()    # a command that becomes the program it starts, such as prlimit with its flags
+        self.through = ()    # a command that executes the program, such as prlimit with its flags
         self.producer = None
         self.consumers = []
         self.deadline = time.monotonic() + WATCHDOG_SECONDS
@@ -65,21 +65,21 @@ class RealRun:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start_producer(self, *flags, program=None, command=None):
-        if command != "recover":      # an earlier run's stays until this one has begun
+        if command != "recover":      # an earlier run's status stays until this run has begun
             (self.run_dir / "status.json").unlink(missing_ok=True)
         self.producer = self._start("producer", program or producer_for([*self.flags, *flags]), *flags, "--run-id", self.run_id, command=[command] if command else [])
         return self.producer
 
     def start_consumer(self, *flags, faulty=False, environment=None, program=None):
         program = program or (BIN / "tests" / "offramp-consumer-faulty" if faulty else BIN / "offramp-consumer")
-        if faulty:   # its processor may differ from the producer's, and counts as the run's
+        if faulty:   # its processor may differ from the producer's but counts as the run's
             environment = {"OFFRAMP_TEST_STANDS_FOR": self._processor(), **(environment or {})}
         child = self._start(f"consumer-{len(self.consumers) + 1}", program, *flags, environment=environment)
         self.consumers.append(child)
         return child
 
     def start_consumer_by_hand(self, *flags, folder=None):
-        """With these flags and no others, started in `folder`."""
+        """Starts a consumer in `folder` with only these flags."""
         with open(self.folder / f"consumer-{len(self.consumers) + 1}.log", "wb") as log:
             self.consumers.append(subprocess.Popen([str(BIN / "offramp-consumer"), *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                                    env=self.environment, cwd=folder))
@@ -91,7 +91,7 @@ class RealRun:
                                     pass_fds=self.pass_fds, env={**self.environment, **(environment or {})})
 
     def _processor(self):
-        """The one that the producer takes; without a word, that of `--model copy`."""
+        """The producer's processor; by default that of `--model copy`."""
         named = [self.flags[at + 1] for at, flag in enumerate(self.flags) if flag == "--processor"]
         return named[-1] if named else "checksum"
 
@@ -104,17 +104,17 @@ class RealRun:
             yield
 
     def wait(self, child):
-        """The exit code; a death by signal is its negative number."""
+        """The exit code; the negative number of a deadly signal."""
         return child.wait(timeout=max(1, self.deadline - time.monotonic()))
 
     def wait_for_consumers(self):
-        """Consumers' exit codes after the producer ended; one that was too late to connect is terminated."""
+        """Consumers' exit codes after the producer's end. Terminates consumers that were too late to connect."""
         for consumer in self.consumers:
             kill(consumer, signal.SIGTERM)
         return [self.wait(consumer) for consumer in self.consumers]
 
     def codes_of_those_let_in(self):
-        """The same, without those that came when all was done: they find no run, or are ended by the signal before they look."""
+        """The same for admitted consumers only. Later ones find no run, or are terminated before they look for it."""
         codes = self.wait_for_consumers()
         return [code for consumer, code in zip(self.consumers, codes) if self.was_let_in(consumer)]
 
@@ -140,16 +140,16 @@ class RealRun:
         return json.loads((self.run_dir / "producer-summary.json").read_text())
 
     def sweep(self):
-        """Removes a dead producer's slabs from /dev/shm, as the launch script does at a run's end."""
+        """Removes a dead producer's slabs from /dev/shm, like the launch script at a run's end."""
         subprocess.run([str(BIN / "offramp-producer"), "sweep", "--log-level", "warning"], check=True, timeout=60, env=self.environment)
 
     def finish_outputs(self):
-        """Merges what the consumers left in segments, as the launch script does at a run's end."""
+        """Merges the consumers' segments, like the launch script at a run's end."""
         subprocess.run([str(BIN / "offramp-consumer"), "finish", *self.flags, "--processor", self._processor()], check=True, timeout=60,
                        env=self.environment)
 
     def files(self):
-        """Every result with its bytes, by relative name."""
+        """{relative name: bytes} of the results."""
         return {str(path.relative_to(self.output)): path.read_bytes()
                 for path in sorted(self.output.rglob("*")) if path.is_file() and path.name not in OWN}
 
@@ -159,7 +159,7 @@ class RealRun:
 
 
 def undisturbed(*flags):
-    """The output files, with their bytes, of an undisturbed run with these flags and one consumer."""
+    """{name: bytes} of the output files of an undisturbed run with these flags and one consumer."""
     with RealRun(*flags) as run:
         run.start_producer()
         run.start_consumer()

@@ -1,4 +1,4 @@
-"""Reads a run's shared memory: slab states, the report and the data. Writes nothing."""
+"""Reads a run's shared memory: slab states, the progress record and the data."""
 
 import concurrent.futures
 import mmap
@@ -13,12 +13,12 @@ STATES = ("free", "filling", "ready", "leased", "retired", "dead_letters")
 HEADER_BYTES, CONSUMER_BYTES, ENTRY_BYTES, RECORD_BYTES = 512, 64, 128, 160
 VERSION = 1
 CURRENT, RECORDS = 32, 192
-PIECE_BYTES = 32 << 20      # of a slab, that one thread sums at a time
+PIECE_BYTES = 32 << 20      # of a slab, per thread and step of a checksum
 SAMPLE_WORDS = 512          # one word of each page
 
 
 def endpoint(run_dir):
-    """The report that the run's producer published, or {}."""
+    """The endpoint file that the run's producer published, or {}."""
     try:
         return dict(line.split("=", 1) for line in (run_dir / "endpoint").read_text().splitlines() if "=" in line)
     except OSError:
@@ -27,8 +27,8 @@ def endpoint(run_dir):
 
 class RunMemory:
     """
-    Attaches to the run that is met in a directory. Owns: read-only mappings, until close(). Thread: one; sums are made by threads of its own.
-    Errors: ValueError when the ledger is of another version; FileNotFoundError while a span is not there yet, for a run begins before all are.
+    Attaches to the run of a directory. Owns: read-only mappings, until close(). Thread: one; sums() starts its own threads.
+    Errors: ValueError for a ledger of another version; FileNotFoundError while a span is missing, since a run begins before all spans exist.
     """
 
     def __init__(self, run_dir):
@@ -37,7 +37,7 @@ class RunMemory:
         self._ledger = self._attach("ledger")
         version, _, _, self.slabs, consumers, self._per_span, spans, self.slab_bytes = struct.unpack_from("<IIQIIIIQ", self._ledger, 8)
         if version != VERSION:
-            raise ValueError(f"the ledger is of version {version}, this looks at version {VERSION}")
+            raise ValueError(f"the ledger has version {version}; this program reads version {VERSION}")
         self._entries = HEADER_BYTES + consumers * CONSUMER_BYTES
         self._account = self._entries + self.slabs * ENTRY_BYTES
         self._spans = [self._attach(f"s{index}", min(self._per_span, self.slabs - index * self._per_span) * self.slab_bytes) for index in range(spans)]
@@ -59,8 +59,8 @@ class RunMemory:
         packed = (struct.unpack_from("<Q", self._ledger, self._entries + slab * ENTRY_BYTES)[0] for slab in range(self.slabs))
         return [(STATES[word >> 60], word >> 48 & 0xfff, word & (1 << 48) - 1) for word in packed]
 
-    def account(self):
-        """Slabs that all producers together have published, and of them completed."""
+    def progress(self):
+        """Slabs that all producers together have published, and completed."""
         current = struct.unpack_from("<Q", self._ledger, self._account + CURRENT)[0]
         if current == 0:
             return 0, 0
@@ -74,7 +74,7 @@ class RunMemory:
         return [tuple(piece.result() for piece in slab) for slab in pieces]
 
     def samples(self):
-        """One word of every page of every slab: what a copy that still runs would change, in a fraction of the time."""
+        """One word per page of every slab: finds a copy that still runs, in a fraction of the time of sums()."""
         return [view.cast("Q")[::SAMPLE_WORDS].tobytes() for view in self._views]
 
     def _slab(self, slab):
@@ -84,7 +84,7 @@ class RunMemory:
     def _attach(self, name, least_bytes=1):
         with open(SHM / (self._prefix + name), "rb") as file:
             if os.fstat(file.fileno()).st_size < least_bytes:
-                raise FileNotFoundError(f"{name} is not whole yet")
+                raise FileNotFoundError(f"{name} is not complete yet")
             return mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ)
 
 
@@ -97,5 +97,5 @@ def whole_memory(run_dir):
 
 
 def changed_pages(before, after):
-    """How many of two samples() differ."""
+    """The number of pages in which two samples() differ."""
     return sum(a[i:i + 8] != b[i:i + 8] for a, b in zip(before, after) if a != b for i in range(0, len(a), 8))

@@ -1,4 +1,4 @@
-"""Folders in the style of sentence-transformers, with random weights: for tests."""
+"""Folders in the style of sentence-transformers, with random weights."""
 
 import json
 
@@ -7,7 +7,7 @@ SPECIAL = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "pa
 
 
 def made_tokenizer(**more):
-    """Of words, case and all, as transformers wraps it."""
+    """A case-sensitive tokenizer of words in the wrapper of transformers."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
     vocabulary = {word: number for number, word in enumerate((*SPECIAL.values(), *WORDS))}
@@ -30,7 +30,7 @@ def made_transformer(folder, kind="bert", positions=34, **more):
 
 
 def made_encoder(folder, transformer="", normalised=True, **more):
-    """The transformer in the folder `transformer` of it, the mean of its tokens, and where wanted the norm."""
+    """An encoder: a transformer in its subfolder `transformer`, mean pooling and, with `normalised`, a norm."""
     made_transformer(folder / transformer, **more)
     kinds = ["Transformer", "Pooling", *(["Normalize"] if normalised else [])]
     paths = [transformer, *(f"{number}_{kind}" for number, kind in enumerate(kinds) if number)]
@@ -48,6 +48,6 @@ def write(folder, name, content):
 
 
 def update(folder, name, changes):
-    """The keys of `changes`, in a JSON file that is there or not."""
+    """Sets the keys of `changes` in a JSON file, which may be missing."""
     path = folder / name
     write(path.parent, path.name, {**(json.loads(path.read_text()) if path.exists() else {}), **changes})

@@ -1,11 +1,11 @@
-"""Small pictures in folders with names that are not ASCII, of which some cannot be decoded. For tests."""
+"""Small pictures in folders with names outside ASCII; some cannot be decoded."""
 
 import numpy
 from PIL import Image
 
 
 def make_pictures(folder, count, bad):
-    """`set I/bild-äN.png`, always the same; `bad`: names of those that are broken."""
+    """Writes `set I/bild-äN.png`, always the same. `bad`: the names of broken ones."""
     random = numpy.random.default_rng(7)
     for index in range(count):
         place = folder / f"set {index % 3}" / f"bild-ä{index:02}.png"

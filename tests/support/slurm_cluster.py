@@ -1,4 +1,4 @@
-"""A Slurm of Debian's packages on this machine: a controller and node daemons with made-up GPUs, for tests. Wants root, as node daemons do."""
+"""Debian's Slurm on this machine: a controller and node daemons with fake GPUs. Needs root for the node daemons."""
 
 import contextlib
 import os
@@ -39,20 +39,20 @@ GresTypes=gpu
 """
 
 
-# Debian's daemons are in /usr/sbin, which not every PATH has.
+# Debian's daemons are in /usr/sbin, which is not in every PATH.
 SEARCHED = os.environ.get("PATH", "") + os.pathsep + "/usr/sbin"
 
 
 def missing_requirement():
-    """Nothing where a cluster can be had."""
-    wanting = [name for name in PROGRAMS if not shutil.which(name, path=SEARCHED)]
-    if wanting:
-        return f"without {', '.join(wanting)} (apt-get install slurm-wlm munge)"
-    return "" if os.geteuid() == 0 else "node daemons want root"
+    """Why no cluster can run here; empty if one can."""
+    missing = [name for name in PROGRAMS if not shutil.which(name, path=SEARCHED)]
+    if missing:
+        return f"without {', '.join(missing)} (apt-get install slurm-wlm munge)"
+    return "" if os.geteuid() == 0 else "node daemons need root"
 
 
 class SlurmCluster:
-    """Owns: its daemons, what they start, and the folder of their files. Use as a context: whatever is alive at the end is killed."""
+    """Owns: the daemons, their processes and the folder of their files. Use as a context, whose end kills live processes."""
 
     def __init__(self, folder, nodes):
         self.folder = pathlib.Path(folder)
@@ -77,7 +77,7 @@ class SlurmCluster:
         for node in self.nodes:
             self.kill_node(node)
         for daemon in reversed(self.daemons.values()):
-            daemon.terminate()      # it puts helpers of its own away
+            daemon.terminate()      # it ends its helpers itself
             with contextlib.suppress(subprocess.TimeoutExpired):
                 daemon.wait(WATCHDOG_SECONDS)
             put_away(daemon)
@@ -98,7 +98,7 @@ class SlurmCluster:
         key, sock = self.folder / "munge.key", self.folder / "munge.socket"
         key.write_bytes(os.urandom(128))
         key.chmod(0o600)
-        # Where it lies is the test's alone, and others may write to /tmp.
+        # Only the test uses this folder, but others may write to its parent /tmp.
         self._start("munged", "munged", "--foreground", "--force", "--num-threads", "2", "--key-file", key, "--socket", sock, "--pid-file", self.folder / "munge.pid",
                     "--seed-file", self.folder / "munge.seed", "--log-file", self.folder / "munge.log")
         wait_for(sock.exists, "munge's socket")
@@ -122,23 +122,23 @@ class SlurmCluster:
                     os.kill(pid, signal.SIGKILL)
 
     def _started_on(self, node):
-        """By its step, which names the folder of scripts on that node."""
+        """Processes on the node, found by the step that names its folder of scripts."""
         return [pid for pid in processes_marked("SLURMD_NODENAME", node) if environment_of(pid).get("SLURM_CONF") == self.environment["SLURM_CONF"]]
 
     def states(self):
-        """Of the nodes, as the controller sees them."""
-        told = self.ask("sinfo", "--noheader", "--Node", "--format=%N %T", check=False)
-        return dict(line.split() for line in told.splitlines())
+        """{node: state} as the controller sees it."""
+        printed = self.ask("sinfo", "--noheader", "--Node", "--format=%N %T", check=False)
+        return dict(line.split() for line in printed.splitlines())
 
     def tasks(self):
-        """{index: state} of tasks that are not over."""
-        told = self.ask("squeue", "--noheader", "--array", "--format=%K %T")
-        return {int(index): state for index, state in (line.split() for line in told.splitlines())}
+        """{index: state} of unfinished tasks."""
+        printed = self.ask("squeue", "--noheader", "--array", "--format=%K %T")
+        return {int(index): state for index, state in (line.split() for line in printed.splitlines())}
 
     def nodes_of_tasks(self):
-        """{node: index} of those that run."""
-        told = self.ask("squeue", "--noheader", "--array", "--states=RUNNING", "--format=%N %K")
-        return {node: int(index) for node, index in (line.split() for line in told.splitlines())}
+        """{node: index} of running tasks."""
+        printed = self.ask("squeue", "--noheader", "--array", "--states=RUNNING", "--format=%N %K")
+        return {node: int(index) for node, index in (line.split() for line in printed.splitlines())}
 
     def ask(self, program, *arguments, check=True, environment=None):
         done = subprocess.run([shutil.which(program, path=SEARCHED), *map(str, arguments)], env={**(environment or {}), **self.environment}, capture_output=True,

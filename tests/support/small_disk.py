@@ -6,10 +6,10 @@ import subprocess
 
 @contextlib.contextmanager
 def small_disk(test, folder, options):
-    """Mounted at `folder` while the context lasts; `test` is skipped where nothing can be mounted. `options` are tmpfs's: "size=3m"."""
+    """Mounts a tmpfs at `folder` during the context; skips `test` if that is impossible. `options` are tmpfs's, such as "size=3m"."""
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        test.skipTest(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+        test.skipTest(f"cannot mount a small file system here: {done.stderr.strip()}")
     try:
         yield folder
     finally:

@@ -5,7 +5,7 @@ import os
 import pathlib
 
 MOUNT = pathlib.Path("/sys/fs/cgroup")
-# Of version 2, and of version 1 with its memory alone: of what it swaps some kernels keep no count.
+# Version 2, or version 1 with memory alone, because some kernels do not count swap.
 LIMITS = (("memory.max", "memory.swap.max"), ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"))
 
 
@@ -18,12 +18,12 @@ def own_group():
 
 @contextlib.contextmanager
 def small_memory(test, limit):
-    """The path to write a process's number to, while the context lasts; `test` is skipped where no group can be made."""
+    """Yields the file to which to write a pid; skips `test` if no group can be created."""
     group = own_group() / f"offramp-test-{os.getpid()}-{id(test):x}"
     try:
         group.mkdir()
     except OSError as problem:
-        test.skipTest(f"no control group can be made here: {problem}")
+        test.skipTest(f"cannot create a control group here: {problem}")
     try:
         bounded = False
         for memory, swap in LIMITS:
@@ -32,7 +32,7 @@ def small_memory(test, limit):
                 bounded = True
                 (group / swap).write_text("0" if memory == "memory.max" else str(limit))
         if not bounded:
-            test.skipTest(f"{group} bounds no memory: its controller is not given on")
+            test.skipTest(f"{group} does not limit memory: its controller is not delegated")
         yield group / "cgroup.procs"
     finally:
         group.rmdir()

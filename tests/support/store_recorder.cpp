@@ -25,7 +25,7 @@ struct Record {
     std::array<std::uint64_t, kWords> seen;
 };
 
-// The signal handlers know nothing else.
+// The only state of the signal handlers.
 std::uint64_t* page = nullptr;
 Record* record_of_page = nullptr;
 
@@ -36,7 +36,7 @@ void protect(int access) {
 void skip_fault(int, siginfo_t* fault, void* context) {
     const auto offset = reinterpret_cast<std::uintptr_t>(fault->si_addr) - reinterpret_cast<std::uintptr_t>(page);
     if (page == nullptr || offset >= kPageBytes) {
-        ::signal(SIGSEGV, SIG_DFL);  // another's fault: it happens again, and ends the process
+        ::signal(SIGSEGV, SIG_DFL);  // a foreign fault: it repeats and ends the process
         return;
     }
     protect(PROT_READ | PROT_WRITE);

@@ -8,13 +8,13 @@
 
 namespace offramp {
 
-// Writes down every store into its memory, in the order in which the code under test makes them: the memory is
-// read-only, a store faults, is let through alone (the processor's trap flag), and what it changed is noted. A store of
-// the value that stands there already is not seen.
+// Records every store into its memory, in the order in which the code under test makes them. The memory is read-only,
+// so each store faults, runs alone (by the processor's trap flag), and its change is noted. A store that changes
+// nothing is not seen.
 //
-// Owns: its memory, one page of 64-bit words. Also works in a child forked between construction and record(): what the
-// child recorded is the parent's to read. Thread: one; one recorder at a time a process (it takes SIGSEGV and SIGTRAP).
-// x86-64 only. Blocks: never.
+// Owns: its memory, one page of 64-bit words. Also works in a child forked between construction and record(): the
+// parent can read what the child recorded. Thread: one; one recorder at a time a process (it takes SIGSEGV and
+// SIGTRAP). x86-64 only. Blocks: never.
 class StoreRecorder {
   public:
     struct Store {
@@ -30,7 +30,7 @@ class StoreRecorder {
     std::span<std::uint64_t> words();
     // Runs `steps` and records the stores; words() is writable before and after.
     void record(const std::function<void()>& steps);
-    // Of the last record().
+    // The stores of the last record().
     std::vector<Store> stores() const;
 };
 

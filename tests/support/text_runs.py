@@ -1,4 +1,4 @@
-"""Runs over texts with ids, to vectors of a small network of tokens that is exported once: for tests."""
+"""Runs that turn texts with ids into vectors, with a small network that is exported once."""
 
 import subprocess
 import sys
@@ -10,13 +10,13 @@ from tests.support.launched_run import ROOT, WATCHDOG_SECONDS
 
 
 class TextRuns:
-    """For a TestCase: its setUpClass calls begin()."""
+    """A base for TestCases whose setUpClass calls begin()."""
 
     processors = ("--profile", "embeddings")
 
     @classmethod
     def begin(cls, name, networks, words, tokens):
-        """`networks`: a module's text, with the function `tokens`. `words`: a tokenizer's. `tokens`: flags that say what the network takes."""
+        """`networks`: text of a module with the function `tokens`. `words`: of the tokenizer. `tokens`: flags for the network's inputs."""
         cls.folder = folder_of_class(cls, name)
         (cls.folder / "networks.py").write_text(networks)
         (cls.folder / "words.json").write_text(words)
@@ -36,29 +36,29 @@ class TextRuns:
         return world
 
     def ended(self, *words, **more):
-        """A world() whose run has come to its end."""
+        """A world() whose run has ended."""
         world = self.world(*words, **more)
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         return world
 
     def resumed(self, *words, **more):
-        """The same, of a run of which everything was killed on the way."""
+        """The same after a run that was killed and resumed."""
         world = self.world(*words, **more)
         self.assertGreaterEqual(world.break_off(slabs=5), 4, "launcher, producer, two consumers")
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         return world
 
     def in_shards(self, shards, *words, **more):
-        """A job that was done in so many shards, and merged."""
+        """A job that was done in `shards` shards and merged."""
         job = self.world(*words, kind=JobWorld, **more)
         self.succeeds(job.init(shards))
         for index in range(shards):
-            self.assertEqual(job.shard(index).wait(), 0, job.said())
+            self.assertEqual(job.shard(index).wait(), 0, job.logs())
         self.succeeds(job.merge())
         return job
 
     def query(self, world, *words):
-        """The output of `query` on its vectors."""
+        """The output of `query` on the world's vectors."""
         done = subprocess.run([ROOT / "launch/offramp", "query", *words, "--database", str(world.output), "--model", str(self.model)], capture_output=True,
                               text=True, timeout=WATCHDOG_SECONDS, check=False, env=world.environment)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -66,6 +66,6 @@ class TextRuns:
 
     def succeeds(self, called):
         """The output of a call()."""
-        code, said = called
-        self.assertEqual(code, 0, said)
-        return said
+        code, printed = called
+        self.assertEqual(code, 0, printed)
+        return printed

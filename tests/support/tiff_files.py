@@ -1,4 +1,4 @@
-"""TIFF files in tiles, which Pillow does not write."""
+"""Tiled TIFF files, which Pillow does not write."""
 
 import itertools
 import struct
@@ -8,7 +8,7 @@ SHORT, LONG = 3, 4
 
 
 def tiff_in_tiles(pixels, tile):
-    """The bytes of a file of uint8 pixels [height, width, 3]: tiles of that side, compressed by Deflate."""
+    """The bytes of a file of uint8 pixels [height, width, 3] in Deflate-compressed tiles of side `tile`."""
     height, width, _ = pixels.shape
     tiles = []
     for top in range(0, height, tile):

@@ -4,19 +4,19 @@
 #include <ctime>
 #include <string>
 
-// Of many points at which a process is killed, under a sanitizer each day the next ninth: there every step takes
-// several times as long, and the plain build has them all. The day is that of turn.py; OFFRAMP_TEST_TURN repeats one,
-// and OFFRAMP_TEST_ONE_IN=1 asks for all.
+// A daily share of many points at which a process is killed: under a sanitizer, where every step takes several times as
+// long, a ninth; in the plain build all. The day is that of turn.py. OFFRAMP_TEST_TURN repeats a day, and
+// OFFRAMP_TEST_ONE_IN=1 selects all points.
 namespace offramp::test {
 
 struct Turn {
     int turn = 0;
     int one_in = 1;
 
-    // The first point, of those that are counted from 1; each further one is `one_in` behind.
+    // The first point, counted from 1; each further point is `one_in` later.
     int first() const { return 1 + turn % one_in; }
 
-    std::string told() const {
+    std::string description() const {
         return "share " + std::to_string(turn % one_in + 1) + " of " + std::to_string(one_in) +
                "; again with OFFRAMP_TEST_TURN=" + std::to_string(turn);
     }

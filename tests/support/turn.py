@@ -4,7 +4,7 @@ import os
 import time
 
 TURN_FROM = "OFFRAMP_TEST_TURN"
-ONE_IN_FROM = "OFFRAMP_TEST_ONE_IN"     # how many shares there are, of the points at which turn.hpp kills
+ONE_IN_FROM = "OFFRAMP_TEST_ONE_IN"     # number of shares of the points at which turn.hpp kills
 TURN = int(os.environ.get(TURN_FROM, time.gmtime().tm_yday))
 
 
@@ -12,6 +12,6 @@ def share(things, one_in, turn=TURN):
     return [thing for i, thing in enumerate(things) if i % one_in == turn % one_in]
 
 
-def told(turn, one_in):
-    """For a test's output: which share it was, and how to run that one again."""
+def describe_share(turn, one_in):
+    """For a test's output: the share and how to repeat it."""
     return f"share {turn % one_in + 1} of {one_in}; again with {TURN_FROM}={turn}"

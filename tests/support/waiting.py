@@ -1,4 +1,4 @@
-"""Other processes of a test, with a watchdog."""
+"""Waits for processes of a test, with a watchdog."""
 
 import time
 
@@ -6,7 +6,7 @@ WATCHDOG_SECONDS = 120
 
 
 def wait_for(look, what):
-    """The first true value of look(). A test fails where there is none for long."""
+    """The first true value of look(); fails the test after the watchdog's timeout."""
     end = time.monotonic() + WATCHDOG_SECONDS
     while not (found := look()):
         if time.monotonic() > end:

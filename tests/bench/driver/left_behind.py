@@ -10,7 +10,7 @@ PATIENCE_SECONDS = 60
 
 
 def objects_of_dead_runs():
-    """Objects of runs without a living process: another benchmark may be running on this machine."""
+    """Objects of runs without a live process, because another benchmark may be running on this machine."""
     return {name for name in os.listdir("/dev/shm") if name.startswith(OURS) and not is_held(name)}
 
 
@@ -19,7 +19,7 @@ def objects_of_all():
 
 
 def left_since(before, objects=objects_of_dead_runs):
-    """What has come since and stays: what another benchmark killed a moment ago it sweeps itself, and what its peers have goes with them."""
+    """New objects that stay. Another benchmark sweeps its own killed runs, and its peers remove their objects."""
     left, end = objects() - before, time.monotonic() + PATIENCE_SECONDS
     while left and time.monotonic() < end:
         time.sleep(0.2)
@@ -28,7 +28,7 @@ def left_since(before, objects=objects_of_dead_runs):
 
 
 def is_held(name):
-    """Each process of a run holds a shared lock on the run's lock object, and who sweeps it an exclusive one."""
+    """Each process of a run holds a shared lock on the run's lock object, and a sweep an exclusive one."""
     try:
         with open(f"/dev/shm/{name.rpartition('.')[0]}.lock", "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

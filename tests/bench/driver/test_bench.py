@@ -12,9 +12,9 @@ import unittest
 import report
 import workloads
 from left_behind import left_since, objects_of_all
-from tests.support.turn import TURN, share, told
+from tests.support.turn import TURN, describe_share, share
 
-# The curve and the latencies are looked at closely; of the other rows each day the next share, all of them by SmallBenchmarkWhole (slow).
+# Every day checks the curve, the latencies and a share of the other rows; SmallBenchmarkWhole (slow) checks all rows.
 ALWAYS = ("latency", "E")
 ONE_IN = 3
 BENCH = pathlib.Path(__file__).resolve().parents[1] / "bench.py"
@@ -39,7 +39,7 @@ def left_processes(mark):
 
 
 def rows_of(turn):
-    """The ids of those that are measured that day, in the benchmark's order."""
+    """Ids of the rows of that day, in the benchmark's order."""
     rows = [row.id for row in workloads.make_rows(True)]
     chosen = {*ALWAYS, *share(rows, ONE_IN, turn)}
     return [name for name in rows if name in chosen]
@@ -59,17 +59,17 @@ class WholeBenchmark:
         cls.done = run_bench(*cls.TO_MEASURE, "--small", "--json", cls.json_file, "--keep-logs", logs,
                              env={**os.environ, "OFFRAMP_BENCH_TEST": str(os.getpid()), "TMPDIR": cls.folder.name})
         cls.left = left_since(before, objects_of_all)
-        cls.told = cls.done.stdout + cls.done.stderr
+        cls.output = cls.done.stdout + cls.done.stderr
         cls.whole = json.loads(cls.json_file.read_text()) if cls.json_file.exists() else {"rows": []}
         cls.by_row = {row["row"]: row for row in cls.whole["rows"]}
         cls.asked = [row for row in workloads.make_rows(True) if row.id in cls.TO_MEASURE]
         cls.rows = [row for row in cls.asked if not cls.by_row.get(row.id, {}).get("left_out")]
 
     def test_it_ends_well(self):
-        self.assertEqual(0, self.done.returncode, self.told)
+        self.assertEqual(0, self.done.returncode, self.output)
 
     def test_every_row_is_there_and_none_failed(self):
-        self.assertEqual(self.TO_MEASURE, list(self.by_row), self.told)
+        self.assertEqual(self.TO_MEASURE, list(self.by_row), self.output)
         self.assertEqual({}, {name: row["failure"] for name, row in self.by_row.items() if row["failure"]})
 
     def test_rows_are_left_out_only_for_what_not_every_machine_has(self):
@@ -109,9 +109,9 @@ class WholeBenchmark:
 
     def test_the_json_reports_how_each_contestant_was_started(self):
         for row in self.rows:
-            told = self.by_row[row.id]["started_as"]
-            self.assertEqual({spec.name for spec in row.contestants}, set(told), row.id)
-            for name, how in told.items():
+            started = self.by_row[row.id]["started_as"]
+            self.assertEqual({spec.name for spec in row.contestants}, set(started), row.id)
+            for name, how in started.items():
                 self.assertEqual({"program", "flags", "readers", "readers_flags", "reads_with"}, set(how), name)
                 self.assertTrue(how["flags"], name)
 
@@ -148,7 +148,7 @@ class SmallBenchmark(WholeBenchmark, unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        print(f"\n{' '.join(cls.TO_MEASURE)}: {told(TURN, ONE_IN)}", flush=True)
+        print(f"\n{' '.join(cls.TO_MEASURE)}: {describe_share(TURN, ONE_IN)}", flush=True)
         super().setUpClass()
 
 

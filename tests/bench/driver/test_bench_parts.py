@@ -1,5 +1,5 @@
-"""The benchmark's parts: statistics, windows, orders, rows, targets, tables, the file in which peers count, and what it does when programs
-fail."""
+"""The benchmark's parts: statistics, windows, orders, rows, targets, tables, the peers' file of counts, and failing
+programs."""
 
 import argparse
 import contextlib
@@ -24,7 +24,7 @@ import rows
 import specs
 import targets
 import workloads
-from contestants import ContestantError, Look, Places, flag_list
+from contestants import ContestantError, Look, SharedSettings, flag_list
 from given import Given, given_by
 from left_behind import left_since
 from materials import Materials, server_module
@@ -57,7 +57,7 @@ class IntervalsTest(unittest.TestCase):
         self.assertEqual(30, len(known))
 
     def test_ratios_are_taken_within_rounds(self):
-        # The machine halves its speed after the first round; both feel it, and the ratio does not.
+        # The machine halves its speed after the first round, which affects both contestants but not the ratio.
         found = intervals.ratio([100, 50, 50], [200, 100, 100])
         self.assertEqual([0.5, 0.5, 0.5], found["rounds"])
         self.assertEqual((0.5, 0.5, 0.5), (found["median"], found["low"], found["high"]))
@@ -69,22 +69,22 @@ class ContestTest(unittest.TestCase):
 
     def test_a_window_counts_between_releases_not_between_looks(self):
         window = contest.between(self.look(80, 10.0, 10.3, cpu=1.0, faults=10), self.look(160, 14.0, 14.3, cpu=3.0, faults=30), 8)
-        self.assertAlmostEqual(2.5, window.batches_per_second)     # 10 batches in 4 s, whenever the looks were
+        self.assertAlmostEqual(2.5, window.batches_per_second)     # 10 batches in 4 s, at any time of the looks
         self.assertAlmostEqual(200, window.producer_cpu_ms_per_batch)
         self.assertAlmostEqual(400, window.readers_cpu_ms_per_batch)
         self.assertAlmostEqual(2, window.producer_faults_per_batch)
         self.assertAlmostEqual(800, window.bytes_per_batch)
         self.assertEqual((2, 1), (window.producer_private_mib, window.readers_private_mib))
-        self.assertIsNone(window.compute_ms_per_batch, "nobody said what the device computes")
+        self.assertIsNone(window.compute_ms_per_batch, "no program reported the device's time")
 
-    def test_the_devices_time_is_that_of_the_batches_whose_it_is(self):
+    def test_the_device_time_is_divided_by_its_own_batches(self):
         first, last = (dataclasses.replace(self.look(samples, at, at), compute=compute) for samples, at, compute in ((80, 10.0, (1.5, 7)), (160, 14.0, (2.4, 16))))
         self.assertAlmostEqual(100, contest.between(first, last, 8).compute_ms_per_batch)
         self.assertIsNone(contest.between(first, dataclasses.replace(last, compute=first.compute), 8).compute_ms_per_batch)
 
     @staticmethod
     def follows(orders):
-        """How often each contestant runs behind each other one, from the first window to the last."""
+        """How often each contestant follows each other one, over all windows."""
         line = [name for order in orders for name in order]
         counts = {(first, second): 0 for first in orders[0] for second in orders[0] if first != second}
         for pair in zip(line, line[1:]):
@@ -135,7 +135,7 @@ class ContestTest(unittest.TestCase):
         windows = contest.hold_contest([Puppet("a"), Puppet("b")], 4, contest.Pace(windows=2, warmup_batches=3, warm_seconds=7))
         self.assertEqual([("a", "warm", 12, {"a"}), ("a", "on", 7, {"a"}), ("b", "warm", 12, {"b"}), ("b", "on", 7, {"b"})], events[:4])
         self.assertEqual([("a", "window"), ("b", "window"), ("b", "window"), ("a", "window")], [event[:2] for event in events[4:]])
-        self.assertTrue(all(not event[3] for event in events[4:]))   # a window continues its own contestant, and no other runs
+        self.assertTrue(all(not event[3] for event in events[4:]))   # a window continues only its own contestant
         self.assertEqual({"a": 2, "b": 2}, {name: len(own) for name, own in windows.items()})
 
 
@@ -182,7 +182,7 @@ class ProgressTest(unittest.TestCase):
         RECORD.pack_into(memory, CELL + RECORDS[0], 99, 99, 99)     # the second record of a writer that stops here
         self.assertEqual(seen, self.reader.read())
 
-    def test_what_was_written_over_while_it_was_read_is_read_again(self):
+    def test_a_record_overwritten_during_a_read_is_read_again(self):
         cell = ProgressCell(self.path, 1)
         cell.add(4, 100)
         commits, writes = self.reader._commits, iter([lambda: None, lambda: cell.add(1, 1), lambda: None, lambda: None])
@@ -222,7 +222,7 @@ class RowsTest(unittest.TestCase):
                 for pair in row.beside:
                     self.assertLessEqual(set(pair), set(names), row.id)
 
-    def test_where_a_peer_may_have_queued_seconds_of_work_the_next_one_waits_for_it(self):
+    def test_contestants_after_a_peer_with_queued_work_settle_longer(self):
         for row in workloads.make_rows(False):
             if any(getattr(spec, "flags", {}).get("model") == "deeplabv3" for spec in row.contestants):
                 self.assertEqual(2, rows.pace_of(row, contest.Pace()).settle_seconds, row.id)
@@ -253,25 +253,25 @@ class RowsTest(unittest.TestCase):
     def test_omitted_contestants_have_a_reason(self):
         rows = workloads.without(workloads.choose(workloads.make_rows(False), ["W2-device"]), ["article*"])
         self.assertEqual([["ours", "compute alone"]], [[spec.name for spec in row.contestants] for row in rows])
-        self.assertEqual(0, rows[0].settle_seconds, "there is no peer to wait for")
+        self.assertEqual(0, rows[0].settle_seconds, "no peer needs a settling time")
         self.assertEqual(([["compute alone"]], ()), ([[target.over for target in row.targets if hasattr(target, "over")] for row in rows], rows[0].beside))
         row, = workloads.without(workloads.choose(workloads.make_rows(False), ["W10-cut-out"]), ["plain*"])
-        self.assertEqual(3, len(row.targets), "limits are what is left, and page faults")
+        self.assertEqual(3, len(row.targets), "only limits and page faults remain")
         row, = workloads.without([row], ["decode limit"])
-        self.assertEqual(["Faults"], [type(target).__name__ for target in row.targets], "both others look at the decode limit")
+        self.assertEqual(["Faults"], [type(target).__name__ for target in row.targets], "both other targets use the decode limit")
 
-    def test_what_only_other_rows_have_may_be_named(self):
+    def test_contestants_of_other_rows_may_be_named(self):
         row, = workloads.choose(workloads.make_rows(False), ["W7"])
         self.assertEqual([row], workloads.without([row], ["article*"]))
 
-    def test_what_cannot_be_left_out_is_refused(self):
+    def test_leaving_out_an_essential_contestant_is_refused(self):
         rows = workloads.make_rows(False)
-        for wanted, pattern, told in (("W2", "artcle*", "unknown contestant 'artcle\\*'. Known: ours; compute alone; article 4-pinned"),
+        for wanted, pattern, message in (("W2", "artcle*", "unknown contestant 'artcle\\*'. Known: ours; compute alone; article 4-pinned"),
                                       ("W2", "ours", "cannot leave 'ours' out of W2-device"), ("E", "compute alone", "cannot leave anything out of E")):
-            with self.subTest(pattern), self.assertRaisesRegex(ValueError, told):
+            with self.subTest(pattern), self.assertRaisesRegex(ValueError, message):
                 workloads.without(workloads.choose(rows, [wanted]), [pattern])
 
-    def test_without_a_gpu_the_rows_from_files_to_files_are_measured_and_all_are_shown(self):
+    def test_without_a_gpu_only_rows_from_files_to_files_are_measured(self):
         self.assertEqual(["W7", "W10-cut-out", "W11-sqlite", "W11-postgres"], [row.id for row in workloads.make_rows(False, gpu=False)])
         self.assertEqual(workloads.make_rows(True), workloads.make_rows(True, gpu=False))
 
@@ -293,14 +293,14 @@ class MaterialsTest(unittest.TestCase):
     def materials(self, **given):
         return Materials(self.folder, self.folder, contextlib.ExitStack(), Given(**given), gpu=False, small=True)
 
-    def test_each_contestant_has_an_output_of_its_own_and_all_read_the_same_texts(self):
+    def test_contestants_have_separate_outputs_and_read_the_same_texts(self):
         materials = self.materials()
         first, second = (materials.fill_in({"batch": 4, "output": specs.OUTPUT, "input": specs.LINES}) for _ in range(2))
         self.assertNotEqual(first["output"], second["output"])
         self.assertEqual(first["input"], second["input"])
         self.assertGreaterEqual(len(first["input"].read_text().splitlines()), 100_000)
 
-    def test_pictures_are_kept_for_the_next_call_and_made_anew_where_they_are_others_or_were_not_finished(self):
+    def test_pictures_are_kept_and_made_anew_if_different_or_unfinished(self):
         kept = self.folder / "kept"
 
         def made(batch):
@@ -309,11 +309,11 @@ class MaterialsTest(unittest.TestCase):
         when = first.stat().st_mtime_ns
         self.assertEqual((first, when), (made(2), first.stat().st_mtime_ns))
         self.assertNotEqual(first, made(3))
-        next(told for told in kept.rglob("made.json") if str(first) in told.read_text()).unlink()
+        next(path for path in kept.rglob("made.json") if str(first) in path.read_text()).unlink()
         self.assertEqual(first, made(2))
         self.assertGreater(first.stat().st_mtime_ns, when)
 
-    def test_what_the_user_has_ready_is_taken(self):
+    def test_materials_of_the_user_are_used(self):
         (self.folder / "mine.toml").write_text('input-shape = "2x48"\ninput-dtype = "int32"\n')
         materials = self.materials(sentences=self.folder, encoder=self.folder / "mine.pt2")
         flags = {"model": specs.ENCODER, "folder": specs.SENTENCES, "max-tokens": specs.MAX_TOKENS}
@@ -322,7 +322,7 @@ class MaterialsTest(unittest.TestCase):
         with self.assertRaisesRegex(ContestantError, "lacks an input-shape"):
             self.materials(encoder=self.folder / "mine.pt2").fill_in({"max-tokens": specs.MAX_TOKENS})
 
-    def test_a_server_has_a_schema_for_the_row_while_it_runs_and_keeps_what_it_had(self):
+    def test_a_server_has_a_schema_for_the_row_and_keeps_its_own(self):
         missing = "needs psycopg" if not importlib.util.find_spec("psycopg") else server_module().missing_requirement()
         if missing:
             self.skipTest(missing)
@@ -334,18 +334,18 @@ class MaterialsTest(unittest.TestCase):
                 self.assertEqual(f"{server.uri()}&options=-csearch_path%3Dbench_{os.getpid()},public", made["sink"])
             self.assertEqual([], server.sql(schemas))
 
-    def test_a_server_that_is_not_there_is_the_rows_failure(self):
+    def test_a_missing_server_fails_the_row(self):
         if not importlib.util.find_spec("psycopg"):
             self.skipTest("needs psycopg")
         with self.assertRaisesRegex(ContestantError, "cannot use the PostgreSQL server"):
             self.materials(postgres=f"postgres://me@/db?host={self.folder}").fill_in({"sink": specs.POSTGRES})
 
-    def test_a_row_that_needs_what_is_not_there_is_left_out_and_nothing_is_started(self):
+    def test_a_row_without_its_requirements_is_left_out_and_starts_nothing(self):
         with unittest.mock.patch("materials.importlib.util.find_spec", return_value=None):
-            for name, wanting in (("W11-sqlite", "needs the Python packages tokenizers, sentence_transformers"), ("W11-postgres", "needs")):
+            for name, reason in (("W11-sqlite", "needs the Python packages tokenizers, sentence_transformers"), ("W11-postgres", "needs")):
                 row, = workloads.choose(workloads.make_rows(True), [name])
-                result = rows.run_row(row, Places(self.folder), contest.Pace(windows=2, seconds=0.1, settle_seconds=0))
-                self.assertIn(wanting, result["left_out"])
+                result = rows.run_row(row, SharedSettings(self.folder), contest.Pace(windows=2, seconds=0.1, settle_seconds=0))
+                self.assertIn(reason, result["left_out"])
                 self.assertIsNone(result["failure"])
 
     def test_options_go_before_variables(self):
@@ -370,9 +370,9 @@ class FailuresTest(unittest.TestCase):
 
     def run_small_row(self, name):
         row, = workloads.choose(workloads.make_rows(True), [name])
-        return rows.run_row(row, Places(self.folder), contest.Pace(windows=2, seconds=0.1, settle_seconds=0))
+        return rows.run_row(row, SharedSettings(self.folder), contest.Pace(windows=2, seconds=0.1, settle_seconds=0))
 
-    def test_a_program_that_is_not_there_fails_its_row(self):
+    def test_a_missing_program_fails_its_row(self):
         self.assertIn("FileNotFoundError", self.run_small_row("W5")["failure"])
 
     def test_a_sweep_that_hangs_fails_the_row_behind_what_failed_first(self):
@@ -393,11 +393,11 @@ class FailuresTest(unittest.TestCase):
     def test_a_message_benchmark_that_saw_nothing_released_fails_its_row(self):
         self.program("offramp-message-bench", """echo '{"slabs_per_second": 0, "producer_cpu_us_per_slab": 0, "consumer_cpu_us_per_slab": 0}'""")
         with self.assertRaisesRegex(ContestantError, "ours: no slab was released in 0.1 s"):
-            MessageBench("ours", Places(self.folder), 1, 8).window(1, contest.Pace(seconds=0.1))
+            MessageBench("ours", SharedSettings(self.folder), 1, 8).window(1, contest.Pace(seconds=0.1))
 
     def test_a_message_benchmark_that_is_killed_leaves_no_memory_and_no_folder(self):
         before = set(os.listdir("/dev/shm"))
-        bench = MessageBench("ours", Places(PROGRAMS), 1, 8)
+        bench = MessageBench("ours", SharedSettings(PROGRAMS), 1, 8)
         with tempfile.TemporaryDirectory() as temporary, unittest.mock.patch.dict(os.environ, {"TMPDIR": temporary}), \
                 unittest.mock.patch("tempfile.tempdir", temporary), unittest.mock.patch("one_shots.SHOT_SECONDS", 1.5):
             with self.assertRaisesRegex(ContestantError, "timed out"):
@@ -420,7 +420,7 @@ def result_with(**changes):
 
 
 class TargetsTest(unittest.TestCase):
-    def test_what_a_slab_takes_is_reported_as_a_whole_or_beyond_another_contestants(self):
+    def test_the_time_per_slab_is_absolute_or_beyond_another_contestants(self):
         found = targets.PerSlab("ours", 1000, over="limit").judge(result_with())
         self.assertAlmostEqual(1e6 / 9.9 - 1e6 / 10, found.value)
         self.assertFalse(found.reached)
@@ -432,7 +432,7 @@ class TargetsTest(unittest.TestCase):
         self.assertFalse(targets.Ratio("limit", 0.991).judge(result_with()).reached)
         self.assertFalse(targets.Ratio("limit", 0.99, lower_bound=0.985).judge(result_with()).reached)
 
-    def test_what_was_not_measured_is_missed(self):
+    def test_a_missing_measurement_is_a_missed_target(self):
         found = targets.Ratio("limit", 0.5).judge(result_with(ratios_of={}))
         self.assertEqual(("not measured", False), (found.found, found.reached))
 
@@ -461,11 +461,11 @@ class TargetsTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "--consumers 4 applies to row E only"):
             bench.rows_of(bench.parse(["W2", "--consumers", "4"]))
         for words in ("0,4", "4,4", "6,4", "four", "", "4,"):
-            with self.subTest(words), self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as said:
+            with self.subTest(words), self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as errors:
                 bench.parse(["E", "--consumers", words])
-            self.assertIn("increasing numbers from 1", said.getvalue())
+            self.assertIn("increasing numbers from 1", errors.getvalue())
 
-    def test_of_several_limits_the_smallest_counts(self):
+    def test_the_smallest_of_several_limits_counts(self):
         result = result_with()
         result["contestants"]["other"] = {"rate": {"median": 8.0}}
         result["ratios_of"]["ours"]["other"] = {"median": 1.2, "low": 1.1, "high": 1.3}
@@ -473,7 +473,7 @@ class TargetsTest(unittest.TestCase):
         self.assertEqual((1.2, True, "1.2 [1.1, 1.3], other"), (found.value, found.reached, found.found))
         self.assertFalse(targets.SmallestOf(("limit",), 1.1).judge(result).reached)
 
-    def test_what_the_cores_allow_is_for_the_cpu_time_of_all_parts_together(self):
+    def test_the_limit_of_the_cores_counts_the_cpu_time_of_all_parts(self):
         result = result_with()
         for name, producer, readers in (("limit", 20.0, 30.0), ("other", 250.0, 100.0)):
             result["contestants"][name] = {"rate": {"median": 40.0}, "producer_cpu_ms_per_batch": {"median": producer}, "readers_cpu_ms_per_batch": {"median": readers}}
@@ -481,7 +481,7 @@ class TargetsTest(unittest.TestCase):
         self.assertAlmostEqual(0.99, found.value)
         self.assertTrue(found.reached)
         self.assertIn("of 10 /s, cores", found.found)
-        result["contestants"]["other"]["rate"]["median"] = 9.95     # no cores help there
+        result["contestants"]["other"]["rate"]["median"] = 9.95     # more cores would not help
         result["ratios_of"]["ours"]["other"] = {"median": 0.89}
         found = targets.CoresAllow(("limit", "other"), 0.9).judge(result)
         self.assertEqual(("0.89 (9.9 of 9.95 /s, other)", False), (found.found, found.reached))
@@ -515,7 +515,7 @@ class ReportTest(unittest.TestCase):
     def test_other_pairs_are_shown_where_a_row_wants_them(self):
         self.assertIn("\nours over limit: 0.99 [0.98, 1]\n", report.row_table(result_with(beside=[("ours", "limit")])))
 
-    def test_a_curve_has_an_interval_at_each_point_and_no_figures_over_all_of_them(self):
+    def test_a_curve_has_an_interval_per_point_and_no_overall_figures(self):
         ratio = {"median": 0.9, "mean": 0.9, "low": 0.8, "high": 1.0}
         point = {"consumers": 3, "rate": {"median": 9, "min": 8, "max": 10}, "limit": {"median": 10, "min": 10, "max": 10}, "ratio": ratio,
                  "compute": {"median": 90.5, "min": 90, "max": 91}, "compute_of_limit": None}

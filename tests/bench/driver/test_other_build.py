@@ -1,5 +1,5 @@
-"""A second build as a contestant: found, started with the flags that it knows, run by turns with ours, compared; and refused where it cannot
-do the same work. The older builds here are scripts in front of this build's programs."""
+"""A second build as a contestant: found, started with the flags that it knows, alternated and compared with ours, and refused if it cannot do
+the same work. The older builds here are scripts around this build's programs."""
 
 import json
 import os
@@ -36,7 +36,7 @@ class OlderBuild(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def program(self, name, lacks=(), folder=""):
-        """This build's program but for these flags, which its help does not list and which it refuses."""
+        """This build's program without these flags: its help omits them, and it refuses them."""
         path = self.folder / folder / name
         path.parent.mkdir(exist_ok=True)
         hidden = "".join(f"s/--{flag}/flag/g;" for flag in lacks)
@@ -50,12 +50,12 @@ class OlderBuild(unittest.TestCase):
                               timeout=300, check=False, env={**os.environ, "TMPDIR": str(self.folder), "OFFRAMP_BENCH_BESIDE_REVISION": "older"})
 
     def results(self, *arguments):
-        """By row, of a benchmark that ends well and leaves nothing behind."""
+        """Results by row of a benchmark that succeeds and leaves nothing behind."""
         before, file = objects_of_dead_runs(), self.folder / "bench.json"
         done = self.bench("--json", file, *arguments)
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
         self.assertEqual(set(), left_since(before))
-        self.whole, self.said = json.loads(file.read_text()), done.stdout
+        self.whole, self.output = json.loads(file.read_text()), done.stdout
         return {row["row"]: row for row in self.whole["rows"]}
 
     def assert_compared(self, row):
@@ -71,17 +71,17 @@ class OlderBuild(unittest.TestCase):
 class Runs(OlderBuild):
     others = ("--without", "article*", "--without", "copy ceiling", "--without", "multiprocessing.Queue")
 
-    def test_producers_with_consumers_and_messages_are_run_by_turns_and_compared(self):
+    def test_producers_and_messages_alternate_and_are_compared(self):
         found = self.results("W6", "W8-4-readers", "--beside", BIN.parent, *self.others)
         self.assertEqual(["W6", "W8-4-readers"], list(found))
         for row in found.values():
             self.assert_compared(row)
         self.assertEqual({"revision", "version", "compiler_flags"}, set(self.whole["other_build"]))
-        self.assertRegex(self.said, r"\n- other build: offramp-producer \S+, revision older, ")
-        self.assertIn("| other build | ", self.said)
-        self.assertIn("| W6 | rate over other build | interval to ≥ 1 |", self.said)
+        self.assertRegex(self.output, r"\n- other build: offramp-producer \S+, revision older, ")
+        self.assertIn("| other build | ", self.output)
+        self.assertIn("| W6 | rate over other build | interval to ≥ 1 |", self.output)
 
-    def test_an_older_build_runs_without_the_flags_of_the_drivers_own_that_it_does_not_know(self):
+    def test_an_older_build_runs_without_driver_flags_that_it_lacks(self):
         self.program("offramp-producer", lacks=["log-format"])
         self.program("offramp-consumer", lacks=["log-format", "visibility-timeout"])
         row = self.results("W4a-4-readers", "--beside", self.folder, *self.others)["W4a-4-readers"]
@@ -89,7 +89,7 @@ class Runs(OlderBuild):
         self.assertEqual(["other build: offramp-producer does not support --log-format and ran without",
                           "other build: offramp-consumer does not support --log-format, --visibility-timeout and ran without"], row["notes"])
 
-    def test_a_build_that_cannot_do_the_rows_work_fails_the_row_and_reports_why(self):
+    def test_a_build_without_the_rows_flags_fails_the_row_and_reports_why(self):
         self.program("offramp-producer", lacks=["samples-per-slab"], folder="bin")
         self.program("offramp-consumer", folder="bin")
         done = self.bench("W6", "--beside", self.folder, *self.others)
@@ -102,7 +102,7 @@ class Runs(OlderBuild):
         self.assertEqual(1, done.returncode, done.stderr)
         self.assertRegex(done.stdout, r"FAILED: other build: .*/offramp-message-bench does not exist. Build it: ninja -C .* offramp-message-bench")
 
-    def test_what_is_no_build_and_rows_that_take_none_are_refused_before_anything_runs(self):
+    def test_invalid_builds_and_rows_are_refused_before_anything_runs(self):
         done = self.bench("W6", "--beside", self.folder)
         self.assertEqual(64, done.returncode)
         self.assertIn(f"--beside: no offramp-producer in {self.folder} or {self.folder}/bin", done.stderr)
@@ -112,7 +112,7 @@ class Runs(OlderBuild):
 
 
 class Parts(OlderBuild):
-    def test_programs_are_found_in_the_build_and_in_a_folder_of_their_own(self):
+    def test_programs_are_found_in_the_build_and_in_a_separate_folder(self):
         self.program("offramp-producer")
         self.assertEqual(self.folder, other_build.programs_in(self.folder))
         self.program("offramp-producer", folder="bin")
@@ -127,7 +127,7 @@ class Parts(OlderBuild):
         self.assertIsNone(first.build)
         self.assertEqual((*row.targets, Reaches(other_build.NAME)), with_it.targets)
 
-    def test_of_files_the_encode_limit_is_seen_in_both_builds(self):
+    def test_the_encode_limit_is_measured_in_both_builds(self):
         with_it = other_build.with_other_build(row_named("W10-cut-out"), self.folder)
         specs = {spec.name: spec for spec in with_it.contestants}
         limit, other = specs["encode limit"], specs[f"encode limit, {other_build.NAME}"]
@@ -164,18 +164,18 @@ class Parts(OlderBuild):
         self.assertEqual("not measured", Reaches("other").judge({"ours": "ours", "ratios_of": {}}).found)
 
     def test_a_build_is_described_from_its_cache_and_sources(self):
-        told = machine.describe_other_build(BIN)
-        self.assertRegex(told["version"], r"^offramp-producer \d")
-        self.assertIn("CMAKE_BUILD_TYPE", told["compiler_flags"])
+        described = machine.describe_other_build(BIN)
+        self.assertRegex(described["version"], r"^offramp-producer \d")
+        self.assertIn("CMAKE_BUILD_TYPE", described["compiler_flags"])
         self.program("offramp-producer", folder="bin")
-        told = machine.describe_other_build(self.folder / "bin")
-        self.assertEqual((None, None), (told["revision"], told["compiler_flags"]))
+        described = machine.describe_other_build(self.folder / "bin")
+        self.assertEqual((None, None), (described["revision"], described["compiler_flags"]))
         about = {"machine": {"gpu": False, "processor": "P", "cores": 2, "memory_gib": 8, "kernel": "6"},
-                 "build": {**told, "python": "3", "torch": "2"}, "other_build": {**told, "revision": "old"}}
-        self.assertIn(f"- other build: {told['version']}, revision old, compiler flags unknown\n", report.header(about, Pace(), False))
+                 "build": {**described, "python": "3", "torch": "2"}, "other_build": {**described, "revision": "old"}}
+        self.assertIn(f"- other build: {described['version']}, revision old, compiler flags unknown\n", report.header(about, Pace(), False))
 
     def test_the_message_benchmark_of_the_other_build_is_its_own(self):
-        bench = MessageBench(other_build.NAME, type("Places", (), {"binaries": self.folder})(), 1, 2)
+        bench = MessageBench(other_build.NAME, type("SharedSettings", (), {"binaries": self.folder})(), 1, 2)
         with self.assertRaisesRegex(ContestantError, f"{self.folder}/offramp-message-bench does not exist"):
             bench.start()
 

@@ -1,4 +1,4 @@
-"""RESULTS.md is what the summaries say, and a summary is what `bench --json` measured."""
+"""RESULTS.md matches the summaries, and a summary matches `bench --json`."""
 
 import json
 import pathlib

@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-// A program for `--processor exec:` that does nothing: it reads each request and answers that it is done.
+// A program for `--processor exec:` that does nothing: it reads each request and reports it as done.
 int main() {
     std::string line;
     if (!std::getline(std::cin, line)) return 1;

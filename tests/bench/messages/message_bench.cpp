@@ -210,7 +210,7 @@ void feed_until(BenchRun& run, const Settings& settings, const std::atomic<bool>
         std::this_thread::sleep_for(pause);
         const std::uint64_t filled = run.filled_at_ns(), woke = run.messages().woke_at_ns,
                             sent = run.messages().tickets_sent_at_ns;
-        if (woke < filled || sent < woke) continue;  // not sent yet, or it was awake
+        if (woke < filled || sent < woke) continue;  // not sent yet, or the broker was awake
         hops.filled_to_awake_ns.push_back(woke - filled);
         hops.awake_to_sent_ns.push_back(sent - woke);
     }
@@ -245,7 +245,7 @@ nlohmann::json measure(const Settings& settings) {
     if (!last)
         throw Error(ErrorKind::Internal,
                     "measuring: no slab was released for " + std::to_string(kPatience.count()) + " s",
-                    "Whatever its consumers do has to be done with a slab in that time");
+                    "Its consumers must finish a slab in that time");
     run.join();
     const Moment &begin = *first, &end = *last;
 

@@ -73,9 +73,9 @@ class MessageBench(unittest.TestCase):
                 for process in filter(None, (run, consumer)):
                     process.kill()
                     process.wait()
-            told = json.loads(status.read_text())
-            self.assertEqual(("ended", told["submitted_samples"]), (told["state"], told["released_samples"]))
-            self.assertEqual([], left_behind(lambda: [path.name for path in pathlib.Path("/dev/shm").glob(f"*{told['nonce']}*")]))
+            report = json.loads(status.read_text())
+            self.assertEqual(("ended", report["submitted_samples"]), (report["state"], report["released_samples"]))
+            self.assertEqual([], left_behind(lambda: [path.name for path in pathlib.Path("/dev/shm").glob(f"*{report['nonce']}*")]))
 
     def test_a_run_without_consumers_ends_on_request(self):
         with tempfile.TemporaryDirectory() as folder:

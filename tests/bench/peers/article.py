@@ -2,11 +2,11 @@
 """The article's design in Python, one program for all its rungs: a peer of the benchmark, run by its driver until it is killed.
 
     0              compute, output.cpu(), serialise, all in one process
-    1              output.cpu() through a queue to worker processes: a fresh shared segment a batch
+    1              output.cpu() through a queue to worker processes: a new shared segment per batch
     2              a pool of buffers and a free list; blocking copies. The pool is made as the article makes it,
                    torch.empty(pin_memory=True).share_memory_(), which does not leave it page-locked
-    3              copies without blocking, an event each; another thread publishes once the event is done
-    4              the same on a stream of their own
+    3              non-blocking copies, each with an event; another thread publishes once the event is done
+    4              the same on a separate stream
     4-pinned       the same into a pool that is page-locked: cudaHostRegister on the shared storage
     compute-alone  outputs are dropped on the device
 """
@@ -25,7 +25,7 @@ from page_locking import page_lock
 from progress import ProgressCell
 
 RUNGS = ("0", "1", "2", "3", "4", "4-pinned", "compute-alone")
-IN_FLIGHT = 3   # batches submitted and unfinished, where nothing else bounds them
+IN_FLIGHT = 3   # limit of unfinished batches if nothing else limits them
 
 
 def parse():
@@ -46,7 +46,7 @@ def parse():
 
 
 class DoneEvent:
-    """An event on the CPU, where work is done when its call returns."""
+    """An event on the CPU, where work is finished when its call returns."""
 
     def record(self, stream=None):
         pass
@@ -86,7 +86,7 @@ class Sequential:
 
 
 def process_context():
-    """Workers must not inherit CUDA's state: a server that has never seen it forks them. Without a GPU there is none to inherit."""
+    """Workers must not inherit CUDA's state, so a fork server without CUDA forks them. Without a GPU there is no such state."""
     return torch.multiprocessing.get_context("forkserver" if torch.cuda.is_available() else "fork")
 
 
@@ -143,7 +143,7 @@ class Async(Pool):
         while True:
             slab, event, output = self._copied.get()
             event.synchronize()
-            del output   # its memory may be computed into again only now
+            del output   # the model may reuse its memory only now
             self._work.put(slab)
 
 
@@ -166,7 +166,7 @@ class PinnedStreams(Streams):
     def _make_buffer(self, device, output):
         buffer = torch.empty(output.shape, dtype=output.dtype).share_memory_()
         if device.type == "cuda":
-            buffer.zero_()   # every page is there before it is locked
+            buffer.zero_()   # creates every page before locking
             storage = buffer.untyped_storage()
             page_lock(storage.data_ptr(), storage.nbytes())
         return buffer

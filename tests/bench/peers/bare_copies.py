@@ -2,7 +2,7 @@
 """Copies back to back and does nothing else: the limit of the link. Runs until the driver kills it.
 
     --direction d2h --memory page-locked     the copy ceiling: from the device into page-locked shared memory
-    --direction h2d --memory ...             what an upload gets from ordinary memory, blocking or not, and from page-locked memory
+    --direction h2d --memory ...             the upload from ordinary memory, blocking or not, and from page-locked memory
 
 On a machine without a GPU the copies are memcpy.
 """
@@ -14,7 +14,7 @@ import torch
 from page_locking import page_lock
 from progress import ProgressCell
 
-IN_FLIGHT = 4   # batches submitted: the copy engine always has the next one
+IN_FLIGHT = 4   # submitted batches, so that the copy engine always has the next one
 
 
 def parse():
@@ -29,7 +29,7 @@ def parse():
 
 
 def make_host_buffer(size, page_locked):
-    """Shared memory like a slab's, every page there, and page-locked if wanted."""
+    """Shared memory like a slab's with all pages present, page-locked if requested."""
     buffer = torch.zeros(size, dtype=torch.uint8).share_memory_()
     if page_locked:
         storage = buffer.untyped_storage()
@@ -57,7 +57,7 @@ def copy_on_the_gpu(options, sizes, cell):
 
 
 def copy_on_the_cpu(options, sizes, cell):
-    torch.set_num_threads(1)   # as the one thread that copies in a run on the CPU
+    torch.set_num_threads(1)   # like the copying thread of a run on the CPU
     source = [torch.randint(256, (size,), dtype=torch.uint8) for size in sizes]
     host = [[make_host_buffer(size, False) for size in sizes] for _ in range(options.buffers)]
     number = 0

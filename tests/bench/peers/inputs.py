@@ -6,7 +6,7 @@ WAYS = ("device", "host", "pageable-blocking", "pageable-async")
 
 
 def make_feed(way, shape, device):
-    """`take()` gives the next input, `used()` says that its readers are submitted."""
+    """`take()` returns the next input; the caller calls `used()` once the input's readers are submitted."""
     if shape is None:
         return Resident(None)
     if way == "device" or device.type == "cpu":
@@ -30,7 +30,7 @@ class Resident:
 
 
 class Pageable:
-    """Ordinary memory, copied on the compute stream in front of the model."""
+    """Ordinary memory, copied on the compute stream before the model."""
 
     def __init__(self, shape, device, blocking):
         self._host = torch.randn(shape)
@@ -45,7 +45,7 @@ class Pageable:
 
 
 class Prefetch:
-    """Page-locked memory, copied on a stream of its own, up to two batches ahead of the model."""
+    """Page-locked memory, copied on a separate stream up to two batches ahead of the model."""
 
     def __init__(self, shape, device):
         self._host = [torch.randn(shape).pin_memory() for _ in range(2)]

@@ -1,11 +1,11 @@
 """The peers' models, in PyTorch, as fast as eager PyTorch goes: batch normalisation folded, channels-last, autotuned, and the small
-logits widened to float32 before they are enlarged, as ours are. The short one is replayed as a CUDA graph, as ours is. Weights are random:
-only speed is looked at."""
+logits widened to float32 before they are enlarged, as ours are. The short one is replayed as a CUDA graph, as ours is. Weights are random,
+because only speed matters."""
 
 import torch
 
 TOKENS, WIDTH, EMBEDDING = 128, 256, 1024
-RUNS_BEFORE_CAPTURE = 3   # libraries choose kernels and reserve workspaces in their first calls, which cannot be captured
+RUNS_BEFORE_CAPTURE = 3   # the first calls, in which libraries choose kernels and reserve workspaces, cannot be captured
 
 
 class Model:
@@ -46,7 +46,7 @@ def make_deeplab(options, device, dtype):
 
 
 def fold_normalisation(module):
-    """Every convolution that a batch normalisation follows takes it in; the same results with one pass less over memory."""
+    """Fold each batch normalisation into its convolution: the same results with one pass less over memory."""
     previous_name, previous = None, None
     for name, child in list(module.named_children()):
         if isinstance(child, torch.nn.BatchNorm2d) and isinstance(previous, torch.nn.Conv2d):
@@ -72,8 +72,8 @@ def make_encoder(options, device, dtype):
 
 
 class Replay:
-    """A function of one float32 tensor on the device, captured once as a CUDA graph. The graph reads and writes memory of its own: the input
-    is copied in, the output copied out, so that it may be kept while the next one is made."""
+    """A function of one float32 tensor on the device, captured once as a CUDA graph. The graph has its own memory: the input
+    is copied in and the output copied out, so that an output can be kept while the next is computed."""
 
     def __init__(self, run, shape, device):
         self._input = torch.randn(shape, device=device)

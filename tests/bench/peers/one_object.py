@@ -17,7 +17,7 @@ def main():
     options = parser.parse_args()
     gpu = torch.cuda.is_available()
     if gpu:
-        torch.cuda.synchronize()   # CUDA's own start is not counted
+        torch.cuda.synchronize()   # excludes CUDA's start
     name = f"/dev/shm/offramp-bench-one-object-{os.getpid()}"
     began = time.monotonic()
     descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""JPEG files to PNG files as PyTorch users write it: a DataLoader whose processes decode, the network, and a pool of processes that write. A peer of the
-benchmark, run by its driver until it is killed."""
+"""JPEG files to PNG files as PyTorch users write it: a DataLoader whose processes decode, the network, and a pool of writing processes. A peer of the
+benchmark that runs until its driver kills it."""
 
 import argparse
 import collections
@@ -17,7 +17,7 @@ from torchvision.transforms.v2.functional import resize
 from processes import die_with_parent
 from progress import ProgressCell
 
-IN_FLIGHT = 4       # batches that are being written
+IN_FLIGHT = 4       # batches in the writers
 
 
 def parse():
@@ -115,7 +115,7 @@ def begin_loader(number):
 
 
 def outputs_of(scores, cut_outs):
-    """Classes, and of each pixel how much it is not background, both in 8 bits."""
+    """(class, 1 - probability of the background) of each pixel, both in 8 bits."""
     classes = scores.argmax(1).to(torch.uint8)
     if not cut_outs:
         return classes.cpu().numpy(), [None] * len(classes)
@@ -128,7 +128,7 @@ def main():
     for name in ("masks", "cut-outs"):
         (options.output / name).mkdir(parents=True, exist_ok=True)
     paths = list_pictures(options.input)
-    # Both fork, which they must before CUDA or a thread of PyTorch's is there.
+    # Both fork, which must happen before CUDA or PyTorch's threads start.
     context = multiprocessing.get_context("fork")
     pool = context.Pool(options.readers, begin_writer, (options, paths, context.Value("i", 0)))
     gpu = torch.cuda.is_available()

@@ -1,7 +1,7 @@
-"""How far a peer is, for the benchmark's driver to read while it runs: a small file of cells, one a process that finishes samples.
+"""The progress of a peer, which the benchmark's driver reads while it runs: a small file of cells, one per process that finishes samples.
 
-A cell is 64 bytes, so that no two processes write one cache line. It holds two records by turns and the number of those written, which
-is a record's commit: it is stored last, as one word, and its parity says which record is the newest.
+A cell is 64 bytes, so that no two processes write one cache line. Records go alternately to its two slots. The
+number of records is stored last, as one word: it commits the record, and its parity selects the newest slot.
 
     0 commits     u64
     8 spare
@@ -10,8 +10,8 @@ is a record's commit: it is stored last, as one word, and its parity says which 
                   bytes   u64   of their payloads
    40 record 1    the same
 
-A process that dies or is stopped in the middle of a record has left the committed one as it was: no reader waits for it. The stores and
-loads are in the program's order, as x86-64 keeps them.
+A process that dies or stops in the middle of a record leaves the committed one intact, so no reader waits. Stores and loads happen in program
+order, as on x86-64.
 """
 
 import mmap
@@ -35,7 +35,7 @@ def map_progress_file(path):
 
 
 class ProgressCell:
-    """One process's own cell. Thread: one."""
+    """The cell of one process. Thread: one."""
 
     def __init__(self, path, index):
         self._memory = map_progress_file(path)
@@ -52,14 +52,14 @@ class ProgressCell:
 
 
 class ProgressReader:
-    """All cells of a file, as of one moment. Thread: one."""
+    """All cells of a file, at one moment. Thread: one."""
 
     def __init__(self, path):
         self._memory = map_progress_file(path)
 
     def read(self):
-        """(samples, CLOCK_MONOTONIC of the last one, bytes) over all cells. Read again when any process has committed meanwhile: a record
-        may have been written over, and the sum would belong to no moment."""
+        """(samples, CLOCK_MONOTONIC of the last one, bytes) over all cells. Reads again if any process committed meanwhile, because
+        a record may have been overwritten and the sum would belong to no moment."""
         while True:
             before = self._commits()
             records = [RECORD.unpack_from(self._memory, index * CELL + RECORDS[commits % 2]) for index, commits in enumerate(before)]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Messages alone through multiprocessing.Queue: numbers of slabs go to readers through one queue and come back through another.
 
-With --progress it runs until it is killed, all slabs on their way at once. With --latency it passes one number at a time through an idle
+With --progress it runs until it is killed, with all slabs in flight. With --latency it passes one number at a time through an idle
 queue, prints one JSON line with the times from put to get, and ends.
 """
 
@@ -46,7 +46,7 @@ def pass_on(work, free):
 
 
 def histogram(times_ns):
-    """[upper bound in microseconds, how many] in steps of an eighth of a power of two, as offramp-message-bench; empty ones left out."""
+    """[upper bound in microseconds, count] in steps of an eighth of a power of two, like offramp-message-bench, without empty steps."""
     counts = collections.Counter(math.ceil(8 * math.log2(max(time_ns, 1000) / 1000)) for time_ns in times_ns)
     return [[2 ** (step / 8), counts[step]] for step in sorted(counts)]
 
@@ -58,7 +58,7 @@ def measure_latency(samples, work, free):
         time.sleep(IDLE_SECONDS)
         work.put((0, time.monotonic_ns()))
         took_ns = free.get()[1]
-        if number >= samples // 10:   # the first ones warm up
+        if number >= samples // 10:   # the first messages warm up
             times_ns.append(took_ns)
     times_ns.sort()
     print(json.dumps({"samples": samples, "p50_us": times_ns[len(times_ns) // 2] / 1000,

@@ -1,5 +1,5 @@
-"""What a peer's worker processes do with a batch, and the workers' loops. Imported into the fork server before it forks any worker, so
-that each starts at once; that process never touches CUDA."""
+"""The work of a peer's worker processes on a batch, and their loops. The fork server imports this before it forks workers, so that they start
+fast; it never uses CUDA."""
 
 import ctypes
 
@@ -9,7 +9,7 @@ import torch
 from processes import die_with_parent
 from progress import ProgressCell
 
-die_with_parent()   # the fork server itself; a worker says it again
+die_with_parent()   # for the fork server; workers call it again
 
 
 def flat_bytes(tensor):
@@ -29,7 +29,7 @@ class WriteCopy:
 
 
 class ReadAll:
-    """Every byte is read in place: by our own consumers' hash loop, or by NumPy's sum if the library was not built."""
+    """Reads every byte in place, with our consumers' hash loop, or with NumPy's sum if the library was not built."""
 
     def __init__(self, library):
         self._read = None
@@ -55,7 +55,7 @@ def prepare_worker():
 
 
 def read_fresh_tensors(index, options, work):
-    """Rung 1: each message is a tensor in a shared segment of its own."""
+    """Rung 1: each message is a tensor in its own shared segment."""
     prepare_worker()
     reader, cell = make_reader(options.reader, options.native_reader), ProgressCell(options.progress, index)
     while True:

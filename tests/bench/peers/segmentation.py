@@ -28,7 +28,7 @@ def make_network(name, weights, precision, device):
 
 
 def make_cutout(weights):
-    """The demo's network, from the file that trained it."""
+    """The demo's network, from its training file."""
     sys.path.append(str(pathlib.Path(__file__).resolve().parents[3] / "launch"))
     from demo.network import Cutout
     network = Cutout().eval()
@@ -37,7 +37,7 @@ def make_cutout(weights):
 
 
 class Deeplab(torch.nn.Module):
-    """Without the enlargement, which is run()'s."""
+    """Without the enlargement, which run() does."""
 
     def __init__(self, network):
         super().__init__()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Lines of text to vectors in a database as a user of sentence-transformers writes it: encode(), then what the database takes fastest (COPY into
-PostgreSQL, executemany into SQLite), and again. A peer of the benchmark, run by its driver until it is killed."""
+"""Lines of text to vectors in a database as users of sentence-transformers write it: a loop of encode() and the database's fastest insert (COPY for
+PostgreSQL, executemany for SQLite). A peer of the benchmark that runs until its driver kills it."""
 
 import argparse
 import itertools

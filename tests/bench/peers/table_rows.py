@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""How fast a database takes rows that are ready: vectors of a flat file, over and over under new keys. A limit of the benchmark, run by its driver until it
-is killed. Into PostgreSQL by COPY, into SQLite by executemany; one transaction each time."""
+"""Measures how fast a database takes ready rows: the vectors of a flat file, repeatedly under new keys, one transaction each time, by COPY into PostgreSQL
+or executemany into SQLite. A limit of the benchmark that runs until its driver kills it."""
 
 import argparse
 import pathlib
@@ -11,7 +11,7 @@ import numpy
 from progress import ProgressCell
 from tables import make_table
 
-READY = 65_536      # vectors in the file, at most
+READY = 65_536      # maximum number of vectors in the file
 
 
 def parse():
@@ -26,7 +26,7 @@ def parse():
 
 
 def vectors_in_a_file(count, numbers):
-    """Mapped, and already gone from its folder."""
+    """A mapped file of vectors that is already unlinked."""
     with tempfile.NamedTemporaryFile() as file:
         made = numpy.random.default_rng(1).standard_normal((count, numbers), numpy.float32)
         made /= numpy.linalg.norm(made, axis=1, keepdims=True)

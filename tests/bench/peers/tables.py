@@ -1,4 +1,4 @@
-"""The tables that vectors go into, as our own processors make them, for peers that write to them from Python."""
+"""Tables of vectors like those of our processors, for peers that write from Python."""
 
 import pathlib
 import sqlite3
@@ -14,7 +14,7 @@ def make_table(options):
 
 
 class SqliteTable:
-    """In a file of its own. Settings are our own consumers'."""
+    """A table in a separate file, with the settings of our consumers."""
 
     def __init__(self, folder):
         pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ class SqliteTable:
 
 
 class PostgresTable:
-    """Named after the process, with the columns of our own."""
+    """A table named after the process, with the columns of our processor."""
 
     def __init__(self, uri, numbers):
         import os
@@ -49,7 +49,7 @@ class PostgresTable:
                                    ("vector", ">f4", (numbers,))])
 
     def insert(self, first, vectors):
-        """COPY of rows that are in its binary form already, but for their numbers."""
+        """COPY of rows that are already in its binary form, except for their numbers."""
         rows = numpy.zeros(len(vectors), self._block)
         numbers = numpy.arange(first, first + len(vectors))
         for name, value in (("fields", 4), ("key_bytes", KEY_BYTES), ("key", numpy.char.zfill(numbers.astype(f"S{KEY_BYTES}"), KEY_BYTES)),

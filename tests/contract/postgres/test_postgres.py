@@ -6,7 +6,7 @@ import subprocess
 import unittest
 
 from tests.support.postgres_server import PostgresServer, missing_requirement
-from tests.support.turn import ONE_IN_FROM, TURN, TURN_FROM, told
+from tests.support.turn import ONE_IN_FROM, TURN, TURN_FROM, describe_share
 
 
 # Of the points at which a consumer is killed, each of which is a connection and tables of its own, this share, each day the next.
@@ -16,7 +16,7 @@ ONE_IN = 3
 class OverAServer:
     def check(self, one_in):
         program = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"], "tests/contract_processors")
-        print(f"\nkilled: {told(TURN, one_in)}", flush=True)
+        print(f"\nkilled: {describe_share(TURN, one_in)}", flush=True)
         with PostgresServer() as server:
             done = subprocess.run([program, "--gtest_filter=*_postgres:*Postgres.*"], capture_output=True, text=True, check=False,
                                   env={**os.environ, "OFFRAMP_TEST_POSTGRES": server.uri(), TURN_FROM: str(TURN), ONE_IN_FROM: str(one_in)},

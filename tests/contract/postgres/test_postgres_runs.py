@@ -61,15 +61,15 @@ class Killed:
             gate.kill(gate.entered()[0])
             self.server.kill()
             gate.open()
-            world.until(lambda: "cannot be connected to" in world.said(), "a consumer that finds no server")
-            self.assertIn("What was done so far is kept", world.said())
+            world.until(lambda: "cannot be connected to" in world.logs(), "a consumer that finds no server")
+            self.assertIn("What was done so far is kept", world.logs())
             self.server.start()
-            self.assertEqual(world.wait(), 0, world.said())
+            self.assertEqual(world.wait(), 0, world.logs())
         self.assertEqual(self.rows(), self.undisturbed())
 
     def test_what_was_killed_as_a_whole_is_continued(self):
         world = self.begun()
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertGreaterEqual(world.summary()["samples"]["done_before"], 8)
         self.assertEqual(self.rows(), self.undisturbed())
 
@@ -84,10 +84,10 @@ class Killed:
             job.until(lambda: job.status().get("done_samples", 0) >= 32, "the first rows")
             self.assertGreaterEqual(job.kill_everything(), 4, "launcher, producer, two consumers")
         for index in (0, 1):
-            self.assertEqual(job.shard(index).wait(), 0, job.said())
+            self.assertEqual(job.shard(index).wait(), 0, job.logs())
         code, said = job.merge()
         self.assertEqual(code, 0, said)
-        self.assertEqual(job.start("--resume").wait(), 0, job.said())
+        self.assertEqual(job.start("--resume").wait(), 0, job.logs())
         self.assertEqual(self.rows(), self.undisturbed())
         shutil.rmtree(job.output)
         job.job = job.folder / "another"
@@ -110,17 +110,17 @@ class Killed:
             # Long enough for a machine that stands still for some seconds.
             world.start("--resume", "--visibility-timeout", "8", "--kill-stalled")
             world.until(lambda: self.waiting(17) == 2, "both consumers wait for the lock, for more than two leases")
-        self.assertEqual(world.wait(), 0, world.said())
+        self.assertEqual(world.wait(), 0, world.logs())
         summary = world.summary()
-        self.assertEqual((summary["visibility_timeouts"], summary["stalled_killed"], summary["samples"]["redelivered"], summary["dead_letters"]), (0, 0, 0, []), world.said())
+        self.assertEqual((summary["visibility_timeouts"], summary["stalled_killed"], summary["samples"]["redelivered"], summary["dead_letters"]), (0, 0, 0, []), world.logs())
         self.assertEqual(self.rows(), self.undisturbed())
 
     def test_a_server_that_does_not_answer_is_given_up_and_come_back_to(self):
         world = self.begun()
         with self.server.locked(self.table, self.database):
             world.start("--resume", "--sink-patience-seconds", "1")
-            world.until(lambda: f'has not answered for 1 s: INSERT INTO "public"."{self.table}"' in world.said(), "a consumer that gives up")
-        self.assertEqual(world.wait(), 0, world.said())
+            world.until(lambda: f'has not answered for 1 s: INSERT INTO "public"."{self.table}"' in world.logs(), "a consumer that gives up")
+        self.assertEqual(world.wait(), 0, world.logs())
         self.assertEqual(world.summary()["dead_letters"], [])
         self.assertEqual(self.rows(), self.undisturbed())
 
@@ -135,7 +135,7 @@ class Runs(Killed, WithServer):
             gate.let(6)
             world.until(lambda: world.status().get("done_samples", 0) >= 16, "the first rows")
             self.assertGreaterEqual(world.kill_everything(), 4, "launcher, and a worker with its producer and its consumer")
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertGreaterEqual(world.summary()["samples"]["done_before"], 8)
         self.assertEqual(self.rows(), self.undisturbed())
 
@@ -147,16 +147,16 @@ class Runs(Killed, WithServer):
             self.addCleanup(job.__exit__, None, None, None)
             self.assertEqual(job.init(2)[0], 0)
             jobs.append(job)
-        self.assertEqual(jobs[0].shard(0).wait(), 0, jobs[0].said())
+        self.assertEqual(jobs[0].shard(0).wait(), 0, jobs[0].logs())
         before = self.rows()
-        self.assertEqual(jobs[1].shard(1).wait(), 64, jobs[1].said())
-        self.assertIn("holds results of job-", jobs[1].said())
+        self.assertEqual(jobs[1].shard(1).wait(), 64, jobs[1].logs())
+        self.assertIn("holds results of job-", jobs[1].logs())
         self.assertEqual(self.rows(), before)
         run = self.world()
-        self.assertEqual(run.start().wait(), 64, run.said())
-        self.assertRegex(run.said(), "holds results of job-.*, which is not merged yet. .*--overwrite")
+        self.assertEqual(run.start().wait(), 64, run.logs())
+        self.assertRegex(run.logs(), "holds results of job-.*, which is not merged yet. .*--overwrite")
         self.assertEqual(self.rows(), before)
-        self.assertEqual(run.start("--overwrite").wait(), 0, run.said())
+        self.assertEqual(run.start("--overwrite").wait(), 0, run.logs())
         self.assertEqual(self.rows(), self.undisturbed())
 
     def test_a_shard_whose_place_is_removed_ends(self):
@@ -171,8 +171,8 @@ class Runs(Killed, WithServer):
             shutil.rmtree(job.output / ".offramp-shards")
             gate.kill(gate.entered()[0])
             gate.open()
-            self.assertEqual(job.wait(), 75, job.said())
-        self.assertRegex(job.said(), "which says whose output this is, is gone|was moved, unmounted or replaced")
+            self.assertEqual(job.wait(), 75, job.logs())
+        self.assertRegex(job.logs(), "which says whose output this is, is gone|was moved, unmounted or replaced")
 
     def test_a_run_does_not_replace_the_table_that_a_job_made_meanwhile(self):
         job = JobWorld(*FLAGS, "--processor", self.processor, "--sink", self.sink)
@@ -185,20 +185,20 @@ class Runs(Killed, WithServer):
             gate.let(4)
             run.until(lambda: run.status().get("done_samples", 0) > 0, "rows beside those of the dead run")
             self.sql("DROP TABLE embeddings, embeddings_outputs")
-            self.assertEqual(job.shard(0).wait(), 0, job.said())
+            self.assertEqual(job.shard(0).wait(), 0, job.logs())
             before = self.rows()
             gate.open()
-            self.assertEqual(run.wait(), 64, run.said())
-        self.assertIn("which is not merged yet", run.said())
+            self.assertEqual(run.wait(), 64, run.logs())
+        self.assertIn("which is not merged yet", run.logs())
         self.assertEqual(self.rows(), before)
         self.sql("DROP TABLE embeddings, embeddings_outputs")
-        self.assertEqual(run.start("--resume").wait(), 0, run.said())
+        self.assertEqual(run.start("--resume").wait(), 0, run.logs())
         self.assertEqual(self.rows(), self.undisturbed())
 
     def undisturbed(self, *flags):
         """The rows of a run into SQLite, as PostgreSQL tells them: whose vectors are the model's is tested there."""
         world = self.world(*flags, processor="embeddings-sqlite", sink=False)
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         half = "fp16" in flags
         with contextlib.closing(sqlite3.connect(world.output / "embeddings.sqlite")) as database:
             rows = database.execute("SELECT item, key, output, vector FROM embeddings").fetchall()
@@ -223,7 +223,7 @@ class Runs(Killed, WithServer):
     def test_rows_are_those_of_sqlite(self):
         for flags in ((), ("--vector-dtype", "fp16", "--truncate-dim", "8", "--normalize")):
             world = self.world(*flags, "--index", "hnsw")
-            self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
+            self.assertEqual(world.start("--overwrite").wait(), 0, world.logs())
             self.assertEqual(self.rows(), self.undisturbed(*flags))
             kind, dimensions = ("halfvec", "8") if flags else ("vector", "12")
             self.assertIn(f"USING hnsw (vector {kind}_cosine_ops)", self.sql("SELECT indexdef FROM pg_indexes WHERE indexname = 'embeddings_hnsw'")[0][0])
@@ -232,15 +232,15 @@ class Runs(Killed, WithServer):
 
     def test_a_table_of_a_finished_run_is_replaced_when_that_is_asked_for_and_when_the_new_one_is_whole(self):
         world = self.world()
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         rows = self.rows()
         for other in (world, self.world()):
-            self.assertEqual(other.start().wait(), 64, other.said())
+            self.assertEqual(other.start().wait(), 64, other.logs())
             for words in ("table 'embeddings'", "--overwrite", "--resume", "--sink-table"):
-                self.assertIn(words, other.said())
+                self.assertIn(words, other.logs())
             # A run that cannot start, one that a consumer cannot go on with, and one that is stopped in the middle.
             for flags in (("--model", "no-such"), ("--truncate-dim", "8", "--index", "nonsense")):
-                self.assertNotEqual(other.start("--overwrite", *flags).wait(), 0, other.said())
+                self.assertNotEqual(other.start("--overwrite", *flags).wait(), 0, other.logs())
             self.assertEqual(self.rows(), rows)
         other.flags = (*other.flags, "--truncate-dim", "8")
         with other.gate() as gate:
@@ -250,7 +250,7 @@ class Runs(Killed, WithServer):
             self.assertEqual(self.rows(), rows)
             other.kill_everything()
         self.assertEqual(self.rows(), rows)
-        self.assertEqual(other.start("--resume").wait(), 0, other.said())
+        self.assertEqual(other.start("--resume").wait(), 0, other.logs())
         self.assertEqual({len(vector) for *_, vector in self.rows().values() if vector}, {8})
         self.assertEqual(self.sql("SELECT count(*) FROM pg_tables WHERE tablename LIKE '%offramp_next%'"), [["0"]])
 
@@ -259,7 +259,7 @@ class Runs(Killed, WithServer):
         with World(*FLAGS, "--processor", "crash-on-item") as other:
             other.environment.update(OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(other.folder)), OFFRAMP_TEST_CRASH_ITEM=str(ITEMS - 1),
                                      OFFRAMP_TEST_CRASH_HOW="segv", OFFRAMP_TEST_THEN="checksum")
-            self.assertEqual(other.start().wait(), 84, other.said())
+            self.assertEqual(other.start().wait(), 84, other.logs())
             shutil.copytree(other.run_dir / "dead-letters", run_dir / "dead-letters")
 
     def retry(self, world, run_dir, *flags):
@@ -271,7 +271,7 @@ class Runs(Killed, WithServer):
             return int(self.sql(f"SELECT count(*) FROM {table} WHERE item >= {ITEMS - 8}")[0][0])
 
         world = self.world()
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         self.sql(f"DELETE FROM embeddings WHERE item >= {ITEMS - 8}")
         with world.gate() as gate:
             world.start("--overwrite")
@@ -285,7 +285,7 @@ class Runs(Killed, WithServer):
         done = self.retry(world, kept)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual((last_batch("embeddings"), last_batch(*beside)), (0, 8))
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(len(self.rows()), ITEMS)
 
         self.sql(f"DELETE FROM embeddings WHERE item >= {ITEMS - 8}")
@@ -305,7 +305,7 @@ class Runs(Killed, WithServer):
         job = JobWorld(*FLAGS, "--processor", self.processor, "--sink", self.sink)
         self.addCleanup(job.__exit__, None, None, None)
         self.assertEqual(job.init(2)[0], 0)
-        self.assertEqual(job.shard(1).wait(), 0, job.said())
+        self.assertEqual(job.shard(1).wait(), 0, job.logs())
         whole = self.rows()
         self.sql(f"DELETE FROM embeddings WHERE item >= {ITEMS - 8}")
         self.dead_letters(job.run_of_shard())
@@ -315,45 +315,45 @@ class Runs(Killed, WithServer):
 
     def test_a_table_that_did_not_take_its_place_is_put_there_by_way_of_its_own_sink_alone(self):
         world = self.world()
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         rows = self.rows()
         # Its last step fails: another client reads the table that is to be replaced, for longer than one waits.
         with self.server.locked("embeddings IN ACCESS SHARE MODE", self.database):
-            self.assertEqual(world.start("--overwrite").wait(), 75, world.said())
+            self.assertEqual(world.start("--overwrite").wait(), 75, world.logs())
         self.sql("DELETE FROM embeddings")
         self.server.sql(f"CREATE DATABASE {self.database}_2")
         other = self.server.uri(f"{self.database}_2")
         for flags in ((), ("--overwrite",), ("--resume",)):
             with self.subTest(flags):
-                self.assertEqual(world.start("--sink", other, *flags).wait(), 64, world.said())
+                self.assertEqual(world.start("--sink", other, *flags).wait(), 64, world.logs())
                 for words in ("'public.embeddings'", f"'{self.database}'", f"'{self.database}_2'", "the --sink of that run", "another --output", "remove"):
-                    self.assertIn(words, world.said())
+                    self.assertIn(words, world.logs())
         self.assertEqual(self.sql("SELECT count(*) FROM embeddings"), [["0"]])
         # Another table, even in another schema, is not another database: what is left to do is done, and then this run.
         self.sql("CREATE SCHEMA part_2")
-        self.assertEqual(world.start("--sink-table", "part_2.other").wait(), 64, world.said())
+        self.assertEqual(world.start("--sink-table", "part_2.other").wait(), 64, world.logs())
         self.assertEqual(self.rows(), rows)
-        self.assertEqual(world.start("--sink-table", "part_2.other", "--overwrite").wait(), 0, world.said())
+        self.assertEqual(world.start("--sink-table", "part_2.other", "--overwrite").wait(), 0, world.logs())
         self.assertEqual(self.rows(), rows)
         self.assertEqual(self.sql("SELECT count(*) FROM part_2.other"), [[str(ITEMS)]])
 
     def test_what_a_replaced_table_takes_along_is_reported_before_anything_starts(self):
         world = self.world()
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         self.sql("CREATE VIEW seen AS SELECT key FROM embeddings")
-        self.assertEqual(world.start("--overwrite").wait(), 64, world.said())
-        self.assertIn("cannot be replaced without view seen", world.said())
+        self.assertEqual(world.start("--overwrite").wait(), 64, world.logs())
+        self.assertIn("cannot be replaced without view seen", world.logs())
         self.assertFalse((world.run_dir / "logs/producer.log").exists(), "no producer was started")
         self.sql("DROP VIEW seen")
         self.sql("CREATE INDEX mine ON embeddings (item)")
         self.sql("GRANT SELECT ON embeddings TO stranger")
-        self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
+        self.assertEqual(world.start("--overwrite").wait(), 0, world.logs())
         self.assertRegex((world.folder / "launcher.log").read_text(), r"\[run\] warning: table 'embeddings' .* will not have index mine")
         self.assertEqual(self.sql("SELECT has_table_privilege('stranger', 'embeddings', 'SELECT')"), [["t"]])
 
     def test_a_table_that_nothing_in_the_folder_continues_is_not_dropped_by_resume(self):
         world = self.world()
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         rows = self.rows()
         self.refused(64, "nothing in --output", "--sink-table", flags=("--resume",))
         self.assertEqual(self.rows(), rows)
@@ -362,9 +362,9 @@ class Runs(Killed, WithServer):
         world = self.world(*flags)
         if sink:
             world.flags = (*world.flags, "--sink", sink)
-        self.assertEqual(world.start().wait(), code, world.said())
+        self.assertEqual(world.start().wait(), code, world.logs())
         for word in words:
-            self.assertIn(word, world.said())
+            self.assertIn(word, world.logs())
         return world
 
     def test_what_is_wrong_with_the_server_is_reported(self):
@@ -373,11 +373,11 @@ class Runs(Killed, WithServer):
         self.refused(64, "unknown kind", sink="mysql://localhost/db")
         self.refused(64, "cannot be understood", sink="postgres://localhost/db?colour=green")
         other = self.world(processor="checksum")
-        self.assertEqual(other.start().wait(), 64, other.said())
-        self.assertIn("does not go with --processor 'checksum'", other.said())
+        self.assertEqual(other.start().wait(), 64, other.logs())
+        self.assertIn("does not go with --processor 'checksum'", other.logs())
         without = self.world(sink=False)
-        self.assertEqual(without.start().wait(), 64, without.said())
-        self.assertIn("needs --sink", without.said())
+        self.assertEqual(without.start().wait(), 64, without.logs())
+        self.assertIn("needs --sink", without.logs())
         self.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
         self.refused(64, "has no pgvector", "CREATE EXTENSION vector", sink=self.server.uri(self.database, "stranger", PASSWORD))
         self.sql("CREATE EXTENSION vector")
@@ -389,7 +389,7 @@ class Runs(Killed, WithServer):
         self.refused(64, "made by another program", "--sink-table")
         self.assertEqual(self.sql("SELECT * FROM embeddings"), [["precious"]])
         world = self.world("--sink-table", "mine")
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         self.assertEqual(self.sql("SELECT count(*) FROM mine"), [[str(ITEMS)]])
 
     def test_a_password_is_used_and_never_reported(self):
@@ -403,7 +403,7 @@ class Runs(Killed, WithServer):
         for name, flags in forms.items():
             with self.subTest(name):
                 world = self.world(*flags, sink=False)
-                self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
+                self.assertEqual(world.start("--overwrite").wait(), 0, world.logs())
                 self.assert_nowhere(PASSWORD, world)
         for name in ("environment", "file"):
             with self.subTest(name):
@@ -414,7 +414,7 @@ class Runs(Killed, WithServer):
                 else:
                     (config := pathlib.Path(world.folder, "own.toml")).write_text(f'sink = "{sink}"\n')
                     world.environment["OFFRAMP_CONFIG"] = str(config)
-                self.assertEqual(world.start("--overwrite").wait(), 0, world.said())
+                self.assertEqual(world.start("--overwrite").wait(), 0, world.logs())
                 self.assert_nowhere(PASSWORD, world, {"own.toml"})
 
     def assert_nowhere(self, password, world, but=()):
@@ -439,11 +439,11 @@ class Runs(Killed, WithServer):
         self.sql(f"ALTER DATABASE {self.database} SET default_tablespace = small")
         self.sql(f"ALTER DATABASE {self.database} SET temp_tablespaces = pg_default")
         world = self.world("--batches", "400")
-        self.assertEqual(world.start().wait(), 73, world.said())
-        self.assertIn("No space left on device", world.said())
-        self.assertIn("Free space on the server's disk", world.said())
+        self.assertEqual(world.start().wait(), 73, world.logs())
+        self.assertIn("No space left on device", world.logs())
+        self.assertIn("Free space on the server's disk", world.logs())
         subprocess.run(["mount", "-o", "remount,size=200m", disk], check=True)
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(self.sql("SELECT count(*), count(DISTINCT item) FROM embeddings"), [["3200", "3200"]])
 
 
@@ -453,7 +453,7 @@ class RunsOfRecords(Killed, WithServer):
 
     def undisturbed(self):
         world = self.world(processor="npy,records", sink=False)
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         with contextlib.closing(sqlite3.connect(world.output / "records/records.sqlite")) as database:
             rows = database.execute("SELECT item, key, status, files, classes, columns, model FROM records").fetchall()
         self.assertEqual({item for item, *_ in rows}, set(range(ITEMS)))
@@ -467,7 +467,7 @@ class RunsOfRecords(Killed, WithServer):
 
     def test_rows_are_those_of_sqlite(self):
         world = self.world("--sink-table", "own")
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start().wait(), 0, world.logs())
         self.sql("ALTER TABLE own RENAME TO records")
         self.assertEqual(self.rows(), self.undisturbed())
         for key, _, files, *_ in self.rows().values():
@@ -479,16 +479,16 @@ class RunsOfRecords(Killed, WithServer):
         self.sink += "&options=-csearch_path%3Dpart_1,public"
         world = self.world(processor="embeddings-postgres,records-postgres")
         for resume in ((), ("--resume",)):
-            self.assertEqual(world.start(*resume).wait(), 0, world.said())
+            self.assertEqual(world.start(*resume).wait(), 0, world.logs())
             self.assertEqual(self.sql("SELECT (SELECT count(*) FROM part_1.embeddings), (SELECT count(*) FROM part_1.records)"), [[str(ITEMS)] * 2])
         self.assertEqual(self.sql("SELECT to_regclass('public.embeddings'), to_regclass('public.records')"), [["", ""]])
 
     def test_a_table_of_vectors_is_not_taken(self):
         vectors = self.world("--sink-table", "one", processor="embeddings-postgres")
-        self.assertEqual(vectors.start().wait(), 0, vectors.said())
+        self.assertEqual(vectors.start().wait(), 0, vectors.logs())
         records = self.world("--sink-table", "one")
-        self.assertEqual(records.start().wait(), 64, records.said())
-        self.assertIn("holds other results", records.said())
+        self.assertEqual(records.start().wait(), 64, records.logs())
+        self.assertIn("holds other results", records.logs())
         self.assertEqual(self.sql("SELECT count(*) FROM one"), [[str(ITEMS)]])
 
 

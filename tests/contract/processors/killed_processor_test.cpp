@@ -31,7 +31,7 @@ class KilledProcessor : public ::testing::TestWithParam<std::string> {
     }
 
     const Turn turn_ = turn_of_kill_points();
-    const ::testing::ScopedTrace told_{__FILE__, __LINE__, turn_.told()};
+    const ::testing::ScopedTrace trace_{__FILE__, __LINE__, turn_.description()};
 };
 
 TEST_P(KilledProcessor, AtEveryProgress) {

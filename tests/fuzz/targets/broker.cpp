@@ -1,5 +1,5 @@
-// The broker behind its port: whatever one consumer says, and writes into heartbeat records, no slab of another is
-// lost, reused or completed. An input is a history: a byte says what happens, the bytes behind it with which contents.
+// The broker behind its port: whatever one consumer sends or writes into heartbeat records, no other consumer's slab is
+// lost, reused or completed. An input is a history: a byte selects an event, and the following bytes its contents.
 
 #include "common/base/error.hpp"
 #include "tests/fuzz/byte_source.hpp"
@@ -11,11 +11,11 @@ namespace {
 
 constexpr int kMostSteps = 200;
 
-// One honest consumer, and one that says what the input says.
+// One honest consumer, and one that sends what the input dictates.
 class History {
   public:
     explicit History(ByteSource& source) : source_(source), hostile_(fixture_, 666, 3), honest_(fixture_, 100, 2) {
-        expect(honest_.join() && hostile_.join(), "both are let in");
+        expect(honest_.join() && hostile_.join(), "both are admitted");
     }
 
     void step() {
@@ -70,19 +70,18 @@ class History {
             check();
         }
         const BrokerReport report = fixture_.report();
-        expect(fixture_.broker->ended() && report.in_flight.slabs == 0, "the run comes to its end");
+        expect(fixture_.broker->ended() && report.in_flight.slabs == 0, "the run ends");
         expect(report.completed.batches + report.dead_lettered.batches == batches_, "every batch is accounted for");
     }
 
   private:
-    // An honest consumer whose handle is gone (it never is) would hide what the hostile one did.
+    // An honest consumer without its handle, which never happens, would hide effects of the hostile one.
     bool welcome_back() const { return honest_.welcome.has_value(); }
 
     void send_bytes() { hostile_.port->send_work(source_.take(source_.byte())); }
     void release_bytes() { hostile_.port->send_release(source_.take(source_.byte())); }
 
-    // A header that holds, a body that need not. Half of the bodies begin with the right session, half name some other
-    // run.
+    // A valid header and an arbitrary body. Half of the bodies begin with the right session, half name another run.
     void send_well_formed() {
         const auto type = static_cast<MessageType>(source_.byte() % 14);
         const std::uint8_t form = source_.byte();
@@ -91,7 +90,7 @@ class History {
         std::copy(given.begin(), given.end(), body.begin());
         if ((form & 64) != 0 && body.size() >= 8) std::memcpy(body.data(), &hostile_.welcome->session, 8);
         const std::uint64_t run = (form & 128) != 0 ? source_.number<std::uint64_t>() : BrokerFixture::kNonce;
-        // A Disconnect ends the session; it begins anew, as a process may.
+        // A Disconnect ends the session; the consumer may join again, like a process.
         hostile_.port->send_work(encode_bytes(run, type, body, {}, 0));
         if (type == MessageType::Disconnect || type == MessageType::Answer) rejoin();
     }
@@ -105,7 +104,7 @@ class History {
         hostile_.tickets.clear();
     }
 
-    // Releases of slabs that it holds, of the honest one's, of nothing; in order, repeated, ahead.
+    // Releases of its own slabs, of the honest consumer's, or of none; in order, repeated or ahead.
     void release_tickets() {
         std::vector<ReleaseRecord> records(source_.byte() % 4);
         for (ReleaseRecord& record : records) {

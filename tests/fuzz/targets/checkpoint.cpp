@@ -1,5 +1,5 @@
-// The checkpoint in an output folder, torn or written by another program. A first byte of 's' has the harness put the
-// right hash in front of each line, to reach the code behind the hash.
+// The checkpoint in an output folder, torn or written by another program. After a first byte 's' the harness puts the
+// right hash in front of each line, to reach the code behind the check of the hash.
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -36,7 +36,7 @@ void feed(std::span<const std::byte> input) {
         const Checkpoint checkpoint = parse_checkpoint(text, "a checkpoint");
         for (const ItemRange& range : checkpoint.done.list())
             expect(range.begin < range.end && range.end <= checkpoint.items(), "what is done is of the source");
-        // Refusing what it wrote itself would cost a run its progress.
+        // Refusing its own file would cost a run its progress.
         parse_checkpoint(checkpoint.header_line() + checkpoint.names_lines() + done_lines(checkpoint.done.list()),
                          "the same again");
     } catch (const Error& refused) {

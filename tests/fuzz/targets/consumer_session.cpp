@@ -1,4 +1,4 @@
-// A consumer's session with arbitrary messages from a fake producer: it processes each slab once, and every bad message
+// A consumer's session with arbitrary messages from a fake producer: it processes each slab once, and a bad message
 // ends it with an error.
 
 #include "consumer/session/consumer_session.hpp"
@@ -15,8 +15,8 @@ namespace {
 constexpr int kMostSteps = 100;
 constexpr std::uint64_t kRun = 7;
 
-// Bodies are the input's, headers hold; every other body begins with the session that was given out. One form in four
-// names another run.
+// Headers are valid, bodies come from the input. Every other body begins with the assigned session. One message kind in
+// four names another run.
 Bytes well_formed(ByteSource& source, std::uint64_t& records_sent) {
     const auto type = static_cast<MessageType>(source.byte() % 13);
     const std::uint8_t form = source.byte();
@@ -44,14 +44,14 @@ void feed(std::span<const std::byte> input) {
     ConsumerSession session(*port, clock, {.run_nonce = kRun, .window = 4, .program_version = "1"});
     session.step();
     Inbound hello;
-    expect(producer->try_receive_work(hello), "a consumer speaks first");
+    expect(producer->try_receive_work(hello), "the consumer sends the first message");
     std::vector<SlabTicket> held;
     std::uint64_t records_sent = 0;
     try {
         for (int step = 0; step < kMostSteps && !source.empty(); ++step) {
             const std::uint8_t action = source.byte();
             if (action % 4 == 0) {
-                records_sent += kMaxTicketsPerMessage;  // as many as may be in it
+                records_sent += kMaxTicketsPerMessage;  // the maximum per message
                 producer->send(hello.peer, source.take(source.byte()));
             } else {
                 producer->send(hello.peer, well_formed(source, records_sent));
@@ -65,13 +65,13 @@ void feed(std::span<const std::byte> input) {
                 held.pop_back();
             }
             session.until_due();
-            expect(session.counts().repeated <= records_sent, "what is repeated was sent");
-            Inbound said;
-            while (producer->try_receive_work(said) || producer->try_receive_release(said))
-                expect(static_cast<bool>(parse_message(said.bytes)), "a consumer's words can be read");
+            expect(session.counts().repeated <= records_sent, "repeated records were sent");
+            Inbound sent;
+            while (producer->try_receive_work(sent) || producer->try_receive_release(sent))
+                expect(static_cast<bool>(parse_message(sent.bytes)), "a consumer's messages are readable");
         }
     } catch (const ProtocolError& refused) {
-        expect(!std::string_view(refused.what()).empty(), "a refusal says why");
+        expect(!std::string_view(refused.what()).empty(), "a refusal has a reason");
     }
 }
 

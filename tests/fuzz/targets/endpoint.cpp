@@ -1,4 +1,4 @@
-// The file by which a run is found, and the kernel's word on a sender as libzmq spells it.
+// The file by which a run is found, and a sender's credentials in libzmq's spelling.
 
 #include "common/transport/endpoint.hpp"
 

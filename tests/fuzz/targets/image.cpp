@@ -1,4 +1,4 @@
-// Image files of any origin. The libraries that decode them are not instrumented; what they write to is, by size.
+// Image files of any origin. The decoding libraries are not instrumented, but their output buffers have exact sizes.
 
 #include "common/images/image_decode.hpp"
 
@@ -13,7 +13,7 @@ namespace offramp {
 namespace {
 
 constexpr ImageSize kWanted{16, 12};
-// Decoding millions of pixels proves nothing more, and takes a fuzzer's time: larger pictures end at their header.
+// Decoding millions of pixels only costs time, so larger pictures end at their header.
 constexpr std::size_t kMostBytes = 4096;
 
 void feed(std::span<const std::byte> input) {
@@ -25,7 +25,7 @@ void feed(std::span<const std::byte> input) {
         try {
             decoder.decode(copy.bytes(), frame, rgb);
         } catch (const UnreadableItem& refused) {
-            expect(!std::string_view(refused.what()).empty(), "a refusal says why");
+            expect(!std::string_view(refused.what()).empty(), "a refusal has a reason");
         }
     }
 }

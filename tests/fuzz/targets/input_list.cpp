@@ -1,4 +1,4 @@
-// A list of input files, and the keys that its names become: later, names of output files.
+// A list of input files, and the keys made from its names, which become names of output files.
 
 #include "common/base/error.hpp"
 #include "common/base/utf8.hpp"

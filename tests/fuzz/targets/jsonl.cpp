@@ -1,4 +1,4 @@
-// A manifest of pictures, one JSON object a line.
+// A manifest of pictures, one JSON object per line.
 
 #include "common/images/jsonl_pictures.hpp"
 
@@ -11,8 +11,7 @@ namespace offramp {
 namespace {
 
 void check_line(const PictureList& pictures, std::uint64_t picture) {
-    expect(!pictures.key(picture).empty() && !pictures.origin(picture).empty(),
-           "every line has a name and a place to be told");
+    expect(!pictures.key(picture).empty() && !pictures.origin(picture).empty(), "every line has a name and an origin");
     try {
         const PicturePlace place = pictures.place(picture);
         expect(!place.path.empty() && place.path.find('\0') == std::string::npos, "a path is whole");
@@ -21,7 +20,7 @@ void check_line(const PictureList& pictures, std::uint64_t picture) {
                "columns are one object on one line");
         expect((columns == "{}") == (pictures.columns_hash(picture) == 0), "columns have a hash, and nothing else has");
     } catch (const UnreadableItem& unusable) {
-        expect(std::string_view(unusable.what()).starts_with("line "), "a refusal says which line");
+        expect(std::string_view(unusable.what()).starts_with("line "), "a refusal names the line");
     }
 }
 

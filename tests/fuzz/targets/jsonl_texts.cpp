@@ -1,4 +1,4 @@
-// A table of texts, one JSON object a line.
+// A table of texts, one JSON object per line.
 
 #include "common/texts/jsonl_texts.hpp"
 

@@ -1,4 +1,4 @@
-// The ledger object: as a consumer reads it, and as the next producer takes it over.
+// The ledger object, as a consumer reads it and as the next producer adopts it.
 
 #include <array>
 #include <cstring>
@@ -24,15 +24,14 @@ void read_as_consumer(std::span<const std::byte> ledger) {
         for (std::uint32_t slab = 0; slab < spans.slab_count; ++slab) {
             const SlabWord word = view.slab_word(slab);
             view.may_complete({.epoch = 1, .slab = slab, .generation = word.generation, .attempt = word.attempt});
-            expect(spans.span_of(slab) < spans.span_count, "a slab lies in a span");
+            expect(spans.span_of(slab) < spans.span_count, "a slab is in a span");
             expect(spans.offset_in_span(slab) + spans.slab_bytes <= spans.span_bytes(spans.span_of(slab)),
                    "a span holds its slabs");
         }
         for (std::uint32_t consumer_index = 0; consumer_index < view.header().consumer_capacity; ++consumer_index)
             view.session_in(consumer_index);
     } catch (const ProtocolError& refused) {
-        expect(std::string_view(refused.what()).starts_with("ledger: "),
-               "a refusal says what is wrong with the ledger");
+        expect(std::string_view(refused.what()).starts_with("ledger: "), "a refusal names the fault in the ledger");
     }
 }
 
@@ -58,8 +57,7 @@ void feed(std::span<const std::byte> input) {
     try {
         read_as_producer(copy.bytes());
     } catch (const ProtocolError& refused) {
-        expect(std::string_view(refused.what()).starts_with("ledger: "),
-               "a refusal says what is wrong with the ledger");
+        expect(std::string_view(refused.what()).starts_with("ledger: "), "a refusal names the fault in the ledger");
     }
 }
 

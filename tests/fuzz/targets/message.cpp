@@ -17,7 +17,7 @@ void read_as(const ParsedMessage& message) {
     const Body body = message.as<Body>();
     expect(encode_bytes(message.run, message.type, std::as_bytes(std::span(&body, 1)), message.records, message.count)
                    .size() == sizeof(MessageHeader) + message.body.size() + message.records.size(),
-           "what is read is written again");
+           "reading and writing give the same bytes");
     if constexpr (!std::is_void_v<typename RecordOf<Body>::Type>)
         expect(message.records_of<Body>().size() == message.count, "as many records as the header says");
 }

@@ -18,7 +18,7 @@ void feed(std::span<const std::byte> input) {
         expect(header.bytes <= input.size(), "the numbers begin within the file or behind it");
         expect(std::ranges::all_of(header.shape, [](std::int64_t side) { return side >= 0; }), "no side is negative");
     } catch (const ConfigError& refused) {
-        expect(!std::string_view(refused.what()).empty(), "a refusal says why");
+        expect(!std::string_view(refused.what()).empty(), "a refusal has a reason");
     }
 }
 

@@ -1,5 +1,5 @@
-// A table of texts in Parquet. What is this project's around Arrow is instrumented: the module is part of the program
-// here, and not opened at run time.
+// A table of texts in Parquet. The project's code around Arrow is instrumented: here the module is part of the program
+// and not opened at run time.
 
 #include "common/texts/parquet_texts.hpp"
 
@@ -17,11 +17,11 @@ extern "C" const offramp::ParquetRowsModule* offramp_parquet_texts_v1();
 
 namespace offramp {
 
-// In place of the room's, which stands behind it on the linker's line.
+// Replaces the room's function, which comes later on the linker's line.
 const ParquetRowsModule& parquet_rows_library() {
     static const ParquetRowsModule module{
         .open = [](const std::string& path, std::uint64_t) -> std::unique_ptr<ParquetRows> {
-            constexpr std::uint64_t kMost = std::uint64_t{64} << 20U;  // what a few kilobytes may grow to here
+            constexpr std::uint64_t kMost = std::uint64_t{64} << 20U;  // limit for the growth of a few kilobytes
             return offramp_parquet_texts_v1()->open(path, kMost);
         }};
     return module;

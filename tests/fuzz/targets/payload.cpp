@@ -1,4 +1,4 @@
-// A dead letter's payload: a .safetensors file with metadata of the project's own.
+// A dead letter's payload: a .safetensors file with the project's metadata.
 
 #include "common/dead_letters/payload_file.hpp"
 

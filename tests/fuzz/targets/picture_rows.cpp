@@ -1,4 +1,4 @@
-// Pictures that are cut into tiles, band by band. What both ways can read has the same pixels.
+// Pictures that are cut into tiles, band by band. Both ways of reading give the same pixels.
 
 #include "common/images/picture_rows.hpp"
 
@@ -14,9 +14,9 @@ namespace offramp {
 namespace {
 
 constexpr TileSize kTiles{.tile = 8, .overlap = 2};
-constexpr std::uint64_t kMostPixels = 1 << 16;  // decoding more proves nothing more
+constexpr std::uint64_t kMostPixels = 1 << 16;  // decoding more pixels proves nothing more
 
-// Bands from the top, and one from the middle again, into a picture of its rows.
+// Reads bands from the top, then one from the middle again, into a whole picture.
 std::vector<std::uint8_t> cut_up(const std::string& path, ImageSize size) {
     const TileAxis down(size.height, kTiles);
     PictureBands bands(path, size, kTiles, 1);
@@ -44,13 +44,13 @@ void check_bands(const std::string& path) {
         if (size.pixels() > kMostPixels) return;
         pixels = cut_up(path, size);
     } catch (const UnreadableItem& refused) {
-        expect(!std::string_view(refused.what()).empty(), "a refusal says why");
+        expect(!std::string_view(refused.what()).empty(), "a refusal has a reason");
         return;
     }
     try {
         expect(ImageDecoder().decode_file_in_full(path, whole) == size, "a picture has one size");
     } catch (const UnreadableItem&) {
-        return;  // whole pictures are looked through to the file's end
+        return;  // the other reader checks whole pictures to the file's end
     }
     expect(pixels == whole, "a picture has the same pixels whole and in bands");
 }

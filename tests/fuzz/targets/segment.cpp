@@ -1,5 +1,4 @@
-// Lines that consumers left for the merger. The first byte chooses whether the file that an earlier merge made is
-// foreign too.
+// Lines that consumers left for the merge. The first byte decides whether the file of an earlier merge is foreign, too.
 
 #include "common/base/error.hpp"
 #include "consumer/sinks/segments/segment_file.hpp"

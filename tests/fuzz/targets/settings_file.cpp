@@ -21,14 +21,14 @@ FuzzTarget make_settings_file() {
         try {
             parse_run_config(3, argv, argv[0]);
         } catch (const ConfigError& refused) {
-            expect(!std::string_view(refused.what()).empty(), "a refusal says why");
+            expect(!std::string_view(refused.what()).empty(), "a refusal has a reason");
         }
         try {
             const ModelMetadata metadata = parse_model_metadata(as_text(input), "model.toml");
             expect(metadata.batch <= 65536 && metadata.height <= 8192 && metadata.width <= 8192,
                    "sizes are within their bounds");
             expect(metadata.inputs.size() <= 16 && (metadata.inputs.empty() || metadata.input_shape.empty()),
-                   "inputs are said in one way");
+                   "inputs are described in one way");
             for (const InputMetadata& one : metadata.inputs) {
                 expect(!one.name.empty() && !one.name.starts_with('.') && one.name.find('/') == std::string::npos,
                        "a name is that of a file");
@@ -38,7 +38,7 @@ FuzzTarget make_settings_file() {
             }
             for (const float deviation : metadata.std) expect(deviation > 0, "nothing is divided by zero");
         } catch (const ConfigError& refused) {
-            expect(!std::string_view(refused.what()).empty(), "a refusal says why");
+            expect(!std::string_view(refused.what()).empty(), "a refusal has a reason");
         }
     };
     return {

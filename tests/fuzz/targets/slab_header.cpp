@@ -1,4 +1,4 @@
-// A slab's header, as a producer of another build, a bug or a stray write may leave it.
+// A slab's header, as left by another build's producer, a bug or a stray write.
 
 #include "common/base/error.hpp"
 #include "common/wire/slab_view.hpp"
@@ -13,7 +13,7 @@ void touch(const SlabContents& slab, std::span<const std::byte> memory) {
     for (const TensorView& tensor : slab.tensors) {
         expect(tensor.bytes.empty() || (tensor.bytes.data() >= memory.data() + sizeof(SlabHeader) &&
                                         tensor.bytes.data() + tensor.bytes.size() <= memory.data() + memory.size()),
-               "a tensor lies in its slab");
+               "a tensor is in its slab");
         expect(tensor.bytes.size() == slab.samples.size() * tensor.spec.row_bytes(),
                "a tensor has a row for each sample");
         unsigned sum = 0;
@@ -35,7 +35,7 @@ void feed(std::span<const std::byte> input) {
         touch(SlabContents::read(copy.bytes(), FilledSlab::kNonce, ticket), copy.bytes());
     } catch (const ProtocolError& refused) {
         expect(std::string_view(refused.what()).starts_with("slab header: "),
-               "a refusal says what is wrong with the header");
+               "a refusal names the fault in the header");
     }
 }
 

@@ -28,12 +28,12 @@ void feed(std::span<const std::byte> input) {
         expect(!member.name.empty() && member.name.find('\0') == std::string::npos, "a member has a name");
         expect(member.offset >= last_end + 512 && member.offset % 512 == 0 && member.offset <= bytes.size(),
                "members follow one another");
-        expect(member.bytes <= (std::uint64_t{1} << 62), "a size can be counted with");
+        expect(member.bytes <= (std::uint64_t{1} << 62), "a size is small enough for arithmetic");
         last_end = member.offset + member.bytes;
     };
     const auto problem = index_tar(read_at, take, &left_out);
-    expect((left_out.links + left_out.sparse) * 512 <= bytes.size(), "what is left out has a header");
-    expect(!problem || !problem->empty(), "what is wrong is said");
+    expect((left_out.links + left_out.sparse) * 512 <= bytes.size(), "left-out members have a header");
+    expect(!problem || !problem->empty(), "a problem has a description");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// TIFF files, whole and in parts. libtiff is not instrumented; what it writes to is, by size.
+// TIFF files, whole and in parts. libtiff is not instrumented, but its output buffers have exact sizes.
 
 #include "common/images/tiff.hpp"
 
@@ -16,7 +16,7 @@
 namespace offramp {
 namespace {
 
-constexpr std::uint64_t kMostPixels = 1 << 16;  // decoding more proves nothing more
+constexpr std::uint64_t kMostPixels = 1 << 16;  // decoding more pixels proves nothing more
 
 std::vector<std::uint8_t> part_of(TiffPicture& picture, const PictureRect& part) {
     std::vector<std::uint8_t> rgb(part.size.rgb_bytes());
@@ -41,11 +41,11 @@ void feed(std::span<const std::byte> input) {
                                std::size_t{part.size.width} * 3) == 0,
                    "a part has the pixels of the whole");
     } catch (const UnreadableItem& refused) {
-        expect(!std::string_view(refused.what()).empty(), "a refusal says why");
+        expect(!std::string_view(refused.what()).empty(), "a refusal has a reason");
     }
 }
 
-// A page of numbers that count up.
+// A page of increasing numbers.
 TiffPage counted(std::uint16_t photometric, std::uint16_t samples, std::uint16_t bits) {
     TiffPage page = tiff_page({21, 18}, {});
     for (std::size_t i = 0; i < page.size.pixels() * samples; ++i)
@@ -87,7 +87,7 @@ std::vector<std::string> seeds() {
     TiffPage small = rgb;
     small.subfile = FILETYPE_REDUCEDIMAGE;
     files.push_back(encode_tiff({small, rgb}));
-    // A tile of 2.7 GB, by its header.
+    // A tile of 2.7 GB according to its header.
     std::string bomb = encode_tiff({rgb});
     for (const int tag : {TIFFTAG_TILEWIDTH, TIFFTAG_TILELENGTH}) {
         const std::string entry{static_cast<char>(tag & 255), static_cast<char>(tag >> 8), '\x03', '\0'};

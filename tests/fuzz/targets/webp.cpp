@@ -1,5 +1,5 @@
-// WebP files of one picture and of several, with their alpha. libwebp is not instrumented; what it writes to is, by
-// size.
+// WebP files of one picture and of several, with their alpha. libwebp is not instrumented, but its output buffers have
+// exact sizes.
 
 #include "common/images/webp.hpp"
 

@@ -11,17 +11,15 @@
 #include <string_view>
 #include <vector>
 
-// What happens at a failpoint (common/base/failpoint.hpp), for tests: preloaded (LD_PRELOAD) into the programs as users
-// run them.
-//   OFFRAMP_FAILPOINT=NAME#N:ACTION[,NAME#N:ACTION...]   the N-th time (from 1) that a process comes by NAME
-//     kill, segv, abort   dies of SIGKILL, SIGSEGV, SIGABRT        exit          ends with 3, without clearing up
-//     stop                SIGSTOP: the test continues it; this thread does not proceed before that
-//     kill-parent         SIGKILL for the process that started this one
-//     throw               a std::runtime_error that names it comes out of the step
-//   OFFRAMP_FAILPOINT_ONCE=FOLDER  each failpoint acts once among all processes, the first that creates FOLDER/NAME,
-//   which then holds its pid OFFRAMP_FAILPOINT_SEEN=FILE    every name is added to FILE each time that a process comes
-//   by it
-// A wrong setting ends the program with 64: a test must not pass because nothing happened.
+// Acts at failpoints (common/base/failpoint.hpp) for tests: preloaded (LD_PRELOAD) into the programs as users run them.
+//   OFFRAMP_FAILPOINT=NAME#N:ACTION[,NAME#N:ACTION...]   the N-th time (from 1) that a process passes NAME
+//     kill, segv, abort   dies of SIGKILL, SIGSEGV, SIGABRT        exit          exits with 3, without cleanup
+//     stop                SIGSTOP: this thread waits until the test continues it
+//     kill-parent         SIGKILL for the parent process
+//     throw               the step throws a std::runtime_error that names it
+//   OFFRAMP_FAILPOINT_ONCE=FOLDER  each failpoint acts once, in the process that creates FOLDER/NAME with its pid
+//   OFFRAMP_FAILPOINT_SEEN=FILE    each pass appends the failpoint's name to FILE
+// A wrong setting exits with 64, so that no test passes because nothing happened.
 namespace {
 
 struct Order {
@@ -51,7 +49,7 @@ struct Order {
 };
 
 std::vector<Order*> read_orders() {
-    std::vector<Order*> orders;  // never freed: failpoints are passed until the very end
+    std::vector<Order*> orders;  // never freed: failpoints are passed until the process ends
     const char* const setting = std::getenv("OFFRAMP_FAILPOINT");
     std::string_view rest = setting == nullptr ? "" : setting;
     while (!rest.empty()) {
@@ -69,8 +67,8 @@ bool may_act(const char* name) {
     if (folder == nullptr) return true;
     const int file = ::open((std::string(folder) + "/" + name).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file < 0) return false;
-    const std::string said = std::to_string(::getpid()) + "\n";
-    [[maybe_unused]] const auto written = ::write(file, said.data(), said.size());
+    const std::string line = std::to_string(::getpid()) + "\n";
+    [[maybe_unused]] const auto written = ::write(file, line.data(), line.size());
     ::close(file);
     return true;
 }
@@ -89,7 +87,7 @@ void act(const std::string& action, const char* name) {
     const int number = action == "kill" ? SIGKILL : action == "segv" ? SIGSEGV : SIGABRT;
     ::signal(number, SIG_DFL);
     ::kill(::getpid(), number);
-    // To the process, not to this thread: it may take a moment, and nothing may happen in it.
+    // The signal goes to the process and may arrive late, so wait here.
     for (;;) ::pause();
 }
 

@@ -57,7 +57,7 @@ void CrashOnItem::process(const SlabContents& slab, const Progress& progress, co
     if (met && when_ == "after" && may_crash()) crash();
 }
 
-// Every caller adds one byte; appending is atomic, so each sees a size of its own at the least.
+// Each caller appends one byte. Appending is atomic, so each sees a size that includes its own byte.
 bool CrashOnItem::may_crash() const {
     if (times_ == kEveryTime) return true;
     const UniqueFd file(::open(count_file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));

@@ -8,13 +8,13 @@
 
 namespace offramp::faulty {
 
-// Dies when it meets a slab that holds a certain item, else does what `inner` does. Set through the
-// environment:
+// Dies on a slab that holds a certain item, otherwise runs `inner`. Settings from the environment:
 //   OFFRAMP_TEST_CRASH_ITEM    the item's number
-//   OFFRAMP_TEST_CRASH_HOW     kill (default), segv, abort, exit (code 3), throw (no exit code of its own),
-//   sink (SinkUnavailable) OFFRAMP_TEST_CRASH_WHEN    before (default) or after the inner processor has
-//   committed the slab OFFRAMP_TEST_CRASH_TIMES   deaths at most, over all consumers; default: every time
-//   OFFRAMP_TEST_CRASH_FILE    the file in which they are counted; needed with OFFRAMP_TEST_CRASH_TIMES
+//   OFFRAMP_TEST_CRASH_HOW     kill (default), segv, abort, exit (code 3), throw (std::exception),
+//                              sink (SinkUnavailable), fail, reject
+//   OFFRAMP_TEST_CRASH_WHEN    before (default) or after the inner processor has committed the slab
+//   OFFRAMP_TEST_CRASH_TIMES   maximum number of deaths over all consumers [every time]
+//   OFFRAMP_TEST_CRASH_FILE    the file that counts them; required with OFFRAMP_TEST_CRASH_TIMES
 class CrashOnItem final : public Processor {
   public:
     // Errors: ConfigError for a setting that is missing or unknown.

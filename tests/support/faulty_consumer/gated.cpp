@@ -12,7 +12,7 @@
 namespace offramp::faulty {
 namespace {
 
-// For reading and writing, so that opening never waits for the other end, nor sees it go.
+// Opened for reading and writing, so that opening never waits for the other end or sees it close.
 UniqueFd open_fifo(const char* variable) {
     const std::string path = required_setting(variable);
     UniqueFd fifo(::open(path.c_str(), O_RDWR | O_CLOEXEC));

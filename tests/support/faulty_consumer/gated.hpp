@@ -9,12 +9,11 @@
 
 namespace offramp::faulty {
 
-// Holds its consumer in the middle of a slab until the test lets it go, without any sleep:
-//   OFFRAMP_TEST_ENTERED   a FIFO that the test reads: one line "PID FIRST_ITEM\n" for each slab that has been begun
-//   OFFRAMP_TEST_GATE      a FIFO that the test writes: each 'g' lets one slab go; 'p' makes a sign of life and waits
-//   on;
-//                          'o' opens the gate for good, for every consumer: slabs neither wait nor are reported
-// Then does what `inner` does.
+// Holds its consumer in the middle of a slab until the test releases it, without any sleep:
+//   OFFRAMP_TEST_ENTERED   a FIFO that the test reads: one line "PID FIRST_ITEM\n" per started slab
+//   OFFRAMP_TEST_GATE      a FIFO that the test writes: each 'g' releases one slab; 'p' reports progress and waits on;
+//                          'o' opens the gate permanently for all consumers: slabs neither wait nor are reported
+// Then runs `inner`.
 class Gated final : public Processor {
   public:
     // Blocks: no. Errors: ConfigError for a missing setting, SystemError for a FIFO that cannot be opened.

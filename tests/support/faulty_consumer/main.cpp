@@ -1,7 +1,7 @@
-// offramp-consumer with a processor more, "crash-on-item", which does what the processor named in OFFRAMP_TEST_THEN
-// does (default: none) when it does not die. With OFFRAMP_TEST_GATE any processor's slabs wait at a gate, with
-// OFFRAMP_TEST_RECHECK_FILE they are read again while they are held. A run that was not told to have such a processor
-// takes it for the one in OFFRAMP_TEST_STANDS_FOR.
+// offramp-consumer with an additional processor, "crash-on-item", which runs the processor in OFFRAMP_TEST_THEN
+// (default: none) if it does not die. With OFFRAMP_TEST_GATE any processor's slabs wait at a gate. With
+// OFFRAMP_TEST_RECHECK_FILE they are reread while they are held. A run with another --processor takes it for the one in
+// OFFRAMP_TEST_STANDS_FOR.
 
 #include <algorithm>
 #include <array>
@@ -40,7 +40,7 @@ std::unique_ptr<Processor> make_faulty_processor(const RunConfig& config) {
 }  // namespace
 }  // namespace offramp::faulty
 
-// What it leaves is finished as what it is.
+// --finish and --join-shards treat its results as those of OFFRAMP_TEST_THEN.
 int main(int argc, char** argv) {
     std::vector<const char*> words(argv, argv + argc);
     const std::string then = offramp::faulty::text_setting("OFFRAMP_TEST_THEN", "none");

@@ -9,10 +9,10 @@
 
 namespace offramp::faulty {
 
-// Does what `inner` does, and reads the slab again and again while it holds it: its bytes must not change under a
-// holder, whoever died or was stopped meanwhile.
-//   OFFRAMP_TEST_RECHECK_FILE   a line is added to it for a slab that changed, before this program aborts
-//   OFFRAMP_TEST_RECHECK_TIMES  how often a slab is read again; 20 unless said
+// Runs `inner` and rereads the slab while it holds it. The bytes must not change under a holder, whichever process
+// died or stopped meanwhile.
+//   OFFRAMP_TEST_RECHECK_FILE   gets a line for a changed slab, before this program aborts
+//   OFFRAMP_TEST_RECHECK_TIMES  number of rereads per slab [20]
 class Rechecked final : public Processor {
   public:
     explicit Rechecked(std::unique_ptr<Processor> inner);

@@ -19,7 +19,7 @@ namespace offramp {
 namespace {
 
 // Wakes one port's wait(). The queues are the truth: a port looks at them before it sleeps, and a notice that
-// is heard late or twice only makes wait() return early.
+// arrives late or twice only makes wait() return early.
 class Doorbell {
   public:
     Doorbell() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
@@ -39,7 +39,7 @@ class Doorbell {
         if (::ppoll(polled.data(), polled.size(), &time, nullptr) < 0 && errno != EINTR)
             throw SystemError("waiting for messages", errno);
         std::uint64_t rings = 0;
-        [[maybe_unused]] const ssize_t heard = ::read(fd_.get(), &rings, sizeof rings);
+        [[maybe_unused]] const ssize_t bytes_read = ::read(fd_.get(), &rings, sizeof rings);
     }
 
   private:
@@ -53,7 +53,7 @@ struct Connection {
     std::deque<Bytes> work;
     std::deque<Bytes> releases;
     bool open = true;         // the consumer's port lives
-    bool wants_room = false;  // a send of its was refused
+    bool wants_room = false;  // one of its sends was refused
     Doorbell doorbell;
 };
 
@@ -64,7 +64,7 @@ struct InMemoryHub::State {
 
     const std::size_t capacity;
     std::mutex mutex;
-    std::list<std::shared_ptr<Connection>> connections;  // the next one to be heard is in front
+    std::list<std::shared_ptr<Connection>> connections;  // the next one to be read is in front
     std::uint64_t last_id = 0;
     bool has_broker = false;
     Doorbell broker_doorbell;
@@ -85,14 +85,14 @@ struct InMemoryHub::State {
             if (!from.open && from.work.empty() && from.releases.empty())
                 connections.erase(at);
             else
-                connections.splice(connections.end(), connections, at);  // the others first, next time
+                connections.splice(connections.end(), connections, at);  // the others come first next time
             return true;
         }
         return false;
     }
 
     bool put(Connection& from, std::deque<Bytes> Connection::*queue, std::span<const std::byte> bytes) {
-        if (bytes.size() > kMaxMessageBytes) return true;  // as libzmq: taken, and dropped on the way
+        if (bytes.size() > kMaxMessageBytes) return true;  // like libzmq: accepted, then dropped
         auto& messages = from.*queue;
         if (messages.size() >= capacity) {
             from.wants_room = true;
@@ -117,8 +117,8 @@ class InMemoryBrokerPort final : public BrokerPort {
   public:
     explicit InMemoryBrokerPort(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-    // What had arrived is lost with the port, as with a socket's queue; the consumers stay, and will be met
-    // as new peers.
+    // Messages that had arrived are lost with the port, as with a socket's queue. Consumers stay and appear as
+    // new peers.
     ~InMemoryBrokerPort() override {
         const std::lock_guard guard(state_->mutex);
         state_->has_broker = false;
@@ -151,7 +151,7 @@ class InMemoryBrokerPort final : public BrokerPort {
     bool try_receive_release(Inbound& inbound) override {
         const std::lock_guard guard(state_->mutex);
         if (!state_->take(&Connection::releases, inbound)) return false;
-        inbound.peer.clear();  // this channel carries no way back
+        inbound.peer.clear();  // this channel has no replies
         return true;
     }
 
@@ -178,7 +178,7 @@ class InMemoryConsumerPort final : public ConsumerPort {
     InMemoryConsumerPort(std::shared_ptr<State> state, std::shared_ptr<Connection> connection)
         : state_(std::move(state)), connection_(std::move(connection)) {}
 
-    // What the broker has not read yet stays readable: it had arrived.
+    // Messages that arrived stay readable for the broker.
     ~InMemoryConsumerPort() override {
         const std::lock_guard guard(state_->mutex);
         connection_->open = false;

@@ -7,10 +7,9 @@
 
 namespace offramp {
 
-// The ports within one process: the same semantics over mutex-guarded queues, for ThreadSanitizer (libzmq is
-// not instrumented) and for tests that step a broker. One broker port at a time; while there is none,
-// consumers' messages wait, and a new one sees every consumer under a new routing id, as after a
-// reconnection. Thread: hub's calls from any.
+// Ports within one process: the same semantics over mutex-guarded queues, for ThreadSanitizer (libzmq is not
+// instrumented) and for tests that step a broker. One broker port at a time. Without one, consumers' messages
+// wait; a new one sees every consumer under a new routing id, as after a reconnection. Thread: any for the hub.
 class InMemoryHub {
   public:
     explicit InMemoryHub(std::size_t queue_capacity = 1024);
@@ -18,7 +17,7 @@ class InMemoryHub {
 
     // Errors: SystemError with ErrorKind::RunInUse while another broker port lives.
     std::unique_ptr<BrokerPort> broker_port();
-    // `credentials` stand for what the kernel would say.
+    // `credentials` replace those that the kernel would report.
     std::unique_ptr<ConsumerPort> consumer_port(PeerCredentials credentials);
 
   private:

@@ -1,5 +1,5 @@
-// Linked into test programs that are not marked THREADS: starting a thread there, even in a library, ends here
-// instead of to the C library. So what ThreadSanitizer leaves out has nothing for it.
+// Linked into test programs that are not marked THREADS: starting a thread there, even in a library, calls this
+// function instead of the C library's. So ThreadSanitizer omits only programs without threads.
 #include <pthread.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// The twin of no_threads: a program that is not marked, and starts a thread.
+// The twin of no_threads: a program without the mark that starts a thread.
 #include <thread>
 
 int main() {

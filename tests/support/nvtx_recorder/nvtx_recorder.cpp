@@ -1,16 +1,15 @@
 // Records a program's NVTX calls, without a profiler: NVTX_INJECTION64_PATH=libofframp_nvtx_recorder.so, and
-// NVTX_RECORDER_DIR, a folder. Each process writes PID.jsonl there, a line an event in the order in which they were
-// recorded:
+// NVTX_RECORDER_DIR, a folder. Each process writes PID.jsonl there, one line per event, in the order of recording:
 //
 //   {"event":"push","program":"offramp-producer","thread":12,"domain":"offramp","name":"compute","registered":true,"argb":"ff00ff00","payload":7,"ns":1}
 //   {"event":"pop","program":"offramp-producer","thread":12,"domain":"offramp","ns":2}
 //   {"event":"thread","program":"offramp-producer","thread":12,"name":"main","ns":3}
 //
-// "start" and "end" bear a range's "id". With LD_PRELOAD, too, it notes CUDA's profiler calls ("profiler_start",
+// "start" and "end" have a range's "id". With LD_PRELOAD it also records CUDA's profiler calls ("profiler_start",
 // "profiler_stop") and the kernels that the program itself launches, each once, by its mangled name ({"event":"kernel",
 // ..., "name":"_ZN..."}), and hands all of them on.
 
-#define NVTX_NO_IMPL  // only the types, and those of what NVTX exports to tools
+#define NVTX_NO_IMPL  // only the types, and those that NVTX exports to tools
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 #include <sys/syscall.h>
@@ -25,7 +24,7 @@
 #include <set>
 #include <string>
 
-// Handles are pointers to our own texts.
+// Handles are pointers to the recorder's texts.
 struct nvtxDomainRegistration_st {
     std::string text;
 };
@@ -135,7 +134,7 @@ void subscribe(const NvtxExportTableCallbacks& exported, NvtxCallbackModule modu
     *table[id] = reinterpret_cast<NvtxFunctionPointer>(function);
 }
 
-// CUDA's own function, behind this library's. Errors: ends the process, whose calls would be lost.
+// CUDA's function, which this library's hides. Errors: ends the process, because its calls would be lost.
 template <typename Call>
 Call behind(const char* call) {
     const auto next = reinterpret_cast<Call>(::dlsym(RTLD_NEXT, call));

@@ -1,5 +1,5 @@
-/* A processor of somebody's, as a shared object: KEY.sum and a record for each sample. Its option `die` kills the
- * process once, before it commits anything of the slab with that item: the file it names says that it has been done. */
+/* A user processor as a shared object: writes KEY.sum and a record per sample. Its option `die` kills the process once,
+ * before it commits the slab with that item; the file in the option records the death. */
 
 #include <fcntl.h>
 #include <offramp_processor.h>

@@ -1,1 +1,1 @@
-// Nothing: what counts is the header that CMakeLists.txt has precompiled.
+// Empty: only the header that CMakeLists.txt precompiles matters.
