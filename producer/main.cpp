@@ -1,6 +1,6 @@
 #include <memory>
 
-#include "common/settings/declared_setting.hpp"
+#include "common/app/settings/declared_setting.hpp"
 #include "producer/runner/run/run_producer.hpp"
 #include "producer/runner/run/streamed_egress.hpp"
 

@@ -59,7 +59,7 @@ endif()
 
 # --- Arrow ----------------------------------------------------------------------------------------------------------
 # Optional. Debian 12 has none; the Python package pyarrow brings libraries and headers, built with the C++ ABI of g++ 5 and later. Offered as
-# offramp::parquet, for the modules of consumer/sinks/parquet and common/texts alone. Searched anew each time: the libraries' names end in their version.
+# offramp::parquet, for the modules of consumer/sinks/parquet and common/app/texts alone. Searched anew each time: the libraries' names end in their version.
 if(offramp_site AND OFFRAMP_SANITIZER STREQUAL "")   # which Arrow was not built for
     file(GLOB arrow_libraries ${offramp_site}/pyarrow/libarrow.so.* ${offramp_site}/pyarrow/libparquet.so.*)
     list(LENGTH arrow_libraries arrow_library_count)

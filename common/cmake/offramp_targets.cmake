@@ -69,7 +69,7 @@ function(offramp_compile_headers_alone)
     add_dependencies(headers_alone all_verify_interface_header_sets)
 endfunction()
 
-# offramp_settings_files(FILES...): TOML files with settings and results (common/settings/declared_setting.hpp); --help has them in this order.
+# offramp_settings_files(FILES...): TOML files with settings and results (common/app/settings/declared_setting.hpp); --help has them in this order.
 function(offramp_settings_files)
     foreach(source ${ARGN})
         cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} NORMALIZE)

@@ -15,8 +15,8 @@ inline constexpr std::array kLocks{kProducerLock, kLauncherLock};
 // Useless once the producer that they describe is dead.
 inline constexpr const char* kEndpoint = "endpoint";
 inline constexpr const char* kSettings = "producer-settings.toml";
-inline constexpr const char* kListedRows = "listed-rows";        // common/texts
-inline constexpr const char* kPictureStamps = "picture-stamps";  // common/images
+inline constexpr const char* kListedRows = "listed-rows";        // common/app/texts
+inline constexpr const char* kPictureStamps = "picture-stamps";  // common/app/images
 inline constexpr std::array kOfAProducer{kEndpoint, kSettings, kListedRows, kPictureStamps};
 inline constexpr const char* kSpill = "spill";  // a folder; as those
 

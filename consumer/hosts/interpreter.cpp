@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
+#include "common/app/program/data_folder.hpp"
+#include "common/app/settings/processor_spec.hpp"
 #include "common/base/error.hpp"
-#include "common/program/data_folder.hpp"
-#include "common/settings/processor_spec.hpp"
 
 namespace offramp {
 namespace {

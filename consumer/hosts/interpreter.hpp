@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "common/settings/run_config.hpp"
+#include "common/app/settings/run_config.hpp"
 
 namespace offramp {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <offramp_processor.h>
-#include "common/settings/run_config.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "consumer/processors/processor.hpp"
 
 namespace offramp {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/app/program/next_place.hpp"
+#include "common/app/settings/processor_spec.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "common/base/error.hpp"
-#include "common/program/next_place.hpp"
-#include "common/settings/processor_spec.hpp"
-#include "common/settings/run_config.hpp"
 #include "consumer/processors/segmentation/segmentation_output.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
 

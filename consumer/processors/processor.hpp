@@ -7,12 +7,12 @@
 #include <string_view>
 #include <vector>
 
+#include "common/app/settings/catalogue_values.hpp"
+#include "common/app/settings/processor_spec.hpp"
+#include "common/app/settings/sections/input_settings.hpp"
+#include "common/app/settings/sections/result_settings.hpp"
 #include "common/base/durability.hpp"
 #include "common/numerics/foreground_score.hpp"
-#include "common/settings/catalogue_values.hpp"
-#include "common/settings/processor_spec.hpp"
-#include "common/settings/sections/input_settings.hpp"
-#include "common/settings/sections/result_settings.hpp"
 #include "common/wire/slab_view.hpp"
 #include "consumer/processors/results/run_output.hpp"
 #include "consumer/session/slab_processor.hpp"
@@ -58,7 +58,7 @@ struct ProcessorOptions {
     const ResultSettings& results;    // with its own name and folder (own_results)
     // All that work on each slab, where there are several; whole when the first slab comes. Outlives the processor.
     const std::vector<NamedProcessor>* chain = nullptr;
-    // Where what is appended to goes (common/program/next_place.hpp); empty: in place.
+    // Where what is appended to goes (common/app/program/next_place.hpp); empty: in place.
     std::string next_place{};
     std::string run_dir{};               // of the run whose slabs it gets
     const MakeHosted* hosted = nullptr;  // null: only ours

@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "common/app/settings/declared_setting.hpp"
+#include "common/app/settings/nearest_word.hpp"
+#include "common/app/settings/processor_results.hpp"
+#include "common/app/settings/processor_spec.hpp"
 #include "common/base/error.hpp"
 #include "common/base/redacted_url.hpp"
-#include "common/settings/declared_setting.hpp"
-#include "common/settings/nearest_word.hpp"
-#include "common/settings/processor_results.hpp"
-#include "common/settings/processor_spec.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/sinks/http/http_headers.hpp"
 

@@ -3,7 +3,7 @@
 #include <span>
 #include <string_view>
 
-#include "common/settings/run_config.hpp"
+#include "common/app/settings/run_config.hpp"
 
 namespace offramp {
 

@@ -10,11 +10,11 @@
 #include <optional>
 #include <string>
 
+#include "common/app/settings/declared_setting.hpp"
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/scarcity.hpp"
 #include "common/base/trace.hpp"
-#include "common/settings/declared_setting.hpp"
 #include "common/shm/run_objects.hpp"
 #include "consumer/session/consumer_run.hpp"
 #include "consumer/session/run_search.hpp"

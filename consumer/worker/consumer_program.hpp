@@ -4,8 +4,8 @@
 #include <functional>
 #include <optional>
 
-#include "common/program/end_signals.hpp"
-#include "common/settings/run_config.hpp"
+#include "common/app/program/end_signals.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "common/transport/endpoint.hpp"
 #include "consumer/session/consumer_loop.hpp"
 

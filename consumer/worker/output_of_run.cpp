@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "common/settings/processor_spec.hpp"
+#include "common/app/settings/processor_spec.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
 
 namespace offramp {

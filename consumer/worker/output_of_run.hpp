@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "common/program/output_share.hpp"
-#include "common/settings/run_config.hpp"
+#include "common/app/program/output_share.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "consumer/session/slab_processor.hpp"
 #include "consumer/sinks/files/held_output.hpp"
 

@@ -12,11 +12,11 @@
 #include <optional>
 #include <utility>
 
+#include "common/app/settings/exit_code.hpp"
 #include "common/base/error.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/dead_letters/payload_file.hpp"
 #include "common/json/json_text.hpp"
-#include "common/settings/exit_code.hpp"
 
 namespace offramp {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include <offramp_processor.h>
-#include "common/settings/run_config.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "consumer/processors/processor.hpp"
 
 namespace offramp {
@@ -26,8 +26,8 @@ ProcessorMaking own_processors(const offramp_processor* python);
 
 // offramp-consumer from its command line to its exit code: serves a run, or does what a command or --list asks for
 // (finish, retry FILE; of the launcher: prepare, join-shards and others). With `serve NONCE` it serves that run and no
-// other. Settings that it was not given of a run that it serves it takes from there (common/settings/kept_settings); a
-// given setting that differs from the run's is refused.
+// other. Settings that it was not given of a run that it serves it takes from there
+// (common/app/settings/kept_settings); a given setting that differs from the run's is refused.
 //
 // Borrows: all of it. Thread: main's. Blocks: for the length of the run. Errors: none; they are logged, and the exit
 // code says them.

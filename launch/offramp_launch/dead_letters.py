@@ -21,7 +21,7 @@ from offramp_launch.run_dir import own_runs, require_owned_by_user
 from offramp_launch.sink import hide_password
 
 WITH_TABLE = re.compile(r"\w+-postgres")
-PLACE = re.compile(r"[0-9a-f]{1,32}")      # common/program/next_place.hpp
+PLACE = re.compile(r"[0-9a-f]{1,32}")      # common/app/program/next_place.hpp
 SAMPLES_SHOWN = 20
 
 

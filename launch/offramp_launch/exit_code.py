@@ -1,4 +1,4 @@
-"""The exit codes of every program: common/base/error_kind.hpp and common/settings/exit_code.hpp, mirrored (a test compares them)."""
+"""The exit codes of every program: common/base/error_kind.hpp and common/app/settings/exit_code.hpp, mirrored (a test compares them)."""
 
 import enum
 import errno

@@ -15,7 +15,7 @@ from offramp_launch.progress import ENDS
 from offramp_launch.run_dir import RunDir, read_object
 
 LOOK_AGAIN_SECONDS = 0.05
-PRODUCERS_OWN = "producer-settings.toml"    # common/settings/kept_settings.hpp: of a run that offramp-producer began
+PRODUCERS_OWN = "producer-settings.toml"    # common/app/settings/kept_settings.hpp: of a run that offramp-producer began
 
 
 class JoinedRunDir(RunDir):

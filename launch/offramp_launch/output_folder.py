@@ -15,7 +15,7 @@ from offramp_launch import interrupts, shared_folder
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.supervision.log_follower import last_error
 
-# Names that the programs use too: producer/runner/checkpoint/output_lock.hpp, producer/runner/checkpoint/checkpoint_file.hpp, common/program/next_place.hpp.
+# Names that the programs use too: producer/runner/checkpoint/output_lock.hpp, producer/runner/checkpoint/checkpoint_file.hpp, common/app/program/next_place.hpp.
 LOCK = ".offramp-lock"
 CHECKPOINT = ".offramp-checkpoint"
 NEXT = ".offramp-next"
@@ -29,7 +29,7 @@ class OutputLock:
     """
     Keeps a second run out of an output folder, from before its programs start until what they left is put together.
     Owns: a lock on OUTPUT/.offramp-lock, and the folder itself, opened: another one may have its name by now. The lock is taken exclusively, and
-    then shared: each program that runs a user's code takes a share of its own (common/program/output_share.hpp), so that the lock outlives a launcher
+    then shared: each program that runs a user's code takes a share of its own (common/app/program/output_share.hpp), so that the lock outlives a launcher
     that is killed, and no code gives it back for the others. Programs that put results together inherit `fd`: they run no such code.
     Errors: LaunchError (RUN_IN_USE) naming the other run and its launcher.
     """
@@ -301,7 +301,7 @@ def _read_checkpoint(folder):
 
 
 def _items_of(identity):
-    """Those that the run makes: of one with --shard I/N the items of that part (common/settings/shard.hpp)."""
+    """Those that the run makes: of one with --shard I/N the items of that part (common/app/settings/shard.hpp)."""
     items = int(identity["items"])
     number, _, count = identity.get("--shard", "").partition("/")
     return items // int(count) + (int(number) <= items % int(count)) if count else items

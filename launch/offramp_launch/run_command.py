@@ -265,7 +265,7 @@ def resolve_output(config, run_dir, account):
 
 
 def names_other_processors(config):
-    """Whether they are to be looked at before the run, whatever lies in its output: common/settings/processor_spec."""
+    """Whether they are to be looked at before the run, whatever lies in its output: common/app/settings/processor_spec."""
     return any(":" in name for name in config.get("processor", "").split(","))
 
 

@@ -55,7 +55,7 @@ SHOWN_BY_THE_EGRESS = ("device/cuda_error", "device/cuda_failure", "device/devic
 SHOWN_TO_THE_LADDER = (*SHOWN_BY_THE_EGRESS, "egress/output_counters", "egress/slab_completion", "egress/slab_filling", "pool/published_slab", "pool/slab_exchange")
 SHOWN_BY_THE_SESSION = ("consumer_loop", "consumer_run", "run_search", "slab_for_c", "slab_processor")
 # The rooms of common/ that only programs use.
-FOR_PROGRAMS = r"common/(settings|images|texts|program)/"
+FOR_PROGRAMS = "common/app/"
 # The rooms of common/, and the others that each may know.
 ROOMS_OF_COMMON = {
     "common/abi/": ("base",),
@@ -68,10 +68,10 @@ ROOMS_OF_COMMON = {
     "common/transport/": ("base", "shm", "wire"),
     "common/dead_letters/": ("base", "json", "safetensors", "wire"),
     "common/tracing/": ("base", "json", "shm"),
-    "common/program/": ("base", "tracing"),
-    "common/settings/": ("base", "shm"),
-    "common/images/": ("base", "json", "settings", "wire"),
-    "common/texts/": ("base", "images", "json", "settings"),
+    "common/app/program/": ("base", "tracing"),
+    "common/app/settings/": ("base", "shm"),
+    "common/app/images/": ("base", "json", "app/settings", "wire"),
+    "common/app/texts/": ("base", "app/images", "json", "app/settings"),
 }
 
 
@@ -80,12 +80,12 @@ def library_rules():
         side, own = library.rstrip("/").split("/")
         known = "|".join((own, *others))
         yield library, None, rf"{side}/(?!({known})/)", f"{library} is a library: it may know {known.replace('|', ', ')} of its side, and no program"
-        yield library, None, FOR_PROGRAMS, f"{library} is a library: settings/, images/, texts/ and program/ are for programs"
+        yield library, None, FOR_PROGRAMS, f"{library} is a library: common/app/ is for programs"
 
 
 def room_rules():
     for room, others in ROOMS_OF_COMMON.items():
-        own = room.rstrip("/").split("/")[1]
+        own = room.removeprefix("common/").rstrip("/")
         known = "|".join((own, *others))
         yield room, None, rf"common/(?!({known})/)", f"{room} may know {known.replace('|', ', ')} of common/"
 
@@ -113,10 +113,10 @@ INCLUDE_RULES = [
     (r"", r"consumer/sinks/sqlite/", r"sqlite3\.h", "SQLite is included under consumer/sinks/sqlite/ only"),
     (r"", r"consumer/sinks/http/", r"curl/", "libcurl is included under consumer/sinks/http/ only"),
     (r"", r"consumer/sinks/postgres/", r"libpq", "libpq is included under consumer/sinks/postgres/ only"),
-    (r"", r"consumer/sinks/parquet/parquet_module\.cpp|common/texts/parquet_rows_module\.cpp", r"(arrow|parquet)/",
+    (r"", r"consumer/sinks/parquet/parquet_module\.cpp|common/app/texts/parquet_rows_module\.cpp", r"(arrow|parquet)/",
      "Arrow is included in parquet_module.cpp and parquet_rows_module.cpp only"),
-    (r"", r"common/settings/", r"CLI/", "CLI11 is included under common/settings/ only"),
-    (r"", r"common/settings/toml\.cpp", r"toml\+\+/", "toml++ is included in common/settings/toml.cpp only"),
+    (r"", r"common/app/settings/", r"CLI/", "CLI11 is included under common/app/settings/ only"),
+    (r"", r"common/app/settings/toml\.cpp", r"toml\+\+/", "toml++ is included in common/app/settings/toml.cpp only"),
     (r"producer/egress/", r"producer/egress/(egress_run|egress_run_hooks|run_directory_lock|run_status)\.", r"producer/(ledger|broker|recovery)/", "of the egress only egress_run, run_directory_lock and run_status know ledger, broker and recovery"),
     (r"consumer/hosts/", None, r"consumer/(worker/|processors/plugins/|sinks/(?!files/|segments/))", "consumer/hosts/ runs user code: it knows no plug-in and no database"),
     (r"consumer/processors/", None, r"consumer/(hosts|worker)/", "consumer/processors/ receives the factory of user processors (MakeHosted)"),
@@ -135,7 +135,7 @@ CALL_RULES = [
     (r"\b(RunMemory|SlabLedger|SlabPool)::adopt\(|\bbroker(\.|->)adopt\(", r"producer/(pool|ledger|broker)/", r"producer/recovery/",
      "a dead producer's run is recovered in producer/recovery/ only"),
     # Flags of docker are allowed.
-    (r'"[^"]*(?<![\w-])--(?!(shm-size|ipc|memory)\b)[a-z]', rf"(?!({'|'.join(LIBRARIES)}|common/(?!settings/|images/|texts/|program/)))", r"(?!)",
+    (r'"[^"]*(?<![\w-])--(?!(shm-size|ipc|memory)\b)[a-z]', rf"(?!({'|'.join(LIBRARIES)}|common/(?!app/)))", r"(?!)",
      "a library knows no program's flags: its errors use remedy(), which programs replace by their flags (common/base/remedy.hpp)"),
 ]
 

@@ -32,7 +32,7 @@ DECLARED = re.compile(r"^OFFRAMP_API\b[^;{]*?\b(offramp_\w+)\s*\(", re.MULTILINE
 
 def closure(table):
     """{folder: rooms that its files may include directly or indirectly}"""
-    short = {folder.rstrip("/").split("/")[1]: set(others) for folder, others in table.items()}
+    short = {folder.rstrip("/").partition("/")[2]: set(others) for folder, others in table.items()}
     grown = True
     while grown:
         grown = False
@@ -40,7 +40,7 @@ def closure(table):
             more = set().union(*(short.get(other, set()) for other in others)) - others
             others |= more
             grown = grown or bool(more)
-    return {folder: {name, *short[name]} for folder in table for name in [folder.rstrip("/").split("/")[1]]}
+    return {folder: {name, *short[name]} for folder in table for name in [folder.rstrip("/").partition("/")[2]]}
 
 
 def rooms_of_the_library(libraries, rooms_of_common, for_programs):
@@ -59,7 +59,7 @@ def object_rules(libraries, rooms_of_common, for_programs):
     for folder, known in closure(libraries).items():
         side, others = folder.split("/")[0], "|".join(sorted(known))
         rules.append((re.escape(folder), re.compile(rf"^/{side}/(?!({others})/)"), f"{folder} is a library: it knows no program"))
-        rules.append((re.escape(folder), re.compile(f"^/{for_programs}"), f"{folder} is a library: settings/, images/, texts/ and program/ are for programs"))
+        rules.append((re.escape(folder), re.compile(f"^/{for_programs}"), f"{folder} is a library: common/app/ is for programs"))
         rules.append((re.escape(folder) + NAMES_NO_STREAM, GPU_TOOLKIT, f"{folder} is a library: it sees no CUDA and no LibTorch"))
     for folder, known in closure(rooms_of_common).items():
         rules.append((re.escape(folder), re.compile(rf"^/common/(?!({'|'.join(sorted(known))})/)"), f"{folder} knows {', '.join(sorted(known))} of common/"))

@@ -40,8 +40,8 @@ ASKED = re.compile(r"\| find (?:where|how|what) ")
 ANSWER = re.compile(r"`(\w+)\(\)` in `([^`]+)`")
 CITED = re.compile(r"`([\w.]+)`")
 NAMES_A_TEST = re.compile(r"(?<![\w./])(\w+\.test_\w+|[A-Z]\w*Test(?:\.\w+)?)(?![\w.(])")
-FLOORS = ("common", "producer", "producer/runner", "consumer", "launch")
-NO_ROOMS = {"common/design", "launch/guide"}
+FLOORS = ("common", "common/app", "producer", "producer/runner", "consumer", "launch")
+NO_ROOMS = {"common/app", "common/design", "launch/guide"}
 ROOMS_PAGE = Path("common/design/rooms.md")
 DESIGN, DECISIONS, MATRIX = Path("common/design"), Path("common/design/decisions"), Path("common/design/failure-matrix.md")
 

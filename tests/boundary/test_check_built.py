@@ -33,21 +33,21 @@ class Objects(Project):
         ("common/base/a", "common/base/error.hpp", "tests/support/manual_clock.hpp", "common/ knows only itself"),
         ("common/wire/a", "common/base/error.hpp", "common/shm/run_objects.hpp", "common/wire/ knows base, wire of common/"),
         ("common/transport/a", "common/shm/run_objects.hpp", "common/dead_letters/payload_file.hpp", "common/transport/ knows base, shm, transport, wire"),
-        ("common/images/a", "common/shm/run_objects.hpp", "common/transport/ports.hpp", "common/images/ knows base, images, json, settings, shm, wire"),
+        ("common/app/images/a", "common/shm/run_objects.hpp", "common/transport/ports.hpp", "common/app/images/ knows app/images, app/settings, base, json, shm, wire"),
         ("consumer/worker/a", "consumer/session/read_loan.hpp", "producer/broker/broker.hpp", "knows only common/"),
         ("consumer/session/a", "common/transport/ports.hpp", "consumer/processors/processor.hpp", "consumer/session/ is a library: it knows no program"),
-        ("consumer/session/a", "common/transport/ports.hpp", "common/settings/run_config.hpp", "settings/, images/, texts/ and program/ are for programs"),
+        ("consumer/session/a", "common/transport/ports.hpp", "common/app/settings/run_config.hpp", "common/app/ is for programs"),
         ("producer/runner/run/a", "producer/egress/egress.hpp", "consumer/session/read_loan.hpp", "only ladder/ may know consumers"),
-        ("producer/runner/run/a", "common/settings/run_config.hpp", "producer/ladder/rung.hpp", "no other folder may know ladder/"),
+        ("producer/runner/run/a", "common/app/settings/run_config.hpp", "producer/ladder/rung.hpp", "no other folder may know ladder/"),
         ("producer/device/a", "producer/device/device.hpp", "producer/egress/egress.hpp", "producer/device/ is a library: it knows no program"),
         ("producer/pool/a", "producer/ledger/slab_ledger.hpp", "producer/broker/broker.hpp", "producer/pool/ is a library: it knows no program"),
         ("producer/broker/a", "producer/ledger/slab_ledger.hpp", "producer/runner/report/run_report.hpp", "producer/broker/ is a library: it knows no program"),
         ("producer/egress/a", "producer/broker/broker.hpp", "producer/runner/models/model.hpp", "producer/egress/ is a library: it knows no program"),
-        ("producer/egress/a", "producer/broker/broker.hpp", "common/images/file_list.hpp", "settings/, images/, texts/ and program/ are for programs"),
+        ("producer/egress/a", "producer/broker/broker.hpp", "common/app/images/file_list.hpp", "common/app/ is for programs"),
         (SHARED, "producer/device/device.hpp", "producer/runner/kernels/kernels.hpp", "is made of libraries alone"),
         (SHARED, "consumer/session/read_loan.hpp", "consumer/sinks/files/atomic_file.hpp", "is made of libraries alone"),
-        (SHARED, "common/abi/guarded.hpp", "common/settings/run_config.hpp", "is made of libraries alone"),
-        (SHARED, "common/abi/guarded.hpp", "common/program/end_signals.hpp", "is made of libraries alone"),
+        (SHARED, "common/abi/guarded.hpp", "common/app/settings/run_config.hpp", "is made of libraries alone"),
+        (SHARED, "common/abi/guarded.hpp", "common/app/program/end_signals.hpp", "is made of libraries alone"),
         (SHARED, "common/abi/guarded.hpp", "producer/ladder/rung.hpp", "is made of libraries alone"),
     ]
 
@@ -124,7 +124,7 @@ class Archives(Project):
             self.assert_crossed(self.arguments(producer=archive), f"bin/producer: is linked from {archive}")
 
     def test_an_archive_of_no_library_is_found_in_the_library(self):
-        for archive in ("common/settings/libsettings.a", "common/images/libimages.a", "common/program/libprogram.a", "consumer/sinks/libsinks.a",
+        for archive in ("common/app/settings/libsettings.a", "common/app/images/libimages.a", "common/app/program/libprogram.a", "consumer/sinks/libsinks.a",
                         "consumer/worker/libworker.a", "producer/runner/kernels/libkernels.a", "producer/ladder/libladder.a", "tests/support/libsupport.a"):
             self.assert_crossed(self.arguments(library=archive), f"libofframp.so.0.1.0: is linked from {archive}", "is made of libraries alone")
 

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
-#include "common/images/unreadable_item.hpp"
 #include "tests/fuzz/exact_copy.hpp"
 
 namespace offramp {

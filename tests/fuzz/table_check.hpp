@@ -4,10 +4,10 @@
 #include <string>
 #include <string_view>
 
+#include "common/app/images/unreadable_item.hpp"
+#include "common/app/texts/text_table.hpp"
 #include "common/base/error.hpp"
 #include "common/base/utf8.hpp"
-#include "common/images/unreadable_item.hpp"
-#include "common/texts/text_table.hpp"
 
 namespace offramp {
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "common/app/settings/run_config.hpp"
 #include "common/base/error.hpp"
 #include "common/numerics/float16_bits.hpp"
-#include "common/settings/run_config.hpp"
 #include "common/wire/slab_view.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/results/finish.hpp"

@@ -2,11 +2,11 @@
 
 #include <string>
 
+#include "common/app/images/open_pictures.hpp"
+#include "common/app/settings/source_of_input.hpp"
+#include "common/app/texts/listed_rows.hpp"
 #include "common/base/error.hpp"
-#include "common/images/open_pictures.hpp"
-#include "common/settings/source_of_input.hpp"
 #include "common/shm/run_files.hpp"
-#include "common/texts/listed_rows.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 
 namespace offramp {

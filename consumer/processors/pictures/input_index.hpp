@@ -7,8 +7,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "common/images/picture_list.hpp"
-#include "common/settings/sections/input_settings.hpp"
+#include "common/app/images/picture_list.hpp"
+#include "common/app/settings/sections/input_settings.hpp"
 
 namespace offramp {
 

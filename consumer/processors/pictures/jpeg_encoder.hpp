@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "common/images/geometry.hpp"
+#include "common/app/images/geometry.hpp"
 
 namespace offramp {
 

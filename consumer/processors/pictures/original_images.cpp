@@ -2,10 +2,10 @@
 
 #include <sys/stat.h>
 
+#include "common/app/images/item_keys.hpp"
+#include "common/app/images/unreadable_item.hpp"
+#include "common/app/settings/source_of_input.hpp"
 #include "common/base/error.hpp"
-#include "common/images/item_keys.hpp"
-#include "common/images/unreadable_item.hpp"
-#include "common/settings/source_of_input.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 
 namespace offramp {

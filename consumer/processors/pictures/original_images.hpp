@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "common/images/geometry.hpp"
-#include "common/images/image_decode.hpp"
-#include "common/settings/sections/input_settings.hpp"
+#include "common/app/images/geometry.hpp"
+#include "common/app/images/image_decode.hpp"
+#include "common/app/settings/sections/input_settings.hpp"
 #include "consumer/processors/pictures/input_index.hpp"
 
 namespace offramp {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/images/geometry.hpp"
+#include "common/app/images/geometry.hpp"
 #include "common/wire/slab_view.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/raw/sample_array.hpp"

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "common/images/geometry.hpp"
+#include "common/app/images/geometry.hpp"
 
 namespace offramp {
 

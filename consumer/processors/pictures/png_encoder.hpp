@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "common/images/geometry.hpp"
+#include "common/app/images/geometry.hpp"
 #include "consumer/processors/pictures/fast_deflate.hpp"
 #include "consumer/processors/processor.hpp"
 

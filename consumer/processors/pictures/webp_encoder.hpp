@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "common/images/geometry.hpp"
+#include "common/app/images/geometry.hpp"
 
 namespace offramp {
 

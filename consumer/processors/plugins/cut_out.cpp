@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/app/images/resize.hpp"
 #include "common/base/error.hpp"
-#include "common/images/resize.hpp"
 #include "consumer/processors/pictures/original_images.hpp"
 #include "consumer/processors/pictures/png_encoder.hpp"
 #include "consumer/processors/processor.hpp"

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/app/images/resize.hpp"
 #include "common/base/error.hpp"
-#include "common/images/resize.hpp"
 #include "common/wire/output_description.hpp"
 #include "consumer/processors/pictures/jpeg_encoder.hpp"
 #include "consumer/processors/pictures/original_images.hpp"

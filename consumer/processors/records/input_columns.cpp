@@ -1,12 +1,12 @@
 #include "consumer/processors/records/input_columns.hpp"
 
+#include "common/app/images/unreadable_item.hpp"
+#include "common/app/settings/source_of_input.hpp"
+#include "common/app/texts/listed_rows.hpp"
+#include "common/app/texts/open_texts.hpp"
+#include "common/app/texts/text_chunk.hpp"
 #include "common/base/error.hpp"
-#include "common/images/unreadable_item.hpp"
-#include "common/settings/source_of_input.hpp"
 #include "common/shm/run_files.hpp"
-#include "common/texts/listed_rows.hpp"
-#include "common/texts/open_texts.hpp"
-#include "common/texts/text_chunk.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 
 namespace offramp {

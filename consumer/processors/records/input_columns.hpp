@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "common/texts/text_table.hpp"
+#include "common/app/texts/text_table.hpp"
 
 #include "consumer/processors/pictures/input_index.hpp"
 

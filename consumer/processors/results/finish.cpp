@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "common/app/program/next_place.hpp"
+#include "common/app/settings/processor_results.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "common/base/error.hpp"
-#include "common/program/next_place.hpp"
-#include "common/settings/processor_results.hpp"
-#include "common/settings/run_config.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/results/outputs_of_run.hpp"
 #include "consumer/processors/results/own_run.hpp"

@@ -5,11 +5,11 @@ namespace offramp {
 struct RunConfig;
 
 // Does what is to be done once, before the programs of a run: looks at what earlier runs left in its output, and
-// settles where its own results go (common/program/next_place.hpp): on from where the run is that it continues, beside
-// the results of another, or in place where there are none. Of results it removes none; those of a run that had come to
-// its end and was killed while they were put in their place get there now. May be killed and called again. Errors:
-// ConfigError where results are not Offramp's, or of a run that came to its end, unless --overwrite asks for their
-// replacement or --resume continues it; those of RunOutput::look() and put_in_place().
+// settles where its own results go (common/app/program/next_place.hpp): on from where the run is that it continues,
+// beside the results of another, or in place where there are none. Of results it removes none; those of a run that had
+// come to its end and was killed while they were put in their place get there now. May be killed and called again.
+// Errors: ConfigError where results are not Offramp's, or of a run that came to its end, unless --overwrite asks for
+// their replacement or --resume continues it; those of RunOutput::look() and put_in_place().
 void prepare_run(const RunConfig& config);
 
 // Does what is to be done once, when all consumers of a run are gone (`config.run_id`; empty: the one whose checkpoint

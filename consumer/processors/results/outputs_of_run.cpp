@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "common/app/program/next_place.hpp"
+#include "common/app/settings/processor_results.hpp"
+#include "common/app/settings/processor_spec.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
 #include "common/base/reserved_prefix.hpp"
-#include "common/program/next_place.hpp"
-#include "common/settings/processor_results.hpp"
-#include "common/settings/processor_spec.hpp"
-#include "common/settings/run_config.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/sinks/files/write_error.hpp"
 

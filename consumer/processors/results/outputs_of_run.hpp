@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "common/settings/sections/result_settings.hpp"
+#include "common/app/settings/sections/result_settings.hpp"
 #include "consumer/processors/results/previous_run.hpp"
 #include "consumer/processors/results/run_output.hpp"
 
@@ -14,7 +14,7 @@ struct RunConfig;
 // What all that a run's processors append to is taken through, before it and behind it: the steps that prepare_run()
 // and finish_run() are made of, and those of a custom program's run. Each may be killed, and is made again.
 // `config`: whole, since each processor finds there what it declares for itself. `next_place`: where the run's results
-// lie (common/program/next_place.hpp); empty: in place. Errors: those of RunOutput.
+// lie (common/app/program/next_place.hpp); empty: in place. Errors: those of RunOutput.
 
 void for_each_output(const RunConfig& config,
                      const std::function<void(const RunOutput& output, const ResultSettings& own)>& work);

@@ -14,6 +14,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/app/program/next_place.hpp"
+#include "common/app/settings/processor_results.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/reserved_prefix.hpp"
@@ -21,9 +24,6 @@
 #include "common/base/way_to_write.hpp"
 #include "common/base/whole_file.hpp"
 #include "common/json/json_text.hpp"
-#include "common/program/next_place.hpp"
-#include "common/settings/processor_results.hpp"
-#include "common/settings/run_config.hpp"
 #include "consumer/processors/results/outputs_of_run.hpp"
 #include "consumer/processors/results/previous_run.hpp"
 

@@ -7,11 +7,11 @@
 #include <string_view>
 #include <utility>
 
+#include "common/app/settings/catalogue_values.hpp"
+#include "common/app/settings/processor_results.hpp"
+#include "common/app/settings/sections/result_settings.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
-#include "common/settings/catalogue_values.hpp"
-#include "common/settings/processor_results.hpp"
-#include "common/settings/sections/result_settings.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/results/shards.hpp"
 #include "consumer/sinks/postgres/postgres_replacement.hpp"

@@ -10,13 +10,13 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "common/app/program/next_place.hpp"
+#include "common/app/settings/sections/result_settings.hpp"
+#include "common/app/settings/shard.hpp"
 #include "common/base/item_ranges.hpp"
 #include "common/base/reserved_prefix.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/json/json_text.hpp"
-#include "common/program/next_place.hpp"
-#include "common/settings/sections/result_settings.hpp"
-#include "common/settings/shard.hpp"
 #include "consumer/processors/results/own_run.hpp"
 
 namespace offramp {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/settings/sections/result_settings.hpp"
+#include "common/app/settings/sections/result_settings.hpp"
 #include "consumer/sinks/segments/segment_merge.hpp"
 #include "consumer/sinks/segments/shard_parts.hpp"
 
@@ -26,7 +26,7 @@ struct PreviousOutput {
 // What all consumers of a run append to together, and what is done with it while none of them is there: before a run,
 // and when it has ended. Each call may be killed, and is made again. `own`: with the name and folder of the processor
 // that it is of (own_results). Where a previous run's results lie in that folder, a run's own go into `next`, a folder
-// in it (common/program/next_place.hpp), and take their place at its end.
+// in it (common/app/program/next_place.hpp), and take their place at its end.
 class RunOutput {
   public:
     virtual ~RunOutput() = default;

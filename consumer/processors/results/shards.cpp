@@ -5,14 +5,14 @@
 #include <span>
 #include <string>
 
+#include "common/app/program/shard_place.hpp"
+#include "common/app/settings/processor_spec.hpp"
+#include "common/app/settings/run_config.hpp"
+#include "common/app/settings/shard.hpp"
 #include "common/base/error.hpp"
 #include "common/base/regular_file.hpp"
 #include "common/base/reserved_prefix.hpp"
 #include "common/json/json_text.hpp"
-#include "common/program/shard_place.hpp"
-#include "common/settings/processor_spec.hpp"
-#include "common/settings/run_config.hpp"
-#include "common/settings/shard.hpp"
 #include "consumer/processors/results/outputs_of_run.hpp"
 
 namespace offramp {

@@ -15,13 +15,13 @@ struct DoneParts {
     std::vector<std::string> files;
 };
 
-// Makes of what the shards of a job left, each in its place (common/program/shard_place.hpp) below `config.output`,
+// Makes of what the shards of a job left, each in its place (common/app/program/shard_place.hpp) below `config.output`,
 // what one run would have appended to, and puts it into `config.output`. `shards`: those that count, ascending, of
 // `count` into which an input of `items` was cut. What was there of an earlier call is replaced; the places stay.
 // May be killed and called again. Errors: those of RunOutput::join().
 void join_shards(const RunConfig& config, std::span<const DoneParts> shards, std::uint64_t count, std::uint64_t items);
 
-// The job of the shard that works in this folder, its place (common/program/shard_place.hpp) or one in that, as
+// The job of the shard that works in this folder, its place (common/app/program/shard_place.hpp) or one in that, as
 // OUTPUT/.offramp-shards/job.json says, which the launcher writes when the job begins. Errors: ConfigError for a folder
 // that is not such a place; Error with CannotWrite where that is gone, with SinkUnavailable where it cannot be read,
 // with BadInput where it does not say it.

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "common/images/geometry.hpp"
+#include "common/app/images/geometry.hpp"
 #include "consumer/processors/segmentation/class_argmax.hpp"
 #include "consumer/processors/segmentation/enlarge_kernels.hpp"
 #include "consumer/processors/segmentation/enlarged_sample.hpp"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "common/images/open_pictures.hpp"
-#include "common/settings/catalogue_values.hpp"
+#include "common/app/images/open_pictures.hpp"
+#include "common/app/settings/catalogue_values.hpp"
 
 namespace offramp {
 SampleMasks::SampleMasks(const ProcessorOptions& options, std::string_view processor)

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/images/geometry.hpp"
+#include "common/app/images/geometry.hpp"
 #include "consumer/processors/pictures/original_images.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/segmentation/class_ids.hpp"

@@ -9,11 +9,11 @@
 #include <system_error>
 #include <utility>
 
+#include "common/app/images/canvas_file.hpp"
+#include "common/app/images/item_keys.hpp"
+#include "common/app/program/next_place.hpp"
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
-#include "common/images/canvas_file.hpp"
-#include "common/images/item_keys.hpp"
-#include "common/program/next_place.hpp"
 #include "common/shm/run_files.hpp"
 #include "consumer/processors/raw/number_at.hpp"
 #include "consumer/processors/raw/row_chunks.hpp"

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "common/app/images/picture_stamps.hpp"
+#include "common/app/images/tiling.hpp"
 #include "common/base/durability.hpp"
-#include "common/images/picture_stamps.hpp"
-#include "common/images/tiling.hpp"
 #include "common/numerics/foreground_score.hpp"
 #include "consumer/processors/pictures/palette_png.hpp"
 #include "consumer/processors/processor.hpp"
@@ -19,8 +19,8 @@
 
 namespace offramp {
 
-// Canvases of the same output in places that are not this run's (common/program/next_place.hpp): of a run that this one
-// replaces, which may be continued as long as this one has noted nothing done. Whoever puts a mask in place removes
+// Canvases of the same output in places that are not this run's (common/app/program/next_place.hpp): of a run that this
+// one replaces, which may be continued as long as this one has noted nothing done. Whoever puts a mask in place removes
 // theirs of that picture before, as theirs would say that the mask is made. All tiles of the picture are noted by then
 // as replaced, so that the run that is continued makes it anew. Mostly there are none, and this does nothing.
 class CanvasesOfOthers {

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "common/app/images/canvas_file.hpp"
+#include "common/app/images/tiling.hpp"
 #include "common/base/durability.hpp"
 #include "common/base/unique_fd.hpp"
-#include "common/images/canvas_file.hpp"
-#include "common/images/tiling.hpp"
 
 namespace offramp {
 
@@ -20,9 +20,9 @@ namespace offramp {
 // four, which write their scores, and the one that finds all of them adds them up, in the order of the tiles. So the
 // classes do not depend on who came first. It may be killed between any two steps: what is there is told by one byte a
 // cell, set behind what it stands for, and a tile that comes again writes the same bytes.
-// The bytes: common/images/canvas_file.hpp. Locks are of bytes of the file (OFD), so that they go with their process:
-// byte 0 while a cell's byte is set and looked at, byte 1 while the mask is committed, a seam's own byte while it is
-// added up.
+// The bytes: common/app/images/canvas_file.hpp. Locks are of bytes of the file (OFD), so that they go with their
+// process: byte 0 while a cell's byte is set and looked at, byte 1 while the mask is committed, a seam's own byte while
+// it is added up.
 //
 // Owns the open file. Thread: one. Blocks: on the file system, and for a lock that another process has. Errors:
 // SystemError with CannotWrite (a full disk, no locks); Error with BadInput for a file of another form, or of another

@@ -1,6 +1,6 @@
 #include "consumer/processors/vectors/columns_beside.hpp"
 
-#include "common/settings/source_of_input.hpp"
+#include "common/app/settings/source_of_input.hpp"
 
 namespace offramp {
 ColumnsBeside::ColumnsBeside(const ProcessorOptions& options, std::string_view processor)

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/texts/text_chunk.hpp"
+#include "common/app/texts/text_chunk.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/records/input_columns.hpp"
 

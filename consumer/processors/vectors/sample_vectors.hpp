@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/settings/catalogue_values.hpp"
+#include "common/app/settings/catalogue_values.hpp"
 #include "common/wire/slab_view.hpp"
 
 namespace offramp {

@@ -224,7 +224,7 @@ def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock,
 
 
 def most_errors(limit, items):
-    """As common/settings/error_limit.cpp computes it. The programs have already validated the limit."""
+    """As common/app/settings/error_limit.cpp computes it. The programs have already validated the limit."""
     limit = str(limit)
     return math.ceil(float(limit[:-1]) * items / 100) if limit.endswith("%") else int(limit)
 

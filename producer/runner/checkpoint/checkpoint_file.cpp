@@ -11,11 +11,11 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "common/app/settings/shard.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/json/json_text.hpp"
-#include "common/settings/shard.hpp"
 #include "producer/runner/checkpoint/sealed_line.hpp"
 
 namespace offramp {

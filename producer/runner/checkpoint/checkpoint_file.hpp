@@ -28,7 +28,7 @@ namespace offramp {
 //
 // The names identify the items of a source that grew (producer/runner/sources/source_order.hpp). "results" hashes the
 // names of the result files (hashes_of_result_names()) and is left out where it equals "names". "next":"NAME" in the
-// first line: the results are beside a previous run's until this run ends (common/program/next_place.hpp).
+// first line: the results are beside a previous run's until this run ends (common/app/program/next_place.hpp).
 // "finished":true: the run continued a complete one, whose results stay apart from those of the items that joined.
 // consumer/processors/results/previous_run.cpp also reads parts of it.
 //

@@ -11,12 +11,12 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/app/settings/processor_results.hpp"
+#include "common/app/settings/run_config.hpp"
+#include "common/app/settings/setting.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/unique_fd.hpp"
-#include "common/settings/processor_results.hpp"
-#include "common/settings/run_config.hpp"
-#include "common/settings/setting.hpp"
 #include "producer/runner/models/model_file.hpp"
 #include "producer/runner/models/model_metadata.hpp"
 

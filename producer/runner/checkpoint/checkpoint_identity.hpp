@@ -9,7 +9,7 @@ namespace offramp {
 struct RunConfig;
 
 // The inputs and settings that determine a run's outputs. Two runs with the same identity give the same outputs, so one
-// may finish the other's work. Each setting declares whether it counts (common/settings/effect.hpp). Pure.
+// may finish the other's work. Each setting declares whether it counts (common/app/settings/effect.hpp). Pure.
 struct CheckpointIdentity {
     static constexpr const char* kItems = "items";
     static constexpr const char* kNamesOfItems = "names of the items";

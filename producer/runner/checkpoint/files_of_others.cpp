@@ -11,10 +11,10 @@
 #include <unordered_set>
 #include <vector>
 
+#include "common/app/images/item_keys.hpp"
+#include "common/app/settings/processor_results.hpp"
+#include "common/app/settings/processor_spec.hpp"
 #include "common/base/error.hpp"
-#include "common/images/item_keys.hpp"
-#include "common/settings/processor_results.hpp"
-#include "common/settings/processor_spec.hpp"
 #include "common/wire/mask_form.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
 #include "producer/runner/checkpoint/files_of_run.hpp"

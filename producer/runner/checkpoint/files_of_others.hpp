@@ -2,9 +2,9 @@
 
 #include <span>
 
+#include "common/app/settings/catalogue_values.hpp"
+#include "common/app/settings/sections/result_settings.hpp"
 #include "common/base/item_ranges.hpp"
-#include "common/settings/catalogue_values.hpp"
-#include "common/settings/sections/result_settings.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "common/settings/processor_results.hpp"
+#include "common/app/settings/processor_results.hpp"
 
 namespace offramp {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/settings/sections/result_settings.hpp"
+#include "common/app/settings/sections/result_settings.hpp"
 #include "producer/runner/checkpoint/checkpoint_identity.hpp"
 
 namespace offramp {

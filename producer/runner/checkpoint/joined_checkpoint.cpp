@@ -5,11 +5,11 @@
 #include <optional>
 #include <utility>
 
+#include "common/app/program/shard_place.hpp"
+#include "common/app/settings/shard.hpp"
 #include "common/base/error.hpp"
 #include "common/base/way_to_write.hpp"
 #include "common/base/whole_file.hpp"
-#include "common/program/shard_place.hpp"
-#include "common/settings/shard.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
 
 namespace offramp {

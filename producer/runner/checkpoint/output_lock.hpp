@@ -2,9 +2,9 @@
 
 #include <string>
 
+#include "common/app/program/output_share.hpp"
 #include "common/base/held_folder.hpp"
 #include "common/base/process_own_fd.hpp"
-#include "common/program/output_share.hpp"
 
 namespace offramp {
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "common/settings/processor_spec.hpp"
+#include "common/app/settings/processor_spec.hpp"
 
 namespace offramp {
 

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/app/settings/sections/result_settings.hpp"
 #include "common/base/held_folder.hpp"
-#include "common/settings/sections/result_settings.hpp"
 
 namespace offramp {
 

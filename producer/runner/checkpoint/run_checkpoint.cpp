@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "common/app/program/next_place.hpp"
+#include "common/app/settings/processor_results.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
-#include "common/program/next_place.hpp"
-#include "common/settings/processor_results.hpp"
-#include "common/settings/run_config.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
 #include "producer/runner/checkpoint/checkpoint_identity.hpp"
 #include "producer/runner/sources/source_fingerprint.hpp"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "common/app/settings/sections/result_settings.hpp"
 #include "common/base/item_ranges.hpp"
-#include "common/settings/sections/result_settings.hpp"
 #include "producer/runner/checkpoint/checkpoint_writer.hpp"
 #include "producer/runner/checkpoint/earlier_work.hpp"
 #include "producer/runner/checkpoint/output_lock.hpp"

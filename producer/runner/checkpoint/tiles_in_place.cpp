@@ -7,14 +7,14 @@
 #include <string_view>
 #include <utility>
 
+#include "common/app/images/canvas_file.hpp"
+#include "common/app/images/tiling.hpp"
+#include "common/app/program/next_place.hpp"
+#include "common/app/settings/processor_results.hpp"
+#include "common/app/settings/processor_spec.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/utf8.hpp"
-#include "common/images/canvas_file.hpp"
-#include "common/images/tiling.hpp"
-#include "common/program/next_place.hpp"
-#include "common/settings/processor_results.hpp"
-#include "common/settings/processor_spec.hpp"
 #include "common/wire/mask_form.hpp"
 #include "producer/runner/sources/source_part.hpp"
 

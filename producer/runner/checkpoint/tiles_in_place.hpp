@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "common/app/images/tiling.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "common/base/item_ranges.hpp"
-#include "common/images/tiling.hpp"
-#include "common/settings/run_config.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/app/settings/error_limit.hpp"
 #include "common/base/error.hpp"
-#include "common/settings/error_limit.hpp"
 #include "producer/runner/ingest/skipped_items.hpp"
 
 namespace offramp {

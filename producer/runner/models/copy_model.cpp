@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/app/settings/output_shapes.hpp"
 #include "common/base/error.hpp"
-#include "common/settings/output_shapes.hpp"
 
 namespace offramp {
 namespace {

@@ -10,12 +10,12 @@
 #include <system_error>
 #include <type_traits>
 
+#include "common/app/settings/nearest_word.hpp"
+#include "common/app/settings/output_shapes.hpp"
+#include "common/app/settings/run_config.hpp"
+#include "common/app/settings/toml.hpp"
 #include "common/base/error.hpp"
 #include "common/base/mapped_file.hpp"
-#include "common/settings/nearest_word.hpp"
-#include "common/settings/output_shapes.hpp"
-#include "common/settings/run_config.hpp"
-#include "common/settings/toml.hpp"
 #include "producer/runner/models/length_groups.hpp"
 
 namespace offramp {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "common/app/settings/nearest_word.hpp"
 #include "common/base/error.hpp"
-#include "common/settings/nearest_word.hpp"
 #include "producer/runner/models/model_file.hpp"
 
 namespace offramp {

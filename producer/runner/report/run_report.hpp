@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "common/settings/exit_code.hpp"
+#include "common/app/settings/exit_code.hpp"
 #include "producer/runner/report/run_stats.hpp"
 
 namespace offramp {

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <string>
 
+#include "common/app/settings/processor_results.hpp"
+#include "common/app/settings/source_of_input.hpp"
 #include "common/base/error.hpp"
-#include "common/settings/processor_results.hpp"
-#include "common/settings/source_of_input.hpp"
 #include "producer/runner/models/model_file.hpp"
 
 namespace offramp {

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "common/app/settings/slab_work.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
-#include "common/settings/slab_work.hpp"
 #include "common/shm/memory_room.hpp"
 #include "producer/runner/run/memory_check.hpp"
 

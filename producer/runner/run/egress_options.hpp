@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/settings/run_config.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "producer/device/device.hpp"
 #include "producer/egress/egress_run.hpp"
 #include "producer/runner/run/egress_plan.hpp"

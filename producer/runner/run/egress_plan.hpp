@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/settings/run_config.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "common/wire/slab_layout.hpp"
 #include "producer/runner/inference/inference.hpp"
 #include "producer/runner/run/egress_traits.hpp"

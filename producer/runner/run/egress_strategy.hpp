@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "common/settings/run_config.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "producer/broker/delivery.hpp"
 #include "producer/device/device.hpp"
 #include "producer/egress/egress_path.hpp"

@@ -5,8 +5,8 @@
 #include <functional>
 #include <thread>
 
+#include "common/app/program/end_signals.hpp"
 #include "common/base/unique_fd.hpp"
-#include "common/program/end_signals.hpp"
 #include "producer/egress/run_lifecycle.hpp"
 #include "producer/runner/run/launcher_loss.hpp"
 

@@ -11,12 +11,12 @@
 #include <string_view>
 #include <vector>
 
+#include "common/app/images/file_list.hpp"
+#include "common/app/settings/effects.hpp"
+#include "common/app/settings/source_of_input.hpp"
 #include "common/base/error.hpp"
 #include "common/base/way_to_write.hpp"
 #include "common/base/whole_file.hpp"
-#include "common/images/file_list.hpp"
-#include "common/settings/effects.hpp"
-#include "common/settings/source_of_input.hpp"
 #include "producer/runner/checkpoint/checkpoint_identity.hpp"
 #include "producer/runner/checkpoint/joined_checkpoint.hpp"
 #include "producer/runner/sources/named_source.hpp"

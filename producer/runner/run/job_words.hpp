@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "common/settings/run_config.hpp"
+#include "common/app/settings/run_config.hpp"
 
 // The producer's answers to a launcher about a job, whose input is processed in shards
 // (launch/guide/many-gpus-and-hosts.md). No run, no model, no device.

@@ -7,15 +7,15 @@
 #include <string>
 #include <utility>
 
+#include "common/app/program/trace_file.hpp"
+#include "common/app/settings/source_of_input.hpp"
+#include "common/app/texts/listed_rows.hpp"
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/scarcity.hpp"
 #include "common/base/trace_recording.hpp"
-#include "common/program/trace_file.hpp"
-#include "common/settings/source_of_input.hpp"
 #include "common/shm/run_files.hpp"
-#include "common/texts/listed_rows.hpp"
 #include "producer/runner/run/egress_options.hpp"
 #include "producer/runner/run/recovery_checks.hpp"
 #include "producer/runner/run/run_outcome.hpp"

@@ -6,9 +6,9 @@
 #include <memory>
 #include <optional>
 
-#include "common/program/end_signals.hpp"
-#include "common/settings/exit_code.hpp"
-#include "common/settings/run_config.hpp"
+#include "common/app/program/end_signals.hpp"
+#include "common/app/settings/exit_code.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "common/tracing/live_trace.hpp"
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "common/app/settings/processor_results.hpp"
 #include "common/base/error.hpp"
-#include "common/settings/processor_results.hpp"
 #include "common/wire/mask_form.hpp"
 #include "common/wire/output_description.hpp"
 #include "common/wire/readable_output.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/settings/run_config.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "common/wire/tensor_spec.hpp"
 
 namespace offramp {

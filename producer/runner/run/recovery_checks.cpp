@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "common/app/settings/kept_settings.hpp"
+#include "common/app/settings/setting.hpp"
 #include "common/base/error.hpp"
-#include "common/settings/kept_settings.hpp"
-#include "common/settings/setting.hpp"
 #include "producer/runner/sources/source_fingerprint.hpp"
 
 namespace offramp {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/settings/run_config.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "common/wire/run_progress.hpp"
 #include "producer/recovery/predecessor.hpp"
 #include "producer/runner/checkpoint/run_checkpoint.hpp"
@@ -14,7 +14,7 @@
 namespace offramp {
 
 // Errors: ConfigError names every setting that determines outputs or slabs and differs from the kept one
-// (common/settings/kept_settings), with both values; NoSuchRun when none were kept.
+// (common/app/settings/kept_settings), with both values; NoSuchRun when none were kept.
 void require_kept_settings(const std::string& run_dir, const RunConfig& config);
 
 // Errors: ConfigError when the source has other items, or other names of items, than the run began with.

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/app/images/item_keys.hpp"
+#include "common/app/settings/processor_results.hpp"
+#include "common/app/settings/processor_spec.hpp"
 #include "common/base/error.hpp"
-#include "common/images/item_keys.hpp"
-#include "common/settings/processor_results.hpp"
-#include "common/settings/processor_spec.hpp"
 
 namespace offramp {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <mutex>
 
-#include "common/settings/run_config.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "producer/device/device.hpp"
 #include "producer/egress/egress_run.hpp"
 #include "producer/egress/run_lifecycle.hpp"

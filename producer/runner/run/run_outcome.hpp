@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "common/settings/exit_code.hpp"
+#include "common/app/settings/exit_code.hpp"
 #include "producer/egress/run_lifecycle.hpp"
 #include "producer/runner/report/run_stats.hpp"
 

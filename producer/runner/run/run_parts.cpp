@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/app/settings/effects.hpp"
+#include "common/app/settings/processor_results.hpp"
 #include "common/base/log.hpp"
-#include "common/settings/effects.hpp"
-#include "common/settings/processor_results.hpp"
 #include "common/wire/mask_form.hpp"
 #include "producer/runner/checkpoint/files_of_others.hpp"
 #include "producer/runner/checkpoint/run_checkpoint.hpp"

@@ -2,9 +2,9 @@
 
 #include <memory>
 
-#include "common/images/picture_list.hpp"
-#include "common/images/still_wanted.hpp"
-#include "common/settings/run_config.hpp"
+#include "common/app/images/picture_list.hpp"
+#include "common/app/images/still_wanted.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "producer/device/device.hpp"
 #include "producer/runner/models/model.hpp"
 #include "producer/runner/run/egress_traits.hpp"

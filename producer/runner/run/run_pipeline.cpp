@@ -4,10 +4,10 @@
 #include <exception>
 #include <string>
 
+#include "common/app/settings/effects.hpp"
+#include "common/app/settings/source_of_input.hpp"
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
-#include "common/settings/effects.hpp"
-#include "common/settings/source_of_input.hpp"
 
 namespace offramp {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "common/settings/run_config.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"
 #include "producer/egress/egress_run.hpp"

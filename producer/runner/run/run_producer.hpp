@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "common/settings/run_config.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "producer/runner/run/egress_strategy.hpp"
 
 namespace offramp {

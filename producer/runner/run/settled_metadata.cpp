@@ -8,8 +8,8 @@
 #include <system_error>
 #include <vector>
 
-#include "common/images/item_keys.hpp"
-#include "common/settings/source_of_input.hpp"
+#include "common/app/images/item_keys.hpp"
+#include "common/app/settings/source_of_input.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/models/model_file.hpp"
 #include "producer/runner/sources/npy_cases.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/settings/run_config.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "producer/runner/models/model_metadata.hpp"
 
 namespace offramp {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/app/settings/kept_settings.hpp"
 #include "common/base/error.hpp"
-#include "common/settings/kept_settings.hpp"
 #include "producer/runner/run/recovery_checks.hpp"
 #include "producer/runner/sources/source_fingerprint.hpp"
 #include "producer/runner/sources/source_part.hpp"

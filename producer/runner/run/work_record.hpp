@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "common/app/settings/run_config.hpp"
 #include "common/base/item_ranges.hpp"
-#include "common/settings/run_config.hpp"
 #include "common/wire/run_progress.hpp"
 #include "producer/egress/egress_run.hpp"
 #include "producer/egress/row_info.hpp"

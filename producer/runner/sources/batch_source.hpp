@@ -9,14 +9,14 @@
 #include <string_view>
 #include <vector>
 
+#include "common/app/images/picture_list.hpp"
+#include "common/app/images/picture_stamps.hpp"
+#include "common/app/images/still_wanted.hpp"
+#include "common/app/images/unreadable_item.hpp"
+#include "common/app/settings/sections/input_settings.hpp"
+#include "common/app/settings/sections/model_settings.hpp"
+#include "common/app/texts/text_table.hpp"
 #include "common/base/left_out.hpp"
-#include "common/images/picture_list.hpp"
-#include "common/images/picture_stamps.hpp"
-#include "common/images/still_wanted.hpp"
-#include "common/images/unreadable_item.hpp"
-#include "common/settings/sections/input_settings.hpp"
-#include "common/settings/sections/model_settings.hpp"
-#include "common/texts/text_table.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/models/input_parts.hpp"
 
@@ -53,7 +53,7 @@ class BatchSource {
     // shape. 0: none.
     virtual std::uint64_t note_hash(std::uint64_t) const { return 0; }
     // For a part of a picture: the state of the picture's file that the run requires
-    // (common/images/picture_stamps.hpp). 0: unknown.
+    // (common/app/images/picture_stamps.hpp). 0: unknown.
     virtual std::uint64_t stamp(std::uint64_t) const { return 0; }
     // False: note_hash is 0 for every item.
     virtual bool has_notes() const { return true; }

@@ -7,9 +7,9 @@
 #include <system_error>
 #include <vector>
 
+#include "common/app/settings/nearest_word.hpp"
 #include "common/base/error.hpp"
 #include "common/base/utf8.hpp"
-#include "common/settings/nearest_word.hpp"
 
 namespace offramp {
 namespace {

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <system_error>
 
+#include "common/app/images/item_keys.hpp"
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
-#include "common/images/item_keys.hpp"
-#include "common/images/unreadable_item.hpp"
 #include "producer/runner/sources/npy_file.hpp"
 #include "producer/runner/sources/npy_rows.hpp"
 

@@ -8,8 +8,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/images/item_keys.hpp"
-#include "common/images/unreadable_item.hpp"
+#include "common/app/images/item_keys.hpp"
+#include "common/app/images/unreadable_item.hpp"
 
 namespace offramp {
 namespace {

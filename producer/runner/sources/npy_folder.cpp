@@ -9,8 +9,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/app/images/item_keys.hpp"
 #include "common/base/error.hpp"
-#include "common/images/item_keys.hpp"
 #include "common/numerics/float16_bits.hpp"
 #include "common/wire/dtype_names.hpp"
 #include "producer/runner/sources/npy_file.hpp"

@@ -4,8 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "common/app/images/item_keys.hpp"
 #include "common/base/error.hpp"
-#include "common/images/item_keys.hpp"
 #include "common/numerics/float16_bits.hpp"
 
 namespace offramp {

@@ -3,11 +3,11 @@
 #include <filesystem>
 #include <system_error>
 
+#include "common/app/images/item_keys.hpp"
+#include "common/app/images/open_pictures.hpp"
+#include "common/app/settings/source_of_input.hpp"
+#include "common/app/texts/open_texts.hpp"
 #include "common/base/error.hpp"
-#include "common/images/item_keys.hpp"
-#include "common/images/open_pictures.hpp"
-#include "common/settings/source_of_input.hpp"
-#include "common/texts/open_texts.hpp"
 #include "producer/runner/sources/npy_file.hpp"
 #include "producer/runner/sources/text/text_lines.hpp"
 

@@ -2,10 +2,10 @@
 
 #include <memory>
 
-#include "common/images/picture_list.hpp"
-#include "common/images/still_wanted.hpp"
-#include "common/settings/sections/input_settings.hpp"
-#include "common/texts/text_table.hpp"
+#include "common/app/images/picture_list.hpp"
+#include "common/app/images/still_wanted.hpp"
+#include "common/app/settings/sections/input_settings.hpp"
+#include "common/app/texts/text_table.hpp"
 
 namespace offramp {
 

@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/app/images/image_decode.hpp"
+#include "common/app/images/open_pictures.hpp"
+#include "common/app/images/tiling.hpp"
 #include "common/base/error.hpp"
-#include "common/images/image_decode.hpp"
-#include "common/images/open_pictures.hpp"
-#include "common/images/tiling.hpp"
 #include "producer/runner/sources/tiles/tiled_pictures.hpp"
 
 namespace offramp {

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "common/app/settings/shard.hpp"
 #include "common/base/error.hpp"
-#include "common/settings/shard.hpp"
 
 namespace offramp {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <memory>
 
+#include "common/app/settings/sections/input_settings.hpp"
 #include "common/base/item_ranges.hpp"
-#include "common/settings/sections/input_settings.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {

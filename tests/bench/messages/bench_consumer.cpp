@@ -10,11 +10,11 @@
 #include <optional>
 #include <utility>
 
+#include "common/app/program/end_signals.hpp"
+#include "common/app/settings/slab_work.hpp"
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
-#include "common/program/end_signals.hpp"
-#include "common/settings/slab_work.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/worker/consumer_program.hpp"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "common/app/settings/run_config.hpp"
 #include "common/base/unique_fd.hpp"
-#include "common/settings/run_config.hpp"
 
 namespace offramp {
 

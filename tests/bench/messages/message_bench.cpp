@@ -13,10 +13,10 @@
 #include <thread>
 #include <vector>
 
+#include "common/app/settings/slab_work.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace.hpp"
-#include "common/settings/slab_work.hpp"
 #include "common/tracing/live_trace.hpp"
 #include "consumer/worker/consumer_program.hpp"
 #include "producer/egress/run_status.hpp"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "common/settings/run_config.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "consumer/processors/processor.hpp"
 
 namespace offramp::test {

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/program/next_place.hpp"
+#include "common/app/program/next_place.hpp"
 #include "consumer/processors/results/finish.hpp"
 #include "tests/contract/processors/postgres_test.hpp"
 #include "tests/unit/processors/hand_made.hpp"

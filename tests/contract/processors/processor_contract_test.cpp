@@ -8,8 +8,8 @@
 #include <set>
 #include <span>
 
+#include "common/app/settings/processor_results.hpp"
 #include "common/base/error.hpp"
-#include "common/settings/processor_results.hpp"
 #include "consumer/processors/results/finish.hpp"
 #include "tests/contract/processors/killed_child.hpp"
 #include "tests/contract/processors/processor_world.hpp"
@@ -83,7 +83,7 @@ class ProcessorContract : public ::testing::TestWithParam<std::string> {
 TEST_P(ProcessorContract, WhatItLeavesIsWhatItDeclares) {
     if (is_hosted(GetParam())) GTEST_SKIP() << "somebody's own declares nothing";
     const ProcessorResults* const results = ProcessorResults::of(GetParam());
-    ASSERT_NE(results, nullptr) << "its file declares no [results]: common/settings/declared_setting.hpp";
+    ASSERT_NE(results, nullptr) << "its file declares no [results]: common/app/settings/declared_setting.hpp";
     if (posts()) GTEST_SKIP() << "what is posted lies with the receiver";
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());

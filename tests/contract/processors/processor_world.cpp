@@ -14,8 +14,8 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "common/program/next_place.hpp"
-#include "common/settings/processor_spec.hpp"
+#include "common/app/program/next_place.hpp"
+#include "common/app/settings/processor_spec.hpp"
 #include "consumer/hosts/make_hosted.hpp"
 #include "consumer/processors/results/finish.hpp"
 #include "consumer/sinks/files/output_name.hpp"

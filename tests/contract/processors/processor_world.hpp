@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "common/images/geometry.hpp"
-#include "common/settings/run_config.hpp"
+#include "common/app/images/geometry.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "common/wire/slab_view.hpp"
 #include "consumer/processors/processor.hpp"
 

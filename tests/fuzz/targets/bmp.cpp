@@ -1,6 +1,6 @@
 // BMP files, with their alpha.
 
-#include "common/images/bmp.hpp"
+#include "common/app/images/bmp.hpp"
 
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/fuzz/picture_feed.hpp"

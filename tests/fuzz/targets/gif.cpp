@@ -1,6 +1,6 @@
 // GIF files, with their alpha.
 
-#include "common/images/gif.hpp"
+#include "common/app/images/gif.hpp"
 
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/fuzz/picture_feed.hpp"

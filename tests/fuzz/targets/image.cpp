@@ -1,9 +1,9 @@
 // Image files of any origin. The decoding libraries are not instrumented, but their output buffers have exact sizes.
 
-#include "common/images/image_decode.hpp"
+#include "common/app/images/image_decode.hpp"
 
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
-#include "common/images/unreadable_item.hpp"
 #include "tests/fuzz/exact_copy.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/unit/images/more_files.hpp"

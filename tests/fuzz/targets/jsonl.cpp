@@ -1,9 +1,9 @@
 // A manifest of pictures, one JSON object per line.
 
-#include "common/images/jsonl_pictures.hpp"
+#include "common/app/images/jsonl_pictures.hpp"
 
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
-#include "common/images/unreadable_item.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/fuzz/scratch_folder.hpp"
 

@@ -1,6 +1,6 @@
 // A table of texts, one JSON object per line.
 
-#include "common/texts/jsonl_texts.hpp"
+#include "common/app/texts/jsonl_texts.hpp"
 
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/fuzz/scratch_folder.hpp"

@@ -1,7 +1,7 @@
 // A table of texts in Parquet. The project's code around Arrow is instrumented: here the module is part of the program
 // and not opened at run time.
 
-#include "common/texts/parquet_texts.hpp"
+#include "common/app/texts/parquet_texts.hpp"
 
 #include <arrow/api.h>
 #include <arrow/io/api.h>

@@ -1,10 +1,10 @@
 // Pictures that are cut into tiles, band by band. Both ways of reading give the same pixels.
 
-#include "common/images/picture_rows.hpp"
+#include "common/app/images/picture_rows.hpp"
 
+#include "common/app/images/image_decode.hpp"
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
-#include "common/images/image_decode.hpp"
-#include "common/images/unreadable_item.hpp"
 #include "producer/runner/sources/tiles/picture_bands.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/fuzz/scratch_folder.hpp"

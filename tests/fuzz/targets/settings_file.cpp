@@ -1,10 +1,10 @@
 // A run's configuration file, the metadata beside a model's file, and the small languages of single settings.
 
+#include "common/app/settings/error_limit.hpp"
+#include "common/app/settings/output_shapes.hpp"
+#include "common/app/settings/run_config.hpp"
+#include "common/app/settings/toml.hpp"
 #include "common/base/error.hpp"
-#include "common/settings/error_limit.hpp"
-#include "common/settings/output_shapes.hpp"
-#include "common/settings/run_config.hpp"
-#include "common/settings/toml.hpp"
 #include "producer/runner/models/model_metadata.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/fuzz/scratch_folder.hpp"

@@ -1,6 +1,6 @@
 // The headers of a tar archive: WebDataset shards.
 
-#include "common/images/tar_index.hpp"
+#include "common/app/images/tar_index.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,13 +1,13 @@
 // TIFF files, whole and in parts. libtiff is not instrumented, but its output buffers have exact sizes.
 
-#include "common/images/tiff.hpp"
+#include "common/app/images/tiff.hpp"
 
 #include <tiff.h>
 
 #include <cstring>
 
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
-#include "common/images/unreadable_item.hpp"
 #include "tests/fuzz/exact_copy.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/unit/images/picture_files.hpp"

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "common/program/next_place.hpp"
+#include "common/app/program/next_place.hpp"
 #include "consumer/processors/results/finish.hpp"
 #include "consumer/sinks/segments/segment_file.hpp"
 #include "producer/runner/checkpoint/checkpoint_writer.hpp"

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/app/program/next_place.hpp"
+#include "common/app/program/shard_place.hpp"
 #include "common/base/error.hpp"
-#include "common/program/next_place.hpp"
-#include "common/program/shard_place.hpp"
 #include "producer/runner/checkpoint/run_checkpoint.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/ingest/prefetch_world.hpp"

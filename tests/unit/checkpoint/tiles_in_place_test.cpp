@@ -7,9 +7,9 @@
 #include <fstream>
 #include <functional>
 
+#include "common/app/images/canvas_file.hpp"
+#include "common/app/program/next_place.hpp"
 #include "common/base/error.hpp"
-#include "common/images/canvas_file.hpp"
-#include "common/program/next_place.hpp"
 #include "consumer/processors/segmentation/tile_canvas.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 

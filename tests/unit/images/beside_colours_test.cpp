@@ -3,11 +3,11 @@
 #include <png.h>
 #include <tiff.h>
 
-#include "common/images/image_decode.hpp"
-#include "common/images/picture_rows.hpp"
-#include "common/images/png.hpp"
-#include "common/images/sixteen_bits.hpp"
-#include "common/images/unreadable_item.hpp"
+#include "common/app/images/image_decode.hpp"
+#include "common/app/images/picture_rows.hpp"
+#include "common/app/images/png.hpp"
+#include "common/app/images/sixteen_bits.hpp"
+#include "common/app/images/unreadable_item.hpp"
 #include "tests/unit/images/picture_files.hpp"
 #include "tests/unit/images/tiff_files.hpp"
 

@@ -1,12 +1,12 @@
-#include "common/images/file_list.hpp"
+#include "common/app/images/file_list.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/fsuid.h>
 #include <unistd.h>
 
+#include "common/app/images/file_pictures.hpp"
 #include "common/base/error.hpp"
-#include "common/images/file_pictures.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp {

@@ -5,12 +5,12 @@
 
 #include <string>
 
-#include "common/images/bmp.hpp"
-#include "common/images/gif.hpp"
-#include "common/images/image_decode.hpp"
-#include "common/images/picture_rows.hpp"
-#include "common/images/unreadable_item.hpp"
-#include "common/images/webp.hpp"
+#include "common/app/images/bmp.hpp"
+#include "common/app/images/gif.hpp"
+#include "common/app/images/image_decode.hpp"
+#include "common/app/images/picture_rows.hpp"
+#include "common/app/images/unreadable_item.hpp"
+#include "common/app/images/webp.hpp"
 #include "tests/unit/images/more_files.hpp"
 #include "tests/unit/images/picture_files.hpp"
 

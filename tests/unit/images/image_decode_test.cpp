@@ -1,4 +1,4 @@
-#include "common/images/image_decode.hpp"
+#include "common/app/images/image_decode.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,9 +12,9 @@
 #include <cstdlib>
 #include <string>
 
-#include "common/images/jpeg.hpp"
-#include "common/images/resize.hpp"
-#include "common/images/unreadable_item.hpp"
+#include "common/app/images/jpeg.hpp"
+#include "common/app/images/resize.hpp"
+#include "common/app/images/unreadable_item.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp {

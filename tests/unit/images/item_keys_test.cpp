@@ -1,4 +1,4 @@
-#include "common/images/item_keys.hpp"
+#include "common/app/images/item_keys.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "common/images/jpeg.hpp"
+#include "common/app/images/jpeg.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "common/images/image_decode.hpp"
-#include "common/images/picture_rows.hpp"
-#include "common/images/unreadable_item.hpp"
+#include "common/app/images/image_decode.hpp"
+#include "common/app/images/picture_rows.hpp"
+#include "common/app/images/unreadable_item.hpp"
 #include "tests/unit/images/jpeg_files.hpp"
 #include "tests/unit/images/picture_files.hpp"
 

@@ -1,11 +1,11 @@
-#include "common/images/jsonl_pictures.hpp"
+#include "common/app/images/jsonl_pictures.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
-#include "common/images/unreadable_item.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/images/geometry.hpp"
+#include "common/app/images/geometry.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp {

@@ -1,11 +1,11 @@
-#include "common/images/orientation.hpp"
+#include "common/app/images/orientation.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
 #include <cstdlib>
 
-#include "common/images/image_decode.hpp"
+#include "common/app/images/image_decode.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp {

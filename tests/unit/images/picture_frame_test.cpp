@@ -1,4 +1,4 @@
-#include "common/images/geometry.hpp"
+#include "common/app/images/geometry.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -15,9 +15,9 @@
 #include <thread>
 #include <vector>
 
-#include "common/images/image_decode.hpp"
-#include "common/images/picture_rows.hpp"
-#include "common/images/unreadable_item.hpp"
+#include "common/app/images/image_decode.hpp"
+#include "common/app/images/picture_rows.hpp"
+#include "common/app/images/unreadable_item.hpp"
 #include "tests/unit/images/jpeg_files.hpp"
 #include "tests/unit/images/more_files.hpp"
 #include "tests/unit/images/picture_files.hpp"

@@ -1,4 +1,4 @@
-#include "common/images/picture_rows.hpp"
+#include "common/app/images/picture_rows.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "common/images/image_decode.hpp"
-#include "common/images/unreadable_item.hpp"
+#include "common/app/images/image_decode.hpp"
+#include "common/app/images/unreadable_item.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp {

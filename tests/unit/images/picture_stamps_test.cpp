@@ -1,4 +1,4 @@
-#include "common/images/picture_stamps.hpp"
+#include "common/app/images/picture_stamps.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "common/images/resize.hpp"
+#include "common/app/images/resize.hpp"
 
 #include <gtest/gtest.h>
 

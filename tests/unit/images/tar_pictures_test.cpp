@@ -1,4 +1,4 @@
-#include "common/images/tar_pictures.hpp"
+#include "common/app/images/tar_pictures.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/app/images/image_decode.hpp"
+#include "common/app/images/tar_index.hpp"
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
-#include "common/images/image_decode.hpp"
-#include "common/images/tar_index.hpp"
-#include "common/images/unreadable_item.hpp"
 #include "tests/unit/images/picture_files.hpp"
 #include "tests/unit/images/tar_files.hpp"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/images/geometry.hpp"
+#include "common/app/images/geometry.hpp"
 
 namespace offramp {
 

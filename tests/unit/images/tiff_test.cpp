@@ -1,4 +1,4 @@
-#include "common/images/tiff.hpp"
+#include "common/app/images/tiff.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,12 +11,12 @@
 #include <thread>
 #include <vector>
 
-#include "common/images/image_decode.hpp"
-#include "common/images/libtiff.hpp"
-#include "common/images/picture_regions.hpp"
-#include "common/images/picture_rows.hpp"
-#include "common/images/rows_of_tiff.hpp"
-#include "common/images/unreadable_item.hpp"
+#include "common/app/images/image_decode.hpp"
+#include "common/app/images/libtiff.hpp"
+#include "common/app/images/picture_regions.hpp"
+#include "common/app/images/picture_rows.hpp"
+#include "common/app/images/rows_of_tiff.hpp"
+#include "common/app/images/unreadable_item.hpp"
 #include "tests/unit/images/picture_files.hpp"
 #include "tests/unit/images/tiff_files.hpp"
 

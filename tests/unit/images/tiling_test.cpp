@@ -1,4 +1,4 @@
-#include "common/images/tiling.hpp"
+#include "common/app/images/tiling.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

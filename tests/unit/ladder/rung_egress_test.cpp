@@ -2,8 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include "common/app/settings/declared_setting.hpp"
 #include "common/base/error.hpp"
-#include "common/settings/declared_setting.hpp"
 
 namespace offramp {
 namespace {

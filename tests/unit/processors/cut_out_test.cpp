@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/app/images/image_decode.hpp"
 #include "common/base/error.hpp"
-#include "common/images/image_decode.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/segmentation/foreground.hpp"
 #include "tests/contract/processors/processor_world.hpp"

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <map>
 
+#include "common/app/images/image_decode.hpp"
 #include "common/base/error.hpp"
-#include "common/images/image_decode.hpp"
 #include "consumer/processors/pictures/picture_size.hpp"
 #include "consumer/processors/processor.hpp"
 #include "tests/contract/processors/processor_world.hpp"

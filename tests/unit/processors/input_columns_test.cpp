@@ -4,11 +4,11 @@
 
 #include <fstream>
 
+#include "common/app/images/open_pictures.hpp"
+#include "common/app/texts/listed_rows.hpp"
+#include "common/app/texts/open_texts.hpp"
 #include "common/base/error.hpp"
-#include "common/images/open_pictures.hpp"
 #include "common/shm/run_files.hpp"
-#include "common/texts/listed_rows.hpp"
-#include "common/texts/open_texts.hpp"
 #include "consumer/processors/pictures/original_images.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/images/picture_files.hpp"

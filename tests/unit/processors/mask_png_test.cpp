@@ -4,8 +4,8 @@
 #include <fstream>
 #include <span>
 
+#include "common/app/images/image_decode.hpp"
 #include "common/base/error.hpp"
-#include "common/images/image_decode.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/images/picture_files.hpp"
 #include "tests/unit/processors/decoded_png.hpp"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "common/images/image_decode.hpp"
+#include "common/app/images/image_decode.hpp"
 #include "consumer/processors/pictures/palette_png.hpp"
 #include "consumer/processors/processor.hpp"
 #include "tests/contract/processors/processor_world.hpp"

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "common/app/images/image_decode.hpp"
 #include "common/base/error.hpp"
-#include "common/images/image_decode.hpp"
 #include "tests/unit/processors/decoded_png.hpp"
 
 namespace offramp {

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/app/program/shard_place.hpp"
 #include "common/base/error.hpp"
-#include "common/program/shard_place.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 
 namespace offramp {

@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
+#include "common/app/images/tiling.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
-#include "common/images/tiling.hpp"
 #include "consumer/processors/results/canvas_output.hpp"
 #include "consumer/processors/segmentation/stitched_masks.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"

@@ -1,4 +1,4 @@
-#include "common/program/end_signals.hpp"
+#include "common/app/program/end_signals.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

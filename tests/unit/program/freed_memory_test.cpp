@@ -1,4 +1,4 @@
-#include "common/program/freed_memory.hpp"
+#include "common/app/program/freed_memory.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-#include "common/program/trace_file.hpp"
+#include "common/app/program/trace_file.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

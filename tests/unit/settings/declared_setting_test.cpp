@@ -1,9 +1,9 @@
-#include "common/settings/declared_setting.hpp"
+#include "common/app/settings/declared_setting.hpp"
 
 #include <gmock/gmock.h>
 
-#include "common/settings/processor_results.hpp"
-#include "common/settings/setting_group.hpp"
+#include "common/app/settings/processor_results.hpp"
+#include "common/app/settings/setting_group.hpp"
 #include "tests/unit/settings/parsing.hpp"
 
 namespace offramp {

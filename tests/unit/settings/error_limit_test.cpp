@@ -1,4 +1,4 @@
-#include "common/settings/error_limit.hpp"
+#include "common/app/settings/error_limit.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "common/settings/exit_code.hpp"
+#include "common/app/settings/exit_code.hpp"
 
 #include <gtest/gtest.h>
 

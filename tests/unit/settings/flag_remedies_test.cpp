@@ -1,4 +1,4 @@
-#include "common/settings/flag_remedies.hpp"
+#include "common/app/settings/flag_remedies.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/settings/setting.hpp"
+#include "common/app/settings/setting.hpp"
 
 namespace offramp {
 namespace {

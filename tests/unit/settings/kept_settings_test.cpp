@@ -1,11 +1,11 @@
-#include "common/settings/kept_settings.hpp"
+#include "common/app/settings/kept_settings.hpp"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
 #include <sstream>
 
-#include "common/settings/slab_work.hpp"
+#include "common/app/settings/slab_work.hpp"
 #include "tests/unit/settings/parsing.hpp"
 
 namespace offramp {

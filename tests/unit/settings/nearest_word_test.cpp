@@ -1,4 +1,4 @@
-#include "common/settings/nearest_word.hpp"
+#include "common/app/settings/nearest_word.hpp"
 
 #include <gtest/gtest.h>
 

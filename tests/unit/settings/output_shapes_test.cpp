@@ -1,4 +1,4 @@
-#include "common/settings/output_shapes.hpp"
+#include "common/app/settings/output_shapes.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "common/app/settings/run_config.hpp"
+#include "common/app/settings/setting.hpp"
 #include "common/base/error.hpp"
-#include "common/settings/run_config.hpp"
-#include "common/settings/setting.hpp"
 
 namespace offramp {
 

@@ -1,11 +1,11 @@
-#include "common/settings/processor_results.hpp"
+#include "common/app/settings/processor_results.hpp"
 
 #include <gmock/gmock.h>
 
+#include "common/app/settings/catalogue_values.hpp"
+#include "common/app/settings/declared_setting.hpp"
+#include "common/app/settings/sections/result_settings.hpp"
 #include "common/base/error.hpp"
-#include "common/settings/catalogue_values.hpp"
-#include "common/settings/declared_setting.hpp"
-#include "common/settings/sections/result_settings.hpp"
 
 namespace offramp {
 namespace {

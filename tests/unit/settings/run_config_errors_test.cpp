@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/settings/declared_setting.hpp"
-#include "common/settings/processor_results.hpp"
+#include "common/app/settings/declared_setting.hpp"
+#include "common/app/settings/processor_results.hpp"
 #include "tests/unit/settings/parsing.hpp"
 
 namespace offramp {

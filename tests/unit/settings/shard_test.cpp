@@ -1,4 +1,4 @@
-#include "common/settings/shard.hpp"
+#include "common/app/settings/shard.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "common/settings/slab_work.hpp"
+#include "common/app/settings/slab_work.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "common/settings/toml.hpp"
+#include "common/app/settings/toml.hpp"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>

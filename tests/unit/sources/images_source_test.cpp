@@ -3,9 +3,9 @@
 
 #include <thread>
 
+#include "common/app/images/geometry.hpp"
+#include "common/app/images/resize.hpp"
 #include "common/base/error.hpp"
-#include "common/images/geometry.hpp"
-#include "common/images/resize.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/sources/source_part.hpp"
 #include "tests/unit/sources/making.hpp"

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/images/unreadable_item.hpp"
+#include "common/app/images/unreadable_item.hpp"
 #include "producer/runner/sources/source_fingerprint.hpp"
 #include "producer/runner/sources/source_part.hpp"
 #include "tests/unit/sources/making.hpp"

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/settings/effects.hpp"
-#include "common/settings/run_config.hpp"
+#include "common/app/settings/effects.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "tests/unit/images/picture_files.hpp"
 

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
-#include "common/images/unreadable_item.hpp"
 #include "producer/runner/sources/source_fingerprint.hpp"
 #include "producer/runner/sources/synthetic_row.hpp"
 #include "tests/unit/sources/making.hpp"

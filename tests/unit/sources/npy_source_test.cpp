@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <limits>
 
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
-#include "common/images/unreadable_item.hpp"
 #include "producer/runner/sources/npy_header.hpp"
 #include "producer/runner/sources/source_fingerprint.hpp"
 #include "producer/runner/sources/source_part.hpp"

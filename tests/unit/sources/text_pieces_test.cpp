@@ -14,8 +14,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
-#include "common/images/unreadable_item.hpp"
 #include "producer/runner/sources/text/text_lines.hpp"
 #include "producer/runner/sources/text/token_blocks.hpp"
 

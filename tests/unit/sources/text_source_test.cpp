@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "common/app/settings/run_config.hpp"
 #include "common/base/error.hpp"
-#include "common/settings/run_config.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {

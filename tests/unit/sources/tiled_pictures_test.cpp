@@ -15,10 +15,10 @@
 #include <thread>
 #include <vector>
 
+#include "common/app/images/tiling.hpp"
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
-#include "common/images/tiling.hpp"
-#include "common/images/unreadable_item.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/sources/source_part.hpp"
 #include "tests/unit/images/jpeg_files.hpp"

@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
 #include "common/base/unique_fd.hpp"
-#include "common/images/unreadable_item.hpp"
 #include "producer/runner/sources/text/line_tokenizer.hpp"
 #include "producer/runner/sources/text/text_lines.hpp"
 #include "producer/runner/sources/text/tokenized_texts.hpp"

@@ -1,4 +1,4 @@
-#include "common/texts/jsonl_texts.hpp"
+#include "common/app/texts/jsonl_texts.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <tuple>
 #include <vector>
 
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
-#include "common/images/unreadable_item.hpp"
 #include "common/json/json_text.hpp"
 #include "tests/unit/images/picture_files.hpp"
 

@@ -1,12 +1,12 @@
-#include "common/texts/listed_rows.hpp"
+#include "common/app/texts/listed_rows.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
+#include "common/app/texts/open_texts.hpp"
 #include "common/base/error.hpp"
-#include "common/texts/open_texts.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp {

@@ -1,4 +1,4 @@
-#include "common/texts/parquet_texts.hpp"
+#include "common/app/texts/parquet_texts.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 #include <tuple>
 #include <vector>
 
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
-#include "common/images/unreadable_item.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp {

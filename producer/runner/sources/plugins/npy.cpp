@@ -1,8 +1,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "common/app/images/item_keys.hpp"
 #include "common/base/error.hpp"
-#include "common/images/item_keys.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/sources/npy_cases.hpp"
 #include "producer/runner/sources/npy_file.hpp"

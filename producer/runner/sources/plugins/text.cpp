@@ -1,8 +1,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/app/texts/text_table.hpp"
 #include "common/base/utf8.hpp"
-#include "common/texts/text_table.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/sources/text/chunked_texts.hpp"
 #include "producer/runner/sources/text/text_lines.hpp"

@@ -12,10 +12,10 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/app/texts/recently_read.hpp"
+#include "common/app/texts/text_chunk.hpp"
 #include "common/base/error.hpp"
 #include "common/base/utf8.hpp"
-#include "common/texts/recently_read.hpp"
-#include "common/texts/text_chunk.hpp"
 #include "common/wire/slab_header.hpp"
 #include "producer/runner/sources/text/tokenized_texts.hpp"
 

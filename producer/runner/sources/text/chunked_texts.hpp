@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/images/still_wanted.hpp"
+#include "common/app/images/still_wanted.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/sources/text/line_tokenizer.hpp"
 #include "producer/runner/sources/text/tokenizer_process.hpp"

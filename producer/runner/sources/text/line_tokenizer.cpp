@@ -5,9 +5,9 @@
 
 #include <utility>
 
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
 #include "common/base/regular_file.hpp"
-#include "common/images/unreadable_item.hpp"
 
 namespace offramp {
 

@@ -6,7 +6,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/texts/open_texts.hpp"
+#include "common/app/texts/open_texts.hpp"
 #include "producer/runner/sources/text/chunked_texts.hpp"
 #include "producer/runner/sources/text/tokenized_texts.hpp"
 

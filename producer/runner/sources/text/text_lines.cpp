@@ -10,9 +10,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
 #include "common/base/utf8.hpp"
-#include "common/images/unreadable_item.hpp"
 
 namespace offramp {
 namespace {

@@ -4,10 +4,10 @@
 #include <cstring>
 #include <system_error>
 
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace.hpp"
-#include "common/images/unreadable_item.hpp"
 
 namespace offramp {
 

@@ -10,8 +10,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/app/program/data_folder.hpp"
 #include "common/base/error.hpp"
-#include "common/program/data_folder.hpp"
 
 namespace offramp {
 namespace {

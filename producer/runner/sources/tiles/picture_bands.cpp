@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
-#include "common/images/unreadable_item.hpp"
 
 namespace offramp {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "common/images/picture_place.hpp"
-#include "common/images/picture_rows.hpp"
-#include "common/images/tiling.hpp"
+#include "common/app/images/picture_place.hpp"
+#include "common/app/images/picture_rows.hpp"
+#include "common/app/images/tiling.hpp"
 
 namespace offramp {
 

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/app/images/picture_regions.hpp"
+#include "common/app/images/picture_rows.hpp"
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
-#include "common/images/picture_regions.hpp"
-#include "common/images/picture_rows.hpp"
-#include "common/images/unreadable_item.hpp"
 #include "producer/runner/sources/tiles/picture_bands.hpp"
 
 namespace offramp {

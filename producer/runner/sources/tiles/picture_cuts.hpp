@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
-#include "common/images/picture_place.hpp"
-#include "common/images/tiling.hpp"
+#include "common/app/images/picture_place.hpp"
+#include "common/app/images/tiling.hpp"
 
 namespace offramp {
 

@@ -4,10 +4,10 @@
 #include <memory>
 #include <string>
 
-#include "common/images/picture_list.hpp"
-#include "common/images/picture_stamps.hpp"
-#include "common/images/still_wanted.hpp"
-#include "common/images/tiling.hpp"
+#include "common/app/images/picture_list.hpp"
+#include "common/app/images/picture_stamps.hpp"
+#include "common/app/images/still_wanted.hpp"
+#include "common/app/images/tiling.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/app/images/still_wanted.hpp"
+
+namespace offramp {
+
+// The image files that an --input names, in a stable order, and where they lie. Only names: no file is
+// opened.
+struct FileList {
+    std::string description;         // "1200 files under /data/photos"
+    std::string root;                // what relative names start at
+    std::vector<std::string> names;  // relative to root, or absolute (of a list file)
+    std::uint64_t other_files = 0;   // of a folder that was walked: not called as pictures are
+
+    std::string path(std::size_t index) const;
+    // The names as make_item_keys wants them: those under root relative to it.
+    std::vector<std::string> key_names() const;
+};
+
+// `input` is a folder (walked to its depths, hidden entries left out, links followed but each folder taken once; files
+// by their extension, sorted bytewise by relative path; a folder that may not be listed stands in the list itself, so
+// that it is reported), a list file (one path a line, relative to the list's folder, blank lines and those that begin
+// with # skipped), or one image. Errors: ConfigError NoInput: no such path, no permission, nothing in it; BadInput:
+// neither of the three.
+FileList list_image_files(const std::string& input, const StillWanted& still_wanted = {});
+
+// What list_image_files() found, as a file: the number of names in decimal and a newline, then each name and a zero
+// byte. So many programs can work on one folder that is walked once, and see the same items in it.
+std::string text_of_listed_files(const FileList& list);
+// Of the folder `input`, as it was listed in the file `listed`; the folder is not looked at. Errors: ConfigError
+// NoInput: `listed` cannot be read; BadInput: it is truncated, or another kind of file.
+FileList read_listed_files(const std::string& input, const std::string& listed);
+
+}  // namespace offramp

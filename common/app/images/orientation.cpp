@@ -1,0 +1,150 @@
+#include "common/app/images/orientation.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+namespace offramp {
+namespace {
+
+using namespace std::string_view_literals;
+
+// Numbers of a TIFF structure, in its byte order; nothing where they would lie outside.
+class TiffNumbers {
+  public:
+    TiffNumbers(std::span<const std::byte> tiff, bool big_endian) : tiff_(tiff), big_endian_(big_endian) {}
+
+    std::optional<std::uint32_t> at(std::size_t offset, std::size_t bytes) const {
+        if (offset > tiff_.size() || bytes > tiff_.size() - offset) return std::nullopt;
+        std::uint32_t value = 0;
+        for (std::size_t i = 0; i < bytes; ++i)
+            value = (value << 8U) | std::to_integer<std::uint32_t>(tiff_[offset + (big_endian_ ? i : bytes - 1 - i)]);
+        return value;
+    }
+
+  private:
+    std::span<const std::byte> tiff_;
+    bool big_endian_;
+};
+
+bool begins_with(std::span<const std::byte> bytes, std::string_view text) {
+    return bytes.size() >= text.size() && std::memcmp(bytes.data(), text.data(), text.size()) == 0;
+}
+
+bool changes_sides(Orientation orientation) { return orientation >= Orientation::Transpose; }
+
+template <std::ptrdiff_t kPixel>
+void bring_pixels_upright(const std::uint8_t* from, ImageSize stored, Orientation orientation, std::uint8_t* to) {
+    constexpr std::uint32_t kTile = 64;  // where rows become columns, a tile of both pictures stays in the cache
+    const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(stored.width) * kPixel;
+    const std::uint8_t* const left_top = from;
+    const std::uint8_t* const right_top = from + row - kPixel;
+    const std::uint8_t* const left_bottom = from + (static_cast<std::ptrdiff_t>(stored.height) - 1) * row;
+    const std::uint8_t* const right_bottom = left_bottom + row - kPixel;
+    // Where the upright picture's first pixel lies, and how far it is to the next one across and down.
+    const std::uint8_t* first = left_top;
+    std::ptrdiff_t across = kPixel, down = row;
+    switch (orientation) {
+        case Orientation::Upright:
+            break;
+        case Orientation::MirrorAcross:
+            first = right_top, across = -kPixel;
+            break;
+        case Orientation::HalfTurn:
+            first = right_bottom, across = -kPixel, down = -row;
+            break;
+        case Orientation::MirrorUpsideDown:
+            first = left_bottom, down = -row;
+            break;
+        case Orientation::Transpose:
+            across = row, down = kPixel;
+            break;
+        case Orientation::QuarterClockwise:
+            first = left_bottom, across = -row, down = kPixel;
+            break;
+        case Orientation::Transverse:
+            first = right_bottom, across = -row, down = -kPixel;
+            break;
+        case Orientation::QuarterCounterclockwise:
+            first = right_top, across = row, down = -kPixel;
+            break;
+    }
+    const auto [width, height] = upright_size(stored, orientation);
+    for (std::uint32_t top = 0; top < height; top += kTile)
+        for (std::uint32_t left = 0; left < width; left += kTile)
+            for (std::uint32_t y = top; y < std::min(top + kTile, height); ++y) {
+                const std::uint8_t* pixel =
+                    first + static_cast<std::ptrdiff_t>(left) * across + static_cast<std::ptrdiff_t>(y) * down;
+                std::uint8_t* out = to + (std::size_t{y} * width + left) * kPixel;
+                for (std::uint32_t x = left; x < std::min(left + kTile, width); ++x, pixel += across, out += kPixel)
+                    std::memcpy(out, pixel, kPixel);
+            }
+}
+
+}  // namespace
+
+Orientation exif_orientation(std::span<const std::byte> tiff) {
+    constexpr std::size_t kEntryBytes = 12;
+    constexpr std::uint32_t kTag = 274, kShort = 3;
+    const bool big_endian = begins_with(tiff, "MM\0*"sv);
+    if (!big_endian && !begins_with(tiff, "II*\0"sv)) return Orientation::Upright;
+    const TiffNumbers numbers(tiff, big_endian);
+    const std::uint32_t directory = numbers.at(4, 4).value_or(0);
+    const std::uint32_t entries = numbers.at(directory, 2).value_or(0);
+    for (std::uint32_t i = 0; i < entries; ++i) {
+        const std::size_t entry = std::size_t{directory} + 2 + i * kEntryBytes;
+        const auto tag = numbers.at(entry, 2);
+        if (!tag) break;
+        if (tag != kTag || numbers.at(entry + 2, 2) != kShort) continue;
+        const std::uint32_t value = numbers.at(entry + 8, 2).value_or(0);
+        return value >= 1 && value <= 8 ? static_cast<Orientation>(value) : Orientation::Upright;
+    }
+    return Orientation::Upright;
+}
+
+Orientation jpeg_orientation(std::span<const std::byte> file) {
+    const auto byte = [&](std::size_t at) { return std::to_integer<std::size_t>(file[at]); };
+    for (std::size_t at = 2; at + 4 <= file.size() && byte(at) == 0xff && byte(at + 1) != 0xda;) {
+        if (byte(at + 1) == 0xff) {  // a fill byte
+            ++at;
+            continue;
+        }
+        const std::size_t length = (byte(at + 2) << 8U) | byte(at + 3);
+        if (length < 2 || length > file.size() - at - 2) break;
+        const auto segment = file.subspan(at + 4, length - 2);
+        if (byte(at + 1) == 0xe1 && begins_with(segment, "Exif\0\0"sv)) return exif_orientation(segment.subspan(6));
+        at += 2 + length;
+    }
+    return Orientation::Upright;
+}
+
+ImageSize upright_size(ImageSize stored, Orientation orientation) {
+    return changes_sides(orientation) ? ImageSize{stored.height, stored.width} : stored;
+}
+
+PictureRect stored_part(const PictureRect& part, ImageSize stored, Orientation orientation) {
+    using enum Orientation;
+    const bool changes = changes_sides(orientation);
+    PictureRect there{.left = changes ? part.top : part.left,
+                      .top = changes ? part.left : part.top,
+                      .size = changes ? ImageSize{part.size.height, part.size.width} : part.size};
+    // Counted from the other side.
+    if (orientation == MirrorAcross || orientation == HalfTurn || orientation == Transverse ||
+        orientation == QuarterCounterclockwise)
+        there.left = stored.width - there.left - there.size.width;
+    if (orientation == HalfTurn || orientation == MirrorUpsideDown || orientation == Transverse ||
+        orientation == QuarterClockwise)
+        there.top = stored.height - there.top - there.size.height;
+    return there;
+}
+
+void bring_upright(const std::uint8_t* from, ImageSize stored, Orientation orientation, std::uint8_t* to) {
+    bring_pixels_upright<3>(from, stored, orientation, to);
+}
+
+void bring_plane_upright(const std::uint8_t* from, ImageSize stored, Orientation orientation, std::uint8_t* to) {
+    bring_pixels_upright<1>(from, stored, orientation, to);
+}
+
+}  // namespace offramp

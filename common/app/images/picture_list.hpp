@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/app/images/picture_place.hpp"
+#include "common/base/left_out.hpp"
+
+namespace offramp {
+
+// The pictures that a run's input names, in an order that stays: what they are called, where they lie, what else the
+// input says of them. The producer reads them by number; consumers list the same input and find what belongs to a
+// sample by its key. Holds names, not pictures. Thread: any, it never changes. Blocks: on the disk. Errors: place() and
+// columns(): UnreadableItem with the reason.
+class PictureList {
+  public:
+    virtual ~PictureList() = default;
+    virtual std::string description() const = 0;  // "1200 files under /data/photos"
+    virtual std::uint64_t size() const = 0;
+    // Other contents of the input.
+    virtual std::vector<LeftOut> left_out() const { return {}; }
+    virtual std::string_view key(std::uint64_t picture) const = 0;  // as make_item_keys() makes them
+    virtual PicturePlace place(std::uint64_t picture) const = 0;
+    // The name of an unreadable picture, fit for a log line.
+    virtual std::string origin(std::uint64_t picture) const = 0;
+    // What the input says of a picture beside its name and place: the text of a JSON object, "{}" when nothing.
+    virtual std::string columns(std::uint64_t) const { return "{}"; }
+    // A hash that changes when columns change, as far as the list itself shows them; 0 for none.
+    virtual std::uint64_t columns_hash(std::uint64_t) const { return 0; }
+    // Distinguishes listings of a picture: all that its line says, or where its members lie; 0 for no more than
+    // its key.
+    virtual std::uint64_t listed_hash(std::uint64_t) const { return 0; }
+};
+
+}  // namespace offramp

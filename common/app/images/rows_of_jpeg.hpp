@@ -1,0 +1,14 @@
+#pragma once
+
+#include <memory>
+
+#include "common/app/images/file_window.hpp"
+#include "common/app/images/picture_rows.hpp"
+
+namespace offramp {
+
+// Of a JPEG file that is upright as it lies there. Errors: those of PictureRows; more than kMaxImagePixels where the
+// decoder has to hold all of it.
+std::unique_ptr<PictureRows> rows_of_jpeg(FileWindow file);
+
+}  // namespace offramp

@@ -1,0 +1,226 @@
+#include "common/app/images/tiff.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/app/images/colour_profile.hpp"
+#include "common/app/images/image_decode.hpp"
+#include "common/app/images/sixteen_bits.hpp"
+#include "common/app/images/tiff_handle.hpp"
+#include "common/app/images/tiff_layout.hpp"
+#include "common/app/images/unreadable_item.hpp"
+#include "common/base/error.hpp"
+
+namespace offramp {
+namespace {
+
+// Of one row, or of one tile, as decoded, in all planes: what a few kilobytes can claim.
+constexpr std::uint64_t kMostPieceBytes = std::uint64_t{256} << 20U;
+
+// `claimed`: by libtiff, of so many lines; there are so many such pieces.
+void check_piece(std::uint64_t line_bytes, std::uint32_t lines, std::size_t pieces, std::uint64_t claimed,
+                 const char* what) {
+    if (line_bytes > kMostPieceBytes / lines / pieces)
+        throw UnreadableItem(std::string("TIFF with ") + what + " of more than " +
+                             std::to_string(kMostPieceBytes >> 20U) +
+                             " MiB. Write it anew with smaller ones, for example with `tiffcp -t`");
+    if (claimed != line_bytes * lines)
+        throw UnreadableItem(std::string("damaged TIFF: its header and the size of its ") + what + " disagree");
+}
+
+}  // namespace
+
+// A handle for each plane where rows lie in strips of one sample each: all are read from their tops at once.
+class TiffPicture::Reader {
+  public:
+    Reader(PictureBytes bytes, std::uint64_t most_pixels, TiffPart part) : bytes_(std::move(bytes)) {
+        planes_.push_back({.handle = std::make_unique<TiffHandle>(bytes_, 0)});
+        const std::uint32_t page = go_to_page_in_full(first());
+        TIFF* const tiff = first().get();
+        size_ = {tiff_field<std::uint32_t>(tiff, TIFFTAG_IMAGEWIDTH),
+                 tiff_field<std::uint32_t>(tiff, TIFFTAG_IMAGELENGTH)};
+        if (size_.pixels() == 0) throw UnreadableItem("damaged TIFF: it has no pixels");
+        check_pixels(size_, most_pixels);
+        const TiffColors colours = read_tiff_layout(first());
+        has_alpha_ = colours.alpha.has_value();
+        lines_ = std::make_unique<TiffLines>(part == TiffPart::Alpha ? colours.of_alpha() : colours);
+        left_to_read_ = part == TiffPart::Alpha ? 0 : size_.pixels();
+        profile_ = profile_of(tiff);
+        const auto turned = tiff_field<std::uint16_t>(tiff, TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT);
+        if (turned >= 1 && turned <= 8) orientation_ = static_cast<Orientation>(turned);
+        in_planes_ =
+            lines_->colours().samples > 1 &&
+            tiff_field<std::uint16_t>(tiff, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG) == PLANARCONFIG_SEPARATE;
+        if (in_planes_) seen_ = lines_->colours().seen_samples();
+        if (libtiff().is_tiled(tiff) != 0)
+            begin_tiles(tiff);
+        else
+            begin_strips(tiff);
+        for (std::size_t plane = 1; plane < seen_.size(); ++plane) {
+            if (tile_.width == 0) planes_.push_back({.handle = std::make_unique<TiffHandle>(bytes_, page)});
+            pieces_.emplace_back(pieces_.front().size());
+        }
+        // What libtiff complained of and mended itself is none of the picture's damages.
+        for (Plane& plane : planes_) plane.handle->forget();
+    }
+
+    ImageSize size() const { return size_; }
+    ImageSize tile() const { return tile_; }
+    Orientation orientation() const { return orientation_; }
+    bool has_alpha() const { return has_alpha_; }
+    const std::vector<std::byte>& profile() const { return profile_; }
+
+    void read(const PictureRect& part, std::uint8_t* rgb) {
+        expect(part.left + std::uint64_t{part.size.width} <= size_.width &&
+                   part.top + std::uint64_t{part.size.height} <= size_.height,
+               "a part lies in its picture");
+        for (Plane& plane : planes_) plane.handle->forget();  // damage of another part
+        if (tile_.width == 0)
+            read_strips(part, rgb);
+        else
+            read_tiles(part, rgb);
+        look_at_numbers(part.size.pixels());
+    }
+
+  private:
+    struct Plane {
+        std::unique_ptr<TiffHandle> handle;
+        std::uint32_t next = 0;  // row of the strip that is open
+    };
+
+    static std::vector<std::byte> profile_of(TIFF* tiff) {
+        std::uint32_t bytes = 0;
+        const std::byte* data = nullptr;
+        if (libtiff().get_field(tiff, TIFFTAG_ICCPROFILE, &bytes, &data) != 1) return {};
+        const std::span profile(data, bytes);
+        return is_rgb_profile(profile) ? std::vector<std::byte>(profile.begin(), profile.end())
+                                       : std::vector<std::byte>();
+    }
+
+    // Once about as many pixels were read as there are: a part alone may be dark.
+    void look_at_numbers(std::uint64_t pixels) {
+        if (left_to_read_ == 0) return;
+        left_to_read_ -= std::min(left_to_read_, pixels);
+        if (left_to_read_ == 0) warn_of_16_bits(lines_->largest_of_16_bits());
+    }
+
+    TiffHandle& first() { return *planes_.front().handle; }
+    std::uint64_t line_bytes(std::uint32_t pixels) const {
+        const TiffColors& colours = lines_->colours();
+        return (std::uint64_t{pixels} * (in_planes_ ? 1 : colours.samples) * colours.bits + 7) / 8;
+    }
+
+    void begin_tiles(TIFF* tiff) {
+        tile_ = {tiff_field<std::uint32_t>(tiff, TIFFTAG_TILEWIDTH),
+                 tiff_field<std::uint32_t>(tiff, TIFFTAG_TILELENGTH)};
+        if (tile_.pixels() == 0) throw UnreadableItem("damaged TIFF: its tiles have no pixels");
+        const std::uint64_t line = line_bytes(tile_.width);
+        check_piece(line, tile_.height, seen_.size(), libtiff().tile_size(tiff), "tiles");
+        pieces_.emplace_back(static_cast<std::size_t>(line * tile_.height));
+    }
+
+    void begin_strips(TIFF* tiff) {
+        const std::uint64_t line = line_bytes(size_.width);
+        check_piece(line, 1, seen_.size(), libtiff().scanline_size(tiff), "rows");
+        strip_rows_ = tiff_field<std::uint32_t>(tiff, TIFFTAG_ROWSPERSTRIP, size_.height);
+        if (strip_rows_ == 0) strip_rows_ = size_.height;
+        pieces_.emplace_back(static_cast<std::size_t>(line));
+    }
+
+    void read_tiles(const PictureRect& part, std::uint8_t* rgb) {
+        const std::uint64_t right = part.left + std::uint64_t{part.size.width};
+        const std::uint64_t bottom = part.top + std::uint64_t{part.size.height};
+        for (std::uint64_t top = part.top - part.top % tile_.height; top < bottom; top += tile_.height)
+            for (std::uint64_t left = part.left - part.left % tile_.width; left < right; left += tile_.width) {
+                read_tile(static_cast<std::uint32_t>(left), static_cast<std::uint32_t>(top));
+                const std::uint64_t from_x = std::max<std::uint64_t>(left, part.left);
+                const std::uint64_t to_x = std::min<std::uint64_t>(left + tile_.width, right);
+                const std::uint64_t to_y = std::min<std::uint64_t>(top + tile_.height, bottom);
+                for (std::uint64_t y = std::max<std::uint64_t>(top, part.top); y < to_y; ++y)
+                    put_line(line_bytes(tile_.width) * (y - top), static_cast<std::uint32_t>(from_x - left),
+                             static_cast<std::uint32_t>(to_x - from_x),
+                             rgb + ((y - part.top) * part.size.width + (from_x - part.left)) * 3);
+            }
+    }
+
+    // Into pieces_, where it stays for the next part.
+    void read_tile(std::uint32_t left, std::uint32_t top) {
+        if (held_ == std::pair(left, top)) return;
+        held_.reset();
+        for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {
+            std::vector<std::uint8_t>& to = pieces_[piece];
+            std::ranges::fill(to, std::uint8_t{0});  // what a decoder leaves out is never another tile's
+            if (libtiff().read_tile(first().get(), to.data(), left, top, 0, seen_[piece]) < 0 || first().is_damaged())
+                first().refuse();
+        }
+        held_ = {left, top};
+    }
+
+    void read_strips(const PictureRect& part, std::uint8_t* rgb) {
+        for (std::uint32_t y = 0; y < part.size.height; ++y) {
+            for (std::size_t plane = 0; plane < planes_.size(); ++plane) read_row(plane, part.top + y);
+            put_line(0, part.left, part.size.width, rgb + std::size_t{y} * part.size.width * 3);
+        }
+    }
+
+    // Compressed rows are decoded one after the other from their strip's first.
+    void read_row(std::size_t of, std::uint32_t row) {
+        Plane& plane = planes_[of];
+        const std::uint32_t begin = row - row % strip_rows_;
+        const bool continues = plane.next > begin && plane.next <= row;
+        std::uint32_t y = continues ? plane.next : begin;
+        plane.next = 0;  // a strip that fails is begun anew
+        for (; y <= row; ++y) {
+            std::ranges::fill(pieces_[of], std::uint8_t{0});
+            if (libtiff().read_scanline(plane.handle->get(), pieces_[of].data(), y, seen_[of]) < 0 ||
+                plane.handle->is_damaged())
+                plane.handle->refuse();
+        }
+        plane.next = row + 1;
+    }
+
+    void put_line(std::uint64_t offset, std::uint32_t from, std::uint32_t pixels, std::uint8_t* rgb) {
+        if (!in_planes_) {
+            lines_->to_rgb(pieces_.front().data() + offset, from, pixels, rgb);
+            return;
+        }
+        plane_lines_.clear();
+        for (const auto& piece : pieces_) plane_lines_.push_back(piece.data() + offset);
+        lines_->planes_to_rgb(plane_lines_, from, pixels, rgb);
+    }
+
+    PictureBytes bytes_;
+    ImageSize size_, tile_{0, 0};  // no tile: strips
+    std::uint32_t strip_rows_ = 0;
+    Orientation orientation_ = Orientation::Upright;
+    bool in_planes_ = false, has_alpha_ = false;
+    std::vector<std::byte> profile_;
+    std::uint64_t left_to_read_ = 0;  // pixels whose numbers are to be looked at
+    std::unique_ptr<TiffLines> lines_;
+    std::vector<std::uint16_t> seen_{0};             // samples in planes; one for all where they stand together
+    std::vector<Plane> planes_;                      // in strips of each of those, else one
+    std::vector<std::vector<std::uint8_t>> pieces_;  // a row or a tile, of each of those
+    std::optional<std::pair<std::uint32_t, std::uint32_t>> held_;  // left and top of the tile in pieces_
+    std::vector<const std::uint8_t*> plane_lines_;
+};
+
+TiffPicture::TiffPicture(PictureBytes bytes, std::uint64_t most_pixels, TiffPart part)
+    : reader_(std::make_unique<Reader>(std::move(bytes), most_pixels, part)) {}
+TiffPicture::TiffPicture(TiffPicture&&) noexcept = default;
+TiffPicture& TiffPicture::operator=(TiffPicture&&) noexcept = default;
+TiffPicture::~TiffPicture() = default;
+
+ImageSize TiffPicture::size() const { return reader_->size(); }
+Orientation TiffPicture::orientation() const { return reader_->orientation(); }
+bool TiffPicture::has_alpha() const { return reader_->has_alpha(); }
+std::vector<std::byte> TiffPicture::profile() const { return reader_->profile(); }
+bool TiffPicture::in_tiles() const { return reader_->tile().width != 0; }
+ImageSize TiffPicture::tile() const { return reader_->tile(); }
+void TiffPicture::read(const PictureRect& part, std::uint8_t* rgb) { reader_->read(part, rgb); }
+
+}  // namespace offramp

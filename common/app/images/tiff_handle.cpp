@@ -1,0 +1,139 @@
+#include "common/app/images/tiff_handle.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string_view>
+
+#include "common/app/images/unreadable_item.hpp"
+#include "common/base/log.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::uint32_t kMostPages = 64;                // that are looked at for one in full resolution
+constexpr tmsize_t kMostOfLibtiff = tmsize_t{1} << 30;  // at once: a strip or tile as it is compressed
+
+bool is_a_lesser_page(TIFF* tiff) {
+    return (tiff_field<std::uint32_t>(tiff, TIFFTAG_SUBFILETYPE) & (FILETYPE_REDUCEDIMAGE | FILETYPE_MASK)) != 0;
+}
+
+}  // namespace
+
+struct TiffHandle::Calls {
+    static std::string said(const char* format, std::va_list values) {
+        std::array<char, 200> text{};
+        std::vsnprintf(text.data(), text.size(), format, values);
+        std::string line(text.data());
+        for (char& c : line)
+            if (c < ' ' || c > '~') c = '?';  // a name in the file may be anything
+        return line;
+    }
+    static int keep_error(TIFF*, void* self, const char*, const char* format, std::va_list values) noexcept {
+        auto& handle = *static_cast<TiffHandle*>(self);
+        if (handle.message_.empty()) handle.message_ = said(format, values);
+        return 1;
+    }
+    // Those of decoders mean that part of the picture is invented; and so does a JPEG that is smaller than the strip or
+    // tile that it is. libjpeg reports only an image's first warning: behind a harmless one may be any.
+    static int note_warning(TIFF*, void* self, const char* module, const char* format, std::va_list values) noexcept {
+        auto& handle = *static_cast<TiffHandle*>(self);
+        const std::string_view from = module == nullptr ? "" : module;
+        const std::string warning = said(format, values);
+        const bool is_damage = from == "JPEGLib" || from.starts_with("Fax") || from.starts_with("PackBits") ||
+                               warning.starts_with("Improper JPEG strip/tile size");
+        if (is_damage && handle.message_.empty()) handle.message_ = warning;
+        return 1;
+    }
+    static tmsize_t read(thandle_t self, void* to, tmsize_t bytes) noexcept {
+        auto& handle = *static_cast<TiffHandle*>(self);
+        const auto wanted = static_cast<std::size_t>(std::max<tmsize_t>(bytes, 0));
+        std::size_t got = 0;
+        try {
+            if (handle.at_ < handle.bytes_.size)
+                got = handle.bytes_.read_at(handle.at_, {static_cast<std::byte*>(to), wanted});
+        } catch (const std::exception& failure) {
+            handle.problem_ = failure.what();
+        }
+        if (got < wanted) handle.ran_out_ = true;
+        handle.at_ += got;
+        return static_cast<tmsize_t>(got);
+    }
+    static toff_t seek(thandle_t self, toff_t offset, int whence) noexcept {
+        auto& handle = *static_cast<TiffHandle*>(self);
+        if (whence == SEEK_SET) handle.at_ = offset;
+        if (whence == SEEK_CUR) handle.at_ += offset;
+        if (whence == SEEK_END) handle.at_ = handle.bytes_.size + offset;
+        return handle.at_;
+    }
+    static tmsize_t write(thandle_t, void*, tmsize_t) noexcept { return 0; }
+    static int close(thandle_t) noexcept { return 0; }
+    static toff_t size(thandle_t self) noexcept { return static_cast<TiffHandle*>(self)->bytes_.size; }
+    static int map(thandle_t, void**, toff_t*) noexcept { return 0; }
+    static void unmap(thandle_t, void*, toff_t) noexcept {}
+};
+
+TiffHandle::TiffHandle(const PictureBytes& bytes, std::uint32_t page) : bytes_(bytes) {
+    const Libtiff& calls = libtiff();
+    const std::unique_ptr<TIFFOpenOptions, decltype(&TIFFOpenOptionsFree)> options(calls.open_options_alloc(),
+                                                                                   calls.open_options_free);
+    if (options == nullptr) throw std::bad_alloc();
+    calls.open_options_set_most(options.get(), kMostOfLibtiff);
+    calls.open_options_set_errors(options.get(), Calls::keep_error, this);
+    calls.open_options_set_warnings(options.get(), Calls::note_warning, this);
+    // m: not mapped. A file that becomes shorter meanwhile is a short answer.
+    tiff_ = calls.client_open("picture", "rm", this, Calls::read, Calls::write, Calls::seek, Calls::close, Calls::size,
+                              Calls::map, Calls::unmap, options.get());
+    if (tiff_ == nullptr) refuse();
+    if (page == 0 || calls.set_directory(tiff_, static_cast<tdir_t>(page)) == 1) return;
+    calls.close(tiff_);
+    refuse();
+}
+
+void TiffHandle::forget() {
+    message_.clear();
+    problem_.clear();
+    ran_out_ = false;
+}
+
+void TiffHandle::refuse() const {
+    if (!problem_.empty()) throw UnreadableItem(problem_);
+    if (ran_out_)
+        throw UnreadableItem("truncated TIFF: its " + std::to_string(bytes_.size) + " bytes end before the image does");
+    throw UnreadableItem("damaged TIFF: " + (message_.empty() ? std::string("libtiff cannot read it") : message_));
+}
+
+std::uint32_t go_to_page_in_full(TiffHandle& handle) {
+    static std::atomic<bool> was_reported = false;
+    std::uint32_t page = 0;
+    bool at_it = true;
+    if (is_a_lesser_page(handle.get())) {
+        do {
+            if (libtiff().is_last_directory(handle.get()) != 0) {
+                page = 0;  // none is in full resolution: the first of them
+                at_it = false;
+                break;
+            }
+            if (++page == kMostPages)
+                throw UnreadableItem("TIFF whose first " + std::to_string(kMostPages) +
+                                     " pages are thumbnails or masks. Split it, for example with `tiffsplit`");
+            handle.forget();
+            if (libtiff().read_directory(handle.get()) != 1) handle.refuse();
+        } while (is_a_lesser_page(handle.get()));
+    } else if (!was_reported && libtiff().is_last_directory(handle.get()) == 0) {
+        at_it = false;
+        if (libtiff().read_directory(handle.get()) == 1 && !is_a_lesser_page(handle.get()) &&
+            !was_reported.exchange(true))
+            spdlog::warn("a TIFF of the input has several pages: of such ones the first is read");
+    }
+    handle.forget();  // what is wrong with other pages
+    if (!at_it && libtiff().set_directory(handle.get(), static_cast<tdir_t>(page)) != 1) handle.refuse();
+    return page;
+}
+
+}  // namespace offramp

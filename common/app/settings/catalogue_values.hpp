@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "common/app/settings/setting_value.hpp"
+
+namespace offramp {
+
+// The values of the settings that plug-ins and rooms declare in their own files (declared_setting.hpp), by flag. Always
+// all of them: a new one has their presets. The code that declares a setting reads its value here into a struct of its
+// own. Errors: an undeclared flag, or another kind of value than its own, is an error of the program (expect).
+class CatalogueValues {
+  public:
+    CatalogueValues();
+
+    const SettingValue& at(std::string_view flag) const;
+    const std::string& text(std::string_view flag) const;
+    std::int64_t number(std::string_view flag) const;
+    double decimal(std::string_view flag) const;
+    bool on(std::string_view flag) const;
+
+    // Without a look at what is accepted: that is Setting::set's.
+    void put(std::string_view flag, SettingValue value);
+
+    bool operator==(const CatalogueValues&) const = default;
+
+  private:
+    std::map<std::string, SettingValue, std::less<>> values_;
+};
+
+}  // namespace offramp

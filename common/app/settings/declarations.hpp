@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/app/settings/catalogue_source.hpp"
+#include "common/app/settings/toml.hpp"
+
+// What a source declares, as tables of TOML: for those who make settings and processors' results of them.
+namespace offramp {
+
+// Tables [[setting]], and at most one [results]. Errors: ConfigError names file and line, for other tables and for what
+// stands above the first one.
+TomlDocument declarations_of(const CatalogueSource& source);
+
+// "mask-png, npy" as the two names.
+std::vector<std::string> names_in(std::string_view text);
+
+// ConfigError: file, line, problem, and the page that says how to declare.
+[[noreturn]] void refuse_declaration(const CatalogueSource& source, std::size_t line, const std::string& problem);
+
+}  // namespace offramp

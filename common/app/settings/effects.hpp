@@ -1,0 +1,58 @@
+#pragma once
+
+#include <utility>
+
+#include "common/app/settings/effect.hpp"
+
+// What would be other with another value (Effect), by name: for those who declare settings.
+namespace offramp {
+
+struct DeclaredSetting;
+
+inline const Effect kProgram{.on = Effect::On::Program};
+inline const Effect kRuntime{.on = Effect::On::Runtime};
+inline const Effect kMemory{.on = Effect::On::Memory};
+inline const Effect kItems{.on = Effect::On::Items};
+inline const Effect kPlace{.on = Effect::On::Place};
+// --resume looks into the file that is chosen.
+inline const Effect kKnownByItsBytes{.on = Effect::On::Results};
+
+inline Effect of_slabs(Effect::When when, Effect::When in_processing = nullptr) {
+    return {.on = Effect::On::Results, .in_slabs = std::move(when), .in_processing = std::move(in_processing)};
+}
+inline Effect of_processing(Effect::When when) { return of_slabs(nullptr, std::move(when)); }
+// Of items whose originals are looked at again.
+Effect of_items_at_hand();
+
+// In which runs.
+bool always(const RunConfig& config);
+bool is_copy(const RunConfig& config);
+bool has_a_model(const RunConfig& config);
+bool is_synthetic(const RunConfig& config);
+bool is_sharded(const RunConfig& config);
+bool is_class_map(const RunConfig& config);
+bool cuts_pictures(const RunConfig& config);
+bool is_bicubic(const RunConfig& config);
+bool is_tiled(const RunConfig& config);
+bool is_chunked(const RunConfig& config);
+// Otherwise a batch is only the number of items that go through the model together.
+bool shows_its_batches(const RunConfig& config);
+// The same for the items that are computed together.
+bool is_by_length(const RunConfig& config);
+// A processor takes an output of one channel for the foreground's.
+bool separates_foreground(const RunConfig& config);
+// A processor makes a row of each item, also of skipped ones.
+bool records_items(const RunConfig& config);
+// A processor looks at the pictures themselves, or at how they were cut for the model.
+bool reads_pictures(const RunConfig& config);
+bool reads_cut_pictures(const RunConfig& config);
+// A processor hands through what the input, a table of texts, says of each of its items.
+bool reads_beside_texts(const RunConfig& config);
+// A processor has no place for an item without what the input says of it.
+bool reads_columns(const RunConfig& config);
+// A processor looks at the input: at its pictures, or at what is said of its items.
+bool reads_input(const RunConfig& config);
+// A processor whose setting it is is in the run: it stands in its file, or is named by it.
+Effect::When has_reader_of(const DeclaredSetting& setting);
+
+}  // namespace offramp

@@ -1,0 +1,237 @@
+#include "common/app/settings/processor_results.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <initializer_list>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "common/app/settings/catalogue_values.hpp"
+#include "common/app/settings/declarations.hpp"
+#include "common/app/settings/declared_setting.hpp"
+#include "common/app/settings/sections/result_settings.hpp"
+#include "common/base/error.hpp"
+
+namespace offramp {
+namespace {
+
+using Take = bool (*)(ProcessorResults& results, const std::string& text);
+
+template <auto kMember, class Value>
+bool take_word(ProcessorResults& results, const std::string& text,
+               std::initializer_list<std::pair<std::string_view, Value>> words) {
+    for (const auto& [word, value] : words)
+        if (text == word) {
+            results.*kMember = value;
+            return true;
+        }
+    return false;
+}
+
+template <std::string ProcessorResults::*kMember>
+bool take_text(ProcessorResults& results, const std::string& text) {
+    results.*kMember = text;
+    return !text.empty();
+}
+
+// They stand in one folder, behind a key and within a name.
+bool is_file_name(std::string_view text) {
+    return !text.empty() && text != "." && text.find('/') == std::string_view::npos;
+}
+
+bool take_endings(ProcessorResults& results, const std::string& text) {
+    results.endings = names_in(text);
+    return !text.empty() && std::ranges::all_of(results.endings, [](const std::string& ending) {
+        return ending.starts_with('.') && is_file_name(ending) && ending.find(' ') == std::string::npos;
+    });
+}
+
+bool take_whole(ProcessorResults& results, const std::string& text) {
+    results.whole = text;
+    return is_file_name(text);
+}
+
+bool take_reads(ProcessorResults& results, const std::string& text) {
+    return take_word<&ProcessorResults::reads, Reads>(
+        results, text, {{"masks", Reads::Masks}, {"pictures", Reads::Pictures}, {"vectors", Reads::Vectors}});
+}
+
+bool take_looks_at(ProcessorResults& results, const std::string& text) {
+    return take_word<&ProcessorResults::looks_at, LooksAt>(
+        results, text, {{"pictures", LooksAt::Pictures}, {"items", LooksAt::Items}});
+}
+
+bool take_names(ProcessorResults& results, const std::string& text) {
+    return take_word<&ProcessorResults::names, FileNames>(
+        results, text, {{"key", FileNames::Key}, {"key-output", FileNames::KeyAndOutput}});
+}
+
+bool take_place(ProcessorResults& results, const std::string& text) {
+    return take_word<&ProcessorResults::place, ResultPlace>(results, text,
+                                                            {{"output", ResultPlace::Output},
+                                                             {"write-path", ResultPlace::WritePath},
+                                                             {"elsewhere", ResultPlace::Elsewhere}});
+}
+
+bool take_kept_by(ProcessorResults& results, const std::string& text) {
+    return take_word<&ProcessorResults::kept_by_key, bool>(results, text, {{"key", true}});
+}
+
+bool take_tiles(ProcessorResults& results, const std::string& text) {
+    return take_word<&ProcessorResults::puts_tiles_together, bool>(results, text, {{"together", true}});
+}
+
+bool take_chosen_for(ProcessorResults& results, const std::string& text) {
+    return take_word<&ProcessorResults::is_for_vectors, bool>(results, text, {{"vectors", true}});
+}
+
+bool take_settings(ProcessorResults& results, const std::string& text) {
+    results.shared_settings = names_in(text);
+    return std::ranges::all_of(results.shared_settings, [](const std::string& flag) {
+        return std::ranges::find(DeclaredSetting::all(), flag, &DeclaredSetting::flag) != DeclaredSetting::all().end();
+    });
+}
+
+const std::map<std::string, Take, std::less<>>& keys() {
+    static const std::map<std::string, Take, std::less<>> known{
+        {"of", take_text<&ProcessorResults::processor>},
+        {"reads", take_reads},
+        {"looks-at", take_looks_at},
+        {"endings", take_endings},
+        {"names", take_names},
+        {"ending-from", take_text<&ProcessorResults::ending_from>},
+        {"whole", take_whole},
+        {"place", take_place},
+        {"table", take_text<&ProcessorResults::table>},
+        {"kept-by", take_kept_by},
+        {"chosen-for", take_chosen_for},
+        {"tiles", take_tiles},
+        {"settings", take_settings}};
+    return known;
+}
+
+void check_ending_from(const ProcessorResults& results, const CatalogueSource& source, std::size_t line) {
+    const auto& settings = DeclaredSetting::all();
+    const auto found = std::ranges::find(settings, results.ending_from, &DeclaredSetting::flag);
+    if (found == settings.end() || found->words.size() != results.endings.size())
+        refuse_declaration(source, line,
+                           "ending-from is '" + results.ending_from + "', which is not a setting of " +
+                               std::to_string(results.endings.size()) + " words, one for each of endings");
+}
+
+ProcessorResults read_one(const TomlTable& table, const CatalogueSource& source) {
+    ProcessorResults results{.processor = std::string(source.plug_in)};
+    for (const TomlEntry& entry : table.entries) {
+        const auto key = keys().find(entry.key);
+        if (key == keys().end()) refuse_declaration(source, entry.line, "'" + entry.key + "' is not a key of results");
+        if (entry.type != TomlType::String || !key->second(results, entry.text))
+            refuse_declaration(source, entry.line, entry.key + " is '" + entry.text + "'");
+        if ((entry.key == "names" || entry.key == "ending-from") &&
+            std::ranges::find(table.entries, "endings", &TomlEntry::key) == table.entries.end())
+            refuse_declaration(source, entry.line, entry.key + " needs endings, those of the files of an item");
+    }
+    if (results.processor.empty()) refuse_declaration(source, table.line, "[results] needs of, the processor's name");
+    const auto from = std::ranges::find(table.entries, "ending-from", &TomlEntry::key);
+    if (from != table.entries.end()) check_ending_from(results, source, from->line);
+    return results;
+}
+
+[[noreturn]] void refuse_twice(const std::string& what, const CatalogueSource& source) {
+    throw ConfigError(what + " declared twice, in " + std::string(source.file) + " once more", "Leave one of them out",
+                      ErrorKind::Config);
+}
+
+std::vector<ProcessorResults> read_all() {
+    std::vector<ProcessorResults> all;
+    for (const CatalogueSource& source : CatalogueSource::all()) {
+        std::optional<ProcessorResults> results = read_results(source);
+        if (!results) continue;
+        if (std::ranges::find(all, results->processor, &ProcessorResults::processor) != all.end())
+            refuse_twice("the results of " + results->processor + " are", source);
+        if (results->is_for_vectors && std::ranges::any_of(all, [&](const ProcessorResults& other) {
+                return other.is_for_vectors && other.table.empty() == results->table.empty();
+            }))
+            refuse_twice("the processor of a run of vectors is", source);
+        all.push_back(std::move(*results));
+    }
+    return all;
+}
+
+}  // namespace
+
+std::optional<ProcessorResults> read_results(const CatalogueSource& source) {
+    const TomlDocument document = declarations_of(source);
+    return document.single ? std::optional(read_one(*document.single, source)) : std::nullopt;
+}
+
+std::span<const ProcessorResults> ProcessorResults::all() {
+    static const std::vector<ProcessorResults> results = read_all();
+    return results;
+}
+
+const ProcessorResults* ProcessorResults::of(std::string_view processor) {
+    const std::span<const ProcessorResults> known = all();
+    const auto found = std::ranges::find(known, processor, &ProcessorResults::processor);
+    return found == known.end() ? nullptr : &*found;
+}
+
+const std::string& ProcessorResults::ending(const CatalogueValues& values) const {
+    expect(has_files_of_items(), "a processor with files of items is asked for their ending");
+    if (ending_from.empty()) return endings.front();
+    const auto& settings = DeclaredSetting::all();
+    const auto& words = std::ranges::find(settings, ending_from, &DeclaredSetting::flag)->words;
+    const auto word = std::ranges::find(words, values.text(ending_from));
+    expect(word != words.end(), "a setting has one of its words");
+    return endings.at(static_cast<std::size_t>(std::distance(words.begin(), word)));
+}
+
+bool has_results_in_folder(std::string_view processor, const std::string& write_path) {
+    const ProcessorResults* const known = ProcessorResults::of(processor);
+    std::error_code unknown;
+    return known == nullptr || known->place == ResultPlace::Output ||
+           (known->place == ResultPlace::WritePath && std::filesystem::is_directory(write_path, unknown));
+}
+
+bool makes_files_of_items(std::string_view processor, const std::string& write_path) {
+    const ProcessorResults* const known = ProcessorResults::of(processor);
+    return known == nullptr || (known->has_files_of_items() && has_results_in_folder(processor, write_path));
+}
+
+bool may_end_result(std::string_view processor, std::string_view file) {
+    const ProcessorResults* const known = ProcessorResults::of(processor);
+    return known == nullptr ||
+           std::ranges::any_of(known->endings, [&](const std::string& ending) { return file.ends_with(ending); });
+}
+
+std::vector<std::string> tables_of(const ResultSettings& run) {
+    std::vector<std::string> tables;
+    for (const std::string& processor : run.processors())
+        if (const ProcessorResults* const known = ProcessorResults::of(processor);
+            known != nullptr && !known->table.empty())
+            tables.push_back(run.table_for(known->table));
+    return tables;
+}
+
+const std::string& processor_for_vectors(const ResultSettings& run) {
+    const std::span<const ProcessorResults> all = ProcessorResults::all();
+    const auto found = std::ranges::find_if(all, [&](const ProcessorResults& results) {
+        return results.is_for_vectors && results.table.empty() != run.has_database();
+    });
+    expect(found != all.end(), "some processor is for vectors");
+    return found->processor;
+}
+
+std::span<const std::string> endings_of_items() {
+    static const std::vector<std::string> endings = [] {
+        std::vector<std::string> known{".jpeg"};  // none of ours, and looks like one
+        for (const ProcessorResults& results : ProcessorResults::all())
+            for (const std::string& ending : results.endings)
+                if (std::ranges::find(known, ending) == known.end()) known.push_back(ending);
+        return known;
+    }();
+    return endings;
+}
+
+}  // namespace offramp

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/app/settings/catalogue_source.hpp"
+
+namespace offramp {
+
+class CatalogueValues;
+struct ResultSettings;
+
+// The model outputs that a processor reads.
+enum class Reads { Anything, Masks, Pictures, Vectors };
+
+// What of a run's input a processor looks at again. Items: the columns of each, and whether it was skipped.
+enum class LooksAt { Nothing, Pictures, Items };
+
+// How the files of an item are called. Shortest: KEY.ENDING where one output alone fits, else KEY.OUTPUT.ENDING.
+enum class FileNames { Shortest, Key, KeyAndOutput };
+
+// Where results lie that another run could replace. WritePath: where that is a folder; a device or a FIFO keeps
+// nothing.
+enum class ResultPlace { Output, WritePath, Elsewhere };
+
+// What a processor leaves, for programs that must know it without making one: the producer refuses what would leave
+// nothing, or replace another run's results, before it computes anything. Each processor declares it in its own file,
+// in the same text as its settings (declared_setting.hpp); a test checks consumer/processors/plugins against it:
+//
+//     [results]
+//     reads = "masks"
+//     endings = ".png"
+//     names = "key"
+//
+// The keys are the members below, with '-' for '_', or as the comments say.
+struct ProcessorResults {
+    std::string processor;          // key `of`; in a plug-in's file: that plug-in
+    Reads reads = Reads::Anything;  // masks, pictures, vectors
+    LooksAt looks_at =
+        LooksAt::Nothing;              // pictures, items; whatever the settings are (DeclaredSetting::reads_pictures)
+    std::vector<std::string> endings;  // of the files of an item, separated by commas; none: it makes no such files
+    FileNames names = FileNames::Shortest;  // key, key-output
+    std::string ending_from;  // the setting whose words select one of `endings`, in their order; empty: the first
+    std::string whole;        // the one file of the run; empty: none
+    ResultPlace place = ResultPlace::Output;  // output, write-path, elsewhere
+    std::string table;                 // in the database of --sink, unless --sink-table names another; empty: none
+    bool kept_by_key = false;          // kept-by = "key"; else by the items' numbers, which each run counts anew
+    bool puts_tiles_together = false;  // tiles = "together": its file of an item is that of the whole picture
+    bool is_for_vectors = false;  // chosen-for = "vectors": what a run of vectors uses by default; one with a table,
+                                  // one without
+    std::vector<std::string> shared_settings;  // key `settings`: of shared files, that its results depend on
+
+    // In the order of the sources. Errors: of read_results(); ConfigError for two of one processor, and for two that a
+    // run of vectors would get.
+    static std::span<const ProcessorResults> all();
+    // Null: a processor of the user's own that declares nothing, and of which nothing is known. "auto" is what it
+    // becomes: masks, or arrays.
+    static const ProcessorResults* of(std::string_view processor);
+
+    bool has_files_of_items() const { return !endings.empty(); }
+    // Of its files of items, with these settings; there are some.
+    const std::string& ending(const CatalogueValues& values) const;
+};
+
+// What the source says of its processor's results, if anything. Errors: ConfigError names file, line and key, for what
+// says nothing that can be used.
+std::optional<ProcessorResults> read_results(const CatalogueSource& source);
+
+// Whether its results lie in a folder of the run's, where another run could replace them. `write_path`: of that run;
+// one that is not there yet holds nothing. Of one that is not known, anything may be.
+bool has_results_in_folder(std::string_view processor, const std::string& write_path);
+// Files of single items in such a folder.
+bool makes_files_of_items(std::string_view processor, const std::string& write_path);
+bool may_end_result(std::string_view processor, std::string_view file);
+// The tables that the processors of a run fill in the database of --sink, in their order.
+std::vector<std::string> tables_of(const ResultSettings& run);
+// The default processor of a run of vectors, with --sink or without.
+const std::string& processor_for_vectors(const ResultSettings& run);
+// The endings of items' file names, for any processor.
+std::span<const std::string> endings_of_items();
+
+}  // namespace offramp

@@ -1,0 +1,42 @@
+#include "common/app/settings/sections/run_settings.hpp"
+
+#include <limits>
+
+#include "common/app/settings/effects.hpp"
+#include "common/app/settings/profile.hpp"
+#include "common/app/settings/setting_checks.hpp"
+#include "common/app/settings/setting_group.hpp"
+
+namespace offramp {
+
+void describe_run(SettingGroup& group) {
+    SettingGroup rare = group.advanced();
+    Setting& run_dir = group.path("run-dir", &RunSettings::run_dir, kProgram, "FOLDER", "a path",
+                                  "Sockets, status and logs of the run");
+    // Its sockets are named by it.
+    run_dir.set = [as_given = run_dir.set, whole = run_dir.anywhere](RunConfig& config, const std::string& text) {
+        const auto problem = as_given(config, text);
+        return problem ? problem : as_given(config, whole(text));
+    };
+    rare.text("run-id", &RunSettings::run_id, kProgram, "ID", "letters, digits, '.', '_' and '-', at most 48 bytes",
+              "Names the shared-memory objects", check_run_id);
+    group.word("profile", &RunSettings::profile, kProgram, profile_names(), "Named group of settings");
+    group.whole_or_bounds("consumers", &RunSettings::consumers, kRuntime, {1, 64, "auto"},
+                          "Consumer processes; 'auto' and MIN..MAX: scaled to the load during the run");
+    rare.word("log-level", &RunSettings::log_level, kProgram, {"trace", "debug", "info", "warning", "error", "off"},
+              "Lowest severity to log");
+    group.log_format("log-format", &RunSettings::log_format, kProgram, "Format of log lines");
+    rare.path("log-file", &RunSettings::log_file, kProgram, "FILE", "a path",
+              "Log to this file in addition to standard error");
+    rare.whole("lifeline-fd", &RunSettings::lifeline_fd, kProgram, {-1, std::numeric_limits<int>::max(), ""},
+               "Pipe that closes when the launcher exits; -1: none");
+    rare.whole("producer-restarts", &RunSettings::producer_restarts, kRuntime, {0, 1000, ""},
+               "Maximum restarts of a producer that dies; the new one recovers its run");
+    rare.seconds(
+        "producer-wait-seconds", &RunSettings::producer_wait_seconds, kRuntime, 0, 86400,
+        "How long a consumer without a launcher waits for a new producer when its own has died; 0: exit immediately");
+    rare.path("turn", &RunSettings::turn, kProgram, "FILE", "a path",
+              "File to lock while computing, so that programs that share it do not compute at the same time");
+}
+
+}  // namespace offramp

@@ -1,0 +1,167 @@
+#include "common/app/settings/setting_checks.hpp"
+#include "common/app/settings/processor_spec.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "common/app/settings/error_limit.hpp"
+#include "common/app/settings/output_shapes.hpp"
+#include "common/app/settings/shard.hpp"
+#include "common/base/error.hpp"
+#include "common/base/state_dict.hpp"
+#include "common/base/utf8.hpp"
+#include "common/shm/run_objects.hpp"
+
+namespace offramp {
+namespace {
+
+using Problem = std::optional<std::string>;
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+}  // namespace
+
+Problem check_run_id(const std::string& text) {
+    if (text.empty()) return std::nullopt;
+    try {
+        RunNames::check_run_id(text);
+    } catch (const ConfigError&) {
+        return "is not a run id";
+    }
+    return std::nullopt;
+}
+
+Problem check_max_errors(const std::string& text) {
+    if (!ErrorLimit::parse(text)) return "is neither a number nor a percentage";
+    return std::nullopt;
+}
+
+Problem check_overlap(const std::string& text) {
+    constexpr std::size_t kMostDigits = 4;
+    if (text == "auto") return std::nullopt;
+    if (text.empty() || !std::ranges::all_of(text, is_digit)) return "is not a whole number";
+    if (text.size() > kMostDigits) return "is out of range";
+    return std::nullopt;
+}
+
+Problem check_by_length(const std::string& text) {
+    constexpr std::size_t kMostDigits = 5;
+    constexpr unsigned long kMost = 65536;
+    if (text == "auto" || text == "off") return std::nullopt;
+    if (text.empty() || !std::ranges::all_of(text, is_digit)) return "is not a whole number";
+    if (text.size() > kMostDigits || std::stoul(text) < 1 || std::stoul(text) > kMost) return "is out of range";
+    return std::nullopt;
+}
+
+Problem check_shard(const std::string& text) {
+    if (!text.empty() && !Shard::parse(text)) return "is not a shard";
+    return std::nullopt;
+}
+
+Problem check_device(const std::string& text) {
+    if (text == "auto" || text == "cpu" || text == "cuda") return std::nullopt;
+    const std::string index = text.starts_with("cuda:") ? text.substr(5) : "";
+    const bool plain = !index.empty() && index.size() <= 3 && std::all_of(index.begin(), index.end(), is_digit);
+    if (!plain || (index.size() > 1 && index.front() == '0')) return "is not a device";
+    return std::nullopt;
+}
+
+// Which models, sources and processors there are is known to the tables that CMake makes of the plug-ins;
+// here only what a file's name can be. A '_' is accepted here: a later check suggests the intended name.
+Problem check_plugin_name(const std::string& text) {
+    const bool plain = std::all_of(
+        text.begin(), text.end(), [](char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || c == '-' || c == '_'; });
+    if (text.empty() || !plain) return "is not such a name";
+    return std::nullopt;
+}
+
+// Several names with commas between.
+Problem check_plugin_names(const std::string& text) {
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        const std::string name = text.substr(begin, end - begin);
+        try {
+            if (!ProcessorSpec::of(name))
+                if (auto problem = check_plugin_name(name)) return problem;
+        } catch (const ConfigError& problem) {
+            return "is not a processor: " + std::string(problem.what());
+        }
+        begin = end + 1;
+    }
+    return std::nullopt;
+}
+
+// A name, or a file that says by itself what model it holds. Of files that do not, the same is said as of --weights.
+Problem check_model(const std::string& text) {
+    for (const char* extension : {".pth", ".ckpt", ".bin"})
+        if (text.ends_with(extension))
+            return "holds weights without a network, as torch.save writes them. ./launch/offramp export NETWORK "
+                   "--weights " +
+                   text +
+                   " makes a model of both, where NETWORK is torchvision:NAME or FILE.py:FUNCTION; a built-in model "
+                   "takes them as --weights weights.safetensors, once they are converted: " +
+                   command_to_convert(text);
+    for (const char* extension : {".safetensors", ".pt2", ".pt"})
+        if (text.ends_with(extension)) return std::nullopt;
+    if (text.ends_with(".onnx"))
+        return "is ONNX, which a run does not read. Export the PyTorch network that it was made of (./launch/offramp "
+               "export FILE.py:FUNCTION), or run it with onnxruntime in a loop of your own that hands its outputs to "
+               "offramp.Egress (launch/guide/python.md)";
+    return check_plugin_name(text);
+}
+
+Problem check_shapes(const std::string& text) {
+    if (!text.empty() && !OutputShapes::parse(text)) return "is not a list of shapes";
+    return std::nullopt;
+}
+
+Problem check_url(const std::string& text) {
+    const bool known = text.starts_with("http://") || text.starts_with("https://");
+    if (!text.empty() && !known) return "is not a URL of HTTP";
+    return std::nullopt;
+}
+
+Problem check_user(const std::string& text) {
+    if (text.find_first_of(" \t\n:/") != std::string::npos) return "is not a user's name";
+    return std::nullopt;
+}
+
+// Neither quotes nor capitals are ever needed to name it in SQL.
+Problem check_table(const std::string& text) {
+    constexpr std::size_t kMost = 48;  // PostgreSQL's 63, less what we append
+    for (std::size_t begin = 0, parts = 1; begin <= text.size(); ++parts) {
+        const std::size_t end = std::min(text.find('.', begin), text.size());
+        const std::string part = text.substr(begin, end - begin);
+        const bool plain =
+            std::ranges::all_of(part, [](char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || c == '_'; });
+        if (!plain || part.empty() || is_digit(part.front()) || part.size() > kMost || parts > 2)
+            return "is not the name of a table";
+        begin = end + 1;
+    }
+    return std::nullopt;
+}
+
+Problem check_column_name(const std::string& text) {
+    if (!is_utf8(text)) return "is not UTF-8";
+    return check_not_empty(text);
+}
+
+Problem check_column_names(const std::string& text) {
+    std::set<std::string> names;
+    for (std::size_t begin = 0; begin <= text.size() && !text.empty();) {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        const std::string name = text.substr(begin, end - begin);
+        if (name.empty()) return "has a name that is empty";
+        if (!is_utf8(name)) return "is not UTF-8";
+        if (!names.insert(name).second) return "names '" + name + "' twice";
+        begin = end + 1;
+    }
+    return std::nullopt;
+}
+
+Problem check_not_empty(const std::string& text) {
+    if (text.empty()) return "is empty";
+    return std::nullopt;
+}
+
+}  // namespace offramp

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "common/app/settings/setting.hpp"
+
+namespace offramp {
+
+// What whole numbers are accepted. With `zero`, 0 is accepted too and means that word.
+struct WholeRange {
+    std::int64_t least = 0;
+    std::int64_t most = 0;
+    std::string zero;
+
+    std::string describe() const;  // "1 to 64, or 0 for auto"
+};
+
+using TextCheck = std::function<std::optional<std::string>(const std::string& text)>;
+
+// Where a setting's value is: a member of a section, or with what was declared by a plug-in.
+template <class T>
+struct Storage {
+    std::function<void(RunConfig& config, T value)> put;
+    std::function<T(const RunConfig& config)> take;
+
+    template <class Section>
+    Storage(T Section::*member)  // NOLINT(google-explicit-constructor): a section's member is named as it is
+        : put([member](RunConfig& config, T value) { config.*member = std::move(value); }),
+          take([member](const RunConfig& config) { return config.*member; }) {}
+    // Of the declared setting `flag`, whose preset is a T.
+    static Storage declared(const std::string& flag) { return Storage(flag); }
+
+  private:
+    explicit Storage(const std::string& flag)
+        : put([flag](RunConfig& config, T value) { config.catalogue.put(flag, std::move(value)); }),
+          take([flag](const RunConfig& config) { return std::get<T>(config.catalogue.at(flag)); }) {}
+};
+
+// Makes the settings of one group and appends them to a table, which may move those that it has. Borrows the table.
+class SettingGroup {
+  public:
+    SettingGroup(std::vector<Setting>& table, std::string name, Listing listing = Listing::Help)
+        : table_(table), name_(std::move(name)), listing_(listing) {}
+
+    // The same group, for settings that --help-all alone lists.
+    SettingGroup advanced() const { return {table_, name_, Listing::FullHelp}; }
+
+    void whole(std::string flag, Storage<std::uint32_t> storage, Effect effect, WholeRange range, std::string help);
+    void whole(std::string flag, Storage<std::uint64_t> storage, Effect effect, WholeRange range, std::string help);
+    void whole(std::string flag, Storage<int> storage, Effect effect, WholeRange range, std::string help);
+    void whole(std::string flag, Storage<std::int64_t> storage, Effect effect, WholeRange range, std::string help);
+    // A number, or MIN..MAX, whose first number is the value: what moves between them goes by the text as it was given.
+    void whole_or_bounds(std::string flag, Storage<std::uint32_t> storage, Effect effect, const WholeRange& range,
+                         std::string help);
+    // A number of bytes, which may end in KB, MB, GB (powers of 1000) or KiB, MiB, GiB (of 1024).
+    void bytes(std::string flag, Storage<std::uint64_t> storage, Effect effect, WholeRange range, std::string help);
+    void seconds(std::string flag, Storage<double> storage, Effect effect, double least, double most, std::string help);
+    void decimal(std::string flag, Storage<double> storage, Effect effect, double least, double most, std::string help);
+    void on_off(std::string flag, Storage<bool> storage, Effect effect, std::string help);
+    void action(std::string flag, Storage<bool> storage, std::string help);  // of one program alone
+    void word(std::string flag, Storage<std::string> storage, Effect effect, const std::vector<std::string>& words,
+              std::string help);
+    void log_format(std::string flag, Storage<LogFormat> storage, Effect effect, std::string help);
+    // Any text without NUL that passes `check`.
+    Setting& text(std::string flag, Storage<std::string> storage, Effect effect, std::string value_name,
+                  std::string accepted, std::string help, TextCheck check = {});
+    // The same, of a file or a folder.
+    Setting& path(std::string flag, Storage<std::string> storage, Effect effect, std::string value_name,
+                  std::string accepted, std::string help, TextCheck check = {});
+
+  private:
+    Setting& add(std::string flag, Effect effect, std::string help, std::string value_name, std::string accepted,
+                 std::vector<TomlType> toml_types);
+    template <class Number, class Parse>
+    Setting& add_whole(std::string flag, Storage<Number> storage, Effect effect, const WholeRange& range,
+                       std::string help, Parse parse);
+
+    std::vector<Setting>& table_;
+    std::string name_;
+    Listing listing_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,141 @@
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "common/app/settings/given_values.hpp"
+#include "common/app/settings/processor_results.hpp"
+#include "common/base/reserved_prefix.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr const char* kConsumerProgram = "offramp-consumer";
+
+// "one, another or a third": those that write to the database of --sink.
+std::string processors_of_databases() {
+    std::string names, last;
+    for (const ProcessorResults& results : ProcessorResults::all()) {
+        if (results.table.empty()) continue;
+        if (!last.empty()) names += (names.empty() ? "" : ", ") + last;
+        last = results.processor;
+    }
+    return names + (names.empty() ? "" : " or ") + last;
+}
+
+// A processor that makes something of each item's picture as a whole, and does not put tiles together.
+bool needs_whole_pictures(const ProcessorResults& results) {
+    return !results.puts_tiles_together && (results.reads == Reads::Masks || results.looks_at != LooksAt::Nothing);
+}
+
+std::string processors_that_put_tiles_together() {
+    std::string names;
+    for (const ProcessorResults& results : ProcessorResults::all())
+        if (results.puts_tiles_together && results.processor != "auto")
+            names += (names.empty() ? "" : ", ") + results.processor;
+    return names;
+}
+
+template <class KindOf>
+void check_tiles(const RunConfig& config, KindOf kind_of) {
+    const std::string tile = "--tile " + std::to_string(config.tile);
+    if (config.tile == 0)
+        throw ConfigError("--overlap '" + config.overlap + "' needs --tile, of whose tiles it is",
+                          "Give --tile the model's input size, or leave --overlap out", kind_of("overlap"));
+    if (2 * std::uint64_t{config.overlap_pixels()} >= config.tile)
+        throw ConfigError("--overlap '" + config.overlap + "' is not less than half of " + tile,
+                          "Accepted: 0 to " + std::to_string((config.tile - 1) / 2) +
+                              "; an eighth of the tile is usual, " + std::to_string(config.tile / 8),
+                          kind_of("overlap"));
+    if (config.resize_size > 0)
+        throw ConfigError("--resize-size " + std::to_string(config.resize_size) + " does not go with " + tile +
+                              ", whose tiles are cut from pictures as they are",
+                          "Leave --resize-size out, or --tile", kind_of("resize-size"));
+    if (config.image_size > 0 && config.image_size != config.tile)
+        throw ConfigError("--image-size " + std::to_string(config.image_size) + " does not go with " + tile +
+                              ": a tile goes through the model as it is",
+                          "Leave --image-size out, or give both the same number", kind_of("image-size"));
+    for (const std::string& processor : config.processors())
+        if (const ProcessorResults* const known = ProcessorResults::of(processor);
+            known != nullptr && needs_whole_pictures(*known))
+            throw ConfigError("--processor '" + processor + "' does not go with " + tile +
+                                  ": it needs whole pictures, and does not put tiles together",
+                              "Choose --processor " + processors_that_put_tiles_together() +
+                                  ", or one that takes any array, to which each tile is a sample",
+                              kind_of("processor"));
+    if (config.catalogue.text("mask-size") == "model")
+        throw ConfigError("--mask-size 'model' does not go with " + tile + ", whose masks have their pictures' sizes",
+                          "Leave --mask-size out", kind_of("mask-size"));
+    if (!config.shard.empty() && config.samples_folder.empty())
+        throw ConfigError("--shard '" + config.shard + "' does not go with " + tile +
+                              ": tiles of one picture would be in several runs, whose outputs are apart",
+                          "Make a job, whose shards share one output: ./launch/offramp job init", kind_of("shard"));
+}
+
+}  // namespace
+
+void check_together(const RunConfig& config, const GivenValues& given, const std::string& program) {
+    const auto kind_of = [&given](const char* flag) {
+        const auto found = given.find(flag);
+        return found == given.end() ? ErrorKind::Usage : found->second.kind;
+    };
+    if (config.model == "copy" && config.transform != "none")
+        throw ConfigError(
+            "--transform '" + config.transform + "' does not go with --model copy, whose output has no classes",
+            "Accepted: none", kind_of("transform"));
+    if (config.confidence && config.transform != "class-map")
+        throw ConfigError("--confidence does not go with --transform '" + config.transform + "'",
+                          "Choose --transform class-map, or leave --confidence out", kind_of("confidence"));
+    if (config.output_dtype != "auto" && config.transform != "cast" && config.transform != "low-res")
+        throw ConfigError("--output-dtype '" + config.output_dtype + "' does not go with --transform '" +
+                              config.transform + "', which leaves no choice of it",
+                          "Choose --transform cast or low-res, or leave --output-dtype out", kind_of("output-dtype"));
+    if (config.output_dtype == "fp32" && config.transform == "cast")
+        throw ConfigError("--output-dtype 'fp32' does not go with --transform 'cast', which makes 16 bits of 32",
+                          "Accepted: auto, fp16, bf16", kind_of("output-dtype"));
+    if (config.tile > 0 || config.overlap != "auto") check_tiles(config, kind_of);
+    if (config.chunk_overlap > 0 && config.chunk_overlap >= config.chunk_tokens)
+        throw ConfigError(
+            "--chunk-overlap " + std::to_string(config.chunk_overlap) +
+                (config.chunk_tokens == 0 ? " needs --chunk-tokens, of whose chunks it is"
+                                          : " is not less than --chunk-tokens " + std::to_string(config.chunk_tokens)),
+            config.chunk_tokens == 0 ? "Give --chunk-tokens, at most what the model takes; or leave --chunk-overlap out"
+                                     : "An eighth of a chunk is usual: " + std::to_string(config.chunk_tokens / 8),
+            kind_of("chunk-overlap"));
+    if (!config.spill_dir.empty() && config.when_full != "spill")
+        throw ConfigError(
+            "--spill-dir '" + config.spill_dir + "' does not go with --when-full '" + config.when_full + "'",
+            "Choose --when-full spill, or leave --spill-dir out", kind_of("spill-dir"));
+    if (config.model == "copy" && !config.weights.empty())
+        throw ConfigError("--weights '" + config.weights + "' does not go with --model copy, which has none",
+                          "Leave --weights out", kind_of("weights"));
+    // Files that lie in such a folder are taken for other shards' of the same job.
+    if (!config.samples_folder.empty() &&
+        !config.output.starts_with(config.samples_folder + "/" + std::string(kReservedPrefix) + "shards/"))
+        throw ConfigError("--samples-folder '" + config.samples_folder + "' does not go with --output '" +
+                              config.output + "', which is not the place of a job's shard in it",
+                          "Leave --samples-folder out: ./launch/offramp shard gives both", kind_of("samples-folder"));
+    if (!config.sink.empty() && !config.has_database())
+        throw ConfigError(
+            "--sink is of an unknown kind",
+            "Accepted: postgres://USER@HOST/DATABASE, or key words: 'host=/run/postgresql dbname=vectors'",
+            kind_of("sink"));
+    if (config.has_database() && config.processor != "auto" && tables_of(config).empty())
+        throw ConfigError(
+            "--sink does not go with --processor '" + config.processor + "', which writes to no database there",
+            "Choose --processor " + processors_of_databases() + ", or leave --sink out", kind_of("sink"));
+    if (config.sink_table != "auto" && tables_of(config).size() > 1)
+        throw ConfigError("--sink-table '" + config.sink_table + "' is one table, and --processor '" +
+                              config.processor + "' makes several",
+                          "Leave --sink-table out, and name another schema by --sink: "
+                          "postgres://USER@HOST/DATABASE?options=-csearch_path%3DSCHEMA,public",
+                          kind_of("sink-table"));
+    // Consumers never open the weights, and may run as a user who cannot.
+    if (!config.weights.empty() && program != kConsumerProgram && ::access(config.weights.c_str(), R_OK) != 0)
+        throw ConfigError("--weights '" + config.weights + "' cannot be read: " + std::strerror(errno),
+                          "Give a .safetensors file that exists and that this user may read", ErrorKind::NoInput);
+}
+
+}  // namespace offramp

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "common/app/settings/run_config.hpp"
+
+namespace offramp {
+
+// What a run's consumers do with its slabs, and where the results go: the settings that decide it, by flag. A consumer
+// says it in its first message, as a hash, and is not let in with another than the producer's: it would take slabs, and
+// their results would be missing where the run's are. Which settings these are, each of them says itself (Effect).
+// Pure, but for the links in the paths.
+struct SlabWork {
+    std::map<std::string, std::string> facts;
+
+    // `config` is resolved.
+    static SlabWork of(const RunConfig& config);
+
+    std::uint64_t hash() const;
+    // "--processor is 'checksum' and was to be 'mask-png', ..."; empty when the work of the two is the same.
+    static std::string difference(const RunConfig& config, const RunConfig& wanted);
+
+    bool operator==(const SlabWork&) const = default;
+};
+
+}  // namespace offramp

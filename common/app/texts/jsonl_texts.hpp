@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/app/images/still_wanted.hpp"
+#include "common/app/texts/listed_texts.hpp"
+#include "common/base/regular_file.hpp"
+
+namespace offramp {
+
+// A file of texts, one JSON object a line. Blank lines do not count. Owns the open file, and of each text where its
+// line lies: it is read again when it is asked for, and must be as it was listed. Blocks: the constructor reads the
+// whole file. Errors: the constructor: ConfigError with the file, the line's number, the value and the remedy: NoInput:
+// no such file, no line; BadInput: a line that is not such an object (TextListing), not UTF-8, or longer than 64 MiB.
+class JsonlTexts final : public ListedTexts {
+  public:
+    explicit JsonlTexts(const InputSettings& config, const StillWanted& still_wanted = {});
+
+    std::string description() const override;
+    BesideText beside(std::uint64_t number) const override;
+    std::string origin(std::uint64_t number) const override;
+
+  private:
+    struct Line {
+        std::uint64_t number = 0;  // from 1
+        std::uint64_t offset = 0;
+        std::uint64_t bytes = 0;
+    };
+
+    void read_lines(const StillWanted& still_wanted);
+    std::string whole_text(std::uint64_t number) const override { return row(number).text; }
+    TextRow row(std::uint64_t number) const;
+
+    RegularFile file_;
+    std::vector<Line> lines_;
+};
+
+}  // namespace offramp

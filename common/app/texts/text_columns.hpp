@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "common/app/settings/sections/input_settings.hpp"
+
+namespace offramp {
+
+// A row of a table of texts.
+struct TextRow {
+    std::string id;
+    std::string text;
+    std::string columns;  // as BesideText has them
+};
+
+// The stored facts of a row. Hashes detect changes since the listing.
+struct RowHashes {
+    std::uint32_t text_bytes = 0, text_characters = 0;
+    std::uint64_t content = 0;  // id, text and columns: TextTable::hash()
+    std::uint64_t id_and_text = 0;
+
+    static RowHashes of(const TextRow& row);
+    bool operator==(const RowHashes&) const = default;
+};
+
+// Of UnreadableItem.
+inline constexpr const char* kRowWasChanged = "the row was changed since it was listed";
+
+// Which columns of a table are a text's id, the text, and what is handed through.
+class TextColumns {
+  public:
+    // --id-column, --text-column, --columns. Errors: ConfigError (Usage) when a column is named twice.
+    explicit TextColumns(const InputSettings& config);
+
+    const std::string& id() const { return id_; }
+    const std::string& text() const { return text_; }
+    // Of a table with these columns, those that are read, the id's and the text's in front. Errors: Error (BadInput)
+    // with what there is, when one is missing, or there more than once.
+    std::vector<std::string> chosen_of(const std::vector<std::string>& there) const;
+
+    // Takes a row, a JSON object, apart. Errors: Error (BadInput), without the row's place: the id is missing, null, or
+    // neither text nor a whole number; the text is missing, null, or not text.
+    TextRow row_of(nlohmann::json&& row) const;
+
+  private:
+    friend class TextListing;
+    bool hands_through(const std::string& name) const;
+    bool names_all() const { return further_.empty(); }
+
+    std::string id_, text_;
+    std::vector<std::string> further_;  // none: all
+};
+
+// Takes the rows of a table in their order, and refuses what no table may have. Thread: one.
+class TextListing {
+  public:
+    // `unit`: what a row is called, "line" or "row". `columns` is borrowed.
+    TextListing(const TextColumns& columns, std::string unit) : columns_(columns), unit_(std::move(unit)) {}
+
+    // `place`: its number in the file, from 1. Errors: Error (BadInput): those of TextColumns::row_of(); an id that
+    // another row has; a column whose values are of another type than in an earlier row; all without the row's place.
+    void add(std::uint64_t place, nlohmann::json&& row);
+    // Keys are made, and columns looked for that no row has. Errors: Error (BadInput).
+    void end();
+
+    std::vector<std::string> keys;  // ids, until the end
+    std::vector<RowHashes> hashes;
+
+  private:
+    struct Seen {
+        std::string_view type;  // a constant
+        std::uint64_t place = 0;
+    };
+
+    const TextColumns& columns_;
+    const std::string unit_;
+    std::unordered_map<std::string, std::uint64_t> ids_;
+    std::unordered_map<std::string, Seen> types_;
+    std::unordered_set<std::string> names_;
+};
+
+}  // namespace offramp
