@@ -1,7 +1,7 @@
 import os
 import sys
 
-# Run as a folder: its parent, not the folder itself, is where the package is found.
+# Run as a folder: the package is in its parent folder.
 sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from offramp_launch.entry import main  # noqa: E402

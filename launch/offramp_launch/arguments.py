@@ -1,4 +1,4 @@
-"""Takes the launch script's own flags out of a command line; everything else goes to the programs untouched."""
+"""Takes the launcher's flags out of a command line; the rest goes to the programs unchanged."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ def take_values(argv, names):
 
 
 def take_all(argv, names):
-    """As take_values, of flags that may stand repeatedly: ([(name, value)], the rest)."""
+    """As take_values, for flags that may be repeated: ([(name, value)], the rest)."""
     taken, rest = [], []
     arguments = iter(argv)
     for argument in arguments:
@@ -27,23 +27,23 @@ def take_all(argv, names):
         if not equals:
             value = next(arguments, None)
             if value is None:
-                raise LaunchError(f"{name} wants a value", "See ./launch/offramp help", ExitCode.USAGE)
+                raise LaunchError(f"{name} needs a value", "See ./launch/offramp help", ExitCode.USAGE)
         taken.append((name, value))
     return taken, rest
 
 
 def take_switch(argv, name):
-    """Splits argv into (was the switch there?, the rest)."""
+    """Splits argv into (whether the switch is given, the rest)."""
     return name in argv, [argument for argument in argv if argument != name]
 
 
 def without_values(argv, names):
-    """argv without the named flags and their values. The launch script decides these itself, and a flag may stand once."""
+    """argv without the named flags and their values: the launcher sets these, and programs accept a flag once."""
     return take_values(argv, names)[1]
 
 
 def shown(argv):
-    """argv for people and logs: a header that is given in the clear may be a secret, and so may a URL's query."""
+    """argv for people and logs, without header values and URL queries, which may be secret."""
     taken, rest = take_values(argv, ("--http-header", URL))
     for name, value in taken.items():
         secret = not value.startswith("@") if name != URL else "?" in value
@@ -53,13 +53,13 @@ def shown(argv):
 
 
 def to_type_again(argv):
-    """shown(argv) for a command that is offered: typed as it stands it asks for what is hidden, as no program takes that for an address."""
+    """shown(argv) for a suggested command: no program accepts its placeholder URL as an address, so the user must fill it in."""
     taken, rest = take_values(shown(argv), (URL,))
     return [*rest, *(word for name, value in taken.items() for word in (name, "URL" if value.endswith("?QUERY") else value))]
 
 
 def hide_query(argv, environment):
-    """argv without a URL whose query may hold a secret: it goes to the environment, where lists of processes do not show it."""
+    """Moves a URL with a query, which may be secret, from argv to the environment, which process lists do not show."""
     taken, rest = take_values(argv, (URL,))
     if "?" not in taken.get(URL, ""):
         return argv
@@ -75,10 +75,10 @@ def count(text, what):
 
 
 def setting_given(name, argv, environment=os.environ):
-    """By flag, variable or a file of settings; nothing where it is not."""
+    """A setting's text from flag, variable or settings file; empty where it is not given."""
     taken = take_values(argv, (f"--{name}", "--config"))[0]
-    if told := taken.get(f"--{name}") or environment.get("OFFRAMP_" + name.replace("-", "_").upper()):
-        return told
+    if given := taken.get(f"--{name}") or environment.get("OFFRAMP_" + name.replace("-", "_").upper()):
+        return given
     try:
         found = re.search(rf"""(?m)^\s*{name}\s*=\s*["']?([^"'#\n]*)""", pathlib.Path(taken.get("--config") or environment["OFFRAMP_CONFIG"]).read_text())
     except (KeyError, OSError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Sets up what the benchmark compares and gives over to it: tests/bench/bench.py, with a Python that has PyTorch."""
+"""Sets up the benchmark's programs and runs it: tests/bench/bench.py, in a Python that has PyTorch."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ def run_benchmark(places, flags, argv):
 
 
 def python_with_torch(places, flags):
-    """The set-up's own Python where there is one; the user's, or this machine's, where the programs were built elsewhere."""
+    """The user's Python, the set-up's or the machine's, whichever first has PyTorch."""
     candidates = [flags.get("--python"), places.venv_python if places.venv_python.exists() else None, shutil.which("python3"), sys.executable]
     for python in filter(None, candidates):
         if subprocess.run([python, "-c", "import numpy, torch, torchvision"], capture_output=True, check=False).returncode == 0:

@@ -1,9 +1,8 @@
 """
-The command `clean`: removes what ended runs left of themselves under build/runs and in /tmp, and links to run directories that are gone.
+The command `clean`: removes the directories of ended runs under build/runs and in /tmp, and dangling links to run directories.
 
-Nothing of anybody's work is removed: not a run that lives, nor one that still holds its results (without --output they are in
-RUN_DIR/output), what it dead-lettered or a list of what it dropped; nor a directory that was chosen with --run-dir, to which only a link
-leads.
+It keeps all work: live runs; runs with results (without --output they are in RUN_DIR/output), dead letters or a list of dropped samples;
+and directories chosen with --run-dir, to which only a link leads.
 """
 
 import contextlib
@@ -21,24 +20,24 @@ from offramp_launch.supervision.recovery import RunHold
 
 DAYS = 7
 DAY_SECONDS = 86400
-# What of a run directory is somebody's work, and in what words.
-WORK = (("output", "its results"), ("dead-letters", "what it dead-lettered"), ("spill", "what it spilled"), ("dropped.jsonl", "the list of what it dropped"))
+# The parts of a run directory that are work, and their descriptions.
+WORK = (("output", "its results"), ("dead-letters", "dead letters"), ("spill", "spilled samples"), ("dropped.jsonl", "the list of dropped samples"))
 
 
 def start(places, argv):
     flags, rest = take_values(argv, ["--older-than"])
-    only_told, rest = take_switch(rest, "--dry-run")
+    is_dry_run, rest = take_switch(rest, "--dry-run")
     if rest:
-        raise LaunchError(f"clean knows no '{rest[0]}'", "See ./launch/offramp clean --help", ExitCode.USAGE)
+        raise LaunchError(f"clean does not take '{rest[0]}'", "See ./launch/offramp clean --help", ExitCode.USAGE)
     before = time.time() - days_of(flags.get("--older-than", str(DAYS))) * DAY_SECONDS
     removed, kept = 0, 0
     for entry in entries_of(places):
         reason = keep_reason(entry, before)
         if reason is None:
-            reason = None if only_told else remove(entry)
+            reason = None if is_dry_run else remove(entry)
         removed, kept = removed + (reason is None), kept + (reason is not None)
-        print(f"{'kept   ' if reason else 'would remove' if only_told else 'removed'} {entry}" + (f": {reason}" if reason else ""))
-    print(f"{removed} {'would be removed' if only_told else 'removed'}, {kept} kept")
+        print(f"{'kept   ' if reason else 'would remove' if is_dry_run else 'removed'} {entry}" + (f": {reason}" if reason else ""))
+    print(f"{removed} {'would be removed' if is_dry_run else 'removed'}, {kept} kept")
     return int(ExitCode.OK)
 
 
@@ -48,12 +47,12 @@ def days_of(text):
     except ValueError:
         days = -1.0
     if not 0 <= days < 1e6:
-        raise LaunchError(f"--older-than '{text}' is not a number of days", f"0 or more; without it: {DAYS}", ExitCode.USAGE)
+        raise LaunchError(f"--older-than '{text}' is not a number of days", f"Give 0 or more [{DAYS}]", ExitCode.USAGE)
     return days
 
 
 def entries_of(places):
-    """In a folder that is not this user's nothing is looked at."""
+    """Entries of the folders of runs that this user owns."""
     for runs in (places.runs, short_runs_folder()):
         with contextlib.suppress(OSError):
             facts = os.lstat(runs)
@@ -62,14 +61,14 @@ def entries_of(places):
 
 
 def keep_reason(entry, before):
-    """In words; None for what may go."""
+    """Why an entry stays; None for one that can be removed."""
     facts = os.lstat(entry)
     if stat.S_ISLNK(facts.st_mode):
-        return "a link to a directory that is there" if entry.exists() else None
+        return "a link to an existing directory" if entry.exists() else None
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or not is_file(entry / LOCK):
         return "not a run's directory"
     if lives(entry):
-        return "its run lives"
+        return "its run is live"
     work = [words for name, words in WORK if holds_anything(entry / name)]
     if work:
         return f"it holds {' and '.join(work)}"
@@ -86,7 +85,7 @@ def is_file(path):
 
 
 def lives(run_dir):
-    """Its launcher, or a program that has outlived it."""
+    """Whether its launcher, or a program that has outlived it, is alive."""
     with open(os.open(run_dir / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,7 +95,7 @@ def lives(run_dir):
 
 
 def holds_anything(name, within=None):
-    """A file with a byte in it, however deep. `within`: the folder's descriptor; none is followed to elsewhere, as results may be another user's."""
+    """Whether it contains a non-empty file at any depth. `within`: the folder's descriptor; follows no links, since results may be another user's."""
     try:
         facts = os.stat(name, dir_fd=within, follow_symlinks=False)
         if not stat.S_ISDIR(facts.st_mode):
@@ -109,7 +108,7 @@ def holds_anything(name, within=None):
     except FileNotFoundError:
         return False
     except OSError:
-        return True     # what cannot be looked into is not removed
+        return True     # unreadable folders stay
 
 
 def last_change(run_dir):
@@ -117,7 +116,7 @@ def last_change(run_dir):
 
 
 def remove(entry):
-    """None, or why it could not be."""
+    """Returns None, or why it could not remove the entry."""
     try:
         if entry.is_symlink():
             entry.unlink()

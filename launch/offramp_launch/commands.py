@@ -1,4 +1,4 @@
-"""The commands of `offramp`: what each does first, and what its failure ends with."""
+"""The commands of `offramp`: their first steps and their exit codes."""
 
 import difflib
 import json
@@ -29,8 +29,8 @@ from offramp_launch.tuning import command as tune_command, trial as tune_trial
 from offramp_launch.watching import address, top as top_command
 from offramp_launch.watching.timestamps import age_of
 
-# `run`, `shard`, `job`, `consume`, `demo`, `ladder`, `tune`, `top` and `trace` continue as these in the set-up's own Python, which has what the progress line, the contact
-# sheet and the pictures need.
+# `run`, `shard`, `job`, `consume`, `demo`, `ladder`, `tune`, `top` and `trace` continue under these names in the set-up's Python, which has the packages for the progress
+# line, the contact sheet and the pictures.
 CONTINUED = "run-set-up"
 CONSUME_CONTINUED = "consume-set-up"
 DEMO_CONTINUED = "demo-set-up"
@@ -41,17 +41,16 @@ JOB_CONTINUED = "job-set-up"
 TOP_CONTINUED = "top-set-up"
 TRACE_CONTINUED = "trace-set-up"
 
-
-# As the launch script hands on what is none of these.
+# The name under which the launch script passes on an unknown command.
 NO_COMMAND = "no-command"
 COMMANDS = ("run", "job", "shard", "demo", "consume", "export", "query", "ladder", "tune", "bench", "scale", "reload", "status", "top", "trace", "stop", "dead-letters",
             "new-processor", "clean", "doctor", "test", "setup", "package", "version", "help")
 SETTING_UP = ("run", "job", "shard", "demo", "consume", "ladder", "tune", "bench", "test", "setup", "package")
-# Those with --http, which may stand in the environment.
+# Commands with --http, which the environment may also set.
 WATCHED = ("run", CONTINUED, "shard", SHARD_CONTINUED, "consume", CONSUME_CONTINUED)
 HELP = ("help", "-h", "--help")
 HAS_OWN_HELP = ("run", "consume", "export", "query")
-# Their end tells of what they did, whether anybody could read about it or not.
+# Commands whose exit code reports their work even if their output could not be written.
 EXIT_BY_COMMAND = ("run", CONTINUED, "shard", SHARD_CONTINUED, "demo", DEMO_CONTINUED, "consume", CONSUME_CONTINUED, "ladder", LADDER_CONTINUED, "bench", "test", "setup",
                         "package", "export", "stop", "scale", "reload", "trace", TRACE_CONTINUED, "new-processor", "clean")
 
@@ -82,7 +81,7 @@ def carry_out(argv):
         if places.is_installed:
             installed.begin(command)
         if command not in WATCHED:
-            os.environ.pop(address.VARIABLE, None)      # programs would refuse it, as they know of none
+            os.environ.pop(address.VARIABLE, None)      # programs would refuse the unknown setting
         if command not in HAS_OWN_HELP and {"-h", "--help"}.intersection(arguments):
             return help_of(places, command)
         return commands[command](places, arguments)
@@ -101,7 +100,7 @@ def carry_out(argv):
 
 
 def refuse_command(places, argv):
-    """`argv`: what was typed instead of a command."""
+    """`argv`: the unknown command."""
     known = installed.COMMANDS if places.is_installed else COMMANDS
     near = difflib.get_close_matches(argv[0], known, n=1)
     raise LaunchError(f"'{argv[0]}' is not a command" + (f"; did you mean '{near[0]}'?" if near else ""), f"Known: {', '.join(known)}", ExitCode.USAGE)
@@ -113,7 +112,7 @@ def usage(places, code):
 
 
 def help_of(places, command):
-    """What stands in launch/help; with the flags of a set-up for those that set up."""
+    """Prints the command's page of launch/help, with the set-up's flags for commands that set up."""
     print((places.launch / "help" / f"{command.lstrip('-')}.txt").read_text(), end="")
     if command in SETTING_UP and not places.is_installed:
         print((places.launch / "help" / "toolchain-flags.txt").read_text(), end="")
@@ -125,7 +124,7 @@ def version(places, argv):
     ours, programs = places.version(), run_command.version_of(places.consumer() if places.is_installed else places.producer())
     print(f"offramp {ours}" + (f" (commit {commit})" if (commit := places.commit()) else ""))
     if programs not in (None, ours):
-        print(f"Its programs in {places.programs()} are {programs}: " + ("install both of one version" if places.is_installed else "./launch/offramp setup builds them anew"))
+        print(f"Its programs in {places.programs()} are {programs}: " + ("install both in one version" if places.is_installed else "./launch/offramp setup rebuilds them"))
     return int(ExitCode.OK)
 
 
@@ -144,7 +143,7 @@ def run(places, argv):
 
 
 def set_up_for(places, argv, beside=()):
-    """Sees to it that programs are there. Returns the flags that are theirs. `beside`: flags that stand elsewhere."""
+    """Sets up the programs. Returns the programs' flags. `beside`: further flags, given elsewhere."""
     if places.is_installed:
         return argv
     flags, passed = take_values(argv, TOOLCHAIN_FLAGS)
@@ -154,7 +153,7 @@ def set_up_for(places, argv, beside=()):
 
 
 def requirements_of(argv, environment=os.environ):
-    """What a run's flags need beside the usual: Arrow, for Parquet alone."""
+    """Additional requirement files for a run's flags: Arrow, for Parquet only."""
     given = take_values(argv, ("--processor", "--source"))[0]
     processors = given.get("--processor", environment.get("OFFRAMP_PROCESSOR", "")).split(",")
     reads = given.get("--source", environment.get("OFFRAMP_SOURCE", "")) == "parquet-text"
@@ -162,7 +161,7 @@ def requirements_of(argv, environment=os.environ):
 
 
 def continue_set_up(places, command, function, argv):
-    """Goes on in the set-up's own Python, where there is one."""
+    """Continues in the set-up's Python, if there is one."""
     if places.venv_python.exists() and sys.prefix != str(places.venv):
         sys.stdout.flush()
         with interrupts.blocked():
@@ -191,7 +190,7 @@ def shard(places, argv):
 
 
 def flags_of_job(argv):
-    """Those that it began with; nothing where it has not begun."""
+    """The flags that the job began with; empty before it has begun."""
     folder = take_values(argv, ("--job",))[0].get("--job")
     facts = job_files.read(pathlib.Path(folder) / "job.json") if folder else None
     return facts.get("flags", []) if isinstance(facts, dict) else []
@@ -255,7 +254,7 @@ def run_help(places):
 
 
 def consume_help(places):
-    """With what the program says of its flags: settings of processors are told of by the processors, and stand nowhere else."""
+    """Adds the flags from the program's help, since only the processors document their settings."""
     help_of(places, "consume")
     if not places.consumer().exists():
         print("\nAll flags of consumers are listed here once `./launch/offramp setup` has built the programs.")
@@ -263,7 +262,7 @@ def consume_help(places):
     program = subprocess.run([places.consumer(), "--help-all"], stdout=subprocess.PIPE, text=True, check=False)
     if program.returncode != 0:
         raise LaunchError(f"the flags of consumers cannot be listed: {places.consumer()} --help-all ended with {program.returncode}",
-                          "Its reason stands above; ./launch/offramp setup builds it anew", ExitCode.SYSTEM)
+                          "Its error is above; ./launch/offramp setup rebuilds it", ExitCode.SYSTEM)
     print("\nAll flags of consumers, those of each processor among them:\n\n" + consume_command.flags_among(program.stdout))
     return int(ExitCode.OK)
 
@@ -290,7 +289,7 @@ def bench(places, argv):
 def scale(places, argv):
     flags, rest = take_values(argv, ["--run-dir"])
     if not rest:
-        raise LaunchError("scale wants a number of consumers, bounds, or auto", "./launch/offramp scale 4, or 2..12", ExitCode.USAGE)
+        raise LaunchError("scale needs a number of consumers, bounds, or auto", "./launch/offramp scale 4, or 2..12", ExitCode.USAGE)
     wanted = rest[0] if are_bounds(rest[0]) else count(rest[0], "scale")
     refuse(rest[1:], "scale")
     reply = client(places, flags).ask({"do": "scale", "consumers": wanted})
@@ -324,7 +323,7 @@ def status(places, argv):
     if reply["reload"] and reply["reload"]["state"] == "running":
         print(f"  reload    {reply['reload']['of'] - reply['reload']['left']} of {reply['reload']['of']} consumers replaced")
     if (age := age_of(now, {"time": wall_clock()})) is not None and now.get("state") == "running":
-        print(f"  told {age:.1f} s ago")
+        print(f"  updated {age:.1f} s ago")
     for line in (*lines_of_workers(now), *describe_holders(now)):
         print(line)
     if now.get("slabs"):
@@ -336,22 +335,22 @@ def top(places, argv):
     return continue_set_up(places, TOP_CONTINUED, top_command.start, argv)
 
 
-def followed(account):
-    """Behind the number of consumers."""
-    if not account:
+def followed(report):
+    """Autoscaling, for the line of the number of consumers."""
+    if not report:
         return ""
-    mean = f", {account['mean_consumers']} in the mean" if account["mean_consumers"] is not None else ""
-    changes = f"; changes: {account['changes']}" if account["changes"] is not None else ""
-    return f" ({'within' if account['follows'] else 'no more within'} {account['bounds']} as the work wants{changes}{mean})"
+    mean = f", {report['mean_consumers']} on average" if report["mean_consumers"] is not None else ""
+    changes = f"; changes: {report['changes']}" if report["changes"] is not None else ""
+    return f" ({'within' if report['follows'] else 'no longer within'} {report['bounds']}, by load{changes}{mean})"
 
 
 def stop(places, argv):
     flags, rest = take_values(argv, ["--run-dir"])
-    at_once, rest = take_switch(rest, "--now")
+    now, rest = take_switch(rest, "--now")
     refuse(rest, "stop")
     connection = client(places, flags)
-    reply = connection.ask({"do": "stop", "now": at_once})
-    print(f"run {reply['run_id']}: {'abandoning' if at_once else 'draining'}", flush=True)
+    reply = connection.ask({"do": "stop", "now": now})
+    print(f"run {reply['run_id']}: {'abandoning' if now else 'draining'}", flush=True)
     connection.wait_for_the_end()
     print(f"run {reply['run_id']}: ended; {reply['run_dir']}/summary.json")
     return int(ExitCode.OK)
@@ -375,4 +374,4 @@ def examine(places, argv):
 
 def refuse(rest, command):
     if rest:
-        raise LaunchError(f"{command} knows no '{rest[0]}'", "See ./launch/offramp help", ExitCode.USAGE)
+        raise LaunchError(f"{command} does not take '{rest[0]}'", "See ./launch/offramp help", ExitCode.USAGE)

@@ -1,4 +1,4 @@
-"""The command `consume`: consumers for a run that a program of one's own began, watched until it is over."""
+"""The command `consume`: starts consumers for a run that the user's program began, and watches them until it is over."""
 
 import os
 import pathlib
@@ -18,22 +18,22 @@ from offramp_launch.run_command import (announce, announce_end, at_most, finish,
 from offramp_launch.supervision.watch import RunPlan
 from offramp_launch.watching import address
 
-WAIT_SECONDS = 300      # for the run: a program may load its model first
-# Words of an `offramp.Egress` that starts this command: its process, without which nobody waits for the run, and how its work is called.
+WAIT_SECONDS = 300      # for the run to begin: a program may load its model first
+# Flags of an `offramp.Egress` that starts this command: its process, whose end also ends the wait, and the name of its work.
 EGRESS_FLAGS = ("--program", "--work")
-OF_THE_PROGRAM = "that is decided by the program which submits the batches"
-# Flags of `run` that say nothing to consumers, and would be passed over: (names, why, remedy).
+OF_THE_PROGRAM = "the program that submits the batches decides that"
+# Flags of `run` that consumers would ignore: (names, why, remedy).
 REFUSED = (
     (("--model", "--weights", "--random-weights", "--seed", "--precision", "--memory-format", "--transform", "--output-dtype", "--confidence",
-      "--cuda-graphs", "--deterministic"), OF_THE_PROGRAM, "Leave it out: consumers take tensors as they lie in the slabs"),
+      "--cuda-graphs", "--deterministic"), OF_THE_PROGRAM, "Leave it out: consumers take the slabs' tensors as they are"),
     (("--source", "--batches", "--limit", "--shard", "--batch", "--image-size", "--max-errors", "--tokenizer", "--decode-workers", "--id-column",
       "--text-column", "--columns", "--by-length"),
      OF_THE_PROGRAM, "Leave it out"),
     (("--device", "--slabs", "--samples-per-slab", "--batches-per-slab", "--max-delay", "--strategy", "--when-full", "--spill-dir", "--visibility-timeout",
       "--max-failures", "--kill-stalled", "--run-id"), OF_THE_PROGRAM, "Leave it out, and set it where the program opens its egress"),
-    (("--producer-restarts",), "the program is not the launcher's to start", "Leave it out"),
-    (("--consumer-user",), "the memory of such a run is open to its own user alone", "Leave it out, and start this command as that user"),
-    (("--lifeline-fd",), "it is the launcher's own word", "Leave it out"),
+    (("--producer-restarts",), "this command does not start the program", "Leave it out"),
+    (("--consumer-user",), "only the run's user can open its memory", "Leave it out, and start this command as that user"),
+    (("--lifeline-fd",), "the launcher uses it internally", "Leave it out"),
 )
 NEED_PICTURES = ("cut-out", "overlay")
 
@@ -43,7 +43,7 @@ def start(places, argv, typed):
     http, argv = address.take(argv)
     flags, rest = take_values(argv, ("--run-dir", "--wait", *EGRESS_FLAGS))
     if not flags.get("--run-dir"):
-        raise LaunchError("consume wants the directory of a run", "./launch/offramp consume --run-dir RUN --processor npy --output RESULTS", ExitCode.USAGE)
+        raise LaunchError("consume needs the directory of a run", "./launch/offramp consume --run-dir RUN --processor npy --output RESULTS", ExitCode.USAGE)
     folder = pathlib.Path(flags["--run-dir"]).absolute()
     wait = count(flags["--wait"], "--wait") if "--wait" in flags else WAIT_SECONDS
     pid = count(flags["--program"], "--program") if "--program" in flags else None
@@ -53,7 +53,7 @@ def start(places, argv, typed):
 
     interrupts.handle_all_signals()
     endpoint, program = wait_for_run_of(pid, folder) if pid else wait_for_run(folder, wait, lambda text: announce(config, text))
-    # Who goes on comes soon after a program's death, whose own launcher is still putting results together.
+    # With --resume it starts soon after a program's death, whose launcher may still be merging results.
     goes_on = bool(pid and config.get("resume"))
     run_dir = once_free(lambda: JoinedRunDir(places, folder), goes_on)
     require_apart(config.get("output") or folder / "output", config)
@@ -74,18 +74,18 @@ def start(places, argv, typed):
             plan.output_lock = lock
             require_no_job(output, config)
             begin_results(output, plan, flags.get("--work"), f"{run_id}-{endpoint['nonce']}", note)
-            code, told = attend(plan, places, endpoint, program, output, about, note)
+            code, lines = attend(plan, places, endpoint, program, output, about, note)
         finally:
             lock.close()
         ended.well = code == 0
-    announce_end(config, told)
+    announce_end(config, lines)
     return code
 
 
 def parse_flags(places, flags, command="consume", besides=()):
     """
-    (the flags that consumers are given, what they mean, how many consumers, the Bounds of that number if it follows the work). `besides`: flags that the
-    `command` knows all the same. Errors: LaunchError, for what would be refused.
+    (the consumers' flags, the settings, the number of consumers, Bounds of autoscaling or None). `besides`: refused flags that the `command`
+    accepts. Errors: LaunchError for refused flags.
     """
     require_consumer_flags(flags, command, besides)
     flags = hide_query(sink.hide_password(flags, os.environ), os.environ)
@@ -96,7 +96,7 @@ def parse_flags(places, flags, command="consume", besides=()):
 
 
 def once_free(take, waits):
-    """What take() takes, where another launcher has it: at once, or when that one has ended, if it `waits`. Errors: those of take()."""
+    """Calls take(); if it `waits`, repeats while another launcher holds the resource. Errors: those of take()."""
     deadline = time.monotonic() + (LEFT_OVER_SECONDS if waits else 0)
     while True:
         try:
@@ -108,7 +108,7 @@ def once_free(take, waits):
 
 
 def begin_results(output, plan, work, run, note):
-    """`work`: of an Egress that keeps a checkpoint. `run`: what no other run is called."""
+    """`work`: the name of an Egress's work, if it keeps a checkpoint. `run`: a unique name of the run."""
     goes_on = work and program_checkpoint.work_of(output) == work
     prepare(output, plan.consumer, {}, plan.run_id, continues=True, beyond=True, note=note,
             words=("prepare-own-work" if goes_on else "prepare-own-run", work or run))
@@ -123,11 +123,11 @@ def require_consumer_flags(argv, command, besides):
                 raise LaunchError(f"{command} has no {name}: {why}", remedy, ExitCode.USAGE)
 
 
-def flags_among(said, section="Consumers:"):
-    """Of what a program says of all settings, in sections, those of consumers that are not refused here; all of it where there is no such section."""
-    lines = said.splitlines()
+def flags_among(text, section="Consumers:"):
+    """The flags of the consumers' section of a program's full help, without those refused here; the whole text without such a section."""
+    lines = text.splitlines()
     if section not in lines:
-        return said.rstrip()
+        return text.rstrip()
     refused = {name for names, _, _ in REFUSED for name in names}
     kept, keeps = [section], True
     for line in lines[lines.index(section) + 1:]:
@@ -143,13 +143,13 @@ def flags_among(said, section="Consumers:"):
 def require_processors(config):
     for processor in config.get("processor", "").split(","):
         if processor in NEED_PICTURES and not config.get("input"):
-            raise LaunchError(f"processor {processor} needs the pictures that the outputs were made of, and a run of one's own tells of none",
+            raise LaunchError(f"processor {processor} needs the pictures behind the outputs, and the run of a program does not name them",
                               "Give --input FOLDER with them, where each sample's key is a picture's path without its ending, or choose another --processor",
                               ExitCode.USAGE)
 
 
 def attend(plan, places, endpoint, program, output, about, note):
-    """(the exit code, what is told at the end)."""
+    """Returns (the exit code, the summary's lines)."""
     return watched(plan, places, output, note,
                    watch_on=lambda display: ProgramWatch(plan, display, endpoint, program),
                    conclude=lambda *ended: conclude(plan, about, *ended),
@@ -159,8 +159,8 @@ def attend(plan, places, endpoint, program, output, about, note):
 
 def watched(plan, places, output, note, watch_on, conclude, lines, beside):
     """
-    (the exit code, what is told at the end) of the watch that is made on a display. `conclude`: the exit code and the summary of (the watch, its exit
-    code, Finishing, seconds). `lines`: of (the watch, the summary), for a reader. `beside`: what becomes of results that lie beside earlier ones.
+    Runs a watch. Returns (the exit code, the summary's lines). `watch_on(display)` makes the watch. `conclude(watch, code, Finishing, seconds)` returns
+    (the exit code, the summary). `lines(watch, summary)`: lines for a reader. `beside`: what happens to results that are beside earlier ones.
     """
     began = time.monotonic()
     display = make_display("samples", plan.log_format)
@@ -173,7 +173,7 @@ def watched(plan, places, output, note, watch_on, conclude, lines, beside):
             code, whole = conclude(watch, code, finishing, time.monotonic() - began)
             display.show_end(watch.status)
             if is_beside_output(output):
-                note(f"the earlier results in {output} are as they were; what this run made lies beside them{beside}")
+                note(f"the earlier results in {output} are as they were; this run's are beside them{beside}")
             return code, "\n".join(lines(watch, whole))
         finally:
             display.close()
@@ -182,7 +182,7 @@ def watched(plan, places, output, note, watch_on, conclude, lines, beside):
 
 
 def conclude(plan, about, attendance, code, finishing, seconds):
-    """Puts the outputs together and writes the summary, once no consumer is left: (the exit code, the summary)."""
+    """Merges the outputs and writes the summary, once all consumers have ended. Returns (the exit code, the summary)."""
     samples = {"samples": counts(attendance.status)}
     code = recover(plan, plan.run_dir, finishing, code).correct(samples, code)
     program, *flags = plan.consumer
@@ -202,7 +202,7 @@ def conclude(plan, about, attendance, code, finishing, seconds):
 
 
 def outcome_of(attendance):
-    """For what becomes of results: `ended`, `unfinished`, or `nothing` where surely none was made."""
+    """The fate of the results: `ended`, `unfinished`, or `nothing` where certainly none was made."""
     if attendance.end == "ended" and not attendance.failure:
         return "ended"
     return "unfinished" if attendance.died or attendance.completed() or attendance.status.get("redelivered") else "nothing"
@@ -214,32 +214,32 @@ def counts(status):
 
 
 def failure_of(code, attendance, finishing, dead_letters):
-    """Nothing for an end with 0, else one line that is never empty."""
+    """None for exit code 0, else one non-empty line."""
     if code == ExitCode.OK:
         return None
     run_dir, status = attendance.run_dir, attendance.status
     if attendance.failure:
         what = str(attendance.failure)
     elif attendance.died:
-        what = ("the run's program died before the run was over: what it had not submitted is not there, and what was in its slabs is lost\n"
-                "Start the program again, with what is left, and this command with --resume, which adds to the results")
+        what = ("the run's program died before the run was over: the batches in its slabs are lost, and the rest was not submitted\n"
+                "Start the program again with the remaining work, and this command with --resume, which adds to the results")
     elif attendance.end == "failed":
-        what = f"the run failed in its program: {status.get('message') or 'it said no reason'}"
+        what = f"the run failed in its program: {status.get('message') or 'it gave no reason'}"
     elif code == ExitCode.DEAD_LETTERS:
         what = dead_letters_failure(dead_letters, run_dir.path)
     elif finishing:
         what = f"{finishing}\nIts log: {run_dir.log('finish')}"
     elif attendance.end == "abandoned":
-        what = "the program closed the run without having drained it: what consumers had not begun is lost"
+        what = "the program closed the run without draining it: batches that consumers had not begun are lost"
     elif attendance.run_is_over:
-        what = "the run is over, and how it ended was not told"
+        what = "the run is over, and its program did not report how it ended"
     else:
-        what = "consumers were stopped before the run was over: it waits for others, and this command with --resume starts them"
+        what = "consumers were stopped before the run was over: it waits for others; start them with this command and --resume"
     return in_one_line(what)
 
 
 def followers_among(records):
-    """Of consumers that have all ended: how many were started because the one before them in their seat had."""
+    """Number of consumers that succeeded another one in its slot, once all have ended."""
     return len(records) - len({record["number"] for record in records})
 
 
@@ -248,7 +248,7 @@ def lines_of(whole, output, followers):
     samples = whole["samples"]
     lines = [f"Run {whole['run_id']} " + (("ended" if whole["exit"] == 0 else f"ended with exit code {whole['exit']}") if whole["run_is_over"]
                                           else "goes on without consumers of this command"),
-             f"  done       {samples['released']} samples, {whole['batches']['released']} batches; consumers were here for {whole['seconds']:.2f} s"]
+             f"  done       {samples['released']} samples, {whole['batches']['released']} batches; consumers worked for {whole['seconds']:.2f} s"]
     if followers:
         lines.append(f"  consumers  {followers} ended early and were followed by others")
     if samples.get("recovered"):

@@ -1,4 +1,4 @@
-"""A page and a picture that show what was cut out: image, mask and cut-out side by side."""
+"""A page and a picture of the results: image, mask and cut-out side by side."""
 
 import html
 import io
@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from offramp_launch import shared_folder
 
-TILE = 200           # pixels of a tile's sides, at most
+TILE = 200           # largest side of a tile, in pixels
 GAP = 6
-IN_A_LINE = 2        # images
-SQUARE = 8           # of the chequered ground that shows what is transparent
+IN_A_LINE = 2        # images per line
+SQUARE = 8           # side of a square of the chequered background behind transparency
 LIGHT, DARK = 255, 214
 COLOURS = 256
 LARGEST = 64 << 20   # bytes of a picture's file
@@ -22,14 +22,11 @@ class Row(NamedTuple):
     image: pathlib.Path
     true_mask: pathlib.Path
     output: pathlib.Path
-    mask: str           # in the output folder, as the next
+    mask: str           # in the output folder, like cut_out
     cut_out: str
 
     def result(self, name):
-        """
-        A picture from the output folder, which others may write to.
-        Errors: OSError and ValueError where it is none.
-        """
+        """A picture from the output folder, which other users may write to. Errors: OSError and ValueError for an invalid one."""
         from PIL import Image
         picture = Image.open(io.BytesIO(shared_folder.read(self.output, name, LARGEST)))
         if picture.width * picture.height > MOST_PIXELS:
@@ -38,7 +35,7 @@ class Row(NamedTuple):
 
 
 def write_png(folder, name, rows):
-    """Errors: ImportError without NumPy or Pillow; OSError and ValueError where pictures are not those of a run."""
+    """Errors: ImportError without NumPy or Pillow; OSError and ValueError for invalid pictures."""
     from PIL import Image
     lines = -(-len(rows) // IN_A_LINE)
     sheet = Image.new("RGB", (IN_A_LINE * (3 * TILE + 3 * GAP) + GAP, lines * (TILE + GAP) + GAP), (255, 255, 255))
@@ -47,7 +44,7 @@ def write_png(folder, name, rows):
         top = GAP + number // IN_A_LINE * (TILE + GAP)
         for place, picture in enumerate(tiles(row)):
             sheet.paste(picture, (left + place * (TILE + GAP // 2) + (TILE - picture.width) // 2, top + (TILE - picture.height) // 2))
-    # A palette makes it half as large.
+    # A palette halves the file's size.
     palette = sheet.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE)
     file = io.BytesIO()
     sheet.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG).save(file, "PNG", optimize=True)
@@ -55,7 +52,7 @@ def write_png(folder, name, rows):
 
 
 def tiles(row):
-    """Image, mask (in the image's shape: a model sees a square) and cut-out, small."""
+    """Small image, mask and cut-out; the mask is resized to the image's shape, since a model sees a square."""
     from PIL import Image
     image = Image.open(row.image).convert("RGB")
     size = fitting(image.size)
@@ -78,7 +75,7 @@ def chequered(size):
 
 
 def write_html(folder, name, rows, title):
-    """Shows the files themselves, in full size, from where they lie."""
+    """Writes a page that links to the files in full size."""
     figures = "\n".join(
         '<figure>' + "".join(f'<a href="{address(file, folder)}"><img class="{kind}" src="{address(file, folder)}" alt="{kind}"></a>'
                              for kind, file in (("image", row.image), ("mask", row.output / row.mask), ("cut-out", row.output / row.cut_out)))

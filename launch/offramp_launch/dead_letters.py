@@ -1,4 +1,4 @@
-"""The command `dead-letters list|show|retry`: what a run dead-lettered."""
+"""The command `dead-letters list|show|retry`: lists, shows and retries a run's dead letters."""
 
 import collections
 import contextlib
@@ -35,7 +35,7 @@ def start(places, argv):
 
 
 def choose_run(places, wanted):
-    """The user's, or the run that set something aside last."""
+    """--run-dir, or the run with the latest dead letter."""
     if wanted:
         folder = pathlib.Path(wanted).absolute()
         if not folder.is_dir():
@@ -44,7 +44,7 @@ def choose_run(places, wanted):
         return folder
     found = [run / FOLDER for run in own_runs(places) if (run / FOLDER).is_dir()]
     if not found:
-        raise LaunchError(f"no run in '{places.runs}' has set anything aside", "Give another's directory with --run-dir",
+        raise LaunchError(f"no run in '{places.runs}' has dead letters", "Name another run directory with --run-dir",
                           ExitCode.NO_INPUT)
     return max(found, key=lambda folder: folder.stat().st_mtime_ns).parent
 
@@ -74,7 +74,7 @@ def list_all(_, run_dir, rest):
 
 
 def ends_of(incident):
-    """What counted against it: "2 SIGSEGV, 1 failed"."""
+    """The counted failures: "2 SIGSEGV, 1 failed"."""
     ends = collections.Counter(outcome_of(delivery) for delivery in incident.get("deliveries") or [] if delivery.get("counted"))
     return ", ".join(f"{number} {end}" for end, number in ends.items()) or "-"
 
@@ -105,14 +105,14 @@ def show(_, run_dir, rest):
         print(f"  batch      {piece['batch']}, rows {piece['first_row']} to {piece['first_row'] + piece['rows'] - 1}")
     for tensor in incident.get("tensors") or []:
         print(f"  tensor     {tensor['name']} {tensor['dtype']} {tensor['shape']}")
-    samples = sorted(incident.get("samples") or [], key=lambda sample: sample.get("result") != "failed")     # what failed first
+    samples = sorted(incident.get("samples") or [], key=lambda sample: sample.get("result") != "failed")     # failed samples first
     for sample in samples[:SAMPLES_SHOWN]:
         print(f"  sample     {sample['item']} {sample['key']}" + fate_of(sample))
     if len(samples) > SAMPLES_SHOWN:
         print(f"  sample     and {len(samples) - SAMPLES_SHOWN} more")
     for delivery in incident.get("deliveries") or []:
         print(f"  delivery   {delivery['attempt']} to pid {delivery['pid']}: {delivery['end']} after {delivery['seconds']:.1f} s, "
-              f"{outcome_of(delivery)}" + (", at work on it" if delivery.get("counted") else ""))
+              f"{outcome_of(delivery)}" + (", while processing it" if delivery.get("counted") else ""))
         for line in (delivery.get("why") or "").splitlines() or delivery.get("last_log_lines") or []:
             print(f"      {line}")
     for attempt in incident.get("retries") or []:
@@ -128,9 +128,9 @@ def fate_of(sample):
 
 def retry(places, run_dir, rest):
     """
-    A consumer without a run: it maps the payload instead of a slab. It has the run's own settings, unless others are given. Results go to the run's output
-    while that is still the run's, else to a folder of their own. Rows go into the run's own tables, wherever these are by now, or into one that
-    --sink-table names.
+    Starts a consumer without a run, which maps the payload instead of a slab. It uses the run's settings, unless others are given. Results go to the run's
+    output while that still belongs to the run, else to a separate folder. Rows go into the run's tables, wherever these are by now, or into the table
+    of --sink-table.
     """
     every, rest = take_switch(rest, "--all")
     debugged, rest = take_switch(rest, "--pdb")
@@ -146,7 +146,7 @@ def retry(places, run_dir, rest):
     except OSError as problem:
         raise LaunchError(f"--output {output} cannot be written: {problem.strerror}", "Give --output a folder that you may write to",
                           ExitCode.CANNOT_WRITE) from problem
-    lock = OutputLock(output, f"{run_dir.name}, tried again,")
+    lock = OutputLock(output, f"{run_dir.name}, retried,")
     try:
         require_no_job(output, {})      # a shard writes to its job's --write-path
         command += flags_for_tables(run_dir, output, rest)
@@ -158,22 +158,22 @@ def retry(places, run_dir, rest):
 def require_python(processor):
     if not re.search(r"(^|,)(?!so:|exec:)(python:|[^,]*\.py:)", processor):
         raise LaunchError(f"--pdb debugs processors in Python, and --processor is '{processor}'",
-                          "Leave it out; `show` has the last lines of each log", ExitCode.USAGE)
+                          "Leave it out; `show` prints the last lines of each log", ExitCode.USAGE)
 
 
 def output_of(run_dir):
-    """Where the results of retries go: the run's own folder, unless that is a job's or holds another run's results by now."""
+    """The output of retries: the run's output, unless that is a job's or now holds another run's results."""
     config = run_config(run_dir)
     output = config.get("output")
-    is_a_jobs = output and (CLAIM.parent.name in pathlib.Path(output).parts or shared_folder.holds(output, CLAIM))
-    is_its_own = output and not is_a_jobs and run_noted(output) == config.get("run-id")
-    return output if is_its_own else run_dir / FOLDER / "output"
+    is_of_job = output and (CLAIM.parent.name in pathlib.Path(output).parts or shared_folder.holds(output, CLAIM))
+    is_of_run = output and not is_of_job and run_noted(output) == config.get("run-id")
+    return output if is_of_run else run_dir / FOLDER / "output"
 
 
 def retry_all(run_dir, names, command, output, kept_open, run):
     """
-    `run`: run_program(), which finds out which samples fail, or run_in_debugger(), which takes a payload whole: for a user's code, which takes a share
-    of its own in the output's lock.
+    `run`: run_program(), which finds the failing samples, or run_in_debugger(), which processes a whole payload. Both run user code, which takes a separate
+    share of the output's lock.
     """
     code = ExitCode.OK
     for name in names:
@@ -196,13 +196,13 @@ def retry_all(run_dir, names, command, output, kept_open, run):
 
 
 def settings_of(run_dir, given):
-    """The run's settings as flags, below those that are given."""
-    said = flags_in(given)
+    """The run's settings as flags, where `given` does not set them."""
+    given_names = flags_in(given)
     flags = []
-    if (run_dir / "config.toml").exists() and "--config" not in said:
+    if (run_dir / "config.toml").exists() and "--config" not in given_names:
         flags += ["--config", str(run_dir / "config.toml")]
     processor = run_config(run_dir).get("processor")
-    if processor and "--processor" not in said:
+    if processor and "--processor" not in given_names:
         flags += ["--processor", processor]
     return flags
 
@@ -220,15 +220,15 @@ def run_config(run_dir):
 
 def flags_for_tables(run_dir, output, given):
     """
-    Lays the marks of the run's own tables (consumer/sinks/postgres/postgres_table.hpp) into the folder of what is tried again: by them its rows are put where the run's
-    are, be that beside a previous run's or in place, and into no other run's. Errors: LaunchError where nothing tells which tables are the run's.
+    Copies the marks of the run's tables (consumer/sinks/postgres/postgres_table.hpp) into the output of the retries. By them the rows go into the run's tables,
+    whether in place or beside a previous run's, and never into another run's. Errors: LaunchError where the run's tables cannot be identified.
     """
-    config, said = run_config(run_dir), flags_in(given)
+    config, given_names = run_config(run_dir), flags_in(given)
     processors = (take_values(given, ["--processor"])[0].get("--processor") or config.get("processor") or "").split(",")
     tables = [name for name in processors if WITH_TABLE.fullmatch(name)]
     if not tables:
-        return ["--sink", ""] if config.get("sink") and "--sink" not in said else []
-    if said & {"--sink", "--sink-table"} or output == config.get("output"):
+        return ["--sink", ""] if config.get("sink") and "--sink" not in given_names else []
+    if given_names & {"--sink", "--sink-table"} or output == config.get("output"):
         return []
     for processor in tables:
         contents = processor.removesuffix("-postgres")
@@ -236,12 +236,12 @@ def flags_for_tables(run_dir, output, given):
         folder.mkdir(exist_ok=True)
         if not shared_folder.holds(folder, mark):
             shared_folder.write(folder, mark, mark_of_run(config, processor, mark))
-    # Of a whole table alone.
-    return [] if "--index" in said else ["--index", "none"]
+    # An index needs the whole table.
+    return [] if "--index" in given_names else ["--index", "none"]
 
 
 def mark_of_run(config, processor, mark):
-    """It lies where the run's results do, which its checkpoint tells: in place, or beside a previous run's."""
+    """The mark from the place of the run's results, by its checkpoint: in place, or beside a previous run's."""
     run, output, processors = config.get("run-id"), config.get("output") or "", config.get("processor") or ""
     try:
         header = json.loads(shared_folder.read_line(output, CHECKPOINT))
@@ -252,9 +252,9 @@ def mark_of_run(config, processor, mark):
     for place in [*beside, "."] if whose == run else []:
         with contextlib.suppress(OSError):
             return shared_folder.read(output, f"{processor if ',' in processors else '.'}/{place}/{mark}")
-    told = f"holds the results of run {whose} now" if whose not in ("", run) else "tells of no table of it"
-    raise LaunchError(f"the rows cannot be put into the table of run {run}: its --output {output} {told}",
-                      "Repeat the run with --resume, which makes what was dead-lettered; or give --sink-table NAME, another table for what is tried again", ExitCode.USAGE)
+    why = f"holds the results of run {whose} now" if whose not in ("", run) else "has no mark of its table"
+    raise LaunchError(f"the rows cannot be put into the table of run {run}: its --output {output} {why}",
+                      "Repeat the run with --resume, which processes dead letters; or give --sink-table NAME, another table for the retries", ExitCode.USAGE)
 
 
 def run_program(command, kept_open=(), stdin=subprocess.DEVNULL, **environment):
@@ -265,8 +265,8 @@ def run_program(command, kept_open=(), stdin=subprocess.DEVNULL, **environment):
 
 
 def run_in_debugger(command):
-    """It has this terminal, and Ctrl-C is its own meanwhile."""
-    before = signal.signal(signal.SIGINT, lambda *_: None)      # not ignored: the program would ignore it, too
+    """Gives the program this terminal, and leaves Ctrl-C to it."""
+    before = signal.signal(signal.SIGINT, lambda *_: None)      # ignoring it would make the program ignore it, too
     try:
         return run_program(command, stdin=None, OFFRAMP_PDB="1")
     finally:
@@ -279,7 +279,7 @@ def end_of(status):
 
 def one_name(rest, command):
     if not rest or rest[0].startswith("-"):
-        raise LaunchError(f"dead-letters {command} needs a name", "./launch/offramp dead-letters list has them", ExitCode.USAGE)
+        raise LaunchError(f"dead-letters {command} needs a name", "./launch/offramp dead-letters list shows them", ExitCode.USAGE)
     refuse(rest[1:], command)
     return rest[0].removesuffix(".json").removesuffix(".safetensors")
 

@@ -1,4 +1,4 @@
-"""Says what this machine has: each thing with OK or WANTING and the fix. Needs neither a GPU nor a finished set-up."""
+"""Checks this machine: each finding is OK or a PROBLEM with its fix. Needs neither a GPU nor a finished set-up."""
 
 import ctypes
 import dataclasses
@@ -23,7 +23,7 @@ NVIDIA, DISPLAY_CONTROLLER = "0x10de", "0x03"
 
 SET_UP = "./launch/offramp setup"
 
-# (name, its files, what needs it, how to get it) of libraries that are opened when they are asked for.
+# (name, its files, what needs it, how to install it) of libraries that are opened on demand.
 ASKED_FOR = (("libpq", ("libpq.so.5",), "--sink with PostgreSQL", "apt-get install libpq5, dnf install libpq"),
              ("libcurl", ("libcurl.so.4", "libcurl-gnutls.so.4"), "--processor http", "apt-get install libcurl4, dnf install libcurl"),
              ("libtiff", ("libtiff.so.6",), "TIFF pictures", "apt-get install libtiff6, dnf install libtiff"))
@@ -31,7 +31,7 @@ ASKED_FOR = (("libpq", ("libpq.so.5",), "--sink with PostgreSQL", "apt-get insta
 
 @dataclasses.dataclass
 class Finding:
-    """`code` says what a run would end with for want of this; OK when nothing is wanting."""
+    """`code`: the exit code of a run with this problem; OK where there is none."""
 
     name: str
     text: str
@@ -39,7 +39,7 @@ class Finding:
     code: int = ExitCode.OK
 
     def line(self):
-        verdict = "OK     " if self.code == ExitCode.OK else "WANTING"
+        verdict = "OK     " if self.code == ExitCode.OK else "PROBLEM"
         fix = f"\n{'':24}{'tip' if self.code == ExitCode.OK else 'fix'}: {self.fix}" if self.fix else ""
         return f"{verdict}  {self.name:13}  {self.text}{fix}"
 
@@ -48,46 +48,46 @@ def examine(places):
     probe, obstacle = probe_machine(places.producer())
     findings = [packages(missing_packages(places)), build_folder(places), python(places), libtorch(places), nvcc(places)]
     findings += from_probe(probe) if probe else [gpu_without_probe(), Finding(
-        "programs", obstacle, f"{SET_UP}, then doctor can tell whether a slab can be page-locked", ExitCode.SYSTEM)]
+        "programs", obstacle, f"{SET_UP}; then doctor can check whether a slab can be page-locked", ExitCode.SYSTEM)]
     findings += [shared_memory(*shm_space()), huge_pages(pathlib.Path("/proc/self/mounts").read_text(), shmem_enabled()),
                  memlock(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]), cores(), numa()]
     return findings
 
 
 def examine_installed(places):
-    """Of what a wheel or a Debian package has; nothing is built there."""
+    """Checks an installed wheel or Debian package, which builds nothing."""
     return [glibc(os.confstr("CS_GNU_LIBC_VERSION")), numpy(places.venv_python), consumers(places.consumer()), runner(places.producer()),
             *(opened_on_demand(*library) for library in ASKED_FOR), gpu_without_probe(), shared_memory(*shm_space()),
             huge_pages(pathlib.Path("/proc/self/mounts").read_text(), shmem_enabled()), cores(), numa()]
 
 
-def glibc(told):
-    problem = glibc_problem(told)
-    return Finding("C library", *((problem.split(": ")[0], problem.split(": ")[1], ExitCode.SYSTEM) if problem else (told,)))
+def glibc(version):
+    problem = glibc_problem(version)
+    return Finding("C library", *((problem.split(": ")[0], problem.split(": ")[1], ExitCode.SYSTEM) if problem else (version,)))
 
 
 def numpy(interpreter):
     found = subprocess.run([str(interpreter), "-c", "import numpy; print(numpy.__version__)"], capture_output=True, text=True, check=False)
     if found.returncode == 0:
         return Finding("NumPy", f"{found.stdout.strip()}, of {interpreter}")
-    return Finding("NumPy", f"none in {interpreter}, and slabs are seen through it", numpy_remedy(interpreter), ExitCode.SYSTEM)
+    return Finding("NumPy", f"none in {interpreter}; slabs are read through it", numpy_remedy(interpreter), ExitCode.SYSTEM)
 
 
 def consumers(program):
     try:
         answer = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
-        told = answer.stdout.strip() or (answer.stderr.strip().splitlines() or ["nothing"])[-1]
+        output = answer.stdout.strip() or (answer.stderr.strip().splitlines() or ["nothing"])[-1]
     except (OSError, subprocess.TimeoutExpired) as problem:
-        answer, told = None, str(problem)
+        answer, output = None, str(problem)
     if answer and answer.returncode == 0:
-        return Finding("consumers", told)
-    return Finding("consumers", f"{program} does not start: {told}", "install the package again", ExitCode.SYSTEM)
+        return Finding("consumers", output)
+    return Finding("consumers", f"{program} does not start: {output}", "reinstall the package", ExitCode.SYSTEM)
 
 
 def runner(program):
     if program.exists():
         return Finding("runner", str(program))
-    return Finding("runner", "none: models and pictures from files are the affair of a checkout of the sources", "OFFRAMP_BIN_DIR=FOLDER names one that is built")
+    return Finding("runner", "none: models and picture files need a source checkout", "OFFRAMP_BIN_DIR=FOLDER names a built one")
 
 
 def opened_on_demand(name, files, wanted_by, fix):
@@ -105,24 +105,24 @@ def exit_code(findings):
 
 
 def probe_machine(producer):
-    """(what the producer found out, None) or (None, why it could not)."""
+    """(the producer's probe results, None) or (None, why there are none)."""
     if not producer.exists():
         return None, f"not built yet ({producer})"
     try:
         answer = subprocess.run([producer, "probe"], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
         return json.loads(answer.stdout), None
     except subprocess.TimeoutExpired:
-        return None, f"'{producer} probe' gave no answer in {PROBE_SECONDS} s"
+        return None, f"'{producer} probe' did not answer in {PROBE_SECONDS} s"
     except OSError as problem:
         return None, f"'{producer}' does not start ({problem.strerror})"
     except ValueError:
-        said = (answer.stderr.strip().splitlines() or ["nothing"])[-1]
-        return None, f"'{producer} probe' ended with {answer.returncode} and said: {said}"
+        last_line = (answer.stderr.strip().splitlines() or ["no message"])[-1]
+        return None, f"'{producer} probe' ended with {answer.returncode}: {last_line}"
 
 
 def packages(missing):
     if missing is None:
-        return Finding("packages", "there is no dpkg here; launch/packages-debian.txt says what is needed")
+        return Finding("packages", "no dpkg on this machine; launch/packages-debian.txt lists what is needed")
     if missing:
         return Finding("packages", "missing: " + " ".join(missing), SET_UP, ExitCode.SYSTEM)
     return Finding("packages", "all of launch/packages-debian.txt")
@@ -130,11 +130,11 @@ def packages(missing):
 
 def build_folder(places):
     if can_be_set_up(places):
-        return Finding("build", f"{places.build} is this user's to set up")
-    own = "OFFRAMP_BUILD_DIR=FOLDER sets up ones of your own"
+        return Finding("build", f"{places.build} can be set up by this user")
+    own = "OFFRAMP_BUILD_DIR=FOLDER sets up another build"
     if places.producer().exists():
-        return Finding("build", f"{places.build} is another user's: its programs are used as they are", own)
-    return Finding("build", f"{places.build} is another user's, and has no programs yet", f"{SET_UP} by that user; or {own}", ExitCode.NOT_PERMITTED)
+        return Finding("build", f"{places.build} belongs to another user; its programs are used as they are", own)
+    return Finding("build", f"{places.build} belongs to another user, and has no programs yet", f"that user runs {SET_UP}; or {own}", ExitCode.NOT_PERMITTED)
 
 
 def python(places):
@@ -144,7 +144,7 @@ def python(places):
 
 
 def configured(places, name):
-    """A path that the last configuration found; nothing before the first."""
+    """A path found by the last configuration; None before the first."""
     try:
         cache = (places.build_folder("release") / "CMakeCache.txt").read_text()
     except OSError:
@@ -158,15 +158,15 @@ def nvcc(places):
     if not path:
         return Finding("nvcc", "built without CUDA") if path == "" else Finding("nvcc", "not chosen yet", SET_UP, ExitCode.SYSTEM)
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+        output = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
     except OSError:
         return Finding("nvcc", f"'{path}' is gone", SET_UP, ExitCode.SYSTEM)
-    version = re.search(r"release [\d.]+, (V[\d.]+)", said)
+    version = re.search(r"release [\d.]+, (V[\d.]+)", output)
     return Finding("nvcc", f"{version[1] if version else 'of an unknown version'}, {path}")
 
 
 def libtorch(places):
-    """The one that was built against, and whether the producer can load what was built on it."""
+    """The LibTorch of the build, and whether the producer can load the models built on it."""
     folder = configured(places, "offramp_torch_root")
     if not folder:
         return (Finding("LibTorch", "built without models") if folder == ""
@@ -176,12 +176,12 @@ def libtorch(places):
         return Finding("LibTorch", f"{text}; the programs are not built yet", SET_UP, ExitCode.SYSTEM)
     try:
         listing = subprocess.run([places.producer(), "--list"], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
-        said = (listing.stderr.strip().splitlines() or ["no reason given"])[-1]
+        reason = (listing.stderr.strip().splitlines() or ["no reason given"])[-1]
     except (OSError, subprocess.TimeoutExpired) as problem:
-        listing, said = None, str(problem)
+        listing, reason = None, str(problem)
     if listing and "deeplabv3" in listing.stdout:
         return Finding("LibTorch", text)
-    return Finding("LibTorch", f"{text}; the models cannot be loaded: {said}", f"{SET_UP}, or point at your own with --python",
+    return Finding("LibTorch", f"{text}; the models cannot be loaded: {reason}", f"{SET_UP}, or name a Python with PyTorch with --python",
                    ExitCode.DEVICE_UNSUPPORTED)
 
 
@@ -212,12 +212,12 @@ def gpu(device):
 
 
 def driver(device):
-    """CUDA gives versions as one number: 13000 is 13.0."""
+    """CUDA encodes versions as one number: 13000 is 13.0."""
     offers, needs = int(device.get("driver_version") or 0), int(device.get("runtime_version") or 0)
     text = f"for CUDA {cuda_version(offers)}; the programs use {cuda_version(needs)}"
     if offers // 1000 < needs // 1000:
-        return Finding("driver", text, f"install driver {OLDEST_DRIVER_FOR_CUDA_13} or later, or point at a PyTorch and a CUDA "
-                       "Toolkit that the driver knows with --python and --cuda-dir", ExitCode.DEVICE_UNSUPPORTED)
+        return Finding("driver", text, f"install driver {OLDEST_DRIVER_FOR_CUDA_13} or later, or name a PyTorch and a CUDA "
+                       "Toolkit that the driver supports with --python and --cuda-dir", ExitCode.DEVICE_UNSUPPORTED)
     return Finding("driver", text)
 
 
@@ -228,7 +228,7 @@ def cuda_version(number):
 def pcie(device):
     generation, width = device.get("pcie_generation"), device.get("pcie_width")
     if not generation or not width:
-        return Finding("PCIe link", f"not told by this machine ({device.get('pci_address')})")
+        return Finding("PCIe link", f"not reported by this machine ({device.get('pci_address')})")
     return Finding("PCIe link", f"generation {generation}, x{width} ({device.get('pci_address')})")
 
 
@@ -237,13 +237,13 @@ def pinning(facts, has_gpu):
         return Finding("page-locking", "needs a GPU; on the CPU slabs are plain shared memory")
     if facts.get("registered"):
         return Finding("page-locking", f"a slab was page-locked, {facts.get('gigabytes_per_second') or 0:.1f} GB/s into it")
-    return Finding("page-locking", f"a slab could not be page-locked: {facts.get('error') or 'CUDA says that it is not'}",
+    return Finding("page-locking", f"a slab could not be page-locked: {facts.get('error') or 'CUDA reports it as unlocked'}",
                    "check the driver and the container's rights, or run with --allow-unpinned (several times slower)",
                    ExitCode.DEVICE_UNSUPPORTED)
 
 
 def gpu_without_probe(obstacle=None):
-    """What /sys says: a GPU without a working driver is wanting, none at all is a machine for the CPU path."""
+    """GPUs from /sys: one without a working driver is a problem; a machine without GPUs uses the CPU path."""
     cards = nvidia_cards()
     if not cards:
         return Finding("GPU", "none; the same programs run on the CPU")
@@ -280,12 +280,12 @@ def shared_memory(total, free):
     text = f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free in /dev/shm"
     if free >= SMALLEST_SHM:
         return Finding("shared memory", text)
-    return Finding("shared memory", text, "remove what is there; in docker: --shm-size=16g; in Kubernetes: an emptyDir volume with "
+    return Finding("shared memory", text, "remove its files; in docker: --shm-size=16g; in Kubernetes: an emptyDir volume with "
                    "medium: Memory mounted at /dev/shm; else: mount -o remount,size=16g /dev/shm", ExitCode.SHARED_MEMORY_FULL)
 
 
 def shmem_enabled():
-    """What the kernel says to huge pages in any shared memory: "always within_size advise [never] deny force"; nothing where it has none."""
+    """The kernel's setting for huge pages in shared memory: "always within_size advise [never] deny force"; empty without support."""
     try:
         return pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled").read_text()
     except OSError:
@@ -293,7 +293,7 @@ def shmem_enabled():
 
 
 def huge_pages(mounts, kernel):
-    """Of /dev/shm: slabs ask for them, the kernel may forbid or force them, else the mount decides. `mounts`: /proc/self/mounts."""
+    """Huge pages on /dev/shm: slabs request them; the kernel may forbid or force them, else the mount decides. `mounts`: /proc/self/mounts."""
     if not kernel or "[deny]" in kernel:
         return Finding("huge pages", "this kernel has none for shared memory" if not kernel else "forbidden: /sys/kernel/mm/transparent_hugepage/shmem_enabled")
     if "[force]" in kernel:
@@ -301,14 +301,14 @@ def huge_pages(mounts, kernel):
     options = [line.split()[3].split(",") for line in mounts.splitlines() if line.split()[1] == "/dev/shm"]
     huge = next((option[len("huge="):] for option in (options[-1] if options else []) if option.startswith("huge=")), "never")
     if huge == "never":
-        return Finding("huge pages", "not on /dev/shm. With them a pool is page-locked sooner, and a dead consumer's slab is free sooner",
+        return Finding("huge pages", "not on /dev/shm. With them page-locking a pool is faster, and so is freeing a dead consumer's slab",
                        "mount -o remount,huge=advise /dev/shm")
     return Finding("huge pages", f"/dev/shm is mounted with huge={huge}")
 
 
 def memlock(limit):
     shown = "unlimited" if limit == resource.RLIM_INFINITY else f"{limit / 2**20:.0f} MiB"
-    return Finding("memlock", f"{shown} (CUDA's page-locking is not bound by it)")
+    return Finding("memlock", f"{shown} (does not limit CUDA's page-locking)")
 
 
 def cores():

@@ -1,4 +1,4 @@
-"""The file in a run directory that says where the run is met: common/transport/endpoint.hpp."""
+"""The file in a run directory that names the run's endpoint: common/transport/endpoint.hpp."""
 
 import pathlib
 
@@ -7,10 +7,10 @@ NEEDED = ("run_id", "nonce", "producer_pid")
 
 
 def read_endpoint(run_dir):
-    """What it says, by key, as text; nothing where there is none that says all of it."""
+    """Its values by key, as text; empty where the file is missing or incomplete."""
     try:
         lines = pathlib.Path(run_dir, FILE).read_text().splitlines()
     except (OSError, UnicodeDecodeError):
         return {}
-    said = dict(line.split("=", 1) for line in lines if "=" in line)
-    return said if all(said.get(key) for key in NEEDED) and said["producer_pid"].isdigit() else {}
+    values = dict(line.split("=", 1) for line in lines if "=" in line)
+    return values if all(values.get(key) for key in NEEDED) and values["producer_pid"].isdigit() else {}

@@ -1,10 +1,10 @@
-"""The first lines of every command: Ctrl-C and what is printed are in order before anything else is imported."""
+"""The entry point of every command: sets up Ctrl-C and the output streams before other imports."""
 
 import sys
 
 
 def main():
-    """Of ./launch/offramp, and of the program `offramp` that a wheel or a Debian package installs."""
+    """Runs ./launch/offramp, and the program `offramp` of a wheel or Debian package."""
     from offramp_launch import first_process, interrupts
     first_process.run_as_first_process()
     interrupts.begin()

@@ -35,12 +35,12 @@ FATAL_FOR_A_CONSUMER = frozenset({
 })
 
 
-# Of a file system that takes no more, or never did.
+# Errors of a file system that is full or cannot be written.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 
-# Of a machine, or of who may use no more of it.
-WANTING = {
+# Remedies for exhausted resources of a machine or user.
+REMEDIES = {
     errno.EAGAIN: "Raise the limit of processes (ulimit -u), or of the container or unit (pids.max, TasksMax=)",
     errno.EMFILE: "Raise the limit of open files (ulimit -n, LimitNOFILE= of a systemd unit)", errno.ENFILE: "Raise the limit of open files of the machine (sysctl fs.file-max)",
     errno.ENOMEM: "Memory is short: give the container or machine more, or start fewer programs",
@@ -48,14 +48,14 @@ WANTING = {
 
 
 def way_to_write(problem, otherwise):
-    """What a user can do where a file could not be written: common/base/way_to_write.hpp."""
+    """The remedy for a file that could not be written: common/base/way_to_write.hpp."""
     if problem.errno == errno.EFBIG:
         return "A limit on the size of files is reached: raise it (ulimit -f, LimitFSIZE= of a systemd unit)"
     return otherwise
 
 
 class LaunchError(Exception):
-    """What was wrong, with the value; how to put it right; and the exit code that says so."""
+    """An error with its message (including the value), its fix and its exit code."""
 
     def __init__(self, what, fix="", code=ExitCode.SYSTEM):
         super().__init__(what)
@@ -71,30 +71,30 @@ class LaunchError(Exception):
 
 
 def cannot_be_started(program, problem, otherwise="./launch/offramp setup builds it"):
-    """The LaunchError for an OSError at a program's start. `otherwise`: the remedy, but where it is the machine that has no more."""
-    return LaunchError(f"'{program}' cannot be started ({problem.strerror})", WANTING.get(problem.errno, otherwise), ExitCode.SYSTEM)
+    """The LaunchError for an OSError at a program's start. `otherwise`: the remedy, unless a resource is exhausted."""
+    return LaunchError(f"'{program}' cannot be started ({problem.strerror})", REMEDIES.get(problem.errno, otherwise), ExitCode.SYSTEM)
 
 
 def in_one_line(text):
-    """Lines as sentences of one line: what is kept of a reason and its remedy is looked for, cut and compared by line."""
-    told = ""
+    """Joins the lines of a reason and its remedy as sentences: readers search, cut and compare them by line."""
+    joined = ""
     for line in filter(None, map(str.strip, text.splitlines())):
-        told += (" " if told.endswith(tuple(".,:;!?")) else ". ") * bool(told) + line
-    return told
+        joined += (" " if joined.endswith(tuple(".,:;!?")) else ". ") * bool(joined) + line
+    return joined
 
 
 def shell_code(status):
-    """The exit code that a shell would give for a process's status: its own, or 128 and the signal."""
+    """The exit code that a shell gives for a process's status: unchanged, or 128 plus the signal."""
     return status if status >= 0 else 128 - status
 
 
-# A shell that waits for a program says so of a death of it. Other codes beyond 128 it may mean: by SIGINT and SIGTERM a program is asked to end.
+# A shell's exit codes for killed programs. Without SIGINT and SIGTERM, which ask a program to end, so that it may use these codes itself.
 SHELL_STATUS = {shell_code(-number): -number for number in
                    (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)}
 
 
 def status_behind_a_shell(status):
-    """Of the program that a shell, or a script, has waited for."""
+    """The status of a program, from that of the shell or script that waited for it."""
     return SHELL_STATUS.get(status, status)
 
 
@@ -106,8 +106,8 @@ def signal_name(number):
 
 
 def code_of_command(command, status, fix=""):
-    """The exit code of a command's own process, which has said what was wrong, unless a signal took its word. Errors: LaunchError says so then."""
+    """The exit code of a command's process, which printed its error. Errors: LaunchError where a signal killed it."""
     if status < 0:
         raise LaunchError(f"{command} was killed by {signal_name(-status)}",
-                          "SIGKILL is mostly for want of memory; after another signal PYTHONFAULTHANDLER=1 shows where it was" + fix, shell_code(status))
+                          "SIGKILL usually means lack of memory; after another signal PYTHONFAULTHANDLER=1 shows the code location" + fix, shell_code(status))
     return status

@@ -1,4 +1,4 @@
-"""The command `export`: sees that PyTorch and a compiler are there, and hands over to exporter/ in the Python that has it."""
+"""The command `export`: checks for PyTorch and a compiler, and runs exporter/ in the Python that has PyTorch."""
 
 import os
 import shutil
@@ -17,9 +17,9 @@ FOR_SENTENCES = ("requirements-sentences.txt",)
 def start(places, argv):
     from exporter.arguments import parse
     if {"-h", "--help"}.intersection(argv):
-        parse(["--help"])       # prints it and exits, in this Python: nothing may be set up yet
+        parse(["--help"])       # prints the help and exits, in this Python: the set-up may be missing
     flags, passed = take_values(argv, toolchain.FLAGS)
-    parse(passed)               # nothing is installed for what is mistyped
+    parse(passed)               # rejects mistyped flags before anything is installed
     chosen = toolchain.choose(places, flags)
     if not os.environ.get("OFFRAMP_BIN_DIR") and can_be_set_up(places):
         with one_at_a_time(places):
@@ -33,22 +33,22 @@ def start(places, argv):
 
 
 def require_compiler(environment):
-    """AOTInductor writes C++ and has it compiled."""
+    """AOTInductor generates C++ and compiles it."""
     compiler = environment.get("CXX") or "g++"
     if shutil.which(compiler, path=environment.get("PATH")) is None:
-        raise LaunchError(f"export needs a C++ compiler, and there is no '{compiler}' here", "apt-get install g++, or name yours in CXX",
+        raise LaunchError(f"export needs a C++ compiler, and '{compiler}' was not found", "Run apt-get install g++, or name your compiler in CXX",
                           ExitCode.SYSTEM)
 
 
 def require_torch(places, python):
-    """In a Python of the user's nothing is installed."""
+    """Errors: LaunchError without PyTorch. Installs nothing in a user's Python."""
     facts = toolchain.describe_python(places, python)
     if "error" in facts:
         raise LaunchError(f"'{python}' has no PyTorch ({facts['error']})", "./launch/offramp setup installs one; or give --python", ExitCode.SYSTEM)
 
 
 def environment_for(places, chosen):
-    """What the compiler is to find, and where it may leave its intermediate files."""
+    """Environment of the compiler: the CUDA Toolkit, and the folder of its intermediate files."""
     environment = dict(os.environ)
     if can_be_set_up(places):       # else PyTorch's own, in /tmp
         environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(places.build / "inductor"))

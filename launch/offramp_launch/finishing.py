@@ -1,4 +1,4 @@
-"""The last phase of a run: what its consumers left is put together, and whoever is impatient does no harm."""
+"""The last phase of a run: merges the consumers' outputs, and survives impatient signals."""
 
 import contextlib
 import selectors
@@ -9,12 +9,12 @@ from offramp_launch.supervision.signal_inbox import SignalInbox
 
 class Finishing:
     """
-    Waits for the program that puts outputs together, through signals: the first one is answered with a word, another one ends the program, which may be
-    killed anywhere. What it warned of is told. Entered before the run, until nothing of it is left to do, so that no signal in between ends the launcher.
-    Borrows: the program. Thread: the main thread, for it handles signals. Blocks: wait(), until the program has ended.
+    Waits for the program that merges outputs. The first signal prints a message, another one kills the program, which is safe at any point. Repeats
+    the program's warnings. Enter it before the run and leave it last, so that no signal in between ends the launcher.
+    Borrows: the program. Thread: the main thread, since it handles signals. Blocks: wait(), until the program has ended.
     """
 
-    ENDED = object()    # by a signal
+    ENDED = object()    # the program was ended by a signal
 
     def __init__(self, note):
         self._note = note
@@ -33,7 +33,7 @@ class Finishing:
         self._selector.close()
 
     def wait(self, program):
-        """Returns ENDED, or nothing where the program came to its end by itself, if only just; it is reaped."""
+        """Reaps the program. Returns ENDED, or None where it ended by itself, even if just before the signal."""
         self._program = program
         over = []
         self._selector.register(program.pidfd, selectors.EVENT_READ, lambda: over.append(True))
@@ -54,8 +54,8 @@ class Finishing:
         with contextlib.suppress(OSError):      # a terminal that is gone
             if not self._asked or number == signal.SIGHUP:
                 self._asked = True
-                self._note("the outputs are being put together, which is waited for (once more ends it; --resume then goes on)")
+                self._note("waiting until the outputs are merged (once more ends it; --resume then continues)")
                 return
-            self._note("putting the outputs together is ended")
+            self._note("stopped merging the outputs")
         self._ended = True
         self._program.signal(signal.SIGKILL)

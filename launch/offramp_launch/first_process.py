@@ -1,6 +1,6 @@
 """
-In a container the command is the first process. To it the kernel gives every process whose parent is gone, and of signals only those that it has asked for.
-There the command goes on as a child, and the first process hands signals on, takes the dead away, and ends as the command did.
+In a container the command is the first process. The kernel gives it every orphaned process, and delivers only the signals that it handles.
+There the command continues as a child; the first process forwards signals, reaps children, and exits with the command's code.
 """
 
 import contextlib
@@ -8,38 +8,38 @@ import os
 import signal
 
 FIRST = 1
-HANDED_ON = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
+FORWARDED = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
 KILLED = 128
 
 
 def run_as_first_process():
-    """Returns in the process that is to be the command. Call it before anything is started, and before other threads are."""
+    """Returns in the process of the command. Call before starting processes or threads."""
     if os.getpid() != FIRST:
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDED_ON | {signal.SIGCHLD, signal.SIGTTOU})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD, signal.SIGTTOU})
     command = os.fork()
     if command:
         os._exit(supervise(command))
-    # Of a terminal's Ctrl-C one comes, and not the one that is handed on, too.
+    # In its own process group, the command gets a terminal's Ctrl-C once, not also the forwarded one.
     os.setpgid(0, 0)
     with contextlib.suppress(OSError):
         os.tcsetpgrp(0, os.getpid())
-    signal.pthread_sigmask(signal.SIG_SETMASK, before.difference({signal.SIGTERM}))     # which launch/offramp blocks for this one
+    signal.pthread_sigmask(signal.SIG_SETMASK, before.difference({signal.SIGTERM}))     # launch/offramp blocks SIGTERM for the first process
 
 
 def supervise(command):
-    """The exit code of this child, when it has ended."""
+    """Waits for the command. Returns its exit code."""
     while True:
-        number = signal.sigwait(HANDED_ON | {signal.SIGCHLD})
+        number = signal.sigwait(FORWARDED | {signal.SIGCHLD})
         if number != signal.SIGCHLD:
             os.kill(command, number)
-        elif (ended := take_the_dead_away()).get(command) is not None:
+        elif (ended := reap_children()).get(command) is not None:
             code = ended[command]
             return code if code >= 0 else KILLED - code
 
 
-def take_the_dead_away():
-    """How those ended, by process."""
+def reap_children():
+    """Exit statuses of ended children, by process id."""
     ended = {}
     with contextlib.suppress(ChildProcessError):
         while (found := os.waitpid(-1, os.WNOHANG)) != (0, 0):

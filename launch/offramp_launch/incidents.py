@@ -1,9 +1,9 @@
 """
-The incident reports of a run's dead letters, and the launcher's part of them.
+The incident reports of a run's dead letters, and the launcher's additions to them.
 
-RUN_DIR/dead-letters/ holds for each set-aside slab NAME.safetensors (the payload) and NAME.json (the incident report). The producer writes both,
-once. It cannot know how a consumer ended or what it last said: the launcher, which reaps consumers and owns their logs, adds that to
-the incident report, and what retries came to. Both replace the whole file by a rename, and never write at the same time.
+RUN_DIR/dead-letters/ contains NAME.safetensors (the payload) and NAME.json (the incident report) for each dead letter. The producer writes both,
+once. It cannot know how a consumer ended or what it logged last: the launcher, which reaps consumers and owns their logs, adds that to
+the incident report, and the results of retries. Both replace the whole file by a rename, and never write concurrently.
 """
 
 import collections
@@ -18,12 +18,12 @@ DEATHS_REMEMBERED = 1000
 
 
 class IncidentReporter:
-    """Completes the incident reports of a live run. Thread: the supervisor's. Blocks: on small files. Trouble with one never ends the run."""
+    """Completes the incident reports of a live run. Thread: the supervisor's. Blocks: on small files. Errors with a report never end the run."""
 
     def __init__(self, run_dir):
         self._folder = pathlib.Path(run_dir) / FOLDER
         self._deaths = collections.OrderedDict()   # by pid
-        self._told = {}                            # file's time, by name: nothing is missing in it
+        self._completed = {}                       # times of complete files, by name
 
     def note_death(self, child, final_messages):
         self._deaths.pop(child.pid, None)
@@ -33,17 +33,17 @@ class IncidentReporter:
             self._deaths.popitem(last=False)
 
     def complete(self):
-        """Call it now and then, and at the end: a consumer's end and the incident report of what it died of come in either order."""
+        """Call periodically and at the end: a consumer's death and its incident report arrive in either order."""
         for path in sorted(self._folder.glob("*.json")):
             try:
                 written = path.stat().st_mtime_ns
-                if self._told.get(path.name) == written:
+                if self._completed.get(path.name) == written:
                     continue
                 incident = json.loads(path.read_text())
                 if self._add_deaths(incident):
                     write_incident(path, incident)
                 if all(known(delivery) for delivery in incident.get("deliveries", [])):
-                    self._told[path.name] = path.stat().st_mtime_ns
+                    self._completed[path.name] = path.stat().st_mtime_ns
             except (OSError, ValueError, KeyError, TypeError, AttributeError):
                 continue
 
@@ -57,7 +57,7 @@ class IncidentReporter:
 
 
 def known(delivery):
-    """Consumers that did not die have no end to tell."""
+    """Whether the delivery's end is known; only a consumer that died has one."""
     return delivery.get("end") != "died" or delivery.get("exit") is not None
 
 

@@ -1,7 +1,7 @@
 """
-Ctrl-C ends a command with 130 and without a traceback, from the first line of its Python to the last. Whoever starts that Python blocks
-the signal (launch/offramp, blocked(), run_python()), for Python itself would tell where its own start was interrupted.
-A run minds SIGTERM and SIGHUP like Ctrl-C once it makes its directory (handle_all_signals()).
+Ctrl-C ends a command with 130 and without a traceback, from the first line of its Python to the last. The parent of that Python blocks
+the signal (launch/offramp, blocked(), run_python()), since Python would print a traceback of its start-up.
+A run handles SIGTERM and SIGHUP like Ctrl-C once it makes its directory (handle_all_signals()).
 """
 
 import contextlib
@@ -13,20 +13,20 @@ import threading
 
 INTERRUPTED = 130
 CTRL_C = {signal.SIGINT}
-LIKE_CTRL_C = (signal.SIGTERM, signal.SIGHUP)     # to a command that wants it
-AGAIN_SECONDS = 0.001       # behind a place where Python drops what is raised
-LOOK_SECONDS = 0.1      # from one look for signals to the next, while a program is waited for
+LIKE_CTRL_C = (signal.SIGTERM, signal.SIGHUP)     # for commands that request it
+AGAIN_SECONDS = 0.001       # until the signal is raised again after Python dropped the exception
+LOOK_SECONDS = 0.1      # between two checks for signals while waiting for a program
 
 
 def begin():
-    """Call it before all else is imported: from here on Ctrl-C ends the process at once. Where it is ignored, as behind nohup, it stays so."""
+    """Call before other imports: from here on Ctrl-C ends the process immediately. Where it is ignored, as under nohup, it stays ignored."""
     if is_handled():
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, CTRL_C)
 
 
 def carry_out(main, argv):
-    """The exit code of `main`, in which Ctrl-C is a KeyboardInterrupt; one, for what it has to put in order is not interrupted again."""
+    """The exit code of `main`, in which Ctrl-C raises KeyboardInterrupt once; its clean-up is not interrupted again."""
     try:
         try:
             if is_handled():
@@ -34,7 +34,7 @@ def carry_out(main, argv):
                 sys.unraisablehook = _raise_again
             return main(argv)
         finally:
-            _ignore_signals()     # what it came to is its end
+            _ignore_signals()     # its result is final
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -44,7 +44,7 @@ def is_handled():
 
 
 def handle_all_signals():
-    """From here on SIGTERM and SIGHUP are what Ctrl-C is, unless they are ignored."""
+    """From here on SIGTERM and SIGHUP act like Ctrl-C, unless they are ignored."""
     for number in LIKE_CTRL_C:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _raise_once)
@@ -58,7 +58,7 @@ def _raise_once(_, frame):
 
 
 def _raise_again(dropped):
-    """Of what is raised within a finalizer or a weak reference's callback Python tells here, and drops it."""
+    """Hook for exceptions in finalizers and weak reference callbacks, which Python drops: raises a dropped KeyboardInterrupt again."""
     if not issubclass(dropped.exc_type, KeyboardInterrupt):
         return sys.__unraisablehook__(dropped)
     signal.signal(signal.SIGINT, _raise_once)
@@ -72,33 +72,33 @@ def _raise_later():
 
 
 def _is_within_a_finalizer(frame):
-    """As far as Python's code shows it."""
+    """Whether a Python frame above is a finalizer."""
     while frame is not None and frame.f_code is not _raise_again.__code__ and frame.f_code.co_name != "__del__":
         frame = frame.f_back
     return frame is not None
 
 
 def _ignore_signals():
-    for number in _minded():
+    for number in _handled_signals():
         signal.signal(number, signal.SIG_IGN)
 
 
-def _minded():
+def _handled_signals():
     return [number for number in (*CTRL_C, *LIKE_CTRL_C) if signal.getsignal(number) is _raise_once]
 
 
 def wait_through(command, waits, ends, **options):
     """
-    As subprocess.run, for a program that is not to be left behind, in a session of its own: the first signal that is minded is answered by `waits()`,
-    another one by `ends()` and its death, which may come anywhere. Once the program is gone, either is a KeyboardInterrupt.
+    As subprocess.run, for a program in a separate session that must not be left behind. On the first handled signal it calls `waits()`; on
+    another one it calls `ends()` and kills the program. After the program's end, either raises KeyboardInterrupt.
     """
-    asked, answered, told = [], 0, None
-    before = {number: signal.signal(number, lambda number, _: asked.append(number)) for number in _minded()}
+    asked, answered, output = [], 0, None
+    before = {number: signal.signal(number, lambda number, _: asked.append(number)) for number in _handled_signals()}
     try:
         program = subprocess.Popen(command, start_new_session=True, **options)
-        while told is None:
+        while output is None:
             try:
-                told = program.communicate(timeout=LOOK_SECONDS)
+                output = program.communicate(timeout=LOOK_SECONDS)
             except subprocess.TimeoutExpired:
                 for number in asked[answered:]:
                     again = answered > 0 and number != signal.SIGHUP
@@ -113,12 +113,12 @@ def wait_through(command, waits, ends, **options):
     if asked:
         _ignore_signals()
         raise KeyboardInterrupt
-    return subprocess.CompletedProcess(command, program.returncode, *told)
+    return subprocess.CompletedProcess(command, program.returncode, *output)
 
 
 @contextlib.contextmanager
 def blocked():
-    """What starts within begins with Ctrl-C blocked."""
+    """Processes started within begin with Ctrl-C blocked."""
     signal.pthread_sigmask(signal.SIG_BLOCK, CTRL_C)
     try:
         yield
@@ -128,9 +128,9 @@ def blocked():
 
 @contextlib.contextmanager
 def deferred():
-    """A signal that is minded and comes within is minded behind it."""
+    """Defers handled signals that arrive within to its end."""
     asked = []
-    before = {number: signal.signal(number, lambda number, _: asked.append(number)) for number in _minded()}
+    before = {number: signal.signal(number, lambda number, _: asked.append(number)) for number in _handled_signals()}
     try:
         yield
     finally:
@@ -141,7 +141,7 @@ def deferred():
 
 
 def run_python(command, **options):
-    """The status of a Python program of ours, which this process is there for only: Ctrl-C is handed on, and its end is waited for."""
+    """Runs a Python program of this project in place of this command: forwards Ctrl-C and returns the program's status."""
     before = signal.getsignal(signal.SIGINT)
     with blocked():
         program = subprocess.Popen(command, **options)

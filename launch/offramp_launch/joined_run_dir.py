@@ -1,4 +1,4 @@
-"""The directory of a run that a program of one's own began: waited for, and held for its consumers by one launcher."""
+"""The directory of a run that the user's program began: waits for the run, and holds the directory for one launcher."""
 
 import contextlib
 import os
@@ -15,12 +15,12 @@ from offramp_launch.progress import ENDS
 from offramp_launch.run_dir import RunDir, read_object
 
 LOOK_AGAIN_SECONDS = 0.05
-PRODUCERS_OWN = "producer-settings.toml"    # common/app/settings/kept_settings.hpp: of a run that offramp-producer began
+PRODUCERS_OWN = "producer-settings.toml"    # common/app/settings/kept_settings.hpp: marks a run that offramp-producer began
 
 
 class JoinedRunDir(RunDir):
     """
-    Holds the directory beside its program, which has a lock of its own there. Errors: LaunchError when a launcher has it
+    Holds the directory together with its program, which has another lock there. Errors: LaunchError when a launcher holds it
     (RUN_IN_USE), it is another user's (NOT_PERMITTED), or others may write to it (USAGE).
     """
 
@@ -29,7 +29,7 @@ class JoinedRunDir(RunDir):
 
     @staticmethod
     def _make(folder):
-        return False    # the run is there
+        return False    # the run exists
 
     def _take(self, folder, inside, made, account):
         facts = os.fstat(inside)
@@ -42,22 +42,22 @@ class JoinedRunDir(RunDir):
             if problem.code != ExitCode.RUN_IN_USE:
                 raise
             raise LaunchError(f"the run in '{folder}' has a launcher already, which starts its consumers",
-                              f"./launch/offramp scale N --run-dir {folder} brings it to N of them", ExitCode.RUN_IN_USE) from problem
-        self._begin(folder, inside, PreviousReport(folder, account=()))
+                              f"./launch/offramp scale N --run-dir {folder} sets their number", ExitCode.RUN_IN_USE) from problem
+        self._begin(folder, inside, PreviousReport(folder, files=()))
 
 
 def wait_for_run(folder, seconds, note):
     """
-    (what the endpoint says, a pidfd of the program that it names), once both are there. Errors: LaunchError (NO_SUCH_RUN) when they are
-    not within so many seconds, (NOT_PERMITTED) when the run is another user's, (USAGE) when it is one of offramp-producer.
+    (the endpoint, a pidfd of its program), once both exist. Errors: LaunchError (NO_SUCH_RUN) when they do not appear within so many
+    seconds, (NOT_PERMITTED) when the run is another user's, (USAGE) when it is a run of offramp-producer.
     """
     deadline = time.monotonic() + seconds
-    told = False
+    noted = False
     while True:
         require_may_join(folder)
         met = read_endpoint(folder)
         program = open_process(int(met["producer_pid"])) if met else None
-        # Read once more: the number may be a later process's.
+        # Read again: the process id may have been reused.
         if program is not None and read_endpoint(folder) == met:
             require_of_own_program(folder)
             return met, program
@@ -69,16 +69,16 @@ def wait_for_run(folder, seconds, note):
             raise LaunchError(f"no run in '{folder}' within {seconds:g} s: {existing_entries(folder, met)}",
                               "Start the program whose outputs are to be consumed with this run directory (offramp_egress_open), or give --wait SECONDS",
                               ExitCode.NO_SUCH_RUN)
-        if not told:
+        if not noted:
             note(f"waiting for a run in {folder}, {seconds:g} s at most: {existing_entries(folder, met)}")
-            told = True
+            noted = True
         time.sleep(LOOK_AGAIN_SECONDS)
 
 
 def require_same_pid_namespace(folder, endpoint):
     """
-    Call it where there is no process of the number that the endpoint names. Errors: LaunchError (NOT_PERMITTED) where a process listens there all
-    the same: consumer/session/run_search.cpp.
+    Call where the endpoint's process does not exist here. Errors: LaunchError (NOT_PERMITTED) where a process nevertheless listens there, as in
+    consumer/session/run_search.cpp.
     """
     for path in folder.glob("work-*.sock"):
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as door:
@@ -91,19 +91,19 @@ def require_same_pid_namespace(folder, endpoint):
 
 
 def existing_entries(folder, endpoint):
-    """In place of a run that can be met."""
+    """Describes the directory without a reachable run."""
     if endpoint:
         return f"its program (pid {endpoint['producer_pid']}) is dead"
     status = read_object(folder / "status.json")
     if status and status.get("state") in ENDS:
-        return "the run that was there is over"
+        return "its earlier run is over"
     if status:
-        return "a run was begun there, and takes no consumers yet"
-    return "no program has begun one there" if folder.is_dir() else "it is not there"
+        return "a run has begun there, and takes no consumers yet"
+    return "no program has begun one there" if folder.is_dir() else "it does not exist"
 
 
 def wait_for_run_of(pid, folder):
-    """As wait_for_run(), for the process that started this one, as long as that lives; pidfds are this process's."""
+    """As wait_for_run(), for the process that started this one, while it lives."""
     program = open_process(pid)
     ended = program is None or os.getppid() != pid
     while not ended:
@@ -113,7 +113,7 @@ def wait_for_run_of(pid, folder):
             return met, program
         ended = bool(select.select([program], [], [], LOOK_AGAIN_SECONDS)[0])
     raise LaunchError(f"the program (pid {pid}) whose outputs were to be consumed ended before it began a run in '{folder}'",
-                      "Its own words say why", ExitCode.NO_SUCH_RUN)
+                      "Its own messages say why", ExitCode.NO_SUCH_RUN)
 
 
 def require_may_join(folder):
@@ -122,19 +122,19 @@ def require_may_join(folder):
         if not stat.S_ISDIR(facts.st_mode):
             raise LaunchError(f"--run-dir '{folder}' is not a folder", "Give the run directory of the program", ExitCode.USAGE)
         if facts.st_uid != os.getuid():
-            raise LaunchError(f"the run in '{folder}' is another user's (uid {facts.st_uid}): its memory is open to that user alone",
+            raise LaunchError(f"the run in '{folder}' is another user's (uid {facts.st_uid}): only that user can open its memory",
                               "Start the consumers as that user", ExitCode.NOT_PERMITTED)
 
 
 def require_of_own_program(folder):
     if (folder / PRODUCERS_OWN).exists():
-        raise LaunchError(f"the run in '{folder}' is one of offramp-producer, not of a program of one's own",
-                          f"./launch/offramp scale N --run-dir {folder} brings it to N consumers; without a launcher: "
+        raise LaunchError(f"the run in '{folder}' belongs to offramp-producer, not to a program of yours",
+                          f"./launch/offramp scale N --run-dir {folder} sets its number of consumers; without a launcher: "
                           f"offramp-consumer --run-dir {folder}", ExitCode.USAGE)
 
 
 def open_process(pid):
-    """None where there is none."""
+    """A pidfd; None where the process does not exist."""
     try:
         return os.pidfd_open(pid)
     except OSError:

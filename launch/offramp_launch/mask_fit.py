@@ -1,4 +1,4 @@
-"""How well masks fit the true ones. Needs NumPy alone."""
+"""Compares masks with the true ones. Needs only NumPy."""
 
 from typing import NamedTuple
 
@@ -8,8 +8,8 @@ CLASS_NAMES = ("background", "thing")
 
 
 class Fit(NamedTuple):
-    by_class: tuple      # intersection over union of all pixels of all images, class by class
-    worst: float         # of single images, the lowest mean
+    by_class: tuple      # intersection over union of all pixels of all images, per class
+    worst: float         # lowest mean of a single image
 
     @property
     def mean(self):
@@ -21,7 +21,7 @@ class Fit(NamedTuple):
 
 
 def mean_iou(pairs, classes=2):
-    """`pairs`: (found, true) masks of class numbers, each two of one shape. A class that neither has counts as found."""
+    """`pairs`: (found, true) masks of class numbers, both of one shape. A class in neither mask counts as found."""
     both, either, worst = numpy.zeros(classes), numpy.zeros(classes), 1.0
     for found, true in pairs:
         of_both = numpy.array([numpy.sum((found == number) & (true == number)) for number in range(classes)], float)

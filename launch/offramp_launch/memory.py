@@ -1,4 +1,4 @@
-"""What the kernel says of this machine's memory."""
+"""This machine's memory, from the kernel."""
 
 import pathlib
 
@@ -6,16 +6,16 @@ ABOUT = pathlib.Path("/proc/meminfo")
 
 
 def available():
-    """Bytes that programs may still take; None where it does not say."""
-    return _told("MemAvailable:")
+    """Bytes that programs can still allocate; None where unknown."""
+    return _field("MemAvailable:")
 
 
 def total():
-    """Bytes of the whole machine; None where it does not say."""
-    return _told("MemTotal:")
+    """Bytes of the whole machine; None where unknown."""
+    return _field("MemTotal:")
 
 
-def _told(name):
+def _field(name):
     try:
         lines = ABOUT.read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""The command `new-processor`: a processor to start from, and a test beside it that runs it on a saved slab."""
+"""The command `new-processor`: writes a processor template and a test that runs it on a saved slab."""
 
 import keyword
 import os
@@ -10,11 +10,11 @@ import sys
 from offramp_launch.arguments import take_values
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
 
-# By --lang: what the two files are made of, and the ending of the first.
+# By --lang: the templates of both files, and the ending of the first.
 LANGUAGES = {"python": ("processor.py", "test_processor.py", ".py"), "c": ("processor.c", "test_shared_object.py", ".c"),
              "c++": ("processor.cpp", "test_shared_object.py", ".cpp")}
-# How the files say that a run takes them; a package has no runner.
-OF_A_RUN = "./launch/offramp run --input FOLDER --model MODEL.pt2"
+# The files' example command, replaced in a package, which has no runner.
+EXAMPLE_RUN = "./launch/offramp run --input FOLDER --model MODEL.pt2"
 
 
 def start(places, argv):
@@ -23,24 +23,24 @@ def start(places, argv):
     if language not in LANGUAGES:
         raise LaunchError(f"--lang is '{language}'", f"Known: {', '.join(LANGUAGES)}", ExitCode.USAGE)
     if not rest:
-        raise LaunchError("new-processor wants a name", "./launch/offramp new-processor save", ExitCode.USAGE)
+        raise LaunchError("new-processor needs a name", "./launch/offramp new-processor save", ExitCode.USAGE)
     if len(rest) > 1:
-        raise LaunchError(f"new-processor knows no '{rest[1]}'", "See ./launch/offramp new-processor --help", ExitCode.USAGE)
+        raise LaunchError(f"new-processor does not take '{rest[1]}'", "See ./launch/offramp new-processor --help", ExitCode.USAGE)
     folder, name = pathlib.Path(rest[0]).parent, pathlib.Path(rest[0]).name
     require_usable(name, language)
     write_all(folder, files_for(places, name, language))
     source = folder / (name + LANGUAGES[language][2])
-    print(f"{source}: a processor to start from; it says in its first lines how a run takes it")
+    print(f"{source}: a processor template; its first lines show how to use it in a run")
     print(f"{folder / f'test_{name}.py'}: its test\n  {command_of_test(places, folder, name)}")
     return int(ExitCode.OK)
 
 
 def require_usable(name, language):
-    """It becomes a file's name, a module's, and in Python a function's."""
+    """The name becomes that of a file, a module, and in Python a function."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or language == "python" and keyword.iskeyword(name):
         raise LaunchError(f"'{name}' cannot be the name of a processor", "Give letters, digits and _, such as save_masks, without an ending", ExitCode.USAGE)
     if language == "python" and name in {*getattr(sys, "stdlib_module_names", ()), "numpy", "offramp", "torch"}:
-        raise LaunchError(f"a file {name}.py would be taken for the module '{name}' of that name", f"Give another name, such as save_{name}", ExitCode.USAGE)
+        raise LaunchError(f"a file {name}.py would hide the module '{name}'", f"Give another name, such as save_{name}", ExitCode.USAGE)
 
 
 def files_for(places, name, language):
@@ -48,16 +48,16 @@ def files_for(places, name, language):
     templates = places.launch / "new_processor"
     processor, test, ending = LANGUAGES[language]
     source = name + ending
-    taken_by = (OF_A_RUN, f"{places.command} consume --run-dir RUN") if places.is_installed else ("", "")
+    taken_by = (EXAMPLE_RUN, f"{places.command} consume --run-dir RUN") if places.is_installed else ("", "")
     return {source: (templates / processor).read_text().replace(*taken_by).replace("NAME", name),
             f"test_{name}.py": (templates / test).read_text().replace("NAME", name).replace('SOURCE"', f'{source}"').replace('"""SOURCE,', f'"""{source},')}
 
 
 def write_all(folder, files):
-    """All or none. Errors: LaunchError where one is there, or the folder is not."""
+    """Writes all files or none. Errors: LaunchError where one exists, or the folder does not."""
     there = [folder / name for name in files if os.path.lexists(folder / name)]
     if there:
-        raise LaunchError(f"'{there[0]}' is there already", "Give another name, or move it away: nothing was written", ExitCode.CANNOT_WRITE)
+        raise LaunchError(f"'{there[0]}' exists already", "Give another name, or move it away: nothing was written", ExitCode.CANNOT_WRITE)
     written = []
     try:
         for name, text in files.items():
@@ -67,12 +67,12 @@ def write_all(folder, files):
     except OSError as problem:
         for path in written:
             path.unlink(missing_ok=True)
-        remedy = "Make room there" if problem.errno in NO_ROOM else "Give a name in a folder that is there, and that you may write to"
+        remedy = "Make room there" if problem.errno in NO_ROOM else "Give a name in an existing folder that you may write to"
         raise LaunchError(f"'{folder / name}' cannot be written: {problem.strerror}", remedy, ExitCode.CANNOT_WRITE) from problem
 
 
 def command_of_test(places, folder, name):
-    """As it is typed from here."""
+    """The command line of the test, from this folder."""
     python = places.venv_python if places.venv_python.exists() else sys.executable
     package = places.launch / "python"
     return (f"PYTHONPATH={shlex.quote(str(package))} " if package.is_dir() else "") + f"{shlex.quote(str(python))} {shlex.quote(str(folder / f'test_{name}.py'))}"

@@ -1,4 +1,4 @@
-"""The command `demo`: a loop in Python, its consumers as `consume` starts them, and a sheet of what they made. Its scripts: launch/numpy_demo/."""
+"""The command `demo`: runs a Python loop, consumers started like those of `consume`, and shows their results. Its scripts: launch/numpy_demo/."""
 
 import contextlib
 import os
@@ -29,23 +29,23 @@ def start(places, argv):
         there, rest = take_switch(rest, switch)
         switches += [switch] * there
     if rest:
-        raise LaunchError(f"demo knows no '{rest[0]}'", "See ./launch/offramp demo --help", ExitCode.USAGE)
+        raise LaunchError(f"demo does not take '{rest[0]}'", "See ./launch/offramp demo --help", ExitCode.USAGE)
     python = places.venv_python
     require_numpy(python)
-    if "--processor" in flags:      # a copy of its post.py imports what lies beside the original
+    if "--processor" in flags:      # a copy of its post.py imports modules beside the original
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(places.numpy_demo))))
     output = pathlib.Path(flags.get("--output", FOLDER)).absolute()
     own = places.numpy_demo / CUT_OUT
     processors = flags.get("--processor", f"mask-png,{own}")
-    told = ["--processor", processors, "--output", str(output), "--consumer-python", str(python), "--consumers", flags.get("--consumers", "2"), *switches]
-    consume_command.parse_flags(places, told)        # refuses flags before anything is moved aside
+    passed = ["--processor", processors, "--output", str(output), "--consumer-python", str(python), "--consumers", flags.get("--consumers", "2"), *switches]
+    consume_command.parse_flags(places, passed)      # refuses flags before anything is moved aside
     run_dir = choose_run_dir(places, None, new_run_id())
     make_parent(run_dir)
     with loop(places, python, run_dir) as program:
-        code = consume_command.start(places, ["--run-dir", str(run_dir), *told], ["demo", *argv])
+        code = consume_command.start(places, ["--run-dir", str(run_dir), *passed], ["demo", *argv])
         if code != 0:
             return code
-        program.wait()      # what its consumers did it knows, too
+        program.wait()      # the loop also checks its consumers' results
         require_well(program, run_dir)
     return code if "--processor" in flags else show(python, places, output, own)
 
@@ -56,11 +56,11 @@ def require_numpy(python):
     except OSError as problem:
         raise cannot_be_started(python, problem) from problem
     if found.returncode != 0:
-        raise LaunchError(f"the demo is a loop on NumPy, and {python} has none: {numpy_remedy(python)}", "", ExitCode.SYSTEM)
+        raise LaunchError(f"the demo needs NumPy, and {python} has none: {numpy_remedy(python)}", "", ExitCode.SYSTEM)
 
 
 def make_parent(run_dir):
-    """The program makes the directory itself."""
+    """Makes the parent folder; the program makes the run directory itself."""
     try:
         if run_dir.parent == short_runs_folder():
             own_folder_in_tmp(run_dir.parent)
@@ -72,7 +72,7 @@ def make_parent(run_dir):
 
 @contextlib.contextmanager
 def loop(places, python, run_dir):
-    """The loop's process, once its run is there; ended with what is done within. Errors: LaunchError where it ends before."""
+    """Yields the loop's process once its run exists, and ends it on exit. Errors: LaunchError where it ends before."""
     command = places.python_command(python, places.numpy_demo / "loop.py")
     with open(log_of(run_dir), "wb") as log:
         program = subprocess.Popen([*command, str(run_dir), str(PICTURES)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -91,7 +91,7 @@ def loop(places, python, run_dir):
 
 
 def end(program):
-    """By Ctrl-C, on which its Egress removes what it has in memory."""
+    """Ends the loop by Ctrl-C, so that its Egress removes its memory."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         program.send_signal(signal.SIGINT)
         program.wait(LOOP_ENDS_SECONDS)
@@ -100,7 +100,7 @@ def end(program):
 
 
 def log_of(run_dir):
-    """Beside it, for the directory is the loop's to make."""
+    """The loop's log, beside the run directory, which the loop makes itself."""
     return run_dir.with_suffix(".log")
 
 
@@ -108,16 +108,16 @@ def require_well(program, run_dir):
     if program.returncode != 0:
         with open(log_of(run_dir), "rb") as log:
             log.seek(max(0, os.fstat(log.fileno()).st_size - LOG_END_BYTES))
-            said = log.read().decode(errors="replace").strip()
-        raise LaunchError(f"the demo's loop ended with exit code {shell_code(program.returncode)}", said or "it wrote nothing", ExitCode.INTERNAL)
+            text = log.read().decode(errors="replace").strip()
+        raise LaunchError(f"the demo's loop ended with exit code {shell_code(program.returncode)}", text or "it wrote nothing", ExitCode.INTERNAL)
 
 
 def show(python, places, output, own):
-    """Makes the sheet, and says what to try next."""
+    """Makes the contact sheet, and prints what to try next."""
     folder = next((path.parent for path in output.glob("*/picture-00.png") if path.parent.name != "mask-png"), output)
     code = subprocess.run([*places.python_command(python, places.numpy_demo / "sheet.py"), str(output), str(folder), str(PICTURES)], check=False).returncode
     if code == 0:
-        print(f"\nThe same with a function of your own: copy {own.parent / 'post.py'}, change it, and\n"
+        print(f"\nTo use your own function: copy {own.parent / 'post.py'}, change it, and\n"
               "    ./launch/offramp demo --processor ./post.py:cut_out --output MINE\n"
-              f"A loop of your own: {own.parent / 'loop.py'} is one.")
+              f"An example of your own loop: {own.parent / 'loop.py'}")
     return shell_code(code)

@@ -1,4 +1,4 @@
-"""The output folder of a run: whose it is while the run lives, and what earlier runs left in it."""
+"""The output folder of a run: its lock while the run lives, and the work of earlier runs in it."""
 
 import contextlib
 import errno
@@ -21,22 +21,22 @@ CHECKPOINT = ".offramp-checkpoint"
 NEXT = ".offramp-next"
 CLAIM = pathlib.Path(".offramp-shards/job.json")    # jobs/folder.py
 LONGEST_CLAIM = 64 << 10
-LEFT_OVER_SECONDS = 30      # programs whose launcher died end by themselves: a slab and some seconds
+LEFT_OVER_SECONDS = 30      # programs whose launcher died end by themselves after a slab and a few seconds
 LOOK_AGAIN_SECONDS = 0.1
 
 
 class OutputLock:
     """
-    Keeps a second run out of an output folder, from before its programs start until what they left is put together.
-    Owns: a lock on OUTPUT/.offramp-lock, and the folder itself, opened: another one may have its name by now. The lock is taken exclusively, and
-    then shared: each program that runs a user's code takes a share of its own (common/app/program/output_share.hpp), so that the lock outlives a launcher
-    that is killed, and no code gives it back for the others. Programs that put results together inherit `fd`: they run no such code.
+    Keeps a second run out of an output folder, from before its programs start until their results are merged.
+    Owns: a lock on OUTPUT/.offramp-lock, and a descriptor of the folder, whose name may later lead elsewhere. The lock is taken exclusively, and
+    then shared: each program that runs a user's code takes its own share (common/app/program/output_share.hpp), so that the lock outlives a killed
+    launcher, and no user code releases it for others. Programs that merge results inherit `fd`: they run no user code.
     Errors: LaunchError (RUN_IN_USE) naming the other run and its launcher.
     """
 
     def __init__(self, folder, run_id, note=print):
         self._note = note
-        self._told = False
+        self._has_reported_wait = False
         self._folder, self._run_id = os.path.abspath(folder), run_id
         deadline = time.monotonic() + LEFT_OVER_SECONDS
         try:
@@ -51,7 +51,7 @@ class OutputLock:
             raise
 
     def _try_lock(self, folder, deadline):
-        """False: to be tried again."""
+        """False: try again."""
         try:
             self.fd = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | shared_folder.AS_IT_IS, 0o644, dir_fd=self._inside)
         except OSError as problem:
@@ -59,7 +59,7 @@ class OutputLock:
                 raise self._foreign_files(folder) from problem
             raise self._write_error(folder, problem) from problem
         facts = os.fstat(self.fd)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:      # laid there by somebody: what it leads to is not ours
+        if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:      # placed there by another program: its target is not this run's
             os.close(self.fd)
             raise self._foreign_files(folder)
         try:
@@ -69,22 +69,22 @@ class OutputLock:
             os.close(self.fd)
             return False
         except OSError:
-            self._note(f"[run] {folder} has no locks: a second run into it would not be noticed")
+            self._note(f"[run] the file system of {folder} has no locks: a second run into it would not be detected")
             with contextlib.suppress(OSError):
                 self._share(folder)
             return True
-        # Whoever had it before may have removed the file that we opened.
+        # The previous holder may have removed the opened file.
         if self._has_its_name() and self._share(folder):
             return True
         os.close(self.fd)
         return False
 
     def _share(self, folder):
-        """Says whose the lock is, and leaves room for the shares of the run's programs. False: another run was quicker."""
+        """Writes the lock's owner into it, and shares it with the run's programs. False: another run was faster."""
         try:
             os.ftruncate(self.fd, 0)
             os.pwrite(self.fd, json.dumps({"run": self._run_id, "pid": os.getpid()}).encode(), 0)
-            with contextlib.suppress(PermissionError):      # another user's
+            with contextlib.suppress(PermissionError):      # the file is another user's
                 os.fchmod(self.fd, 0o644)       # whatever the umask: consumers of --consumer-user read it
         except OSError as problem:
             self._remove()
@@ -103,7 +103,7 @@ class OutputLock:
             return False
 
     def _wait_for_programs_left_over(self, folder, deadline):
-        """Errors: when the other launcher lives, or its programs do not end."""
+        """Errors: LaunchError when the other launcher is alive, or its programs do not end."""
         try:
             holder = json.loads(os.pread(self.fd, 512, 0))
             run, pid = str(holder["run"]), int(holder["pid"])
@@ -112,16 +112,16 @@ class OutputLock:
         if pid is None or is_alive(pid) or time.monotonic() > deadline:
             os.close(self.fd)
             raise LaunchError(f"run {run} (process {pid or '?'}, or a program that it started) writes to {folder}",
-                              "Wait for its end, end it (./launch/offramp stop), or give this run another --output",
+                              "Wait for its end, stop it (./launch/offramp stop), or give this run another --output",
                               ExitCode.RUN_IN_USE)
-        if not self._told:
+        if not self._has_reported_wait:
             self._note(f"[run] waiting for the last programs of run {run}, whose launcher (process {pid}) died", flush=True)
-            self._told = True
+            self._has_reported_wait = True
         time.sleep(LOOK_AGAIN_SECONDS)
 
     @staticmethod
     def _foreign_files(folder):
-        return LaunchError(f"{pathlib.Path(folder) / LOCK} is not a lock of ours: it is not an ordinary file, or one of several names", "Remove it",
+        return LaunchError(f"{pathlib.Path(folder) / LOCK} is not an Offramp lock: it is not an ordinary file, or has several links", "Remove it",
                            ExitCode.CANNOT_WRITE)
 
     @staticmethod
@@ -131,7 +131,7 @@ class OutputLock:
 
     def require_in_place(self):
         """
-        Before anything counts as done: the folder's name leads to the folder that is held, and the lock's to the lock. Errors: LaunchError
+        Call before work counts as done: checks that the names of folder and lock still lead to those that are held. Errors: LaunchError
         (CANNOT_WRITE).
         """
         try:
@@ -142,13 +142,13 @@ class OutputLock:
         if why:
             raise LaunchError(f"the output folder {self._folder} was moved, unmounted or replaced while this run wrote to it ({why}): nothing more counts "
                               "as done",
-                              "Put the folder back, or mount it again, and go on with --resume", ExitCode.CANNOT_WRITE)
+                              "Put the folder back, or mount it again, and continue with --resume", ExitCode.CANNOT_WRITE)
         if not self._has_its_name():
             raise LaunchError(f"{os.path.join(self._folder, LOCK)} was removed or replaced while this run wrote to that folder",
-                              "Leave it there while a run lives, and go on with --resume", ExitCode.CANNOT_WRITE)
+                              "Leave it there while a run lives, and continue with --resume", ExitCode.CANNOT_WRITE)
 
     def _remove(self):
-        with contextlib.suppress(OSError):      # on a disk that became read-only the file stays; nobody holds it any more
+        with contextlib.suppress(OSError):      # on a disk that became read-only the file stays, unlocked
             if self._has_its_name():
                 os.unlink(LOCK, dir_fd=self._inside)
 
@@ -159,7 +159,7 @@ class OutputLock:
 
 
 def is_alive(pid):
-    """One that has ended is not, although its parent has not asked for its status yet."""
+    """Whether the process runs; a zombie does not."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -173,11 +173,11 @@ def is_alive(pid):
 
 def prepare(folder, consumer, identity, run_id="", continues=False, beyond=False, note=print, words=("prepare",)):
     """
-    Settles where a run's results go, before its programs start. What earlier ones left stays as it is until this one has results of its own. The consumer
-    refuses what is not ours, and what a run has ended with, unless --overwrite asks for its replacement; its words are the user's.
-    `run_id`: of the run that has the output's lock, in which the consumer takes a share. `continues`: the run goes on with what lies there.
-    `beyond`: results are not only in the folder. `words`: what the consumer is asked for.
-    Through signals the consumer is waited for, or ended: it may be putting a previous run's results in place, and the caller has the folder's lock.
+    Prepares the place for a run's results, before its programs start. Earlier results stay until this run has some. The consumer
+    refuses foreign files, and the results of a finished run, unless --overwrite is given; its error goes to the user.
+    `run_id`: the run that holds the output's lock, in which the consumer takes a share. `continues`: the run continues the work there.
+    `beyond`: results also go elsewhere. `words`: the consumer's flags for this.
+    Signals make it wait for the consumer, or kill it: the consumer may be moving a previous run's results into place, and the caller holds the lock.
     """
     folder = pathlib.Path(folder)
     if not beyond and is_empty(folder):
@@ -186,8 +186,8 @@ def prepare(folder, consumer, identity, run_id="", continues=False, beyond=False
     program, *flags = consumer
     done = interrupts.wait_through(
         [program, *words, *flags, *(["--run-id", run_id] if run_id else [])],
-        lambda: note(f"[run] what lies in {folder} is being looked at and put in order, which is waited for (once more ends it)", flush=True),
-        lambda: note(f"[run] putting {folder} in order is ended; the next run goes on with it", flush=True),
+        lambda: note(f"[run] waiting until {folder} is checked and put in order (once more ends it)", flush=True),
+        lambda: note(f"[run] stopped putting {folder} in order; the next run continues it", flush=True),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **identity)
     if done.returncode != 0:
         raise LaunchError(last_error(done.stderr) or done.stderr.strip() or f"'{program} {words[0]}' ended with exit code {done.returncode} and wrote nothing",
@@ -195,13 +195,13 @@ def prepare(folder, consumer, identity, run_id="", continues=False, beyond=False
     for warning in done.stdout.splitlines():
         note(f"[run] {warning}", flush=True)
     if previous and not continues:
-        note(f"[run] {folder} holds {previous}, which this run replaces once it has results of its own; with the same input and settings, --resume "
+        note(f"[run] {folder} holds {previous}, which this run replaces once it has results; with the same input and settings, --resume "
              "continues instead", flush=True)
 
 
 def require_no_job(output, config):
     """
-    A job's shards write there until they are merged, and would take what a run leaves for their own. Errors: LaunchError (USAGE), for the
+    A job's shards write there until they are merged, and would mistake a run's files for theirs. Errors: LaunchError (USAGE), for the
     output or the folder of --write-path.
     """
     writes = config.get("write-path") if "write" in config.get("processor", "").split(",") else None
@@ -209,17 +209,17 @@ def require_no_job(output, config):
         if folder and shared_folder.holds(folder, CLAIM):
             require_no_gpus(flag, folder)
             raise LaunchError(f"{flag} {folder} is where the shards of {job_noted_in(folder)} write, which is not merged yet",
-                              f"Give this run another {flag}, or merge first (./launch/offramp job merge). Where that job is given up, and with it what its "
-                              f"shards keep there, end those that are under way and remove {pathlib.Path(folder) / CLAIM.parent}: others then do nothing any more", ExitCode.USAGE)
+                              f"Give this run another {flag}, or merge first (./launch/offramp job merge). To give up that job and its shards' results, "
+                              f"end the running shards and remove {pathlib.Path(folder) / CLAIM.parent}: later ones then do nothing", ExitCode.USAGE)
 
 
 def require_no_gpus(flag, folder):
-    """Errors: LaunchError (USAGE) where it is not a hosts' job, but a run with --gpus."""
+    """Errors: LaunchError (USAGE) where a run with --gpus, not a job over hosts, left the claim."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         claim = json.loads(shared_folder.read(folder, CLAIM, LONGEST_CLAIM))
         if pathlib.PurePath(claim["folder"]).parts[-2:] == (CLAIM.parent.name, "job"):
             raise LaunchError(f"{flag} {folder} holds results of a run with --gpus that has not come to its end",
-                              f"Go on with it, with the flags that it had: ./launch/offramp run --gpus N --resume; or give this run another {flag}", ExitCode.USAGE)
+                              f"Continue it with its flags: ./launch/offramp run --gpus N --resume; or give this run another {flag}", ExitCode.USAGE)
 
 
 def job_noted_in(folder):
@@ -236,46 +236,46 @@ def is_empty(folder):
 
 @contextlib.contextmanager
 def removed_after_a_failure(folders):
-    """The folders that a run made for its results, the innermost first, do not stay empty behind it, unless it says that it ended `well`."""
+    """Removes the empty folders that a run created for its results, innermost first, unless it sets `well`."""
     ended = types.SimpleNamespace(well=False)
     try:
         yield ended
     finally:
-        with contextlib.suppress(OSError):      # one that holds something stays, and so do those around it
+        with contextlib.suppress(OSError):      # a folder with content stays, and so do its parents
             for folder in () if ended.well else folders:
                 os.rmdir(folder)
 
 
 def is_beside_output(folder):
-    """This run's results are not in their place: it did not come to its end, and a previous run's lie there."""
+    """Whether this run's results are beside a previous run's, since it did not finish."""
     return shared_folder.holds(folder, NEXT)
 
 
 def is_noted(folder):
-    """An earlier run noted there what it has done."""
+    """Whether an earlier run left a checkpoint there."""
     return shared_folder.holds(folder, CHECKPOINT)
 
 
 def is_used_by_other_run(folder, run_id):
-    """What is noted there is of another run: this one has come to no result. Only told, as describe_checkpoint()."""
+    """Whether the checkpoint there is another run's. For messages only, as describe_checkpoint()."""
     with contextlib.suppress(LaunchError):
         return run_noted(folder) not in (None, run_id)
     return False
 
 
 def run_noted(folder):
-    """The run whose work is noted there; None where none is. Errors: LaunchError (BAD_INPUT) where that cannot be told."""
+    """The run of the checkpoint there; None where there is none. Errors: LaunchError (BAD_INPUT) where it cannot be read."""
     try:
         return str(json.loads(shared_folder.read_line(folder, CHECKPOINT))["run"])
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
-        raise LaunchError(f"{pathlib.Path(folder) / CHECKPOINT} does not say whose work it notes: {problem}", "Move it away, if what lies there is not wanted any more",
+        raise LaunchError(f"{pathlib.Path(folder) / CHECKPOINT} does not name its run: {problem}", "Move it away, if you no longer need the results there",
                           ExitCode.BAD_INPUT) from problem
 
 
 def describe_checkpoint(folder):
-    """What an unfinished run did, in words; nothing when there is none. Only told, never relied on: hashes are not looked at."""
+    """The progress of an unfinished run, as text; None without one. For messages only: hashes are not checked."""
     noted = _read_checkpoint(folder)
     if not noted:
         return None
@@ -285,13 +285,13 @@ def describe_checkpoint(folder):
 
 
 def items_done_in(folder):
-    """How many are noted there. Only told, as describe_checkpoint()."""
+    """Number of items done by the checkpoint there. For messages only, as describe_checkpoint()."""
     noted = _read_checkpoint(folder)
     return sum(end - begin for begin, end in _joined(_ranges(noted[2]))) if noted else 0
 
 
 def _read_checkpoint(folder):
-    """(its run, how many items that had, the lines of what is done), or None."""
+    """(its run, that run's number of items, the lines of finished items), or None."""
     try:
         header, *lines = shared_folder.read(folder, CHECKPOINT).decode(errors="replace").splitlines()
         header = json.loads(header)
@@ -301,7 +301,7 @@ def _read_checkpoint(folder):
 
 
 def _items_of(identity):
-    """Those that the run makes: of one with --shard I/N the items of that part (common/app/settings/shard.hpp)."""
+    """Number of items of the run; with --shard I/N, of that part (common/app/settings/shard.hpp)."""
     items = int(identity["items"])
     number, _, count = identity.get("--shard", "").partition("/")
     return items // int(count) + (int(number) <= items % int(count)) if count else items

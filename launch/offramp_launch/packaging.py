@@ -1,4 +1,4 @@
-"""The command `package`: a wheel and Debian packages, made of the build that is there, or is made first."""
+"""The command `package`: makes a wheel and Debian packages of the build, and builds first if needed."""
 
 import pathlib
 import shutil
@@ -17,7 +17,7 @@ def start(places, flags, argv):
     wheel, rest = take_switch(rest, "--wheel")
     deb, rest = take_switch(rest, "--deb")
     if rest:
-        raise LaunchError(f"package knows no '{rest[0]}'", "See ./launch/offramp package --help", ExitCode.USAGE)
+        raise LaunchError(f"package does not take '{rest[0]}'", "See ./launch/offramp package --help", ExitCode.USAGE)
     into = pathlib.Path(given.get("--into") or places.build / "packages").absolute()
     require_folder(into)
     with one_at_a_time(places):
@@ -47,9 +47,9 @@ def make_wheel(places, into):
 
 
 def make_debs(places, into):
-    for tool, package in (("dpkg-shlibdeps", "dpkg-dev"), ("file", "file")):     # cpack asks file which of all are programs
+    for tool, package in (("dpkg-shlibdeps", "dpkg-dev"), ("file", "file")):     # cpack uses `file` to find the programs
         if shutil.which(tool) is None:
-            raise LaunchError(f"Debian packages are made by {tool}, which is not here", f"apt-get install {package}, on a Debian 12", ExitCode.SYSTEM)
+            raise LaunchError(f"Debian packages need {tool}, which was not found", f"Run apt-get install {package}, on Debian 12", ExitCode.SYSTEM)
     folder = places.build_folder("release")
     run_step("Debian packages", ["cpack", "--config", str(folder / "CPackConfig.cmake"), "-G", "DEB", "-B", str(into)], places.logs / "deb.log")
     shutil.rmtree(into / "_CPack_Packages", ignore_errors=True)

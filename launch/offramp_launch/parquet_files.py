@@ -1,8 +1,8 @@
-"""Which files are Parquet."""
+"""Recognizes Parquet files."""
 
 
 def is_parquet(path):
-    """As far as it can be told by the file's beginning."""
+    """Whether the file begins like a Parquet file."""
     try:
         with open(path, "rb") as file:
             return file.read(4) == b"PAR1"

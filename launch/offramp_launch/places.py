@@ -1,6 +1,6 @@
 """
-Where everything lies, in the two forms that this launcher comes in: the repository, with the one folder that all generated files go to; or
-installed, by a wheel or a Debian package (common/cmake/offramp_install.cmake): programs alone, and nothing to set up.
+The paths of both forms of this launcher: the repository, with one folder for all generated files; or the installation by a wheel or Debian
+package (common/cmake/offramp_install.cmake), with programs only and no set-up.
 """
 
 import contextlib
@@ -13,20 +13,20 @@ import subprocess
 import sys
 
 LAUNCHER = pathlib.Path(__file__).resolve().parent
-# Beside the launcher where it is installed: what is not Python.
+# Beside an installed launcher: everything that is not Python.
 INSTALLED_PROGRAMS = LAUNCHER.parent / "offramp" / "programs"
 LIBRARY = "libofframp.so.1"
 
 
 def here():
-    """Those of the launcher that is running."""
+    """The places of the running launcher."""
     return Installed(INSTALLED_PROGRAMS.resolve()) if INSTALLED_PROGRAMS.exists() else Places()
 
 
 class Places:
     is_installed = False
     command = "./launch/offramp"        # as it is typed
-    _runs = None        # where runs are found in the place of the usual folder
+    _runs = None        # replaces the usual folder of runs
 
     def __init__(self, root=None, build=None):
         self.root = pathlib.Path(root or pathlib.Path(__file__).resolve().parents[2])
@@ -40,20 +40,20 @@ class Places:
     demo_images = property(lambda self: self.launch / "demo" / "images")
     demo_masks = property(lambda self: self.launch / "demo" / "masks")
     numpy_demo = property(lambda self: self.launch / "numpy_demo")
-    package = property(lambda self: self.launch / "python", doc="The folder that the Python package offramp lies in.")
+    package = property(lambda self: self.launch / "python", doc="The folder of the Python package offramp.")
 
     def with_runs_in(self, folder):
-        """The same places, where nobody finds the directories of runs but in this folder."""
+        """The same places with all run directories in this folder."""
         places = copy.copy(self)
         places._runs = folder
         return places
 
     def version(self):
-        """Of the sources."""
+        """Version of the sources."""
         return re.search(r"project\(\S+ VERSION ([0-9.]+)", (self.root / "CMakeLists.txt").read_text())[1]
 
     def commit(self):
-        """That is checked out, or what OFFRAMP_REVISION says of a copy; nothing where neither is known."""
+        """The checked-out commit, or OFFRAMP_REVISION for a copy; None where unknown."""
         if named := os.environ.get("OFFRAMP_REVISION"):
             return named
         if (self.root / ".git").exists():
@@ -63,26 +63,26 @@ class Places:
         return None
 
     def continue_command_line(self):
-        """As it is typed wherever one is."""
+        """The command as typed from any folder."""
         return str(self.launch / "offramp")
 
     def build_folder(self, preset):
         return self.build / preset
 
     def programs(self):
-        """The folder of the producers and the consumer."""
+        """The folder of the programs."""
         return pathlib.Path(os.environ.get("OFFRAMP_BIN_DIR") or self.build_folder("release") / "bin").absolute()
 
     def python_command(self, python, script, *options):
         """
-        Runs a script, or a folder of one, of the repository's; what is compiled of it goes to the build folder, unless files may not
-        grow: it would be cut short, and not be readable any more.
+        The command line of a script or package folder of the repository. Compiled files go to the build folder; none are written under a
+        limit on file sizes, which could truncate them.
         """
         limited = resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
         return [str(python), *options, *(["-B"] if limited else []), "-X", f"pycache_prefix={self.build / 'pycache'}", str(script)]
 
     def environment_of_loops(self):
-        """Of programs that import the package: it and its library are those beside this launcher, unless others are named."""
+        """Environment of programs that import the package, with the package and library beside this launcher, unless others are named."""
         library = self.programs().parent / "lib" / LIBRARY
         paths = [os.environ.get("PYTHONPATH"), str(self.package)]
         return {**({"OFFRAMP_LIBRARY": str(library)} if library.exists() else {}), **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
@@ -91,7 +91,7 @@ class Places:
         return self.programs() / "offramp-producer"
 
     def ladder(self):
-        """The producer of runs whose outputs leave the device in another way than the usual one."""
+        """The producer of runs with another strategy of copying outputs from the device."""
         return self.programs() / "offramp-ladder"
 
     def consumer(self):
@@ -99,13 +99,13 @@ class Places:
 
 
 class Installed(Places):
-    """`root`: the folder of programs. What is generated goes to a folder of the user's."""
+    """`root`: the folder of programs. Generated files go to a folder of the user."""
 
     is_installed = True
     command = "offramp"
 
     def __init__(self, root):
-        home = os.path.expanduser("~")      # itself for a user that nobody knows
+        home = os.path.expanduser("~")      # stays '~' for a user without an entry
         state = os.environ.get("XDG_STATE_HOME") or (f"{home}/.local/state" if home != "~" else f"/tmp/offramp-{os.getuid()}")
         super().__init__(root, os.environ.get("OFFRAMP_BUILD_DIR") or f"{state}/offramp")
 
@@ -128,7 +128,7 @@ class Installed(Places):
 
 
 def is_writable(folder):
-    """Whether this user may make something there, with the folders that lead to it."""
+    """Whether this user may create the folder, including its parents, or write to it."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return os.access(folder, os.W_OK | os.X_OK)

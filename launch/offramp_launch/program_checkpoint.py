@@ -1,4 +1,4 @@
-"""What an `offramp.Egress` keeps of its work in the output folder, as far as a launcher has to do with it: launch/python/offramp/_checkpoint.py."""
+"""The launcher's view of an Egress's checkpoint in the output folder: launch/python/offramp/_checkpoint.py."""
 
 import contextlib
 import json
@@ -11,7 +11,7 @@ NEW_CHECKPOINT = ".offramp-egress.new"
 
 
 def work_of(folder, name=CHECKPOINT):
-    """The name of the work that the folder's checkpoint is of; nothing where there is none, or none that can be read."""
+    """The name of the work in the folder's checkpoint; None without a readable checkpoint."""
     try:
         header = json.loads(shared_folder.read(folder, name).partition(b"\n")[0])
     except (OSError, ValueError, RecursionError):
@@ -22,8 +22,8 @@ def work_of(folder, name=CHECKPOINT):
 
 def begin(folder, work):
     """
-    Of the work of this name the consumers are about to come. What another work's checkpoint says is done may be replaced from here on: the
-    work's own takes its place.
+    Call before the consumers of this work start: replaces another work's checkpoint, whose results may be replaced from here on, by this
+    work's.
     """
     with shared_folder.folder_within(folder, CHECKPOINT) as (inside, name), contextlib.suppress(FileNotFoundError):
         if work_of(folder) == work:

@@ -1,4 +1,4 @@
-"""The command `run --producer`: a program of one's own is started as the producer, and watched with its consumers as any run is."""
+"""The command `run --producer`: starts the user's program as the producer, and watches it and its consumers like any run."""
 
 import os
 import secrets
@@ -19,7 +19,7 @@ from offramp_launch.supervision.watch import RunPlan
 from offramp_launch.watching import address
 
 PRODUCER = "--producer"
-KNOWN_ALL_THE_SAME = ("--run-id", "--producer-restarts", "--kill-stalled")
+ACCEPTED = ("--run-id", "--producer-restarts", "--kill-stalled")
 
 
 def is_meant(argv):
@@ -31,7 +31,7 @@ def start(places, argv, typed):
     http, argv = address.take(argv)
     flags, rest = take_values(argv, (PRODUCER,))
     program = words_of(flags[PRODUCER])
-    rest, config, consumers, bounds = parse_flags(places, rest, "run --producer", KNOWN_ALL_THE_SAME)
+    rest, config, consumers, bounds = parse_flags(places, rest, "run --producer", ACCEPTED)
     typed = sink.hide_password(typed, os.environ)
     consumer = str(places.consumer())
     if config.get("resume") and not (config.get("output") or config.get("run-dir")):
@@ -61,11 +61,11 @@ def start(places, argv, typed):
             plan.output_lock = lock
             require_no_job(output, config)
             begin_results(output, plan, work, work, note)
-            code, told = supervise(plan, places, output, environment, about, lambda: continue_command(places, typed, config, run_dir, replaces=False), note)
+            code, lines = supervise(plan, places, output, environment, about, lambda: continue_command(places, typed, config, run_dir, replaces=False), note)
         finally:
             lock.close()
         ended.well = code == 0
-    announce_end(config, told)
+    announce_end(config, lines)
     return code
 
 
@@ -73,47 +73,47 @@ def words_of(command):
     try:
         words = shlex.split(command)
     except ValueError as problem:
-        raise LaunchError(f"--producer {command} is not a command ({problem})", "Give it as a shell has it, such as --producer 'python loop.py'",
+        raise LaunchError(f"--producer {command} is not a command ({problem})", "Write it as in a shell, such as --producer 'python loop.py'",
                           ExitCode.USAGE) from problem
     if not words:
         raise LaunchError("--producer is empty", "Give the command that starts the program, such as --producer 'python loop.py'", ExitCode.USAGE)
     if shutil.which(words[0]) is None:
-        raise LaunchError(f"--producer names '{words[0]}', which is not a program here", "Give the command that starts the program, such as --producer "
+        raise LaunchError(f"--producer names '{words[0]}', which is not a program on this machine", "Give the command that starts the program, such as --producer "
                           "'python3 loop.py'", ExitCode.NO_INPUT)
     return words
 
 
 def environment_of(places, run_dir, run_id, output, config, work):
-    """By what the program's Egress finds the run."""
+    """Environment variables by which the program's Egress finds the run."""
     return {**places.environment_of_loops(), "OFFRAMP_RUN_DIR": str(run_dir.path), "OFFRAMP_RUN_ID": run_id, "OFFRAMP_OUTPUT": output,
             "OFFRAMP_PROCESSOR": config.get("processor", ""), "OFFRAMP_PROCESSOR_OPTION": config.get("processor-option", ""), "OFFRAMP_WORK": work,
             "OFFRAMP_RESUME": "true" if config.get("resume") else "false", "OFFRAMP_KILL_STALLED": "true" if config.get("kill-stalled") else "false"}
 
 
 def supervise(plan, places, output, environment, about, go_on, note):
-    """(the exit code, what is told at the end)."""
+    """Returns (the exit code, the summary's lines)."""
     def watch_on(display):
-        display.note(f"what the program says goes to {plan.run_dir.log('producer')}")
+        display.note(f"the program's output goes to {plan.run_dir.log('producer')}")
         return ProgramSupervisor(plan, display, environment)
 
     def lines(supervisor, whole):
-        told = lines_of(whole, output, followers_among(supervisor.records) if not supervisor.producer_restarts else 0)
+        shown_lines = lines_of(whole, output, followers_among(supervisor.records) if not supervisor.producer_restarts else 0)
         if supervisor.producer_restarts:
-            told.insert(2, f"  producers  died and were followed by another {supervisor.producer_restarts} times")
-        return [*told, *([f"  go on      {go_on()}"] if summary.leaves_work(whole) and (supervisor.died or supervisor.completed()) else [])]
+            shown_lines.insert(2, f"  producers  died and were followed by another {supervisor.producer_restarts} times")
+        return [*shown_lines, *([f"  go on      {go_on()}"] if summary.leaves_work(whole) and (supervisor.died or supervisor.completed()) else [])]
 
     sweep(str(places.producer()))
     return watched(plan, places, output, note, watch_on, lambda *ended: conclude(plan, about, *ended), lines,
-                   beside=", and takes their place when --resume has made the rest")
+                   beside=", and replace them once --resume has finished the rest")
 
 
 def conclude(plan, about, supervisor, code, finishing, seconds):
-    """Puts the outputs together and writes the summary, once no program of the run is left: (the run's exit code, the summary)."""
-    status, told = supervisor.status, supervisor.counts()
-    samples = {"samples": counts(told)}
+    """Merges the outputs and writes the summary, once all programs of the run have ended. Returns (the run's exit code, the summary)."""
+    status, totals = supervisor.status, supervisor.counts()
+    samples = {"samples": counts(totals)}
     code = recover(plan, plan.run_dir, finishing, code).correct(samples, code)
     program, *flags = plan.consumer
-    # One that was stopped, or failed after all, drained what it had, which is not all that it would have made.
+    # A program that was stopped or failed has drained only part of its work.
     how = "unfinished" if outcome_of(supervisor) == "ended" and code not in (ExitCode.OK, ExitCode.DEAD_LETTERS) else outcome_of(supervisor)
     finished, why = finish(plan, plan.run_dir, finishing, [program, "finish-own-run", how, *flags, "--run-id", plan.run_id])
     if is_outweighed(code, finished):
@@ -123,7 +123,7 @@ def conclude(plan, about, supervisor, code, finishing, seconds):
     whole = {**about, **summary.merge({"consumers": status.get("consumers")}, supervisor.records), "following": supervisor.following,
              "model": status.get("name"), "state": status.get("state"),
              "run_is_over": True, "exit": code, "seconds": round(seconds, 3), "failure": failure, **samples,
-             "batches": {"released": told["released_batches"]}, "producer_exit": supervisor.producer_status,
+             "batches": {"released": totals["released_batches"]}, "producer_exit": supervisor.producer_status,
              "producer_restarts": supervisor.producer_restarts, "producer_cpu_seconds": round(supervisor.producer_cpu_seconds, 3),
              "ended": summary.wall_clock()}
     summary.write(plan.run_dir, whole)

@@ -1,4 +1,4 @@
-"""Shows how a run is doing: one live line on a terminal, a line of JSON every few seconds elsewhere."""
+"""Shows a run's progress: one live line on a terminal, a line of JSON every few seconds elsewhere."""
 
 import contextlib
 import datetime
@@ -12,18 +12,18 @@ from offramp_launch.screen import drawn_on, one_line, printable
 
 PLAIN_SECONDS = 5
 ENDS = ("ended", "abandoned", "failed")
-# A terminal of so many columns has room for everything on one line.
+# Columns from which everything fits on one line.
 WIDE = 130
 LONGEST_BAR, SHORTEST_BAR = 24, 6
 
 
 def describe(status, unit):
-    """One line: done, rate, time left, who is busy, what holds the rest back."""
+    """One line: done, rate, time left, utilization, limiting stage."""
     return ", ".join(filter(None, (counted(status, unit), held_back(status), status.get("message"))))
 
 
 def counted(status, unit):
-    """How much is done, how fast, and the time that is left; of a run that is over only the first."""
+    """Amount done, rate and time left; for a finished run only the first."""
     total, done = status.get("total_samples"), status.get("done_samples") or 0
     parts = [f"{done}/{total} {unit}" if total else f"{done} {unit}"]
     for name, word in (("skipped", "skipped"), ("dead_lettered_samples", "dead-lettered"), ("dropped_samples", "dropped")):
@@ -38,7 +38,7 @@ def counted(status, unit):
 
 
 def held_back(status):
-    """Who is busy, and what holds the rest back; of a run that is over nothing does."""
+    """Utilization and limiting stage; empty for a finished run."""
     if status.get("state") in ENDS:
         return ""
     parts = [f"{name} {100 * status[key]:.0f}%" for key, name in (("gpu_utilization", "compute"), ("consumer_utilization", "consumers"))
@@ -49,12 +49,12 @@ def held_back(status):
 
 
 def settled(status):
-    """Of which nothing more will come: what is done, and what never will be."""
+    """Number of samples that are done or given up."""
     return sum(status.get(name) or 0 for name in ("done_samples", "skipped", "dead_lettered_samples", "dropped_samples"))
 
 
 def seconds_left(status):
-    """At the present rate; None where that, or the number of items, is not known, nothing is left or the run is over."""
+    """Time left at the present rate; None where rate or total is unknown, nothing is left or the run is over."""
     left = (status.get("total_samples") or 0) - settled(status)
     rate = status.get("samples_per_second") or 0
     return left / rate if left > 0 and rate > 0 and status.get("state") not in ENDS else None
@@ -68,16 +68,16 @@ def spelled(seconds):
 
 
 def as_json(status, unit):
-    """One line for programs: what describe() tells."""
+    """The content of describe() as one line of JSON."""
     left = seconds_left(status)
-    told = {"state": status.get("state"), "unit": unit, "done": status.get("done_samples") or 0, "total": status.get("total_samples"),
+    fields = {"state": status.get("state"), "unit": unit, "done": status.get("done_samples") or 0, "total": status.get("total_samples"),
             "per_second": _rounded(status.get("samples_per_second")), "seconds_left": _rounded(left), "gpu_utilization": _rounded(status.get("gpu_utilization")),
             "consumer_utilization": _rounded(status.get("consumer_utilization")), "limiting_stage": status.get("limiting_stage"),
             "skipped": status.get("skipped") or None, "message": status.get("message")}
     if status.get("state") in ENDS:
         for name in ("per_second", "gpu_utilization", "consumer_utilization", "limiting_stage"):
-            told[name] = None
-    return json.dumps({"progress": {name: value for name, value in told.items() if value not in (None, "")}})
+            fields[name] = None
+    return json.dumps({"progress": {name: value for name, value in fields.items() if value not in (None, "")}})
 
 
 def _rounded(value):
@@ -85,7 +85,7 @@ def _rounded(value):
 
 
 def describe_holders(status):
-    """Lines on each consumer's hold, and on the releases and messages that were not taken; none where nothing is to be said."""
+    """Lines about each consumer's hold, refused releases and messages, and lost samples; empty where there are none."""
     lines = []
     for consumer in status.get("consumers") or []:
         if consumer.get("holding"):
@@ -99,7 +99,7 @@ def describe_holders(status):
     if status.get("dead_lettered_samples"):
         lines.append(f"  dead       {status['dead_lettered_samples']} samples; ./launch/offramp dead-letters list")
     if status.get("dropped_samples"):
-        listed = "" if "submitted_samples" in status else "; dropped.jsonl in the run directory lists them"    # a loop of one's own keeps no list
+        listed = "" if "submitted_samples" in status else "; dropped.jsonl in the run directory lists them"    # a user's program keeps no list
         lines.append(f"  dropped {status['dropped_samples']} samples that found no free slab{listed}")
     if status.get("spilled_samples"):
         lines.append(f"  on the disk {status['spilled_samples']} samples, until consumers have time for them")
@@ -108,7 +108,7 @@ def describe_holders(status):
 
 class PlainDisplay:
     """
-    Where no terminal is: what happens as text behind "[run]", how far the run is as a line of JSON.
+    Without a terminal: messages as text after "[run]", progress as lines of JSON.
     Thread: one. A reader that is gone (a closed pipe, a closed terminal) never disturbs the run.
     """
 
@@ -116,7 +116,7 @@ class PlainDisplay:
         self._unit = unit
         self._clock = clock
         self._next = 0.0
-        self._end = None        # as it was told
+        self._end = None        # the end shown last
 
     def note(self, text):
         with contextlib.suppress(OSError, ValueError):
@@ -130,8 +130,8 @@ class PlainDisplay:
                 print(as_json(status, self._unit), flush=True)
 
     def show_end(self, status):
-        """The last status of a run, which its producer may not have lived to tell."""
-        self._next = math.inf       # told once
+        """Shows the run's last status, which a dead producer may not have written."""
+        self._next = math.inf       # shown once
         self.show(status)
 
     def close(self):
@@ -147,15 +147,15 @@ class JsonDisplay(PlainDisplay):
 
 
 def as_record(text):
-    """As common/base/log.cpp writes it."""
+    """A log record in the format of common/base/log.cpp."""
     time_of_day = datetime.datetime.now().astimezone().isoformat(timespec="microseconds")
     return json.dumps({"time": time_of_day, "level": "info", "program": "launcher", "pid": os.getpid(), "message": text})
 
 
 class LiveDisplay:
     """
-    The same on a terminal. Drawn only when the supervisor says so: no thread of its own. What is shown on which line depends on the
-    terminal's width alone, so that nothing jumps. All text is shown as it is, without markup.
+    The same on a terminal. Draws only when called, without a thread. The layout depends only on the terminal's width, so that
+    nothing jumps. Shows text without markup.
     """
 
     def __init__(self, unit, console=None):
@@ -176,7 +176,7 @@ class LiveDisplay:
             self._live.update(self._drawn(status), refresh=True)
 
     def show_end(self, status):
-        """Nothing: the summary follows."""
+        """Does nothing: the summary follows."""
 
     def close(self):
         with contextlib.suppress(OSError, ValueError):
@@ -205,7 +205,7 @@ class LiveDisplay:
                                                pulse=not status.get("total_samples")), line(numbers))
         below = [line(f"  {causes}")] if causes else []
         if status.get("message"):
-            # Not to the right edge, behind which a terminal's own echo of ^C would begin another line.
+            # Not up to the right edge, where the terminal's echo of ^C would start another line.
             below.append(Padding(Text(printable(status["message"])), (0, 0, 0, 2), expand=False))
         return Group(first, *below)
 

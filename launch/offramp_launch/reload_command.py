@@ -1,4 +1,4 @@
-"""The command `reload`: asks a live run to replace its consumers, and tells how far it is until it has."""
+"""The command `reload`: asks a live run to replace its consumers, and prints the progress."""
 
 import time
 
@@ -8,17 +8,17 @@ LOOK_SECONDS = 0.3
 
 
 def reload(connection):
-    """`connection`: a ControlClient. Ctrl-C leaves the run to go on with it."""
+    """`connection`: a ControlClient. After Ctrl-C the run continues the reload."""
     reply = connection.ask({"do": "reload"})
-    number, told = reply["reload"]["number"], None
+    number, shown = reply["reload"]["number"], None
     while True:
         now = reply["reload"]
         if now["number"] != number:
-            raise LaunchError("another reload has taken its place", "./launch/offramp status tells how far that is", ExitCode.INTERRUPTED)
+            raise LaunchError("another reload has superseded it", "./launch/offramp status shows its progress", ExitCode.INTERRUPTED)
         replaced = (now["of"] - now["left"], now["of"])
-        if replaced != told:
+        if replaced != shown:
             print(f"run {reply['run_id']}: {replaced[0]} of {replaced[1]} consumers replaced", flush=True)
-            told = replaced
+            shown = replaced
         if now["state"] == "done":
             return int(ExitCode.OK)
         if now["state"] == "failed":
@@ -27,4 +27,4 @@ def reload(connection):
         try:
             reply = connection.ask({"do": "status"})
         except LaunchError as problem:
-            raise LaunchError(f"the run ended meanwhile, or its launcher did: {told[0]} of {told[1]} consumers had been replaced", "", problem.code) from problem
+            raise LaunchError(f"the run or its launcher ended meanwhile: {shown[0]} of {shown[1]} consumers had been replaced", "", problem.code) from problem

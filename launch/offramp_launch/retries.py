@@ -1,8 +1,8 @@
 """
-Dead letters are processed again, sample by sample: a sample that fails alone stays a dead letter, the others get their results.
+Retries dead letters sample by sample: a sample that fails alone stays a dead letter, the others get their results.
 
-A run does so at its end for batches at which the processor failed while its consumers lived; `dead-letters retry` does so for any dead letter, in
-programs that are started again when a sample kills them.
+A run does so at its end for batches on which the processor failed without killing its consumers. `dead-letters retry` does so for any dead letter, in
+programs that are restarted when a sample kills them.
 """
 
 import contextlib
@@ -15,16 +15,16 @@ import signal
 from offramp_launch.exit_code import ExitCode, signal_name
 from offramp_launch.incidents import FOLDER, incidents_of, write_incident
 
-MOST_DEATHS = 64    # of the programs that process one payload: a bad sample of 256 takes nine of them
+MOST_DEATHS = 64    # of programs for one payload: one bad sample of 256 costs nine
 STOPPED_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-FRUITLESS = 3       # so many payloads in a row without one good sample: the processor fails at everything, and the others are left
+FRUITLESS = 3       # after so many payloads in a row without a good sample, the processor fails at everything: stop
 CODE_LOCATION = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
 
 
 def process_samples(folder, name, incident, command, run):
     """
-    Processes a payload until each of its samples is done or has failed alone, and notes in the `incident` what became of each. `command`: of a consumer.
-    run(command) returns the exit status of a program. Returns the last status. Errors: those of run(); OSError.
+    Processes a payload until each of its samples is done or has failed alone, and records each result in the `incident`. `command`: a consumer's.
+    run(command) returns a program's exit status. Returns the last status. Errors: those of run(); OSError.
     """
     report = pathlib.Path(folder, f"{name}.tried")
     report.unlink(missing_ok=True)
@@ -34,7 +34,7 @@ def process_samples(folder, name, incident, command, run):
             status = run([command[0], "retry-samples", str(report), os.path.join(folder, incident["payload"]), *command[1:]])
             lines = report.read_text().splitlines() if report.exists() else []
             before, tried = tried, sum('"trying"' in line for line in lines)
-            # One that was stopped, or died before it came to a sample, says nothing of any sample.
+            # A program that was stopped, or died before its first sample, proves nothing about a sample.
             if status >= 0 or -status in STOPPED_BY or tried == before:
                 break
             deaths.append(f"the consumer was killed by {signal_name(-status)}")
@@ -45,7 +45,7 @@ def process_samples(folder, name, incident, command, run):
 
 
 def note_outcomes(incident, lines, deaths):
-    """`lines`: of the report (consumer/worker/retry_program.hpp). `deaths`: why each part failed that was being tried when the program died, in order."""
+    """`lines`: the report (consumer/worker/retry_program.hpp). `deaths`: in order, why the program died in each part that it was trying."""
     samples, open_part, deaths = incident.get("samples") or [], None, iter(deaths)
 
     def record_part(part, result, why=None):
@@ -59,31 +59,31 @@ def note_outcomes(incident, lines, deaths):
                 sample["why"] = why
 
     def close():
-        why = next(deaths, None)    # None: its program did not die of it
+        why = next(deaths, None)    # None: the part did not kill its program
         if why is not None and open_part[1] - open_part[0] == 1:
             record_part(open_part, "failed", why)
 
     for line in lines:
-        with contextlib.suppress(ValueError):       # a line that a death cut short
-            told = json.loads(line)
-            if "trying" in told:
+        with contextlib.suppress(ValueError):       # a truncated last line
+            entry = json.loads(line)
+            if "trying" in entry:
                 if open_part is not None:
                     close()
-                open_part = told["trying"]
+                open_part = entry["trying"]
                 continue
             open_part = None
-            if "done" in told:
-                record_part(told["done"], "done")
-            elif told["failed"][1] - told["failed"][0] == 1:
-                record_part(told["failed"], "failed", told.get("why"))
+            if "done" in entry:
+                record_part(entry["done"], "done")
+            elif entry["failed"][1] - entry["failed"][0] == 1:
+                record_part(entry["failed"], "failed", entry.get("why"))
     if open_part is not None:
         close()
 
 
 def retry_failed(run_dir, run_id, command, run):
     """
-    Processes the samples of this run's dead letters one by one, where the processor failed and its consumers lived. `command`: of a consumer, with the run's
-    flags. run(command) returns the exit status of a program. Returns what came of it. Errors: those of run().
+    Processes the samples of this run's dead letters one by one, where the processor failed and its consumers survived. `command`: a consumer's,
+    with the run's flags. run(command) returns a program's exit status. Returns Recovered. Errors: those of run().
     """
     recovered, fruitless = Recovered(), 0
     for name, incident in incidents_of(run_dir).items():
@@ -100,18 +100,18 @@ def retry_failed(run_dir, run_id, command, run):
 
 
 def left_of(incident):
-    """The samples that have no results."""
+    """The samples without results."""
     return [sample for sample in incident.get("samples") or [] if not sample.get("empty") and sample.get("result") != "done"]
 
 
 def failed_alone(incident):
-    """Whether its consumers lived: the processor raised, or rejected the batch. What killed them, or hung, might do so again."""
+    """Whether its consumers survived: the processor raised an error or rejected the batch. A batch that killed or hung them might do so again."""
     counted = [delivery for delivery in incident.get("deliveries") or [] if delivery.get("counted")]
     return bool(counted) and all(delivery.get("end") in ("failed", "rejected") for delivery in counted)
 
 
 class Recovered:
-    """What trying the dead letters of a run again came to."""
+    """The result of retrying a run's dead letters."""
 
     def __init__(self):
         self.samples = 0
@@ -122,7 +122,7 @@ class Recovered:
         self.samples += sum(sample.get("result") == "done" for sample in incident["samples"])
 
     def correct(self, summary, code):
-        """Counts the samples that have their results now as done, and keeps the others' reasons. Returns the run's exit code, which was `code`."""
+        """Counts recovered samples as done in the summary, and keeps the others' reasons. Returns the run's new exit code; it was `code`."""
         if not self.incidents:
             return code
         samples = summary.get("samples")
@@ -145,7 +145,7 @@ class Recovered:
 
 
 def retry_outcome(incident, ended, output):
-    """(in words, the exit code): where samples failed alone, that of a run with dead letters."""
+    """(a message, the exit code); DEAD_LETTERS where samples failed alone."""
     left = left_of(incident)
     if not left:
         return f"done; output in {output}", ended
@@ -156,12 +156,12 @@ def retry_outcome(incident, ended, output):
 
 
 def reason_of(incident):
-    """Why it failed, in one line: its first sample that failed, the error, and its place in the code. Of a whole batch the reason that the producer gave."""
+    """Why it failed, in one line: the first failed sample, the error and its code location; for a whole batch, the producer's reason."""
     first = next((sample for sample in left_of(incident) if sample.get("why")), None)
     if first is not None:
         return f"sample '{first.get('key')}' failed: {error_in(first['why'])}"
-    told = next((delivery["why"] for delivery in reversed(incident.get("deliveries") or []) if delivery.get("why")), "")
-    place = place_in(told)
+    why = next((delivery["why"] for delivery in reversed(incident.get("deliveries") or []) if delivery.get("why")), "")
+    place = place_in(why)
     return f"{incident.get('reason')}" + (f" ({place})" if place else "")
 
 
@@ -172,6 +172,6 @@ def error_in(why):
 
 
 def place_in(why):
-    """The innermost place that a traceback names: "post.py:4"."""
+    """The innermost location in a traceback: "post.py:4"."""
     places = CODE_LOCATION.findall(why)
     return f"{os.path.basename(places[-1][0])}:{places[-1][1]}" if places else ""

@@ -1,4 +1,4 @@
-"""The command `run`: resolves the settings, makes the run directory, starts and watches, and ends with a summary."""
+"""The command `run`: resolves the settings, makes the run directory, starts and watches the programs, and writes the summary."""
 
 import contextlib
 import glob
@@ -30,26 +30,26 @@ from offramp_launch.supervision.scaling import MOST_CONSUMERS, bounds_given
 from offramp_launch.supervision.watch import STATUS_SECONDS, RunPlan
 from offramp_launch.watching import address
 
-# Flags that make the producer answer instead of run.
+# Flags that make the producer answer instead of running.
 ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list")
-# Settled by the launch script for every program of the run.
+# Set by the launcher for every program of the run.
 SETTLED = ("--run-dir", "--run-id", "--lifeline-fd")
-# Said anew for every run, so not part of the settings that another run may begin with.
+# Given anew for every run, so not part of the settings that another run may start from.
 OF_ONE_RUN = (*SETTLED, "--resume", "--overwrite", "--samples-folder", "--input-list", "--turn")
-# What items are called by their source, where they are not parts of what it gives.
+# Plural nouns for the items of each source, unless these are parts of its items.
 UNITS = {"auto": "images", "images": "images", "jsonl": "images", "webdataset": "images", "text": "lines", "jsonl-text": "texts", "parquet-text": "texts"}
 
 
 def start(places, argv, typed, go_on=None, held=None, first=None):
     """
-    `argv`: the programs' flags. `typed`: the command as the user gave it, to say how to repeat it. `go_on`: what makes the rest of the work,
-    where that is another command. `held`: the output's lock, where the caller has it and keeps it. `first`: with how many
-    consumers it begins where their number follows the work; None: as many as without that.
+    `argv`: the programs' flags. `typed`: the command as the user gave it, for the continue command. `go_on`: the continue command,
+    where it is another one. `held`: the output's lock, where the caller holds it. `first`: number of consumers to begin with
+    under autoscaling; None: the default number.
     """
     http, argv = address.take(argv)
     if any(argument.partition("=")[0] in ANSWERED_BY_THE_PRODUCER for argument in argv):
         program = str(places.producer())
-        with contextlib.suppress(LaunchError):      # what is refused the producer says itself
+        with contextlib.suppress(LaunchError):      # the producer reports its own refusals
             program = resolve_run(places, argv)[0] if "--print-config" in argv else program
         code = subprocess.run([program, *argv], check=False).returncode
         if code == 0 and "--list" in argv:
@@ -63,13 +63,13 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
     demo = wants_demo(argv, config)
     if demo:
         flags = demo_flags(places, argv)
-        announce(config, f"no input was given; running the demo: {shlex.join(flags)}")
+        announce(config, f"no input given; running the demo: {shlex.join(flags)}")
         argv = [*argv, *flags]
         producer, config = resolve_run(places, argv)
         if config.get("source") == "text":
             raise LaunchError(f"--model {config['model']} takes lines of text, and no input was given", "Give --input FILE.txt", ExitCode.NO_INPUT)
     elif shipped := shipped_model_flags(argv, config):
-        announce(config, f"no --model was given; taking the shipped one, which knows rendered pictures (launch/demo/README.md): {shlex.join(shipped)}")
+        announce(config, f"no --model given; using the shipped one, which knows rendered pictures (launch/demo/README.md): {shlex.join(shipped)}")
         argv = [*argv, *shipped]
         producer, config = resolve_run(places, argv)
 
@@ -111,33 +111,33 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
                 require_no_job(output, config)
             prepare(output, plan.consumer, identity_of(account), run_id, beyond=bool(config.get("sink")) or names_other_processors(config),
                     continues=config.get("resume") and is_noted(output), note=note)
-            code, told = supervise(plan, run_dir, output, unit, producer, about,
-                                   lambda: go_on or continue_command(places, typed, config, run_dir, replaces=is_used_by_other_run(output, run_id)))
+            code, lines = supervise(plan, run_dir, output, unit, producer, about,
+                                    lambda: go_on or continue_command(places, typed, config, run_dir, replaces=is_used_by_other_run(output, run_id)))
         finally:
             if not held:
                 lock.close()
         ended.well = code == 0
-    announce_end(config, told)
+    announce_end(config, lines)
     if demo and code == 0:
         announce(config, show(places, output, config), "")
     return code
 
 
 def unit_of(config):
-    """What items are called."""
+    """Plural noun for the run's items."""
     if config.get("model") == "copy":
         return "samples"
     return "tiles" if config.get("tile") else "chunks" if config.get("chunk-tokens") else UNITS.get(config.get("source"), "samples")
 
 
 def announce(config, text, prefix="[run] "):
-    """In the form of the logs."""
+    """Prints a message in the form of the logs."""
     print(as_record(text) if config.get("log-format") == "json" else f"{prefix}{text}", flush=True)
 
 
-def announce_end(config, told):
-    """The summary, and on standard error the reason of a run that failed."""
-    for is_reason, lines in itertools.groupby(told.splitlines(), key=lambda line: line.startswith(COMMAND_ERROR)):
+def announce_end(config, text):
+    """Prints the summary; the reason of a failure goes to standard error."""
+    for is_reason, lines in itertools.groupby(text.splitlines(), key=lambda line: line.startswith(COMMAND_ERROR)):
         with contextlib.redirect_stdout(sys.stderr if is_reason else sys.stdout):
             announce(config, "\n".join(lines), "")
 
@@ -156,19 +156,19 @@ def written_to(run_dir):
 
 @contextlib.contextmanager
 def samples_in_summary(run_dir, about):
-    """What keeps a run from starting stands in its summary, too."""
+    """Writes the reason into the summary when the run cannot start."""
     try:
         yield
     except (LaunchError, KeyboardInterrupt) as problem:
         code, failure = (problem.code, problem.in_one_line()) if isinstance(problem, LaunchError) else (ExitCode.INTERRUPTED, "the run was stopped before it began")
         with contextlib.suppress(OSError):
-            if run_dir.told(SUMMARY) is None:       # else it came to its end, and only then was interrupted
+            if run_dir.told(SUMMARY) is None:       # else the interruption came after the run's end
                 summary.write(run_dir, {**about, "incomplete": True, "exit": int(code), "failure": failure, "ended": summary.wall_clock()})
         raise
 
 
 def version_of(program):
-    """As it tells it; None where it does not."""
+    """The last word of its --version output; None where it has none."""
     try:
         words = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout.split()
     except OSError:
@@ -177,7 +177,7 @@ def version_of(program):
 
 
 def resolve_run(places, argv):
-    """(the program that produces with these flags, the settings as it understands them)."""
+    """(the producer program for these flags, the settings that it resolved)."""
     producer = str(places.producer())
     config = resolve(producer, argv)
     chosen = str(rungs.program_of(places, config))
@@ -185,7 +185,7 @@ def resolve_run(places, argv):
 
 
 def resolve(program, argv):
-    """The settings as a program understands them. The producer and the consumers know every flag; a refusal is passed on as it is."""
+    """The settings as a program resolves them. Producer and consumers know every flag. Passes a refusal on unchanged."""
     try:
         answer = subprocess.run([program, *argv, "--print-config"], capture_output=True, text=True, check=False)
     except OSError as problem:
@@ -203,19 +203,19 @@ def resolve(program, argv):
 
 def detected_flags(config, without):
     """
-    The flags that tell consumers what only the producer finds out, from the metadata beside a model, the input and the device: the
-    settings in `config`, its own, that the same flags leave otherwise `without` it.
+    Flags that pass on to consumers what only the producer detects, from a model's metadata, the input and the device: the settings in
+    its `config` that differ from those resolved `without` it.
     """
     return [part for name, value in config.items() if value != without.get(name) for part in as_flag(name, value)]
 
 
 def as_flag(name, value):
-    """A text may be empty, and a switch takes its value only behind '='."""
+    """A string may be empty; a switch takes its value only after '='."""
     return [f"--{name}", value] if isinstance(value, str) else [f"--{name}={json.dumps(value)}"]
 
 
 def number_of_consumers(config, argv, first=None):
-    """(how many a run begins with, the Bounds within which the number follows its work; None: it stays so). `first`: as start(). Errors: LaunchError (USAGE)."""
+    """(initial number of consumers, Bounds of autoscaling or None). `first`: as in start(). Errors: LaunchError (USAGE)."""
     if bounds := bounds_given(argv):
         return bounds.within(first or default_consumers(config)), bounds
     consumers = config.get("consumers") or default_consumers(config)
@@ -225,35 +225,35 @@ def number_of_consumers(config, argv, first=None):
 
 
 def at_most(bounds):
-    """Flags of consumers, which divide the cores among as many as there may be."""
+    """Flags by which consumers divide the cores among the largest possible number of them."""
     return ["--consumers", str(bounds.most)] if bounds else []
 
 
 def keep_settings(run_dir, settled, config, argv):
-    """`settled`: all that the run goes by; `config`: what was asked for, to be given again as --config; `argv`: the flags, in its words."""
+    """`settled`: all settings of the run; `config`: the requested ones, reusable with --config; `argv`: the user's flags."""
     with written_to(run_dir):
         run_dir.previous.put("config.json", json.dumps(settled, indent=2) + "\n")
         run_dir.previous.put("config.toml", to_toml({**config, "consumers": setting_given("consumers", argv) if bounds_given(argv) else settled["consumers"]}))
 
 
 def to_toml(config):
-    """The settings as a file for --config. Without what belongs to one run only: another run with it gets its own."""
+    """The settings as a file for --config, without those that belong to one run only."""
     lines = ["# The settings of a run; another run with the same: ./launch/offramp run --config THIS_FILE"]
-    # A JSON string, number or boolean is a TOML one as well.
+    # JSON strings, numbers and booleans are valid TOML.
     lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in config.items()
               if f"--{key}" not in OF_ONE_RUN and (key, value) != ("output", "")]
     return "\n".join(lines) + "\n"
 
 
 def default_consumers(config, cores=None):
-    """For a producer that leaves the number to the launch script."""
+    """For a producer that leaves the number to the launcher."""
     cores = len(os.sched_getaffinity(0)) if cores is None else cores
     gpu = config.get("device") != "cpu" and glob.glob("/dev/nvidia[0-9]*")
     return min(max(cores // 2, 2), 8) if gpu else 2
 
 
 def resolve_output(config, run_dir, account):
-    """(the user's folder as it is, or one in the run directory, made for whoever the consumers run as; those of the user's that were not there)."""
+    """(the user's folder, or one in the run directory owned by the consumers' user; the folders that it created for the user)."""
     if config.get("output"):
         folder = pathlib.Path(config["output"]).absolute()
         return str(folder), check_output(folder, account)
@@ -265,14 +265,14 @@ def resolve_output(config, run_dir, account):
 
 
 def names_other_processors(config):
-    """Whether they are to be looked at before the run, whatever lies in its output: common/app/settings/processor_spec."""
+    """Whether to check them before the run even for an empty output: common/app/settings/processor_spec."""
     return any(":" in name for name in config.get("processor", "").split(","))
 
 
 def require_apart(output, config):
     """
-    Refuses results within the folder that the input is read from: they could replace what they are made from, and would be input of the
-    next run. What single files and lists name, the producer looks at.
+    Refuses an output within the input folder: results could replace their input, and would become input of the next run. The producer checks
+    single files and lists.
     """
     source = config.get("input")
     if not source or not os.path.isdir(source):
@@ -280,7 +280,7 @@ def require_apart(output, config):
     source, output = pathlib.Path(source).resolve(), pathlib.Path(output).resolve()
     names = config.get("processor", "").split(",")
     for folder in (output, *(output / name for name in names if len(names) > 1)):
-        # What a link in it leads to is walked as well.
+        # The producer also walks the targets of links.
         folder = folder.resolve()
         if folder == source or source in folder.parents:
             where = "is the --input folder" if folder == source else f"is in the --input folder {source}"
@@ -290,7 +290,7 @@ def require_apart(output, config):
 
 
 def check_output(folder, account):
-    """Makes the folder, and refuses early what would end badly: one that cannot be written. Returns those that it made, the innermost first."""
+    """Makes the folder and refuses one that cannot be written. Returns the folders that it created, innermost first."""
     made = [each for each in (folder, *folder.parents) if not os.path.lexists(each)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -305,15 +305,15 @@ def check_output(folder, account):
 
 def continue_command(places, typed, config, run_dir, replaces):
     """
-    The command that makes what is left of a run, wherever it is typed: as it was given, in the folder where it was given, from which
-    its paths, and those of its environment and its --config, are meant. `replaces`: the output is still another run's, which --resume
-    would continue; unless that was asked for, this run's work is begun once more.
+    The command that continues a run, from any folder: the original command, run in its original folder, since its paths and those of its
+    environment and --config are relative to it. `replaces`: the output still belongs to another run, which --resume would continue; unless
+    --resume was given, the command then starts this run's work anew.
     """
     words = without_values(to_type_again(typed), SETTLED)
     anew = replaces and not config.get("resume")
     if not anew:
         words = [word for word in words if word.partition("=")[0] not in ("--resume", "--overwrite")]
-    # Without an output of its own a run is known by its directory.
+    # Without --output a run is identified by its directory.
     where = [] if config.get("output") and not config.get("run-dir") else ["--run-dir", str(run_dir.path)]
     command = shlex.join([places.continue_command_line(), *words, *where, *([] if anew else ["--resume"])])
     folder = summary.working_folder()
@@ -336,8 +336,8 @@ def supervise(plan, run_dir, output, unit, producer, about, go_on):
             code, whole = conclude(plan, run_dir, supervisor, code, about, finishing)
             display.show_end(run_dir.status())
             if is_beside_output(output):
-                note(f"the earlier run's results in {output} are as they were; what this one made lies beside them, and takes their place when "
-                     "--resume has made the rest")
+                note(f"the earlier run's results in {output} are as they were; this run's are beside them, and replace them once --resume has "
+                     "finished the rest")
             return code, summary.tell(whole, unit, output, go_on(), run_dir.account())
         finally:
             display.close()
@@ -347,18 +347,18 @@ def supervise(plan, run_dir, output, unit, producer, about, go_on):
 
 def conclude(plan, run_dir, supervisor, code, about, finishing):
     """
-    Tries the samples of failed batches again, puts the outputs together and writes the summary, once no program of the run is left:
+    Retries the samples of failed batches, merges the outputs and writes the summary, once all programs of the run have ended. Returns
     (the run's exit code, the summary).
     """
     recovered = recover(plan, run_dir, finishing, code)
     finished, why = finish(plan, run_dir, finishing, [plan.consumer[0], "finish", *plan.consumer[1:], "--run-id", plan.run_id])
-    account = summary.read_account(run_dir)
-    code = recovered.correct(account, code)
+    report = summary.read_producer_summary(run_dir)
+    code = recovered.correct(report, code)
     if is_outweighed(code, finished):
         code, failure = finished, merge_failure(why, run_dir)
     else:
-        failure = failure_of(code, supervisor.failure, account, supervisor.producer_end_reason(), why, run_dir)
-    whole = summary.join(about, account, supervisor, code, failure)
+        failure = failure_of(code, supervisor.failure, report, supervisor.producer_end_reason(), why, run_dir)
+    whole = summary.join(about, report, supervisor, code, failure)
     try:
         summary.write(run_dir, whole)
     except OSError as problem:
@@ -372,7 +372,7 @@ def conclude(plan, run_dir, supervisor, code, about, finishing):
 
 
 def sweep(producer):
-    """Removes what dead runs left in /dev/shm. A start does not depend on it; its warnings are in its own words."""
+    """Removes the memory of dead runs from /dev/shm. A run starts even if that fails; the program prints its own warnings."""
     try:
         subprocess.run([producer, "sweep", "--log-level", "warning"], stdin=subprocess.DEVNULL, check=False)
     except OSError:
@@ -381,8 +381,8 @@ def sweep(producer):
 
 def recover(plan, run_dir, finishing, code):
     """
-    Processes the samples of batches at which the processor failed one by one, for a run that ends with dead letters. Not for consumers of another user:
-    their processor runs in processes of its own user alone, which the payloads are closed to.
+    Processes the samples of failed batches one by one, for a run that ends with dead letters. Skipped for consumers of another user: their
+    processor runs as that user only, who cannot read the payloads.
     """
     if code != ExitCode.DEAD_LETTERS or plan.account:
         return Recovered()
@@ -396,31 +396,31 @@ def recover(plan, run_dir, finishing, code):
     try:
         return retry_failed(run_dir.path, plan.run_id, plan.consumer, run)
     except (LaunchError, OSError) as problem:
-        announce({"log-format": plan.log_format}, f"dead letters could not be tried again: {problem}")
+        announce({"log-format": plan.log_format}, f"dead letters could not be retried: {problem}")
         return Recovered()
 
 
 def finish(plan, run_dir, finishing, command):
     """
-    Has `command` put together what the consumers left, now that all of them are gone. Returns (0, None), or what it ended with and why: also where the
-    output folder is another one by now.
+    Runs `command` to merge the consumers' outputs, after all of them have ended. Returns (0, None), or its exit code and the reason; also fails
+    where another folder has the output's name by now.
     """
-    lock = plan.output_lock     # None for a run without an output, as the ladder's timed ones
+    lock = plan.output_lock     # None for a run without an output, such as the ladder's timed runs
     try:
         if lock:
             lock.require_in_place()
         child = Child("finish", command, run_dir.log("finish"), (lock.fd,) if lock else (), **identity_of(plan.account))
         if finishing.wait(child) is Finishing.ENDED:
-            return int(ExitCode.INTERRUPTED), "putting the outputs together was ended by a signal; what is there stays as it is, and --resume goes on"
+            return int(ExitCode.INTERRUPTED), "merging the outputs was ended by a signal; they stay as they are, and --resume continues"
         if lock:
             lock.require_in_place()
     except LaunchError as problem:
         return int(problem.code), str(problem)
     if child.status == 0:
         return 0, None
-    return shell_code(child.status), f"putting the outputs together {child.ending()}: {child.reason() or 'it wrote nothing'}"
+    return shell_code(child.status), f"merging the outputs {child.ending()}: {child.reason() or 'it wrote nothing'}"
 
 
 def identity_of(account):
-    """As subprocess wants it."""
+    """User and groups as subprocess arguments."""
     return account.of_consumers() if account else {}

@@ -1,4 +1,4 @@
-"""Run directories: where a run's sockets, status, logs and outputs are, and how a live run is found again."""
+"""Run directories, which hold a run's sockets, status, logs and outputs, and the search for live runs."""
 
 import contextlib
 import fcntl
@@ -17,12 +17,12 @@ from offramp_launch.run_logs import LogFile, RunLogs
 from offramp_launch.status_schema import validate_status
 
 CONTROL_SOCKET = "control.sock"
-# By its name a folder is known as a run's.
+# Marks a folder as a run directory.
 LOCK = "launcher.lock"
 SUMMARY = "summary.json"
-# A socket's address holds this many bytes of path.
+# Bytes of path that a socket's address holds.
 LONGEST_SOCKET_PATH = 107
-# In a run directory: all are as long (common/transport/endpoint.hpp).
+# Longest socket name in a run directory (common/transport/endpoint.hpp).
 LONGEST_SOCKET = "work-01234567.sock"
 
 
@@ -35,12 +35,12 @@ def fits_a_socket(folder):
 
 
 def short_runs_folder():
-    """As an offramp.Egress has it; of tests each has its own, where they cannot reach anybody else's run."""
+    """The folder that offramp.Egress also uses. Each test has a separate one, and so cannot reach other runs."""
     return pathlib.Path(os.environ.get("OFFRAMP_TEST_RUNS") or f"/tmp/offramp-{os.getuid()}").absolute()
 
 
 def choose_run_dir(places, wanted, run_id):
-    """The user's, or build/runs/ID, or one under /tmp where the repository lies too deep for a socket's address or the build is another user's."""
+    """--run-dir, or build/runs/ID, or one under /tmp where the path is too long for a socket or the build is another user's."""
     if wanted:
         folder = pathlib.Path(wanted).absolute()
         if not fits_a_socket(folder):
@@ -53,17 +53,17 @@ def choose_run_dir(places, wanted, run_id):
     short = short_runs_folder() / run_id
     if not fits_a_socket(short):
         raise LaunchError(f"OFFRAMP_TEST_RUNS '{short.parent}' is too long: the paths of a run's sockets would exceed {LONGEST_SOCKET_PATH} bytes",
-                          "Choose a shorter path, such as /tmp/runs, or none", ExitCode.USAGE)
+                          "Choose a shorter path, such as /tmp/runs, or unset it", ExitCode.USAGE)
     return short
 
 
 class RunDir:
     """
-    Holds a run directory for the life of a run: one that it makes, an empty one, or one of an earlier run.
-    Owns: the lock that makes it this launcher's, and the link by which build/runs leads to a directory elsewhere. What an earlier run
-    told of itself stays until this one has begun (`previous`).
+    Holds a run directory for the life of a run: a new one, an empty one, or one of an earlier run.
+    Owns: the launcher's lock on it, and the link in build/runs to a directory elsewhere. The reports of an earlier run stay until
+    this one has begun (`previous`).
     Errors: LaunchError when it holds anything else (USAGE), when another run lives there (RUN_IN_USE), or it cannot be made or is
-    another user's. Then nothing in it was touched.
+    another user's. Then nothing in it has changed.
     """
 
     def __init__(self, places, folder, account=None):
@@ -81,7 +81,7 @@ class RunDir:
 
     @staticmethod
     def _make(folder):
-        """True when it was not there."""
+        """True when it made the folder."""
         folder.parent.mkdir(parents=True, exist_ok=True)
         try:
             folder.mkdir(mode=0o700)
@@ -97,9 +97,9 @@ class RunDir:
         require_owned(folder, inside)
         if facts.st_mode & 0o022 and not made:
             raise LaunchError(f"other users may write to --run-dir '{folder}' (mode {stat.S_IMODE(facts.st_mode):04o})",
-                              f"Give a folder that is not there yet, such as {folder / 'run'}", ExitCode.USAGE)
+                              f"Give a folder that does not exist yet, such as {folder / 'run'}", ExitCode.USAGE)
         self._hold(folder, inside)
-        if account:     # whose sockets are in it
+        if account:     # the consumers' user, who opens the sockets in it
             os.fchown(inside, -1, account.gid)
             os.fchmod(inside, 0o710)
         self._begin(folder, inside, PreviousReport(folder))
@@ -116,7 +116,7 @@ class RunDir:
             os.unlink(CONTROL_SOCKET, dir_fd=inside)
 
     def _begin(self, folder, inside, previous):
-        """`previous`: what an earlier run told there."""
+        """`previous`: the reports of an earlier run there."""
         self.previous = previous
         self.logs = RunLogs(folder, inside, beside=self.previous.stands)
         self.previous.on_begun = self.logs.take_place
@@ -133,24 +133,24 @@ class RunDir:
         return self.path / name
 
     def told(self, name):
-        """The JSON object in a file of this run's. None where there is none, or still the earlier run's."""
+        """The JSON object in a file of this run. None where there is none, or still the earlier run's."""
         self.previous.look()
         return None if self.previous.holds(name) else read_object(self.file(name))
 
     def status(self, note=lambda left_out: None):
-        """What status.json tells that can be used; nothing where there is none. `note`: is told the names of what can not."""
+        """The valid part of status.json; empty without the file. Calls `note` with the names of invalid fields."""
         status, left_out = validate_status(self.told("status.json") or {})
         if left_out:
             note(left_out)
         return status
 
     def account(self):
-        """The file that this run's summary goes to."""
+        """File name of this run's summary."""
         self.previous.look()
         return NOT_BEGUN if self.previous.stands else SUMMARY
 
     def log(self, name):
-        """It goes where this run's logs go."""
+        """A program's log among this run's logs."""
         return LogFile(self.logs, name)
 
 
@@ -165,7 +165,7 @@ def read_object(file):
 
 @contextlib.contextmanager
 def opened_folder(folder):
-    """A descriptor of the folder that is there now, whatever its name leads to later."""
+    """A descriptor of the current folder, even if its name later leads elsewhere."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -174,54 +174,54 @@ def opened_folder(folder):
 
 
 def require_owned(folder, inside):
-    """Errors: LaunchError (USAGE) where the folder holds anything, and no launcher's lock."""
+    """Errors: LaunchError (USAGE) where the folder is not empty and has no launcher's lock."""
     names = os.listdir(inside)
     if LOCK in names:
         facts = os.stat(LOCK, dir_fd=inside, follow_symlinks=False)
         if stat.S_ISREG(facts.st_mode) and facts.st_uid == os.getuid():
             return
     if names:
-        raise LaunchError(f"--run-dir '{folder}' is not a run's directory: it holds {len(names)} other things, such as '{min(names)}'",
-                          f"Give a folder that is not there yet, such as {folder / 'run'}, an empty one, or one of an earlier run", ExitCode.USAGE)
+        raise LaunchError(f"--run-dir '{folder}' is not a run's directory: it holds {len(names)} other entries, such as '{min(names)}'",
+                          f"Give a folder that does not exist yet, such as {folder / 'run'}, an empty one, or one of an earlier run", ExitCode.USAGE)
 
 
 def own_folder_in_tmp(folder):
-    """Makes a folder in /tmp, where anyone could have made it before us: a link or another user's folder is refused."""
+    """Makes a folder in /tmp, and refuses a link or folder that another user made there before."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     facts = os.lstat(folder)
     if not is_owned_by_user(facts) or facts.st_mode & 0o077:
-        raise LaunchError(f"'{folder}' is not a folder of this user's alone (mode 0700)", "Remove it, or choose with --run-dir",
+        raise LaunchError(f"'{folder}' is not a private folder of this user (mode 0700)", "Remove it, or choose another with --run-dir",
                           ExitCode.NOT_PERMITTED)
 
 
 def is_owned_by_user(facts):
-    """Of a folder that is not a link, is this user's, and that nobody else may write to: what is in it, this user put there."""
+    """Whether it is a folder, not a link, that only this user owns and may write to, so that its entries are this user's."""
     return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not facts.st_mode & 0o022
 
 
 def own_runs(places):
-    """The run directories that this user's runs are known by; what anybody else may have laid there is passed over."""
+    """The run directories of this user's runs; skips entries that another user may have placed there."""
     for runs in (places.runs, short_runs_folder()):
         with contextlib.suppress(OSError):
             if runs != places.runs and (not is_owned_by_user(os.lstat(runs)) or os.lstat(runs).st_mode & 0o077):
                 continue
             for entry in sorted(os.listdir(runs)):
                 with contextlib.suppress(OSError):
-                    folder = (runs / entry).resolve()      # of a link what it leads to counts
+                    folder = (runs / entry).resolve()      # for a link its target counts
                     if is_owned_by_user(os.lstat(folder)):
                         yield folder
 
 
 def require_owned_by_user(folder):
-    """Errors: LaunchError (NOT_PERMITTED) where it is there and another's."""
+    """Errors: LaunchError (NOT_PERMITTED) where it exists and is another user's."""
     try:
         facts = os.stat(folder)
     except OSError:
         return
     if not is_owned_by_user(facts):
-        raise LaunchError(f"'{folder}' is not a run directory of this user's own: another user owns it, or may write to it",
-                          "Ask its owner, or give --run-dir one of your own", ExitCode.NOT_PERMITTED)
+        raise LaunchError(f"'{folder}' is not this user's run directory: another user owns it, or may write to it",
+                          "Ask its owner, or give your own --run-dir", ExitCode.NOT_PERMITTED)
 
 
 def accepts_connections(control_socket):
@@ -230,14 +230,14 @@ def accepts_connections(control_socket):
         try:
             client.connect(str(control_socket))
         except BlockingIOError:
-            return True     # so many wait there already that there is no room: its launcher is stopped
+            return True     # its queue is full: the launcher is stopped
         except OSError:
             return False
     return True
 
 
 def live_runs(places, accepts=accepts_connections):
-    """The run directories whose launcher answers, each once."""
+    """The run directories with a reachable launcher, each once."""
     found = {}
     for folder in own_runs(places):
         if folder not in found and (folder / CONTROL_SOCKET).exists() and accepts(folder / CONTROL_SOCKET):
@@ -246,7 +246,7 @@ def live_runs(places, accepts=accepts_connections):
 
 
 def find_live_run(places, wanted, accepts=accepts_connections):
-    """Errors: LaunchError (NO_SUCH_RUN) when there is none, or (USAGE) several to choose from."""
+    """Errors: LaunchError (NO_SUCH_RUN) without a live run, (USAGE) with several to choose from."""
     if wanted:
         folder = pathlib.Path(wanted).resolve()
         require_owned_by_user(folder)
@@ -259,5 +259,5 @@ def find_live_run(places, wanted, accepts=accepts_connections):
         raise LaunchError("no live run", "./launch/offramp run starts one", ExitCode.NO_SUCH_RUN)
     if len(runs) > 1:
         listed = "".join(f"\n    --run-dir {run}" for run in runs)
-        raise LaunchError(f"{len(runs)} runs are live; say which:{listed}", "", ExitCode.USAGE)
+        raise LaunchError(f"{len(runs)} runs are live; choose one:{listed}", "", ExitCode.USAGE)
     return runs[0]

@@ -1,4 +1,4 @@
-"""The logs of a run in its directory. Those of the run before are part of what it told of itself: they stay until this one has begun."""
+"""The logs of a run in its directory. Logs of an earlier run stay until this one has begun."""
 
 import contextlib
 import os
@@ -7,18 +7,18 @@ import shutil
 from offramp_launch.shared_folder import folder_within
 
 LOGS, PREVIOUS_LOGS = "logs", "logs-before"
-# Of a run that has not begun, where an earlier one's account stands.
+# For a run that has not begun, while an earlier one's report remains.
 LOGS_NOT_BEGUN = "logs-not-begun"
 
 
 class RunLogs:
     """
-    Makes the folder of this run's logs, beside that of the run before where that one's account stands.
-    Thread: one. Blocks: on the disk. Errors: OSError, of the constructor.
+    Makes the folder of this run's logs, beside that of the earlier run while its report remains.
+    Thread: one. Blocks: on the disk. Errors: OSError from the constructor.
     """
 
     def __init__(self, folder, inside, beside):
-        """`folder`: the run directory, which is held and opened as `inside`. `beside`: the account of the run before stands."""
+        """`folder`: the run directory, held and opened as `inside`. `beside`: an earlier run's report remains."""
         self._folder = folder
         if not os.path.lexists(folder / LOGS):
             with contextlib.suppress(FileNotFoundError):      # a launcher died in take_place()
@@ -30,10 +30,10 @@ class RunLogs:
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._name, 0o700, dir_fd=inside)
 
-    folder = property(lambda self: self._folder / self._name, doc="Where they are now.")
+    folder = property(lambda self: self._folder / self._name, doc="The current folder of the logs.")
 
     def take_place(self):
-        """This run has begun. Where that cannot be, they stay where they are."""
+        """Call once this run has begun: moves its logs into place. They stay where they are if that fails."""
         if self._name == LOGS:
             return
         with contextlib.suppress(OSError), folder_within(self._folder, LOGS) as (inside, _):
@@ -42,7 +42,7 @@ class RunLogs:
             self._name = LOGS
 
     def _move_previous(self, inside):
-        """Those of the run before are kept, so that each file is one run's; those before that go."""
+        """Keeps the logs of the run before, and removes older ones, so that each file belongs to one run."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if not os.listdir(self._folder / LOGS):
                 return
@@ -51,7 +51,7 @@ class RunLogs:
 
 
 class LogFile(os.PathLike):
-    """A program's log, wherever the logs of its run are when it is asked for. Borrows: them."""
+    """Path of a program's log in the current folder of its run's logs. Borrows: the RunLogs."""
 
     def __init__(self, logs, name):
         self._logs, self._name = logs, name

@@ -1,6 +1,6 @@
 """
-Files in a folder that others may write to: the output folder may belong to --consumer-user. Nothing there is followed or waited for: a
-link, a pipe, a device or a file without end of somebody's is not a file of ours.
+Files in a folder that other users may write to: the output folder may belong to --consumer-user. Never follows or waits for
+entries there: links, pipes, devices and endless files are refused.
 """
 
 import contextlib
@@ -8,14 +8,14 @@ import os
 import secrets
 import stat
 
-LARGEST = 256 << 20     # bytes; a checkpoint has 16 an item, 32 of one with columns
+LARGEST = 256 << 20     # bytes; a checkpoint has 16 per item, 32 per item with columns
 LONGEST_LINE = 4 << 20
 AS_IT_IS = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextlib.contextmanager
 def folder_within(folder, name):
-    """(descriptor of the folder that the name lies in, the name's last part). Only `folder` itself may be a link. Errors: OSError."""
+    """(descriptor of the name's folder, the name's last part). Only `folder` itself may be a link. Errors: OSError."""
     *parts, last = [part for part in os.fspath(name).split("/") if part not in ("", ".")]
     inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -29,7 +29,7 @@ def folder_within(folder, name):
 
 
 def read(folder, name, largest=LARGEST):
-    """The bytes of an ordinary file. Errors: OSError, also when it is none or larger."""
+    """The bytes of an ordinary file. Errors: OSError, also for another kind of file or a larger one."""
     with opened(folder, name) as file:
         data = file.read(largest + 1)
     if len(data) > largest:
@@ -38,7 +38,7 @@ def read(folder, name, largest=LARGEST):
 
 
 def read_line(folder, name, longest=LONGEST_LINE):
-    """The first line of an ordinary file, however large that is. Errors: OSError, also when it is none, or the line is longer."""
+    """The first line of an ordinary file of any size. Errors: OSError, also for another kind of file or a longer line."""
     with opened(folder, name) as file:
         line = file.readline(longest + 1)
     if len(line) > longest:
@@ -48,7 +48,7 @@ def read_line(folder, name, longest=LONGEST_LINE):
 
 @contextlib.contextmanager
 def opened(folder, name):
-    """An ordinary file, to be read. Errors: OSError, also when it is none."""
+    """An ordinary file for reading. Errors: OSError, also for another kind of file."""
     with folder_within(folder, name) as (inside, last):
         with open(os.open(last, os.O_RDONLY | os.O_NONBLOCK | AS_IT_IS, dir_fd=inside), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -57,7 +57,7 @@ def opened(folder, name):
 
 
 def write(folder, name, data):
-    """Puts a whole file in place of whatever has the name. Errors: OSError."""
+    """Replaces the name's entry by a complete file. Errors: OSError."""
     with folder_within(folder, name) as (inside, last):
         partial = f".offramp-{secrets.token_hex(8)}.part"
         try:
@@ -71,7 +71,7 @@ def write(folder, name, data):
 
 
 def holds(folder, name):
-    """Whether an ordinary file has the name."""
+    """Whether the name is an ordinary file."""
     try:
         with folder_within(folder, name) as (inside, last):
             return stat.S_ISREG(os.stat(last, dir_fd=inside, follow_symlinks=False).st_mode)

@@ -1,4 +1,4 @@
-"""Where rows go: what --sink says, and the password in it, which no program's arguments, file or line on the screen may show."""
+"""The --sink setting, whose password no program arguments, file or message may show."""
 
 import os
 import re
@@ -17,20 +17,20 @@ KEY_WORD = re.compile(r"(?:^|(?<=\s))password\s*=\s*('(?:[^'\\]|\\.)*'|(?:[^\s\\
 
 
 def is_postgres(text):
-    """A path, which may have a '=' in it, is none."""
+    """Whether it is a PostgreSQL connection string, not a path, which may contain '='."""
     return text.startswith(("postgres://", "postgresql://")) or (bool(FIRST_KEY_WORD.match(text)) and not os.path.exists(text))
 
 
 def without_password(sink):
-    """(the sink without its password, the password or nothing). Errors: LaunchError where one cannot be taken out."""
+    """(the sink without its password, the password or None). Errors: LaunchError where a password cannot be removed."""
     if OTHERS.search(sink):
-        raise LaunchError("--sink has an sslpassword, which lists of processes and logs would show", "Keep the key without one, or name it in pg_service.conf",
+        raise LaunchError("--sink has an sslpassword, which process lists and logs would show", "Store the key without a password, or set it in pg_service.conf",
                           ExitCode.USAGE)
     if "://" not in sink:
         found = KEY_WORD.findall(sink)
         if not found:
             return sink, None
-        last = found[-1]        # as libpq takes it
+        last = found[-1]        # libpq uses the last one
         return KEY_WORD.sub("", sink).strip(), re.sub(r"\\(.)", r"\1", last[1:-1] if last.startswith("'") else last)
     password = None
     if found := CREDENTIALS.match(sink):
@@ -46,7 +46,7 @@ def without_password(sink):
 
 
 def hide_password(arguments, environment):
-    """The arguments without the password of a --sink; it, and that of OFFRAMP_SINK, go to the environment, where libpq finds it."""
+    """Moves the password of --sink and that of OFFRAMP_SINK to the environment, where libpq finds it. Returns the other arguments."""
     hidden, is_sink = [], False
     for argument in arguments:
         name, equals, value = argument.partition("=")
@@ -61,7 +61,7 @@ def hide_password(arguments, environment):
 
 
 def resolve(config, environment):
-    """The flags that put a sink without its password in the place of one that a --config file has with it; changes `config` alike."""
+    """Flags that replace the sink of a --config file by one without its password; also changes `config`."""
     sink = config.get("sink") or ""
     hidden = _hide(sink, environment)
     if hidden == sink:

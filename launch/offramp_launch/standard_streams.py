@@ -1,6 +1,6 @@
 """
-Standard output and error that end no command: a reader that is gone, a full disk or a descriptor that was closed (`>&-`) is no reason
-for a run to stop, or to end with another code than its own.
+Standard output and error that never end a command: a missing reader, a full disk or a closed descriptor (`>&-`) neither stops
+a run nor changes its exit code.
 """
 
 import errno
@@ -11,7 +11,7 @@ NAMES = ("stdin", "stdout", "stderr")
 
 
 def open_closed_ones():
-    """A file that is opened later must not become standard output by taking its number."""
+    """Opens closed standard descriptors, so that a file opened later does not become standard output."""
     for number, name in enumerate(NAMES):
         try:
             os.fstat(number)
@@ -26,7 +26,7 @@ def open_closed_ones():
 
 
 class LastingStream:
-    """Borrows the stream. After the first failure what is written goes nowhere; `lost` is that failure."""
+    """Borrows: the stream. Discards all output after the first failure, which is `lost`."""
 
     def __init__(self, stream):
         self._stream = stream
@@ -48,7 +48,7 @@ class LastingStream:
             act()
         except OSError as problem:
             self.lost = self.lost or problem
-            # What waits in the buffer goes there, too; else Python would try once more at its end, and end with 120.
+            # Also discards the buffer; otherwise Python would try again at exit, and exit with 120.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
             os.close(nowhere)
@@ -58,14 +58,14 @@ class LastingStream:
 
 
 def make_lasting():
-    """Call it once, before anything is written or opened."""
+    """Call once, before anything is written or opened."""
     open_closed_ones()
     for name in NAMES[1:]:
         setattr(sys, name, LastingStream(getattr(sys, name)))
 
 
 def lost_stream():
-    """Why standard output could not be written, in words; nothing where all was, or where its reader only wanted no more."""
+    """Why standard output could not be written, as text; None where it could, or where its reader closed it."""
     sys.stdout.flush()
     lost = getattr(sys.stdout, "lost", None)
     return None if lost is None or lost.errno == errno.EPIPE else lost.strerror

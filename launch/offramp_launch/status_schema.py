@@ -1,11 +1,11 @@
-"""status.json, whichever program wrote it: what has another form than its readers know is left out, so that none of them trips over it."""
+"""Validates a status.json from any version of a program: removes fields of unknown form, so that readers need not check."""
 
 LARGEST = 1e300
 NOTHING = object()
 
 
 def is_number(value):
-    """A finite one, which can be reckoned with."""
+    """Whether it is a finite number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and -LARGEST < value < LARGEST
 
 
@@ -18,17 +18,17 @@ def is_list(value):
 
 
 def table_of(form):
-    """By any name, what has that form."""
+    """A table whose values all have that form."""
     return lambda value: rest_of(value, lambda name: form)
 
 
 def record_of(forms):
-    """What is known by its name has that form; anything may stand beside it."""
+    """A table with forms by name; unknown names may have any value."""
     return lambda value: rest_of(value, forms.get)
 
 
 def list_of(form):
-    """All of that form."""
+    """A list whose elements all have that form."""
     def of_list(value):
         kept = [NOTHING if each is None else of_form(each, form) for each in value] if isinstance(value, list) else [NOTHING]
         return NOTHING if NOTHING in kept else kept
@@ -36,7 +36,7 @@ def list_of(form):
 
 
 def rest_of(value, form_of):
-    """Of a table, without what has not the form that it is to have by its name."""
+    """A table without the values that do not have the form of their name."""
     if not isinstance(value, dict):
         return NOTHING
     kept = {name: of_form(each, form_of(name)) for name, each in value.items()}
@@ -44,8 +44,8 @@ def rest_of(value, form_of):
 
 
 def of_form(value, form):
-    """What is left of the value. `form`: says whether it is of that, or what is left; None: any will do."""
-    if value is None or form is None:       # null is told for what is not known
+    """The valid part of the value. `form(value)`: whether it is valid, or its valid part; None accepts any value."""
+    if value is None or form is None:       # null means unknown
         return value
     kept = form(value)
     return (value if kept else NOTHING) if isinstance(kept, bool) else kept
@@ -70,6 +70,6 @@ FORMS = {
 
 
 def validate_status(status):
-    """(what its readers can use, the names of what was left out in part or in whole)."""
+    """(the valid part of the status, the names of fields removed in part or in whole)."""
     kept = record_of(FORMS)(status)
     return kept, [name for name, value in status.items() if kept.get(name) != value]

@@ -1,4 +1,4 @@
-"""The end of a run: the producer's account and the launcher's own, merged into summary.json and told on the screen."""
+"""The summary of a run: merges the producer's and the launcher's reports into summary.json and formats them for the screen."""
 
 import contextlib
 import datetime
@@ -14,18 +14,18 @@ from offramp_launch.run_logs import LOGS, LOGS_NOT_BEGUN
 
 SHOWN_SKIPPED = 20
 AUTO = " (mask-png, or npy where no output can become masks)"
-# A setting has to be mended: the same command ends so again, however much of the run is done.
+# Permanent until a setting is fixed: the same command would fail again, however much is done.
 REPEATS_FAILURE = (ExitCode.USAGE, ExitCode.NO_INPUT, ExitCode.NOT_PERMITTED, ExitCode.CONFIG, ExitCode.DEVICE_UNSUPPORTED)
-# The same where nothing was done: else it was well for a while.
+# Permanent only if nothing was done.
 FAILS_AT_START = (ExitCode.BAD_INPUT, ExitCode.PROTOCOL, ExitCode.RUN_IN_USE, ExitCode.SYSTEM, ExitCode.SHARED_MEMORY_FULL,
                           ExitCode.DEVICE_OUT_OF_MEMORY)
-SCHEMA = 1      # of summary.json: one more whenever a field changes its meaning or goes
+SCHEMA = 1      # version of summary.json; raised when a field changes its meaning or is removed
 
 
 def merge(producer_summary, records):
     """
-    The producer knows what each consumer did, by pid; the launcher knows what it cost and how it ended. A consumer that
-    only one of them knows (it never got to say hello; it was started by hand) is in the list all the same.
+    The producer reports what each consumer did, by pid; the launcher reports its cost and its end. The list includes consumers
+    that only one of them knows (one that never connected, or one started by hand).
     """
     known = {entry.get("pid"): dict(entry) for entry in producer_summary.get("consumers") or []}
     consumers = []
@@ -40,47 +40,46 @@ def merge(producer_summary, records):
 
 
 def producer_exit(run_dir):
-    """What the producer was about to end with when it had told its account; None when it never came so far, or an error ended it."""
+    """The exit code in the producer's summary; None where it wrote none, or an error ended it."""
     return (run_dir.told("producer-summary.json") or {}).get("exit")
 
 
 def about(run_id, run_dir, version, commit, command, config, output):
-    """What is known of a run when it begins. `command`: without its secrets."""
+    """The facts known when a run begins. `command`: without its secrets."""
     return {"schema": SCHEMA, "run_id": run_id, "run_dir": str(run_dir.path), "version": version, "commit": commit, "command": command, "cwd": working_folder(),
             "input": config.get("input"), "output": output, "processor": config.get("processor"), "began": wall_clock()}
 
 
-def read_account(run_dir):
-    """The producer's; of one that died before its end nothing but that."""
-    account = run_dir.told("producer-summary.json")
-    return {"incomplete": True} if account is None else account
+def read_producer_summary(run_dir):
+    """The producer's summary; only {"incomplete": True} where it died before writing one."""
+    report = run_dir.told("producer-summary.json")
+    return {"incomplete": True} if report is None else report
 
 
-def join(about, account, supervisor, exit_code, failure):
-    """The whole of a run: what is known `about` it from its start on, the producer's account, and how the programs ended."""
-    if account.get("incomplete"):
-        account = {**account, "producer_cpu_seconds": round(supervisor.producer_cpu_seconds, 3)}
-    merged = merge(account, supervisor.records)
-    return {**about, **merged, "exit": exit_code, "failure": failure, "skipped_samples": _counts(account.get("samples")).get("skipped"),
+def join(about, report, supervisor, exit_code, failure):
+    """The complete summary: facts `about` the run from its start, the producer's report, and how the programs ended."""
+    if report.get("incomplete"):
+        report = {**report, "producer_cpu_seconds": round(supervisor.producer_cpu_seconds, 3)}
+    merged = merge(report, supervisor.records)
+    return {**about, **merged, "exit": exit_code, "failure": failure, "skipped_samples": _counts(report.get("samples")).get("skipped"),
             "following": supervisor.following, "producer_exit": supervisor.producer_status, "producer_restarts": supervisor.producer_restarts, "ended": wall_clock()}
 
 
 def write(run_dir, whole):
     """
-    Once no program of the run is left: status.json, whose last word is not always its producer's, says the same. Of a run that did not begin
-    in an earlier one's directory only its own not-begun.json speaks. Errors: OSError.
+    Call once all programs of the run have ended. Also closes status.json with the same end. A run that did not begin in an earlier one's
+    directory only writes not-begun.json. Errors: OSError.
     """
-    account = run_dir.account()
     try:
-        _put(run_dir, account, whole)
+        _put(run_dir, run_dir.account(), whole)
     finally:
         close_status(run_dir, whole)
 
 
 def write_joined(run_dir, whole, run_is_over, nonce):
     """
-    The account of consumers that joined the run `nonce` of a program of one's own: its status is the program's as long as the run goes on, and
-    the next run's where that one has begun in the same directory. Errors: OSError.
+    Writes the summary of consumers that joined the run `nonce` of the user's program. The program owns the status while the run goes on, and
+    the next run does once it has begun in the same directory. Errors: OSError.
     """
     _put(run_dir, SUMMARY, whole)
     if run_is_over and (run_dir.told("status.json") or {}).get("nonce") in (nonce, None):
@@ -88,7 +87,7 @@ def write_joined(run_dir, whole, run_is_over, nonce):
 
 
 def close_status(run_dir, whole):
-    """What the producer told last, with how the run ended. Where it cannot be written, it stays as it is."""
+    """Adds the run's end to the producer's last status. Leaves the file unchanged where it cannot be written."""
     if run_dir.account() != SUMMARY:
         return
     with contextlib.suppress(OSError):
@@ -99,11 +98,11 @@ def close_status(run_dir, whole):
         _put(run_dir, "status.json", status)
 
 
-def last_state(told, exit_code):
-    """`told`: the last state that the producer gave; it may have died in it, or the reason lies elsewhere."""
+def last_state(reported, exit_code):
+    """`reported`: the producer's last state; it may have died in it, or the run failed for another reason."""
     if exit_code not in (ExitCode.OK, ExitCode.DEAD_LETTERS, ExitCode.INTERRUPTED):
         return "failed"
-    return told if told in ("ended", "abandoned") else "abandoned" if exit_code == ExitCode.INTERRUPTED else "ended"
+    return reported if reported in ("ended", "abandoned") else "abandoned" if exit_code == ExitCode.INTERRUPTED else "ended"
 
 
 def _put(run_dir, name, value):
@@ -111,7 +110,7 @@ def _put(run_dir, name, value):
 
 
 def working_folder():
-    """That relative paths of the command, its environment and its settings are meant from; nothing where it was removed."""
+    """The base of relative paths in the command, its environment and its settings; None where it was removed."""
     try:
         return os.getcwd()
     except OSError:
@@ -119,12 +118,12 @@ def working_folder():
 
 
 def wall_clock():
-    """In UTC, as ISO 8601 has it."""
+    """UTC time in ISO 8601."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def tell(summary, unit, output, go_on, account=SUMMARY):
-    """The summary as lines for a reader. `go_on`: the command that makes what is left of the run. `account`: the file that has it."""
+    """The summary as lines for a reader. `go_on`: the command that continues the run. `account`: the summary's file name."""
     lines = [f"Run {summary['run_id']} " + ("ended" if summary["exit"] == 0 else f"ended with exit code {summary['exit']}")]
     samples, batches = _counts(summary.get("samples")), _counts(summary.get("batches"))
     if not summary.get("incomplete"):
@@ -139,20 +138,20 @@ def tell(summary, unit, output, go_on, account=SUMMARY):
     if count := _skipped_count(summary, skipped):
         shown = skipped[:SHOWN_SKIPPED]
         lines.append(f"  skipped    {count}{':' if shown else ''}")
-        lines += [f"    {entry.get('origin') or entry.get('item')}: {entry.get('reason')}" + _more_alike(entry) for entry in shown]
+        lines += [f"    {entry.get('origin') or entry.get('item')}: {entry.get('reason')}" + _more_of_it(entry) for entry in shown]
         if more := count - _listed_count(shown):
             where = ("summary.json lists all" if count == _listed_count(skipped) else f"summary.json lists the first {_listed_count(skipped)}" if len(skipped) > len(shown)
-                     else "a producer that died met them; a run with --resume tries them again, and lists them")
+                     else "a producer that died found them; a run with --resume tries them again, and lists them")
             lines.append(f"    {f'and {more} more: ' if shown else ''}{where}")
     lines += [f"  left out   {part['count']} {part['what']}" for part in summary.get("left_out") or []]
     if ahead := summary.get("unreadable_upcoming"):
-        lines.append(f"  unreadable {_listed_count(ahead)} more, in batches that were not begun any more: summary.json lists them")
+        lines.append(f"  unreadable {_listed_count(ahead)} more, in batches that were never started: summary.json lists them")
     if samples.get("recovered"):
         lines.append(recovered_line(samples["recovered"], unit))
     for slab in summary.get("dead_letters") or []:
         lines.append(f"  dead       batch {slab.get('batch')}, {slab.get('samples')} {unit}: {_dead_letter_reason(slab)}; "
                      + (f"kept in {slab['payload']}" if slab.get("payload") else f"its payload is lost: {slab.get('error') or 'not kept'}"))
-    # Also what a producer before this one gave up, which stands in the run's folder only.
+    # Includes dead letters of an earlier producer, which are only in the run's folder.
     if (summary.get("samples") or {}).get("dead_letters"):
         lines += [f"  look       ./launch/offramp dead-letters list --run-dir {each}" for each in summary.get("dead_letters_in") or [summary["run_dir"]]]
     if samples.get("dropped_when_full"):
@@ -163,7 +162,7 @@ def tell(summary, unit, output, go_on, account=SUMMARY):
     if summary.get("producer_restarts"):
         lines.append(f"  producers  died and were followed by another {summary['producer_restarts']} times")
     if summary.get("random_weights"):
-        # A whole model is a file of its own; what is in it was decided when it was made.
+        # The weights of a complete model file were fixed when it was made.
         real = "./launch/offramp export --weights FILE makes a model with real ones" if re.search(r"\.pt2?\b", str(summary.get("model"))) else \
             "--weights FILE.safetensors gives it real ones"
         lines += ["", f"  !! RANDOM WEIGHTS: these outputs show that the road works and MEAN NOTHING. {real}.", ""]
@@ -178,7 +177,7 @@ def tell(summary, unit, output, go_on, account=SUMMARY):
 
 
 def leaves_work(summary):
-    """True where the same command with --resume makes more of the run: something is left, and no setting has to be mended first."""
+    """Whether the same command with --resume can do more: work is left, and no setting must be fixed first."""
     samples = _counts(summary.get("samples"))
     if summary["exit"] == ExitCode.OK:
         return bool(samples.get("dropped_when_full"))
@@ -188,7 +187,7 @@ def leaves_work(summary):
 
 
 def _done(summary, samples, unit):
-    """The rate is that after the warm-up where one was measured; else of all of the run, its start included."""
+    """The rate after the warm-up where measured; else that of the whole run, including its start."""
     seconds = _number(summary.get("seconds"))
     if samples.get("released"):
         when = "then {} {}/s" if summary.get("steady") else "{} {}/s in all"
@@ -213,11 +212,11 @@ def _skipped_count(summary, skipped):
 
 
 def _listed_count(skipped):
-    """How many these stand for: parts of one whole, as tiles of a picture, are one entry where they share a reason."""
+    """Number of items behind the entries: parts of one item, such as a picture's tiles, share one entry if they share a reason."""
     return sum(1 + (entry.get("more_alike") or 0) for entry in skipped)
 
 
-def _more_alike(entry):
+def _more_of_it(entry):
     return f" (and {entry['more_alike']} more of it)" if entry.get("more_alike") else ""
 
 

@@ -1,4 +1,4 @@
-"""Builds and runs the tests, plainly or under the sanitizers. The verdict is ctest's own."""
+"""Builds and runs the tests with ctest, optionally under the sanitizers."""
 
 import os
 import platform
@@ -9,19 +9,19 @@ from offramp_launch.arguments import count
 from offramp_launch.setup.environment import ccache_environment
 from offramp_launch.setup.setting_up import set_up_tests
 
-# What cannot be judged there is left out: LibTorch was not built for a sanitizer; libzmq neither, and ThreadSanitizer, which
-# does not see its locks, would call its queues races. The matrix of crashes preloads a library, and a sanitizer's must come first.
+# Suites that sanitizers cannot check: LibTorch and libzmq were not built for them, and ThreadSanitizer, which does not see
+# libzmq's locks, would report its queues as races. The crash matrix preloads a library, but a sanitizer's must come first.
 SANITIZED = ("asan", "tsan")
 LEFT_OUT = {"asan": ["models", "e2e-with-torch", "crash"], "tsan": [".*zmq.*"]}
 ONLY = {"tsan": ["-L", "threads"]}
-# Left out unless ctest is told what to run: minutes of a compiler for what smaller ones show too, and of suites that take turns by days all but today's.
+# Skipped unless arguments select tests: slow compiler tests that smaller ones cover, and of the suites that rotate by day all but today's.
 SLOW = "slow"
 TURNS = (2, 3)
 TURN_FROM = "OFFRAMP_TEST_TURN"
-# On two cores: tests that start runs wait for a third of their time.
-AT_ONCE = 3
+# For two cores: tests that start runs wait for a third of their time.
+PARALLEL_TESTS = 3
 SANITIZER_OPTIONS = {
-    # The CUDA driver wants the addresses that AddressSanitizer would forbid.
+    # The CUDA driver needs the addresses that AddressSanitizer would forbid.
     "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:protect_shadow_gap=0",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
@@ -29,7 +29,7 @@ SANITIZER_OPTIONS = {
 
 
 def run_tests(places, flags, sanitizers, arguments):
-    """Returns ctest's exit code. Of several runs the first that fails is the last: what failed is what one reads at the end."""
+    """Returns ctest's exit code. Stops after the first preset that fails, so that its failures are printed last."""
     presets = SANITIZED if sanitizers else ["release"]
     turn = count(os.environ.get(TURN_FROM, str(time.gmtime().tm_yday)), TURN_FROM)
     set_up_tests(places, flags, presets)
@@ -41,7 +41,7 @@ def run_tests(places, flags, sanitizers, arguments):
 
 
 def run_ctest(places, preset, arguments, turn):
-    print(f"[test] {preset}" + ("" if arguments else f"; suites that take turns: {', '.join(f'{turn % n + 1} of {n}' for n in TURNS)}, "
+    print(f"[test] {preset}" + ("" if arguments else f"; today's share of the rotating suites: {', '.join(f'{turn % n + 1} of {n}' for n in TURNS)}, "
                                                      f"again with {TURN_FROM}={turn}"), flush=True)
     environment = {**ccache_environment(places), TURN_FROM: str(turn)}
     if preset in SANITIZED:
@@ -53,7 +53,7 @@ def run_ctest(places, preset, arguments, turn):
 
 def ctest_command(places, preset, arguments, turn):
     left_out = [*LEFT_OUT.get(preset, []), *([] if arguments else [SLOW, *other_days(turn)])]
-    return ["ctest", "--test-dir", str(places.build_folder(preset)), "--output-on-failure", "--no-tests=error", "-j", str(AT_ONCE),
+    return ["ctest", "--test-dir", str(places.build_folder(preset)), "--output-on-failure", "--no-tests=error", "-j", str(PARALLEL_TESTS),
             *ONLY.get(preset, []), *(["-LE", f"^({'|'.join(left_out)})$"] if left_out else []), *arguments]
 
 
@@ -62,7 +62,7 @@ def other_days(turn):
 
 
 def without_random_addresses(preset):
-    """GCC 12's ThreadSanitizer cannot start where the kernel spreads addresses widely; where it may, it runs without that."""
+    """Command prefix that turns off address randomization, if allowed: with a wide one GCC 12's ThreadSanitizer cannot start."""
     prefix = ["setarch", platform.machine(), "-R"]
     if preset != "tsan":
         return []

@@ -1,4 +1,4 @@
-"""What runs over text need: a Python that has the tokenizer's library; and the command `query`, which looks for texts in what they made."""
+"""The tokenizer's Python for runs over text, and the command `query`, which searches their results."""
 
 import os
 
@@ -20,7 +20,7 @@ VARIABLE = "OFFRAMP_TOKENIZER_PYTHON"
 
 
 def provide_tokenizers(places, environment=os.environ):
-    """Names the producer a Python for its tokenizers, unless the user did. In one of the user's nothing is installed."""
+    """Sets the producer's Python for tokenizers, unless the user did. Installs nothing in a user's Python."""
     if environment.get(VARIABLE):
         return
     python = toolchain.choose(places, {}).python
@@ -36,7 +36,7 @@ def provide_tokenizers(places, environment=os.environ):
 def query(places, argv):
     if {"-h", "--help"}.intersection(argv):
         from searcher.command import parse
-        parse(["--help"])       # prints it and exits, in this Python: nothing may be set up yet
+        parse(["--help"])       # prints the help and exits, in this Python: the set-up may be missing
     flags, passed = take_values(argv, toolchain.FLAGS)
     chosen = toolchain.choose(places, flags)
     if not os.environ.get("OFFRAMP_BIN_DIR") and can_be_set_up(places):

@@ -1,4 +1,4 @@
-"""Whom the consumers of a run belong to: --consumer-user, and a group that nobody else is in."""
+"""The user of a run's consumers: --consumer-user, and a group without other members."""
 
 import grp
 import os
@@ -8,16 +8,16 @@ import random
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 
-# Numbers that no administrator gives away: where all are mapped a random one of many, else those that systemd keeps for users of the moment.
+# Group ids that administrators do not assign: a large range where all are mapped, else the one that systemd reserves for dynamic users.
 WIDE = (1 << 30, 1 << 31)
 NARROW = (61184, 65520)
 
 
 class ConsumerUser:
     """
-    The user that consumers run as, with one group and no other: the user's own, where that has nobody else in it; else one without a name
-    that is the run's alone (`nobody`'s nogroup, a group `users`: whoever is in them could read the run's slabs). The producer, which stays
-    the launcher's user, has that group too, so that what it makes is open to consumers, and nothing else of the launcher's is.
+    The user that consumers run as, with a single group: the user's, if it has no other members; else an unnamed group of this run only
+    (members of a shared group, such as `nogroup` or `users`, could read the run's slabs). The producer stays the launcher's user, but with that
+    group too, so that consumers can open the run's memory and nothing else of the launcher.
     """
 
     def __init__(self, name):
@@ -39,13 +39,13 @@ class ConsumerUser:
 
 
 def account_of(name):
-    """Nothing when consumers run as this user, as they do by default."""
+    """The consumers' user; None when they run as this user, the default."""
     account = ConsumerUser(name) if name else None
     return account if account and account.uid != os.geteuid() else None
 
 
 def is_shared(user):
-    """Whether anybody else is in the user's group, as far as the system lists its users."""
+    """Whether another listed user is in the user's group."""
     try:
         group = grp.getgrgid(user.pw_gid)
     except KeyError:
@@ -56,7 +56,7 @@ def is_shared(user):
 
 
 def free_group(mapped=None, attempts=1000):
-    """A group's number that has no name, is not a user's, and that no process has. Errors: LaunchError where none is to be had."""
+    """A group id without a name that no user and no process has. Errors: LaunchError where there is none."""
     ranges = mapped_within(pathlib.Path("/proc/self/gid_map").read_text() if mapped is None else mapped)
     taken = {user.pw_gid for user in pwd.getpwall()} | groups_of_processes()
     for _ in range(attempts if ranges else 0):
@@ -64,12 +64,12 @@ def free_group(mapped=None, attempts=1000):
         number = random.SystemRandom().randrange(begin, end)
         if number not in taken and not has_name(number):
             return number
-    raise LaunchError("--consumer-user: others are in that user's group, and no number is left for a group of the consumers' own",
-                      "Give a user whose group is its own: adduser --system --group NAME makes one", ExitCode.NOT_PERMITTED)
+    raise LaunchError("--consumer-user: that user's group has other members, and no group id is free for the consumers",
+                      "Give a user with a private group: adduser --system --group NAME makes one", ExitCode.NOT_PERMITTED)
 
 
 def mapped_within(gid_map):
-    """What of the wide range, or else of the narrow one, there is in this user namespace: [(begin, end)]."""
+    """The parts of the wide range, else of the narrow one, that this user namespace maps: [(begin, end)]."""
     maps = [tuple(map(int, line.split())) for line in gid_map.splitlines()]
     for wanted in (WIDE, NARROW):
         found = [(max(begin, wanted[0]), min(begin + count, wanted[1])) for begin, _, count in maps]
@@ -92,6 +92,6 @@ def groups_of_processes():
         try:
             lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
         except (OSError, ValueError):
-            continue    # it has ended
+            continue    # the process has ended
         found.update(map(int, (lines.get("Gid", "") + " " + lines.get("Groups", "")).split()))
     return found

@@ -92,7 +92,7 @@ class AnotherUser(unittest.TestCase):
                 output = self.folder_of(uid) / "output"
                 code, printed = self.as_user(uid, "run", *ON_TWO_CONSUMERS, "--output", str(output))
                 self.assertEqual(code, 0, printed)
-                self.assertIn("is another user's: its programs are used as they are", printed)
+                self.assertIn("belongs to another user; its programs are used as they are", printed)
                 self.assertEqual({path.name: path.read_bytes() for path in output.iterdir() if path.name in wanted}, wanted)
                 code, printed = self.as_user(uid, "run", *ON_TWO_CONSUMERS, "--output", str(output), "--resume")
                 self.assertEqual(code, 0, printed)

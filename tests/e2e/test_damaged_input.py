@@ -62,7 +62,7 @@ class DamagedInput(unittest.TestCase):
         log = (world.folder / "launcher.log").read_text()
         for name in listed:
             self.assertEqual(log.count(f"{world.pictures / name}: not an image"), 1, log)
-        self.assertEqual(f"and {met_by_the_dead} more: a producer that died met them" in log, met_by_the_dead > 0, log)
+        self.assertEqual(f"and {met_by_the_dead} more: a producer that died found them" in log, met_by_the_dead > 0, log)
         self.assertEqual({name: summary["samples"][name] for name in ("skipped", "released", "done_before")},
                          {"skipped": len(skipped), "released": released, "done_before": done_before}, world.logs())
         self.assertTrue(summary["conserved"])

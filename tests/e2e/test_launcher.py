@@ -223,7 +223,7 @@ class Launcher(unittest.TestCase):
             for item in summary["skipped"]:
                 self.assertTrue(item["reason"], item)
             # Without --model the run takes the shipped one and describes it.
-            self.assertIn("taking the shipped one", run.logs())
+            self.assertIn("using the shipped one", run.logs())
             self.assertFalse(summary["random_weights"])
             self.assertEqual(sorted(run.files()), [f"{folder}/good-{index}.png" for folder in ("cut-out", "mask-png") for index in range(3)])
 

@@ -273,8 +273,8 @@ ls -a /tmp
             for command in ("status", "stop", "scale 2"):
                 self.assertRegex(ends[command], "^69: offramp: no live run", done.stdout)
             for command in ("dead-letters list", "dead-letters retry --all"):
-                self.assertRegex(ends[command], "^66: offramp: no run in .* has set anything aside", done.stdout)
-            self.assertRegex(ends["status --run-dir /tmp/offramp-0/planted"], "^77: .* is not a run directory of this user's own", done.stdout)
+                self.assertRegex(ends[command], "^66: offramp: no run in .* has dead letters", done.stdout)
+            self.assertRegex(ends["status --run-dir /tmp/offramp-0/planted"], "^77: .* is not this user's run directory", done.stdout)
             self.assertNotIn("planted\n", done.stdout.partition("status --run-dir")[2].partition("\n")[2], "the stranger's text was written")
 
     def test_links_and_pipes_in_the_output_folder_of_consumers(self):

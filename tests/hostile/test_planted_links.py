@@ -51,7 +51,7 @@ class Lock(Planted):
         with LaunchedRun(*COPY) as run:
             for _ in self.lay(run):
                 self.assertEqual(run.start().wait(), 73, run.logs())
-                self.assertRegex((run.folder / "launcher.log").read_text(), rf"offramp: {run.output}/{LOCK} is not a lock of ours.*\n +Remove it\n$")
+                self.assertRegex((run.folder / "launcher.log").read_text(), rf"offramp: {run.output}/{LOCK} is not an Offramp lock.*\n +Remove it\n$")
             self.assertEqual(run.start().wait(), 0, run.logs())
 
     def test_a_producer_started_by_hand_refuses_it_too(self):

@@ -165,7 +165,7 @@ class Jobs(unittest.TestCase):
         world.environment = {**usual, "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": "merge.write#1:kill",
                              "OFFRAMP_FAILPOINT_ONCE": str(world.folder)}
         self.assertEqual(world.shard(0).wait(), 75, world.logs())
-        self.assertIn("putting the outputs together was killed by SIGKILL", world.logs())
+        self.assertIn("merging the outputs was killed by SIGKILL", world.logs())
         self.assertEqual(world.call("job", "status", "--job", world.job, "--missing"), (0, "0-1\n"))
         world.environment = usual
         self.done(world, 0)

@@ -65,7 +65,7 @@ class Reload(Hosted):
         before = {consumer["pid"] for consumer in run.status()["consumers"]}
         self.change(post, "import nothing_of_this_name")
         printed = self.reload(run, 64)
-        self.assertIn("2 of 2 consumers stay as they were", printed)
+        self.assertIn("2 of 2 consumers were not replaced", printed)
         self.assertIn("No module named 'nothing_of_this_name'", printed)
         run.until(lambda: before == {consumer["pid"] for consumer in run.status()["consumers"]}, "only the old consumers")
         self.change(post, NEW)

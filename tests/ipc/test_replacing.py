@@ -251,7 +251,7 @@ class Finishing(InWorlds):
             with self.subTest(number):
                 world, merge = self.in_the_merge()
                 world.launcher.send_signal(number)
-                world.until(lambda: "which is waited for" in world.logs(), "a message about the wait")
+                world.until(lambda: "waiting until" in world.logs(), "a message about the wait")
                 os.kill(merge, signal.SIGCONT)
                 self.assertEqual(world.wait(), 0, world.logs())
                 self.assertEqual(world.summary()["samples"]["released"], 320)
@@ -260,7 +260,7 @@ class Finishing(InWorlds):
     def test_a_second_signal_ends_it_and_costs_nothing(self):
         world, _ = self.in_the_merge()
         world.launcher.send_signal(signal.SIGTERM)
-        world.until(lambda: "which is waited for" in world.logs(), "a message about the wait")
+        world.until(lambda: "waiting until" in world.logs(), "a message about the wait")
         world.launcher.send_signal(signal.SIGTERM)
         self.assertEqual(world.wait(), 130, world.logs())
         self.assertEqual(world.summary()["samples"]["released"], 320)

@@ -103,14 +103,14 @@ class Started(Hosted):
         for name in ("mine.py", "test_mine.py"):
             (self.folder / name).write_text("mine")
             done = self.new("mine")
-            self.assertEqual((73, True), (done.returncode, f"'{name}' is there already" in done.stderr), done.stderr)
+            self.assertEqual((73, True), (done.returncode, f"'{name}' exists already" in done.stderr), done.stderr)
             self.assertEqual([(name, "mine")], [(path.name, path.read_text()) for path in self.folder.iterdir()])
             (self.folder / name).unlink()
         (self.folder / "mine.py").symlink_to("nowhere")
         self.assertEqual(73, self.new("mine").returncode)
         (self.folder / "mine.py").unlink()
-        for words, code, why in ((("a-b",), 64, "'a-b' cannot be the name"), (("class",), 64, "'class' cannot be"), (("json",), 64, "taken for the module"),
-                                 (("mine.py",), 64, "without an ending"), ((), 64, "wants a name"), (("a", "b"), 64, "knows no 'b'"),
+        for words, code, why in ((("a-b",), 64, "'a-b' cannot be the name"), (("class",), 64, "'class' cannot be"), (("json",), 64, "hide the module"),
+                                 (("mine.py",), 64, "without an ending"), ((), 64, "needs a name"), (("a", "b"), 64, "does not take 'b'"),
                                  (("mine", "--lang", "rust"), 64, "Known: python, c, c++"), (("nowhere/mine",), 73, "No such file or directory")):
             done = self.new(*words)
             self.assertEqual((code, True), (done.returncode, why in done.stderr), done.stderr)

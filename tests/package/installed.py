@@ -230,7 +230,7 @@ class Installed:
         self.case.assertIn("ended", self.call("stop"))
         printed, _ = consuming.communicate(timeout=WATCHDOG_SECONDS)
         self.case.assertEqual(130, consuming.returncode, printed)
-        self.case.assertIn("this command with --resume starts them", printed)
+        self.case.assertIn("start them with this command and --resume", printed)
         self.case.assertIn("no dead letters", self.call("dead-letters", "list", "--run-dir", run_dir))
         loop.stdin.close()
         loop.stdin = None

@@ -113,8 +113,8 @@ class Wheel(unittest.TestCase):
 
     def test_without_numpy_the_demo_names_the_remedy(self):
         bare = self.installed(OWN, with_numpy=False)
-        self.assertRegex(bare.call("demo", code=71), r"\Aofframp: the demo is a loop on NumPy, and \S+ has none: \S+ -m pip install numpy\n\Z")
-        self.assertRegex(bare.call("doctor", code=71), r"WANTING  NumPy .*\n +fix: \S+ -m pip install numpy")
+        self.assertRegex(bare.call("demo", code=71), r"\Aofframp: the demo needs NumPy, and \S+ has none: \S+ -m pip install numpy\n\Z")
+        self.assertRegex(bare.call("doctor", code=71), r"PROBLEM  NumPy .*\n +fix: \S+ -m pip install numpy")
         self.assertIn("OK       consumers", bare.call("doctor", code=71))
 
     def test_missing_commands_are_reported_in_one_line(self):

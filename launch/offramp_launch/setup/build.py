@@ -17,8 +17,8 @@ JOB_BYTES = 2 << 30
 
 def configure(places, preset, definitions):
     """
-    Runs CMake unless this folder was configured the same way before, with the same packages at hand (tests that need one that is not there
-    are left out); Ninja sees to changed CMakeLists.txt itself.
+    Runs CMake unless this folder was configured the same way before, with the same packages (tests without their package are left
+    out). Ninja handles changed CMakeLists.txt.
     """
     folder = places.build_folder(preset)
     command = ["cmake", "-S", str(places.root), "-B", str(folder), "--preset", preset, *definitions]
@@ -38,14 +38,14 @@ def build(places, preset, targets):
 
 
 def parallel_jobs(cores=None, memory_bytes=None):
-    """One job a core, but no more than the memory holds: a file that includes LibTorch takes up to 2 GB to compile."""
+    """One job per core, as far as memory allows: a file that includes LibTorch takes up to 2 GB to compile."""
     cores = len(os.sched_getaffinity(0)) if cores is None else cores
     memory_bytes = available_memory() if memory_bytes is None else memory_bytes
     return max(1, min(cores, memory_bytes // JOB_BYTES))
 
 
 def available_memory():
-    """What the machine says is available, or the control group's limit where that is less."""
+    """The machine's available memory, or the control group's limit where that is less."""
     available = memory.available() or 2 * JOB_BYTES
     limit = pathlib.Path("/sys/fs/cgroup/memory.max")
     if limit.exists() and (text := limit.read_text().strip()).isdigit():

@@ -1,4 +1,4 @@
-"""The project's virtual environment: made once, filled once, and again when its requirement files change."""
+"""The project's virtual environment: made once, and updated when its requirement files change."""
 
 import hashlib
 import os
@@ -10,7 +10,7 @@ from offramp_launch.setup.steps import run_step
 
 
 def make_venv(places):
-    """Makes build/venv with this Python, or again when its own Python no longer starts."""
+    """Makes build/venv with this Python; remakes it when its Python no longer starts."""
     if _starts(places.venv_python):
         return
     run_step("Python environment", [sys.executable, "-m", "venv", "--clear", str(places.venv)], places.logs / "venv.log")
@@ -24,7 +24,7 @@ def _starts(python):
 
 
 def install_requirements(places, names):
-    """Installs those requirement files that were not installed yet, or have changed since."""
+    """Installs the requirement files that are new or have changed."""
     outdated = [name for name in names if _stamp(places, name).exists() is False
                 or _stamp(places, name).read_text() != _hash(places.launch / name)]
     if not outdated:
@@ -41,7 +41,7 @@ def install_requirements(places, names):
 
 
 def installed_requirements(places):
-    """What the environment holds, as a text that changes with it: CMake looks into it when it configures."""
+    """A text that changes with the installed packages, which CMake inspects when it configures."""
     return "\n".join(f"{stamp.name} {stamp.read_text()}" for stamp in sorted(places.venv.glob(".installed-*")))
 
 
@@ -54,16 +54,16 @@ def _hash(path):
 
 
 def _has_pip_cache():
-    """A user who keeps a cache gets it used; on a machine without one, no gigabytes are left in the home folder."""
+    """Whether the user has a pip cache; without one, pip must not leave gigabytes in the home folder."""
     return "PIP_CACHE_DIR" in os.environ or (pathlib.Path.home() / ".cache" / "pip").is_dir()
 
 
 def ccache_environment(places):
-    """Compiler results go to the user's own cache when there is one, else under build/; a copy of the tree elsewhere finds them too."""
+    """Compiler results go to the user's cache if there is one, else under build/; copies of the tree share them."""
     environment = dict(os.environ)
     environment.setdefault("CCACHE_BASEDIR", str(places.root))
     environment.setdefault("CCACHE_NOHASHDIR", "1")
-    environment.setdefault("CCACHE_SLOPPINESS", "pch_defines,time_macros")    # else what is compiled with the tests' precompiled header is not kept
+    environment.setdefault("CCACHE_SLOPPINESS", "pch_defines,time_macros")    # else objects with the tests' precompiled header are not cached
     home = pathlib.Path.home()
     kept = [home / ".ccache", home / ".cache" / "ccache", home / ".config" / "ccache"]
     if "CCACHE_DIR" not in environment and not any(folder.is_dir() for folder in kept):

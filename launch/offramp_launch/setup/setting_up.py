@@ -1,26 +1,26 @@
-"""The whole set-up in order. Each step is skipped when its inputs are those of its last success."""
+"""The whole set-up in order. A step is skipped if its inputs have not changed since its last success."""
 
 from offramp_launch.setup import build, environment, toolchain
 from offramp_launch.setup.steps import can_be_set_up, one_at_a_time, say
 
 
 def prepare_environment(places, flags, extra_requirements=()):
-    """Chooses the toolchain and fills the venv. Returns CMake's definitions."""
+    """Chooses the toolchain and installs into the venv. Returns CMake's definitions."""
     chosen = toolchain.choose(places, flags)
     if chosen.describe():
         say(f"using {chosen.describe()}")
     environment.make_venv(places)
     inputs = toolchain.resolve(places, chosen)
-    # What extends PyTorch can only go where the set-up's own PyTorch is; a user's Python is never changed.
+    # Extensions of PyTorch need the set-up's PyTorch; a user's Python is never changed.
     extra = extra_requirements if "requirements-torch.txt" in inputs.requirements else ()
     environment.install_requirements(places, (*inputs.requirements, *extra))
     return inputs.definitions
 
 
 def set_up_programs(places, flags, extra_requirements=()):
-    """What another user has set up is used as it is. Errors: LaunchError where that is not enough."""
+    """Uses another user's build as it is. Errors: LaunchError where that is not enough."""
     if not flags and places.producer().exists() and not can_be_set_up(places):
-        say(f"{places.build} is another user's: its programs are used as they are (OFFRAMP_BUILD_DIR=FOLDER sets up ones of your own)")
+        say(f"{places.build} belongs to another user; its programs are used as they are (OFFRAMP_BUILD_DIR=FOLDER sets up another build)")
         return
     with one_at_a_time(places):
         definitions = prepare_environment(places, flags, extra_requirements)

@@ -1,4 +1,4 @@
-"""Runs the steps of a set-up: one line a step with its seconds, the tool's own progress on a terminal, a log otherwise."""
+"""Runs the steps of a set-up: one line per step with its seconds; the tool's progress on a terminal, else in a log."""
 
 import contextlib
 import fcntl
@@ -26,21 +26,21 @@ def tail(path, lines=TAIL_LINES):
 
 def run_step(title, argv, log, *, environment=None, quiet_when=None):
     """
-    Runs a tool to its end. Its output goes to the terminal when there is one, else into the file `log`, whose end becomes
-    the error's text when it fails. A tool whose log holds `quiet_when` had nothing to do and gets no line.
+    Runs a tool to its end. Its output goes to the terminal if there is one, else into the file `log`, whose end becomes
+    the error's text on failure. A tool whose log contains `quiet_when` had nothing to do and gets no line.
     """
     began = time.monotonic()
     if sys.stdout.isatty():
         say(f"{title} ...")
         code = subprocess.run(argv, env=environment, check=False).returncode
-        said = ""
+        output = ""
     else:
         code = _run_into(log, title, argv, environment)
-        said = tail(log)
+        output = tail(log)
     if code != 0:
-        raise LaunchError(f"{title}: failed with exit code {code}", f"{said}\n\n    command: {' '.join(map(str, argv))}\n    log: {log}"
-                          if said else f"command: {' '.join(map(str, argv))}", ExitCode.SYSTEM)
-    if quiet_when is None or quiet_when not in said:
+        raise LaunchError(f"{title}: failed with exit code {code}", f"{output}\n\n    command: {' '.join(map(str, argv))}\n    log: {log}"
+                          if output else f"command: {' '.join(map(str, argv))}", ExitCode.SYSTEM)
+    if quiet_when is None or quiet_when not in output:
         say(f"{title}: {time.monotonic() - began:.0f} s")
 
 
@@ -61,21 +61,21 @@ def _run_into(log, title, argv, environment):
 
 
 def can_be_set_up(places):
-    """False for the build of somebody else, which this user may only read."""
+    """False for another user's build, which this user may only read."""
     lock = places.build / "setup.lock"
     return is_writable(places.build) and (not lock.exists() or os.access(lock, os.W_OK))
 
 
 def require_own_build(places):
     if not can_be_set_up(places):
-        raise LaunchError(f"{places.build} is another user's, who alone may set up and build there",
-                          "Have it done by that user (./launch/offramp setup), or name a folder of your own: OFFRAMP_BUILD_DIR=FOLDER", ExitCode.NOT_PERMITTED)
+        raise LaunchError(f"{places.build} belongs to another user, and only that user may set up and build there",
+                          "Ask that user to run ./launch/offramp setup, or name your own folder: OFFRAMP_BUILD_DIR=FOLDER", ExitCode.NOT_PERMITTED)
 
 
 @contextlib.contextmanager
 def one_at_a_time(places):
     """
-    Two set-ups of one build folder would spoil each other's files: the second waits for the first.
+    Concurrent set-ups of one build folder would corrupt each other's files: the second waits for the first.
     Errors: LaunchError (NOT_PERMITTED) where this user may not write there.
     """
     require_own_build(places)
@@ -84,6 +84,6 @@ def one_at_a_time(places):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("another set-up is at work in this folder; waiting for it")
+            say("another set-up is running in this folder; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""Which LibTorch and CUDA Toolkit to build with: the set-up's own, or the user's, remembered from one command to the next."""
+"""The LibTorch and CUDA Toolkit of the build: the set-up's or the user's, remembered between commands."""
 
 import contextlib
 import dataclasses
@@ -27,7 +27,7 @@ else:
 
 @dataclasses.dataclass(frozen=True)
 class Toolchain:
-    """What the user gave; empty: the set-up's own."""
+    """The user's choices; empty: the set-up's."""
 
     python: str = ""
     torch_dir: str = ""
@@ -40,14 +40,14 @@ class Toolchain:
 
 @dataclasses.dataclass(frozen=True)
 class BuildInputs:
-    """What follows from a toolchain: CMake's definitions, and which requirement files the venv must satisfy."""
+    """Consequences of a toolchain: CMake's definitions, and the requirement files for the venv."""
 
     definitions: tuple
     requirements: tuple
 
 
 def choose(places, flags, environment=os.environ):
-    """Flag, else environment, else what was remembered. Returns the toolchain and remembers it."""
+    """Takes each part from the flag, else the environment, else the last choice. Returns and remembers the toolchain."""
     file = places.build / "toolchain.json"
     try:
         remembered = json.loads(file.read_text())
@@ -56,7 +56,7 @@ def choose(places, flags, environment=os.environ):
     chosen = {}
     for flag, field in FLAGS.items():
         value = flags.get(flag) or environment.get("OFFRAMP_" + field.upper()) or remembered.get(field, "")
-        # Kept as it was given but absolute: a venv's Python is known by its path, so links are not followed.
+        # Absolute, but with links kept: a venv's Python is identified by its path.
         chosen[field] = "" if value == OWN else os.path.abspath(os.path.expanduser(value)) if value else ""
         if chosen[field] and not os.path.exists(chosen[field]):
             raise LaunchError(f"{flag}: '{chosen[field]}' does not exist",
@@ -70,7 +70,7 @@ def choose(places, flags, environment=os.environ):
 
 
 def resolve(places, toolchain, describe=None):
-    """Errors: LaunchError for a PyTorch that is missing, too old, or built for a CUDA that no toolkit was given for."""
+    """Errors: LaunchError for a PyTorch that is missing, too old, or built for a CUDA without a given toolkit."""
     definitions = {"OFFRAMP_PYTHON": str(places.venv_python), "OFFRAMP_TORCH_DIR": toolchain.torch_dir,
                    "OFFRAMP_CUDA_DIR": toolchain.cuda_dir}
     requirements = ["requirements-launch.txt"]
@@ -95,7 +95,7 @@ def resolve(places, toolchain, describe=None):
 
 
 def describe_python(places, python):
-    """PyTorch of a Python, asked once: importing it takes seconds. The answer holds as long as its version file is unchanged."""
+    """Facts about a Python's PyTorch, cached while its version file is unchanged, since importing it takes seconds."""
     cache = places.build / "toolchain-python.json"
     try:
         known = json.loads(cache.read_text())
@@ -110,7 +110,7 @@ def describe_python(places, python):
         raise LaunchError(f"--python: '{python}' is not a Python that runs ({problem})",
                           "Give the path of a Python that has PyTorch", ExitCode.USAGE) from problem
     if "error" not in facts:
-        with contextlib.suppress(OSError):      # of another user's build
+        with contextlib.suppress(OSError):      # in another user's build
             cache.write_text(json.dumps({"python": python, "stamp": _version_stamp(facts["folder"]), "facts": facts}))
     return facts
 
@@ -138,12 +138,12 @@ def require_cuda_13(python, facts):
 
 
 def toolkit_beside(torch_folder):
-    """The toolkit of NVIDIA's wheels next to a PyTorch, when the compiler is among them."""
+    """The toolkit of NVIDIA's wheels next to a PyTorch, if it includes the compiler."""
     folder = pathlib.Path(torch_folder).parent / "nvidia" / "cu13"
     return folder if (folder / "bin" / "nvcc").exists() and (folder / "include" / "cuda_runtime_api.h").exists() else None
 
 
 def own_toolkit(places):
-    """Where the wheels of requirements-cuda.txt unpack to in the set-up's environment."""
+    """The folder of the wheels of requirements-cuda.txt in the set-up's environment."""
     folders = sorted(places.venv.glob("lib/python3*/site-packages"))
     return (folders[-1] if folders else places.venv) / "nvidia" / "cu13"

@@ -1,4 +1,4 @@
-"""How many consumers a run wants, by what it told while it ran: a decision without processes or a clock, that tests step."""
+"""Decides from a run's statuses how many consumers it needs, without processes or a clock, so that tests can step it."""
 
 import collections
 import dataclasses
@@ -7,43 +7,43 @@ import re
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 
-WAITS = 0.03            # of the time for a free slab: more than that costs the run more than that of its rate
-IDLES = 0.01            # so little: consumers are not what it waits for
-GONE = ("retired", "dead_letters")       # states of slabs
-FULL, WELL_USED = 0.95, 0.85    # the share of its time that a consumer works, where consumers are added for a load, and where they are taken away
+WAITS = 0.03            # share of time waiting for a free slab; a larger one costs at least that share of the rate
+IDLES = 0.01            # below this share, the run does not wait for consumers
+GONE = ("retired", "dead_letters")       # states of unusable slabs
+FULL, WELL_USED = 0.95, 0.85    # target utilization of a consumer, when adding consumers and when removing them
 WINDOW_SECONDS = 2
-LONGEST_WINDOW_SECONDS = 60     # where slabs take so long that no window holds several
-KEPT_SECONDS = 2 * LONGEST_WINDOW_SECONDS + 10      # two of them, each longer by as much as statuses come apart
-CALM_SECONDS = 10       # of idle consumers, before one leaves
-JOIN_SECONDS = 30       # for consumers that were added to be there: then it is measured without them
-SAME = 0.25             # two loads that differ by less are one: what was found out of it holds
-GAIN = 0.02             # of the rate, by consumers that were added: less did not help
-BACKLOGS = 3            # as many samples as slabs hold may wait when a load falls: in them, and before them
-STEADY = 0.2            # how far the time for a sample may differ in two windows of one load
+LONGEST_WINDOW_SECONDS = 60     # for slabs so slow that no shorter window holds several
+KEPT_SECONDS = 2 * LONGEST_WINDOW_SECONDS + 10      # two windows, plus the time between statuses
+CALM_SECONDS = 10       # consumers idle for so long before one is removed
+JOIN_SECONDS = 30       # for added consumers to become ready; after that, measuring goes on without them
+SAME = 0.25             # two loads that differ by less count as the same, and keep its findings
+GAIN = 0.02             # smallest relative rise of the rate by which added consumers count as helpful
+BACKLOGS = 3            # samples that may wait when a load falls, in multiples of what the slabs hold
+STEADY = 0.2            # relative difference of the time per sample within one load
 
 
 def are_bounds(text):
-    """Whether it is meant as such; which of them a run takes, its launcher says."""
+    """Whether the text has the form of bounds; the launcher checks the values."""
     return text == "auto" or bool(re.fullmatch(r"[0-9]+\.\.[0-9]+", text))
 
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """Of the number of consumers, both included."""
+    """Smallest and largest number of consumers, both included."""
 
     least: int
     most: int
 
     @classmethod
     def of(cls, text, most, limit):
-        """Of `auto` (1 to `most`) or MIN..MAX (up to `limit`); None of anything else. Errors: LaunchError (USAGE)."""
+        """From `auto` (1 to `most`) or MIN..MAX (up to `limit`); None for anything else. Errors: LaunchError (USAGE)."""
         if text == "auto":
             return cls(1, most)
         if not are_bounds(text):
             return None
         bounds = cls(*map(int, text.split("..")))
         if not 1 <= bounds.least <= bounds.most <= limit:
-            raise LaunchError(f"consumers {text} is out of bounds", f"MIN..MAX, from 1 to {limit}, the smaller number first", ExitCode.USAGE)
+            raise LaunchError(f"consumers {text} is out of bounds", f"Give MIN..MAX, from 1 to {limit}, the smaller number first", ExitCode.USAGE)
         return bounds
 
     def __str__(self):
@@ -55,7 +55,7 @@ class Bounds:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """What is to be done, and why, for a reader."""
+    """The number of consumers to have, and the reason to print."""
 
     wanted: int
     reason: str
@@ -63,19 +63,19 @@ class Change:
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    """What a status says at one time: counts from the run's begin on. Seconds."""
+    """One status of the run: counts since the run's begin, times in seconds."""
 
     at: float
     released: int           # samples
     last_release: float
     slab_wait: float
     lost: int               # samples that found no free slab: dropped, or waiting on the disk
-    computing: float        # of the device; None where that is not known
+    computing: float        # busy time of the device; None where unknown
     consumers: dict         # session: (slabs, samples, busy seconds)
-    tells_work: bool        # of consumers, by how long they are busy
-    slabs: int              # that the run can use
-    at_work: bool           # something waits for a consumer, or one has it
-    tail: bool              # all of the input is in slabs
+    reports_work: bool        # whether every consumer reports its busy time
+    slabs: int              # number that the run can use
+    at_work: bool           # a slab waits for a consumer, or is leased
+    tail: bool              # all the input is in slabs
 
     @classmethod
     def of(cls, status):
@@ -89,12 +89,12 @@ class Moment:
 
 
 def live_slabs(slabs):
-    """`slabs`: by state; those that are of no use any more are none."""
+    """`slabs`: numbers by state; excludes unusable slabs."""
     return sum(number or 0 for state, number in slabs.items() if state not in GONE)
 
 
 def counted(first, last, which):
-    """Of slabs, samples or busy seconds, by number, between two moments: of consumers that are there at the later one."""
+    """Slabs (0), samples (1) or busy seconds (2) between two moments, summed over the consumers present at the later one."""
     return sum(now[which] - first.consumers[session][which] if session in first.consumers else now[which] for session, now in last.consumers.items())
 
 
@@ -108,7 +108,7 @@ class Window:
         self.present = (len(first.consumers) + len(last.consumers)) / 2
         released = last.released - first.released
         lost = max(0, last.lost - first.lost)
-        # From release to release, so that it does not matter where between two of them the window begins; from its edges where they stopped.
+        # From release to release, so that the window's edges do not matter; from the edges where releases have stopped.
         span = last.last_release - first.last_release
         is_exact = first.last_release > 0 and span > 0 and last.at - last.last_release < self.seconds / 3
         self.rate = released / (span if is_exact else self.seconds)
@@ -116,14 +116,14 @@ class Window:
         self.seconds_a_sample = self.busy / self.samples if self.samples else 0.0
 
     slabs = property(lambda self: counted(self.first, self.last, 0))
-    load = property(lambda self: self.rate * self.seconds_a_sample, doc="How many consumers are at work, in the mean: Little's law.")
+    load = property(lambda self: self.rate * self.seconds_a_sample, doc="Mean number of busy consumers, by Little's law.")
 
     def most_load(self):
-        """Consumers that would be at work without the wait: what the producer does besides takes its time."""
+        """Busy consumers without the wait for slabs; the producer's other work takes the rest of the time."""
         return self.load / max(0.02, 1 - self.waits)
 
     def most_load_of_the_device(self):
-        """As many as its computing alone would feed, where that is told; not so while batches wait in a queue before the slabs."""
+        """Busy consumers if the device computed all the time; infinite where unknown. Too low while batches queue before the slabs."""
         computed = None if None in (self.first.computing, self.last.computing) else (self.last.computing - self.first.computing) / self.seconds
         return self.load / max(0.02, computed) if computed else math.inf
 
@@ -134,9 +134,9 @@ class Window:
 
 class Autoscaler:
     """
-    Owns what it has seen. Consumers are added when the run waits for slabs in two windows, each of which holds several slabs for each of them: as many as
-    the load needs by Little's law where the rate without waiting was seen before, else at most twice as many as there are. What was added and did not raise
-    the rate is taken away again, and not tried again for the same load. They are taken away when fewer would do in the longest of the windows.
+    Owns: the moments seen. It adds consumers when the run waits for slabs in two windows, each with several slabs per consumer: as many as the load
+    needs by Little's law if the rate without waiting is known, else at most twice the present number. Added consumers that do not raise the rate are
+    removed and not tried again for the same load. It removes consumers when fewer would do in the longest window.
     Thread: one. Blocks: never.
     """
 
@@ -144,25 +144,25 @@ class Autoscaler:
         self.bounds = bounds
         self._moments = collections.deque()
         self._pid = None
-        self._settling = None       # (number wanted, since when): moments count when so many are there
+        self._settling = None       # (number wanted, since when): moments count once so many are there
         self._trial = None          # (the number before, the window before, the number then)
-        self._ceiling = None        # (number, load): more did not help
-        self._room = bounds.most    # more could not be started, or died of want
-        self._floor = None          # (number, consumers at work): fewer were too few
-        self._lowered = None        # (seconds a sample, consumers at work) when some were taken away
-        self._free_rate = 0.0       # samples a second when nothing waited for consumers, at most
+        self._ceiling = None        # (number, load) above which more consumers did not help
+        self._room = bounds.most    # more could not be started, or died for lack of memory
+        self._floor = None          # (number, busy consumers) below which fewer were too few
+        self._lowered = None        # (seconds a sample, busy consumers) when some were removed
+        self._free_rate = 0.0       # highest samples a second while nothing waited for consumers
         self._waiting_since = None
-        self._backlog_since = None      # the moment at which the run began to wait, whatever was changed since
+        self._backlog_since = None      # the moment when the run began to wait, kept across changes
 
     def look(self, status, wanted):
-        """`status`: of the run; `wanted`: consumers, by who decides. Returns a Change, or None."""
+        """`status`: the run's; `wanted`: the current target number. Returns a Change, or None."""
         if status.get("state") != "running" or not status.get("now_ns") or not wanted:
             self._forget()
             return None
         now = Moment.of(status)
         last = self._moments[-1] if self._moments else None
         if status.get("pid") != self._pid or last and (now.at < last.at or now.released < last.released or now.slab_wait < last.slab_wait):
-            self._forget()      # another producer's
+            self._forget()      # another producer's status
             self._trial = self._backlog_since = None
             self._pid, last = status.get("pid"), None
         if last and now.at == last.at:
@@ -170,7 +170,7 @@ class Autoscaler:
         if not self._is_settled(now, status, wanted):
             return None
         if not now.released:
-            return None         # what a start costs is not load
+            return None         # start-up cost is not load
         self._moments.append(now)
         while len(self._moments) > 1 and now.at - self._moments[1].at > KEPT_SECONDS:
             self._moments.popleft()
@@ -181,11 +181,11 @@ class Autoscaler:
         return change
 
     def hold_at(self, number):
-        """More than that are not tried any more."""
+        """Caps the number for good."""
         self._room = max(self.bounds.least, number)
 
     def is_undecided(self, wanted):
-        """Whether more consumers may come to something, or it is not known yet whether they did."""
+        """Whether more consumers may help, or the result of the last change is not known yet."""
         latest = None if self._trial or self._settling else self._latest(max(4, 2 * wanted))
         if not latest:
             return True
@@ -199,7 +199,7 @@ class Autoscaler:
         self._settling = self._waiting_since = None
 
     def _is_settled(self, now, status, wanted):
-        """Whether those that a change has brought are there, and those that it has sent away are gone."""
+        """Whether the consumers added by the last change are ready, and the removed ones are gone."""
         if self._settling:
             number, since = self._settling
             there = [each for each in status.get("consumers") or [] if not each.get("end")]
@@ -212,7 +212,7 @@ class Autoscaler:
     # -- windows ------------------------------------------------------------------------------------------------------
 
     def _window(self, end, slabs, seconds=WINDOW_SECONDS, longest=LONGEST_WINDOW_SECONDS):
-        """The shortest that ends with the moment number `end` and holds so much: (window, the number of its first moment); None: there is none yet."""
+        """(The shortest window that ends at moment `end` and holds `slabs`, the index of its first moment); None: not yet."""
         last = self._moments[end]
         for number in range(end - 1, -1, -1):
             first = self._moments[number]
@@ -225,7 +225,7 @@ class Autoscaler:
         return found[0] if found else None
 
     def _two(self, wanted):
-        """The latest two, the earlier one first; None: they are not there yet."""
+        """The latest two windows, the earlier one first; None: not yet."""
         several = max(4, 2 * wanted)
         found = self._window(len(self._moments) - 1, several)
         before = found and self._window(found[1], several)
@@ -234,31 +234,31 @@ class Autoscaler:
     # -- decisions ----------------------------------------------------------------------------------------------------
 
     def _most(self, now):
-        """A consumer without a slab has nothing to do."""
+        """No more than slabs: a consumer without a slab is idle."""
         return max(self.bounds.least, min(self._room, now.slabs or self._room))
 
     def _bound(self, wanted, now):
         most = self._most(now)
         if wanted < self.bounds.least:
-            return Change(self.bounds.least, f"at least {self.bounds.least} are to be there")
+            return Change(self.bounds.least, f"at least {self.bounds.least} are required")
         if wanted > most:
-            return Change(most, f"at most {most} are to be there" if most == self._room else f"the run has {now.slabs} slabs")
+            return Change(most, f"at most {most} are allowed" if most == self._room else f"the run has {now.slabs} slabs")
         return None
 
     def _judge(self, wanted):
-        """Of consumers that were added last: whether it was any use."""
+        """Removes the consumers added last if they did not help."""
         if not self._trial:
             return None
         number, before, tried = self._trial
         if wanted != tried:
             self._trial = None
             return None
-        now = self._latest(max(16, 6 * wanted), longest=2 * LONGEST_WINDOW_SECONDS)      # their first slabs may come only at the end of one
+        now = self._latest(max(16, 6 * wanted), longest=2 * LONGEST_WINDOW_SECONDS)      # their first slabs may arrive only at the end of a window
         if not now:
             return None
         self._trial = None
         if now.rate < before.rate and now.waits <= WAITS and now.load < number * WELL_USED:
-            return None     # the load has changed meanwhile: there is less to do
+            return None     # the load has fallen meanwhile
         if now.rate >= before.rate * (1 + min(GAIN, before.waits / 3)):
             return None
         self._ceiling = (number, (before.seconds_a_sample, before.rate))
@@ -277,16 +277,16 @@ class Autoscaler:
         if self._waiting_since is None:
             self._waiting_since = now.last.at
         if abs(before.seconds_a_sample - now.seconds_a_sample) > STEADY * now.seconds_a_sample and now.last.at - self._waiting_since < 3 * now.seconds:
-            return None         # the load is about to change: what is seen is half of each
+            return None         # the load is changing: the window mixes two
         if wanted >= most or now.present < wanted - 0.5:
-            return None         # what dies is not mended by more of it
+            return None         # consumers are dying: more of them would not help
         if self._is_at_its_ceiling(now, wanted):
             return None
         self._ceiling = None
         self._free_rate *= not self._has_more_than_a_backlog(now)
         known = self._free_rate * now.seconds_a_sample
         if known and known <= wanted * FULL:
-            # They are enough by what is known: what waits was left by a load before, and goes.
+            # The known rate says that they suffice: the backlog of an earlier load will clear.
             if now.last.at - self._waiting_since < CALM_SECONDS:
                 return None
             more = wanted + 1
@@ -299,24 +299,24 @@ class Autoscaler:
         return Change(more, f"the run waits for consumers {100 * now.waits:.0f} % of the time")
 
     def _has_more_than_a_backlog(self, window):
-        """Whether more came, since the run waits for slabs, than the rate of before and what slabs and the producer's queue may hold: then the load has grown."""
+        """Whether more samples came since the run began to wait than the earlier rate and a full backlog explain: then the load has grown."""
         since = self._backlog_since
         beyond = window.last.released - since.released - self._free_rate * (window.last.at - since.at)
         return beyond > BACKLOGS * window.last.slabs * window.samples / max(1, window.slabs)
 
     @staticmethod
     def _number_for(window, wanted, known):
-        """`known`: consumers at work for the rate without waiting; 0: that was not seen yet."""
+        """`known`: busy consumers at the rate without waiting; 0: not seen yet."""
         return math.ceil(min(window.most_load(), known or min(window.most_load_of_the_device(), 2 * wanted * FULL)) / FULL - 1e-6)
 
     def _lower(self, wanted):
         calm = self._latest(max(8, 4 * wanted), CALM_SECONDS) or self._idle(CALM_SECONDS)
         if not calm or calm.waits > IDLES:
             return None
-        if not calm.last.tells_work:
+        if not calm.last.reports_work:
             return None
         if calm.last.tail:
-            return None         # the last slabs of the input: nothing comes of a change
+            return None         # the last slabs of the input: a change is pointless
         windows = [calm, *(self._two(wanted) or ())]
         latest = windows[-1]
         if any(window.waits > IDLES for window in windows) or not self._is_steady(calm):
@@ -329,10 +329,10 @@ class Autoscaler:
         if fewer >= wanted:
             return None
         self._lowered, self._trial = (calm.seconds_a_sample, load), None
-        return Change(fewer, f"of {wanted} consumers {load:.1f} are at work, in the mean")
+        return Change(fewer, f"of {wanted} consumers {load:.1f} are busy on average")
 
     def _is_steady(self, window):
-        """Whether its halves are of one load."""
+        """Whether both halves of the window have the same load."""
         middle = (window.first.at + window.last.at) / 2
         between = next(moment for moment in self._moments if moment.at >= middle)
         if between is window.last or not window.samples:
@@ -341,7 +341,7 @@ class Autoscaler:
         return abs(one.seconds_a_sample - other.seconds_a_sample) <= STEADY * window.seconds_a_sample
 
     def _idle(self, seconds):
-        """So many in which hardly a slab came, and nobody had one: consumers wait for the input."""
+        """A window of so many seconds with hardly a slab and no busy consumer: consumers wait for input. None: there is none."""
         last = self._moments[-1]
         for first in reversed(self._moments):
             if first.at_work:

@@ -1,4 +1,4 @@
-"""When a dead consumer is started again, and when that is given up."""
+"""When a dead consumer is restarted, and when the launcher gives up."""
 
 FIRST_SECONDS = 0.1
 LONGEST_SECONDS = 5.0
@@ -30,7 +30,7 @@ class DeathBudget:
         self._completed = None
 
     def note_death(self, completed):
-        """`completed`: a figure that grows with what consumers complete, and with nothing else. True when the budget is spent."""
+        """`completed`: a number that only grows when consumers complete work. True when the budget is spent."""
         if completed != self._completed:
             self._completed = completed
             self._deaths = 0
@@ -39,7 +39,7 @@ class DeathBudget:
 
 
 class FailureBudget:
-    """Counts slabs that failed, while their consumers live, since the last one that was completed."""
+    """Counts slabs that failed while their consumers survived, since the last completed slab."""
 
     def __init__(self, limit=FAILURES_WITHOUT_PROGRESS):
         self._limit = limit
@@ -47,7 +47,7 @@ class FailureBudget:
         self._failed_then = 0
 
     def is_spent(self, completed, failed):
-        """`completed`: as of DeathBudget; `failed`: how many have failed in all."""
+        """`completed`: as in DeathBudget; `failed`: the total number of failed slabs."""
         if completed != self._completed:
             self._completed, self._failed_then = completed, failed
         return failed - self._failed_then >= self._limit

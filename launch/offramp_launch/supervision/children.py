@@ -1,4 +1,4 @@
-"""Starts a program of a run, and knows when and how it ended."""
+"""Starts a program of a run, and records when and how it ends."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from offramp_launch.supervision import memory_kills
 from offramp_launch.exit_code import cannot_be_started, signal_name
 from offramp_launch.supervision.log_follower import last_error, size_of, warnings_in
 
-LOG_END_BYTES = 16384   # of a log, in which its last words are looked for
+LOG_END_BYTES = 16384   # at the end of a log, searched for the last error
 
 
 class Child:
@@ -19,7 +19,7 @@ class Child:
     """
 
     def __init__(self, name, argv, log_path, inherited, stdin=subprocess.DEVNULL, **identity):
-        """`identity`: the user and groups that it runs as, as subprocess wants them; the launcher's without."""
+        """`identity`: user and groups to run as, in subprocess's arguments; default: the launcher's."""
         self.name = name
         self.started = time.monotonic()
         self.status = None
@@ -27,20 +27,20 @@ class Child:
         self.log_path = log_path
         self.log_begin = size_of(log_path)
         self._memory_kills = memory_kills.count()
-        self.ended_for_memory = ""      # why, where the kernel ended it for want of memory
-        self.peak_bytes = 0     # of its memory
+        self.ended_for_memory = ""      # why, where the kernel killed it for lack of memory
+        self.peak_bytes = 0     # peak memory
         try:
             with open_log(log_path) as log:
                 self._process = subprocess.Popen(
                     argv, stdin=stdin, stdout=log, stderr=subprocess.STDOUT, pass_fds=inherited,
                     start_new_session=True, **identity)
             self.pid = self._process.pid
-            self.pidfd = self._opened()
+            self.pidfd = self._open_pidfd()
         except OSError as problem:
             raise cannot_be_started(argv[0], problem) from problem
 
-    def _opened(self):
-        """Errors: OSError; then it is gone again."""
+    def _open_pidfd(self):
+        """Opens its pidfd. Errors: OSError, after killing the process."""
         try:
             return os.pidfd_open(self.pid)
         except OSError:
@@ -57,13 +57,13 @@ class Child:
         self.ended_with(self._process.returncode)
 
     def ended_with(self, status):
-        """Call it once more where the status is in truth another program's, which this one has waited for."""
+        """Call again with the real status where the process passed on that of another program."""
         self.status = status
         if status == -signal.SIGKILL:
             self.ended_for_memory = self.memory_kills()
 
     def memory_kills(self):
-        """Of this process or another since it began, in words; empty where there were none."""
+        """Memory kills since it began, of this process or another, as text; empty where there were none."""
         return memory_kills.kills_since(self._memory_kills)
 
     def signal(self, number):
@@ -74,16 +74,16 @@ class Child:
         return time.monotonic() - self.started
 
     def final_messages(self, lines=12):
-        """The end of what it wrote in this life."""
+        """The end of its log since this start."""
         return "\n".join("    " + line for line in self._written().splitlines()[-lines:]) or "    (it wrote nothing)"
 
     def reason(self):
-        """Why it ended, in the words of its last error; where it told none, in the last line that it wrote; nothing where it wrote nothing."""
+        """Why it ended: its last error, else the last line of its log; None where it wrote nothing."""
         text = self._written()
         return last_error(text) or next((line.strip() for line in reversed(text.splitlines()) if line.strip()), None)
 
     def warnings(self):
-        """What it warned of in this life, however much it wrote behind it."""
+        """All its warnings since this start."""
         try:
             with open(self.log_path, "rb") as log:
                 log.seek(self.log_begin)
@@ -103,14 +103,14 @@ class Child:
             return ""
 
     def ending(self):
-        """How it ended, in words."""
+        """How it ended, as text."""
         if self.status >= 0:
             return f"ended with exit code {self.status}"
         return f"was killed by {signal_name(-self.status)}" + (f" ({self.ended_for_memory})" if self.ended_for_memory else "")
 
 
 def open_log(path):
-    """Where none can be had, as the disk is full or the folder was moved away, a program runs without: its results may lie elsewhere."""
+    """The log for appending; /dev/null where it cannot be opened (disk full, folder moved): the results may be elsewhere."""
     try:
         return open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "ab")
     except OSError:

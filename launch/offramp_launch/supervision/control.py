@@ -3,11 +3,11 @@ The control socket of a run: one JSON object a line, one line back.
 
     {"do": "scale", "consumers": 4}   {"do": "reload"}   {"do": "status"}   {"do": "stop"}   {"do": "stop", "now": true}
     {"do": "trace", "seconds": 5}
-    {"do": "cut-short", "run_id": "..."}, of a loop that `run --producer` started, and that ends because it was asked to
+    {"do": "cut-short", "run_id": "..."}, from a loop that `run --producer` started, when it ends because it was asked to
     {"ok": true, ...}                 {"ok": false, "error": "...", "code": 64}
 
-A connection stays open until either side closes it; it closes with the run, so that waiting for its end is waiting for
-the run's. The socket is 0600 in a directory that only the user may enter.
+A connection stays open until either side closes it. It closes with the run, so a client waits for the run's end by
+waiting for the connection's. The socket is 0600 in a directory that only the user may enter.
 """
 
 import contextlib
@@ -27,14 +27,14 @@ ANSWER_SECONDS = 5
 class ControlServer:
     """
     Serves requests on the supervisor's selector.
-    Thread: the supervisor's. Blocks: never; a client that does not read its answers is asked for no more requests.
+    Thread: the supervisor's. Blocks: never; the server reads no more requests from a client that does not read its answers.
     """
 
     def __init__(self, path, selector, answer):
         self._selector = selector
         self._answer = answer
-        self._clients = {}      # what each has sent of a request
-        self._unsent = {}       # of answers, for clients that have not taken all of them yet
+        self._clients = {}      # the unfinished request of each
+        self._unsent = {}       # the rest of each answer that a client has not taken yet
         self._path = path
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         before = os.umask(0o177)
@@ -92,7 +92,7 @@ class ControlServer:
             return refusal(str(problem), problem.code)
 
     def _send(self, client, reply):
-        """False where the client was dropped."""
+        """False when the client was dropped."""
         self._unsent[client] = self._unsent.get(client, b"") + json.dumps(reply).encode() + b"\n"
         return self._send_more(client)
 
@@ -127,7 +127,7 @@ def refusal(error, code):
 
 
 class ControlClient:
-    """Asks a live run. Blocks until it answers, and no longer than ANSWER_SECONDS."""
+    """Sends requests to a live run. Blocks until it answers, at most ANSWER_SECONDS."""
 
     def __init__(self, run_dir, patience=ANSWER_SECONDS):
         self._run_dir, self._patience = run_dir, patience
@@ -155,7 +155,7 @@ class ControlClient:
             if not reply.get("ok"):
                 raise LaunchError(str(reply.get("error", "refused")), "", int(reply.get("code", ExitCode.INTERNAL)))
         except (ValueError, TypeError, AttributeError, RecursionError) as problem:
-            raise LaunchError(f"the answer of the run in '{self._run_dir}' is not what a launcher says", "Is it of another version?",
+            raise LaunchError(f"the answer of the run in '{self._run_dir}' is malformed", "Is it of another version?",
                               ExitCode.PROTOCOL) from problem
         return reply
 
@@ -167,7 +167,7 @@ class ControlClient:
                 pass
 
     def _line(self, deadline):
-        """The first line that comes; nothing where the connection ends before."""
+        """The first line received; empty when the connection ends before."""
         received = b""
         while b"\n" not in received:
             left = deadline - time.monotonic()
@@ -181,5 +181,5 @@ class ControlClient:
         return received.partition(b"\n")[0]
 
     def _fail_reply(self):
-        return LaunchError(f"the launcher of the run in '{self._run_dir}' lives and gives no answer within {self._patience:.0f} s",
-                           "It may be stopped (kill -CONT goes on with it), or frozen with its container", ExitCode.NO_SUCH_RUN)
+        return LaunchError(f"the launcher of the run in '{self._run_dir}' is alive but does not answer in {self._patience:.0f} s",
+                           "It may be stopped (kill -CONT resumes it), or frozen with its container", ExitCode.NO_SUCH_RUN)

@@ -1,27 +1,27 @@
-"""What the control group of this process allows, whichever of the groups above it is the tightest: as common/shm/memory_room.cpp, but of processor time too."""
+"""Limits of this process's control group, the tightest of it and its ancestors: like common/shm/memory_room.cpp, and also for CPU time."""
 
 import math
 import pathlib
 
 MOUNT = pathlib.Path("/sys/fs/cgroup")
 MEMBERSHIP = pathlib.Path("/proc/self/cgroup")
-NO_LIMIT = 1 << 60      # version 1 says so with the largest number of whole pages
+NO_LIMIT = 1 << 60      # version 1 has the largest number of whole pages for no limit
 CACHE = ("active_file", "inactive_file")
 
 
 def groups_of_memory():
-    """[(folder, whether it is of version 1)], from this process's own upwards."""
+    """[(folder, whether it is version 1)], from this process's group upwards."""
     return list(_groups("memory"))
 
 
 def memory_limit():
-    """Bytes that the tightest of them allows; None where nothing bounds them."""
+    """Bytes that the tightest group allows; None without a limit."""
     limits = (_number(folder / ("memory.limit_in_bytes" if is_first else "memory.max")) for folder, is_first in _groups("memory"))
     return min((limit for limit in limits if limit is not None and limit < NO_LIMIT), default=None)
 
 
 def memory_room():
-    """Bytes that it may still take, the page cache not counted; endless where nothing bounds them."""
+    """Bytes that it may still allocate, not counting the page cache; infinite without a limit."""
     rooms = [math.inf]
     for folder, is_first in _groups("memory"):
         limit, usage, prefix = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_") if is_first else ("memory.max", "memory.current", "")
@@ -33,7 +33,7 @@ def memory_room():
 
 
 def cores():
-    """So many may be at work in the mean; endless where nothing bounds them."""
+    """Cores that may be busy on average; infinite without a limit."""
     quotas = [math.inf]
     for folder, is_first in _groups("cpu"):
         quota, period = (_number(folder / "cpu.cfs_quota_us"), _number(folder / "cpu.cfs_period_us")) if is_first else map(_as_number, (*_words(folder / "cpu.max"), "", "")[:2])
@@ -43,12 +43,12 @@ def cores():
 
 
 def value_of(path, key):
-    """In a file of names and numbers; None where it is not told."""
+    """The key's number in a file of names and numbers; None where it is missing."""
     return next((_as_number(value) for name, value in _pairs(path) if name == key), None)
 
 
 def _memberships():
-    """(controllers, path) of each hierarchy; the one of version 2 has none."""
+    """(controllers, path) of each hierarchy; version 2 has no controllers there."""
     try:
         lines = MEMBERSHIP.read_text().splitlines()
     except OSError:
@@ -57,7 +57,7 @@ def _memberships():
 
 
 def _groups(controller):
-    """(folder, whether it is of version 1), upwards. A container may see its own part as the mount, and be told the host's path: what is not there is passed over."""
+    """(folder, whether it is version 1), upwards. A container may see its part as the mount but the host's path: callers skip missing files."""
     for controllers, path in _memberships():
         if controllers and controller not in controllers.split(","):
             continue
@@ -84,5 +84,5 @@ def _number(path):
 
 
 def _as_number(word):
-    """None of what is none, as `max` and -1."""
+    """None for a word that is not a number, such as `max` and -1."""
     return int(word) if word.isdigit() else None

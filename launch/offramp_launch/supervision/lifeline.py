@@ -1,4 +1,4 @@
-"""A pipe whose other end whoever started this command holds: when that is gone, however it ended, so is this command, at once."""
+"""A pipe whose other end the parent process holds: when the parent ends in any way, this command ends immediately."""
 
 import os
 import signal
@@ -14,8 +14,8 @@ FLAG = "--lifeline-fd"
 
 def hold(text):
     """
-    Watches the descriptor that the flag names, on a thread. The programs of a run have lifelines of their own, which end with this process; SIGKILL
-    is what every step of a run is made for, and nothing here can keep it waiting. Errors: LaunchError (USAGE).
+    Watches the flag's descriptor on a thread. The programs of a run have separate lifelines, which end with this process. SIGKILL is safe, since
+    every step of a run survives it, and nothing here can delay it. Errors: LaunchError (USAGE).
     """
     lifeline = count(text, FLAG)
     try:
@@ -23,9 +23,9 @@ def hold(text):
     except (OSError, OverflowError):
         is_pipe = False
     if not is_pipe:
-        raise LaunchError(f"{FLAG} is {lifeline}, which is not a pipe that was handed to this command", "Leave it to programs that start this command", ExitCode.USAGE)
+        raise LaunchError(f"{FLAG} is {lifeline}, which is not a pipe inherited by this command", f"Leave {FLAG} to programs that start this command", ExitCode.USAGE)
     os.set_inheritable(lifeline, False)
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {*interrupts.CTRL_C, *interrupts.LIKE_CTRL_C})    # they are the main thread's, from the thread's start on
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {*interrupts.CTRL_C, *interrupts.LIKE_CTRL_C})    # the main thread handles them, from the new thread's start on
     try:
         threading.Thread(target=watch, args=(lifeline,), name="lifeline", daemon=True).start()
     finally:

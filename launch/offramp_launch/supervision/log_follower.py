@@ -1,4 +1,4 @@
-"""Reads what a program adds to its log, and picks the warnings and errors out of it."""
+"""Follows a program's log and extracts its warnings and errors."""
 
 import json
 import os
@@ -7,17 +7,17 @@ import re
 
 # "12:00:00.000 warning offramp-consumer[17] text", as common/base/log writes it
 TEXT_LINE = re.compile(r"^\d\d:\d\d:\d\d\.\d+ (?P<level>\w+) +\S+\[\d+\] (?P<message>.*)$")
-# Before logging has been started: "offramp-producer: text"
+# Before logging has started: "offramp-producer: text"
 PLAIN_LINE = re.compile(r"^offramp-\w+: (?P<message>.*)$")
 COMMAND_ERROR = "offramp: "
 WORTH_SHOWING = ("warning", "error", "critical")
 ERRORS = ("error", "critical")
 LONGEST_READ = 1 << 20
-LONGEST_LINE = 1 << 16      # kept of one that is not finished
+LONGEST_LINE = 1 << 16      # kept of an unfinished line
 
 
 class LogFollower:
-    """Borrows: a file that another process appends to; it need not be there yet."""
+    """Borrows: a file that another process appends to; it may not exist yet."""
 
     def __init__(self, path, offset=0):
         self._path = path
@@ -36,7 +36,7 @@ class LogFollower:
         return [line.decode(errors="replace") for line in lines]
 
     def new_warnings(self):
-        """(level, message) of each new line that is worth showing."""
+        """(level, message) of each new warning or error."""
         return [found for found in map(severity, self.new_lines()) if found]
 
 
@@ -46,12 +46,12 @@ def severity(line):
 
 
 def warnings_in(lines):
-    """The messages of the warnings among them."""
+    """The messages of the warnings among the lines."""
     return (message for level, message in filter(None, map(severity, lines)) if level == "warning")
 
 
 def record(line):
-    """(level, message) of a line that begins a record of a log; else nothing."""
+    """(level, message) of a line that begins a log record; else None."""
     if line.startswith("{"):
         try:
             entry = json.loads(line)
@@ -64,7 +64,7 @@ def record(line):
 
 
 def printed_by_command(path):
-    """(the errors that a command of ours told, all its lines) of what it printed; both empty where that cannot be read."""
+    """(the errors that an offramp command printed, all its lines); both empty where the file cannot be read."""
     try:
         lines = pathlib.Path(path).read_text(errors="replace").splitlines()
     except OSError:
@@ -73,21 +73,21 @@ def printed_by_command(path):
 
 
 def last_error(text):
-    """The last error that a program told in `text`, with the lines that belong to it; nothing where it told none."""
-    found, at_it = None, False
+    """The last error in `text`, with the lines that belong to it; None where it has none."""
+    found, in_error = None, False
     for line in text.splitlines():
         if begun := record(line):
-            at_it = begun[0] in ERRORS
-            found = begun[1] if at_it else found
+            in_error = begun[0] in ERRORS
+            found = begun[1] if in_error else found
         elif plain := PLAIN_LINE.match(line):
-            found, at_it = plain["message"], True
-        elif at_it and line.strip():
+            found, in_error = plain["message"], True
+        elif in_error and line.strip():
             found = f"{found}\n{line.rstrip()}"
     return found
 
 
 class LogRelay:
-    """Shows a program's warnings from here on, not too many of them. Borrows: the display."""
+    """Shows a program's new warnings, at most SHOWN of them. Borrows: the display."""
 
     SHOWN = 20
 
@@ -102,7 +102,7 @@ class LogRelay:
             if self._shown <= self.SHOWN:
                 self._display.note(f"{self._name}: {level}: {message}")
             elif self._shown == self.SHOWN + 1:
-                self._display.note(f"{self._name}: further warnings stand in {self._path}")
+                self._display.note(f"{self._name}: further warnings are in {self._path}")
 
 
 def size_of(path):

@@ -1,4 +1,4 @@
-"""What a launcher keeps of a run beside what the run tells of itself: who died and was followed, and the last that was said."""
+"""What a launcher records about a run besides its status: deaths, restarts and the latest messages."""
 
 import collections
 import contextlib
@@ -14,8 +14,8 @@ LONGEST_LINE = 400          # characters
 
 class Logbook:
     """
-    A display that remembers what is told on it, and keeps it in launcher.json, which a worker's launcher tells that of the whole run.
-    Borrows: the display, the run directory. Thread: the overseer's. Blocks: on the disk.
+    A display that records its messages. Writes launcher.json, from which the launcher of the whole run learns of a worker's run.
+    Borrows: the display, the run directory. Thread: the supervisor's. Blocks: on the disk.
     """
 
     def __init__(self, run_dir, display):
@@ -42,7 +42,7 @@ class Logbook:
         self._keep()
 
     def note_restart(self):
-        """Of a consumer."""
+        """Counts a consumer's restart."""
         self._restarts += 1
         self._keep()
 
@@ -57,5 +57,5 @@ class Logbook:
         return {"restarts": self._restarts, "takeovers": self._takeovers}
 
     def _keep(self):
-        with contextlib.suppress(OSError):      # a full disk; what is asked for is told all the same
+        with contextlib.suppress(OSError):      # a full disk; told() still has the data
             self._run_dir.previous.put(LOGBOOK, json.dumps({**self._counts(), "deaths": list(self._deaths)}, indent=2) + "\n")

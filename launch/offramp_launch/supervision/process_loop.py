@@ -1,4 +1,4 @@
-"""What whoever looks after a run's processes has: a loop, the lifeline, the control socket, and the ways to an end."""
+"""The common part of all supervisors of a run's processes: event loop, lifeline, control socket, shutdown."""
 
 import os
 import selectors
@@ -18,19 +18,19 @@ TICK_SECONDS = 0.5
 
 class ProcessLoop:
     """
-    Owns: its children, the lifeline, the control socket, what the run is watched by. Borrows: the run directory, the display.
-    Thread: the main thread, for it handles signals. Blocks: run() until every child has ended.
-    Whatever happens in run(), no child is left when it returns; if the launcher itself is killed, the kernel closes the
-    lifeline, and the children read that as the order to end.
-    Who oversees says what: _begin(), _is_running(), _code(), _alive(), _look(), _ask_to_drain(), _ask_to_abandon(), fail(), _scale(), _begin_reload(), _begin_trace(),
-    _describe(), and where there is more of it _between_looks() and _release().
+    Owns: its children, the lifeline, the control socket, the status exporter. Borrows: the run directory, the display.
+    Thread: the main thread, since it handles signals. Blocks: run() until every child has ended.
+    Whatever happens in run(), no child is left when it returns. If the launcher itself is killed, the kernel closes the
+    lifeline, and the children then exit.
+    Subclasses define _begin(), _is_running(), _code(), _alive(), _look(), _ask_to_drain(), _ask_to_abandon(), fail(), _scale(), _begin_reload(), _begin_trace(),
+    _describe(); optionally _between_looks() and _release().
     """
 
-    ENDS_THE_RUN = True     # with its own end
+    ENDS_THE_RUN = True     # the run ends with this loop
 
     def __init__(self, run_dir, display, http=None):
-        """`http`: (host, port) where it is to be watched; None: nowhere."""
-        self._at = run_dir
+        """`http`: (host, port) of the status endpoint; None: no endpoint."""
+        self._directory = run_dir
         self._display = self._logbook = Logbook(run_dir, display)
         self._selector = selectors.DefaultSelector()
         self._timers = Timers()
@@ -65,7 +65,7 @@ class ProcessLoop:
         return int(self.failure.code) if self.failure else self._code()
 
     def close(self):
-        """The last thing: whoever waits on the control socket now learns that it is over."""
+        """Call last: closing the control socket informs waiting clients that the run is over."""
         self._exporter.close(self._final_messages)
         self._control.close()
         self._selector.close()
@@ -79,28 +79,28 @@ class ProcessLoop:
             self._timers.after(TICK_SECONDS, self._tick)
 
     def _final_status(self):
-        """The status document, when the loop is over."""
+        """The status document once the loop is over."""
         document = {**self._describe(), "finishing": True}
         return self._as_failed(document) if self._is_cut_off else document
 
     def _final_messages(self):
-        """With how the run ended, which is told last of all."""
-        document, told = self._describe(), self._at.status()
-        if told.get("nonce") == document["status"].get("nonce"):        # else it is the next run's of a program of one's own
-            document["status"] = {**document["status"], **told}
+        """The description with the run's end, as sent to clients last."""
+        document, status = self._describe(), self._directory.status()
+        if status.get("nonce") == document["status"].get("nonce"):      # else it belongs to the next run of the user's program
+            document["status"] = {**document["status"], **status}
         return self._as_failed({**document, "finishing": True})
 
     def _as_failed(self, document):
-        """Unless it tells another end: nobody is left who would."""
+        """Sets the state to failed unless the status has another end: no process is left to report one."""
         if self.ENDS_THE_RUN and document["status"].get("state") not in ENDS:
             document["status"] = {**document["status"], "state": "failed"}
         return document
 
     def _between_looks(self):
-        """What is tried again and again."""
+        """Called after each look."""
 
     def _release(self):
-        """Of whatever was held for the time of run()."""
+        """Releases what run() held."""
 
     # -- ending -----------------------------------------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ class ProcessLoop:
         self._signal_children(signal.SIGKILL)
 
     def _kill_everyone(self):
-        """For the way out by an exception: on any other way nobody is left."""
+        """Matters after an exception; otherwise no child is left by now."""
         for child in self._alive():
             child.signal(signal.SIGKILL)
             child.reap()
@@ -130,7 +130,7 @@ class ProcessLoop:
             self._ask_to_drain()
 
     def _abandon(self):
-        """What is in flight is given up; whoever asks once more gets a kill."""
+        """Gives up what is in flight. A second call kills the children."""
         if self._abandoned:
             self._kill_children()
             return
@@ -157,4 +157,4 @@ class ProcessLoop:
             else:
                 self._drain("asked by stop")
             return self._describe()
-        raise LaunchError(f"the run knows no '{what}'", "Known: reload, scale, status, stop, trace", ExitCode.USAGE)
+        raise LaunchError(f"unknown request '{what}'", "Known: reload, scale, status, stop, trace", ExitCode.USAGE)

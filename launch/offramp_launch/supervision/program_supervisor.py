@@ -1,4 +1,4 @@
-"""Watches a run whose producer is a program of one's own, which opens an Egress, and its consumers."""
+"""Watches a run whose producer is the user's program, which opens an Egress, and its consumers."""
 
 import contextlib
 import os
@@ -17,28 +17,28 @@ ADDED = ("released_samples", "released_batches", "submitted_samples", "dead_lett
 
 class ProgramSupervisor(Supervisor):
     """
-    Nobody takes over what such a program held. The next one after its death begins a run anew, in the same directory, and goes on with the work:
-    what consumers were done with stands in the checkpoint that an Egress keeps. Consumers of the dead one's run leave, and others come.
+    After such a program's death, its successor starts a new run in the same directory instead of recovering the memory. It continues the work:
+    the Egress's checkpoint lists what consumers have finished. The dead run's consumers leave, and new ones start.
     Owns, Thread, Blocks: as Supervisor.
     """
 
     FOLLOWS, WITH_CONSUMERS = "the program is started again", "it goes on with what is left"
 
     def __init__(self, plan, display, environment):
-        """`environment`: of the program."""
+        """`environment`: the program's environment variables."""
         self._environment = environment
-        self._earlier = dict.fromkeys(ADDED, 0)      # of programs that died
-        self._counted = self._counted_before = {}       # by them, for who watches; without the last of them
-        self._last_counted = None       # its process
-        self._before = set()    # processes whose runs were there before the last program
-        self._died_behind_another = self._cut_short = False      # the last program's loop; any loop
-        self._away = 0      # consumers that the next program's run is to have
+        self._earlier = dict.fromkeys(ADDED, 0)      # counts of programs that died
+        self._counted = self._counted_before = {}       # counts for the watchers: of all dead programs; without the last one
+        self._last_counted = None       # process id of the last one
+        self._before = set()    # processes of the runs before the last program's
+        self._died_behind_another = self._cut_short = False      # the last program's loop died; any loop was cut short
+        self._away = 0      # number of consumers to start for the next program's run
         super().__init__(plan, display)
 
     def _make_producer(self, _):
         self._away, others = 0, self._away
         for _ in range(others):
-            self._seats.add()
+            self._slots.add()
         self._died_behind_another = False
         if self._status:
             self._before.add(self._status.get("pid"))
@@ -47,55 +47,55 @@ class ProgramSupervisor(Supervisor):
                      env={**self._environment, "OFFRAMP_LIFELINE_FD": lifeline, **({"OFFRAMP_RESUME": "true"} if self._producer_pids else {})})
 
     def _facts(self):
-        """A dead program's status stands until the next one tells its own, and counts once."""
+        """A dead program's status stays current until its successor writes one, and counts once."""
         return {**super()._facts(), "earlier": self._counted_before if self._status.get("pid") == self._last_counted else self._counted}
 
     def _seek_hold(self):
-        """What a dead program's run had in memory is of no use to the next."""
+        """Does nothing: a successor does not use the memory of a dead program's run."""
 
     # -- how it ended -----------------------------------------------------------------------------------------------
 
     died = property(lambda self: self._producer.status is not None and (self._producer.status < 0 or self._producer.status == ExitCode.DEVICE_BROKEN
                                                                         or self._died_behind_another),
-                    doc="The last program, whatever became of its run.")
+                    doc="Whether the last program died, whatever became of its run.")
     end = property(lambda self: self._own_status().get("state") if self._own_status().get("state") in ENDS else None,
-                   doc="How the last program's run ended, in its own word; None where it opened none, or died in it.")
+                   doc="The final state of the last program's run; None where it opened none, or died in it.")
 
     def _understand_its_end(self):
-        """What is between has waited for the run's process, and tells its death in a code of its own: a shell in 128 and the signal, torchrun in 1."""
+        """A process in between waits for the run's process and encodes its death: a shell as 128 plus the signal, torchrun as 1."""
         if self._is_the_child():
             return
         self._producer.ended_with(status_behind_a_shell(self._producer.status))
         self._died_behind_another = self.has_opened_a_run() and self.end is None and self._producer.status > 0 and not lives(self._own_status().get("pid"))
 
     def _is_the_child(self):
-        """The last program is the run's process itself."""
+        """Whether the started program is the run's process itself."""
         return self._own_status().get("pid") == self._producer.pid
 
     def _own_status(self):
-        """Of the last program's run, and not of one before it: it may be a script, a torchrun or a uv that starts the loop."""
+        """The status of the last program's run, not of an earlier one; the program may be a script, torchrun or uv that starts the loop."""
         if not self._producer:
             return {}
         pid = self._status.get("pid")
-        of_its_own = self._status.get("run_id") == self._plan.run_id and pid not in self._before
-        return self._status if pid == self._producer.pid or of_its_own else {}
+        is_new_run = self._status.get("run_id") == self._plan.run_id and pid not in self._before
+        return self._status if pid == self._producer.pid or is_new_run else {}
 
     def _answer(self, request):
-        """A loop that ends because it was asked to says so, behind whatever."""
+        """Also accepts `cut-short` from a loop that ends because it was asked to, behind any wrapper."""
         if request.get("do") != "cut-short":
             return super()._answer(request)
         self._cut_short = self._cut_short or request.get("run_id") == self._plan.run_id
         return {}
 
     def _look(self):
-        """A loop that what started it starts again is another run, too."""
+        """A loop that its wrapper restarts is also a new run."""
         before = self._own_status()
         super()._look()
         if before and before.get("pid") != self._own_status().get("pid"):
             self._count_as_earlier(before)
 
     def _count_as_earlier(self, status):
-        """`status`: empty of a program that died before it told anything; the one before it has been counted."""
+        """`status`: empty for a program that died before it wrote one; its predecessor has been counted."""
         if not status:
             return
         for name in ADDED:
@@ -103,7 +103,7 @@ class ProgramSupervisor(Supervisor):
         self._counted_before, self._counted, self._last_counted = self._counted, grown(self._counted, status), status.get("pid")
 
     def _signal_producer(self):
-        """The process that has the run: a shell between it and this launcher would end, and leave it."""
+        """Signals the run's process itself: a shell in between would end and leave it behind."""
         pid = self._own_status().get("pid")
         with contextlib.suppress(OSError, TypeError):
             process = os.pidfd_open(pid)
@@ -122,13 +122,13 @@ class ProgramSupervisor(Supervisor):
         return self.counts()["released_samples"]
 
     def counts(self):
-        """Of all its programs together."""
+        """Totals over all its programs."""
         return {name: self._earlier[name] + (self._own_status().get(name) or 0) for name in ADDED}
 
     def _code(self):
         code = super()._code()
         if self._cut_short and (code == ExitCode.OK or code == ExitCode.INTERNAL and self.end == "ended" and not self._is_the_child()):
-            return int(ExitCode.INTERRUPTED)    # its loop did as it was asked; a script may keep that to itself, and torchrun calls it a failure
+            return int(ExitCode.INTERRUPTED)    # its loop did as it was asked; a script may hide that, and torchrun reports it as a failure
         if code != ExitCode.OK:
             return code
         if not self.has_opened_a_run():
@@ -141,9 +141,9 @@ class ProgramSupervisor(Supervisor):
         child = self._producer
         if child.status == ExitCode.OK and not self.has_opened_a_run():
             return ("the program ended without having opened a run: it made no offramp.Egress(), or submitted nothing to it\n"
-                    "Make one in it, without arguments, and submit each batch to it")
+                    "Create an offramp.Egress() in it, without arguments, and submit each batch")
         if child.status == ExitCode.OK and self.end is None:
-            return "the program ended in the middle of its run\nLet it leave `with offramp.Egress()`, or call drain() and close()"
+            return "the program ended in the middle of its run\nLeave `with offramp.Egress()` before it ends, or call drain() and close()"
         if child.status is not None and child.status > 0:
             return f"the program {child.ending()}: {child.reason() or 'it wrote nothing'}"
         return super().producer_end_reason()
@@ -154,20 +154,20 @@ class ProgramSupervisor(Supervisor):
         if not self.died:
             return False
         if self.end == "ended":
-            self._told = int(ExitCode.OK)
-            self._display.note("the run was over by then, and all of it is done")
+            self._reported_exit = int(ExitCode.OK)
+            self._display.note("the run was already over, and all its work is done")
             return False
         if not self._has_successor():
             return False
         self._count_as_earlier(self._own_status())
-        staying = self._seats.staying()
+        staying = self._slots.staying()
         self._away = len(staying)
-        self._seats.send_away(staying)
+        self._slots.send_away(staying)
         return True
 
 
 def descends_from(pid, ancestor):
-    """Also in a session of its own, as torchrun's programs are."""
+    """Includes descendants in another session, such as torchrun's programs."""
     while pid > 1 and pid != ancestor:
         _, pid = state_and_parent_of(pid)
     return pid == ancestor
@@ -179,7 +179,7 @@ def lives(pid):
 
 
 def state_and_parent_of(pid):
-    """As /proc has them; GONE's first and 0 where there is no such process any more."""
+    """From /proc; (GONE[0], 0) once the process is gone."""
     try:
         state, parent, *_ = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return state, int(parent)

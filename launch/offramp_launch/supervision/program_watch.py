@@ -1,4 +1,4 @@
-"""Watches the consumers of a run that a program of one's own began: starts, restarts and scales them until that run is over."""
+"""Watches the consumers of a run that the user's program began: starts, restarts and scales them until that run is over."""
 
 import os
 import selectors
@@ -13,19 +13,19 @@ FINAL_STATUS_SECONDS = 5       # for the run's status.json, once its program is 
 
 class ProgramWatch(Watch):
     """
-    The run is its program's: nothing that happens here ends it. Owns: a pidfd of the program, and what Watch owns.
-    Thread, Blocks: as Watch; run() until the run is over, or somebody ends the watch, and every consumer has ended.
+    The program owns the run: nothing here ends it. Owns: a pidfd of the program, and what Watch owns.
+    Thread, Blocks: as Watch; run() until the run is over, or the watch is stopped, and every consumer has ended.
     """
 
     ENDS_THE_RUN = False
 
     def __init__(self, plan, display, endpoint, program):
-        """`endpoint`: where the run was met; `program`: a pidfd of the process that it names, owned from here on."""
+        """`endpoint`: the run's endpoint; `program`: a pidfd of the process that it names, owned from here on."""
         super().__init__(plan, display)
         self._endpoint = endpoint
         self._program = program
         self._over = False
-        self.died = False       # the program, in the middle of the run
+        self.died = False       # whether the program died in the middle of the run
 
     def close(self):
         super().close()
@@ -34,7 +34,7 @@ class ProgramWatch(Watch):
     run_is_over = property(lambda self: self._over)
     nonce = property(lambda self: self._endpoint["nonce"])
     end = property(lambda self: self._status.get("state") if self._status.get("state") in ENDS else None,
-                   doc="How the run ended, in its own word; None where it goes on, or its program died.")
+                   doc="The run's final state; None while it goes on, or where its program died.")
 
     def _begin(self):
         self._selector.register(self._program, selectors.EVENT_READ, self._on_program_end)
@@ -42,8 +42,8 @@ class ProgramWatch(Watch):
 
     def _consumer_command(self):
         """
-        For this run alone: between a look at the endpoint here and the consumer's own, the program's next run may take the directory. Not so in a run
-        of the launcher's own: its consumers start before it has a nonce, and a producer that follows one that died too early for a recovery draws a new one.
+        Binds the consumer to this run: before it reads the endpoint, the program's next run may take the directory. The launcher's own runs cannot do so:
+        their consumers start before there is a nonce, and a successor of a producer that died too early for recovery draws a new nonce.
         """
         program, *flags = self._plan.consumer
         return [program, "serve", self._endpoint["nonce"], *flags]
@@ -58,7 +58,7 @@ class ProgramWatch(Watch):
         return super().wants_consumers() and not self._draining and self._read_nonce() == self._endpoint["nonce"]
 
     def _read_nonce(self):
-        """Of the run that consumers would find now: perhaps the next one of the same program, in the same directory. None: they would find none."""
+        """The nonce of the run that consumers would find now, perhaps the same program's next run; None where there is none."""
         return read_endpoint(self._plan.run_dir.path).get("nonce")
 
     def _code(self):
@@ -66,17 +66,17 @@ class ProgramWatch(Watch):
             return int(ExitCode.PRODUCER_GONE)
         if self.end == "ended":
             return int(ExitCode.DEAD_LETTERS if self._status.get("dead_lettered_samples") else ExitCode.OK)
-        return int(ExitCode.INTERRUPTED)    # it was abandoned, or goes on without us
+        return int(ExitCode.INTERRUPTED)    # it was abandoned, or goes on without this watch
 
     def _look(self):
         before = self._status
         super()._look()
         if self._status.get("nonce") != self._endpoint["nonce"]:
-            self._status = before       # another run's, in the same directory
+            self._status = before       # it is another run's, in the same directory
         if self.end:
             self._end_consumers()
         elif not self._over and (nonce := self._read_nonce()) != self._endpoint["nonce"]:
-            # It tells how it ended in a moment, unless the next run has its place already.
+            # Its final status follows in a moment, unless the next run has already replaced it.
             self._timers.after(0 if nonce else FINAL_STATUS_SECONDS, self._end_consumers)
 
     # -- ending -----------------------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ class ProgramWatch(Watch):
         self._look()
         if not self._over:
             self.died = True
-            self._display.note(f"the run's program (pid {self._endpoint['producer_pid']}) ended without an end of the run")
+            self._display.note(f"the run's program (pid {self._endpoint['producer_pid']}) ended before its run did")
             self._end_consumers()
 
     def _end_consumers(self):
@@ -95,14 +95,14 @@ class ProgramWatch(Watch):
             self._timers.after(CONSUMERS_END_SECONDS, self._terminate_children)
 
     def _ask_to_drain(self):
-        self._seats.send_away(self._seats.staying())
+        self._slots.send_away(self._slots.staying())
 
     def _ask_to_abandon(self, asked_before):
         if not asked_before:
             self._ask_to_drain()
 
     def fail(self, problem):
-        """Consumers end, and the run waits for others."""
+        """Ends the consumers; the run waits for others."""
         if not self.failure:
             self.failure = problem
             self._display.note(str(problem))

@@ -1,4 +1,4 @@
-"""A producer that died is followed by another one, which takes over what it left: when, how often, and what is held until then."""
+"""Recovery from a producer's death: when a successor starts, how often, and how the run's memory is kept until then."""
 
 import contextlib
 import fcntl
@@ -10,11 +10,11 @@ from offramp_launch.exit_code import ExitCode
 
 class Recovery:
     """
-    Counts the producers of a run. A death is a signal, a lost device, or a code that the program does not have (a library ended it);
-    whatever else a producer ends with, it meant.
+    Counts the producers of a run. A death is a signal, a lost device, or an exit code unknown to the program (a library ended it);
+    every other exit code is intended.
     """
 
-    MEANT = frozenset(int(code) for code in ExitCode)
+    INTENDED = frozenset(int(code) for code in ExitCode)
 
     def __init__(self, limit):
         self.limit = limit
@@ -23,40 +23,40 @@ class Recovery:
 
     @staticmethod
     def is_death(status, run_began):
-        """A device that is full at the very start is too small; later, or for a successor, somebody else fills it for now."""
-        return (status not in Recovery.MEANT or status == ExitCode.DEVICE_BROKEN
+        """Device memory exhausted before the run begins means too small a device; later, another program may be using it for now."""
+        return (status not in Recovery.INTENDED or status == ExitCode.DEVICE_BROKEN
                 or (status == ExitCode.DEVICE_OUT_OF_MEMORY and run_began))
 
     @staticmethod
     def is_too_large(producer, completed):
-        """The kernel ended it for want of memory before anything was done: the next one would take as much."""
+        """The kernel killed it for lack of memory before any work was done: a successor would need as much."""
         return bool(producer.ended_for_memory) and not completed
 
     def used_up(self):
         return self.restarts >= self.limit
 
     def next_delay(self, lived_seconds):
-        """Seconds until the next one starts, which is counted here."""
+        """Seconds until the next producer starts; counts that start."""
         self.restarts += 1
         return self._backoff.after_life_of(lived_seconds)
 
 
 class RunHold:
     """
-    Holds the lock that says "a process of this run lives", so that no sweep takes the memory of a run whose producer is dead for now.
-    Owns: the descriptor. The lock is the kernel's: should the launcher die, it is given back.
+    Holds the lock that marks a run as live, so that no sweep removes the memory of a run whose producer is dead for now.
+    Owns: the descriptor. The kernel releases the lock when the launcher dies.
     """
 
     def __init__(self, endpoint):
-        """`endpoint`: the file in the run directory that says where the run is met."""
+        """`endpoint`: the file in the run directory that names the run's endpoint."""
         self._endpoint = endpoint
         self._fd = None
-        self._of = None     # the name in common of what it keeps
+        self._of = None     # the common prefix of the memory that it keeps
 
     def take(self):
         """
-        Once the producer has said where the run is met; harmless before, and when repeated. A producer that began anew has met elsewhere:
-        its memory is kept then, and no longer that of the one before.
+        Takes the lock once the producer has published the endpoint; harmless before, and when repeated. A producer that started anew has
+        another endpoint: then its memory is kept instead of its predecessor's.
         """
         name = self._name()
         if name is None or (self.held and name == self._of):
@@ -75,7 +75,7 @@ class RunHold:
             self._fd, self._of = fd, name
 
     def is_held_by_others(self):
-        """Whether a program of the run lives. Call it where take() was not."""
+        """Whether a program of the run is alive. Call it only without take()."""
         name = self._name()
         if name is None:
             return False
@@ -100,14 +100,14 @@ class RunHold:
 
     def keeps_memory_of(self, pids):
         """
-        Whether one of these producers has come so far that consumers could join, and what they would join is there. A producer that
+        Whether one of these producers opened the run to consumers and its memory still exists. A producer that
         fails before its work begins removes it, although the lock is held here.
         """
         return (self._read().get("producer_pid") in {str(pid) for pid in pids} and self.held and self._name() == self._of
                 and os.path.exists(f"{self._of}.cells"))
 
     def _name(self):
-        """What the names of all of the run's memory begin with; nothing before it can be met."""
+        """The prefix of the names of the run's memory; None before the endpoint is published."""
         met = self._read()
         return f"/dev/shm/offramp-{met['run_id']}-{met['nonce']}" if "run_id" in met and "nonce" in met else None
 

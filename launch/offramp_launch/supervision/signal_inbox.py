@@ -1,4 +1,4 @@
-"""Signals to the launcher, as events among others."""
+"""Signals to the launcher as selector events."""
 
 import selectors
 import signal
@@ -19,7 +19,7 @@ class SignalInbox:
         self._inbox.setblocking(False)
         self._wakeup.setblocking(False)
         self._before_fd = signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
-        # A function, if an idle one: a signal that is ignored or left to its default wakes nobody.
+        # An idle function: an ignored or default signal would not write to the wakeup descriptor.
         self._before = {number: signal.signal(number, lambda *_: None) for number in self.SIGNALS}
         self._selector.register(self._inbox, selectors.EVENT_READ, self._receive)
         return self

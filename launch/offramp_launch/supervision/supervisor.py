@@ -10,11 +10,11 @@ from offramp_launch.supervision.recovery import Recovery, RunHold
 from offramp_launch.supervision.watch import CONSUMERS_END_SECONDS, Watch
 
 SEEK_SECONDS = 0.02             # from one look for the run's lock to the next
-FAILED_END_SECONDS = 10         # for a producer that was asked to abandon
-SECOND_SIGNAL_SECONDS = 0.5       # between two signals to the producer: two at once would be one
-ABANDON_SECONDS = 2             # from asking the producer to drain to asking it to abandon, when a drain may have no end
+FAILED_END_SECONDS = 10         # from asking a producer to abandon to killing it
+SECOND_SIGNAL_SECONDS = 0.5       # between two signals to the producer: simultaneous ones would merge
+ABANDON_SECONDS = 2             # from asking the producer to drain to asking it to abandon, when draining may never end
 TOO_LITTLE_MEMORY = "there is too little memory for this run"
-LESS_MEMORY = ("Give a smaller --batch, fewer --slabs, with --tile a smaller --tile and a model of that size, or a smaller model; or give the machine, or its container, "
+LESS_MEMORY = ("Use a smaller --batch, fewer --slabs, a smaller model, or with --tile a smaller --tile and a model of that size; or give the machine, or its container, "
                "more memory")
 EXPLAINED_BY_THE_SUMMARY = (ExitCode.OK, ExitCode.DEAD_LETTERS, ExitCode.INTERRUPTED)
 
@@ -25,7 +25,7 @@ def gibibytes(count):
 
 class Supervisor(Watch):
     """
-    Watches a run of the launcher's own, its producer too. Owns: the producer, and what Watch owns. Thread, Blocks: as Watch.
+    Watches a run that the launcher started, including its producer. Owns: the producer, and what Watch owns. Thread, Blocks: as Watch.
     """
 
     FOLLOWS, WITH_CONSUMERS = "another producer takes over", "consumers stay"
@@ -33,14 +33,14 @@ class Supervisor(Watch):
     def __init__(self, plan, display):
         self._producer = None
         self._producer_pids = []
-        self._producer_over = False    # it ended, and no other follows
+        self._producer_over = False    # it ended, and gets no successor
         self._successor_is_due = False
         self._recovery = Recovery(plan.producer_restarts)
         self._hold = RunHold(plan.run_dir.file("endpoint"))
-        self._spent_cpu_seconds = 0.0  # by producers before this one
-        self._died = None       # when the last producer did that another one follows
-        self._told_by_the_dead = None      # the process that the status was of when a producer ended
-        self._told = None       # by a producer that died after its account: what it was about to end with
+        self._spent_cpu_seconds = 0.0  # of earlier producers
+        self._died = None       # when the last producer died that gets a successor
+        self._status_pid_at_end = None     # process id in the status when a producer ended
+        self._reported_exit = None      # exit code in the summary of a producer that died after writing it
         super().__init__(plan, display)
         self._producer_log = LogRelay("producer", plan.run_dir.log("producer"), self._display)
 
@@ -52,13 +52,13 @@ class Supervisor(Watch):
     def _code(self):
         if self._abandoned or self._was_stopped_at_its_start():
             return int(ExitCode.INTERRUPTED)
-        return shell_code(self._producer.status) if self._told is None else self._told
+        return shell_code(self._producer.status) if self._reported_exit is None else self._reported_exit
 
     def _release(self):
         self._hold.release()
 
     def producer_end_reason(self):
-        """In words; nothing where it ended well."""
+        """A message; None where it ended well."""
         child = self._producer
         if child is None or child.status in (None, ExitCode.OK):
             return None
@@ -67,7 +67,7 @@ class Supervisor(Watch):
         return child.reason() or f"the producer (pid {child.pid}) {child.ending()} and wrote nothing"
 
     def _was_stopped_at_its_start(self):
-        """The signal that asks a producer to drain ends one that does not listen yet."""
+        """The drain signal ends a producer that does not handle it yet."""
         return self._draining and self._producer.status == -signal.SIGTERM
 
     producer_status = property(lambda self: self._producer.status if self._producer else None)
@@ -89,13 +89,14 @@ class Supervisor(Watch):
     def _make_producer(self, command):
         identity = self._plan.account.of_the_producer() if self._plan.account else {}
         program, *flags = self._plan.producer
+        program, *flags = self._plan.producer
         return self._spawn("producer", [program, *command, *flags], identity)
 
     def _others(self):
         return [self._producer]
 
     def _seek_hold(self):
-        """Soon after the run can be met: until then a producer that dies leaves it to the next sweep."""
+        """Takes the lock soon after the run is reachable; until then the next sweep removes a dead producer's memory."""
         self._hold.take()
         if not self._hold.held and self._is_running():
             self._timers.after(SEEK_SECONDS, self._seek_hold)
@@ -117,15 +118,15 @@ class Supervisor(Watch):
         explained = self._producer.status in EXPLAINED_BY_THE_SUMMARY or self._was_stopped_at_its_start()
         if not explained and not self._abandoned and not self.failure:
             self._logbook.note_death("producer", self._producer.ending())
-            # What it told as an error is repeated as the run's last words.
+            # An error that it reported is repeated as the run's failure.
             self._display.note(f"producer {self._producer.ending()}"
                                + ("" if self._producer.reported_error() else f"; the end of its log:\n{self._producer.final_messages()}"))
-        self._told_by_the_dead = self._status.get("pid")
+        self._status_pid_at_end = self._status.get("pid")
         if not self._producer_follows():
             self._end_without_producer()
 
     def _understand_its_end(self):
-        """Where its status may be the word of a program in between."""
+        """Hook for an exit status that a process in between may have translated."""
 
     def _end_without_producer(self):
         self._producer_over = True
@@ -134,13 +135,13 @@ class Supervisor(Watch):
     # -- after a producer's death -------------------------------------------------------------------------------------
 
     def _producer_follows(self):
-        """True when another one will take over; it is due by then. The dead one has been reaped: nothing of it writes any more."""
+        """True when a successor will take over; it is scheduled by then. The dead producer has been reaped and writes no more."""
         self._hold.take()
         if not self._recovery.is_death(self._producer.status, self._hold.keeps_memory_of(self._producer_pids)):
             return False
-        self._told = summary.producer_exit(self._plan.run_dir)
-        if self._told is not None:
-            self._display.note("the run was over by then, and its account is whole")
+        self._reported_exit = summary.producer_exit(self._plan.run_dir)
+        if self._reported_exit is not None:
+            self._display.note("the run was already over, and its summary is complete")
             return False
         return self._has_successor()
 
@@ -148,8 +149,8 @@ class Supervisor(Watch):
         if self._draining or self._abandoned or self.failure:
             return False
         if self._recovery.is_too_large(self._producer, self.completed()):
-            self.fail(LaunchError(f"{TOO_LITTLE_MEMORY}: its producer was killed before any batch was done, with {gibibytes(self._producer.peak_bytes)} of its "
-                                  f"own ({self._producer.ended_for_memory}); of this machine's {gibibytes(memory.total())}, {gibibytes(memory.available())} are available now",
+            self.fail(LaunchError(f"{TOO_LITTLE_MEMORY}: its producer was killed before any batch was done, with {gibibytes(self._producer.peak_bytes)} in "
+                                  f"use ({self._producer.ended_for_memory}); of this machine's {gibibytes(memory.total())}, {gibibytes(memory.available())} are available now",
                                   LESS_MEMORY, ExitCode.SYSTEM))
             return False
         if self._plan.not_recovered:
@@ -171,9 +172,9 @@ class Supervisor(Watch):
         if self._draining or self.failure:
             self._end_without_producer()
             return
-        # One that had not come so far that consumers could join has published nothing: there is nothing to take over. Nor is there
-        # when it removed its memory itself, or when nobody of the run was left to hold it, not even for a moment: then no consumer
-        # had joined, and another's sweep may have removed it.
+        # A producer that consumers could not join yet has published nothing: there is nothing to recover. Nor is there when it
+        # removed its memory itself, or when no process held the run's lock for a moment: then no consumer had joined, and another
+        # run's sweep may have removed the memory.
         command = ["recover"] if self._hold.keeps_memory_of(self._producer_pids) else []
         spent = self._spent_cpu_seconds + self._producer.cpu_seconds
         try:
@@ -190,15 +191,15 @@ class Supervisor(Watch):
         self._signal_producer()
 
     def _ask_to_abandon(self, asked_before):
-        """The producer writes its account."""
+        """The producer still writes its summary."""
         self._signal_producer()
         if not asked_before:
             self._timers.after(SECOND_SIGNAL_SECONDS, self._signal_producer)
 
     def fail(self, problem):
         """
-        Ends the run for a reason that the producer does not know. Without able consumers a drain would not end: it is asked
-        to drain, then to abandon, and then killed.
+        Ends the run for a reason that the producer does not know. Without working consumers draining would not end: the producer
+        is asked to drain, then to abandon, and then killed.
         """
         if self.failure:
             return
@@ -214,5 +215,5 @@ class Supervisor(Watch):
                 "taking_over": self._is_recovered(), "taking_over_since": self._died if self._is_recovered() else None}
 
     def _is_recovered(self):
-        """A producer died, and its successor has told nothing yet."""
-        return not self._producer_over and self._recovery.restarts > 0 and self._status.get("pid") == self._told_by_the_dead
+        """Whether a producer died and its successor has not written a status yet."""
+        return not self._producer_over and self._recovery.restarts > 0 and self._status.get("pid") == self._status_pid_at_end

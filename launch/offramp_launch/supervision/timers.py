@@ -1,4 +1,4 @@
-"""What is to be done later, for a loop that sleeps until the next of them."""
+"""Delayed actions, for a loop that sleeps until the next one."""
 
 import heapq
 import itertools
@@ -14,14 +14,14 @@ class Timers:
         self._due = []
 
     def now(self):
-        """Seconds of the clock that the others count by."""
+        """Seconds of the clock that the timers use."""
         return self._clock()
 
     def after(self, seconds, action):
         heapq.heappush(self._due, (self._clock() + seconds, next(self._order), action))
 
     def next_in(self):
-        """Seconds until the next one, or nothing when there is none."""
+        """Seconds until the next action; None when there is none."""
         return max(0.0, self._due[0][0] - self._clock()) if self._due else None
 
     def run_due(self):

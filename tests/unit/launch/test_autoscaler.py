@@ -52,7 +52,7 @@ class PhasesTest(unittest.TestCase):
     def test_reports_the_reason(self):
         _, by_phase = self.follow([(0.05, 0.08), (0.05, 0.28), (0.05, 0.08)])
         self.assertRegex(by_phase[1][0][2], r"^the run waits for consumers \d+ % of the time$")
-        self.assertRegex(by_phase[2][0][2], r"^of \d+ consumers \d\.\d are at work, in the mean$")
+        self.assertRegex(by_phase[2][0][2], r"^of \d+ consumers \d\.\d are busy on average$")
 
     def test_reaches_an_estimate_in_one_step_when_the_rate_is_known(self):
         _, by_phase = self.follow([(0.05, 0.08), (0.05, 0.45)])

@@ -86,7 +86,7 @@ class CleaningTest(unittest.TestCase):
         run = self.run_in("live")
         with open(run / LOCK, "rb") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
-            self.assertIn("its run lives", self.clean("--older-than", "0"))
+            self.assertIn("its run is live", self.clean("--older-than", "0"))
         self.assertEqual({"live"}, self.left())
 
     def test_keeps_a_run_whose_programs_outlive_the_launcher(self):
@@ -96,7 +96,7 @@ class CleaningTest(unittest.TestCase):
         self.addCleanup(lock.unlink)
         with open(lock, "wb") as held:
             fcntl.flock(held, fcntl.LOCK_SH)
-            self.assertIn("its run lives", self.clean("--older-than", "0"))
+            self.assertIn("its run is live", self.clean("--older-than", "0"))
         self.assertIn("removed", self.clean("--older-than", "0"))
 
     def test_removes_only_dangling_links(self):

@@ -91,8 +91,8 @@ class HelpTest(unittest.TestCase):
             self.assertIn("Known: run, job, shard, demo, consume, export, query,", output)
 
     def test_package_and_demo_refuse_wrong_arguments_first(self):
-        for words, why in ((("package", "--wheels"), "package knows no '--wheels'"), (("package", "--into", "/proc/no"), "--into /proc/no cannot be made"),
-                           (("demo", "--batch", "4"), "demo knows no '--batch'")):
+        for words, why in ((("package", "--wheels"), "package does not take '--wheels'"), (("package", "--into", "/proc/no"), "--into /proc/no cannot be made"),
+                           (("demo", "--batch", "4"), "demo does not take '--batch'")):
             code, output = self.stage.call(*words)
             self.assertIn(code, (64, 73), output)
             self.assertIn(why, output)
@@ -136,15 +136,15 @@ class AnotherUsersBuildTest(unittest.TestCase):
         self.assertIn("offramp: reached it", output)
 
     def test_doctor_reports_the_owner(self):
-        self.assertRegex(self.call("doctor")[1], r"WANTING  build .*another user's, and has no programs yet\n +fix: .*OFFRAMP_BUILD_DIR=FOLDER")
+        self.assertRegex(self.call("doctor")[1], r"PROBLEM  build .*another user, and has no programs yet\n +fix: .*OFFRAMP_BUILD_DIR=FOLDER")
         (self.build / "release" / "bin" / "offramp-producer").touch()
-        self.assertRegex(self.call("doctor")[1], r"OK       build .*another user's: its programs are used as they are")
+        self.assertRegex(self.call("doctor")[1], r"OK       build .*another user; its programs are used as they are")
 
     def test_reports_missing_programs_with_the_remedy(self):
         for words in (("run",), ("setup",), ("run", "--cuda-dir", "/tmp")):
             code, output = self.call(*words)
             self.assertEqual(77, code, output)
-            self.assertIn("is another user's", output)
+            self.assertIn("belongs to another user", output)
             self.assertIn("OFFRAMP_BUILD_DIR=FOLDER", output)
 
 

@@ -169,7 +169,7 @@ class ConsumeTest(unittest.TestCase):
         self.assertEqual("running", self.status()["state"])
 
     def test_reports_abandoned_dead_lettered_and_failed_runs(self):
-        for code, words, status in ((130, "without having drained", {"state": "abandoned"}),
+        for code, words, status in ((130, "without draining", {"state": "abandoned"}),
                                     (84, "2 samples were dead-lettered", {"state": "ended", "dead_lettered_samples": 2}),
                                     (86, "the disk is full", {"state": "failed", "message": "the disk is full"})):
             with self.subTest(status):
@@ -185,14 +185,14 @@ class ConsumeTest(unittest.TestCase):
 
     def test_gives_up_waiting_with_the_reason(self):
         output = self.end(self.launch("--wait", "0"), 69)
-        self.assertIn("it is not there", output)
+        self.assertIn("it does not exist", output)
         self.run_dir.mkdir(mode=0o700)
         self.assertIn("no program has begun one", self.end(self.launch("--wait", "0"), 69))
         self.program.write_status(state="running")
         output = self.end(self.launch("--wait", "0"), 69)
-        self.assertIn("a run was begun there, and takes no consumers yet", output, "the status precedes the endpoint")
+        self.assertIn("a run has begun there, and takes no consumers yet", output, "the status precedes the endpoint")
         self.program.write_status(state="ended")
-        self.assertIn("the run that was there is over", self.end(self.launch("--wait", "0"), 69))
+        self.assertIn("its earlier run is over", self.end(self.launch("--wait", "0"), 69))
         self.program.begin()
         self.program.die()
         output = self.end(self.launch("--wait", "0"), 69)
@@ -258,7 +258,7 @@ class ConsumeTest(unittest.TestCase):
     def test_refuses_runs_it_cannot_consume(self):
         self.program.begin()
         (self.run_dir / "producer-settings.toml").touch()
-        self.assertIn("is one of offramp-producer", self.end(self.launch(), 64))
+        self.assertIn("belongs to offramp-producer", self.end(self.launch(), 64))
         (self.run_dir / "producer-settings.toml").unlink()
         with open(self.run_dir / "launcher.lock", "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -278,7 +278,7 @@ class ConsumeTest(unittest.TestCase):
                 self.assertIn(words, self.end(self.launch(*flags), 64))
         code, output = self.stage.call("consume", "--processor", "npy")
         self.assertEqual(64, code)
-        self.assertIn("wants the directory of a run", output)
+        self.assertIn("needs the directory of a run", output)
 
     def test_refuses_an_output_in_use_by_another_run(self):
         self.program.begin()

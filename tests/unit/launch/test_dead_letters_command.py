@@ -15,7 +15,7 @@ from offramp_launch import incidents, progress, dead_letters
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.output_folder import OutputLock
 from offramp_launch.places import Places
-from offramp_launch.supervision.seats import counts_as_death
+from offramp_launch.supervision.consumer_slots import counts_as_death
 
 
 def incident(**changes):
@@ -94,7 +94,7 @@ class IncidentsTest(unittest.TestCase):
         self.write()
         self.assertRegex(self.command("list")[1], r"batch-2-row-0 +1 +1\.0 +1 +1 died +dead-lettered")
         shown = self.command("show", "batch-2-row-0")[1]
-        for words in ("cats/8", "1 to pid 11: died after 0.5 s", "2 to pid 12: returned", "at work on it"):
+        for words in ("cats/8", "1 to pid 11: died after 0.5 s", "2 to pid 12: returned", "while processing it"):
             self.assertIn(words, shown)
         self.write(payload=None, error="No space left on device", retries=[])
         self.assertIn("payload lost", self.command("list")[1])

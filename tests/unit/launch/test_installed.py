@@ -21,7 +21,7 @@ class Stream:
 class InstalledTest(unittest.TestCase):
     def test_an_old_c_library_is_reported_with_the_remedy(self):
         for version in ("glibc 2.31", "glibc 2.9", None, "musl"):
-            self.assertRegex(installed.glibc_problem(version), r"need glibc 2\.34 or later, and this machine has .*: take Debian 12")
+            self.assertRegex(installed.glibc_problem(version), r"need glibc 2\.34 or later, and this machine has .*: use Debian 12")
         for version in ("glibc 2.34", "glibc 2.36", "glibc 3.0", "glibc 2.39.9000"):
             self.assertIsNone(installed.glibc_problem(version))
 
@@ -29,7 +29,7 @@ class InstalledTest(unittest.TestCase):
         with unittest.mock.patch.dict("os.environ"):
             for command in installed.COMMANDS:
                 installed.begin(command)
-            for command in installed.OF_THE_SOURCES:
+            for command in installed.NEED_SOURCES:
                 with self.assertRaisesRegex(LaunchError, f"`launch/offramp {command}`"):
                     installed.begin(command)
 

@@ -551,7 +551,7 @@ class IndexTest(InAFolder):
 class ShardExitTest(unittest.TestCase):
     def test_every_exit_code_of_the_programs_has_a_row(self):
         theirs = {}
-        for header in ("base/error_kind.hpp", "settings/exit_code.hpp"):
+        for header in ("base/error_kind.hpp", "app/settings/exit_code.hpp"):
             theirs.update(re.findall(r"^    (\w+) = (\d+),", (REPOSITORY / "common" / header).read_text(), re.MULTILINE))
         self.assertEqual({int(code) for code in theirs.values()}, {int(code) for code in FATES})
 

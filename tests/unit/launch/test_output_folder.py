@@ -55,7 +55,7 @@ class OutputFolderTest(unittest.TestCase):
         self.assertTrue(is_used_by_other_run(self.folder, "another"))
         for text in ("", "[]", "{}", "\xff\x00", "x" * (shared_folder.LONGEST_LINE + 1)):
             checkpoint.write_text(text)
-            with self.assertRaisesRegex(LaunchError, "does not say whose work it notes") as refused:
+            with self.assertRaisesRegex(LaunchError, "does not name its run") as refused:
                 run_noted(self.folder)
             self.assertEqual(ExitCode.BAD_INPUT, refused.exception.code)
             self.assertFalse(is_used_by_other_run(self.folder, "another"))
@@ -78,7 +78,7 @@ class OutputFolderTest(unittest.TestCase):
         for plant in (lambda path: os.link(elsewhere, path), lambda path: os.symlink(elsewhere, path), os.mkfifo, os.mkdir,
                       lambda path: os.symlink(self.folder / "not there", path)):
             plant(self.folder / LOCK)
-            with self.assertRaisesRegex(LaunchError, "is not a lock of ours") as refused:
+            with self.assertRaisesRegex(LaunchError, "is not an Offramp lock") as refused:
                 OutputLock(self.folder, "first", self.note)
             self.assertEqual(ExitCode.CANNOT_WRITE, refused.exception.code)
             take_away(self.folder / LOCK)

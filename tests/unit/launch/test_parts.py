@@ -32,7 +32,7 @@ class ArgumentsTest(unittest.TestCase):
         self.assertEqual({"--python": "b"}, arguments.take_values(["--python=a", "--python", "b"], ["--python"])[0])
 
     def test_a_flag_without_its_value_is_refused_by_name(self):
-        with self.assertRaisesRegex(LaunchError, "--python wants a value") as refused:
+        with self.assertRaisesRegex(LaunchError, "--python needs a value") as refused:
             arguments.take_values(["--python"], ["--python"])
         self.assertEqual(ExitCode.USAGE, refused.exception.code)
 
@@ -328,7 +328,7 @@ class ControlClientTest(unittest.TestCase):
         self.server.listen(8)
         for answer in (None, [b'{"ok": '], [b"x" * 65536] * 4):
             self.assertEqual(ExitCode.NO_SUCH_RUN, self.refusal(answer).code)
-        self.assertIn("lives and gives no answer", str(self.refusal()))
+        self.assertIn("is alive but does not answer", str(self.refusal()))
 
     def test_a_launcher_with_a_full_queue_is_not_awaited(self):
         self.server.listen(0)
@@ -339,13 +339,13 @@ class ControlClientTest(unittest.TestCase):
             with contextlib.suppress(BlockingIOError):
                 one.connect(str(self.run / run_dir.CONTROL_SOCKET))
         self.assertTrue(run_dir.accepts_connections(self.run / run_dir.CONTROL_SOCKET), "the socket belongs to a live run")
-        with self.assertRaisesRegex(LaunchError, "gives no answer"):
+        with self.assertRaisesRegex(LaunchError, "does not answer"):
             control.ControlClient(self.run, patience=0.2)
 
     def test_an_endless_answer_is_cut(self):
         self.server.listen(8)
         with unittest.mock.patch.object(control, "LONGEST_ANSWER", 1000):
-            self.assertIn("gives no answer", str(self.refusal([b"x" * 4096])))
+            self.assertIn("does not answer", str(self.refusal([b"x" * 4096])))
 
     def test_an_invalid_answer_is_an_internal_error(self):
         self.server.listen(8)
@@ -519,7 +519,7 @@ class SummaryTest(unittest.TestCase):
         self.assertIn("and 10 more: summary.json lists all", text)
         self.assertNotIn("unreadable", text)
         text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_upcoming": skipped[:7]}, "images", "", "x")
-        self.assertIn("unreadable 7 more, in batches that were not begun any more: summary.json lists them", text)
+        self.assertIn("unreadable 7 more, in batches that were never started: summary.json lists them", text)
         text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 20}, "skipped": skipped[:20]}, "images", "", "x")
         self.assertNotIn(" more", text)
         tiles = {"item": 6, "origin": "b.png, tile 0,0", "reason": "damaged", "more_alike": 40}
@@ -530,7 +530,7 @@ class SummaryTest(unittest.TestCase):
         self.assertIn("and 41 more: summary.json lists all", text)
         text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_upcoming": [tiles, skipped[0]]}, "tiles", "", "x")
         self.assertIn("unreadable 42 more, in batches", text)
-        for listed, listing in ((1, "skipped    2:\n    0.jpg: empty\n    and 1 more: a producer that died met them"), (0, "skipped    2\n    a producer that died met them")):
+        for listed, listing in ((1, "skipped    2:\n    0.jpg: empty\n    and 1 more: a producer that died found them"), (0, "skipped    2\n    a producer that died found them")):
             text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 2}, "skipped": skipped[:listed]}, "images", "", "x")
             self.assertIn(f"{listing}; a run with --resume tries them again, and lists them\n", text)
 
@@ -781,7 +781,7 @@ class DoctorTest(unittest.TestCase):
             program = pathlib.Path(folder) / "offramp-producer"
             program.write_text("#!/bin/sh\necho broken >&2\nexit 3\n")
             program.chmod(0o755)
-            self.assertIn("ended with 3 and said: broken", doctor.probe_machine(program)[1])
+            self.assertIn("ended with 3: broken", doctor.probe_machine(program)[1])
 
     def test_the_exit_code_is_that_of_the_first_problem(self):
         fine, problem = doctor.Finding("a", ""), doctor.Finding("b", "", "fix", ExitCode.SHARED_MEMORY_FULL)

@@ -61,7 +61,7 @@ class RecoveryTest(unittest.TestCase):
                 kill(producer)
                 output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
                 self.assertEqual(code, launcher.returncode, output)
-                self.assertIn("the run was over by then", output)
+                self.assertIn("the run was already over", output)
                 self.assertEqual([], [word for word in output.splitlines() if "takes over" in word])
 
     def test_a_death_after_a_reported_error_causes_a_restart(self):
@@ -150,8 +150,8 @@ class RecoveryTest(unittest.TestCase):
                 consumer.order(exit=86)
                 output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
                 self.assertEqual(71, launcher.returncode, output)
-                self.assertRegex(output, r"too little memory for this run: its producer was killed before any batch was done, with 0\.\d GiB of its own \(the kernel ended a process of "
-                                 r"this control group for want of memory; its limit is 0\.2 GiB\); of this machine's [\d.]+ GiB, [\d.]+ GiB are available now")
+                self.assertRegex(output, r"too little memory for this run: its producer was killed before any batch was done, with 0\.\d GiB in use \(the kernel killed a process of "
+                                 r"this control group for lack of memory; its limit is 0\.2 GiB\); of this machine's [\d.]+ GiB, [\d.]+ GiB are available now")
                 self.assertIn("smaller --batch", output)
                 self.assertNotIn("takes over", output)
                 self.assertTrue(self.stage.no_puppet_starts_before(launcher))

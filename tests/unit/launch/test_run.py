@@ -287,7 +287,7 @@ class ControlTest(unittest.TestCase):
         until(a_third_is_wanted)
         consumers.append(self.stage.enter())
         self.assertEqual({"bounds": "1..3", "follows": True, "changes": 1}, {name: self.read_status()["following"][name] for name in ("bounds", "follows", "changes")})
-        self.assertIn("(within 1..3 as the work wants; changes: 1, ", self.stage.call("status")[1])
+        self.assertIn("(within 1..3, by load; changes: 1, ", self.stage.call("status")[1])
         code, output = self.stage.call("scale", "2")
         self.assertIn("3 -> 2 consumers, which do not follow the work any more", output)
         self.assertEqual({"signal": "SIGTERM"}, consumers[2].next_message(), "the newest consumer drains")
@@ -368,7 +368,7 @@ class ControlTest(unittest.TestCase):
             for command in (["status"], ["scale", "2"], ["stop"]):
                 code, output = self.stage.call(*command)
                 self.assertEqual(69, code, output)
-                self.assertIn("lives and gives no answer", output)
+                self.assertIn("is alive but does not answer", output)
         finally:
             launcher.send_signal(signal.SIGCONT)
         # The launcher carries out the requests made meanwhile: it adds one consumer, then drains all.

@@ -15,7 +15,7 @@ from offramp_launch.supervision import control_groups
 from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.scaling import SOON_SECONDS, ConsumerScaling, cores_of_this_machine, most_of_this_machine
 from offramp_launch.supervision.autoscaler import Bounds
-from offramp_launch.supervision.seats import Seats
+from offramp_launch.supervision.consumer_slots import ConsumerSlots
 from offramp_launch.supervision.timers import Timers
 
 STAYS = ["sleep", "1000"]
@@ -34,17 +34,17 @@ class ConsumerScalingTest(unittest.TestCase):
         self.run = mock.Mock()
         self.run.wants_consumers.return_value = True
         self.run.completed.return_value = 0
-        self.seats = Seats(self.run, lambda name: Child(name, self.command, self.folder / f"{name}.log", ()), lambda name: self.folder / f"{name}.log",
-                           self.selector, Timers(clock=lambda: self.now), mock.Mock(), mock.Mock(), mock.Mock())
+        self.slots = ConsumerSlots(self.run, lambda name: Child(name, self.command, self.folder / f"{name}.log", ()), lambda name: self.folder / f"{name}.log",
+                                   self.selector, Timers(clock=lambda: self.now), mock.Mock(), mock.Mock(), mock.Mock())
         self.addCleanup(self.end)
-        self.follower = ConsumerScaling(self.seats, self.notes.append, clock=lambda: self.now)
+        self.follower = ConsumerScaling(self.slots, self.notes.append, clock=lambda: self.now)
         self.follower.take_up(Bounds(1, 8))
         for _ in range(2):
-            self.seats.add()
-        self.first = self.seats.children()
+            self.slots.add()
+        self.first = self.slots.children()
 
     def end(self):
-        for child in self.seats.children():
+        for child in self.slots.children():
             child.signal(signal.SIGKILL)
             child.reap()
 
@@ -52,7 +52,7 @@ class ConsumerScalingTest(unittest.TestCase):
         """Advances one second, with 40 % of it waiting for slabs. `ready`: the children that take slabs (None: all)."""
         self.now += 1.0
         each = {"slabs": int(6 * self.now), "samples": int(24 * self.now), "busy_seconds": self.now, "end": ""}
-        there = [{"session": child.pid, "pid": child.pid, "ready": ready is None or child in ready, **each} for child in self.seats.children()]
+        there = [{"session": child.pid, "pid": child.pid, "ready": ready is None or child in ready, **each} for child in self.slots.children()]
         self.follower.look({"state": "running", "pid": 1, "now_ns": int(self.now * 1e9), "released_samples": int(48 * self.now), "last_release_ns": int(self.now * 1e9),
                             "slab_wait_seconds": 0.4 * self.now, "slabs": {"free": 8}, "consumers": there, **more})
 
@@ -60,7 +60,7 @@ class ConsumerScalingTest(unittest.TestCase):
         """Advances until consumers are added or fail to start."""
         while not self.notes:
             self.look(ready=self.first)
-        return self.seats.children()[2:]
+        return self.slots.children()[2:]
 
     def let_one_end(self):
         key, _ = self.selector.select(WATCHDOG_SECONDS)[0]
@@ -68,18 +68,18 @@ class ConsumerScalingTest(unittest.TestCase):
 
     def assert_it_stays_at_two(self, why):
         self.run.fail.assert_not_called()
-        self.assertRegex(self.notes[-1], rf"^consumers: no more than 2 from now on: {why}")
-        self.assertIn("scale 1..8 tries it anew", self.notes[-1])
+        self.assertRegex(self.notes[-1], rf"^consumers: at most 2 from now on: {why}")
+        self.assertIn("scale 1..8 tries again", self.notes[-1])
         count = len(self.notes)
         for _ in range(100):
             self.look()
-        self.assertEqual((2, count), (len(self.seats.staying()), len(self.notes)))
+        self.assertEqual((2, count), (len(self.slots.staying()), len(self.notes)))
 
     def test_a_consumer_cannot_be_started(self):
         self.command = ["/there/is/none"]
         self.grow()
         self.assert_it_stays_at_two("'/there/is/none' cannot be started")
-        self.assertEqual(self.first, self.seats.children())
+        self.assertEqual(self.first, self.slots.children())
 
     def test_no_file_descriptor_is_left(self):
         self.command = STAYS
@@ -106,20 +106,20 @@ class ConsumerScalingTest(unittest.TestCase):
         added = self.grow()
         for _ in range(SOON_SECONDS + 2):
             self.look(slab_wait_seconds=0.0)
-        staying = len(self.seats.staying())
+        staying = len(self.slots.staying())
         added[0].signal(signal.SIGKILL)
         self.let_one_end()
         self.look(slab_wait_seconds=0.0)
-        self.assertEqual(staying, len(self.seats.staying()))
-        self.assertNotIn("no more than", "".join(self.notes))
+        self.assertEqual(staying, len(self.slots.staying()))
+        self.assertNotIn("at most", "".join(self.notes))
 
     def test_a_consumer_drained_before_its_start_is_not_a_failure(self):
         added = self.grow()
-        self.seats.send_away(self.seats.staying()[2:])
+        self.slots.send_away(self.slots.staying()[2:])
         for _ in added:
             self.let_one_end()
         self.look()
-        self.assertNotIn("no more than", "".join(self.notes))
+        self.assertNotIn("at most", "".join(self.notes))
 
     def test_an_invalid_status_ends_autoscaling_and_not_the_run(self):
         for odd in ({"now_ns": "5"}, {"slabs": {"free": "8"}}, {"consumers": [1]}, {"slabs": [8]}, {"released_samples": "many"}, {"consumers": 7}):
@@ -127,10 +127,10 @@ class ConsumerScalingTest(unittest.TestCase):
                 self.follower.take_up(Bounds(1, 8))
                 self.look()
                 self.look(**odd)
-                self.assertRegex(self.notes[-1], r"^consumers do not follow the work any more: the run's status.json is not what it should be")
+                self.assertRegex(self.notes[-1], r"^autoscaling has ended: the run's status.json is malformed")
                 self.assertIn("scale 1..8 ", self.notes[-1])
-                self.assertFalse(self.follower.account()["follows"])
-        self.assertEqual(self.first, self.seats.children())
+                self.assertFalse(self.follower.report()["follows"])
+        self.assertEqual(self.first, self.slots.children())
 
     def test_setting_a_number_keeps_the_current_consumers(self):
         added = self.grow()
@@ -138,7 +138,7 @@ class ConsumerScalingTest(unittest.TestCase):
         self.command = STAYS
         added[0].signal(signal.SIGKILL)
         self.let_one_end()
-        self.assertEqual(2 + len(added), len(self.seats.staying()), "the killed consumer is replaced")
+        self.assertEqual(2 + len(added), len(self.slots.staying()), "the killed consumer is replaced")
 
 
 class LimitsTest(unittest.TestCase):

@@ -512,8 +512,8 @@ class WatchedRunTest(unittest.TestCase):
         until(lambda: self.status()["status"].get("consumers") == [{}])
         self.assertEqual([200, 200], [self.get(path)[0] for path in ("/livez", "/metrics")])
         output = self.stage.end(launcher, successor, consumers)
-        self.assertEqual((0, 1), (launcher.returncode, output.count("status.json tells")), output)
-        self.assertRegex(output, "status.json tells totals, consumers, .* skipped in a form that is not known")
+        self.assertEqual((0, 1), (launcher.returncode, output.count("of status.json: unknown format")), output)
+        self.assertRegex(output, "skipping totals, consumers, .* skipped of status.json: unknown format")
         self.assertIn("\nofframp_run_state", (self.run_dir / "metrics.prom").read_text())
 
     def test_a_failure_to_make_metrics_does_not_end_the_run(self):
@@ -635,7 +635,7 @@ class WatchedRunTest(unittest.TestCase):
         launcher.send_signal(signal.SIGSTOP)
         until(lambda: self.get("/livez")[0] == 503)
         self.assertEqual([503, 503, 503], [self.get(path)[0] for path in ("/readyz", "/metrics", "/status.json")])
-        self.assertIn("gives no answer", self.get("/status.json")[2])
+        self.assertIn("does not answer", self.get("/status.json")[2])
         launcher.send_signal(signal.SIGCONT)
         until(lambda: self.get("/livez")[0] == 200)
         self.assertEqual(0, self.stage.end(launcher, producer, consumers) and launcher.returncode)

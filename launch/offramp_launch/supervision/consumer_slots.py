@@ -1,0 +1,190 @@
+"""Starts the consumers of a run, one per slot, restarts those that die, and dismisses them."""
+
+import dataclasses
+import selectors
+import signal
+
+from offramp_launch.supervision.backoff import DEATHS_WITHOUT_PROGRESS, Backoff, DeathBudget
+from offramp_launch.supervision.children import Child
+from offramp_launch.exit_code import FATAL_FOR_A_CONSUMER, ExitCode, LaunchError
+from offramp_launch.supervision.log_follower import LogRelay
+
+UNASKED_END_SECONDS = 2         # a consumer that ended with 0: by then the producer's status shows whether the run is over
+ENDS_WITHOUT_SINK = 3           # in a row while draining: a run asked to end must not wait for a database
+WITH_WORK = ("filling", "ready", "leased")      # slab states that consumers still have to handle
+
+
+@dataclasses.dataclass
+class ConsumerSlot:
+    """Holds one consumer process; when that dies, its successor takes the slot."""
+
+    number: int
+    child: Child = None
+    leaving: bool = False
+    on_trial: bool = False      # it gets no successor, and its end does not fail the run
+    counts: bool = True         # among the consumers that stay; False while it runs beside the one that it will replace
+    backoff: Backoff = dataclasses.field(default_factory=Backoff)
+    relay: LogRelay = None
+
+    name = property(lambda self: f"consumer-{self.number}")
+
+
+class ConsumerSlots:
+    """
+    Owns: the consumers. Borrows: every argument. `run` decides whether consumers are wanted and handles fatal errors:
+    wants_consumers(), has_work_for_consumers(), is_draining(), completed(), fail(LaunchError). `start(name)` returns a Child.
+    Thread: the supervisor's. Blocks: never.
+    """
+
+    def __init__(self, run, start, log_of, selector, timers, display, stories, logbook):
+        self._run, self._start, self._log_of = run, start, log_of
+        self._selector, self._timers, self._display, self._stories, self._logbook = selector, timers, display, stories, logbook
+        self._slots = []
+        self._next_number = 1
+        self._budget = DeathBudget()
+        self._budget_without_sink = DeathBudget(ENDS_WITHOUT_SINK)
+        self.records = []       # {pid, number, exit, cpu_seconds} of every consumer that ended
+
+    def add(self):
+        slot = self._new_slot()
+        self._fill(slot)
+
+    def add_on_trial(self, counts):
+        """Adds a consumer whose end the caller handles until keep(). `counts`: staying() includes it before keep(). Errors: LaunchError when it cannot start."""
+        slot = self._new_slot()
+        slot.on_trial, slot.counts = True, counts
+        try:
+            self._begin(slot)
+        except LaunchError:
+            slot.leaving = True
+            raise
+        return slot
+
+    @staticmethod
+    def keep(slot):
+        slot.on_trial, slot.counts = False, True
+
+    def _new_slot(self):
+        slot = ConsumerSlot(self._next_number)
+        self._next_number += 1
+        slot.relay = LogRelay(slot.name, self._log_of(slot.name), self._display)
+        self._slots.append(slot)
+        return slot
+
+    def bring_to(self, wanted):
+        """Adds consumers, or dismisses the newest, until `wanted` stay."""
+        before = self.staying()
+        for _ in range(wanted - len(before)):
+            self.add()
+        self.send_away(reversed(before[wanted:]))
+
+    def send_away(self, slots):
+        """The consumers finish their current slab, return the others, and get no successors."""
+        for slot in slots:
+            slot.leaving = True
+            if slot.child:
+                slot.child.signal(signal.SIGTERM)
+
+    def staying(self):
+        return [slot for slot in self._slots if not slot.leaving and slot.counts]
+
+    def children(self):
+        return [slot.child for slot in self._slots if slot.child]
+
+    def relay_logs(self):
+        for slot in self._slots:
+            slot.relay.relay()
+
+    def _begin(self, slot):
+        slot.child = self._start(slot.name)
+        self._selector.register(slot.child.pidfd, selectors.EVENT_READ, lambda: self._on_end(slot))
+
+    def _fill(self, slot):
+        try:
+            self._begin(slot)
+        except LaunchError as problem:
+            self._run.fail(problem)
+
+    def _fill_again(self, slot):
+        if not slot.leaving and self._run.wants_consumers():
+            self._fill_as_follower(slot)
+
+    def _fill_as_follower(self, slot):
+        self._logbook.note_restart()
+        self._fill(slot)
+
+    def _fill_if_work_is_left(self, slot, child):
+        """For a consumer that exited with 0 unasked: repeats the check until the run is over, since work may come later."""
+        if slot.leaving or not self._run.wants_consumers():
+            return
+        if not self._run.has_work_for_consumers():
+            self._timers.after(UNASKED_END_SECONDS, lambda: self._fill_if_work_is_left(slot, child))
+        elif self._budget.note_death(self._run.completed()):
+            self._fail_without_progress(slot, child)
+        else:
+            self._display.note(f"{slot.name} (pid {child.pid}) {child.ending()} before the run was over; starting it again")
+            self._fill_as_follower(slot)
+
+    def _fail_without_progress(self, slot, child):
+        self._run.fail(LaunchError(
+            f"consumers {'ended' if child.status == ExitCode.OK else 'died'} {DEATHS_WITHOUT_PROGRESS} times in a row and nothing was "
+            f"completed in between; the last, {slot.name}, {child.ending()}: {reason_of(child)}", f"Its log: {child.log_path}",
+            child.status if child.status > 0 else ExitCode.SYSTEM))
+
+    def _drains_without_sink(self, child):
+        return (child.status == ExitCode.SINK_UNAVAILABLE and self._run.is_draining()
+                and self._budget_without_sink.note_death(self._run.completed()))
+
+    def _on_end(self, slot):
+        child = slot.child
+        self._selector.unregister(child.pidfd)
+        child.reap()
+        slot.child = None
+        slot.relay.relay()
+        if child.status != ExitCode.OK:
+            self._stories.note_death(child, child.final_messages())
+        self.records.append({"pid": child.pid, "number": slot.number, "exit": child.status,
+                             "cpu_seconds": round(child.cpu_seconds, 3)})
+        slot.leaving = slot.leaving or slot.on_trial
+        if not self._run.wants_consumers():
+            return
+        if child.status < 0 or child.status not in (ExitCode.OK, ExitCode.NO_SUCH_RUN) and not slot.leaving:
+            self._logbook.note_death(slot.name, child.ending())
+        if slot.leaving:
+            return
+        if child.status == ExitCode.OK:
+            self._timers.after(UNASKED_END_SECONDS, lambda: self._fill_if_work_is_left(slot, child))
+        elif child.status in FATAL_FOR_A_CONSUMER:
+            self._run.fail(LaunchError(f"{slot.name} {child.ending()}, and would end so again: {reason_of(child)}", f"Its log: {child.log_path}",
+                                       child.status))
+        elif counts_as_death(child) and self._budget.note_death(self._run.completed()):
+            self._fail_without_progress(slot, child)
+        elif self._drains_without_sink(child):
+            self._run.fail(LaunchError(
+                f"the sink is unavailable while the run drains: {ENDS_WITHOUT_SINK} times in a row a consumer gave up, and "
+                f"nothing was completed in between; the last, {slot.name}, {child.ending()}: {reason_of(child)}",
+                f"Start again with --resume once the sink is back. Its log: {child.log_path}", child.status))
+        else:
+            delay = slot.backoff.after_life_of(child.lived_seconds())
+            self._display.note(f"{slot.name} (pid {child.pid}) {child.ending()}; starting it again in {delay:.1f} s")
+            self._timers.after(delay, lambda: self._fill_again(slot))
+
+
+def is_work_left(status, draining):
+    """Whether the producer's last status shows work for consumers: until the input ends, and then while slabs are unfinished."""
+    if not draining and status.get("state", "running") in ("starting", "running"):
+        return True
+    slabs = status.get("slabs") or {}
+    return any(slabs.get(state) for state in WITH_WORK) or bool(status.get("spilled_samples"))
+
+
+def reason_of(child):
+    return child.reason() or "it wrote nothing"
+
+
+def counts_as_death(child):
+    """
+    A consumer that found no run, or no room in it, did not die: it was too early, too late or one too many. Nor did one
+    whose sink is unavailable: a run waits for its database indefinitely, unless it was asked to end.
+    """
+    return child.status not in (ExitCode.NO_SUCH_RUN, ExitCode.SINK_UNAVAILABLE)
