@@ -58,8 +58,8 @@ std::int32_t guarded(offramp_error* error, const std::function<std::int32_t()>& 
 void require_struct(const void* given, std::size_t size, std::size_t least, const char* name) {
     if (given == nullptr) throw ConfigError(std::string(name) + " is null", "Give the address of one");
     if (size < least || size > kMostOfAStruct || size % alignof(void*) != 0)  // no pointer is cut in half
-        throw ConfigError(std::string(name) + " says that it has " + std::to_string(size) +
-                              " bytes, and needs at least " + std::to_string(least),
+        throw ConfigError(std::string(name) + " has a `size` of " + std::to_string(size) +
+                              " bytes and needs at least " + std::to_string(least),
                           "Set its first field to sizeof of it");
 }
 

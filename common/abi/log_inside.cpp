@@ -1,5 +1,5 @@
-// spdlog and fmt, compiled into libofframp.so as their own libraries are, so that it needs neither of them and a
-// program may have any of its own. What is missing here the check `needed` finds (tests/boundary/check_built.py).
+// spdlog and fmt, compiled into libofframp.so as in their own libraries, so that it needs neither of them and a program
+// may use any version. The check `needed` (tests/boundary/check_built.py) finds missing parts.
 #include <fmt/format-inl.h>
 #include <spdlog/common-inl.h>
 #include <spdlog/details/backtracer-inl.h>

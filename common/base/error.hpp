@@ -12,8 +12,8 @@ namespace offramp {
 // Three kinds of failure, three tools: a caller's bug is expect(), a broken environment is one of the exceptions below,
 // a normal outcome (no free slab, stale ticket) is a return value.
 
-// Says what was tried, with the values, and how to mend it. Base of every exception that the project throws on purpose.
-// The what() text is "tried: found. hint" in one line; kind() says which of the kinds of failure it is.
+// States the attempt, with the values, and the fix. Base of every exception that the project throws on purpose. The
+// what() text is "tried: found. hint" in one line; kind() is the kind of failure.
 class Error : public std::runtime_error {
   public:
     Error(ErrorKind kind, const std::string& problem, const std::string& hint = {});
@@ -43,7 +43,7 @@ class ConfigError : public Error {
         : Error(kind, problem, hint) {}
 };
 
-// Bytes from a peer or a shared region are not what the layout says: another version, magic or bound.
+// Bytes from a peer or a shared region do not match the layout: another version, magic or bound.
 class ProtocolError : public Error {
   public:
     explicit ProtocolError(const std::string& problem, const std::string& hint = {},

@@ -24,11 +24,11 @@ struct Naps {
     static constexpr std::chrono::nanoseconds kPatience = std::chrono::seconds(2);  // then it sleeps
 };
 
-// A condition variable for one thread that waits, and others that must not block when they notify it. It naps,
-// and looks by itself: to wake a thread is a system call, which on a virtual machine whose core is halted takes the
-// caller 100 µs. It expects something when it has waited nearly as long as it had to lately, and looks often from then
-// on, so that a steady loop costs it a few naps a step. Only a thread that has heard nothing for long sleeps, and is
-// woken then; it costs nothing.
+// A condition variable for one thread that waits, and others that must not block when they notify it. It naps, and
+// looks by itself: to wake a thread is a system call, which on a virtual machine whose core is halted takes the caller
+// 100 µs. It expects something when it has waited nearly as long as it had to lately, and looks often from then on, so
+// that a steady loop costs it a few naps a step. Only a thread without news for long sleeps, and is woken then; it
+// costs nothing.
 //
 // Thread: any; what is waited for is guarded by the mutex. Blocks: the waits. A notification may be seen later
 // by a nap.

@@ -20,7 +20,7 @@ void* symbol_of_module(const OwnModule& module);
 // Errors: ConfigError when it is another version's.
 void require_abi_of_module(const OwnModule& module, std::uint32_t abi);
 
-// What a module offers by its function, a `Function`; lives as long as the process. Thread: any. Blocks: while it is
+// The result of a module's function, a `Function`; lives as long as the process. Thread: any. Blocks: while it is
 // loaded. Errors: ConfigError when there is none, when it cannot be loaded, or when it is another version's; with how
 // to get it.
 template <class Function>

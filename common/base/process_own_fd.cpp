@@ -16,9 +16,9 @@
 namespace offramp {
 namespace {
 
-// A number stands here for as long as its object has it open: both change under the mutex, which is held through a
-// fork. So a child never closes a number that was given to something else meanwhile. There, the number may then be
-// given to something else while the object's copy still has it: it stays here, as a copy's, until that copy is gone.
+// A number is listed here while its object has it open: both change under the mutex, which is held through a fork. So a
+// child never closes a number that was given to something else meanwhile. There, the number may then be given to
+// something else while the object's copy still has it: it stays here, as a copy's, until that copy is gone.
 struct OwnFds {
     enum class FdKind { Object, Copy, Library };
     struct Entry {

@@ -21,7 +21,7 @@ namespace {
 RegularFile::RegularFile(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     const int open_errno = errno;
     struct stat status {};
-    // what it is says more than why it does not open
+    // its type is more helpful than the error of open()
     if ((fd_ ? ::fstat(fd_.get(), &status) : ::stat(path.c_str(), &status)) == 0) {
         if (S_ISDIR(status.st_mode) && !fd_) refuse("a folder that cannot be listed", open_errno);
         if (S_ISDIR(status.st_mode)) throw Error(ErrorKind::BadInput, "a folder, not a file");

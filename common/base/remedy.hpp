@@ -5,8 +5,8 @@
 
 namespace offramp {
 
-// What can be done where a library's error has to say it, and what its user has for that differs: who calls the library
-// has options of its own, who types a program's command has flags, of which a library knows nothing.
+// The fixes that a library's error names, which differ by user: a caller of the library has options, a user of a
+// program's command line has flags, which the library does not know.
 enum class Remedy : std::uint8_t {
     RunOnCpu,
     SmallerBatches,      // of less memory on the device
@@ -24,14 +24,14 @@ enum class Remedy : std::uint8_t {
     LessMemory,  // the system gives no more
     AnotherSpillFolder,
     AnotherRunDirectory,
-    AnotherOutput,  // what lies with the results is damaged
-    Count           // how many there are; none itself
+    AnotherOutput,  // a file beside the results is damaged
+    Count           // their number, not a remedy
 };
 
 using RemedyText = const char* (*)(Remedy);
 
-// A sentence without its stop, in the words of this process's user: the library's own, unless a program has said
-// otherwise. Thread: any. Blocks: never. Errors: none.
+// A sentence without its full stop, in the words for this process's user: the library's, unless a program has set
+// others. Thread: any. Blocks: never. Errors: none.
 std::string remedy(Remedy which);
 
 // By a program, before it does anything else: its users know remedies by these words.

@@ -12,7 +12,7 @@ namespace offramp {
 //
 //   the model's thread   Batch i ─┬─ get batch    what the loop waits for its input
 //                                 ├─ compute
-//                                 ├─ copy to CPU (queue CUDA event)    by a thread of its own, with a stream for copies
+//                                 ├─ copy to CPU (queue CUDA event)    by its own thread, with a stream for copies
 //                                 └─ queue output; without consumers process output
 enum class TraceName {
     Batch,           // blue; carries the batch's number as text "Batch i"; a whole step of the model's loop
@@ -20,7 +20,7 @@ enum class TraceName {
     Compute,         // green
     CopyToCpu,       // yellow
     QueueCudaEvent,  // cyan
-    QueueOutput,     // cyan; the hand-over to whoever goes on with the output
+    QueueOutput,     // cyan; the hand-over of the output
     ProcessOutput,   // cyan
     Capture,         // the batches that a profiler is to record
     Decode,          // one row, by a decode worker

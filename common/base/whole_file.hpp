@@ -21,30 +21,29 @@ using WriteFailure = std::function<SystemError(int errno_value)>;
 // is thrown.
 void write_all(int fd, std::span<const std::byte> bytes, const WriteFailure& failure);
 
-// A file that appears whole or not at all: written as PATH.new, then renamed to PATH, over what was there. For folders
-// in which one process at a time writes a path. Consumers, of which many may write one, give it a temporary file of
-// their own (AtomicFile in consumer/sinks).
+// A file that appears whole or not at all: written as PATH.new, then renamed over PATH. For folders in which one
+// process at a time writes a path. Consumers, of which several may write the same path, use unique temporary files
+// (AtomicFile in consumer/sinks).
 //
 // Owns the file. A link at PATH.new is not followed; what a death left there is overwritten. Thread: one at a time.
 // Blocks: on the disk. Errors: what `failure` gives is thrown.
 class WholeFile {
   public:
     WholeFile(std::string path, mode_t mode, WriteFailure failure);
-    // For a folder of several hosts, where a second one may write the path at once: the temporary file's name is its
-    // own.
+    // For a folder of several hosts, which may write the path concurrently: the temporary file has a unique name.
     static WholeFile among_others(std::string path, mode_t mode, WriteFailure failure);
-    // `file`: open for writing, and called `temporary`, which lies beside `path`.
+    // `file`: open for writing under the name `temporary`, beside `path`.
     WholeFile(std::string path, std::string temporary, UniqueFd file, WriteFailure failure);
     WholeFile(const WholeFile&) = delete;
     WholeFile& operator=(const WholeFile&) = delete;
-    // Removes what was not put in place.
+    // Removes the file unless it was put in place.
     ~WholeFile();
 
     // Gives it `mode` whatever the umask is.
     void set_mode(mode_t mode);
     void write(std::span<const std::byte> bytes);
     void write(std::string_view text);
-    // Its length: what lies behind what was written reads as zeros, and takes no room.
+    // Sets the length: bytes after the written ones read as zeros, and use no space.
     void set_size(std::uint64_t bytes);
     // The bytes are on the disk when this returns.
     void flush();

@@ -78,8 +78,8 @@ foreach(component programs runtime)
     install(PROGRAMS ${CMAKE_BINARY_DIR}/install-made/${component}/offramp DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ${component} ${only_asked})
 endforeach()
 
-# The wheel's library lies in its package, where it is looked for first; it has no other name than that by which it is opened.
-# Its headers are for processors in C and C++ (launch/python/offramp/testing.py); those of Debian are in a package of their own.
+# The wheel's library is in its package, which is searched first; it only has the name by which it is opened.
+# Its headers are for processors in C and C++ (launch/python/offramp/testing.py); those of Debian are in another package.
 offramp_install_programs(wheel offramp/programs . EXCLUDE_FROM_ALL)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/common/abi/include/ DESTINATION offramp/programs/include COMPONENT wheel EXCLUDE_FROM_ALL)
 install(FILES $<TARGET_FILE:offramp_shared> DESTINATION offramp RENAME libofframp.so.1 COMPONENT wheel EXCLUDE_FROM_ALL)

@@ -9,14 +9,14 @@
 
 namespace offramp {
 
-// What a dead letter's payload says of itself besides the tensors' bytes, as text in the file's metadata, so that the
+// The description in a dead letter's payload besides the tensors' bytes, as text in the file's metadata, so that the
 // file alone is enough to process the slab again.
 inline constexpr const char* kPayloadMetadata = "offramp";
 inline constexpr int kPayloadMetadataFormat = 1;
 
-// How the slab's tensors stand in the file. .safetensors knows row-major tensors only: one that lies in another order
-// (channels-last) is entered with its dimensions in the order in which they lie, so that its bytes are the slab's own.
-// The metadata has the true shape and strides. An element type that the format does not know is entered as bytes.
+// The entries of the slab's tensors in the file. .safetensors has row-major tensors only: one in another order
+// (channels-last) is entered with its dimensions in memory order, so that its bytes equal the slab's. The metadata has
+// the true shape and strides. An element type that the format does not know is entered as bytes.
 std::vector<TensorEntry> tensor_entries(const SlabContents& slab);
 
 std::string payload_metadata(const SlabContents& slab);

@@ -2,20 +2,21 @@
 
 #include <cstdint>
 
-// What a slab's `upsample_factor` means: PyTorch's upsample_bilinear2d(align_corners=False) by a whole factor, to the
-// bit as its CUDA kernel is compiled. Used by the device, the CPU backend and the consumers, so that all find the same
-// scores.
+// The meaning of a slab's `upsample_factor`: PyTorch's upsample_bilinear2d(align_corners=False) by a whole factor, to
+// the bit as its CUDA kernel is compiled. Used by the device, the CPU backend and the consumers, so that all find the
+// same scores.
 //
 //   score(y, x) = blend(blend(p00, p01, column), blend(p10, p11, column), row)
 namespace offramp {
 
-// Between which two points of a line an enlarged point lies, and what each counts.
+// The two points of a line around an enlarged point, and their weights.
 struct Taps {
     std::int32_t first = 0, second = 0;
     float first_weight = 1, second_weight = 0;
 };
 
-// Of point `output` of a line of `inputs` points that is enlarged; `scale` is 1 / upsample_factor. Up to 2^20 outputs.
+// The taps of point `output` of a line of `inputs` points that is enlarged; `scale` is 1 / upsample_factor. Up to 2^20
+// outputs.
 constexpr Taps bilinear_taps(std::int32_t output, std::int32_t inputs, float scale) {
     const float place = __builtin_fmaf(scale, static_cast<float>(output) + 0.5F, -0.5F);
     const float inside = place < 0 ? 0.0F : place;

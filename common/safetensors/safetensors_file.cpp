@@ -185,7 +185,7 @@ void SafetensorsFile::read_header() {
     }
 }
 
-// The format allows neither overlaps nor holes: both mean that offsets or bytes are not what was written.
+// The format allows neither overlaps nor holes: either means that offsets or bytes are wrong.
 void SafetensorsFile::check_coverage() const {
     std::vector<std::pair<const std::byte*, const std::string*>> by_position;
     for (const auto& [name, tensor] : tensors_)

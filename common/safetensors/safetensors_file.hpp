@@ -11,7 +11,7 @@
 
 namespace offramp {
 
-// One tensor of a .safetensors file, as it lies there: row-major, little-endian, at any alignment.
+// One tensor of a .safetensors file, as stored: row-major, little-endian, at any alignment.
 struct StoredTensor {
     std::string dtype;  // the format's word: "F32", "BF16", "I64", ...
     std::vector<std::int64_t> shape;
@@ -28,12 +28,11 @@ struct SafetensorsWords {
     std::string hint_of_zip{};  // where it is a ZIP archive, as torch.save writes it; empty: `hint`
 };
 
-// Maps a .safetensors file and checks every claim of its header before anything is believed: 8 bytes
-// little-endian header length N, N bytes of JSON {name: {dtype, shape, data_offsets: [begin, end]}}, then the
-// tensors' bytes. The header's length is a multiple of nothing, so the tensors may be misaligned: copy them,
-// never cast. Owns the mapping, that all StoredTensor::bytes point into. Thread: any, it never changes.
-// Blocks: on the disk. Errors: ConfigError (BadInput) with the file, the tensor, what the header says and
-// what would be right.
+// Maps a .safetensors file and checks every claim of its header before anything is believed: 8 bytes little-endian
+// header length N, N bytes of JSON {name: {dtype, shape, data_offsets: [begin, end]}}, then the tensors' bytes. The
+// header's length is a multiple of nothing, so the tensors may be misaligned: copy them, never cast. Owns the mapping,
+// that all StoredTensor::bytes point into. Thread: any, it never changes. Blocks: on the disk. Errors: ConfigError
+// (BadInput) with the file, the tensor, the header's value and the correct one.
 class SafetensorsFile {
   public:
     SafetensorsFile(const std::string& path, SafetensorsWords words);

@@ -44,7 +44,7 @@ struct CgroupFiles {
 };
 constexpr CgroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_"};
 constexpr CgroupFiles kVersion2{"memory.max", "memory.current", ""};
-// Version 1 says "no limit" with the largest number of whole pages.
+// Version 1 represents "no limit" by the largest number of whole pages.
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;
 
 // A container may see only its own subtree as the mount while the membership names the host's path; so every

@@ -6,7 +6,7 @@
 
 namespace offramp {
 
-// How many bytes a place still takes, and which file said so.
+// The free bytes of a place, and the file that states them.
 struct MemoryRoom {
     std::uint64_t free_bytes = 0;
     std::string source;
@@ -19,7 +19,7 @@ struct MemoryRoom {
 std::optional<MemoryRoom> cgroup_memory_room(const std::string& cgroup_mount = "/sys/fs/cgroup",
                                              const std::string& membership_file = "/proc/self/cgroup");
 
-// The free space in /dev/shm. Errors: SystemError when there is no such file system.
+// The free space in /dev/shm. Errors: SystemError if there is no such file system.
 MemoryRoom shared_memory_room();
 
 }  // namespace offramp

@@ -11,8 +11,8 @@ namespace offramp {
 // SystemError when the kernel cannot supply the pages; SharedMemoryFull when it is the file system that has none.
 void fault_in_pages(std::span<std::byte> pages);
 
-// Whether fault_in_pages() fails where a touch would be a SIGBUS, so that it may do the reserving as well. Once it must
-// fall back on touching (kernels before 5.14, some sandboxes), it cannot.
+// Whether fault_in_pages() fails where a touch would be a SIGBUS, so that it may also reserve. Once it must fall back
+// on touching (kernels before 5.14, some sandboxes), it cannot.
 bool faulting_in_can_fail();
 
 // The same without MADV_POPULATE_WRITE, which kernels before 5.14 and some sandboxes lack: writes each page's

@@ -52,7 +52,7 @@ std::optional<RunLockFile> RunLockFile::create(const RunNames& names, mode_t mod
         if (errno == EEXIST) return std::nullopt;
         throw SystemError("creating the run's lock " + path, errno);
     }
-    // The mode is meant as it is said, whatever the umask.
+    // The mode is exact, regardless of the umask.
     if (::fchmod(fd.get(), mode) != 0) throw SystemError("setting the mode of the run's lock " + path, errno);
     return RunLockFile(std::move(fd), path);
 }

@@ -18,8 +18,7 @@ namespace offramp {
 // so check still_named() before you act.
 class RunLockFile {
   public:
-    // Nothing when there is no such file. Never follows a link. Errors: SystemError, also when it is no
-    // regular file.
+    // Nothing if the file does not exist. Never follows a link. Errors: SystemError, also if it is not a regular file.
     static std::optional<RunLockFile> open(const RunNames& names);
     // The same to sweep the run: its owner's alone, as a turn needs the right to write.
     static std::optional<RunLockFile> open_to_sweep(const RunNames& names);
@@ -34,7 +33,7 @@ class RunLockFile {
     // exclusive lock knows that a life refuses it, and not another sweep, which may die before it is done. Given back
     // as the other. False: another has it, after `patience` still. Of a file that is open to sweep.
     bool take_turn(std::chrono::milliseconds patience);
-    // The name stands for the file that is open here.
+    // The name still refers to the file that is open here.
     bool still_named() const;
 
     uid_t owner() const { return owner_; }

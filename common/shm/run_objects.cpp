@@ -216,7 +216,7 @@ RunLock RunLock::hold(const RunNames& names, bool create, bool readable_by_group
         auto file = RunLockFile::create(names, readable_by_group ? 0640 : 0600);
         if (!file)
             throw SystemError("creating the lock of run '" + names.run_id + "', /dev/shm" + names.lock(), EEXIST,
-                              "Another producer has made it: every run needs a nonce of its own", ErrorKind::RunInUse);
+                              "Another producer has made it: every run needs its own nonce", ErrorKind::RunInUse);
         // A sweep may come between making and locking; it then removes the file, and another is made.
         file->lock_shared();
         if (file->still_named()) return RunLock(std::move(*file).take_fd());

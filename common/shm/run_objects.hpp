@@ -36,14 +36,14 @@ struct RunNames {
     static std::optional<std::uint64_t> nonce_in(std::string_view digits);
 };
 
-// Holds the shared lock that says "a process of this run lives". Released by the kernel when the process
-// dies; a forked child does not hold it.
+// Holds the shared lock that means "a process of this run lives". Released by the kernel when the process dies; a
+// forked child does not hold it.
 class RunLock {
   public:
-    // `create`: the producer makes the lock object (0600, or 0640 for a group), before any other object of
-    // the run; consumers pass false. The object stays when the lock is given back: sweep_run() removes it,
-    // last of all. Errors: SystemError; ErrorKind::NoSuchRun when there is no such object or it is being
-    // swept, NotPermitted when it is another user's and not for a group.
+    // `create`: the producer makes the lock object (0600, or 0640 for a group), before any other object of the run;
+    // consumers pass false. The object stays when the lock is given back: sweep_run() removes it, last of all. Errors:
+    // SystemError; ErrorKind::NoSuchRun if the object does not exist or is being swept, NotPermitted when it is another
+    // user's and not for a group.
     static RunLock hold(const RunNames& names, bool create, bool readable_by_group = false);
 
   private:
@@ -51,15 +51,14 @@ class RunLock {
     ProcessOwnFd fd_;
 };
 
-// Removes the objects of runs that no process holds any more: only those of this user, only when the
-// exclusive lock on the run's lock object is got, only while its name still stands for the locked inode,
-// never another run's. Returns the names removed. Errors are logged and skipped: a sweep never stops a start.
+// Removes the objects of runs that no process holds any more: only those of this user, only when the exclusive lock on
+// the run's lock object is got, only while its name still refers to the locked inode, never another run's. Returns the
+// names removed. Errors are logged and skipped: a sweep never stops a start.
 std::vector<std::string> sweep_dead_runs();
 
 // The same for one run, by who leaves it: true when nothing of it is left. A RunLock of the calling process counts as a
 // life: give it back first. Blocks: for `patience` at the most, while another process sweeps this run. That one may die
-// half-way, and then the rest is done here; only a life that is left, which will come here itself, is no reason to
-// wait.
+// half-way, and then the rest is done here; it does not wait for a living process, which will sweep itself.
 bool sweep_run(const RunNames& names, std::chrono::milliseconds patience = std::chrono::seconds(5));
 
 }  // namespace offramp

@@ -87,8 +87,7 @@ void check_name(const std::string& name) {
            "a shared-memory name is a slash and up to 254 bytes without another");
 }
 
-// Removes the name only while it stands for the object of this handle: never what another run made under it
-// since.
+// Removes the name only while it refers to the object of this handle: never what another run made under it since.
 bool remove_name(const std::string& name, dev_t device, ino_t inode) noexcept {
     struct stat named = {};
     if (::lstat(("/dev/shm" + name).c_str(), &named) != 0) return errno == ENOENT;

@@ -8,22 +8,22 @@
 
 namespace offramp {
 
-// Who besides the owner may use a region, and when its memory is taken.
+// The access to a region beyond its owner, and the time of its allocation.
 struct RegionOptions {
     bool readable_by_group = false;  // mode 0640 instead of 0600
     bool writable_by_group = false;  // mode 0660: the heartbeat records of consumers of another user
-    // WhenPopulated: create() only names and maps, populate() takes the memory, by several threads at once where
+    // WhenPopulated: create() only names and maps, populate() takes the memory, by several threads in parallel where
     // fallocate is one; the caller populates every byte before any is touched. On kernels whose populate() cannot fail
     // (before 5.14): Now.
     enum class Reserve { Now, WhenPopulated };
     Reserve reserve = Reserve::Now;
 };
 
-// Owns one named POSIX shared-memory object and a writable mapping of it. The only writers are its creator, or
-// whoever takes it over when that one is dead, and, for the cells object, consumers through SharedRegionView.
+// Owns one named POSIX shared-memory object and a writable mapping of it. The only writers are its creator, or its
+// successor once the creator is dead, and, for the cells object, consumers through SharedRegionView.
 //
 // Owns: the mapping; and the name, which the destructor removes unless keep_name() was called.
-// Thread: any, one at a time; populate() may be called on disjoint ranges at once.
+// Thread: any, one at a time; populate() may run concurrently on disjoint ranges.
 // Blocks: create() while the file system reserves the bytes (about 3 GB/s); populate().
 // Errors: SystemError names object, bytes and errno. When the file system or the cgroup is too small:
 // SystemError with
@@ -47,12 +47,12 @@ class SharedRegion {
 
     const std::string& name() const;
     std::span<std::byte> bytes() const;
-    // Faults the pages of [offset, offset + length), widened to whole pages, in for writing
-    // (page_faulting.hpp). Errors: SystemError, with ErrorKind::SharedMemoryFull when there is no room.
+    // Faults the pages of [offset, offset + length), widened to whole pages, in for writing (page_faulting.hpp).
+    // Errors: SystemError, with ErrorKind::SharedMemoryFull if there is no room.
     void populate(std::size_t offset, std::size_t length);
     // The destructor leaves the name for others.
     void keep_name();
-    // Removes the name now, if it still stands for this object; the mapping stays.
+    // Removes the name now, if it still refers to this object; the mapping stays.
     void unlink() noexcept;
 
   private:
@@ -69,8 +69,8 @@ class SharedRegionView {
     enum class Access { ReadOnly, ReadWrite, CopyOnWrite };
 
     // `least_bytes`: an object that is smaller is refused with ProtocolError. Errors: SystemError; with
-    // ErrorKind::NoSuchRun when there is no such object (the run has ended, or was never there), NotPermitted
-    // when it is another user's.
+    // ErrorKind::NoSuchRun if the object does not exist (the run has ended, or was never there), NotPermitted when it
+    // is another user's.
     static SharedRegionView attach(const std::string& name, Access access, std::size_t least_bytes);
 
     SharedRegionView(SharedRegionView&&) noexcept;

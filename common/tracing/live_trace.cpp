@@ -63,12 +63,12 @@ std::optional<LiveTrace::Request> LiveTrace::asked() {
     seen_inode_ = file.st_ino;
     seen_at_ns_ = changed_ns;
     std::ifstream text(request_path_);
-    const auto told = parse_json_or_discard(std::string(std::istreambuf_iterator<char>(text), {}));
-    if (!told.is_object() || !told.contains("id") || !told["id"].is_string()) return std::nullopt;
+    const auto parsed = parse_json_or_discard(std::string(std::istreambuf_iterator<char>(text), {}));
+    if (!parsed.is_object() || !parsed.contains("id") || !parsed["id"].is_string()) return std::nullopt;
     const auto time = [&](const char* key) -> std::uint64_t {
-        return told.contains(key) && told[key].is_number_unsigned() ? told[key].get<std::uint64_t>() : 0;
+        return parsed.contains(key) && parsed[key].is_number_unsigned() ? parsed[key].get<std::uint64_t>() : 0;
     };
-    Request request{told["id"].get<std::string>(), time("from_ns"), time("until_ns")};
+    Request request{parsed["id"].get<std::string>(), time("from_ns"), time("until_ns")};
     if (!is_id(request.id)) return std::nullopt;
     return request;
 }

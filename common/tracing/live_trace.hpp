@@ -25,7 +25,7 @@ namespace offramp {
 // still being written waits for that. Nothing is written elsewhere.
 //
 // Owns: the recording that it has begun; while it writes, a thread. Thread: one at a time. Blocks: end() and the
-// destructor, on the disk; look() never does. Errors: none; what stands in the way is logged, and the run goes on.
+// destructor, on the disk; look() never does. Errors: none; obstacles are logged, and the run continues.
 class LiveTrace {
   public:
     // At most this often it looks: a stat().
@@ -41,7 +41,7 @@ class LiveTrace {
 
     // Call it now and then: between slabs, while it waits.
     void look(TimePoint now);
-    // The process leaves the run: what was recorded so far is written.
+    // The process leaves the run: writes the recording so far.
     void end() noexcept;
 
   private:

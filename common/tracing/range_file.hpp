@@ -16,7 +16,7 @@ namespace offramp {
 struct RangeFile {
     std::string folder;
     std::string process;   // "producer", "consumer"
-    std::string strategy;  // empty: not told
+    std::string strategy;  // empty: unknown
     // FOLDER/PROCESS-PID.jsonl of the calling process
     std::string path() const;
 };

@@ -17,8 +17,8 @@ struct Endpoint {
     std::uint64_t producer_pid = 0;
     std::uint32_t epoch = 0;
 
-    // Sockets of its own for each run and epoch: what waits in a consumer's old one, which connects again by itself,
-    // can never reach the next producer. NAME is the lower half of nonce + epoch.
+    // Separate sockets for each run and epoch: messages in a consumer's old one, which reconnects by itself, can never
+    // reach the next producer. NAME is the lower half of nonce + epoch.
     std::string work_address() const;       // ipc://RUN_DIR/work-NAME.sock
     std::string free_list_address() const;  // ipc://RUN_DIR/free-NAME.sock
     std::string file() const;               // RUN_DIR/endpoint

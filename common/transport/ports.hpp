@@ -14,7 +14,7 @@
 
 namespace offramp {
 
-// Who sent a message, verified by the kernel. pid 0: a process of a foreign pid namespace, which cannot be
+// The sender of a message, verified by the kernel. pid 0: a process of a foreign pid namespace, which cannot be
 // watched.
 struct PeerCredentials {
     pid_t pid = 0;
@@ -52,15 +52,15 @@ class BrokerPort {
         std::unique_lock<std::mutex> no_lock;
         wait(fds, timeout, no_lock);
     }
-    // The same; `turn`, if it is held, is given up while it sleeps, as by a condition variable: whoever has it may send
-    // meanwhile.
+    // The same; `turn`, if held, is released during the sleep, as by a condition variable, so that its next holder may
+    // send.
     virtual void wait(std::span<const int> fds, std::chrono::nanoseconds timeout,
                       std::unique_lock<std::mutex>& turn) = 0;
 };
 
-// A consumer's end. What it sent and what was not yet taken may be lost when it is closed: whoever must be
-// sure waits for an acknowledgement. Thread: the one that made it. Blocks: wait(); and the destructor, for a
-// second at most, while its last messages leave.
+// A consumer's end. Messages that were not yet received may be lost when it is closed: wait for an acknowledgement to
+// be sure. Thread: the one that made it. Blocks: wait(); and the destructor, for a second at most, while its last
+// messages leave.
 class ConsumerPort {
   public:
     virtual ~ConsumerPort() = default;
@@ -71,13 +71,12 @@ class ConsumerPort {
     virtual void wait(std::span<const int> fds, std::chrono::nanoseconds timeout) = 0;
 };
 
-// Over ZeroMQ and ipc:// sockets in the run directory, mode 0600 (0660 with `group_may_connect`). A message
-// beyond kMaxMessageBytes is dropped by the socket, together with its connection (a new one is made at once).
-// A message of several frames arrives as one without bytes. A forked child inherits no descriptor of a port. Where none
-// is left for a peer, it waits until wait() finds that there is one. Errors: SystemError, with
-// ErrorKind::RunInUse when another process serves this run directory. wait() throws when a socket's path no
-// longer stands for the socket, looking at most once a second (and therefore returns after a second at the
-// latest).
+// Over ZeroMQ and ipc:// sockets in the run directory, mode 0600 (0660 with `group_may_connect`). A message beyond
+// kMaxMessageBytes is dropped by the socket, together with its connection (a new one is made immediately). A message of
+// several frames arrives as one without bytes. A forked child inherits no descriptor of a port. Where none is left for
+// a peer, it waits until wait() finds that there is one. Errors: SystemError, with ErrorKind::RunInUse when another
+// process serves this run directory. wait() throws when a socket's path no longer refers to the socket, checking at
+// most once a second (and therefore returns after a second at the latest).
 std::unique_ptr<BrokerPort> make_zmq_broker_port(const Endpoint& endpoint, bool group_may_connect = false);
 std::unique_ptr<ConsumerPort> make_zmq_consumer_port(const Endpoint& endpoint);
 

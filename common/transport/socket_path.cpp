@@ -62,7 +62,7 @@ BoundSocketPath::BoundSocketPath(int fd, std::string path, bool group_may_connec
     struct stat bound = {};
     if (::lstat(path_.c_str(), &bound) != 0) throw SystemError("looking at the socket just bound to " + path_, errno);
     if (!S_ISSOCK(bound.st_mode) || bound.st_uid != ::geteuid())
-        throw SystemError("binding " + path_ + ", which was taken over at once", EEXIST,
+        throw SystemError("binding " + path_ + ", which was taken over immediately", EEXIST,
                           "Only its owner may write to the run directory (mode 0700)");
     device_ = bound.st_dev;
     inode_ = bound.st_ino;

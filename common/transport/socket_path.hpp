@@ -34,7 +34,7 @@ class BoundSocketPath {
     BoundSocketPath& operator=(const BoundSocketPath&) = delete;
     ~BoundSocketPath();
 
-    // Errors: SystemError when the path stands for something else, or for nothing.
+    // Errors: SystemError if the path refers to something else, or to nothing.
     void require_still_ours() const;
 
   private:

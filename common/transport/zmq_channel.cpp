@@ -25,7 +25,7 @@ zmq::socket_t make_socket(zmq::context_t& context, zmq::socket_type type) {
 
 void throw_zmq(const std::string& tried) {
     const int reason = ::zmq_errno();
-    // libzmq has error numbers of its own beyond the system's.
+    // libzmq has further error numbers beyond the system's.
     throw SystemError(tried + " (" + ::zmq_strerror(reason) + ")", reason);
 }
 

@@ -11,12 +11,12 @@
 
 namespace offramp {
 
-// Throws what libzmq said last. Errors: SystemError.
+// Throws the last error of libzmq. Errors: SystemError.
 [[noreturn]] void throw_zmq(const std::string& tried);
 
-// A socket of libzmq's, and what it said last. Its descriptor says once that there is something to look at: whoever saw
-// nothing there may sleep on it, whoever did not asks the socket first. (zmq_poll() asks every socket anew before it
-// sleeps, twice, and when it wakes: two system calls each. Nor could another thread use the sockets while it sleeps.)
+// A socket of libzmq, and its last error. Its descriptor signals an event only once: a thread that found no event may
+// sleep on it, any other checks the socket first. (zmq_poll() asks every socket anew before it sleeps, twice, and when
+// it wakes: two system calls each. Nor could another thread use the sockets while it sleeps.)
 //
 // Owns: the socket. Borrows: its context. Thread: one at a time. Blocks: never. Errors: SystemError when libzmq fails.
 class ZmqChannel {
@@ -30,8 +30,8 @@ class ZmqChannel {
     // Takes the message's payload frame. Our messages have one; of a longer one the rest is dropped, and no bytes
     // are given out, which no parser accepts.
     bool receive_payload(zmq::message_t& frame, Bytes& bytes);
-    // False when the socket takes nothing for now (EAGAIN) or knows no such peer (EHOSTUNREACH): zmq_errno() says
-    // which.
+    // False when the socket takes nothing for now (EAGAIN) or knows no such peer (EHOSTUNREACH): zmq_errno() has the
+    // reason.
     bool send_frame(std::span<const std::byte> bytes, int flags);
 
     // No message waits, and the descriptor will say when one may.

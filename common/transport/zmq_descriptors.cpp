@@ -27,7 +27,7 @@ namespace {
 constexpr std::size_t kEventfdsOfAContext = 3;
 constexpr std::size_t kEpollsOfAContext = 2;
 
-// Held through a fork, so that a child has doors of its own only, and none is half changed.
+// Held through a fork, so that a child has only its own doors, and none is half changed.
 std::mutex& doors_mutex() {
     static std::mutex& made = *new std::mutex;
     return made;
@@ -48,7 +48,7 @@ int take_last(std::vector<int>& fds) noexcept {
 
 }  // namespace
 
-// What libzmq calls instead of the system's functions of these names. None throws.
+// libzmq calls these instead of the system's functions of the same names. None throws.
 struct ZmqCalls {
     // Under the mutex.
     static ZmqDoor* door_of(int fd) noexcept {

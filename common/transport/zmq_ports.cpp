@@ -26,7 +26,7 @@ constexpr int kDisconnectLingerMs = 1000;
 constexpr std::chrono::milliseconds kRetryEvery{100};
 // Two channels a port.
 constexpr std::size_t kSockets = 2;
-// Beyond its sockets: a producer that could never let anyone in is an error, and no run that stands still.
+// Beyond its sockets: a producer that can never admit a consumer is an error, not a stalled run.
 constexpr std::size_t kRoomOfABroker = 32;
 // libzmq ends the process where it gets no thread: one for its sockets, one that closes them.
 constexpr unsigned kThreadsOfAContext = 2;

@@ -17,7 +17,7 @@
 // The producer's broker thread alone writes the ledger; everyone else maps it read-only. A consumer writes its own
 // heartbeat record and nothing else. Every change is one store of one aligned 64-bit word; a change that needs two
 // words orders them so that a death in between leaves a state that the next producer repairs
-// (producer/ledger/slab_ledger.hpp says which).
+// (listed in producer/ledger/slab_ledger.hpp).
 //
 // Slab word, most significant bits first:   state:4 | attempt:12 | generation:48
 // Holder word:                              used:1 | attempt:12 | consumer index:11 | session:40        (0: free place)
@@ -58,7 +58,7 @@ struct LedgerConsumer {
     std::uint64_t pid;
     std::uint64_t start_time;  // field 22 of /proc/PID/stat
     std::uint64_t uid;
-    std::uint64_t token;  // of its Hello: whoever names it goes on with the session
+    std::uint64_t token;  // of its Hello: the token continues the session
     std::array<std::uint64_t, 3> reserved;
 };
 

@@ -7,8 +7,8 @@
 
 namespace offramp {
 
-// Whether an output says of each pixel what class it is of: class ids, uint8, bool, int32 or int64 [N, H, W] or
-// [N, 1, H, W], as an argmax gives them, or class scores, float32, float16 or bfloat16 [N, C, H, W].
+// Whether an output has the class of each pixel: class ids, uint8, bool, int32 or int64 [N, H, W] or [N, 1, H, W], as
+// an argmax gives them, or class scores, float32, float16 or bfloat16 [N, C, H, W].
 bool is_class_map(const TensorSpec& spec);
 bool is_class_scores(const TensorSpec& spec);
 

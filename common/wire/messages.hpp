@@ -63,11 +63,11 @@ struct MessageHeader {
 // the same session and index, and deliveries and releases are numbered from 1 again.
 struct Hello {
     std::uint64_t token;             // random: the session is continued by it alone
-    std::uint64_t previous_session;  // 0: none was heard of
+    std::uint64_t previous_session;  // 0: none is known
     std::uint64_t last_delivery;
     std::uint64_t work;     // what it will do with slabs (SlabWork::hash): the run's, or it is refused
     std::uint32_t holding;  // of the records; the rest are unacknowledged releases
-    std::uint32_t window;   // credits: deliveries it will hold at once
+    std::uint32_t window;   // credits: deliveries it will hold at a time
     std::array<char, 16> program_version;
 };
 // Proves that the process behind the connection is alive after the producer opened its pidfd.
@@ -96,7 +96,7 @@ struct Refused {
     std::uint32_t reserved;
     std::array<char, 240> text;  // NUL-terminated
 };
-// Sets the number of deliveries that the consumer will hold at once: absolute, so that repeating it is harmless. 0:
+// Sets the number of deliveries that the consumer will hold at a time: absolute, so that repeating it is harmless. 0:
 // drain.
 struct Credit {
     std::uint64_t session;
@@ -110,9 +110,9 @@ struct Tickets {
 };
 enum class ReleaseKind : std::uint32_t {
     Completed = 1,  // processed, and its results are committed
-    Returned = 2,   // not processed and nobody's fault: give it to another
+    Returned = 2,   // not processed, without a failure: give it to another
     Failed = 3,     // processing it failed, and its consumer lives: counted, and given to another
-    Rejected = 4,   // no consumer will do better: a dead letter at once
+    Rejected = 4,   // no consumer can process it: a dead letter immediately
 };
 constexpr bool is_failure(ReleaseKind kind) { return kind == ReleaseKind::Failed || kind == ReleaseKind::Rejected; }
 struct ReleaseRecord {
@@ -145,7 +145,7 @@ struct Drain {
     std::uint32_t reserved;
 };
 struct Disconnect {
-    std::uint64_t session;  // 0: it ends before it has heard of one
+    std::uint64_t session;  // 0: it ends before it knows one
 };
 
 static_assert(sizeof(MessageHeader) == 24 && std::has_unique_object_representations_v<MessageHeader>);

@@ -12,7 +12,7 @@ namespace offramp {
 // others: row-major where these are.
 TensorSpec with_settled_strides(TensorSpec tensor);
 
-// Whether a tensor of this shape with these strides lies as `tensor` says.
+// True if a tensor of this shape with these strides has the layout of `tensor`.
 bool has_strides(std::span<const std::int64_t> strides, const TensorSpec& tensor);
 
 }  // namespace offramp

@@ -8,7 +8,7 @@
 // The bytes at the front of every slab: they describe the payload fully, so that a reader needs nothing else.
 //
 //   offset 0        SlabHeader (320 bytes)
-//   tensors_offset  TensorRecord[tensor_count]    where each output lies, and its shape
+//   tensors_offset  TensorRecord[tensor_count]    the place of each output, and its shape
 //   batches_offset  BatchRecord[batch_count]      which rows of which batches the slab holds
 //   samples_offset  SampleRecord[sample_count]    one per row of dimension 0: the source's item, its key
 //   keys_offset     char[key_bytes]               the samples' keys, UTF-8, back to back
@@ -30,7 +30,7 @@ inline constexpr std::uint32_t kMaxKeyBytes = 1024;
 inline constexpr std::uint32_t kMaxUpsampleFactor = 1024;
 inline constexpr std::size_t kPayloadAlignment = 512;
 
-// What was done to a model's output before it was copied; a reader needs it to know what the numbers mean.
+// The transform of a model's output before its copy; a reader needs it to interpret the numbers.
 enum class OutputTransform : std::uint32_t { None = 0, Cast = 1, ClassMap = 2, LowRes = 3 };
 
 struct SlabHeader {

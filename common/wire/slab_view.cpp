@@ -34,7 +34,7 @@ std::span<const std::byte> find_table(std::span<const std::byte> header, const c
     return header.subspan(offset, bytes);
 }
 
-// Copied out before it is looked at: what was checked must be what is used.
+// Copied out before the checks: the checked bytes must be the used ones.
 template <class Record>
 Record record_at(std::span<const std::byte> table, std::size_t index) {
     Record record;
@@ -47,8 +47,7 @@ void set_text(std::string& text, std::span<const char> field) {
     text.assign(all.substr(0, all.find('\0')));
 }
 
-// `room`: bytes behind the header; nothing a tensor says may describe more than that, so that no product
-// below overflows.
+// `room`: bytes behind the header; no tensor may describe more than that, so that no product below overflows.
 void check_tensor(TensorView& view, const TensorRecord& record, std::span<const std::byte> payload,
                   std::uint32_t samples, std::size_t room) {
     set_text(view.spec.name, record.name);

@@ -33,7 +33,7 @@ struct TensorView {
     std::span<const std::byte> row(std::size_t index) const;
 };
 
-// What a slab holds, checked: every count, offset and bound of the header was verified against `slab`, so that a
+// The checked contents of a slab: every count, offset and bound of the header was verified against `slab`, so that a
 // processor can follow it blindly. Borrows the slab's bytes; valid while the loan on it is.
 struct SlabContents {
     std::uint64_t generation = 0;
@@ -51,10 +51,10 @@ struct SlabContents {
     std::vector<SampleView> samples;  // as many as dimension 0 of every tensor
     std::vector<TensorView> tensors;
 
-    // Reads the header once and checks it. Errors: ProtocolError names the field, what was found and what was wanted,
-    // for a wrong magic, version, run, slab, generation, or any bound beyond `slab`.
+    // Reads the header once and checks it. Errors: ProtocolError names the field, the found and the expected value, for
+    // a wrong magic, version, run, slab, generation, or any bound beyond `slab`.
     static SlabContents read(std::span<const std::byte> slab, std::uint64_t run_nonce, const SlabTicket& ticket);
-    // The same, into the memory of what was read before. After an error this means nothing.
+    // The same, into the memory of the previous slab. After an error the contents are undefined.
     void read_anew(std::span<const std::byte> slab, std::uint64_t run_nonce, const SlabTicket& ticket);
 
     // The tensor of this name, or, with an empty name, the only one. Errors: ProtocolError with the names that there
@@ -62,14 +62,14 @@ struct SlabContents {
     const TensorView& tensor(std::string_view name = {}) const;
 };
 
-// What was a slab is another one now: its header gets this slab's number, in this filling, under this epoch. The bytes
-// must have been a whole slab's (SlabContents::read).
+// The bytes of a slab become another one: its header gets this slab's number, in this filling, under this epoch. The
+// bytes must be a complete slab's (SlabContents::read).
 void restamp_slab(std::span<std::byte> slab, std::uint32_t epoch, std::uint32_t number, std::uint64_t generation);
 
 // One sample, as SlabWriter is given it: what its SampleRecord is made of. Its place follows from when it is added.
 struct SampleEntry {
     std::uint64_t item = 0;
-    std::string_view key;  // empty: the item's number stands for it
+    std::string_view key;  // empty: the item's number replaces it
     bool empty = false;
 };
 

@@ -18,7 +18,7 @@ struct DType {
 
     bool operator==(const DType&) const = default;
     std::size_t bytes() const { return (static_cast<std::size_t>(bits) * lanes + 7) / 8; }
-    // What a slab can hold: one lane of 1 to 16 whole bytes.
+    // The types that a slab can hold: one lane of 1 to 16 whole bytes.
     bool whole_bytes() const { return lanes == 1 && bits % 8 == 0 && bits >= 8 && bits <= 128; }
 };
 
@@ -58,7 +58,7 @@ struct TensorSpec {
     // Bytes of one sample: shape[1..] times the element's bytes.
     std::size_t row_bytes() const;
     // True when every sample is one dense block (in any order of its dimensions) and samples follow one another without
-    // a gap: such a tensor can be copied as it lies, and cut between any two samples. Channels-last is dense.
+    // a gap: such a tensor can be copied unchanged, and cut between any two samples. Channels-last is dense.
     bool dense_rows() const;
     // The same tensor with another number of samples.
     TensorSpec with_rows(std::int64_t rows) const;

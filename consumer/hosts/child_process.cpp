@@ -47,12 +47,12 @@ ChildProcess::ChildProcess(const std::string& command) : command_("exec " + comm
     pid_ = ::fork();
     if (pid_ < 0) throw SystemError("starting " + command, errno, way_to_start(errno));
     if (pid_ > 0) {
-        ::setpgid(pid_, pid_);  // here, too: whoever runs first, the group is there when it is to be killed
+        ::setpgid(pid_, pid_);  // here, too, so that the group exists before any kill
         return;
     }
-    // Of a process with threads: calls that are safe behind a fork, and nothing else. It dies with its consumer,
-    // whatever that dies of; it has its own group, so that Ctrl-C reaches it by its consumer's end alone, and what it
-    // starts ends with it.
+    // A fork of a process with threads: only calls that are safe after it. The child dies with its consumer in any
+    // case; it has its own group, so that Ctrl-C reaches it by its consumer's end alone, and what it starts ends with
+    // it.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != self) ::_exit(127);
     ::setpgid(0, 0);
@@ -105,7 +105,7 @@ std::string ChildProcess::end() {
     try {
         if (const auto watched = watch_process(static_cast<std::uint64_t>(pid_)))
             wait_readable(std::array{watched->died.get()}, kPatience);
-    } catch (const Error&) {  // it cannot be waited for: it is killed at once
+    } catch (const Error&) {  // it cannot be awaited: it is killed immediately
     }
     ::kill(-pid_, SIGKILL);  // what it has started, too; before it is reaped the group's number is its own
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {

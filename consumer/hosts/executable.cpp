@@ -20,7 +20,7 @@ using nlohmann::json;
 
 constexpr int kProtocol = 1;
 
-// What ends a slab otherwise than well, in its program's words.
+// The end of a slab; if it failed, with the program's text.
 struct Answered {
     std::int32_t code = OFFRAMP_OK;
     std::string why;
@@ -75,7 +75,7 @@ class Executable {
     Answered nonsense(const std::string& line) {
         child_.reset();
         return {OFFRAMP_FAILED,
-                "the program said '" + line.substr(0, 200) + "', which is not an answer: launch/guide/processors.md"};
+                "the program wrote '" + line.substr(0, 200) + "', which is not an answer: launch/guide/processors.md"};
     }
 
     json described(const offramp_slab& slab) {
@@ -105,24 +105,24 @@ class Executable {
         return {{"number", slab_}, {"name", slab.name}, {"tensors", tensors}, {"samples", samples}};
     }
 
-    // What the line asks for is done; a result: it was the last one of the slab.
+    // Executes a line of the program; a result: it was the last one of the slab.
     std::optional<Answered> take(const offramp_host& host, const std::string& line) {
-        const json said = parse_json_or_discard(line);
-        if (!said.is_object()) return nonsense(line);
+        const json reply = parse_json_or_discard(line);
+        if (!reply.is_object()) return nonsense(line);
         try {
-            if (said.contains("progress")) {
+            if (reply.contains("progress")) {
                 host.progress(&host);
                 return std::nullopt;
             }
             // Answers that are late belong to no slab of now: the program and this side would be out of step from here
             // on.
-            if (!said.contains("slab") || said.at("slab") != json(slab_)) return nonsense(line);
-            if (said.contains("file")) return after(commit_file(host, said.at("file")));
-            if (said.contains("record")) return after(commit_record(host, said.at("record")));
-            if (said.contains("done")) return Answered{};
-            if (said.contains("failed")) return Answered{OFFRAMP_FAILED, said.at("failed").get<std::string>()};
-            if (said.contains("rejected")) return Answered{OFFRAMP_REJECTED, said.at("rejected").get<std::string>()};
-            if (said.contains("retry")) return Answered{OFFRAMP_RETRY, said.at("retry").get<std::string>()};
+            if (!reply.contains("slab") || reply.at("slab") != json(slab_)) return nonsense(line);
+            if (reply.contains("file")) return after(commit_file(host, reply.at("file")));
+            if (reply.contains("record")) return after(commit_record(host, reply.at("record")));
+            if (reply.contains("done")) return Answered{};
+            if (reply.contains("failed")) return Answered{OFFRAMP_FAILED, reply.at("failed").get<std::string>()};
+            if (reply.contains("rejected")) return Answered{OFFRAMP_REJECTED, reply.at("rejected").get<std::string>()};
+            if (reply.contains("retry")) return Answered{OFFRAMP_RETRY, reply.at("retry").get<std::string>()};
         } catch (const json::exception&) {
         }
         return nonsense(line);
@@ -201,7 +201,7 @@ const offramp_processor& executable_processor() {
                 const Answered answered = static_cast<Executable*>(self)->process(*host, *slab);
                 return answered.code == OFFRAMP_OK ? OFFRAMP_OK : explained(host, answered.why, answered.code);
             } catch (const std::exception& problem) {
-                static_cast<Executable*>(self)->end();  // its other answers are nobody's
+                static_cast<Executable*>(self)->end();  // its later answers would be misread
                 return explained(host, problem.what(), OFFRAMP_FAILED);
             }
         },

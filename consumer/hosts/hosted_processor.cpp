@@ -13,7 +13,7 @@
 namespace offramp {
 namespace {
 
-// What is committed makes no sense: that is their code's mistake, and counts against the slab.
+// An invalid commit is an error of the custom code, and counts against the slab.
 struct BadCommit : ConfigError {
     using ConfigError::ConfigError;
 };
@@ -157,7 +157,7 @@ void HostedProcessor::commit_file(std::uint32_t index, std::string_view ending, 
     if (names_.contains({index, name}))
         throw BadCommit(
             "the file " + name + " of sample '" + of.key + "' was committed twice, which would replace the first",
-            "Give each result of a sample an ending of its own, as .scores.npy, or make one file of them");
+            "Give each result of a sample its own ending, such as .scores.npy, or make one file of them");
     const std::string path = sample_path(options_.output, of.key, ending);
     (*progress_)();
     if (!(*still_current_)()) return;  // another one does the work

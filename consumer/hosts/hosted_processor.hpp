@@ -27,12 +27,11 @@ struct HostedOptions {
     std::vector<std::pair<std::string, std::string>> options;
 };
 
-// Runs a custom processor, and commits its results through Offramp's sinks: so delivered twice, it leaves the
-// same.
+// Runs a custom processor, and commits its results through Offramp's sinks: so delivered twice, it leaves the same.
 //
 // Owns: the processor that `code` made. Borrows: `code`, which outlives it. Thread: one. Errors: of the constructor,
-// ConfigError or what kind the code says, with its own words; of process(), SlabFailed in the same words,
-// SinkUnavailable where it asked to try again, and what a sink throws.
+// ConfigError or the kind and text of the code; of process(), SlabFailed with its text, SinkUnavailable where it asked
+// to try again, and what a sink throws.
 class HostedProcessor final : public Processor {
   public:
     HostedProcessor(const offramp_processor& code, HostedOptions options)
@@ -48,7 +47,7 @@ class HostedProcessor final : public Processor {
     std::vector<std::string> files_of(const SlabContents& slab, const SampleView& sample) const override;
 
   private:
-    // What the code is given: this object behind a C struct.
+    // The argument of the code: this object behind a C struct.
     struct Host : offramp_host {
         HostedProcessor* processor = nullptr;
     };

@@ -35,9 +35,8 @@ void put_in_front(const char* variable, const std::string& folder) {
     ::setenv(variable, (before == nullptr || *before == '\0' ? folder : folder + ":" + before).c_str(), 1);
 }
 
-// The interpreter's package has a folder of its own, which child programs of the user's code also get; or,
-// in a wheel, this program's folder lies in it. Beside it are packages of one interpreter then, and others do not get
-// to see them.
+// The interpreter's package has its own folder, which child programs of the user's code also get; or, in a wheel, this
+// program's folder is in it. Beside it are packages of one interpreter then, and others do not get to see them.
 std::string package_folder() {
     const std::string apart = data_folder() + "/python";
     if (fs::exists(apart + "/offramp/worker.py")) {

@@ -10,8 +10,8 @@ namespace offramp {
 bool needs_interpreter(const RunConfig& config);
 
 // Becomes the interpreter of --consumer-python, which goes on with the same command line, as the module offramp.worker:
-// the same process, with the same descriptors. Returns only by an error: ConfigError when there is no such interpreter,
-// or the package and the library that belong to it are not beside this program.
+// the same process, with the same descriptors. Returns only by an error: ConfigError if the interpreter does not exist,
+// or its package and library are not beside this program.
 [[noreturn]] void become_interpreter(const RunConfig& config, int argc, const char* const* argv);
 
 }  // namespace offramp

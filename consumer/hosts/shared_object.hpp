@@ -7,9 +7,9 @@
 
 namespace offramp {
 
-// A shared object with a processor: `--processor so:PATH`.
-// Owns: the opened object, for the rest of the process: threads of its own may still be in it. Errors: ConfigError with
-// the path: it is not there, cannot be loaded, exports no offramp_processor_v1(), or another version's.
+// A shared object with a processor: `--processor so:PATH`. Owns: the opened object, for the rest of the process: its
+// threads may still run its code. Errors: ConfigError with the path: it does not exist, cannot be loaded, exports no
+// offramp_processor_v1(), or another version's.
 const offramp_processor& open_processor(const std::string& path);
 
 }  // namespace offramp

@@ -50,8 +50,7 @@ class ProcessorChain final : public Processor {
     std::vector<NamedProcessor> processors_;
 };
 
-// What a model from a file gives is known when it has been loaded: masks where its outputs say what class a pixel is
-// of, else arrays.
+// The outputs of a model from a file are known after loading: masks if they have the class of each pixel, else arrays.
 class ChosenByTheOutputs final : public Processor {
   public:
     ChosenByTheOutputs(const RunConfig& config, std::string next_place)

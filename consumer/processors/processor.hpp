@@ -51,7 +51,7 @@ struct ProcessorOptions;
 using MakeHosted =
     std::function<std::unique_ptr<Processor>(const ProcessorSpec& spec, const ProcessorOptions& options)>;
 
-// What a processor is made from. Borrows all of it while it is made.
+// The arguments for creating a processor, which borrows them during its creation.
 struct ProcessorOptions {
     const CatalogueValues& settings;  // what it declares for itself, by flag (launch/guide/processors.md)
     const InputSettings& input;       // for those that look at the run's input again
@@ -86,9 +86,8 @@ struct ProcessorEntry {
 };
 
 // The processors of these names: one, or several with commas, which then work on each slab one after the other, each
-// with a folder of its own below the output (own_results). What they append to goes where prepare_run() has settled.
-// "auto", alone: mask-png, or npy where no output of the first slab can become masks. Errors: ConfigError with
-// the known names.
+// with its own folder below the output (own_results). What they append to goes where prepare_run() has settled. "auto",
+// alone: mask-png, or npy where no output of the first slab can become masks. Errors: ConfigError with the known names.
 std::unique_ptr<Processor> make_processor(const std::string& names, const RunConfig& config,
                                           const MakeHosted* hosted = nullptr);
 

@@ -30,7 +30,7 @@ void require_known(const std::string& name, std::span<const std::string_view> ma
                                                                    "Known: " + list + "; several with commas between");
 }
 
-// Of what the processor declares. What was not given is the run's.
+// The addresses that the processor declares. A missing one is the run's.
 void require_addresses(const std::string& processor, const CatalogueValues& values) {
     for (const DeclaredSetting& setting : DeclaredSetting::all()) {
         if (setting.plug_in != processor) continue;
@@ -45,7 +45,7 @@ void require_addresses(const std::string& processor, const CatalogueValues& valu
 void require_processors(const RunConfig& config, std::span<const std::string_view> made_besides) {
     if (config.processor == "auto") return;
     for (const std::string& name : config.processors()) require_known(name, made_besides);
-    for (const ResultSettings& own : own_results(config)) {  // which refuses a name that stands twice
+    for (const ResultSettings& own : own_results(config)) {  // refuses a repeated name
         require_addresses(own.processor, config.catalogue);
         if (!tables_of(own).empty() && !own.has_database())
             throw ConfigError("--processor " + own.processor + " needs --sink, and none is given",

@@ -115,7 +115,7 @@ void ConsumerLoop::look_for_producer() {
     observed_run_ = now_;
 }
 
-// A producer that is slow, or stands still, keeps endpoint and memory; one that is killed leaves its endpoint.
+// A slow or stopped producer keeps endpoint and memory; a killed one leaves its endpoint.
 std::optional<ConsumerLoop::End> ConsumerLoop::end_if_run_is_over() {
     const bool just_died = loss_.needs_liveness();
     if (!observe_run_ || session_->has_pending()) return std::nullopt;
@@ -124,13 +124,13 @@ std::optional<ConsumerLoop::End> ConsumerLoop::end_if_run_is_over() {
     const RunLiveness liveness = observe_run_();
     if (liveness == RunLiveness::Open) return std::nullopt;
     using State = ConsumerSession::State;
-    if (liveness == RunLiveness::TakenOver) {  // of whoever is let in the pidfd says it
+    if (liveness == RunLiveness::TakenOver) {  // an admitted consumer relies on the pidfd
         if (just_died || session_->state() != State::Greeting) return std::nullopt;
         fds_.producer = -1;
         loss_.note_death();
         return std::nullopt;
     }
-    session_->step();  // what was said before still counts
+    session_->step();  // earlier messages still count
     const State state = session_->state();
     if (state == State::Ended || state == State::Refused) return std::nullopt;
     if (just_died && is_replaced(liveness)) {

@@ -91,7 +91,7 @@ class ConsumerLoop {
     WatchedFds fds_;
     std::optional<Heartbeat> heartbeat_;
     SlabTicket current_{};    // asked about by still_current_
-    bool overtaken_ = false;  // still_current_ said no about it
+    bool overtaken_ = false;  // still_current_ returned false for it
     SlabContents contents_;   // of the slab at hand; its memory is used again
     ObserveRun observe_run_;
     TimePoint observed_run_;  // or when it met its producer

@@ -25,8 +25,8 @@ namespace {
 constexpr std::chrono::seconds kLastMoment{5};
 constexpr std::chrono::milliseconds kLookEvery{50};
 
-// Of large slabs two hide the round trip, and no consumer sits on more than it works on. Of small ones the round trip
-// takes longer than the work, so that a consumer is given many at once; a quarter of the pool, so that several are kept
+// Two large slabs hide the round trip, and no consumer holds more than it works on. For small slabs the round trip
+// takes longer than the work, so that a consumer gets many at a time: a quarter of the pool, so that several are kept
 // busy.
 constexpr std::uint64_t kLargeSlabBytes = 1 << 20;
 constexpr std::uint32_t kWindowOfLargeSlabs = 2;
@@ -43,7 +43,7 @@ ConsumerLoop::NextProducer next_producer_of(const ConsumerOptions& options, RunC
     return {.search = &connection, .patience = options.producer_wait};
 }
 
-// What of a run is there as long as a process of it lives.
+// The objects of a run that exist as long as a process of it lives.
 struct Joined {
     Joined(const ConsumerOptions& options, const RunNames& names)
         : lock(RunLock::hold(names, false)),
@@ -58,9 +58,9 @@ bool is_of_same_run(const std::optional<Endpoint>& found, const Endpoint& endpoi
     return found && found->names.nonce == endpoint.names.nonce;
 }
 
-// The producer came to its end between the look at the run and the joining, as one does that finds nothing left to do.
-// The launcher says what follows; without one the run directory does, for a run that is over takes its endpoint away.
-// True when this consumer is to end; false when it has to join another producer, or cannot.
+// The producer ended between the search and the join, as one does that finds no work left. The launcher decides what
+// follows; without one the run directory does, as a finished run removes its endpoint. True if this consumer must end;
+// false if it must join another producer, or cannot.
 bool must_end(const Endpoint& endpoint, const WatchedFds& fds, const Clock& clock) {
     const bool has_launcher = fds.lifeline >= 0;
     spdlog::info("the producer of run '{}', process {}, has ended before it let this consumer in",
@@ -129,9 +129,9 @@ ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options
 
 }  // namespace
 
-// Who ends before it is let in held the run's lock, too, and its producer may have left meanwhile: then nobody else
-// comes to sweep. Who fails later leaves what a killed one leaves: all that another producer continues with, unless
-// another run has the directory.
+// A consumer that ends before its admission held the run's lock, too; if its producer has left in between, no other
+// process sweeps. One that fails later leaves the same as a killed one: all that another producer continues with,
+// unless another run has the directory.
 ConsumerLoop::End consume_run(const Endpoint& endpoint, const ConsumerOptions& options, const MakeOnEntry& make) {
     bool admitted = false;
     try {

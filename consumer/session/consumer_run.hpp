@@ -10,9 +10,9 @@
 
 namespace offramp {
 
-// What a consumer brings to a run. The defaults are those of a consumer without a launcher.
+// The options of a consumer. The defaults are those of a consumer without a launcher.
 struct ConsumerOptions {
-    std::uint32_t window = 0;  // slabs held at once; 0: chosen by the slabs' size
+    std::uint32_t window = 0;  // slabs held at a time; 0: chosen by the slabs' size
     std::uint64_t work = 0;    // what it will do with slabs, as the run names it (Hello's `work`)
     // for the next producer where one died; 0: its death is the end
     std::chrono::nanoseconds producer_wait{};
@@ -26,7 +26,7 @@ struct ConsumerOptions {
 // the last process of the run sweeps it (sweep_run()).
 //
 // Borrows: what `make` gives, the descriptors. Thread: the caller's, for the whole time. Blocks: for the length of the
-// run. A run that is over before this consumer is in it is an end in order, where no launcher says what follows.
+// run. A run that is over before this consumer has joined is an orderly end if no launcher decides what follows.
 // Errors: Error, as ConsumerLoop, and NoSuchRun when its memory is gone although its producer lives.
 ConsumerLoop::End consume_run(const Endpoint& endpoint, const ConsumerOptions& options, const MakeOnEntry& make);
 

@@ -30,8 +30,8 @@ ConsumerSession::ConsumerSession(ConsumerPort& port, const Clock& clock, const O
     outgoing_.push_back(hello());
 }
 
-// Whoever comes from an earlier producer says what it holds, then what it has released without an acknowledgement, the
-// latest last; of more than fit, the oldest releases have most likely been taken.
+// A consumer from an earlier producer reports its holdings, then its unacknowledged releases, the latest last; if they
+// do not all fit, the oldest releases have most likely been accepted.
 Bytes ConsumerSession::hello() const {
     Hello hello{};
     hello.token = options_.token;
@@ -72,7 +72,7 @@ void ConsumerSession::step() {
 void ConsumerSession::open() {
     const std::uint32_t before = window();
     opened_ = true;
-    // To the next producer its Hello says it; who leaves takes no more.
+    // The Hello reports it to the next producer; a leaving consumer accepts no more.
     if (window() != before && state_ == State::Serving && !away_)
         outgoing_.push_back(message(Credit{welcome_.session, window(), 0}));
 }
@@ -131,40 +131,40 @@ std::chrono::nanoseconds ConsumerSession::until_due() const {
     if (releases_.has_unsent()) return kSendAgainEvery;
     const auto due = releases_.next_due();
     if (!due) return kLookAgainEvery;
-    // What is due and was not sent found a full channel, as that to a producer that stands still.
+    // A due release that was not sent met a full channel, as with a stopped producer.
     return std::clamp<std::chrono::nanoseconds>(*due - clock_->now(), kSendAgainEvery, kLookAgainEvery);
 }
 
 void ConsumerSession::receive(const Bytes& bytes) {
-    const ParsedMessage heard = parse_message(bytes);
-    if (heard.problem == ParseProblem::Version && state_ == State::Greeting)
-        throw ProtocolError("the producer speaks message version " + std::to_string(heard.version) +
+    const ParsedMessage parsed = parse_message(bytes);
+    if (parsed.problem == ParseProblem::Version && state_ == State::Greeting)
+        throw ProtocolError("the producer speaks message version " + std::to_string(parsed.version) +
                                 ", this consumer " + std::to_string(kMessageVersion),
                             "Start producer and consumers of one build");
-    if (!heard) {
+    if (!parsed) {
         if (counts_.unreadable++ == 0)
             spdlog::warn("a message of {} bytes from the producer was ignored: {}", bytes.size(),
-                         to_string(heard.problem));
+                         to_string(parsed.problem));
         return;
     }
     // Only a refusal comes from another run's producer, whose socket this consumer has met.
-    if (heard.run != options_.run_nonce && (heard.type != MessageType::Refused || state_ != State::Greeting)) {
+    if (parsed.run != options_.run_nonce && (parsed.type != MessageType::Refused || state_ != State::Greeting)) {
         ++counts_.other_run;
         return;
     }
-    switch (heard.type) {
+    switch (parsed.type) {
         case MessageType::Challenge:
-            return on_challenge(heard.as<Challenge>());
+            return on_challenge(parsed.as<Challenge>());
         case MessageType::Welcome:
-            return on_welcome(heard.as<Welcome>());
+            return on_welcome(parsed.as<Welcome>());
         case MessageType::Refused:
-            return on_refused(heard.as<Refused>());
+            return on_refused(parsed.as<Refused>());
         case MessageType::Tickets:
-            return on_tickets(heard.as<Tickets>(), heard.records_of<Tickets>());
+            return on_tickets(parsed.as<Tickets>(), parsed.records_of<Tickets>());
         case MessageType::ReleaseAck:
-            return on_ack(heard.as<ReleaseAck>());
+            return on_ack(parsed.as<ReleaseAck>());
         case MessageType::Drain:
-            return on_drain(heard.as<Drain>());
+            return on_drain(parsed.as<Drain>());
         case MessageType::Hello:
         case MessageType::Answer:
         case MessageType::Credit:

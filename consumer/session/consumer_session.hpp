@@ -30,7 +30,7 @@ class ConsumerSession {
     struct Options {
         std::uint64_t run_nonce = 0;
         std::uint64_t token = 0;   // random: a producer that recovers the run knows the session by it
-        std::uint32_t window = 2;  // slabs held at once; at least 1
+        std::uint32_t window = 2;  // slabs held at a time; at least 1
         std::optional<std::uint32_t> first_window{};  // until open(); else the same
         std::string program_version;
         std::uint64_t work = 0;  // what it will do with slabs (SlabWork::hash)
@@ -83,8 +83,8 @@ class ConsumerSession {
     // Ends the session in order, by own wish: no more deliveries, those not begun are returned. Harmless when
     // repeated.
     void leave();
-    // leave(), from the middle of whatever went wrong: what take() gave and no loan has used up is returned as well.
-    // From here on no slab may be read.
+    // leave() in the middle of an error: slabs from take() without a loan are returned, too. From then on no slab may
+    // be read.
     void abandon();
 
     State state() const { return state_; }
@@ -102,7 +102,7 @@ class ConsumerSession {
     bool all_sent() const { return away_ || (outgoing_.empty() && (!releases_.has_unsent() || may_hold_back())); }
     // Holds nothing, and the producer knows it.
     bool settled() const { return pending_.empty() && held_.empty() && releases_.unacknowledged() == 0; }
-    // How long a caller may wait for the port before step() has something to do of its own accord.
+    // How long a caller may wait for the port before step() is due.
     std::chrono::nanoseconds until_due() const;
 
   private:

@@ -15,7 +15,7 @@ namespace offramp {
 // Borrows: the heartbeat record. Thread: one writes. Blocks: never.
 class Heartbeat {
   public:
-    // What a finished slab adds to the heartbeat record's counts.
+    // The amounts that a finished slab adds to the heartbeat record's counts.
     struct Finished {
         std::chrono::nanoseconds busy{};
         std::uint64_t samples = 0;

@@ -17,11 +17,11 @@ namespace offramp {
 // Borrows: the ledger object's bytes. Thread: any. Blocks: never.
 class LedgerView {
   public:
-    // Errors: ProtocolError names the field, what was found and what was wanted, for a wrong magic, version
-    // or run, and for any count that does not fit the object's size or the layout's limits.
+    // Errors: ProtocolError names the field, the found and the expected value, for a wrong magic, version or run, and
+    // for any count that does not fit the object's size or the layout's limits.
     static LedgerView check(std::span<const std::byte> ledger, const RunNames& names);
 
-    // As it was when it was checked; the producer's name and epoch in it may have changed since.
+    // In its state at the check; the producer's name and epoch in it may have changed since.
     const LedgerHeader& header() const { return header_; }
     // The producer that serves the run now, by its pid and start time.
     struct Producer {

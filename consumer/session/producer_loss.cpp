@@ -11,8 +11,8 @@ void ProducerLoss::note_death() {
     died_at_ = clock_.now();
 }
 
-// Whoever was leaving leaves: its death says the rest. Whoever owes the predecessor nothing, and is asked to end or
-// drained, ends in order: most often the producer came to its end before it let this consumer in.
+// A leaving consumer leaves: the death is its answer. One that owes the dead producer nothing, and is asked to end or
+// drained, ends in order: most often the producer ended before it admitted this consumer.
 ProducerLoss::Verdict ProducerLoss::verdict(const Requests& requests) const {
     const bool draining = session_.state() == ConsumerSession::State::Draining;
     const bool over = (draining || requests.asked_to_end) && session_.settled();

@@ -12,7 +12,7 @@ namespace offramp {
 // What a consumer does when its producer dies: all of it, in this order. common/design/recovery.md also has the steps
 // of the next producer.
 //
-//   note_death()       Its pidfd says so. What it had said before still counts.
+//   note_death()      Its pidfd is readable. Its earlier messages still count.
 //   verdict()         Whether this consumer ends with it: if it was leaving, or has nothing left to do and has waited
 //                     for long enough.
 //   detach()          The connection goes, so that nothing meant for the dead reaches the next. Mappings, held slabs
@@ -20,7 +20,7 @@ namespace offramp {
 //   look_for_next()   A producer of a later epoch is met with a Hello: the session that this was, what it holds, what
 //                     it has released without an acknowledgement (ConsumerSession::meet).
 //
-// That one may die as well: then it begins again.
+// The next producer may die, too: then this begins again.
 //
 // Borrows: session, clock, search. Thread: the loop's. Blocks: detach(), see ProducerSearch::forget(). Errors: the
 // search's.
@@ -41,7 +41,7 @@ class ProducerLoss {
     enum class Verdict {
         Continue,
         EndInOrder,  // nothing of the dead producer is held
-        EndAlone,    // nobody is left who would take back what is held
+        EndAlone,    // no process is left to return held slabs to
     };
 
     // `has_launcher`: when the consumer began.
@@ -51,8 +51,8 @@ class ProducerLoss {
     void note_death();
     // From its death to the next producer's coming.
     bool producer_is_dead() const { return died_at_.has_value(); }
-    // Its death was just seen, and no launcher says what follows: the run directory says whether that was the run's
-    // end.
+    // The death was just detected, and no launcher decides what follows: the run directory shows whether the run has
+    // ended.
     bool needs_liveness() const { return died_at_ && !detached_ && !has_launcher_; }
     Verdict verdict(const Requests& requests) const;
     // Only with a search. Does nothing when it is called again.

@@ -19,10 +19,9 @@ namespace offramp {
 // session's. Blocks: while a span is mapped for the first time.
 class ReadLoan {
   public:
-    // `ticket` is one that session.take() gave. Errors: ProtocolError when the slab is not what the ticket says; it has
-    // failed then, so that an unreadable slab becomes a dead letter. Those of mapping its memory, which
-    // say nothing against the slab: it is returned.
-    // `contents`: where the slab's description is read to; handed in so that its memory serves the next slab as well.
+    // `ticket`: from session.take(). Errors: ProtocolError if the slab does not match the ticket; it has failed then,
+    // so that an unreadable slab becomes a dead letter. Errors of mapping its memory do not concern the slab: it is
+    // returned. `contents`: receives the slab's description; passed in so that its memory serves the next slab, too.
     static ReadLoan open(const SlabTicket& ticket, SlabMappings& mappings, Heartbeat& heartbeat,
                          ConsumerSession& session, SlabContents& contents);
 

@@ -14,10 +14,10 @@
 
 namespace offramp {
 
-// Numbers a session's releases from 1 and keeps each until it is acknowledged. Go-back-N: what was never sent
-// is due at once; when the oldest unacknowledged one has been sent and not been answered for `repeat_every`,
-// everything from it on is due again. A release that is lost, or whose acknowledgement is lost, is therefore
-// taken exactly once and in order.
+// Numbers a session's releases from 1 and keeps each until it is acknowledged. Go-back-N: what was never sent is due
+// immediately; when the oldest unacknowledged one has been sent and not been answered for `repeat_every`, everything
+// from it on is due again. A release that is lost, or whose acknowledgement is lost, is therefore taken exactly once
+// and in order.
 //
 // Pure: no sockets; time is handed in. Thread: one. Blocks: never.
 class ReleaseLog {
@@ -33,7 +33,7 @@ class ReleaseLog {
     // Returns the release's number. `why`: of one that failed, for people.
     std::uint64_t add(const SlabTicket& ticket, ReleaseKind kind, std::string why = {});
 
-    // What should be sent now, at most kMaxTicketsPerMessage records; nothing when nothing is due.
+    // The due releases, at most kMaxTicketsPerMessage records; nothing if none is due.
     std::optional<Batch> due(TimePoint now) const;
     // A batch from due() was handed to the channel.
     void mark_sent(const Batch& batch, TimePoint now);
@@ -45,7 +45,7 @@ class ReleaseLog {
     void begin_anew();
     // Why those failed that did, by number.
     const std::map<std::uint64_t, std::string>& reasons() const { return reasons_; }
-    // What is unacknowledged, oldest first.
+    // The unacknowledged releases, oldest first.
     const std::deque<ReleaseRecord>& records() const { return records_; }
 
     // When due() will give something without a further add(); nothing while nothing is unacknowledged.

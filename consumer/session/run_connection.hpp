@@ -23,7 +23,7 @@ class RunConnection final : public ProducerSearch {
 
     void forget() override;
     std::optional<Found> look() override;
-    // Of the producer that was found last. What cannot be read says nothing: then the run is open.
+    // Of the last found producer. An unreadable run directory proves nothing: then the run is open.
     RunLiveness liveness() const;
 
   private:

@@ -4,7 +4,7 @@
 
 namespace offramp {
 
-// What the run directory says of the run that a consumer came for.
+// The state in the run directory of the run that a consumer came for.
 enum class RunLiveness {
     Open,             // the producer that was met takes consumers, as far as is known
     TakenOver,        // a producer of a later epoch has published its endpoint

@@ -69,8 +69,7 @@ std::optional<pid_t> listener_of(const Endpoint& endpoint) {
     return listener.pid;
 }
 
-// A producer that lives under another number than the endpoint says cannot be watched. Call it where there is no
-// process of that number.
+// A living producer whose pid differs from the endpoint's cannot be watched. Call it if no process has that pid.
 void require_same_pid_namespace(const std::string& run_dir, const Endpoint& endpoint) {
     const std::optional<pid_t> listener = listener_of(endpoint);
     if (!listener || static_cast<std::uint64_t>(*listener) == endpoint.producer_pid) return;

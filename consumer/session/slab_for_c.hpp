@@ -7,8 +7,8 @@
 
 namespace offramp {
 
-// A slab as the C ABI's structs show it. Its memory serves the next slab as well.
-// Borrows: the slab that of() was given, until the next call. Thread: one. Blocks: never. Errors: none.
+// A slab as the C ABI's structs show it. Its memory serves the next slab, too. Borrows: the slab that of() was given,
+// until the next call. Thread: one. Blocks: never. Errors: none.
 class SlabForC {
   public:
     const offramp_slab& of(const SlabContents& slab);

@@ -16,10 +16,9 @@ namespace offramp {
 // Maps what a consumer may see of a run: the ledger and the slabs read-only, the heartbeat records writable (of which
 // it writes its own only).
 //
-// Owns: the mappings, for its lifetime; a span of slabs is mapped when the first of its slabs is asked for.
-// Thread: one. Blocks: while mapping.
-// Errors: ProtocolError for a ledger of another layout or run, or an object that is smaller than the ledger
-// says; SystemError when an object is gone, that is when the run has ended.
+// Owns: the mappings, for its lifetime; a span of slabs is mapped when the first of its slabs is asked for. Thread:
+// one. Blocks: while mapping. Errors: ProtocolError for a ledger of another layout or run, or an object that is smaller
+// than in the ledger; SystemError if an object is gone, that is if the run has ended.
 class SlabMappings {
   public:
     // PerSlab: memory is made anew for every filling, so it is mapped and unmapped with each.

@@ -23,7 +23,7 @@ class SlabFailed : public Error {
     // A failure is counted once: after as many failures as the run allows, the slab is a dead letter. `why`: for
     // people, may be of several lines; goes into the dead letter.
     explicit SlabFailed(const std::string& why) : SlabFailed(why, ReleaseKind::Failed) {}
-    // No consumer will do better: the slab is a dead letter at once.
+    // No consumer can process it: the slab becomes a dead letter immediately.
     static SlabFailed rejected(const std::string& why) { return {why, ReleaseKind::Rejected}; }
     // As the first, and this consumer takes no more.
     static SlabFailed at_the_end(const std::string& why) {
@@ -49,7 +49,7 @@ class SlabFailed : public Error {
 //
 // Borrows the slab, read-only, for the call. Thread: one. Errors: an Error with SinkUnavailable gives the slab back and
 // ends this consumer in order; a SlabFailed counts a failure against the slab, which goes to another consumer, and this
-// one goes on; any other exception counts a failure as well, and ends this consumer.
+// one goes on; any other exception counts a failure, too, and ends this consumer.
 class SlabProcessor {
   public:
     virtual ~SlabProcessor() = default;

@@ -16,7 +16,7 @@ OpenedLibrary::OpenedLibrary(const std::vector<std::string>& names, std::string 
         handle_ = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
         name_ = name;
         if (handle_ != nullptr) return;
-        if (const std::string told = last_loader_error(); reason.empty()) reason = told;
+        if (const std::string error = last_loader_error(); reason.empty()) reason = error;
     }
     throw ConfigError(wanted_by_ + " needs a library that cannot be opened: " + reason, fix_);
 }

@@ -21,7 +21,7 @@ class OutputOfRun {
     // that a launcher started makes no output folder: one that is gone is not its run's.
     OutputOfRun(const RunConfig& config, const std::string& run_id);
 
-    // What `processor` does with a slab, between two looks at the folders. Borrows it.
+    // Runs `processor` on a slab, between two checks of the folders. Borrows it.
     SlabProcessor& guard(SlabProcessor& processor, const RunConfig& config);
 
   private:

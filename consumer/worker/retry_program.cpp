@@ -36,9 +36,9 @@ struct Part {
     auto operator<=>(const Part&) const = default;
 };
 
-void to_json(json& told, const Part& part) { told = {part.first, part.end}; }
+void to_json(json& value, const Part& part) { value = {part.first, part.end}; }
 
-// What is known of parts: read when the program starts, appended to as it goes on.
+// The record of parts: read when the program starts, appended to as it goes on.
 //
 // Owns: the file's descriptor. Thread: one. Blocks: on the file. Errors: SystemError, as the report cannot be written.
 class RetryReport {

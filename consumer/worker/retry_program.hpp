@@ -21,8 +21,8 @@ int retry_payload(const std::string& path, SlabProcessor& processor);
 //   {"trying":[FIRST,END]}                    samples FIRST to END-1, by their index in the payload
 //   {"done":[FIRST,END]}                      they have their results
 //   {"failed":[FIRST,END],"why":"..."}        they have not; a single sample is final
-// Started again with the same report, it goes on behind what that says; a part that was being tried has failed then:
-// the program died of it.
+// Started again with the same report, it continues after the last line; a part under way has failed then: the program
+// died in it.
 //
 // Returns the exit code: 0 once every sample is done or has failed alone. Borrows: processor. Thread: main's. Blocks:
 // for as long as the processor takes. Errors: as above; SystemError when the report cannot be written.

@@ -99,7 +99,7 @@ DoneParts parts_in(std::string_view line) {
     return parts;
 }
 
-// Of a job: `items` cut into `count`; standard input names the shards that count, and what each left, one a line.
+// For a job: `items` cut into `count`; standard input names the shards that count, and their files, one a line.
 int join(std::string_view items, std::string_view count, int argc, const char* const* argv) {
     const auto config = parse_run_config(argc, argv, kProgram);
     if (!config) return to_int(ExitCode::Ok);
@@ -110,7 +110,7 @@ int join(std::string_view items, std::string_view count, int argc, const char* c
     return to_int(ExitCode::Ok);
 }
 
-// What it was given and the run does otherwise. Errors: ConfigError names it, with both values.
+// Refuses settings that differ from the run's. Errors: ConfigError names one, with both values.
 void require_same_work(const RunConfig& config, const RunConfig& run) {
     const std::string difference = SlabWork::difference(config, run);
     if (difference.empty()) return;
@@ -124,7 +124,7 @@ void exec_interpreter(const RunConfig& config, CommandLine whole, const Processo
     if (making.python == nullptr && needs_interpreter(config)) become_interpreter(config, whole.argc, whole.argv);
 }
 
-// As a run's endpoint has it. Errors: ConfigError.
+// A nonce in the form of a run's endpoint. Errors: ConfigError.
 std::uint64_t nonce_of(std::string_view text) {
     const auto nonce = RunNames::nonce_in(text);
     if (!nonce)

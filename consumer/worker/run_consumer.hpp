@@ -29,8 +29,8 @@ ProcessorMaking own_processors(const offramp_processor* python);
 // other. Settings that it was not given of a run that it serves it takes from there
 // (common/app/settings/kept_settings); a given setting that differs from the run's is refused.
 //
-// Borrows: all of it. Thread: main's. Blocks: for the length of the run. Errors: none; they are logged, and the exit
-// code says them.
+// Borrows: all of it. Thread: main's. Blocks: for the length of the run. Errors: none; they are logged and set the exit
+// code.
 int run_consumer(int argc, const char* const* argv, const ProcessorMaking& making) noexcept;
 
 }  // namespace offramp

@@ -4,8 +4,8 @@
 #include <offramp_processor.h>
 #include "consumer/worker/run_consumer.hpp"
 
-// What a consumer's command line asks for; returns its exit code. `python`: what `--processor python:...` is made from;
-// outlives the call. Thread: the process's first, before there are others: signals are blocked for those that come.
+// Executes a consumer's command line; returns its exit code. `python`: creates `--processor python:...`; outlives the
+// call. Thread: the process's first, before there are others: signals are blocked for those that come.
 extern "C" __attribute__((visibility("default"))) int offramp_worker_main(int argc, const char* const* argv,
                                                                           const offramp_processor* python) {
     return offramp::run_consumer(argc, argv, offramp::own_processors(python));

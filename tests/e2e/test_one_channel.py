@@ -153,7 +153,7 @@ class OneChannel(unittest.TestCase):
                 code, printed, files = self.run_of(model, "mask-png", "--transform", transform)
                 self.assertEqual(code, 64, printed)
                 self.assertIn("--scores logit", printed)
-                self.assertIn("which lies between 0 and 1", printed)
+                self.assertIn("which must be between 0 and 1", printed)
                 self.assertEqual([name for name in files if name.endswith(".png")], [], transform)
         # The flag wins over the notes.
         code, printed, _ = self.run_of("exported/logits.pt2", "mask-png", "--scores", "probability")
@@ -186,7 +186,7 @@ class OneChannel(unittest.TestCase):
                     self.assertEqual(run.start(*again).wait(), 0, run.logs())
                     skipped = {pathlib.Path(one["origin"]).stem: one["reason"] for one in run.summary()["skipped"]}
                     self.assertEqual(skipped.keys(), {"00", "07"})
-                    self.assertRegex(skipped["00"], r"output .*1, 32, 32\] holds 3[78].* probability, which lies between 0 and 1")
+                    self.assertRegex(skipped["00"], r"output .*1, 32, 32\] holds 3[78].* probability, which must be between 0 and 1")
                     self.assertRegex(skipped["07"], "holds NaN")
                     self.assertEqual(run.summary()["samples"]["skipped"], 2)
                     files = run.files()

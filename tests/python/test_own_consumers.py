@@ -72,7 +72,7 @@ class OwnConsumers(Loops):
         self.post.write_text("def save(slab):\n    for sample, values in slab:\n        yield sample, values\n        yield sample, values + 1\n")
         printed = self.work.run(batches=200, code=1)
         self.assertRegex(printed.splitlines()[-1], r"^offramp\._errors\.ConsumersFailed: .*the file b\d+-0\.npy of sample 'b\d+-0' was committed twice.*"
-                                                r"Give each result of a sample an ending of its own")
+                                                r"Give each result of a sample its own ending")
         self.assertEqual([], processes_of(self.folder))
 
     def test_dead_letters_are_reported_at_the_end(self):

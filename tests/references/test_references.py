@@ -49,7 +49,7 @@ class ExitCodes(unittest.TestCase):
 
     def test_cpp_has_the_same(self):
         found = {}
-        for header in ("base/error_kind.hpp", "settings/exit_code.hpp"):
+        for header in ("base/error_kind.hpp", "app/settings/exit_code.hpp"):
             found.update(re.findall(r"^    (\w+) = (\d+),", (ROOT / "common" / header).read_text(), re.MULTILINE))
         self.assertEqual("0", found.pop("None"), "ErrorKind::None is 0")
         self.assertEqual(self.codes, {name: int(number) for name, number in found.items()})

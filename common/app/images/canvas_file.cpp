@@ -28,9 +28,7 @@ bool read_at(int file, std::uint64_t at, std::span<std::byte> bytes, const std::
     while (!bytes.empty()) {
         const ssize_t got = ::pread(file, bytes.data(), bytes.size(), static_cast<off_t>(at));
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0)
-            throw SystemError("reading the working file of a mask, " + path, errno,
-                              "Check the file system that it lies on");
+        if (got < 0) throw SystemError("reading the working file of a mask, " + path, errno, "Check its file system");
         if (got == 0) return false;
         at += static_cast<std::uint64_t>(got);
         bytes = bytes.subspan(static_cast<std::size_t>(got));
@@ -108,8 +106,7 @@ FoundCanvas::FoundCanvas(std::string path, const CanvasForm& wanted)
     matches_form_ = length_of(file_.get()) == CanvasLayout(form).bytes && read_cells(form, header.set_cells);
 }
 
-// False where there is a byte that no consumer writes, or one is not set any more: what it stands for may be half
-// there.
+// False if there is an invalid byte, or a cell was cleared: its data may be incomplete.
 bool FoundCanvas::read_cells(const CanvasForm& form, std::uint64_t set_cells) {
     const Tiling tiling(form.picture, form.tiles);
     rows_ = tiling.down().cells();
@@ -129,7 +126,7 @@ bool FoundCanvas::is_full() const {
     return true;
 }
 
-// It is not added up, and each of its tiles says that it has written all: none of them would come again.
+// It is not summed, and all of its tiles are set as written: none of them would be delivered again.
 bool FoundCanvas::is_lost(CanvasCell seam) const {
     if (is_set(seam)) return false;
     const auto [first_row, rows] = tiles_of_cell(seam.row);
@@ -151,7 +148,7 @@ bool FoundCanvas::has(std::uint32_t tile_row, std::uint32_t tile_column) const {
     return true;
 }
 
-// Who finds the same file at the same time waits for its lock, and then another file has the name, or none.
+// A process that finds the same file at the same time waits for its lock, and then another file has the name, or none.
 void FoundCanvas::remove() {
     struct flock range {};
     range.l_type = F_WRLCK;

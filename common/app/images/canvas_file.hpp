@@ -110,7 +110,7 @@ class FoundCanvas {
     std::vector<std::byte> cells_;
 };
 
-// A cell lies between one tile and the next along an axis, or within one.
+// A cell is between one tile and the next along an axis, or within one.
 struct TilesOfCell {
     std::uint32_t first = 0;
     std::uint32_t count = 1;

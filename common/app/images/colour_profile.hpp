@@ -9,7 +9,7 @@
 namespace offramp {
 
 // The ICC profile that a JPEG, PNG or WebP file holds, where it is one of RGB, as the pixels that are decoded are;
-// empty where there is none, and where it is damaged: a wrong note is no reason to refuse a picture. A TIFF's is
+// empty where there is none, and where it is damaged: wrong metadata does not make a picture unreadable. A TIFF's is
 // TiffPicture::profile(). Thread: any.
 std::vector<std::byte> colour_profile(ImageFormat format, std::span<const std::byte> file);
 

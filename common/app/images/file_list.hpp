@@ -22,17 +22,17 @@ struct FileList {
 };
 
 // `input` is a folder (walked to its depths, hidden entries left out, links followed but each folder taken once; files
-// by their extension, sorted bytewise by relative path; a folder that may not be listed stands in the list itself, so
-// that it is reported), a list file (one path a line, relative to the list's folder, blank lines and those that begin
-// with # skipped), or one image. Errors: ConfigError NoInput: no such path, no permission, nothing in it; BadInput:
-// neither of the three.
+// by their extension, sorted bytewise by relative path; a folder that may not be listed is in the list itself, so that
+// it is reported), a list file (one path a line, relative to the list's folder, blank lines and those that begin with #
+// skipped), or one image. Errors: ConfigError NoInput: no such path, no permission, nothing in it; BadInput: neither of
+// the three.
 FileList list_image_files(const std::string& input, const StillWanted& still_wanted = {});
 
-// What list_image_files() found, as a file: the number of names in decimal and a newline, then each name and a zero
+// The result of list_image_files(), as a file: the number of names in decimal and a newline, then each name and a zero
 // byte. So many programs can work on one folder that is walked once, and see the same items in it.
 std::string text_of_listed_files(const FileList& list);
-// Of the folder `input`, as it was listed in the file `listed`; the folder is not looked at. Errors: ConfigError
-// NoInput: `listed` cannot be read; BadInput: it is truncated, or another kind of file.
+// The listing of the folder `input` from the file `listed`; the folder is not read. Errors: ConfigError NoInput:
+// `listed` cannot be read; BadInput: it is truncated, or another kind of file.
 FileList read_listed_files(const std::string& input, const std::string& listed);
 
 }  // namespace offramp

@@ -21,7 +21,7 @@ class FileWindow {
     std::uint64_t size() const { return end_ - begin_; }  // of the picture
     // Its first bytes, at most so many, wherever reading has come to. Errors: UnreadableItem.
     std::vector<std::byte> front(std::uint64_t most) const;
-    // The next piece; empty at the end, or where the file cannot be read: then problem() says why.
+    // The next piece; empty at the end, or where the file cannot be read: then problem() has the reason.
     std::span<const std::byte> next_piece() noexcept;
     const std::string& problem() const { return problem_; }
 

@@ -10,7 +10,7 @@ namespace {
 
 // Half of what is left over; a half pixel goes to the even number, as Python rounds.
 std::uint64_t margin(std::uint64_t whole, std::uint32_t cut) {
-    expect(cut <= whole, "a frame lies within its picture");
+    expect(cut <= whole, "a frame is inside its picture");
     const std::uint64_t half = (whole - cut) / 2;
     return (whole - cut) % 2 == 0 ? half : half + half % 2;
 }

@@ -34,7 +34,7 @@ struct PictureRect {
     bool operator==(const PictureRect&) const = default;
 };
 
-// A plane of bytes, which is that of a part of a picture, where the part lies in all of it; around it zeros.
+// Puts a plane of bytes of a part of a picture in its place in the whole; around it zeros.
 inline void surround(std::span<const std::uint8_t> plane, const PictureRect& part, ImageSize whole,
                      std::vector<std::uint8_t>& to) {
     to.assign(whole.pixels(), 0);
@@ -55,9 +55,9 @@ struct ResizedPart {
     bool operator==(const ResizedPart&) const = default;
 };
 
-// What a model sees of an upright picture: all of it, squeezed into `size`; or, with a `shorter_side`, its middle. Its
-// shorter side is then brought to that length, its proportions kept, and `size` is cut out, to the pixel where
-// torchvision's Resize and CenterCrop do.
+// The part of an upright picture that a model sees: all of it, squeezed into `size`; or, with a `shorter_side`, its
+// middle. Its shorter side is then brought to that length, its proportions kept, and `size` is cut out, to the pixel
+// where torchvision's Resize and CenterCrop do.
 struct PictureFrame {
     PictureFrame(ImageSize all) : size(all) {}  // not explicit: a size is the frame of all of a picture
     PictureFrame(ImageSize part, std::uint32_t shorter, Interpolation way = Interpolation::Bilinear)
@@ -67,7 +67,7 @@ struct PictureFrame {
     std::uint32_t shorter_side = 0;  // 0: all of the picture; else not less than size's sides
     Interpolation interpolation = Interpolation::Bilinear;
 
-    // Where `size` lies in the resized picture, which has pixels.
+    // The place of `size` in the resized picture, which has pixels.
     ResizedPart part_of(ImageSize picture) const;
     // The picture's own pixels that lie in the frame, to the nearest; at least one each way.
     PictureRect visible_rect(ImageSize picture) const;

@@ -55,7 +55,7 @@ struct GifPicture {
     PictureRect picture;
     bool interlaced = false;
     Palette palette{};
-    std::optional<unsigned> transparent;  // number of a colour; it also stands around the picture
+    std::optional<unsigned> transparent;  // number of a colour; also used around the picture
     GifBytes codes;
 };
 
@@ -90,7 +90,7 @@ GifPicture first_picture(std::span<const std::byte> file) {
     found.canvas.width = bytes.number(2);
     found.canvas.height = bytes.number(2);
     const unsigned screen = bytes.number(1);
-    bytes.take(2);  // background and proportions, which nobody heeds
+    bytes.take(2);  // background and proportions, which are ignored
     found.palette = gray_ramp();
     take_palette(bytes, screen, found.palette);
     // Stray bytes between blocks are skipped.
@@ -172,7 +172,7 @@ class GifCodes {
     unsigned waiting_ = 0, have_ = 0;  // bits
 };
 
-// The colours that each code stands for: those of an earlier code, and one more.
+// The colours of each code: those of an earlier code, and one more.
 class GifTable {
   public:
     explicit GifTable(unsigned color_bits) : color_bits_(color_bits) { clear(); }
@@ -189,7 +189,7 @@ class GifTable {
     // The colours of the code that follows, as far as there are pixels for them.
     void put(unsigned code, GifPixels& pixels) {
         const bool is_next = code == next_ && last_ != kNone && next_ < kGifCodes;
-        if (code >= next_ && !is_next) refuse("a code stands for nothing");
+        if (code >= next_ && !is_next) refuse("an undefined code");
         std::size_t count = is_next ? 1 : 0;  // such a one ends as it begins
         unsigned from = is_next ? last_ : code;
         for (; from > end_code(); from = links_[from].before) colors_[count++] = links_[from].color;

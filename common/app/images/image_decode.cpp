@@ -44,8 +44,8 @@ std::uint8_t* room_for(ImageSize size, std::vector<std::uint8_t>& pixels) {
     return pixels.data();
 }
 
-// What a JPEG is not decoded below. A scaled decode ends with a mean over squares: a cubic is to have the last halving
-// itself.
+// The minimum size of a scaled JPEG decode. A scaled decode ends with a mean over squares: a cubic is to have the last
+// halving itself.
 ImageSize least_size(const PictureFrame& frame) {
     const std::uint32_t times = frame.interpolation == Interpolation::Bicubic ? 2 : 1;
     const std::uint32_t shorter = frame.shorter_side * times;

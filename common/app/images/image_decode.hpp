@@ -24,9 +24,9 @@ struct BesideColours {
     std::vector<std::byte> profile;   // ICC, of RGB; empty: none
 };
 
-// Turns an image file into 8-bit RGB of one size, upright: all of the picture, or its middle. The content says what it
-// is, not the name. Owns scratch memory that is kept from image to image, and nothing else is. Thread: one at a time.
-// Blocks: while it reads. Errors: UnreadableItem with the reason in one line.
+// Turns an image file into 8-bit RGB of one size, upright: all of the picture, or its middle. Its content decides the
+// format, not its name. Owns scratch memory that is kept from image to image, and nothing else is. Thread: one at a
+// time. Blocks: while it reads. Errors: UnreadableItem with the reason in one line.
 class ImageDecoder {
   public:
     // `rgb` has frame.size.rgb_bytes().
@@ -36,7 +36,7 @@ class ImageDecoder {
     ImageSize decode_file_in_full(const PicturePlace& place, std::vector<std::uint8_t>& rgb,
                                   BesideColours* beside = nullptr);
 
-    // That size alone, from what stands before the pixels: they are not decoded, and mostly not read.
+    // Only that size, from the bytes before the pixels: they are not decoded, and mostly not read.
     ImageSize size_of_file(const PicturePlace& place);
 
   private:
@@ -46,7 +46,7 @@ class ImageDecoder {
         ~TrimAtEnd();
     };
 
-    // An image as it lies in its file, or as it is decoded at a scale.
+    // An image as stored in its file, or as it is decoded at a scale.
     struct Stored {
         ImageFormat format = ImageFormat::Unknown;
         Orientation orientation = Orientation::Upright;

@@ -23,8 +23,8 @@ constexpr std::size_t kShownDigits = 40;
 constexpr std::size_t kShownNameBytes = 60;
 
 // Not the parser with a callback to ask: it looks through the whole of an array behind each object in it. `on_member`
-// gets the name of each member of the outermost object, as it stands there in its quotes, if the text is JSON. Returns
-// whether it is of at most kMostLevels.
+// gets the name of each member of the outermost object, as written in its quotes, if the text is JSON. Returns whether
+// it is of at most kMostLevels.
 template <class OnMember>
 bool look_through(std::string_view text, OnMember on_member) {
     std::size_t levels = 0, string_at = 0, string_end = 0;
@@ -44,7 +44,7 @@ bool look_through(std::string_view text, OnMember on_member) {
     return true;
 }
 
-// Of an object that has fewer members than its text: which name it is that stands there more than once.
+// The repeated name of an object that has fewer members than its text.
 std::string repeated_name(std::string_view text) {
     std::set<std::string> names;
     std::string repeated;
@@ -55,7 +55,7 @@ std::string repeated_name(std::string_view text) {
     return printable(utf8_prefix(repeated, kShownNameBytes));
 }
 
-// What JSON has not and some write nevertheless. `at`: the byte where the parser gave up, from 1.
+// Explains common syntax that JSON does not have. `at`: the byte where the parser gave up, from 1.
 std::string describe_json_error(std::string_view text, std::size_t at, std::string_view complaint) {
     const std::string_view rest = text.substr(std::min(at > 0 ? at - 1 : 0, text.size()));
     for (const std::string_view number : {"NaN", "Infinity"})
@@ -127,7 +127,7 @@ json parse_input_object(std::string_view text) {
     if (!parsed.is_object()) throw UnreadableItem(std::string("not a JSON object, but ") + parsed.type_name());
     if (parsed.size() != members)
         throw UnreadableItem("its \"" + repeated_name(with_texts) +
-                             "\" is there more than once: give each value a name of its own");
+                             "\" is there more than once: give each value its own name");
     return parsed;
 }
 

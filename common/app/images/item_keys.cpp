@@ -64,8 +64,7 @@ std::string clean_key(std::string_view name) {
     return key.empty() ? "item" : cut_text(key, kLongestKey);
 }
 
-// Calls `take` with every name that an item must not have: that of a result of it could be a folder which `key` lies
-// in.
+// Calls `take` with every name that an item must not have: its result could be a folder that contains `key`.
 template <typename Take>
 void for_each_name_in_the_way(std::string_view key, const Take& take) {
     std::size_t begin = 0;

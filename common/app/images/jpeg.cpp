@@ -19,7 +19,7 @@
 
 namespace offramp {
 
-// What libjpeg calls back with: its own structs first, so that a pointer to them is one to these. An error leaves by
+// The state of libjpeg's callbacks: its structs first, so that a pointer to them is one to these. An error leaves by
 // longjmp, which runs no destructor.
 struct JpegErrors {
     jpeg_error_mgr base;
@@ -57,7 +57,7 @@ bool is_harmless(int warning) {
     return std::ranges::find(kHarmless, warning) != kHarmless.end();
 }
 
-// Errors by which libjpeg says that it does not have what a file needs, whole as that may be.
+// libjpeg's errors for files that need unsupported features, even if they are intact.
 bool is_unsupported(int error) {
     constexpr std::array kUnsupported{JERR_ARITH_NOTIMPL,      JERR_BAD_PRECISION,        JERR_CCIR601_NOTIMPL,
                                       JERR_CONVERSION_NOTIMPL, JERR_FRACT_SAMPLE_NOTIMPL, JERR_SOF_UNSUPPORTED};
@@ -139,7 +139,7 @@ bool read_end(jpeg_decompress_struct* jpeg, JpegErrors* errors) {
     return true;
 }
 
-// Ink as Adobe's programs write it, 255 where there is none, whatever a file says of itself; and PIL's arithmetic.
+// Ink as Adobe's programs write it, 255 where there is none, for any metadata; and PIL's arithmetic.
 void rgb_of_inks(const std::uint8_t* inks, std::size_t pixels, std::uint8_t* rgb) {
     for (std::size_t i = 0; i < pixels; ++i, inks += kInks, rgb += 3)
         for (std::size_t color = 0; color < 3; ++color) {

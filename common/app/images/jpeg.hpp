@@ -10,8 +10,8 @@
 
 namespace offramp {
 
-// One JPEG file as 8-bit RGB, by libjpeg-turbo. Each picture has a decoder of its own, so neither a damaged header nor
-// a table reaches the next one; a file without Huffman tables (a frame of MJPEG) gets the standard ones. CMYK and YCCK
+// One JPEG file as 8-bit RGB, by libjpeg-turbo. Each picture has its own decoder, so neither a damaged header nor a
+// table reaches the next one; a file without Huffman tables (a frame of MJPEG) gets the standard ones. CMYK and YCCK
 // become RGB as PIL's convert("RGB") does it. Thread: one at a time. Errors: UnreadableItem: truncated, damaged, a kind
 // of JPEG that is not read; after one, nothing can be read.
 class JpegPicture {
@@ -38,7 +38,7 @@ class JpegPicture {
     std::unique_ptr<Decoder> decoder_;
 };
 
-// Whether the front of a JPEG file reaches its first scan, and with it all that stands before the pixels.
+// True if the front of a JPEG file reaches its first scan, and thus has all bytes before the pixels.
 bool reaches_first_scan(std::span<const std::byte> front);
 
 }  // namespace offramp

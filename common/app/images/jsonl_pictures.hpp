@@ -13,9 +13,9 @@ namespace offramp {
 // relative to the manifest's folder, an absolute one, or file://; `id` (text or a whole number) names the results, and
 // where it is missing the path does. Every other member is a column. A line that is not such an object, or whose id an
 // earlier line has, is a picture that cannot be read, with its line's number; blank lines do not count. Owns the open
-// file, and of each line where it lies: it is read again when it is asked for, and a line that changed is none that can
-// be read. Blocks: the constructor reads the whole file. Errors: the constructor: ConfigError NoInput: no such file, no
-// permission, no line; BadInput: not a regular file.
+// file, and the position of each line: a line is read again on demand, and is unreadable if it has changed. Blocks: the
+// constructor reads the whole file. Errors: the constructor: ConfigError NoInput: a missing file, no permission, no
+// line; BadInput: not a regular file.
 class JsonlPictures final : public PictureList {
   public:
     explicit JsonlPictures(const std::string& input);

@@ -7,7 +7,7 @@
 namespace offramp {
 
 // The calls of libtiff, which is opened with the first TIFF and stays open until the process ends: nothing else needs
-// it, and what it brings along has licences of its own. Thread: any.
+// it, and its dependencies have their own licences. Thread: any.
 struct Libtiff {
     decltype(&::TIFFOpenOptionsAlloc) open_options_alloc;
     decltype(&::TIFFOpenOptionsFree) open_options_free;

@@ -42,7 +42,7 @@ void bring_pixels_upright(const std::uint8_t* from, ImageSize stored, Orientatio
     const std::uint8_t* const right_top = from + row - kPixel;
     const std::uint8_t* const left_bottom = from + (static_cast<std::ptrdiff_t>(stored.height) - 1) * row;
     const std::uint8_t* const right_bottom = left_bottom + row - kPixel;
-    // Where the upright picture's first pixel lies, and how far it is to the next one across and down.
+    // The place of the upright picture's first pixel, and the distances to the next one across and down.
     const std::uint8_t* first = left_top;
     std::ptrdiff_t across = kPixel, down = row;
     switch (orientation) {

@@ -20,16 +20,16 @@ enum class Orientation : std::uint8_t {
     QuarterCounterclockwise = 8,
 };
 
-// What a JPEG file's EXIF says. Upright when it has none, when that is damaged, and for values that the standard does
-// not know: a wrong note is no reason to refuse a picture.
+// The orientation in a JPEG file's EXIF. Upright when it has none, when that is damaged, and for values that the
+// standard does not know: wrong metadata does not make a picture unreadable.
 Orientation jpeg_orientation(std::span<const std::byte> file);
 // The same of EXIF data alone: a TIFF header and its directories.
 Orientation exif_orientation(std::span<const std::byte> tiff);
 
-// The size that a picture has when it is upright; turns an upright size into the stored one as well.
+// The size that a picture has when it is upright; also turns an upright size into the stored one.
 ImageSize upright_size(ImageSize stored, Orientation orientation);
 
-// Where a part of the upright picture lies in the stored one.
+// The place of a part of the upright picture in the stored one.
 PictureRect stored_part(const PictureRect& part, ImageSize stored, Orientation orientation);
 
 // Brings an RGB picture upright. `from` has stored.rgb_bytes(), `to` as many; they do not overlap. Thread: any.

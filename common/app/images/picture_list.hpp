@@ -10,10 +10,10 @@
 
 namespace offramp {
 
-// The pictures that a run's input names, in an order that stays: what they are called, where they lie, what else the
-// input says of them. The producer reads them by number; consumers list the same input and find what belongs to a
-// sample by its key. Holds names, not pictures. Thread: any, it never changes. Blocks: on the disk. Errors: place() and
-// columns(): UnreadableItem with the reason.
+// The pictures that a run's input names, in an order that stays: their names, their places, and their further data in
+// the input. The producer reads them by number; consumers list the same input and find what belongs to a sample by its
+// key. Holds names, not pictures. Thread: any, it never changes. Blocks: on the disk. Errors: place() and columns():
+// UnreadableItem with the reason.
 class PictureList {
   public:
     virtual ~PictureList() = default;
@@ -25,12 +25,11 @@ class PictureList {
     virtual PicturePlace place(std::uint64_t picture) const = 0;
     // The name of an unreadable picture, fit for a log line.
     virtual std::string origin(std::uint64_t picture) const = 0;
-    // What the input says of a picture beside its name and place: the text of a JSON object, "{}" when nothing.
+    // The input's data about a picture besides its name and place: the text of a JSON object, "{}" for none.
     virtual std::string columns(std::uint64_t) const { return "{}"; }
     // A hash that changes when columns change, as far as the list itself shows them; 0 for none.
     virtual std::uint64_t columns_hash(std::uint64_t) const { return 0; }
-    // Distinguishes listings of a picture: all that its line says, or where its members lie; 0 for no more than
-    // its key.
+    // Distinguishes listings of a picture: its whole line, or the places of its members; 0 for no more than its key.
     virtual std::uint64_t listed_hash(std::uint64_t) const { return 0; }
 };
 

@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-// Where a picture's bytes lie: in a file of its own, which a path alone means, or in a part of one.
+// The place of a picture's bytes: a whole file, which a path alone means, or a part of one.
 struct PicturePlace {
     PicturePlace(std::string whole_file) : path(std::move(whole_file)) {}
     PicturePlace(std::string in_file, std::uint64_t from, std::uint64_t count)

@@ -13,7 +13,7 @@ namespace offramp {
 class PictureRegions {
   public:
     virtual ~PictureRegions() = default;
-    // A part that lies in the picture: part.size.rgb_bytes().
+    // A part inside the picture: part.size.rgb_bytes().
     virtual void read(const PictureRect& part, std::uint8_t* rgb) = 0;
     ImageSize size() const { return size_; }
 

@@ -81,7 +81,7 @@ std::unique_ptr<PictureRows> open_picture_rows(const PicturePlace& place) {
         return held_whole(place, upright_size(rows->size(), orientation), "a JPEG that is turned to be upright");
     }
     if (format == ImageFormat::Webp) {
-        // Its size stands in front of the pixels, its orientation behind them.
+        // Its size is before the pixels, its orientation after them.
         check_held_whole(read_webp_size(front, kMostTiledPixels), "a WebP");
         return held_whole(place, ImageDecoder().size_of_file(place), "a WebP");
     }

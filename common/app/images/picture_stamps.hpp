@@ -10,8 +10,8 @@
 
 namespace offramp {
 
-// Distinguishes states of a picture's file: a hash of its size, of when it was last changed, and of where the
-// picture lies in it. Blocks: on the file system. 0: there is no such file.
+// Distinguishes states of a picture's file: a hash of its size, of its last change, and of the picture's place in it.
+// Blocks: on the file system. 0: the file does not exist.
 std::uint64_t stamp_of(const PicturePlace& place);
 
 // The stamps of the pictures of a run with tiles, as they were when the run began, in a file of the run's directory
@@ -27,7 +27,7 @@ class PictureStamps {
 
     // `readable_by_group`: consumers of another user are let in. Errors: SystemError (CannotWrite).
     void keep(const std::string& path, bool readable_by_group);
-    // Of a run that has kept none there are none. Errors: ProtocolError where the file is damaged.
+    // Empty for a run that has stored none. Errors: ProtocolError where the file is damaged.
     static PictureStamps kept(const std::string& path);
 
   private:

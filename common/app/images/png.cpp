@@ -27,7 +27,7 @@ void read_bytes(png_structp png, png_bytep to, std::size_t bytes) {
     reading->left -= bytes;
 }
 
-// Everything that may longjmp, in a frame without objects. False: `reading` says why.
+// Everything that may longjmp, in a frame without objects. False: `reading` has the reason.
 bool decode_rows(png_structp png, png_infop info, PngReading* reading, std::uint32_t width, std::uint32_t height,
                  PngChannels channels, std::uint8_t* to) {
     if (setjmp(png_jmpbuf(png)) != 0) return false;

@@ -24,7 +24,7 @@ void decode_png(std::span<const std::byte> file, ImageSize size, std::uint8_t* r
 // those of decode_png().
 std::vector<std::uint8_t> png_alpha(std::span<const std::byte> file, ImageSize size);
 
-// What its EXIF chunk says, wherever that stands; Upright when it has none or that is damaged. Blocks: on the disk.
+// The orientation in its EXIF chunk, at any position; Upright when it has none or that is damaged. Blocks: on the disk.
 Orientation png_orientation(const PictureBytes& file);
 
 // The front of a PNG's first chunk of that kind, at most `most` bytes of its data; empty: it has none.

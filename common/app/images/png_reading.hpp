@@ -8,7 +8,7 @@
 
 namespace offramp {
 
-// What libpng calls back with while a file is read. Plain data only: an error leaves by longjmp, which runs no
+// The state of libpng's callbacks while a file is read. Plain data only: an error leaves by longjmp, which runs no
 // destructor.
 struct PngReading {
     const std::byte* next;
@@ -22,7 +22,7 @@ struct PngReading {
 // caller. Null: no memory.
 png_structp make_png_reader(PngReading* reading);
 
-// What rows have of each pixel, a byte of each; alpha is 255 where the file has none.
+// The channels of each pixel in rows, a byte each; alpha is 255 where the file has none.
 enum class PngChannels : std::uint8_t { Rgb = 3, Rgba = 4 };
 
 // Reads the header and has libpng give rows of such bytes, whatever the file has; 16 bits are scaled to 8, the largest
@@ -31,7 +31,7 @@ enum class PngChannels : std::uint8_t { Rgb = 3, Rgba = 4 };
 int begin_rows(png_structp png, png_infop info, PngReading* reading, std::uint32_t width, std::uint32_t height,
                PngChannels channels);
 
-// What an UnreadableItem says of a file of `file_bytes` that ends too early; and of one that could not be read.
+// The UnreadableItem text of a file of `file_bytes` that ends too early; and of one that could not be read.
 std::string truncated_png(std::uint64_t file_bytes);
 std::string png_problem(const PngReading& reading, std::uint64_t file_bytes);
 

@@ -40,7 +40,7 @@ void read_from_window(png_structp png, png_bytep to, std::size_t bytes) {
     }
 }
 
-// Everything that may longjmp, in frames without objects. False: `reading` says why.
+// Everything that may longjmp, in frames without objects. False: `reading` has the reason.
 bool begin_picture(png_structp png, png_infop info, RowReading* reading, std::uint32_t width, std::uint32_t height) {
     if (setjmp(png_jmpbuf(png)) != 0) return false;
     png_set_read_fn(png, reading, read_from_window);

@@ -48,8 +48,8 @@ bool sum_is_right(const Block& block) {
         plain += static_cast<unsigned char>(c);
         with_signs += static_cast<signed char>(c);
     }
-    const auto said = number(block, kBegin, kBytes);
-    return said && (static_cast<std::int64_t>(*said) == plain || static_cast<std::int64_t>(*said) == with_signs);
+    const auto stored = number(block, kBegin, kBytes);
+    return stored && (static_cast<std::int64_t>(*stored) == plain || static_cast<std::int64_t>(*stored) == with_signs);
 }
 
 // Facts that extra headers give about the next member.
@@ -124,11 +124,11 @@ std::optional<std::string> index_tar(const std::function<std::size_t(std::uint64
             if (left_out != nullptr) passed_over.continues_after_end = has_header_behind(read_at, at);
             return std::nullopt;
         }
-        const auto said = number(block, 124, 12);
-        if (!sum_is_right(block) || !said || *said > kMostBytes) return "no tar header " + at_byte(at);
+        const auto stored = number(block, 124, 12);
+        if (!sum_is_right(block) || !stored || *stored > kMostBytes) return "no tar header " + at_byte(at);
         const char type = block[156];
         const bool is_note = type == 'x' || type == 'g' || type == 'L' || type == 'K';
-        const std::uint64_t bytes = is_note ? *said : notes.bytes.value_or(*said);
+        const std::uint64_t bytes = is_note ? *stored : notes.bytes.value_or(*stored);
         const std::uint64_t begin = at + kBlock;
         if (is_note) {
             if (bytes > kMostNoteBytes) return "a note of " + std::to_string(bytes) + " bytes " + at_byte(at);

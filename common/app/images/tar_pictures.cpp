@@ -193,7 +193,7 @@ void TarPictures::finish(std::uint32_t shard, const std::string& prefix, Members
     keys_.push_back(name);
 }
 
-// Each picture is an item, with the notes of its own name and those of the whole sample.
+// Each picture is an item, with the notes of its name and those of the whole sample.
 void TarPictures::add_each(std::uint32_t shard, const std::string& name, const Members& members) {
     const auto is_used = [&](const Part& note) {
         const std::string_view stem = before_last_part(note.extension);

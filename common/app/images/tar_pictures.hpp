@@ -11,15 +11,15 @@
 namespace offramp {
 
 // The pictures of WebDataset shards: `input` is one .tar file, or a folder whose .tar files are taken in the order of
-// their names (those of folders below as well). A sample is the run of members whose names are equal up to the first
-// dot behind the last slash: a/7.jpg, a/7.json, a/7.cls. Its picture is the member with an image's extension; members
-// .json (an object) give columns, .txt and .cls a column of that name. Of a sample with several pictures the one with
-// nothing but an extension counts (7.jpg beside 7.mask.png); where all have more (7.left.jpg, 7.right.jpg), each is an
-// item of its own, 7.left and 7.right. Keys are SHARD/SAMPLE, SHARD without .tar, so that one shard alone gives the
-// keys that it has among others. A sample without a picture, and a shard that is truncated or damaged (once, behind
-// what could be read of it), are pictures that cannot be read. Every other member is counted (left_out). Holds names
-// and places, not bytes. Blocks: the constructor reads every member's header. Errors: the constructor: ConfigError
-// NoInput: no such input, no permission, no shard, nothing in them; BadInput: not a tar file or folder.
+// their names (also those of folders below). A sample is the run of members whose names are equal up to the first dot
+// behind the last slash: a/7.jpg, a/7.json, a/7.cls. Its picture is the member with an image's extension; members .json
+// (an object) give columns, .txt and .cls a column of that name. Of a sample with several pictures the one with nothing
+// but an extension counts (7.jpg beside 7.mask.png); where all have more (7.left.jpg, 7.right.jpg), each is an item,
+// 7.left and 7.right. Keys are SHARD/SAMPLE, SHARD without .tar, so that one shard alone gives the keys that it has
+// among others. A sample without a picture, and a shard that is truncated or damaged (once, behind what could be read
+// of it), are pictures that cannot be read. Every other member is counted (left_out). Holds names and places, not
+// bytes. Blocks: the constructor reads every member's header. Errors: the constructor: ConfigError NoInput: no such
+// input, no permission, no shard, nothing in them; BadInput: not a tar file or folder.
 class TarPictures final : public PictureList {
   public:
     explicit TarPictures(const std::string& input, const StillWanted& still_wanted = {});

@@ -35,7 +35,7 @@ void check_piece(std::uint64_t line_bytes, std::uint32_t lines, std::size_t piec
 
 }  // namespace
 
-// A handle for each plane where rows lie in strips of one sample each: all are read from their tops at once.
+// A handle for each plane if rows are in strips of one sample each: all are read from their tops in parallel.
 class TiffPicture::Reader {
   public:
     Reader(PictureBytes bytes, std::uint64_t most_pixels, TiffPart part) : bytes_(std::move(bytes)) {
@@ -65,7 +65,7 @@ class TiffPicture::Reader {
             if (tile_.width == 0) planes_.push_back({.handle = std::make_unique<TiffHandle>(bytes_, page)});
             pieces_.emplace_back(pieces_.front().size());
         }
-        // What libtiff complained of and mended itself is none of the picture's damages.
+        // Problems that libtiff reported and repaired are none of the picture's damages.
         for (Plane& plane : planes_) plane.handle->forget();
     }
 
@@ -78,7 +78,7 @@ class TiffPicture::Reader {
     void read(const PictureRect& part, std::uint8_t* rgb) {
         expect(part.left + std::uint64_t{part.size.width} <= size_.width &&
                    part.top + std::uint64_t{part.size.height} <= size_.height,
-               "a part lies in its picture");
+               "a part is inside its picture");
         for (Plane& plane : planes_) plane.handle->forget();  // damage of another part
         if (tile_.width == 0)
             read_strips(part, rgb);

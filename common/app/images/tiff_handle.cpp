@@ -17,7 +17,7 @@ namespace offramp {
 namespace {
 
 constexpr std::uint32_t kMostPages = 64;                // that are looked at for one in full resolution
-constexpr tmsize_t kMostOfLibtiff = tmsize_t{1} << 30;  // at once: a strip or tile as it is compressed
+constexpr tmsize_t kMostOfLibtiff = tmsize_t{1} << 30;  // at a time: a compressed strip or tile
 
 bool is_a_lesser_page(TIFF* tiff) {
     return (tiff_field<std::uint32_t>(tiff, TIFFTAG_SUBFILETYPE) & (FILETYPE_REDUCEDIMAGE | FILETYPE_MASK)) != 0;
@@ -26,7 +26,7 @@ bool is_a_lesser_page(TIFF* tiff) {
 }  // namespace
 
 struct TiffHandle::Calls {
-    static std::string said(const char* format, std::va_list values) {
+    static std::string formatted(const char* format, std::va_list values) {
         std::array<char, 200> text{};
         std::vsnprintf(text.data(), text.size(), format, values);
         std::string line(text.data());
@@ -36,7 +36,7 @@ struct TiffHandle::Calls {
     }
     static int keep_error(TIFF*, void* self, const char*, const char* format, std::va_list values) noexcept {
         auto& handle = *static_cast<TiffHandle*>(self);
-        if (handle.message_.empty()) handle.message_ = said(format, values);
+        if (handle.message_.empty()) handle.message_ = formatted(format, values);
         return 1;
     }
     // Those of decoders mean that part of the picture is invented; and so does a JPEG that is smaller than the strip or
@@ -44,7 +44,7 @@ struct TiffHandle::Calls {
     static int note_warning(TIFF*, void* self, const char* module, const char* format, std::va_list values) noexcept {
         auto& handle = *static_cast<TiffHandle*>(self);
         const std::string_view from = module == nullptr ? "" : module;
-        const std::string warning = said(format, values);
+        const std::string warning = formatted(format, values);
         const bool is_damage = from == "JPEGLib" || from.starts_with("Fax") || from.starts_with("PackBits") ||
                                warning.starts_with("Improper JPEG strip/tile size");
         if (is_damage && handle.message_.empty()) handle.message_ = warning;

@@ -8,9 +8,8 @@
 
 namespace offramp {
 
-// An open file of libtiff's, and what it calls back with: each has errors of its own, nothing is printed, and nothing
-// thrown through libtiff. Borrows the bytes. Thread: one at a time. Errors: UnreadableItem: truncated, damaged, no
-// libtiff.
+// An open file of libtiff, and its callbacks: each has its own errors, nothing is printed or thrown through libtiff.
+// Borrows the bytes. Thread: one at a time. Errors: UnreadableItem: truncated, damaged, no libtiff.
 class TiffHandle {
   public:
     // At that page of the file.

@@ -29,9 +29,9 @@ struct PixelSpan {
     bool operator==(const PixelSpan&) const = default;
 };
 
-// One side of a picture. Tiles begin every tile - overlap pixels, so that a pixel lies in one or two of them. The last
-// one is shifted back until all of it lies in the picture, and so sees more than it is asked for; on a side that is
-// shorter than a tile there is one, which shows pixels beyond it.
+// One side of a picture. Tiles begin every tile - overlap pixels, so that a pixel is in one or two of them. The last
+// one is shifted back until all of it is inside the picture, and so sees more than its part; on a side that is shorter
+// than a tile there is one, which shows pixels beyond it.
 //
 //   tile 0  |--------------|
 //   tile 1             |--------------|
@@ -48,7 +48,7 @@ class TileAxis {
     // All cells together are the side, each pixel once. Without an overlap, odd ones are empty.
     std::uint32_t cells() const { return 2 * tiles_ - 1; }
     PixelSpan cell(std::uint32_t cell) const;
-    // What a tile has of the side where seams are cut in their middle.
+    // The part of a side that belongs to a tile if seams are cut in their middle.
     PixelSpan share(std::uint32_t tile) const;
 
   private:
@@ -59,8 +59,8 @@ class TileAxis {
     std::uint32_t tiles_;
 };
 
-// What a tile's scores count in a seam, `pixel` pixels from where it begins: a ramp from the one tile to the other, of
-// whole numbers, so that sums do not round. Both add up to seam_weight().
+// The weight of a tile's scores in a seam, `pixel` pixels from where it begins: a ramp from the one tile to the other,
+// of whole numbers, so that sums do not round. Both add up to seam_weight().
 inline std::uint32_t later_weight(std::uint32_t pixel) { return 2 * pixel + 1; }
 inline std::uint32_t earlier_weight(std::uint32_t pixel, std::uint32_t overlap) { return 2 * overlap - 2 * pixel - 1; }
 inline std::uint32_t seam_weight(std::uint32_t overlap) { return 2 * overlap; }
@@ -78,7 +78,7 @@ class Tiling {
     TileAxis across_, down_;
 };
 
-// Which tile of which picture a sample is: its key says it, KEY#WIDTHxHEIGHT@ROW,COLUMN.
+// The tile and the picture of a sample, from its key, KEY#WIDTHxHEIGHT@ROW,COLUMN.
 struct TileOfPicture {
     std::string_view picture;  // the picture's own key
     ImageSize size;            // of the picture, upright

@@ -25,7 +25,7 @@ std::uint32_t number_at(std::span<const std::byte> file, std::size_t at) {
 }
 
 [[noreturn]] void refuse(std::span<const std::byte> file, VP8StatusCode status) {
-    // The container says how long it is.
+    // The container states its length.
     const bool short_of_bytes = file.size() < 8 || file.size() - 8 < number_at(file, 4);
     if (short_of_bytes || status == VP8_STATUS_NOT_ENOUGH_DATA || status == VP8_STATUS_SUSPENDED)
         throw UnreadableItem("truncated WebP: its " + std::to_string(file.size()) + " bytes end before the image does");

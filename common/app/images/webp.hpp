@@ -10,11 +10,11 @@
 
 namespace offramp {
 
-// What a WebP file's front says; of an animated one its canvas. Errors: UnreadableItem: truncated, damaged, too many
+// The size in a WebP file's header; of an animated one its canvas. Errors: UnreadableItem: truncated, damaged, too many
 // pixels.
 ImageSize read_webp_size(std::span<const std::byte> file, std::uint64_t most_pixels = kMaxImagePixels);
 
-// What its EXIF chunk says; Upright when it has none or that is damaged.
+// The orientation in its EXIF chunk; Upright when it has none or that is damaged.
 Orientation webp_orientation(std::span<const std::byte> file);
 
 // Decodes to 8-bit RGB, of an animated one the first picture, with black where that leaves the canvas free; an alpha

@@ -60,7 +60,7 @@ void note_next_place(const std::string& output, std::string_view name) {
     }
     WholeFile file(path, 0644, [&path](int problem) { return cannot_note(path, problem); });
     file.write(std::string(name) + "\n");
-    file.flush();  // nothing else says where results lie
+    file.flush();  // the only record of the place of results
     file.put_in_place();
 }
 

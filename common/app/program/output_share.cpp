@@ -16,7 +16,7 @@
 namespace offramp {
 namespace {
 
-// Of a JSON object whose values have no quotes in them: a run's id, a number. "?" where the text has no such key.
+// A value of a JSON object whose values contain no quotes: a run's id, a number. "?" where the text has no such key.
 std::string value_of(std::string_view text, std::string_view key) {
     const std::size_t found = text.find('"' + std::string(key) + '"');
     if (found == std::string_view::npos) return "?";
@@ -31,7 +31,7 @@ bool lock_shared(int fd) {
     int result = 0;
     do result = ::flock(fd, LOCK_SH | LOCK_NB);
     while (result != 0 && errno == EINTR);
-    return result == 0 || errno != EWOULDBLOCK;  // a file system without locks is no reason to fail
+    return result == 0 || errno != EWOULDBLOCK;  // a file system without locks is accepted
 }
 
 }  // namespace

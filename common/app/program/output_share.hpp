@@ -8,8 +8,8 @@
 namespace offramp {
 
 // The lock on an output folder, OUTPUT/.offramp-lock: text, {"run": ID, "pid": N}, of the run that writes there. Its
-// launcher has it first exclusively, then shared, and each program that runs a user's code has a share of its own (an
-// open file of its own): what one program gives back, the others keep. launch/offramp_launch/output_folder.py
+// launcher has it first exclusively, then shared, and each program that runs a user's code has its own share (its own
+// open file): if one program releases its share, the others keep theirs. launch/offramp_launch/output_folder.py
 inline constexpr const char* kOutputLockName = ".offramp-lock";
 
 // The run named in the lock's file, "?" if none.

@@ -15,7 +15,7 @@ TomlDocument declarations_of(const CatalogueSource& source) {
     TomlDocument document = read_toml_of_tables(source.text, name_of(source), "setting", "results");
     if (!document.top.empty())
         throw ConfigError(name_of(source) + ":" + std::to_string(document.top.front().line) + ": '" +
-                              document.top.front().key + "' stands above the first [[setting]] or [results]",
+                              document.top.front().key + "' is above the first [[setting]] or [results]",
                           "Begin each setting with [[setting]], and a processor's results with [results]",
                           ErrorKind::Config);
     return document;

@@ -137,8 +137,8 @@ Effect effect_of(const DeclaredSetting& declared) {
     return declared.changes == "place" ? kPlace : declared.changes == "memory" ? kMemory : kRuntime;
 }
 
-// What is printed of both goes into files and logs: of a header that is given in the clear only that there was one, and
-// a URL without its query, and without its credentials.
+// The printed forms go into files and logs: a header in the clear is reduced to a note that there was one, and a URL is
+// printed without its query, and without its credentials.
 void keep_secret(const DeclaredSetting& declared, Setting& setting) {
     const std::string& flag = declared.flag;
     if (declared.kind == Kind::Url) {
@@ -184,7 +184,7 @@ const std::vector<DeclaredSetting>& DeclaredSetting::all() {
             for (DeclaredSetting& setting : read_declarations(source)) {
                 if (std::ranges::find(all, setting.flag, &DeclaredSetting::flag) != all.end())
                     throw ConfigError("--" + setting.flag + " of " + std::string(source.file) + " is declared twice",
-                                      "Give it a name of its own", ErrorKind::Config);
+                                      "Give it another name", ErrorKind::Config);
                 all.push_back(std::move(setting));
             }
         return all;

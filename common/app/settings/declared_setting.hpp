@@ -35,7 +35,7 @@ struct DeclaredSetting {
     std::string group = "Consumers";  // a section's heading in --help
     std::string help;
     std::string value_name;                                            // "FILE" in --help; empty: the kind's
-    std::string accepted;                                              // of a text: what stands behind "Accepted:"
+    std::string accepted;                                              // of a text: the text after "Accepted:"
     std::vector<std::string> words;                                    // of a word, separated by commas
     double least = 0, most = std::numeric_limits<double>::infinity();  // of numbers
     std::string zero;                                                  // the word that 0 means, such as "auto"
@@ -56,7 +56,7 @@ struct DeclaredSetting {
 // Errors: ConfigError names file, line and key, for a text that declares nothing that can be used.
 std::vector<DeclaredSetting> read_declarations(const CatalogueSource& source);
 
-// A setting says so (memory_per_slab): consumers then map each slab anew, and nothing outlives the producer.
+// A setting declares it (memory_per_slab): consumers then map each slab anew, and nothing outlives the producer.
 bool makes_memory_per_slab(const CatalogueValues& values);
 
 // How outputs leave the device, as far as all programs know it.

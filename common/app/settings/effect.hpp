@@ -6,8 +6,8 @@
 
 namespace offramp {
 
-// What would be other with another value of a setting. Each setting says it where it is made, once, and whatever
-// compares the settings of two programs follows from it:
+// The effect of another value of a setting. Each setting declares it once, where it is defined, and all comparisons of
+// two programs' settings derive from it:
 //
 //   what must agree                                     | settings
 //   --resume: another run gives the same results        | makes_results()

@@ -10,7 +10,7 @@
 namespace offramp {
 namespace {
 
-// What is known of a processor in the run has this fact.
+// True if the declared results of a processor in the run have this fact.
 template <class Fact>
 bool has_one_with(const RunConfig& config, Fact fact) {
     return std::ranges::any_of(config.processors(), [&](const std::string& name) {
@@ -31,7 +31,7 @@ bool has_hosted(const RunConfig& config) {
                                [](const std::string& name) { return ProcessorSpec::of(name).has_value(); });
 }
 
-// A setting that a processor in the run reads has the value of which this says what follows.
+// A processor in the run reads a setting whose value has this effect.
 bool has_setting_with(const RunConfig& config, std::string DeclaredSetting::*value) {
     return std::ranges::any_of(DeclaredSetting::all(), [&](const DeclaredSetting& setting) {
         return !(setting.*value).empty() && has_reader_of(setting)(config) &&

@@ -46,13 +46,13 @@ bool records_items(const RunConfig& config);
 // A processor looks at the pictures themselves, or at how they were cut for the model.
 bool reads_pictures(const RunConfig& config);
 bool reads_cut_pictures(const RunConfig& config);
-// A processor hands through what the input, a table of texts, says of each of its items.
+// A processor passes on the input's data of each item, from a table of texts.
 bool reads_beside_texts(const RunConfig& config);
-// A processor has no place for an item without what the input says of it.
+// A processor cannot store an item without the input's data of it.
 bool reads_columns(const RunConfig& config);
-// A processor looks at the input: at its pictures, or at what is said of its items.
+// A processor reads the input: its pictures, or the data of its items.
 bool reads_input(const RunConfig& config);
-// A processor whose setting it is is in the run: it stands in its file, or is named by it.
+// The run has a processor of this setting: the setting is in its file, or names it.
 Effect::When has_reader_of(const DeclaredSetting& setting);
 
 }  // namespace offramp

@@ -5,7 +5,7 @@
 namespace offramp {
 
 // How a program of the project ends: in order, in one of two ways that are not errors, or with the number of the error
-// that ended it. The launch script's table (launch/guide/reference/exit-codes.md) says what is done on each.
+// that ended it. The launcher's table (launch/guide/reference/exit-codes.md) lists the reaction to each.
 enum class ExitCode : int {
     Ok = 0,
     DeadLetters = 84,   // the run finished, but batches became dead letters and are listed

@@ -22,8 +22,8 @@ namespace {
 constexpr const char* kConfigFlag = "config";
 constexpr const char* kConfigVariable = "OFFRAMP_CONFIG";
 constexpr const char* kVariablePrefix = "OFFRAMP_";
-// Variables that are not settings of a run: those of the launch script and of the Python package, and what tests and
-// measurements are told by.
+// Variables that are not settings of a run: those of the launcher and the Python package, and those for tests and
+// measurements.
 constexpr std::array<std::string_view, 12> kOtherVariables{
     "OFFRAMP_BIN_DIR",       "OFFRAMP_BUILD_DIR", "OFFRAMP_CUDA_DIR",         "OFFRAMP_LIBRARY",
     "OFFRAMP_PDB",           "OFFRAMP_PYTHON",    "OFFRAMP_REVISION",         "OFFRAMP_SHARD_INDEX",
@@ -42,7 +42,7 @@ std::string suggestion(const std::string& typed, const std::vector<std::string>&
     return nearest ? "Did you mean " + before + *nearest + "? " : std::string();
 }
 
-// "samples in a batch", then on a line of its own what is accepted and the default.
+// "samples in a batch", then on a separate line the accepted values and the default.
 std::string help_of(const Setting& setting) {
     if (setting.value_name.empty()) return setting.help;
     std::ostringstream preset;
@@ -61,9 +61,8 @@ std::string help_of(const Setting& setting) {
                       suggestion(name, known, "--") + "See --help for all");
 }
 
-// What stands on the command line; nothing when --help or --version answered it. CLI11 only splits and
-// describes the arguments: it would rank the file above the environment, and its reader cuts strings at '#'
-// and at commas.
+// The command line; nothing when --help or --version answered it. CLI11 only splits and describes the arguments: it
+// would rank the file above the environment, and its reader cuts strings at '#' and at commas.
 std::optional<GivenValues> read_command_line(int argc, const char* const* argv, const std::string& program,
                                              const std::vector<Setting>& settings) {
     CLI::App app(

@@ -83,7 +83,7 @@ std::optional<RunConfig> parse_consumer_config(int argc, const char* const* argv
         if (const auto found = given->find(setting.flag);
             found != given->end() && setting.leaves_unset(found->second.text))
             given->erase(found);
-    // A profile that it was given stands for the settings in it.
+    // A given profile counts for the settings in it.
     for (const Setting& setting : settings)
         if (setting.flag == "profile" || setting.flag == "sink") apply(setting, *given, config);
     apply_profile(config.profile, config);

@@ -7,8 +7,8 @@
 
 namespace offramp {
 
-// The known word that a mistyped one most likely stands for (fewest edits, and few enough); nothing when none
-// is near.
+// The known word that was most likely meant by a mistyped one (fewest edits, and few enough); nothing when none is
+// near.
 std::optional<std::string> nearest_word(std::string_view typed, std::span<const std::string> known);
 
 }  // namespace offramp

@@ -225,7 +225,7 @@ const std::string& processor_for_vectors(const ResultSettings& run) {
 
 std::span<const std::string> endings_of_items() {
     static const std::vector<std::string> endings = [] {
-        std::vector<std::string> known{".jpeg"};  // none of ours, and looks like one
+        std::vector<std::string> known{".jpeg"};  // not ours, but plausible
         for (const ProcessorResults& results : ProcessorResults::all())
             for (const std::string& ending : results.endings)
                 if (std::ranges::find(known, ending) == known.end()) known.push_back(ending);

@@ -16,7 +16,7 @@ struct ResultSettings;
 // The model outputs that a processor reads.
 enum class Reads { Anything, Masks, Pictures, Vectors };
 
-// What of a run's input a processor looks at again. Items: the columns of each, and whether it was skipped.
+// The part of a run's input that a processor reads again. Items: the columns of each, and whether it was skipped.
 enum class LooksAt { Nothing, Pictures, Items };
 
 // How the files of an item are called. Shortest: KEY.ENDING where one output alone fits, else KEY.OUTPUT.ENDING.
@@ -26,9 +26,9 @@ enum class FileNames { Shortest, Key, KeyAndOutput };
 // nothing.
 enum class ResultPlace { Output, WritePath, Elsewhere };
 
-// What a processor leaves, for programs that must know it without making one: the producer refuses what would leave
-// nothing, or replace another run's results, before it computes anything. Each processor declares it in its own file,
-// in the same text as its settings (declared_setting.hpp); a test checks consumer/processors/plugins against it:
+// The results of a processor, for programs that must know them without creating one: the producer refuses what would
+// leave nothing, or replace another run's results, before it computes anything. Each processor declares it in its own
+// file, in the same text as its settings (declared_setting.hpp); a test checks consumer/processors/plugins against it:
 //
 //     [results]
 //     reads = "masks"
@@ -65,8 +65,8 @@ struct ProcessorResults {
     const std::string& ending(const CatalogueValues& values) const;
 };
 
-// What the source says of its processor's results, if anything. Errors: ConfigError names file, line and key, for what
-// says nothing that can be used.
+// The source's declaration of its processor's results, if anything. Errors: ConfigError names file, line and key, for
+// an unusable declaration.
 std::optional<ProcessorResults> read_results(const CatalogueSource& source);
 
 // Whether its results lie in a folder of the run's, where another run could replace them. `write_path`: of that run;

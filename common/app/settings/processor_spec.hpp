@@ -15,8 +15,8 @@ struct ProcessorSpec {
     std::string what;    // behind the kind: a path, PATH:NAME, a command
     std::string folder;  // what its results' folder is called beside those of others: "mine.so", "post.py-save", "tool"
 
-    // Nothing: `name` is a built-in processor's, or unknown. Errors: ConfigError where the kind is there and what
-    // stands behind it makes no sense.
+    // Nothing: `name` is a built-in processor's, or unknown. Errors: ConfigError where the kind is there and the rest
+    // is invalid.
     static std::optional<ProcessorSpec> of(std::string_view name);
 };
 

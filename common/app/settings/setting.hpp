@@ -33,7 +33,7 @@ struct Setting {
     std::function<std::optional<std::string>(RunConfig& config, const std::string& text)> set;
     std::function<SettingValue(const RunConfig& config)> get;
 
-    // What of a text counts where two programs' settings are compared; none: all of it.
+    // The part of a text that counts in a comparison of two programs' settings; none: all of it.
     std::function<std::string(const std::string& text)> counting;
 
     // The same text for a program in another folder; none: as it is.
@@ -50,7 +50,7 @@ struct Setting {
 // Every setting: section by section, and in each what is declared for its group last.
 std::vector<Setting> make_settings();
 
-// From / on; where there is no working folder any more, as it was written.
+// From / on; where there is no working folder any more, as written.
 std::string whole_path(const std::string& path);
 
 }  // namespace offramp

@@ -91,7 +91,7 @@ Problem check_plugin_names(const std::string& text) {
     return std::nullopt;
 }
 
-// A name, or a file that says by itself what model it holds. Of files that do not, the same is said as of --weights.
+// A name, or a file that names its model. Other files get the same text as for --weights.
 Problem check_model(const std::string& text) {
     for (const char* extension : {".pth", ".ckpt", ".bin"})
         if (text.ends_with(extension))

@@ -12,7 +12,7 @@ inline constexpr const char* kPluginName = "lower-case letters, digits and '-'; 
 // The largest number that a setting without a limit takes.
 inline constexpr std::int64_t kAnyNumber = std::numeric_limits<std::int64_t>::max();
 
-// What is wrong with a setting's text ("is not a run id"); nothing where it may stand. Of the settings' table.
+// The problem of a setting's text ("is not a run id"); nothing where it may stand. Of the settings' table.
 std::optional<std::string> check_run_id(const std::string& text);
 std::optional<std::string> check_max_errors(const std::string& text);
 std::optional<std::string> check_by_length(const std::string& text);

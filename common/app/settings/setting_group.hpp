@@ -12,7 +12,7 @@
 
 namespace offramp {
 
-// What whole numbers are accepted. With `zero`, 0 is accepted too and means that word.
+// The accepted whole numbers. With `zero`, 0 is accepted too and means that word.
 struct WholeRange {
     std::int64_t least = 0;
     std::int64_t most = 0;
@@ -23,7 +23,7 @@ struct WholeRange {
 
 using TextCheck = std::function<std::optional<std::string>(const std::string& text)>;
 
-// Where a setting's value is: a member of a section, or with what was declared by a plug-in.
+// The place of a setting's value: a member of a section, or a declaration of a plug-in.
 template <class T>
 struct Storage {
     std::function<void(RunConfig& config, T value)> put;

@@ -6,7 +6,7 @@
 
 namespace offramp {
 
-// One of several equal parts of an input, each for a run of its own: "2/4" is the second of four.
+// One of several equal parts of an input, each for a separate run: "2/4" is the second of four.
 struct Shard {
     std::uint64_t number = 1;  // 1 to count
     std::uint64_t count = 1;

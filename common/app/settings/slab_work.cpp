@@ -19,7 +19,7 @@ SlabWork SlabWork::of(const RunConfig& config) {
     return work;
 }
 
-// It need not withstand anybody, for whoever may say Hello may say anything.
+// It is not a defence: any process that may send a Hello may send any hash.
 std::uint64_t SlabWork::hash() const {
     std::string text;
     for (const auto& [fact, value] : facts) {  // no setting has a NUL

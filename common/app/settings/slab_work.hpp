@@ -9,9 +9,9 @@
 namespace offramp {
 
 // What a run's consumers do with its slabs, and where the results go: the settings that decide it, by flag. A consumer
-// says it in its first message, as a hash, and is not let in with another than the producer's: it would take slabs, and
-// their results would be missing where the run's are. Which settings these are, each of them says itself (Effect).
-// Pure, but for the links in the paths.
+// sends it in its first message, as a hash, and is refused if it differs from the producer's: it would take slabs, and
+// their results would be missing where the run's are. Each setting declares whether it counts (Effect). Pure, but for
+// the links in the paths.
 struct SlabWork {
     std::map<std::string, std::string> facts;
 

@@ -6,7 +6,7 @@
 namespace offramp {
 
 // Which source reads an --input when --source says "auto": decided by the input's name alone, so that the producer and
-// its consumers come to the same. .jsonl and .ndjson: "jsonl"; .npy: "npy"; .tar: "webdataset"; none: "synthetic";
+// its consumers choose the same. .jsonl and .ndjson: "jsonl"; .npy: "npy"; .tar: "webdataset"; none: "synthetic";
 // anything else: "images".
 std::string source_of_input(const std::string& source, std::string_view input);
 

@@ -38,8 +38,8 @@ struct TomlDocument {
 // dates and dotted keys, which no setting is, and for a text of more than 128 KiB or a key of more than 1,000 parts.
 std::vector<TomlEntry> read_toml(std::string_view text, const std::string& name);
 
-// The same, and any number of tables `[[table]]` of this one name, and at most one table `[single]`, flat as well;
-// empty: no such table is known. Errors: also for tables of other names.
+// The same, and any number of tables `[[table]]` of this one name, and at most one table `[single]`, also flat; empty:
+// no such table is known. Errors: also for tables of other names.
 TomlDocument read_toml_of_tables(std::string_view text, const std::string& name, std::string_view table,
                                  std::string_view single = {});
 

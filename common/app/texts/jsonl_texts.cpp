@@ -40,7 +40,7 @@ void require_lines_of_json(std::string_view line) {
     if (is_utf16(line)) throw Error(ErrorKind::BadInput, "it is UTF-16, not UTF-8", kFromUtf16);
 }
 
-// Errors: Error (BadInput), as UnreadableItem says it.
+// Errors: Error (BadInput), with the text of UnreadableItem.
 nlohmann::json object_of(std::string_view line) {
     if (!is_utf8(line)) {
         std::size_t at = 0;

@@ -9,10 +9,10 @@
 
 namespace offramp {
 
-// A file of texts, one JSON object a line. Blank lines do not count. Owns the open file, and of each text where its
-// line lies: it is read again when it is asked for, and must be as it was listed. Blocks: the constructor reads the
-// whole file. Errors: the constructor: ConfigError with the file, the line's number, the value and the remedy: NoInput:
-// no such file, no line; BadInput: a line that is not such an object (TextListing), not UTF-8, or longer than 64 MiB.
+// A file of texts, one JSON object a line. Blank lines do not count. Owns the open file, and the position of each line:
+// it is read again on demand, and must be as listed. Blocks: the constructor reads the whole file. Errors: the
+// constructor: ConfigError with the file, the line's number, the value and the remedy: NoInput: a missing file, no
+// line; BadInput: a line that is not such an object (TextListing), not UTF-8, or longer than 64 MiB.
 class JsonlTexts final : public ListedTexts {
   public:
     explicit JsonlTexts(const InputSettings& config, const StillWanted& still_wanted = {});

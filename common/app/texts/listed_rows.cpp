@@ -25,7 +25,7 @@ std::uint64_t hash_of(const PictureList& pictures, std::uint64_t number) {
     return XXH3_64bits_withSeed(key.data(), key.size(), pictures.listed_hash(number));
 }
 
-// Of the first rows: their number, and a hash of what is said of each.
+// Of the first rows: their number, and a hash of their contents.
 template <class List>
 std::string serialize(const List& list, std::uint64_t rows) {
     XXH64_hash_t hash = 0;

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-// What libofframp_parquet_texts.so offers to the one who opens it: a single C symbol. Everything else in the module is
-// local to it. It knows Arrow.
+// The interface of libofframp_parquet_texts.so: a single C symbol. Everything else in the module is local to it. It
+// knows Arrow.
 namespace offramp {
 
 // Raised whenever this file changes in a way that a module built before would not understand.
@@ -32,7 +32,7 @@ class ParquetRows {
 // Lives as long as the process: the module is never closed. `abi` stays the first field in every version.
 struct ParquetRowsModule {
     std::uint32_t abi = kParquetRowsAbi;
-    // Arrow holds at most `most_bytes` of the file's rows at once; a row group that needs more is refused.
+    // Arrow holds at most `most_bytes` of the file's rows at a time; a row group that needs more is refused.
     std::unique_ptr<ParquetRows> (*open)(const std::string& path, std::uint64_t most_bytes) = nullptr;
 };
 

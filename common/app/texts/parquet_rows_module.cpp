@@ -61,7 +61,7 @@ class BoundedPool final : public arrow::MemoryPool {
     arrow::Status take(std::int64_t size) {
         if (taken_.fetch_add(size) <= most_ - size) return arrow::Status::OK();
         taken_ -= size;
-        return arrow::Status::CapacityError("it needs more than ", most_ >> 20, " MiB at once");
+        return arrow::Status::CapacityError("it needs more than ", most_ >> 20, " MiB at a time");
     }
 
     arrow::MemoryPool& pool_ = *arrow::default_memory_pool();

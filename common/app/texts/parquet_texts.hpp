@@ -13,11 +13,11 @@
 
 namespace offramp {
 
-// The rows of a Parquet file. Owns the open file; of the row groups that were asked for last the texts are kept, and
-// what stands beside them: of each what RecentlyRead keeps. They must be as they were listed.
-// Blocks: the constructor reads the whole file, a row group at a time. Errors: the constructor: ConfigError with the
-// file, the row's number from 1, the value and the remedy: Usage: no module; NoInput: no such file, no rows; BadInput:
-// a file that is cut, or a row that is none of texts (TextListing).
+// The rows of a Parquet file. Owns the open file; keeps the texts and the other columns of the last requested row
+// groups, as many as RecentlyRead holds. They must be as listed. Blocks: the constructor reads the whole file, a row
+// group at a time. Errors: the constructor: ConfigError with the file, the row's number from 1, the value and the
+// remedy: Usage: no module; NoInput: no such file, no rows; BadInput: a file that is cut, or a row that is none of
+// texts (TextListing).
 class ParquetTexts final : public ListedTexts {
   public:
     explicit ParquetTexts(const InputSettings& config, const StillWanted& still_wanted = {});

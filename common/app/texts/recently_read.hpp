@@ -8,7 +8,7 @@
 
 namespace offramp {
 
-// What was read last, by its number: as much as fits kKeptBytes, and at least two, the one that ends and the one that
+// The last read values, by number: as much as fits kKeptBytes, and at least two, the one that ends and the one that
 // begins. Threads that load batches ask for neighbours, in any order. Thread: one at a time. Blocks: in `read`.
 template <class Value>
 class RecentlyRead {

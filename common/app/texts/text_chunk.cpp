@@ -8,7 +8,7 @@
 namespace offramp {
 namespace {
 
-// What stands in front of `end`, which goes with it; 0: all that is left. As chunk_key() writes it, and nothing else.
+// The number before `end`, which is consumed, too; 0: all of the rest. Only the form of chunk_key() is accepted.
 template <class Number>
 bool take_whole(std::string_view& from, char end, Number& number) {
     const std::size_t size = end == 0 ? from.size() : from.find(end);

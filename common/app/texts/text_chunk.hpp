@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-// A part of a text that is an item of its own: --chunk-tokens.
+// A part of a text that is an item: --chunk-tokens.
 struct TextChunk {
     std::string_view text;     // the text's key; borrowed
     std::uint32_t number = 0;  // from 0

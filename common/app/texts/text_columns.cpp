@@ -51,7 +51,7 @@ struct TypeName {
     const char* one;
     const char* list_of;
 };
-constexpr const char* kListOfNothing = "a list";  // known of it is no more
+constexpr const char* kListOfNothing = "a list";  // its element type is unknown
 
 TypeName type_name(const json& value) {
     if (value.is_number()) return {"a number", "a list of numbers"};

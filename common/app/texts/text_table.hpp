@@ -6,14 +6,14 @@
 
 namespace offramp {
 
-// What a table says of a text beside it.
+// The further data of a text in its table.
 struct BesideText {
     std::string id;       // as the table has it; its key may have been made fit for file names
     std::string columns;  // the text of a JSON object on one line, its members in the order of their names
 };
 
 // Texts with ids and columns, in an order that stays. The producer reads them by number; consumers list the same input
-// and find a sample's columns by its key. Holds names, not texts. Thread: any, several at once. Blocks: on the disk.
+// and find a sample's columns by its key. Holds names, not texts. Thread: any, several together. Blocks: on the disk.
 // Errors: text() and beside(): UnreadableItem with the reason.
 class TextTable {
   public:
@@ -28,7 +28,7 @@ class TextTable {
     virtual BesideText beside(std::uint64_t number) const = 0;
     // A hash that changes when ids, texts or columns change.
     virtual std::uint64_t hash(std::uint64_t number) const = 0;
-    // What to name where a text cannot be read, fit for a log line.
+    // The name of a text for errors, printable in a log line.
     virtual std::string origin(std::uint64_t number) const = 0;
 
     static constexpr std::uint64_t kLongestText = std::uint64_t{1} << 20;    // bytes

@@ -71,7 +71,7 @@ void FastDeflate::add(std::span<const std::uint8_t> piece, bool is_last) {
     expect(isal_deflate(&stream) == COMP_OK && stream.avail_in == 0, "ISA-L takes every piece at a level that it has");
     used_ += room - stream.avail_out;
     if (!is_last) return;
-    expect(stream.internal_state.state == ZSTATE_END, "the stream has the room that room_for() says");
+    expect(stream.internal_state.state == ZSTATE_END, "the stream has the size of room_for()");
     append(std::array<std::uint8_t, 4>{static_cast<std::uint8_t>(adler_ >> 24U),
                                        static_cast<std::uint8_t>(adler_ >> 16U),
                                        static_cast<std::uint8_t>(adler_ >> 8U), static_cast<std::uint8_t>(adler_)});
@@ -80,7 +80,7 @@ void FastDeflate::add(std::span<const std::uint8_t> piece, bool is_last) {
 std::size_t FastDeflate::size() const { return used_; }
 
 void FastDeflate::append(std::span<const std::uint8_t> bytes) {
-    expect(bytes.size() <= room_.size() - used_, "the stream has the room that room_for() says");
+    expect(bytes.size() <= room_.size() - used_, "the stream has the size of room_for()");
     std::memcpy(room_.data() + used_, bytes.data(), bytes.size());
     used_ += bytes.size();
 }

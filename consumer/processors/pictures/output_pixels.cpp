@@ -16,7 +16,7 @@ namespace {
 
 static_assert(kMostPixelsOfAPicture == static_cast<std::int64_t>(kMaxImagePixels));
 
-// `reasons`: what stands in the way of the others.
+// `reasons`: why the other outputs do not fit.
 std::vector<PictureOutput> find_outputs(const SlabContents& slab, std::string& reasons) {
     std::vector<PictureOutput> fitting;
     for (const TensorView& tensor : slab.tensors) {
@@ -82,7 +82,7 @@ void OutputPixels::refuse(float number, const PictureOutput& output, const Sampl
     if (std::isnan(number))
         std::snprintf(text, sizeof text, "NaN, which is not a number");
     else
-        std::snprintf(text, sizeof text, "%g, far beyond black and white, which --image-range says are %g and %g",
+        std::snprintf(text, sizeof text, "%g, far beyond black and white, which --image-range sets to %g and %g",
                       static_cast<double>(number), static_cast<double>(range_.black),
                       static_cast<double>(range_.white));
     throw ConfigError(describe_output(output.tensor->spec) + " of the item '" + sample.key + "' holds " + text,

@@ -13,7 +13,7 @@
 
 namespace offramp {
 
-// What black and white are in a model's output, --image-range.
+// The values of black and white in a model's output, --image-range.
 struct PixelRange {
     float black = 0;
     float white = 1;
@@ -33,8 +33,8 @@ struct PictureOutput {
     }
 };
 
-// The outputs of a slab that fit. Errors: ConfigError when there is none, with what stands in the way of each, and
-// `processor`, who asks.
+// The outputs of a slab that fit. Errors: ConfigError if there is none, with the reason for each, and `processor`, the
+// caller.
 std::vector<PictureOutput> picture_outputs(const SlabContents& slab, std::string_view processor);
 // The same, none when there is none.
 std::vector<PictureOutput> picture_outputs_if_any(const SlabContents& slab);

@@ -18,8 +18,7 @@ class PngChunks {
 
     // `type` has four letters.
     void add(std::string_view type, std::span<const std::uint8_t> data);
-    // The same where the data is made in its place: it goes to the front of what this returns, and then end() is told
-    // how much it is.
+    // For data that is made in place: write it to the front of the returned span, then pass its length to end().
     std::span<std::byte> begin(std::string_view type);
     void end(std::size_t data_bytes);
 

@@ -18,7 +18,7 @@ namespace offramp {
 namespace {
 
 constexpr std::size_t kIdatBytes = std::size_t{1} << 18U;
-constexpr std::size_t kFrontBytes = 2048;                   // more than what stands before and behind the pixels
+constexpr std::size_t kFrontBytes = 2048;                   // more than all chunks before and after the pixels
 constexpr int kFastestLevel = 1, kSlowestFastLevel = 3;     // where ISA-L is faster than zlib and no larger
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20U;  // stays in a core's cache until it is compressed
 
@@ -41,7 +41,7 @@ int colour_type_of(PngPixels kind) {
     return PNG_COLOR_TYPE_RGB_ALPHA;
 }
 
-// What libpng's callbacks work on; no callback allocates or throws, as libpng's frames cannot be unwound.
+// The state of libpng's callbacks; no callback allocates or throws, as libpng's frames cannot be unwound.
 struct Encoding {
     std::span<std::byte> room;
     std::size_t used = 0;
@@ -224,7 +224,7 @@ std::size_t PngEncoder::compress(const PngImage& image, std::size_t row_bytes, s
                                  const Progress& progress) {
     const std::size_t rows_at_once = std::max<std::size_t>(1, kPieceBytes / row_bytes);
     filtered_.resize(std::max(filtered_.size(), std::min<std::size_t>(rows_at_once, image.height) * (row_bytes + 1)));
-    ProgressByBytes told(progress);
+    ProgressByBytes reported(progress);
     fast_->begin(room);
     const std::uint8_t* above = nullptr;
     for (auto left = image.pixels; !left.empty();) {
@@ -237,7 +237,7 @@ std::size_t PngEncoder::compress(const PngImage& image, std::size_t row_bytes, s
             subtract_paeth(rows, row_bytes, bytes_of_pixel(image.kind), above, filtered_.data());
         above = &rows.back() - (row_bytes - 1);
         fast_->add(std::span(filtered_).first(rows.size() + rows.size() / row_bytes), left.empty());
-        told.add(rows.size());
+        reported.add(rows.size());
     }
     return fast_->size();
 }

@@ -16,7 +16,7 @@ namespace offramp {
 
 using PngPalette = std::array<std::array<std::uint8_t, 3>, 256>;  // red, green, blue
 
-// What the bytes of an image are.
+// The meaning of the bytes of an image.
 enum class PngPixels {
     Palette,  // one byte a pixel, a number of the palette
     Ids,      // one byte a pixel, a class: gray, and compressed as a palette's

@@ -17,7 +17,7 @@
 namespace offramp {
 namespace {
 
-// As parquet_module.cpp says.
+// As in parquet_module.cpp.
 constexpr std::string_view kMaker = "offramp";
 
 // A column of lists has one length.
@@ -39,7 +39,7 @@ class EmbeddingsParquet final : public Processor {
         : vectors_(options.settings, "embeddings-parquet"),
           beside_(options, "embeddings-parquet"),
           rows_(folder, "embeddings-parquet", options.durability()) {
-        parquet_library();  // now, and not when all is computed and nobody can write it
+        parquet_library();  // fails now, not after all is computed
     }
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {

@@ -31,7 +31,7 @@ constexpr const char* kThereAlready = "23505";  // unique_violation
 // invalid_column_reference: ON CONFLICT names columns without a unique index
 constexpr const char* kNoSuchKey = "42P10";
 
-// Without what stands beside them.
+// Without the optional columns.
 constexpr const char* kVectorColumns = "key, output, item, vector";
 
 constexpr PostgresLayout kLayout{.contents = "embeddings",

@@ -21,7 +21,7 @@
 namespace offramp {
 namespace {
 
-// What a key or name is as the value of a header: everything but letters, digits and -._~/ as %XX, as in a URL.
+// A key or name as the value of a header: everything but letters, digits and -._~/ as %XX, as in a URL.
 std::string percent_encoded(std::string_view text) {
     constexpr std::string_view kPlain = "-._~/";
     constexpr std::string_view kDigits = "0123456789ABCDEF";
@@ -71,7 +71,7 @@ const std::string& whole_header(const CatalogueValues& given) {
         throw ConfigError(
             "--http-header is from the settings of a run, which keep none that is given in the clear: it may be a "
             "secret",
-            "Give --http-header as that run had it, or to the run one that stands in a file: --http-header @FILE");
+            "Give the same --http-header as that run, or start the run with one in a file: --http-header @FILE");
     return header;
 }
 

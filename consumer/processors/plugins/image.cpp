@@ -47,7 +47,7 @@ void divide_by_alpha(std::span<std::uint8_t> rgba) {
 
 // Writes outputs that are pictures as files: OUTPUT/KEY.png (.jpg, .webp), or OUTPUT/KEY.NAME.png when several outputs
 // fit. A network sees a picture squeezed into its input: what it gives is brought to the picture's proportions, unless
-// --picture-size says otherwise, or samples are no whole pictures of the input.
+// --picture-size differs, or samples are not whole pictures of the input.
 class ImageFiles final : public Processor {
   public:
     ImageFiles(const ProcessorOptions& options, const ImageSettings& settings)

@@ -10,8 +10,9 @@
 
 namespace offramp {
 
-// What stands before the numbers of one sample in NumPy's format, version 1.0: a multiple of 64 bytes, so that a mapped
-// file's array is aligned. `processor`: who asks, for errors. Errors: ConfigError for a type that NumPy does not have.
+// The header of the numbers of one sample in NumPy's format, version 1.0: a multiple of 64 bytes, so that a mapped
+// file's array is aligned. `processor`: the caller, for errors. Errors: ConfigError for a type that NumPy does not
+// have.
 std::string npy_header(const TensorSpec& spec, std::string_view processor);
 
 // The numbers themselves. NumPy has no bfloat16: such numbers become the float32 of the same value.

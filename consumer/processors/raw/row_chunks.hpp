@@ -8,8 +8,8 @@
 
 namespace offramp {
 
-// At least so often a processor says that it is at work: 64 MiB take a few milliseconds to read and a second
-// to write to a slow disk.
+// A processor reports progress at least this often: 64 MiB take a few milliseconds to read and a second to write to a
+// slow disk.
 inline constexpr std::size_t kProgressBytes = std::size_t{64} << 20U;
 
 // Hands the bytes to `take`, at most kProgressBytes at a time, with progress after each piece.
@@ -23,7 +23,7 @@ void in_chunks(std::span<const std::byte> bytes, const Progress& progress, Take&
     } while (!bytes.empty());
 }
 
-// Says so for loops of many small steps: once kProgressBytes have gone by. Borrows the progress.
+// Reports progress in loops of many small steps: once kProgressBytes have gone by. Borrows the progress.
 class ProgressByBytes {
   public:
     explicit ProgressByBytes(const Progress& progress) : progress_(progress) {}

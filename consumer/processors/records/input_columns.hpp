@@ -14,9 +14,9 @@
 
 namespace offramp {
 
-// What the run's input says of its samples beside their names and pictures, found by the samples' keys: the further
-// members of a manifest's line, the further columns of a table of texts and their ids. For a processor or sink whose
-// results have rows, to hand them through. Owns the list of the input. Thread: one. Blocks: on the disk.
+// The input's data about its samples besides names and pictures, found by the samples' keys: the further members of a
+// manifest's line, the further columns of a table of texts and their ids. For a processor or sink whose results have
+// rows, to hand them through. Owns the list of the input. Thread: one. Blocks: on the disk.
 class InputColumns {
   public:
     // `processor`: who asks, for messages; `run_dir`: of the run, empty where there is none. Errors: those of

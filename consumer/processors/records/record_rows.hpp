@@ -13,7 +13,7 @@
 
 namespace offramp {
 
-// What is recorded of one item, as the text of JSON objects in UTF-8.
+// The record of one item, as the text of JSON objects in UTF-8.
 struct RecordRow {
     const SampleView* sample = nullptr;
     std::string files = "{}";            // {"mask-png": ["mask-png/a.png"]}: paths below the run's output folder
@@ -24,8 +24,8 @@ struct RecordRow {
 };
 
 // Makes a row for each item, for processors whose results are a table of them: the files that the other processors of
-// the run leave for it, what share of its pixels is of which class, and what the input says of it. Of an empty row only
-// the last.
+// the run leave for it, the share of its pixels of each class, and its columns of the input. An empty row has only the
+// last.
 //
 // Borrows: what the options name. Owns the list of the input and scratch memory. Thread: one. Errors: those of
 // InputColumns and ClassIds.

@@ -58,7 +58,7 @@ std::string names_in(const MissingTiles& missing) {
     return names;
 }
 
-// Of a run that came to its end. `folder`: where the canvases are to be found from now on.
+// For a finished run. `folder`: the new place of the canvases.
 void report_missing_tiles(const MissingTiles& missing, const std::string& folder) {
     const std::size_t pictures = pictures_in(missing);
     if (pictures == 0) return;
@@ -70,7 +70,7 @@ void report_missing_tiles(const MissingTiles& missing, const std::string& folder
         (missing.bytes + (1U << 20U) - 1) >> 20U, folder);
 }
 
-// Of a run that was stopped while it was at work on them: nothing is wrong with them.
+// For a run that was stopped while working on them: they are sound.
 void report_unfinished(const MissingTiles& missing) {
     const std::size_t pictures = pictures_in(missing);
     if (pictures == 0) return;
@@ -113,7 +113,7 @@ class TileCanvases final : public RunOutput {
     void finish(const ResultSettings& /*own*/, const std::string& /*folder*/,
                 const std::string& /*next_place*/) const override {}
 
-    // What is left of a next place is moved to the output's own.
+    // Moves the rest of a next place to the output's folder.
     void note_end(const ResultSettings& own, const std::string& folder,
                   const std::string& /*next_place*/) const override {
         report_missing_tiles(find_missing_tiles(canvas_folder(folder), Whole::Go), canvas_folder(own.output));

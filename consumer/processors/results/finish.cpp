@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kHowToContinue = "Give --resume to make what is missing or new, ";
 constexpr const char* kNoCheckpoint = "There is no checkpoint that --resume could continue. Give ";
 constexpr const char* kOtherwise =
-    "--overwrite to replace them once this run has results of its own, or another place (--output, --write-path, "
+    "--overwrite to replace them once this run has results, or another place (--output, --write-path, "
     "--sink-table)";
 
 // `previous`: the run that made them, if that is known.
@@ -29,7 +29,7 @@ constexpr const char* kOtherwise =
                       std::string(config.resume || previous == nullptr ? kNoCheckpoint : kHowToContinue) + kOtherwise);
 }
 
-// Whether anything lies where this run's results go. Errors: ConfigError when it may not be replaced.
+// True if there are files where this run's results go. Errors: ConfigError if they may not be replaced.
 bool look_at_previous(const RunConfig& config, const std::optional<PreviousRun>& previous) {
     const auto made_by_previous = [&](const std::string& processor) {
         return previous && std::ranges::find(previous->processors, processor) != previous->processors.end();
@@ -89,11 +89,11 @@ void finish_run(const RunConfig& config) {
 void prepare_run(const RunConfig& config) {
     if (config.resume && config.overwrite)
         throw ConfigError("--resume and --overwrite contradict each other",
-                          "Give --resume to go on with what lies in --output, --overwrite to replace it");
+                          "Give --resume to continue the results in --output, --overwrite to replace them");
     if (config.output.empty()) return;
     const auto previous = read_previous_run(config.output);
     if (previous) complete_previous(config, *previous);
-    if (config.resume && !previous && has_checkpoint(config.output)) return;  // the producer says what is wrong with it
+    if (config.resume && !previous && has_checkpoint(config.output)) return;  // the producer reports the damage
     const std::string next_place = next_place_for(config, previous);
     forget_own_run(config.output);
     note_next_place(config.output, next_place);

@@ -12,11 +12,11 @@ struct RunConfig;
 // their replacement or --resume continues it; those of RunOutput::look() and put_in_place().
 void prepare_run(const RunConfig& config);
 
-// Does what is to be done once, when all consumers of a run are gone (`config.run_id`; empty: the one whose checkpoint
-// lies there): finishes what its processors appended to (RunOutput::finish); when the run has come to its end, puts it
-// in the place of a previous run's; removes what cannot be continued any more, and temporary files of dead consumers.
-// May be killed and called again, with the same settings or by the next run's prepare_run(). Errors: those of RunOutput
-// and remove_stale_temporaries().
+// Does what is to be done once, when all consumers of a run are gone (`config.run_id`; empty: the one of the checkpoint
+// there): finishes what its processors appended to (RunOutput::finish); when the run has come to its end, puts it in
+// the place of a previous run's; removes what cannot be continued any more, and temporary files of dead consumers. May
+// be killed and called again, with the same settings or by the next run's prepare_run(). Errors: those of RunOutput and
+// remove_stale_temporaries().
 void finish_run(const RunConfig& config);
 
 }  // namespace offramp

@@ -49,7 +49,7 @@ std::vector<std::string> folders_with_next_places(const RunConfig& config) {
 std::unique_ptr<RunOutput> output_of(const std::string& processor, const CatalogueValues& settings) {
     if (ProcessorSpec::of(processor)) return records_of_others();
     const auto entries = ProcessorEntry::all();
-    // What "auto" may become, which appends to something.
+    // For "auto", its possible choice that appends to a file.
     const auto entry = std::ranges::find(entries, processor == "auto" ? "mask-png" : processor, &ProcessorEntry::name);
     return entry == entries.end() ? nullptr : entry->run_output(settings);
 }

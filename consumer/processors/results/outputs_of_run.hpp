@@ -19,12 +19,12 @@ struct RunConfig;
 void for_each_output(const RunConfig& config,
                      const std::function<void(const RunOutput& output, const ResultSettings& own)>& work);
 
-// What the run made, in the folders of its next place or in place.
+// The results of the run, in the folders of its next place or in place.
 void finish_outputs(const RunConfig& config, const std::string& next_place);
 
-// Of a run that has come to its end. Killed anywhere in here, the checkpoint still says both, that it ended and what
-// its next place is, and the next run begins with the rest of this: what was moved is not there any more, and is passed
-// over. The note goes before the folders, so that no run writes into them again.
+// Finishes a run that has ended. If this is killed anywhere, the checkpoint still records that the run ended and its
+// next place, and the next run begins with the rest of this: moved files are skipped. The note goes before the folders,
+// so that no run writes into them again.
 void put_in_place(const RunConfig& config, const std::string& next_place);
 
 // A previous run that had ended and was killed while its results were put in their place: the rest of that.
@@ -34,9 +34,9 @@ void complete_previous(const RunConfig& config, const PreviousRun& previous);
 // since.
 void remove_unreachable(const RunConfig& config, const std::string& reachable);
 
-// A folder has one checkpoint, the last run's. Another one's would take from results their only word that they are
-// finished, and from an unfinished run what it goes on by. What is appended to says by its own form whose it is.
-// Errors: ConfigError.
+// A folder has one checkpoint, the last run's. Another one's would remove the only record that results are finished,
+// and of what an unfinished run has done. Files that are appended to identify their owner themselves. Errors:
+// ConfigError.
 void require_no_other_work(const PreviousRun& previous, const ResultSettings& config);
 
 }  // namespace offramp

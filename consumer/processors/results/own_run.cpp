@@ -87,7 +87,7 @@ bool was_here(const std::string& output, const std::string& run) {
     return got > 0 && std::string_view(text.data(), static_cast<std::size_t>(got)) == run + "\n";
 }
 
-// What lies where results go that are appended to.
+// Earlier results of the outputs that are appended to.
 struct Found {
     std::string what;     // the first, for errors; empty: nothing
     std::string by_item;  // the first processor whose results are kept by the items' numbers
@@ -95,9 +95,9 @@ struct Found {
 Found look_at_outputs(const RunConfig& config) {
     Found found;
     for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
-        const PreviousOutput lies = output.look(own);
-        if (lies.state == PreviousOutput::State::None) return;
-        if (found.what.empty()) found.what = lies.what.empty() ? own.output : lies.what;
+        const PreviousOutput previous = output.look(own);
+        if (previous.state == PreviousOutput::State::None) return;
+        if (found.what.empty()) found.what = previous.what.empty() ? own.output : previous.what;
         if (found.by_item.empty() && !is_kept_by_key(own.processor)) found.by_item = own.processor;
     });
     return found;
@@ -110,7 +110,7 @@ void require_by_key(const Found& found) {
                       std::string("Give ") + kOwnRunOtherwise);
 }
 
-// What a run left that was killed while it replaced others' would be lost. Errors: ConfigError.
+// The results of a run that was killed during a replacement would be lost. Errors: ConfigError.
 void require_noted_elsewhere(const RunConfig& config, const std::string& next_place) {
     const std::string noted = next_place_of(config.output);
     if (noted.empty() || noted == next_place) return;
@@ -148,7 +148,7 @@ void require_nothing_finished(const ResultSettings& config, const std::optional<
 void prepare_own_run(const RunConfig& config, const std::string& run, ItemNumbers numbers) {
     if (config.resume && config.overwrite)
         throw ConfigError("--resume and --overwrite contradict each other",
-                          "Give --resume to add to what lies in --output, --overwrite to replace it");
+                          "Give --resume to add to the results in --output, --overwrite to replace them");
     if (config.output.empty() || was_here(config.output, run)) return;
     const auto previous = read_previous_run(config.output);
     if (previous) complete_previous(config, *previous);

@@ -41,7 +41,7 @@ PostgresTarget target_in(const ResultSettings& own, std::chrono::seconds patienc
     PostgresTarget target{.sink = own.sink, .table = own.table_for(table.name), .patience = patience};
     if (!own.samples_folder.empty()) {
         target.job = job_of_shard(own.output);
-        return target;  // nothing of a shard lies beside a table
+        return target;  // a shard leaves nothing beside a table
     }
     // In the same schema; found again by the folder's name, and short enough for PostgreSQL whatever the table is
     // called.
@@ -101,7 +101,7 @@ class PostgresRows final : public RunOutput {
                std::filesystem::file_type::not_found;
     }
 
-    // The table is there; what says whose it is lies with each shard.
+    // The table exists; the mark of its owner is in each shard.
     void join(const ResultSettings& own, std::span<const ShardPart> parts) const override {
         std::optional<PostgresMark> first;
         for (const ShardPart& part : parts) {

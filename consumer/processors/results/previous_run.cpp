@@ -64,7 +64,7 @@ std::uint64_t items_of_run(const nlohmann::json& identity) {
     return part.end - part.begin;
 }
 
-// A line that is torn says nothing: what it stood for is made again.
+// A truncated line is ignored: its items are redone.
 std::uint64_t items_done(std::string_view lines) {
     ItemRanges done;
     while (!lines.empty()) {

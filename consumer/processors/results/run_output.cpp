@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where the name leads to nothing that can be looked at, it is somebody's.
+// A name whose target cannot be inspected counts as foreign.
 bool is_there(const std::string& path) {
     std::error_code failure;
     return fs::symlink_status(path, failure).type() != fs::file_type::not_found;
@@ -80,7 +80,7 @@ class MergedSegments : public RunOutput {
     virtual bool is_offramp_file(const std::string& file) const = 0;
 
   private:
-    // An empty file is nobody's.
+    // An empty file has no owner.
     void require_offramp_file(const std::string& file) const {
         std::error_code failure;
         if (!fs::is_regular_file(file, failure) || (fs::file_size(file, failure) > 0 && !is_offramp_file(file)))

@@ -11,12 +11,12 @@
 
 namespace offramp {
 
-// What lies where a run's output goes.
+// The existing files in the place of a run's output.
 struct PreviousOutput {
     enum class State {
         None,
         Parts,    // of a run that did not come to its end
-        Results,  // whether of a run that did says its checkpoint, if it is there still
+        Results,  // its checkpoint, if it still exists, records whether the run ended
         Ended,    // of a run that did
     };
     State state = State::None;
@@ -25,17 +25,16 @@ struct PreviousOutput {
 
 // What all consumers of a run append to together, and what is done with it while none of them is there: before a run,
 // and when it has ended. Each call may be killed, and is made again. `own`: with the name and folder of the processor
-// that it is of (own_results). Where a previous run's results lie in that folder, a run's own go into `next`, a folder
-// in it (common/app/program/next_place.hpp), and take their place at its end.
+// that it is of (own_results). If a previous run's results are in that folder, a new run's go into `next`, a folder in
+// it (common/app/program/next_place.hpp), and take their place at its end.
 class RunOutput {
   public:
     virtual ~RunOutput() = default;
 
-    // Changes nothing. `own.resume`: what lies there is to be continued. Errors: ConfigError when it is somebody
-    // else's.
+    // Changes nothing. `own.resume`: the existing results are to be continued. Errors: ConfigError if they are foreign.
     virtual PreviousOutput look(const ResultSettings& own) const = 0;
-    // Makes of what lies in `folder`, which is own.output or `next`, what the run promises; of a run that continues
-    // another, with what is there.
+    // Finishes the contents of `folder`, which is own.output or `next`; for a resumed run, together with earlier
+    // results.
     virtual void finish(const ResultSettings& own, const std::string& folder, const std::string& next_place) const = 0;
     // The run has come to its end: that is not forgotten without its checkpoint. For those whose results may be reached
     // without the folder.
@@ -44,13 +43,13 @@ class RunOutput {
     // The run has not come to its end, and may be continued. For outputs that report something then. Changes
     // nothing.
     virtual void note_broken_off(const ResultSettings& /*own*/, const std::string& /*folder*/) const {}
-    // What is finished in `next` takes the place of what lies in own.output: by rename, one file after the other. Does
-    // the rest of it when it was killed. What the run made nothing of stays. Errors: those of look(), before anything
-    // is replaced; SystemError with CannotWrite.
+    // Moves the finished files in `next` over those in own.output: by rename, one after the other. Completes an
+    // interrupted call. Files that the run did not make stay. Errors: those of look(), before anything is replaced;
+    // SystemError with CannotWrite.
     virtual void put_in_place(const ResultSettings& own, const std::string& next,
                               const std::string& next_place) const = 0;
-    // What belongs to `next`, which cannot be continued, and does not lie in it. False: some of it is where these
-    // settings do not lead, and `next` says where.
+    // Removes what belongs to `next`, which cannot be continued, but is elsewhere. False: some of it is in a place that
+    // only `next` names, not these settings.
     virtual bool remove_next(const ResultSettings& /*own*/, const std::string& /*next*/,
                              const std::string& /*next_place*/) const {
         return true;
@@ -77,7 +76,7 @@ std::unique_ptr<RunOutput> records_of_others();
 // The database OUTPUT/`name`.sqlite. Errors: those of OutputDatabase.
 std::unique_ptr<RunOutput> shared_database(std::string name);
 
-// Removes temporary files of dead consumers, and says so.
+// Removes temporary files of dead consumers, and logs that.
 void remove_leftovers(const std::string& folder);
 
 }  // namespace offramp

@@ -41,10 +41,10 @@ std::string text_of_job_file(const std::string& path) {
     } catch (const Error& problem) {
         std::error_code unknown;
         if (!std::filesystem::exists(path, unknown) && !unknown)
-            throw Error(ErrorKind::CannotWrite, path + ", which says whose output this is, is gone",
-                        "Look whether the folder that all hosts share is there; else the job was merged or given up");
-        throw Error(ErrorKind::SinkUnavailable, path + ", which says whose output this is: " + problem.what(),
-                    "Look whether the folder that all hosts share is there, and start the shard again");
+            throw Error(ErrorKind::CannotWrite, path + ", which names the job of this output, is gone",
+                        "Check that the folder that all hosts share is there; else the job was merged or given up");
+        throw Error(ErrorKind::SinkUnavailable, path + ", which names the job of this output: " + problem.what(),
+                    "Check that the folder that all hosts share is there, and start the shard again");
     }
 }
 
@@ -74,11 +74,11 @@ std::string job_of_shard(const std::string& place) {
         throw ConfigError("--samples-folder is for a job's shards, and --output " + place + " is not a shard's place",
                           "Leave --samples-folder out: ./launch/offramp shard gives both");
     const std::string path = place.substr(0, at) + shards + "job.json";
-    const nlohmann::json told = parse_json_or_discard(text_of_job_file(path));
-    if (!told.is_object() || !told.contains("job") || !told["job"].is_string())
-        throw Error(ErrorKind::BadInput, path + " does not say whose output this is",
+    const nlohmann::json job_file = parse_json_or_discard(text_of_job_file(path));
+    if (!job_file.is_object() || !job_file.contains("job") || !job_file["job"].is_string())
+        throw Error(ErrorKind::BadInput, path + " does not name the job of this output",
                     "Begin the job again with ./launch/offramp job init, which writes it");
-    return told["job"].get<std::string>();
+    return job_file["job"].get<std::string>();
 }
 
 }  // namespace offramp

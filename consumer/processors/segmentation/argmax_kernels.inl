@@ -4,7 +4,7 @@
 namespace offramp {
 namespace {
 
-// Pixels worked on at once: scores and ids of the best class so far stay in the first-level cache.
+// Pixels processed together: scores and ids of the best class so far stay in the first-level cache.
 constexpr std::size_t kBlock = 1024;
 
 void argmax_float32(const float* scores, std::ptrdiff_t class_stride, int classes, std::size_t pixels,

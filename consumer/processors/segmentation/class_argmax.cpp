@@ -15,7 +15,7 @@ const ArgmaxKernels& best_kernels() {
     return kBaselineArgmax;
 }
 
-// Pixels brought into order at once: their scores fill about a first-level cache.
+// Pixels reordered together: their scores fill about a first-level cache.
 std::int64_t scratch_pixels(std::int64_t classes, std::size_t word_bytes) {
     const std::int64_t fitting = (std::int64_t{24} << 10U) / (classes * static_cast<std::int64_t>(word_bytes));
     return std::clamp<std::int64_t>(fitting / 16 * 16, 16, 512);

@@ -75,7 +75,7 @@ std::span<const std::uint8_t> ClassIds::resize_scores(const SegmentationOutput& 
     return ids_;
 }
 
-// The class of a pixel is that of the output's pixel which its middle lies in.
+// A pixel has the class of the output's pixel that contains its middle.
 std::span<const std::uint8_t> ClassIds::nearest(const SegmentationOutput& output, const SampleView& sample,
                                                 ImageSize size, const Progress& progress) {
     const auto plane = plane_of(*output.tensor, sample, plane_);

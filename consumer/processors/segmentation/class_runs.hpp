@@ -27,7 +27,7 @@ class ClassRuns {
     std::span<const ClassMask> encode(std::span<const std::uint8_t> ids, std::uint32_t width, std::uint32_t height);
 
   private:
-    // What is known of a class while the plane is read, column by column.
+    // The state of a class while the plane is read, column by column.
     struct Reading {
         std::vector<std::uint32_t> lengths;  // pixels that are not of the class, then such that are, in turn
         std::uint64_t end = 0;               // of its last run

@@ -10,7 +10,7 @@
 
 namespace offramp {
 
-// Says how much of each pixel of a sample is not background (class 0), 0 to 255.
+// Computes how much of each pixel of a sample is not background (class 0), 0 to 255.
 //   scores                       1 - softmax's probability of class 0: soft edges
 //   scores of one channel        the probability that they say: soft edges
 //   class ids with confidence    the probability of the pixel's class, or of not being background where that is its

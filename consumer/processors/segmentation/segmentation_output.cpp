@@ -29,7 +29,7 @@ const TensorView* confidence_of(const SlabContents& slab, const TensorSpec& clas
     return found == slab.tensors.end() ? nullptr : &*found;
 }
 
-// `reasons`: what stands in the way of the others.
+// `reasons`: why the other outputs do not fit.
 std::vector<SegmentationOutput> find_outputs(const SlabContents& slab, std::string& reasons) {
     std::vector<SegmentationOutput> fitting;
     for (const TensorView& tensor : slab.tensors) {
@@ -92,7 +92,7 @@ ClassScores SegmentationOutput::scores(std::size_t row) const {
     const TensorSpec& spec = tensor->spec;
     const auto bytes = tensor->row(row);
     if (reinterpret_cast<std::uintptr_t>(bytes.data()) % spec.dtype.bytes() != 0)
-        throw ProtocolError(describe_output(spec) + " lies at an address that is not a multiple of its element's size");
+        throw ProtocolError(describe_output(spec) + " is at an address that is not a multiple of its element's size");
     return {.data = bytes.data(),
             .dtype = spec.dtype,
             .classes = spec.shape[1],

@@ -13,9 +13,9 @@
 
 namespace offramp {
 
-// An output that says of each pixel which class it is of: class ids, uint8, bool, int32 or int64 [N, H, W] or
-// [N, 1, H, W], of 0 to 255, or class scores, float32, float16 or bfloat16 [N, C, H, W], which may have to be enlarged
-// first; of one channel, [N, 1, H, W], how sure the network is that it is foreground. Borrows the slab.
+// An output with the class of each pixel: class ids, uint8, bool, int32 or int64 [N, H, W] or [N, 1, H, W], of 0 to
+// 255, or class scores, float32, float16 or bfloat16 [N, C, H, W], which may have to be enlarged first; of one channel,
+// [N, 1, H, W], how sure the network is that it is foreground. Borrows the slab.
 struct SegmentationOutput {
     const TensorView* tensor = nullptr;
     const TensorView* confidence = nullptr;  // the plane beside class ids: how probable each pixel's class is, 0 to 255
@@ -31,8 +31,8 @@ struct SegmentationOutput {
     ClassScores scores(std::size_t row) const;
 };
 
-// The outputs of a slab that fit. Errors: ConfigError when there is none, with what stands in the way of each, and
-// `processor`, who asks.
+// The outputs of a slab that fit. Errors: ConfigError if there is none, with the reason for each, and `processor`, the
+// caller.
 std::vector<SegmentationOutput> segmentation_outputs(const SlabContents& slab, std::string_view processor);
 
 // The same, none when there is none.

@@ -18,11 +18,10 @@ namespace offramp {
 // A mask in the making: one file that all consumers of a run write a picture's tiles to, until it is whole. A picture's
 // pixels are cells (TileAxis): the inner ones are of one tile, which writes their classes; those of seams are of two or
 // four, which write their scores, and the one that finds all of them adds them up, in the order of the tiles. So the
-// classes do not depend on who came first. It may be killed between any two steps: what is there is told by one byte a
-// cell, set behind what it stands for, and a tile that comes again writes the same bytes.
-// The bytes: common/app/images/canvas_file.hpp. Locks are of bytes of the file (OFD), so that they go with their
-// process: byte 0 while a cell's byte is set and looked at, byte 1 while the mask is committed, a seam's own byte while
-// it is added up.
+// classes do not depend on who came first. It may be killed between any two steps: one byte per cell, set after its
+// data, records what is there, and a repeated tile writes the same bytes. The bytes: common/app/images/canvas_file.hpp.
+// Locks are of bytes of the file (OFD), so that they go with their process: byte 0 while a cell's byte is set and
+// looked at, byte 1 while the mask is committed, a seam's own byte while it is added up.
 //
 // Owns the open file. Thread: one. Blocks: on the file system, and for a lock that another process has. Errors:
 // SystemError with CannotWrite (a full disk, no locks); Error with BadInput for a file of another form, or of another
@@ -50,7 +49,7 @@ class TileCanvas {
     // until the file goes.
     void drop_scores(std::uint32_t tile_row, std::uint32_t tile_column, Cell cell);
 
-    // What was written stays, as `durability` says, before a cell is set that stands for it.
+    // Makes written data durable, as set by `durability`, before its cell is set.
     void settle();
     bool is_set(Cell cell) const;
     // Sets it. The setter of the last of some cells sees that all are set: `look` runs while no other process sets one.
@@ -61,8 +60,8 @@ class TileCanvas {
     void with_seam(Cell cell, const std::function<void()>& work);
     // Runs `work` while no other process commits this mask.
     void with_commit(const std::function<void()>& work);
-    // The mask has been committed; the room of everything else is given back. That is not taken back: whoever replaces
-    // the mask by another run's removes the canvas (CanvasesOfOthers).
+    // The mask is committed: frees the space of everything else. This is final: a run that replaces the mask by its own
+    // removes the canvas (CanvasesOfOthers).
     void note_committed();
     bool is_committed() const;
 

@@ -11,15 +11,15 @@
 
 namespace offramp {
 
-// What stands in a vector's row that tells of its sample. Borrows the sample.
+// The part of a vector's row that describes its sample. Borrows the sample.
 struct VectorOrigin {
     std::string_view key;  // of a chunk that of its text
     BesideText beside;     // ColumnsBeside::columns()
     TextChunk chunk;       // ColumnsBeside::chunks()
 };
 
-// What rows of vectors have beside them: what the run's input, a table of texts, says of each sample
-// (--vector-columns), and which part of its text a sample is (--chunk-tokens). Thread: one. Blocks: on the disk.
+// The further columns of rows of vectors: those of the run's input, a table of texts, for each sample
+// (--vector-columns), and the part of its text that a sample is (--chunk-tokens). Thread: one. Blocks: on the disk.
 class ColumnsBeside {
   public:
     // `processor`: who asks, for messages. Errors: those of InputColumns.

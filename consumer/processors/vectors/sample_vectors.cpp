@@ -18,7 +18,7 @@ namespace {
 // Below this length a vector has no direction: PyTorch's and sentence-transformers' bound.
 constexpr double kLeastLength = 1e-12;
 
-// What is nearer to 65536 than to the largest float16, 65504, becomes infinite.
+// A number nearer to 65536 than to the largest float16, 65504, becomes infinite.
 constexpr float kBeyondFloat16 = 65520;
 
 }  // namespace

@@ -27,8 +27,8 @@ class SampleVectors {
     // `processor`: who asks, for errors.
     SampleVectors(const CatalogueValues& settings, std::string_view processor);
 
-    // The outputs of a slab that fit. Errors: ConfigError when there is none, with what stands in the way of each, and
-    // when one is shorter than --truncate-dim.
+    // The outputs of a slab that fit. Errors: ConfigError if there is none, with the reason for each, and when one is
+    // shorter than --truncate-dim.
     std::vector<VectorOutput> outputs(const SlabContents& slab) const;
     // The stored bytes of one sample's vector, little endian; valid until the next call.
     std::span<const std::byte> of(const VectorOutput& output, const SampleView& sample);

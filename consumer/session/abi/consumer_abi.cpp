@@ -195,9 +195,9 @@ std::int32_t offramp_consumer_stop(offramp_consumer* consumer) {
     if (consumer->process_id != ::getpid()) return OFFRAMP_WRONG_PROCESS;  // a child has the same eventfd
     const int before = errno;                                              // it may be called in a signal handler
     const std::uint64_t one = 1;
-    const bool told = ::write(consumer->stop.get(), &one, sizeof one) == sizeof one || errno == EAGAIN;
+    const bool signalled = ::write(consumer->stop.get(), &one, sizeof one) == sizeof one || errno == EAGAIN;
     errno = before;
-    return told ? OFFRAMP_OK : OFFRAMP_SYSTEM;
+    return signalled ? OFFRAMP_OK : OFFRAMP_SYSTEM;
 }
 
 std::int32_t offramp_consumer_close(offramp_consumer* consumer, offramp_error* error) {

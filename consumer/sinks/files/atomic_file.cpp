@@ -104,7 +104,7 @@ bool AtomicFile::try_open_temporary() {
         if (errno == EEXIST || errno == EINTR) return false;
         throw write_error("a temporary file for " + named_, errno);
     }
-    // A file system without locks is no reason to fail: leftovers are then left lying.
+    // A file system without locks is accepted: its leftovers then stay.
     if (lock_retried(file.get(), LOCK_EX) == 0) {
         struct stat status {};
         if (::fstat(file.get(), &status) != 0) throw write_error("a temporary file for " + named_, errno);

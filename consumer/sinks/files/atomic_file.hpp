@@ -30,7 +30,7 @@ class AtomicFile {
     AtomicFile& operator=(const AtomicFile&) = delete;
 
     void write(std::span<const std::byte> bytes);
-    // Its length: what lies behind what was written reads as zeros, and takes no room.
+    // Sets the length: bytes after the written ones read as zeros, and use no space.
     void set_size(std::uint64_t bytes);
     // Puts the file in its place, instead of one that may be there. The last call.
     void commit();
@@ -65,10 +65,9 @@ void make_folder_of_results(const std::string& folder);
 // CannotWrite.
 void require_writable_folder(const std::string& folder);
 
-// Removes the temporary files that dead processes left anywhere below the folder, and says how many. One
-// whose writer lives is left alone, as is one on a file system that cannot lock. Symbolic links are not
-// followed. A folder that does not exist has none. Errors: SystemError with CannotWrite when one cannot be
-// removed.
+// Removes the temporary files that dead processes left anywhere below the folder, and returns their number. One whose
+// writer lives is left alone, as is one on a file system that cannot lock. Symbolic links are not followed. A folder
+// that does not exist has none. Errors: SystemError with CannotWrite when one cannot be removed.
 std::size_t remove_stale_temporaries(const std::string& folder);
 
 }  // namespace offramp

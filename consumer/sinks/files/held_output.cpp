@@ -10,7 +10,7 @@
 namespace offramp {
 namespace {
 
-// Of a tree with more folders than this the oldest are forgotten.
+// Beyond this number of folders in a tree, the oldest are dropped.
 constexpr std::size_t kMostKnown = 1U << 17U;
 
 HeldOutput* held = nullptr;

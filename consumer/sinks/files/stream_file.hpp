@@ -8,9 +8,9 @@
 
 namespace offramp {
 
-// Writes bytes one after another to something that is not a file of its own: a character device (/dev/null) or a
-// FIFO. Nothing written can be taken back, and several writers' bytes are mixed: it serves to measure and to
-// feed another program.
+// Writes bytes one after another to something that is not a regular file: a character device (/dev/null) or a FIFO.
+// Nothing written can be taken back, and several writers' bytes are mixed: it serves to measure and to feed another
+// program.
 //
 // Owns the open descriptor. Thread: one at a time. Blocks: write() while a FIFO is full.
 // Errors: ConfigError for what is neither device nor FIFO; Error with SinkUnavailable when a FIFO has no

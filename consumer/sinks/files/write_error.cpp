@@ -17,7 +17,7 @@ std::string way_out(int errno_value) {
         case ENOTDIR:
         case EEXIST:
         case EISDIR:
-            return "A file stands where a folder is needed, or a folder where a file is: remove it, or give "
+            return "There is a file in the place of a folder, or a folder in the place of a file: remove it, or give "
                    "another output";
         case ENAMETOOLONG:
             return "The sample's key is too long for a file name there: shorten the input's file names";

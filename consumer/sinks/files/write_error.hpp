@@ -6,8 +6,7 @@
 
 namespace offramp {
 
-// The error of a file or folder that cannot be written: names what was tried (with the path), errno, and the
-// way out.
+// The error of a file or folder that cannot be written: names the attempt (with the path), errno, and the fix.
 SystemError write_error(const std::string& tried, int errno_value);
 
 }  // namespace offramp

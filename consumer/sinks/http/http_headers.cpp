@@ -14,9 +14,9 @@ namespace {
 // More than any header that a server takes.
 constexpr std::uint64_t kLargestFile = 1 << 16;
 
-// What each request has of its own.
-constexpr std::string_view kOurs[] = {"content-type",    "content-length", "transfer-encoding", "expect",
-                                      "idempotency-key", "offramp-sample", "offramp-output"};
+// The headers that each request sets itself.
+constexpr std::string_view kSetByRequests[] = {"content-type",    "content-length", "transfer-encoding", "expect",
+                                               "idempotency-key", "offramp-sample", "offramp-output"};
 
 bool is_name(std::string_view text) {
     static constexpr std::string_view kOthers = "!#$%&'*+-.^_`|~";
@@ -40,8 +40,8 @@ void require_header(std::string_view line, const std::string& origin) {
         throw ConfigError(origin + " is not a header (its text is not shown: it may hold a secret)",
                           "Accepted: 'NAME: VALUE', or @FILE with one a line");
     const std::string name = lower(line.substr(0, colon));
-    if (std::ranges::find(kOurs, name) != std::end(kOurs))
-        throw ConfigError(origin + " sets '" + name + "', which each request has of its own", "Leave it out");
+    if (std::ranges::find(kSetByRequests, name) != std::end(kSetByRequests))
+        throw ConfigError(origin + " sets '" + name + "', which each request sets itself", "Leave it out");
 }
 
 std::string read_file(const std::string& path) {

@@ -15,7 +15,7 @@ std::vector<std::string> read_http_headers(const std::string& setting);
 // Errors: ConfigError where the URL has a user or a password in it, which is not shown.
 void require_no_credentials(const std::string& url);
 
-// The value of a header: what stands behind "NAME:", without blanks around it.
+// The value of a header: the text after "NAME:", without blanks around it.
 std::string_view http_header_value(std::string_view header);
 
 }  // namespace offramp

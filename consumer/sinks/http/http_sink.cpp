@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 constexpr std::size_t kShownOfAnswer = 200;
 // Longer, so that no secret is cut before it is blotted out.
 constexpr std::size_t kKeptOfAnswer = 16384;
-// Of an answer that goes on for ever.
+// The limit for an endless answer.
 constexpr std::size_t kLongestAnswer = 1 << 20;
 constexpr long kConnectSeconds = 10;
 constexpr std::chrono::seconds kLongestRetryAfter{300};
@@ -35,7 +35,7 @@ void start_library() {
         throw Error(ErrorKind::System, std::string("libcurl does not start: ") + libcurl().easy_strerror(started));
 }
 
-// What another try cannot mend: the URL, the certificate, the library.
+// Errors that a retry cannot fix: the URL, the certificate, the library.
 bool is_lasting(CURLcode result) {
     switch (result) {
         case CURLE_URL_MALFORMAT:
@@ -65,7 +65,7 @@ std::string on_one_line(std::string_view text) {
 struct HttpSink::Outcome {
     bool answered = false;
     bool lasting = false;   // not answered, and never will be
-    bool unwanted = false;  // given up: nobody wants the message taken any more
+    bool unwanted = false;  // given up: the message is no longer wanted
     long status = 0;
     std::chrono::seconds retry_after{0};
     std::string reason;  // why there is no answer
@@ -93,8 +93,8 @@ class HttpSink::Connection {
         set(CURLOPT_WRITEDATA, this);
         set(CURLOPT_HEADERFUNCTION, &Connection::note_answer);
         set(CURLOPT_HEADERDATA, this);
-        set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);  // a proxy's word is not an answer of the server's
-        set(CURLOPT_XFERINFOFUNCTION, &Connection::tell);
+        set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);  // a proxy's reply is not the server's
+        set(CURLOPT_XFERINFOFUNCTION, &Connection::report);
         set(CURLOPT_XFERINFODATA, this);
         set(CURLOPT_NOPROGRESS, 0L);
         set(CURLOPT_URL, target.url.c_str());
@@ -125,7 +125,7 @@ class HttpSink::Connection {
         const CURLcode result = libcurl().easy_perform(handle_.get());
         libcurl().easy_getinfo(handle_.get(), CURLINFO_RESPONSE_CODE, &outcome.status);
         outcome.unwanted = unwanted_;
-        // Of an answer that does not end the status counts, which stands at its beginning.
+        // An answer without an end still has its status, at the beginning.
         outcome.answered =
             result == CURLE_OK ||
             ((received_ > kLongestAnswer || (answer_is_stalled() && headers_are_there_)) && outcome.status >= 200);
@@ -184,7 +184,7 @@ class HttpSink::Connection {
         return count;
     }
 
-    static int tell(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+    static int report(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
         auto* connection = static_cast<Connection*>(self);
         (*connection->progress_)();
         connection->unwanted_ = !(*connection->wanted_)();

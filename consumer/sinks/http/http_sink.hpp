@@ -50,8 +50,8 @@ class HttpSink {
     HttpSink(const HttpSink&) = delete;
     HttpSink& operator=(const HttpSink&) = delete;
 
-    // Returns true when the server has taken it; false when it is given up because `wanted`, asked before each request,
-    // while it lasts and during pauses, says so.
+    // Returns true when the server has taken it; false if it was given up because `wanted`, called before each request,
+    // during it and in pauses, returned false.
     bool post(const HttpMessage& message, const std::function<void()>& progress, const std::function<bool()>& wanted);
 
   private:

@@ -2,7 +2,7 @@
 
 namespace offramp {
 
-// What an answer's status says of a request.
+// The meaning of an answer's status.
 enum class HttpVerdict {
     Done,        // 2xx
     TryAgain,    // 408, 425, 429, 5xx: the server is busy or ill

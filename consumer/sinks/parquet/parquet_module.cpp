@@ -47,7 +47,7 @@ class ForwardingStream final : public arrow::io::OutputStream {
             problem_ = std::current_exception();
         }
         at_ += bytes;
-        return problem_ ? arrow::Status::IOError("what was written could not be handed on") : arrow::Status::OK();
+        return problem_ ? arrow::Status::IOError("written bytes could not be passed on") : arrow::Status::OK();
     }
     arrow::Status Close() override {
         closed_ = true;
@@ -238,7 +238,7 @@ void read_rows(const std::string& path, const std::function<void(const VectorRow
                         "Move it away");
         const auto& numbers = static_cast<const arrow::PrimitiveArray&>(*vectors.values());
         const auto* bytes = reinterpret_cast<const std::byte*>(numbers.values()->data());
-        // What NULL was made of, and becomes again.
+        // The value that stands in for NULL, and becomes NULL again.
         const std::vector<std::byte> unheld(kind.vector_bytes(), std::byte{0xff});
         for (std::int64_t i = 0; i < batch->num_rows(); ++i) {
             const std::size_t at =

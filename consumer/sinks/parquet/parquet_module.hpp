@@ -8,8 +8,8 @@
 
 #include "consumer/sinks/parquet/vector_rows.hpp"
 
-// What libofframp_parquet.so offers to the one who opens it: a single C symbol. Everything else in the module is local
-// to it. It alone knows Arrow.
+// The interface of libofframp_parquet.so: a single C symbol. Everything else in the module is local to it. It alone
+// knows Arrow.
 namespace offramp {
 
 // Raised whenever this file or vector_rows.hpp changes in a way that a module built before would not understand.

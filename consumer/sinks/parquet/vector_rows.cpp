@@ -46,7 +46,7 @@ std::string VectorKind::describe() const {
 }
 
 void append_row(std::string& rows, const VectorRow& row) {
-    expect(row.vector.size() == row.kind.vector_bytes(), "a vector has the bytes that its kind says");
+    expect(row.vector.size() == row.kind.vector_bytes(), "a vector has the bytes of its kind");
     expect(row.kind.columns || (row.id.empty() && row.columns.empty()), "only a row with columns has some");
     const std::size_t bytes = sizeof(RowHead) + (row.kind.columns ? sizeof(ColumnsHead) : 0) +
                               (row.kind.chunks ? sizeof(ChunkHead) : 0) + row.key.size() + row.output.size() +

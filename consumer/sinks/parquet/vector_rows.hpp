@@ -8,7 +8,7 @@
 
 namespace offramp {
 
-// What all vectors of one file have in common.
+// The common properties of all vectors of one file.
 struct VectorKind {
     std::uint32_t dimensions = 0;
     bool halves = false;  // float16 instead of float32

@@ -19,7 +19,7 @@ constexpr int kPatienceSeconds = 10;
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
 constexpr int kStepMilliseconds = 50;  // from one sign of life to the next
 
-// What is done about a refusal, by its SQLSTATE (PostgreSQL's appendix A): the whole code, or its class, the first two
+// The reaction to a refusal, by its SQLSTATE (PostgreSQL's appendix A): the whole code, or its class, the first two
 // characters.
 struct Verdict {
     std::string_view state;
@@ -91,7 +91,7 @@ PostgresDatabase::PostgresDatabase(const std::string& sink, std::optional<std::c
         values.push_back(value);
     };
     say("fallback_application_name", "offramp");
-    // A server whose machine is gone says nothing more: noticed after a minute and a half, not after hours.
+    // A dead server machine is detected after a minute and a half, not after hours.
     say("keepalives_idle", "30");
     say("keepalives_interval", "10");
     say("keepalives_count", "6");
@@ -160,8 +160,8 @@ void PostgresDatabase::fail(const std::string& tried, const pg_result* result) c
                         verdict.hint);
 }
 
-// Whoever is killed or gives up while a statement waits has its locks given back, instead of the statement going on for
-// nobody. What a server does not know before version 14, and not on every system.
+// If a client is killed or gives up while a statement waits, the server releases its locks, instead of running the
+// statement for no client. Servers before version 14 cannot do this, nor can all systems.
 void PostgresDatabase::notice_death_of_clients() {
     try {
         run("SET client_connection_check_interval = '5s'");
@@ -188,12 +188,11 @@ void PostgresDatabase::give_up(const std::string& tried) {
     connection_.reset();
     throw PostgresError(ErrorKind::SinkUnavailable, {},
                         name_ + " has not answered for " + std::to_string(patience_->count()) + " s: " + tried,
-                        "See what it waits for (pg_stat_activity): another's lock, a disk? What was done so far is "
+                        "Check what it waits for (pg_stat_activity): a lock, a disk? What was done so far is "
                         "kept; --sink-patience-seconds waits longer");
 }
 
-// What the server has sent meanwhile is read, for it may take nothing before. That the connection broke says the next
-// result.
+// Reads what the server has sent, for it may accept nothing before. The next result reports a broken connection.
 void PostgresDatabase::flush(const std::string& tried) {
     while (libpq().flush(connection_.get()) == 1)
         if (wait(POLLIN | POLLOUT, tried) && libpq().consume_input(connection_.get()) == 0) return;
@@ -282,7 +281,7 @@ void PostgresDatabase::roll_back() {
     try {
         run("ROLLBACK");
     } catch (const Error& error) {
-        spdlog::debug("{}", error.what());  // what went wrong before is told
+        spdlog::debug("{}", error.what());  // the earlier error is reported
     }
 }
 

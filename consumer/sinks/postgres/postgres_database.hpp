@@ -16,7 +16,7 @@ struct pg_result;
 
 namespace offramp {
 
-// What a PostgreSQL refused, with its five-character SQLSTATE; empty when the connection itself failed.
+// A refusal by PostgreSQL, with its five-character SQLSTATE; empty when the connection itself failed.
 class PostgresError final : public Error {
   public:
     PostgresError(ErrorKind kind, std::string sqlstate, const std::string& problem, const std::string& hint)
@@ -57,8 +57,8 @@ class PostgresDatabase {
     };
 
     // `sink`: a URI, postgres://USER:PASSWORD@HOST:PORT/DATABASE, or key words, "host=/run/postgresql dbname=vectors".
-    // What is not said comes from where libpq takes it: PGPASSWORD, ~/.pgpass, and so on. `patience`: with a server
-    // that neither takes nor sends anything; nothing: for as long as it takes.
+    // Missing parts come from libpq's defaults: PGPASSWORD, ~/.pgpass, and so on. `patience`: with a server that
+    // neither takes nor sends anything; nothing: for as long as it takes.
     explicit PostgresDatabase(const std::string& sink, std::optional<std::chrono::seconds> patience = std::nullopt);
     PostgresDatabase(const PostgresDatabase&) = delete;
     PostgresDatabase& operator=(const PostgresDatabase&) = delete;
@@ -71,7 +71,7 @@ class PostgresDatabase {
     void run(const std::string& sql, const std::vector<std::string>& values = {}) { rows(sql, values); }
     // Sends rows in COPY's binary format (CopyRows) to a `COPY ... FROM STDIN (FORMAT binary)`.
     void copy(const std::string& sql, std::span<const std::byte> bytes);
-    // Runs `work` in a transaction of its own.
+    // Runs `work` in its own transaction.
     void transact(const std::function<void()>& work);
 
   private:

@@ -11,13 +11,13 @@
 namespace offramp {
 namespace {
 
-// Of consumers that were killed, which the server has not noticed yet.
+// How long to wait for locks of killed consumers that the server has not noticed yet.
 constexpr const char* kPatience = "SET lock_timeout = '30s'";
 
 constexpr std::string_view kEnded = " ended ";
 constexpr std::string_view kWith = " with ";
 
-// What our tables' comments (comment_of()) begin with.
+// The prefix of our tables' comments (comment_of()).
 std::string beginning_of_comment(const PostgresLayout& layout) {
     return "offramp " + std::string(layout.contents) + " ";
 }
@@ -117,7 +117,7 @@ void require_marked(const FoundTable& found, const PostgresLayout& layout, const
     if (made && made->number != found.number)
         throw ConfigError(
             named(table, database) + " was begun anew by another run, and this one's results in it are gone",
-            "Give each run a --sink-table of its own; --overwrite instead of --resume makes all anew");
+            "Give each run its own --sink-table; --overwrite instead of --resume makes all anew");
 }
 
 std::string number_of_job(const std::string& job, const std::string& random) { return job + "." + random; }
@@ -128,7 +128,7 @@ void require_of_job(const FoundTable& found, const PostgresTarget& target, const
                            : found.number.starts_with(number_of_job(target.job, "")))
         return;
     throw ConfigError(named(table, database) + " holds results of " + describe_owner(found),
-                      "Give each run and each job a --sink-table of its own");
+                      "Give each run and each job its own --sink-table");
 }
 
 void require_no_job_under_way(const FoundTable& found, const std::string& table, const PostgresDatabase& database,
@@ -137,7 +137,7 @@ void require_no_job_under_way(const FoundTable& found, const std::string& table,
     if (const auto made = read_postgres_mark(mark); made && made->number == found.number) return;
     throw ConfigError(
         named(table, database) + " holds results of " + describe_owner(found) + ", which is not merged yet",
-        "Give each run and each job a --sink-table of its own; where that job is given up, drop the "
+        "Give each run and each job its own --sink-table; where that job is given up, drop the "
         "table, or give --overwrite");
 }
 

@@ -32,11 +32,11 @@ struct PostgresTarget {
     std::string sink;                    // as PostgresDatabase takes it
     std::string table;                   // NAME or SCHEMA.NAME
     std::string next_table{};            // where rows are until the run has come to its end; empty: there
-    std::string job{};                   // whose table that is, whoever of its shards made it; empty: a run's
+    std::string job{};                   // the owner of the table, whichever shard created it; empty: a run
     std::chrono::seconds patience{300};  // PostgresDatabase's; not with what is done when the run has ended
 };
 
-// What the mark says that a run leaves in its output folder. Lines that are not there are empty.
+// The mark that a run leaves in its output folder. Missing lines are empty.
 struct PostgresMark {
     std::string number;
     std::string table;     // SCHEMA.NAME, where it belongs
@@ -51,7 +51,7 @@ std::optional<PostgresMark> read_postgres_mark(const std::string& path);
 // The mark at `path` is `folder`'s, too. Errors: SystemError with CannotWrite.
 void put_postgres_mark(const PostgresLayout& layout, const std::string& path, const std::string& folder);
 
-// What a table's comment says.
+// The contents of a table's comment.
 struct FoundTable {
     bool there = false;
     bool ours = false;
@@ -60,10 +60,10 @@ struct FoundTable {
     std::string number;
     std::string further{};  // columns of the rows that it was made with beside the layout's, with ", " between
 };
-// The tables, by what stands behind NAME.
+// The suffixes of the tables after NAME.
 std::vector<std::string> suffixes_of(const PostgresLayout& layout);
 // "offramp embeddings 1 5f0c...", "offramp embeddings 1 ended 5f0c...", "offramp embeddings 1 with id, columns
-// 5f0c...": what `table` says, of this version.
+// 5f0c...": the comment for `table`, of this version.
 std::string comment_of(const PostgresLayout& layout, const FoundTable& table);
 // All tables are ours, or are not there: the one with the rows. Errors: ConfigError for another's.
 FoundTable find_offramp_table(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table);
@@ -90,7 +90,7 @@ FoundTable find_marked(PostgresDatabase& database, const PostgresLayout& layout,
 std::string where_rows_are(PostgresDatabase& database, const PostgresLayout& layout, const std::string& mark,
                            const PostgresTarget& target);
 
-// What those who use the table lock, however it is named: consumers share it.
+// The lock of the users of a table, under any name: consumers share it.
 std::string lock_of(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table);
 // Exclusive: only when no consumer of any run is connected for this table. Errors: Error with RunInUse.
 void lock_alone(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table);

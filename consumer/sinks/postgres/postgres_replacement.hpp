@@ -14,7 +14,7 @@ namespace offramp {
 // nothing to finish. Errors: those of PostgresTable and of `complete`.
 void finish_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target,
                            const std::function<void(PostgresDatabase& database, const std::string& table)>& complete);
-// The run has come to its end: its table says so, and is not replaced any more unless that is asked for.
+// The run has come to its end: its table records that, and is only replaced on request.
 void mark_postgres_table_ended(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target);
 
 enum class PostgresTableState {
@@ -22,8 +22,8 @@ enum class PostgresTableState {
     Unfinished,
     Ended,  // a run came to its end with it
 };
-// What lies in the way of a new table of the run into `folder`: nothing, or an Offramp table. Changes nothing. Errors:
-// those of PostgresTable; Error with RunInUse when a consumer of another run is connected for it; without `overwrite`
+// The obstacle to a new table of the run into `folder`: nothing, or an Offramp table. Changes nothing. Errors: those of
+// PostgresTable; Error with RunInUse when a consumer of another run is connected for it; without `overwrite`
 // ConfigError when it is another job's that is not merged.
 PostgresTableState look_at_postgres_table(const PostgresLayout& layout, const std::string& folder,
                                           const PostgresTarget& target, bool overwrite);
@@ -31,7 +31,7 @@ PostgresTableState look_at_postgres_table(const PostgresLayout& layout, const st
 // on them (replaced_table.hpp). Changes nothing. Returns what will go with them, as objects_removed_with(). Errors:
 // ConfigError and NotPermitted, with what keeps them from it.
 std::string look_at_replaced_table(const PostgresLayout& layout, const PostgresTarget& target);
-// The folder's mark says that there is a table of its run's.
+// True if the folder's mark names a table of its run.
 bool has_postgres_mark(const PostgresLayout& layout, const std::string& folder);
 // Errors: ConfigError, for an existing table without a mark in the folder.
 void require_continued_postgres_table(const PostgresLayout& layout, const std::string& folder,
@@ -39,15 +39,14 @@ void require_continued_postgres_table(const PostgresLayout& layout, const std::s
 std::string postgres_table_name(
     const PostgresTarget& target);  // "table 'embeddings' of PostgreSQL database ..."; connects
 
-// The tables of the run whose mark lies in the folder `next` take the place of those that its mark names, in one
+// The tables of the run whose mark is in the folder `next` take the place of those that its mark names, in one
 // transaction, and have their owner and the rights on them; then the mark that of the one in `folder`. May be killed
 // and called again. Nothing is done without a mark. Errors: those of PostgresTable, before anything is replaced;
 // RunInUse, and ConfigError without `overwrite`, as above.
 void put_postgres_table_in_place(const PostgresLayout& layout, const std::string& next, const std::string& folder,
                                  const PostgresTarget& target, bool overwrite);
-// Removes the tables beside that the mark in `next` names, and which cannot be continued any more; then the mark.
-// What lies in a database that only another
-// --sink leads to stays, and its mark.
+// Removes the further tables that the mark in `next` names, and which cannot be continued any more; then the mark.
+// Tables in a database of another --sink stay, and so does their mark.
 void remove_next_postgres_table(const PostgresLayout& layout, const std::string& next, const PostgresTarget& target);
 
 }  // namespace offramp

@@ -9,7 +9,7 @@
 namespace offramp {
 namespace {
 
-// Who makes a table or the extension waits for others who do.
+// A process that creates a table or the extension waits for others that do.
 constexpr const char* kLockMaking = "SELECT pg_advisory_lock(1330005586)";
 constexpr const char* kUnlockMaking = "SELECT pg_advisory_unlock(1330005586)";
 
@@ -85,8 +85,8 @@ void PostgresTable::make(const PostgresColumns& columns) {
 
 void PostgresTable::open(const PostgresColumns& columns) {
     if (!find_offramp_table(database_, layout_, at_).there) {
-        // Before the transaction, which would not see what was made while it waited. A consumer that fails here ends,
-        // and its lock with it.
+        // Before the transaction, which would not see tables created while it waited. A consumer that fails here ends,
+        // and so does its lock.
         database_.run(kLockMaking);
         database_.transact([&] { make(columns); });
         database_.run(kUnlockMaking);

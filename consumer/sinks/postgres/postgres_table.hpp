@@ -18,14 +18,14 @@ struct PostgresColumns {
 };
 
 // The results of a run in a PostgreSQL, which all its consumers write to: a table NAME, perhaps with a second one; made
-// with the first rows. That it is ours, what it holds, the layout's version and a number of its own stand in the
-// tables' comments: "offramp embeddings 1 5f0c..."; so do columns that not each table of its kind has, lest one that
+// with the first rows. The tables' comments record that the table is Offramp's, its kind, the layout's version and a
+// unique number: "offramp embeddings 1 5f0c..."; so do columns that not each table of its kind has, lest one that
 // others have added under such a name counts as ours.
 //
-// In the output folder lies a hidden mark, ".offramp-made-embeddings-postgres", with that number: when the mark is
-// there and the table is not, it was removed with results that count as done, and another must not be begun in
-// its place. Its other lines name the table where it belongs, where it was begun, and the database: whoever has the
-// mark finds the table by its number, before it took its place and after.
+// In the output folder is a hidden mark, ".offramp-made-embeddings-postgres", with that number: when the mark is there
+// and the table is not, it was removed with results that count as done, and another must not be begun in its place. Its
+// other lines name the table where it belongs, where it was begun, and the database: the owner of the mark finds the
+// table by its number, before it took its place and after.
 //
 // A job's shards fill one table, whose number names the job: they know it before they have a mark, and no other takes
 // it.

@@ -13,7 +13,7 @@ constexpr const char* kGone =
     "UNION SELECT d.classid, d.objid FROM pg_depend AS d JOIN gone ON (d.refclassid, d.refobjid) = (gone.classid, "
     "gone.objid) WHERE d.deptype IN ('a', 'i', 'P', 'S')) ";
 
-// A view depends by its rule: what is told is whose part depends.
+// A view depends through its rule: this reports the view.
 constexpr const char* kDependents =
     "SELECT pg_describe_object(coalesce(whole.refclassid, d.classid), coalesce(whole.refobjid, d.objid), 0) "
     "FROM gone JOIN pg_depend AS d ON (d.refclassid, d.refobjid) = (gone.classid, gone.objid) AND d.deptype = 'n' "
@@ -38,7 +38,7 @@ constexpr const char* kOwnedObjects =
     "AND relnamespace <> 'pg_toast'::regnamespace "
     "AND relname !~ $2 AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = objid)) ORDER BY 1";
 
-// Who may do what with $1, as statements for $2. The owner may everything.
+// The privileges on $1, as statements for $2. The owner has all.
 constexpr const char* kGrants =
     "SELECT format('GRANT %s ON %s TO %s%s', privilege_type, $2::text, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE "
     "quote_ident(pg_get_userbyid(grantee)) END, "
@@ -50,7 +50,7 @@ constexpr const char* kGrants =
     "to_regclass($1) AND NOT attisdropped) AS rights "
     "WHERE grantee <> relowner";
 
-// As the server makes them for those who make tables: not for the ones who used the table before.
+// The server's default privileges for new tables, not those of the previous table.
 constexpr const char* kGrantedByDefault =
     "SELECT DISTINCT format('REVOKE ALL ON %s FROM %s', $1::text, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE "
     "quote_ident(pg_get_userbyid(grantee)) END) "

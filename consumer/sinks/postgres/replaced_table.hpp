@@ -7,13 +7,12 @@
 
 namespace offramp {
 
-// What others have made of a run's tables that are to be replaced, which a new table would not have: each is kept, an
-// obstacle, or told of.
+// Changes by others to a run's tables that would be lost in a replacement: each is kept, an obstacle, or reported.
 
 // Errors: ConfigError names what keeps the tables from being replaced: views, foreign keys and whatever else depends on
 // them; row security; columns that are not ours. NotPermitted, where this user may not drop them.
 void require_replaceable_table(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table);
-// What goes with the tables: "index a, trigger b on table c"; empty: nothing.
+// The objects dropped with the tables: "index a, trigger b on table c"; empty: nothing.
 std::string objects_removed_with(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table);
 // Gives the tables `to` the owner and the rights of the tables `from`. Errors: those of PostgresDatabase, NotPermitted
 // above all.

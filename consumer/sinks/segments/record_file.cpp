@@ -29,7 +29,7 @@ RegularFile open_file(const std::string& path) {
 RecordFile::RecordFile(std::string path) : path_(std::move(path)), file_(open_file(path_)) {}
 
 std::string_view RecordFile::from(std::uint64_t at, std::uint64_t least) {
-    expect(at <= size(), "what is read lies in the file");
+    expect(at <= size(), "the range is in the file");
     least = std::min(least, size() - at);
     if (at < window_at_ || at + least > window_at_ + window_.size()) {
         read_window(at, std::min(std::max(least, kWindowBytes), size() - at));

@@ -10,16 +10,16 @@
 
 namespace offramp {
 
-// A file of records, of which a window is in memory: what lies near what was read last costs no call to the kernel.
-// Owns the open file and the window: a mebibyte, or as much more as the longest piece that was asked for. Thread: one.
-// Blocks: on the disk. Units: bytes. Errors: Error with the path when it cannot be opened or read, or has become
-// shorter since it was opened.
+// A file of records, of which a window is in memory: bytes near the last read ones cost no system call. Owns the open
+// file and the window: a mebibyte, or as much more as the longest piece that was asked for. Thread: one. Blocks: on the
+// disk. Units: bytes. Errors: Error with the path when it cannot be opened or read, or has become shorter since it was
+// opened.
 class RecordFile {
   public:
     explicit RecordFile(std::string path);
 
     std::uint64_t size() const noexcept { return file_.size(); }
-    // What the file has from `at` on: `least` bytes and perhaps more, fewer only at its end. Valid until the next call.
+    // The file's bytes from `at` on: `least` bytes and perhaps more, fewer only at its end. Valid until the next call.
     std::string_view from(std::uint64_t at, std::uint64_t least);
 
   private:

@@ -22,9 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In the segments' folder, and removed with what was merged.
+// In the segments' folder, and removed with the merged segments.
 constexpr const char* kPreviousRecords = "former";
-// As many files are open at once: items lie together in the segments of a batch or two.
+// The number of files open at a time: items are close together in the segments of a batch or two.
 constexpr std::size_t kMostOpen = 16;
 
 struct Segment {
@@ -229,7 +229,7 @@ MergeOutcome merge_segments(const std::string& folder, std::string_view name, co
         return outcome;
     }
     const std::vector<Segment> merged = segments;
-    // What an earlier merge made counts as the oldest segment.
+    // The result of an earlier merge counts as the oldest segment.
     const std::string previous = (pending / kPreviousRecords).string();
     if (fs::exists(output_file)) segments.push_back({.path = form.records_of(output_file, previous), .written = {}});
     const std::vector<Entry> entries = entries_of(segments, outcome.segments, form);

@@ -29,7 +29,7 @@ struct SegmentRecord {
 // the next call.
 using NextRecords = std::function<std::string_view()>;
 
-// What the records of a series are, and what the merged file is made of them; by default lines, and lines.
+// The form of the records of a series, and of the merged file; by default lines for both.
 struct SegmentForm {
     // The one that `text` begins with.
     SegmentRecord (*first)(std::string_view text);

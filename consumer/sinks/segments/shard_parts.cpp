@@ -39,7 +39,7 @@ class PartsInTurn {
             const ItemRange& share = parts_[part_].items;
             if (item < share.begin || item >= share.end) continue;
             if (last_ && item <= *last_)
-                fail("item " + std::to_string(item) + " stands behind " + std::to_string(*last_));
+                fail("item " + std::to_string(item) + " comes after " + std::to_string(*last_));
             last_ = item;
             return records_;
         }
@@ -109,7 +109,7 @@ bool ShardPart::has(const std::string& file) const {
     throw Error(
         ErrorKind::BadInput,
         path + ", listed in the shard's record, " + (failure ? "cannot be looked at: " + failure.message() : "is gone"),
-        "Look whether the folder that all hosts share is there. If it is: " + to_do_again);
+        "Check that the folder that all hosts share is there. If it is: " + to_do_again);
 }
 
 std::string ShardPart::scratch(const std::string& file) const {

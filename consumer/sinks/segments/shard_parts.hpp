@@ -10,7 +10,7 @@
 
 namespace offramp {
 
-// What a shard of a job left in a folder of its own, of which the results of these items count.
+// The folder of a job's shard, of which the results of these items count.
 struct ShardPart {
     std::string folder;
     ItemRange items;

@@ -10,9 +10,9 @@ namespace offramp {
 // Polls for a lock that another process has: when to look next, and when it has been
 // enough. Looks come after 0.1 ms at first and then after 1 ms, since what is waited for is a short transaction.
 //
-// What lies between two looks counts for at most kLongestLook: in more than that this process was stopped (SIGSTOP, a
-// machine that slept) or had no core, and perhaps so was the lock's holder. So a wait lasts for `patience` or, on
-// such a machine, longer.
+// The time between two looks counts for at most kLongestLook: in more than that this process was stopped (SIGSTOP, a
+// machine that slept) or had no core, and perhaps so was the lock's holder. So a wait lasts for `patience` or, on such
+// a machine, longer.
 //
 // Pure but for the clock, which it borrows. Thread: one.
 class LockWait {

@@ -42,7 +42,7 @@ std::string mark_of(const std::string& folder, const std::string& name) {
     return folder + "/" + std::string(kReservedPrefix) + "made-" + name;
 }
 
-// Where the name leads to nothing that can be looked at, opening it says why.
+// If the target of the name cannot be inspected, opening it reports why.
 bool is_there(const std::string& path) {
     std::error_code failure;
     return fs::status(path, failure).type() != fs::file_type::not_found;
@@ -95,7 +95,8 @@ std::string remedy_without(const std::string& mark) {
 
 using Counts = DatabaseCounts;
 
-// What the mark says. Its bytes are written in place, under a lock: a consumer may be killed between commit and mark.
+// The contents of the mark. Its bytes are written in place, under a lock: a consumer may be killed between commit and
+// mark.
 class Mark {
   public:
     explicit Mark(std::string path)
@@ -105,10 +106,10 @@ class Mark {
     }
 
     // 0: there is no mark, or it was left by a version without numbers.
-    std::int64_t number() const { return said().number; }
+    std::int64_t number() const { return contents().number; }
     // Commits from before the machine began anew may be lost where the mark was not.
     Counts counts() const {
-        const Said found = said();
+        const Contents found = contents();
         return found.boot == boot_id() ? found.counts : Counts();
     }
 
@@ -127,17 +128,17 @@ class Mark {
     }
 
   private:
-    struct Said {
+    struct Contents {
         std::int64_t number = 0;
         Counts counts;
         std::string boot;
     };
 
-    Said said() const {
+    Contents contents() const {
         std::array<char, 256> text{};
         const ssize_t got = file_ ? ::pread(file_.get(), text.data(), text.size(), 0) : 0;
         std::istringstream words(std::string(text.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))));
-        Said found;
+        Contents found;
         if (words >> found.number) words >> found.counts.commits >> found.counts.changes >> found.boot;
         return found;
     }
@@ -187,7 +188,7 @@ void require_not_older(const std::string& path, const Counts& there, const Count
 void require_file_not_older(const std::string& path, const std::string& mark) {
     const Mark noted(mark);
     const SqliteDatabase file = SqliteDatabase::opened_to_read(path);  // which nothing is read from but its header
-    const bool is_another = file.in_header(60) >> kVersionBits != noted.number();  // which its opener tells
+    const bool is_another = file.in_header(60) >> kVersionBits != noted.number();  // its opener reports that
     const Counts seen = noted.counts();
     if (!is_another) require_not_older(path, {seen.commits, changes_of(file)}, seen, mark);
 }
@@ -202,7 +203,7 @@ void require_marked(SqliteDatabase& database, const std::string& mark) {
     require_not_older(database.path(), {commits_of(database), changes_of(database)}, noted.counts(), mark);
 }
 
-// What SQLite keeps beside a database while it is open, or was when its program was killed.
+// SQLite's side files of a database that is open, or whose program was killed.
 std::array<std::string, 3> logs_of(const std::string& path) {
     return {path + "-journal", path + "-wal", path + "-shm"};
 }
@@ -334,7 +335,7 @@ bool has_database(const std::string& folder, const std::string& name) {
 }
 
 // A previous database's log goes before it is replaced, for SQLite would read it into the new one; killed in between,
-// this is called again before anybody opens either. The database goes last: as long as it lies there, this is not over.
+// this is called again before either is opened. The database goes last: while it is there, this is not finished.
 bool put_database_in_place(const std::string& next, const std::string& folder, const std::string& name) {
     const std::string from = path_of(next, name), to = path_of(folder, name);
     const std::string mark = mark_of(next, name);

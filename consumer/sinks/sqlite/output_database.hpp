@@ -12,7 +12,7 @@
 
 namespace offramp {
 
-// What a database counts of itself, and never less than before.
+// The counters of a database, which never decrease.
 struct DatabaseCounts {
     std::int64_t commits = 0, changes = 0;
 };
@@ -20,13 +20,13 @@ struct DatabaseCounts {
 // The database of an output folder, FOLDER/NAME.sqlite, which all consumers of a run write to; made with its first
 // rows.
 //
-// Beside it lies a hidden mark, ".offramp-made-NAME", as long as the work goes on that it holds: when the mark is there
-// and the database is not, it was removed with results that count as done, and another must not be begun in its
-// place. Both have a number: another run's, or an empty file, is refused where it lies in its place.
+// Beside it is a hidden mark, ".offramp-made-NAME", until the work in it is finished: when the mark is there and the
+// database is not, it was removed with results that count as done, and another must not be begun in its place. Both
+// have a number: another run's, or an empty file, is refused in its place.
 //
 // An older copy of the database is refused, too. What it counts, the mark notes behind it, so that the mark never
 // leads: its commits, in its table offramp_commits, and, in the file's own header, the changes that have come there
-// from the log. Where the log of the newer one lies beside an older file, only the second are fewer.
+// from the log. If the log of the newer one is beside an older file, only the second are fewer.
 //
 // Owns the connection. Thread, blocks: as SqliteDatabase. Errors: those of SqliteDatabase; Error with SinkUnavailable
 // when the database was taken away; ConfigError when it is not an Offramp database.
@@ -59,10 +59,10 @@ void require_columns(SqliteDatabase& database, const std::string& table, const s
 // After all writers have ended: makes the database one file, without a log beside it. Without one nothing is done.
 // Errors: those of OutputDatabase.
 void finish_database(const std::string& folder, const std::string& name);
-// What would lie in the way of a new database: nothing, or an Offramp database in any state. Changes nothing. Errors:
-// ConfigError when it is not an Offramp database; those of SqliteDatabase when that is unknown.
+// The obstacle to a new database: nothing, or an Offramp database in any state. Changes nothing. Errors: ConfigError
+// when it is not an Offramp database; those of SqliteDatabase when that is unknown.
 void require_replaceable(const std::string& folder, const std::string& name);
-// Nothing lies in the place of a new database, not even what a death left of one.
+// True if there is anything in the place of a new database, even the remains of a dead one.
 bool has_database(const std::string& folder, const std::string& name);
 // The database of `next`, which is finished, takes the place of the one in `folder`, if any. May be killed and called
 // again. Returns whether there was one. Errors: those of require_replaceable(), before anything is replaced; Error with

@@ -23,7 +23,7 @@ std::vector<std::string> texts(SqliteDatabase& database, const std::string& ques
     return found;
 }
 
-// What makes the tables and indexes that a database has.
+// The statements that create the tables and indexes of a database.
 std::string schema_of(const std::string& path) {
     SqliteDatabase database = SqliteDatabase::opened_to_read(path);
     std::string schema;
@@ -34,7 +34,7 @@ std::string schema_of(const std::string& path) {
     return schema;
 }
 
-// A part may have a row that stands for an item which it only saw beside its own.
+// A part may have a row for an item that it only saw beside its own.
 void add_part(SqliteDatabase& database, const ShardPart& part, const std::string& path) {
     database.prepared("ATTACH ? AS part").bind(1, path).run();
     for (const std::string& table :

@@ -149,8 +149,7 @@ bool SqliteDatabase::wait_on() {
     return sleep.has_value();
 }
 
-// When several processes begin at once, some get "database is locked" without a wait. So all
-// waiting is done here.
+// When several processes begin together, some get "database is locked" without a wait. So all waiting is done here.
 void SqliteDatabase::start_log() {
     sqlite3_busy_handler(connection_.get(), nullptr, nullptr);
     wait_.begin();
@@ -199,7 +198,7 @@ void SqliteDatabase::transact(const std::function<void()>& work) {
     require_in_place();
 }
 
-// An open file can be written to long after its name is gone: what was committed then is lost when it is closed.
+// An open file can still be written after its name is gone: such commits are lost when it is closed.
 void SqliteDatabase::require_in_place() {
     int moved = 0;
     if (sqlite3_file_control(connection_.get(), "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved == 0)

@@ -74,13 +74,12 @@ class SqliteDatabase {
     void execute(const char* sql);
     // The statement, made at the first call; ready for new values.
     SqliteStatement& prepared(const std::string& sql);
-    // Runs `work` in a transaction of its own, which is atomic. When this returns, the database is still
-    // where it was.
+    // Runs `work` in its own, atomic transaction. When this returns, the database is still where it was.
     void transact(const std::function<void()>& work);
     // A number of 32 bits in the header of the file itself, which a log beside it does not reach. Read by the
     // connection: closing another descriptor would give up all locks that this process has on the file.
     std::int64_t in_header(std::int64_t at) const;
-    // Its end leaves the log as it is, for close_log(): what lies in the file's place by then may be another one.
+    // Its end leaves the log as it is, for close_log(): another file may be in its place by then.
     void leave_log_at_the_end();
     // Brings what the log holds into the database's file and ends the log, so that the database is one file. Nothing is
     // done while another process has it open.
@@ -98,7 +97,7 @@ class SqliteDatabase {
     void start_log();
     void require_in_place();
     void wait_for_others();
-    // Sleeps until the next look at a lock, or says that there is none.
+    // Sleeps until the next look at a lock; false if there is none.
     bool wait_on();
 
     std::string path_;

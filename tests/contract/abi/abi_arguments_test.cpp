@@ -1,5 +1,5 @@
-// Every argument of the C ABI null, too small, too large, out of order, after the end, from a child: a code and a text,
-// never a crash, and an open run undisturbed.
+// Each argument of the C ABI null, too small, too large, out of order, after the end, from a child: the call returns a
+// code and a text, never crashes, and leaves an open run undisturbed.
 
 #include <gmock/gmock.h>
 #include <sys/wait.h>
@@ -42,7 +42,7 @@ class Arguments : public AbiWorld {
             consumer.join();
             EXPECT_EQ(rows % kRows, 0U);
             EXPECT_GE(rows, kRows);
-            EXPECT_EQ(released_, static_cast<int>(rows / kRows)) << "each that was taken, once; none that was refused";
+            EXPECT_EQ(released_, static_cast<int>(rows / kRows)) << "accepted batches once, refused ones never";
             EXPECT_EQ(offramp_egress_close(egress_, &error_), OFFRAMP_OK) << error_.text;
         }
         AbiWorld::TearDown();
@@ -78,7 +78,7 @@ class Arguments : public AbiWorld {
         auto* opened = reinterpret_cast<offramp_egress*>(&error_);
         EXPECT_EQ(offramp_egress_open(&options_, &opened, &error_), code);
         EXPECT_THAT(error_.text, HasSubstr(text));
-        EXPECT_THAT(error_.text, Not(HasSubstr("--"))) << "who calls the library has no flags";
+        EXPECT_THAT(error_.text, Not(HasSubstr("--"))) << "a caller of the library has no flags";
         EXPECT_EQ(opened, nullptr);
     }
 
@@ -89,7 +89,7 @@ class Arguments : public AbiWorld {
     int released_ = 0;
 };
 
-TEST_F(Arguments, OfOpeningAnEgress) {
+TEST_F(Arguments, OpenRefusesBadOnes) {
     EXPECT_EQ(offramp_egress_open(&options_, nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
     offramp_egress* opened = nullptr;
     EXPECT_EQ(offramp_egress_open(nullptr, &opened, &error_), OFFRAMP_BAD_ARGUMENT);
@@ -110,10 +110,10 @@ TEST_F(Arguments, OfOpeningAnEgress) {
     with([&] { options_.slabs = 0xffffffff; }, "4294967295 slabs");
     with([&] { options_.run_dir = nullptr; }, "no run directory");
     with([&] { options_.run_dir = ""; }, "no run directory");
-    const std::string too_long = other + "/" + std::string(100, 'l'), somebodys = folder_ + "/somebodys";
-    std::filesystem::create_directories(somebodys + "/thing");
+    const std::string too_long = other + "/" + std::string(100, 'l'), occupied = folder_ + "/occupied";
+    std::filesystem::create_directories(occupied + "/thing");
     with([&] { options_.run_dir = too_long.c_str(); }, "Choose a shorter one");
-    with([&] { options_.run_dir = somebodys.c_str(); }, "holds other things, such as 'thing'");
+    with([&] { options_.run_dir = occupied.c_str(); }, "holds other things, such as 'thing'");
     with([&] { options_.tensors = nullptr; }, "0 tensors");
     with([&] { options_.tensor_count = 0; }, "0 tensors");
     with([&] { options_.tensor_count = 17; }, "17 tensors");
@@ -144,13 +144,13 @@ TEST_F(Arguments, OfOpeningAnEgress) {
     with_tensor([&] { tensors_[0].shape = others.data(); }, "other samples");
     with_tensor([&] { tensors_[0].strides = gaps.data(); }, "dense");
     with_tensor([&] { tensors_[0].dtype = {2, 3, 1}; }, "scores");
-    EXPECT_FALSE(std::filesystem::exists(other + "/endpoint")) << "nothing was begun";
+    EXPECT_FALSE(std::filesystem::exists(other + "/endpoint")) << "no run was started";
     options_.samples_per_slab = 0xffffffff;  // a batch has fewer: a slab a batch
     EXPECT_EQ(offramp_egress_open(&options_, &opened, &error_), OFFRAMP_OK) << error_.text;
     EXPECT_EQ(offramp_egress_close(opened, &error_), OFFRAMP_OK);
 }
 
-TEST_F(Arguments, OfSubmitting) {
+TEST_F(Arguments, SubmitRefusesBadOnes) {
     EXPECT_EQ(offramp_egress_submit(nullptr, &good_, &error_), OFFRAMP_BAD_ARGUMENT);
     EXPECT_EQ(offramp_egress_submit(egress_, nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
     const auto with = [&](const std::function<void(offramp_batch&)>& change, const char* text) {
@@ -183,7 +183,7 @@ TEST_F(Arguments, OfSubmitting) {
     EXPECT_EQ(released_, 0);
 }
 
-TEST_F(Arguments, OfDrainingAndFigures) {
+TEST_F(Arguments, DrainAndStatsRefuseBadOnes) {
     EXPECT_EQ(offramp_egress_drain(nullptr, 0, &error_), OFFRAMP_BAD_ARGUMENT);
     EXPECT_EQ(offramp_egress_drain(egress_, std::numeric_limits<double>::quiet_NaN(), &error_), OFFRAMP_BAD_ARGUMENT);
     EXPECT_EQ(offramp_egress_get_stats(nullptr, nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
@@ -198,11 +198,11 @@ TEST_F(Arguments, OfDrainingAndFigures) {
     EXPECT_EQ(offramp_egress_get_stats(egress_, reinterpret_cast<offramp_egress_stats*>(&old), &error_), OFFRAMP_OK)
         << error_.text;
     EXPECT_EQ(old.batches, 0U);
-    EXPECT_EQ(old.beyond, 0x5a5aU) << "of a caller of another time no more is written than it has";
+    EXPECT_EQ(old.beyond, 0x5a5aU) << "no byte is written beyond the struct of an older caller";
     EXPECT_EQ(offramp_egress_close(nullptr, nullptr), OFFRAMP_OK);
 }
 
-TEST_F(Arguments, OfWaitingForReleases) {
+TEST_F(Arguments, WaitingForReleasesRefusesBadOnes) {
     std::uint64_t released = 77;
     EXPECT_EQ(offramp_egress_wait_released(nullptr, 0, 0, &released, &error_), OFFRAMP_BAD_ARGUMENT);
     EXPECT_THAT(error_.text, HasSubstr("the egress is null"));
@@ -228,7 +228,7 @@ TEST_F(Arguments, OfWaitingForReleases) {
     good_.timeout_seconds = -1;  // TearDown() submits it
 }
 
-TEST_F(Arguments, OfTakingWhatIsCompleted) {
+TEST_F(Arguments, TakeCompletedRefusesBadOnes) {
     offramp_items ranges[2] = {{7, 8}, {7, 8}};
     std::uint32_t count = 77;
     EXPECT_EQ(offramp_egress_take_completed(nullptr, ranges, 2, 0, &count, &error_), OFFRAMP_BAD_ARGUMENT);
@@ -247,7 +247,7 @@ TEST_F(Arguments, OfTakingWhatIsCompleted) {
     EXPECT_EQ(ranges[0].begin, 7U);
 }
 
-TEST_F(Arguments, AfterDrainNothingIsTaken) {
+TEST_F(Arguments, SubmitIsRefusedAfterDrain) {
     EXPECT_EQ(offramp_egress_submit(egress_, &good_, &error_), OFFRAMP_OK) << error_.text;
     EXPECT_EQ(offramp_egress_drain(egress_, 0, &error_), OFFRAMP_TIMEOUT);
     EXPECT_THAT(error_.text, HasSubstr("Call it again"));
@@ -261,7 +261,7 @@ TEST_F(Arguments, AfterDrainNothingIsTaken) {
     egress_ = nullptr;
 }
 
-TEST_F(Arguments, OfAConsumer) {
+TEST_F(Arguments, AConsumerRefusesBadOnes) {
     offramp_consumer_options options{};
     offramp_consumer* consumer = nullptr;
     EXPECT_EQ(offramp_consumer_open(nullptr, &consumer, &error_), OFFRAMP_BAD_ARGUMENT);
@@ -290,7 +290,7 @@ TEST_F(Arguments, OfAConsumer) {
     EXPECT_EQ(offramp_consumer_close(nullptr, &error_), OFFRAMP_OK);
 }
 
-// Whatever `egress` is: the memory is not an open egress's.
+// `egress` is any pointer that is not an open egress.
 void expect_no_egress(offramp_egress* egress, const offramp_batch& batch) {
     std::uint64_t released = 77;
     offramp_egress_stats stats{};
@@ -327,14 +327,14 @@ void expect_no_consumer(offramp_consumer* consumer) {
     EXPECT_EQ(offramp_consumer_stop(consumer), OFFRAMP_BAD_ARGUMENT);
 }
 
-TEST_F(Arguments, OfAClosedEgressAreRefused) {
+TEST_F(Arguments, AClosedEgressIsRefused) {
     EXPECT_EQ(offramp_egress_close(egress_, &error_), OFFRAMP_OK) << error_.text;
     expect_no_egress(egress_, good_);
     EXPECT_EQ(released_, 0);
     egress_ = nullptr;
 }
 
-TEST_F(Arguments, OfAClosedConsumerAreRefused) {
+TEST_F(Arguments, AClosedConsumerIsRefused) {
     expect_no_consumer([this] {
         offramp_consumer* consumer = open_consumer();
         EXPECT_EQ(offramp_consumer_close(consumer, nullptr), OFFRAMP_OK);
@@ -342,8 +342,8 @@ TEST_F(Arguments, OfAClosedConsumerAreRefused) {
     }());
 }
 
-// An address that nothing is at, memory of another kind, and a handle of the other kind.
-TEST_F(Arguments, OfWhatWasNeverOpenedAreRefused) {
+// An unmapped address, memory of another kind, and a handle of the other kind.
+TEST_F(Arguments, AHandleThatWasNeverOpenedIsRefused) {
     auto* const nowhere = reinterpret_cast<void*>(std::uintptr_t{64});
     std::array<std::byte, 1024> memory{};
     offramp_consumer* const consumer = open_consumer();
@@ -355,7 +355,7 @@ TEST_F(Arguments, OfWhatWasNeverOpenedAreRefused) {
     EXPECT_EQ(offramp_consumer_close(consumer, nullptr), OFFRAMP_OK);
 }
 
-TEST_F(Arguments, OfEachOfManyHandlesAreItsOwn) {
+TEST_F(Arguments, ManyHandlesAreKeptApart) {
     std::vector<offramp_consumer*> consumers(100);
     for (offramp_consumer*& consumer : consumers) consumer = open_consumer();
     for (std::size_t i = 0; i < consumers.size(); i += 2)
@@ -366,7 +366,7 @@ TEST_F(Arguments, OfEachOfManyHandlesAreItsOwn) {
         EXPECT_EQ(offramp_consumer_close(consumers[i], nullptr), OFFRAMP_OK);
 }
 
-TEST_F(Arguments, OfHandlesThatSeveralThreadsOpenAndCloseAreKeptApart) {
+TEST_F(Arguments, HandlesOfSeveralThreadsAreKeptApart) {
     std::vector<std::thread> threads;
     for (int number = 0; number < 4; ++number)
         threads.emplace_back([this] {
@@ -382,7 +382,7 @@ TEST_F(Arguments, OfHandlesThatSeveralThreadsOpenAndCloseAreKeptApart) {
     for (std::thread& thread : threads) thread.join();
 }
 
-TEST_F(Arguments, OfAForkedChildAreAnothersAndTheRunContinues) {
+TEST_F(Arguments, AForkedChildsHandlesAreRefusedAndTheRunContinues) {
     offramp_consumer* const consumer = open_consumer();
     const pid_t child = ::fork();
     if (child == 0) {
@@ -405,7 +405,7 @@ TEST_F(Arguments, OfAForkedChildAreAnothersAndTheRunContinues) {
     EXPECT_EQ(offramp_consumer_close(consumer, nullptr), OFFRAMP_OK);
 }
 
-TEST(Codes, HaveNamesOfTheirOwn) {
+TEST(Codes, HaveDistinctNames) {
     std::set<std::string> names;
     for (const int code : {OFFRAMP_OK,
                            OFFRAMP_INTERNAL,

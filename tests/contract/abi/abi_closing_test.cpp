@@ -37,24 +37,24 @@ std::int32_t end_of_consuming(
     }
 }
 
-// Its Hello goes to a socket without a server, as that of a broker which has just ended.
-TEST_F(Closing, WhoIsNeverAnsweredEndsOnceTheEndpointIsGone) {
+// Its Hello goes to a socket without a server, as after a broker has just ended.
+TEST_F(Closing, AnUnansweredConsumerEndsWithTheEndpoint) {
     Egress egress(run_of_scores(run_dir_));
     const std::string deaf = folder_ + "/deaf";
     std::filesystem::create_directory(deaf);
     std::filesystem::copy_file(run_dir_ + "/endpoint", deaf + "/endpoint");
     auto consumer = std::async(std::launch::async, [&] { return end_of_consuming(deaf); });
     EXPECT_EQ(consumer.wait_for(std::chrono::milliseconds(1500)), std::future_status::timeout)
-        << "a producer that is slow is waited for";
+        << "it waits for a slow producer";
     std::filesystem::remove(deaf + "/endpoint");
     EXPECT_EQ(consumer.get(), OFFRAMP_OK);
 }
 
-// At each moment of a joining, as far as so many moments hit them: refused, drained, told by the endpoint, or too late
-// to find the run. No consumer waits for ever, and one that has found it learns that it is over.
-TEST_F(Closing, AConsumerThatJoinsMeanwhileEnds) {
+// Closing at many moments of a join: the consumer is refused, is drained, sees the endpoint go, or comes too late to
+// find the run. No consumer waits forever, and one that found the run learns that it is over.
+TEST_F(Closing, AConsumerThatJoinsWhileTheRunClosesEnds) {
     constexpr int kRuns = 40;
-    std::vector<std::unique_ptr<Egress>> drained;  // they are still there while their consumers end
+    std::vector<std::unique_ptr<Egress>> drained;  // they outlive their consumers
     std::vector<std::future<std::int32_t>> consumers;
     for (int number = 0; number < kRuns; ++number) {
         const std::string run_dir = run_dir_ + std::to_string(number);
@@ -68,8 +68,8 @@ TEST_F(Closing, AConsumerThatJoinsMeanwhileEnds) {
     for (auto& consumer : consumers) EXPECT_THAT(consumer.get(), AnyOf(OFFRAMP_OK, OFFRAMP_NO_SUCH_RUN));
 }
 
-// Abandoning waits some seconds for it, and then for nobody.
-TEST_F(Closing, AConsumerThatIsAtWorkForLongWhenTheRunIsAbandonedEnds) {
+// Abandoning waits for it some seconds at most.
+TEST_F(Closing, ABusyConsumerOfAnAbandonedRunEnds) {
     auto egress = std::make_unique<Egress>(run_of_scores(run_dir_));
     const Batch made = batch(0);
     egress->submit({made.scores.data()}, kRows);
@@ -83,7 +83,7 @@ TEST_F(Closing, AConsumerThatIsAtWorkForLongWhenTheRunIsAbandonedEnds) {
     begun.get_future().wait();
     egress.reset();
     closed.set_value();
-    EXPECT_EQ(consumer.get(), OFFRAMP_PRODUCER_GONE) << "nobody has taken its release";
+    EXPECT_EQ(consumer.get(), OFFRAMP_PRODUCER_GONE) << "no broker took its release";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Descriptors are used up at any step of either end: a call answers with an error or works, and what waits goes on once
-// there are descriptors again.
+// Descriptors run out at any step of either end: a call fails with an error or works, and waiting work continues once
+// descriptors are available.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::uint32_t kMostFree = 80;
 
-// The process may open so many descriptors more, until the end of this.
+// While this lives, the process may open only `free` more descriptors.
 class Scarce {
   public:
     explicit Scarce(std::uint32_t free) {
@@ -43,12 +43,12 @@ class Scarce {
     rlimit before_{};
 };
 
-// Starts consumers of a run, one after the other until one has come to the run's end, as a launcher does. Each is a
-// child of a process without threads, so that what it begins with is whole.
+// Starts consumers of a run one after another until one reaches the run's end, as a launcher does. Each is a child of a
+// process without threads, so that it starts in a sound state.
 class ForkServer {
   public:
     enum class Step : std::uint32_t { Never, Open, ForEach, InASlab };
-    // Where the first consumer loses its descriptors, but for so many.
+    // The step at which the first consumer is left with `free` descriptors.
     struct Order {
         Step step = Step::Never;
         std::uint32_t free = 0;
@@ -77,11 +77,11 @@ class ForkServer {
     void begin(const Order& order) const {
         EXPECT_EQ(::write(orders_[1], &order, sizeof order), static_cast<ssize_t>(sizeof order));
     }
-    // How many consumers had an error before one came to the end.
+    // How many consumers failed before one reached the end.
     int errors() const {
         Report report;
         EXPECT_EQ(::read(reports_[0], &report, sizeof report), static_cast<ssize_t>(sizeof report));
-        EXPECT_EQ(report.signal, 0) << "a consumer died of it";
+        EXPECT_EQ(report.signal, 0) << "a consumer died";
         return report.errors;
     }
 
@@ -108,14 +108,14 @@ class ForkServer {
     }
     static Code consume(const std::string& run_dir, const Order& order) {
         std::optional<Scarce> scarce;
-        const auto come_to = [&](Step step) {
+        const auto reach = [&](Step step) {
             if (order.step == step && !scarce) scarce.emplace(order.free);
         };
         try {
-            come_to(Step::Open);
+            reach(Step::Open);
             Consumer consumer(run_dir);
-            come_to(Step::ForEach);
-            consumer.for_each([&](const Slab&) { come_to(Step::InASlab); });
+            reach(Step::ForEach);
+            consumer.for_each([&](const Slab&) { reach(Step::InASlab); });
             return kDone;
         } catch (const Error& problem) {
             if (problem.code() == OFFRAMP_NO_SUCH_RUN) return kOver;
@@ -150,7 +150,7 @@ class Descriptors : public AbiWorld {
                                                       .slabs = 4});
     }
     void submit(Egress& egress) const { egress.submit({made_.scores.data(), made_.ids.data()}, kRows, nullptr); }
-    // True when the call was not refused.
+    // True if the call succeeded.
     static bool worked(const std::function<void()>& call) {
         try {
             call();
@@ -164,7 +164,7 @@ class Descriptors : public AbiWorld {
     const Batch made_ = batch(0);
 };
 
-TEST_F(Descriptors, AreUsedUpWhenAnEgressOpens) {
+TEST_F(Descriptors, RunOutWhenAnEgressOpens) {
     std::uint32_t refused = 0;
     for (std::uint32_t free = 0; free <= kMostFree; ++free) {
         SCOPED_TRACE(free);
@@ -183,7 +183,7 @@ TEST_F(Descriptors, AreUsedUpWhenAnEgressOpens) {
     EXPECT_LT(refused, kMostFree);
 }
 
-TEST_F(Descriptors, AreUsedUpWhenAConsumerComesToAnEgress) {
+TEST_F(Descriptors, RunOutWhenAConsumerJoins) {
     for (std::uint32_t free = 0; free <= kMostFree; free += free < 16 ? 1 : 8) {
         SCOPED_TRACE(free);
         const auto egress = opened();
@@ -193,16 +193,16 @@ TEST_F(Descriptors, AreUsedUpWhenAConsumerComesToAnEgress) {
             for (int i = 0; i < 3; ++i) worked([&] { submit(*egress); });
             for (int i = 0; i < 50 && egress->stats().consumers == 0; ++i) ::usleep(1000);
             if (free > 16) {
-                EXPECT_TRUE(egress->drain()) << "there are enough";
+                EXPECT_TRUE(egress->drain()) << "descriptors suffice";
             }
         }
-        EXPECT_TRUE(egress->drain()) << "the consumer is let in";
+        EXPECT_TRUE(egress->drain()) << "the consumer is admitted";
         EXPECT_EQ(egress->stats().samples_completed, 3U * kRows);
         fork_server_->errors();
     }
 }
 
-TEST_F(Descriptors, AreUsedUpWhileAnEgressWorksAndCloses) {
+TEST_F(Descriptors, RunOutWhileAnEgressWorksAndCloses) {
     for (std::uint32_t free = 0; free <= kMostFree; free += free < 16 ? 1 : 8) {
         SCOPED_TRACE(free);
         auto egress = opened();
@@ -218,7 +218,7 @@ TEST_F(Descriptors, AreUsedUpWhileAnEgressWorksAndCloses) {
     }
 }
 
-TEST_F(Descriptors, AreUsedUpAtEachStepOfAConsumer) {
+TEST_F(Descriptors, RunOutAtEachStepOfAConsumer) {
     using Step = ForkServer::Step;
     for (const Step step : {Step::Open, Step::ForEach, Step::InASlab}) {
         int errors = 0;
@@ -228,10 +228,10 @@ TEST_F(Descriptors, AreUsedUpAtEachStepOfAConsumer) {
             fork_server_->begin({step, free});
             for (int i = 0; i < 9; ++i) submit(*egress);
             EXPECT_TRUE(egress->drain());
-            EXPECT_EQ(egress->stats().samples_dead_lettered, 0U) << "a lack of descriptors is no slab's fault";
+            EXPECT_EQ(egress->stats().samples_dead_lettered, 0U) << "a lack of descriptors is not charged to a slab";
             errors += fork_server_->errors();
         }
-        if (step != Step::InASlab) {  // nothing may be wanting any more
+        if (step != Step::InASlab) {  // no descriptor may be missing any more
             EXPECT_GT(errors, 0) << static_cast<std::uint32_t>(step);
         }
     }

@@ -1,4 +1,4 @@
-// What the library leaves alone in the process that it lives in, and what it keeps from that process's children.
+// The library leaves its host process alone, and that process's children inherit nothing of it.
 
 #include <gmock/gmock.h>
 #include <pthread.h>
@@ -29,9 +29,9 @@ namespace {
 using testing::EndsWith;
 using testing::HasSubstr;
 
-// Of each thread of this process its id and the signals that its status names there, bit 0 being signal 1. Those from
-// 32 on are left out: the C library takes some for itself when the first thread begins.
-std::map<std::string, std::uint32_t> of_threads(const std::string& field) {
+// The signal mask `field` of each thread of this process, by thread id; bit 0 is signal 1. Signals from 32 on are left
+// out: the C library reserves some when the first thread starts.
+std::map<std::string, std::uint32_t> signals_by_thread(const std::string& field) {
     std::map<std::string, std::uint32_t> found;
     for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
         std::ifstream status(task.path() / "status");
@@ -64,12 +64,12 @@ class InAProcess : public AbiWorld {
     const Batch made_ = batch(0);
 };
 
-TEST_F(InAProcess, AChildThatLivesOnHoldsNothingOfARun) {
+TEST_F(InAProcess, ALivingChildHoldsNothingOfARun) {
     const Pipe over;
     auto egress = std::make_unique<Egress>(small_run());
     const pid_t child = ::fork();
     if (child == 0) {
-        over.hear();
+        over.wait();
         ::_exit(0);
     }
     egress.reset();
@@ -77,17 +77,17 @@ TEST_F(InAProcess, AChildThatLivesOnHoldsNothingOfARun) {
     for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
         EXPECT_THAT(entry.path().filename().string(),
                     testing::Not(HasSubstr("egress-" + std::to_string(::getpid()) + "-")));
-    over.tell();
+    over.notify();
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-// What the links of a process's folder in /proc name: "socket:[4711]", "/dev/shm/offramp-...".
+// The targets of a process's links in /proc/PROCESS/fd: "socket:[4711]", "/dev/shm/offramp-...".
 std::multiset<std::string> opened_by(const std::string& process) {
     std::multiset<std::string> found;
     for (const auto& entry : std::filesystem::directory_iterator("/proc/" + process + "/fd")) {
-        std::error_code gone;  // the listing's own
+        std::error_code gone;  // the descriptor of this listing
         const auto target = std::filesystem::read_symlink(entry.path(), gone);
         if (!gone) found.insert(target);
     }
@@ -102,7 +102,7 @@ std::vector<std::string> mapped_by(const std::string& process) {
     return found;
 }
 
-// What a child may have of the library's: what keeps nothing in use, says nothing of a run's life, and lets nobody in.
+// Descriptors that a child may inherit: they hold no resource, signal no run's life and give no access.
 bool may_be_inherited(const std::string& opened) {
     for (const char* harmless : {"anon_inode:[eventfd]", "anon_inode:[pidfd]", "anon_inode:[timerfd]"})
         if (opened == harmless) return true;
@@ -119,7 +119,7 @@ TEST_F(InAProcess, AForkedChildInheritsNothingOfAnyHandle) {
     std::thread consumes([&] {
         consumer.for_each([&](const Slab&) {
             works = true;
-            go_on.hear();
+            go_on.wait();
         });
     });
     submit(egress, "a");
@@ -127,42 +127,42 @@ TEST_F(InAProcess, AForkedChildInheritsNothingOfAnyHandle) {
     ASSERT_FALSE(mapped_by("self").empty());
     const pid_t child = ::fork();
     if (child == 0) {
-        forked.tell();
-        over.hear();
+        forked.notify();
+        over.wait();
         ::_exit(0);
     }
-    forked.hear();
+    forked.wait();
     auto inherited = opened_by(std::to_string(child));
     for (const std::string& hosts : before) {
         const auto found = inherited.find(hosts);
         if (found != inherited.end()) inherited.erase(found);
     }
     for (const std::string& opened : inherited)
-        EXPECT_TRUE(may_be_inherited(opened) || opened.starts_with("pipe:")) << opened;  // pipes: the test's own
+        EXPECT_TRUE(may_be_inherited(opened) || opened.starts_with("pipe:")) << opened;  // the pipes are the test's
     EXPECT_THAT(mapped_by(std::to_string(child)), testing::IsEmpty());
-    go_on.tell();
+    go_on.notify();
     EXPECT_TRUE(egress.drain());
     consumes.join();
-    over.tell();
+    over.notify();
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 // A process that has forked is killed: the child, which sleeps on, keeps no process out.
-TEST_F(InAProcess, ADeadProcessesChildLeavesItsDirectoryToAnother) {
+TEST_F(InAProcess, ADeadProcessesChildLeavesTheDirectoryFree) {
     const Pipe opened, over;
     const pid_t parent = ::fork();
     if (parent == 0) {
         Egress egress(small_run());
         if (::fork() == 0) {
-            over.hear();
+            over.wait();
             ::_exit(0);
         }
-        opened.tell();
+        opened.notify();
         for (;;) ::pause();
     }
-    opened.hear();
+    opened.wait();
     ::kill(parent, SIGKILL);
     ASSERT_EQ(::waitpid(parent, nullptr, 0), parent);
     {
@@ -172,11 +172,11 @@ TEST_F(InAProcess, ADeadProcessesChildLeavesItsDirectoryToAnother) {
         EXPECT_TRUE(egress.drain());
         consumer.join();
     }
-    over.tell();
+    over.notify();
 }
 
-// What a child of a process with a run opens is its own, and complete.
-TEST_F(InAProcess, AForkedChildHasRunsAndConsumersOfItsOwn) {
+// A child of a process with a run opens complete runs and consumers.
+TEST_F(InAProcess, AForkedChildMayOpenRunsAndConsumers) {
 #ifdef __SANITIZE_ADDRESS__
     GTEST_SKIP() << "skipped: a child of a process with threads may hang in the sanitizer";
 #endif
@@ -212,14 +212,15 @@ struct CallsBack {
     offramp_error error{};
 };
 
-// Signals are the program's: they come to threads of its own, and are handled as it says.
+// Signals belong to the program: its own threads receive and handle them.
 TEST_F(InAProcess, LibraryThreadsTakeNoSignalsAndHandlersStay) {
-    const auto own = of_threads("SigBlk");
-    const auto caught = of_threads("SigCgt").begin()->second, ignored = of_threads("SigIgn").begin()->second;
+    const auto own = signals_by_thread("SigBlk");
+    const auto caught = signals_by_thread("SigCgt").begin()->second,
+               ignored = signals_by_thread("SigIgn").begin()->second;
     Egress egress(small_run());
     submit(egress, "a");
     std::size_t others = 0;
-    for (const auto& [thread, blocked] : of_threads("SigBlk")) {
+    for (const auto& [thread, blocked] : signals_by_thread("SigBlk")) {
         if (own.contains(thread)) {
             EXPECT_EQ(blocked, own.at(thread)) << "a thread of the program";
             continue;
@@ -227,18 +228,18 @@ TEST_F(InAProcess, LibraryThreadsTakeNoSignalsAndHandlersStay) {
         ++others;
         for (int number = 1; number < 32; ++number) {
             if (number == SIGKILL || number == SIGSTOP) continue;
-            EXPECT_EQ(blocked >> (number - 1) & 1, 1U) << "signal " << number << " comes to thread " << thread;
+            EXPECT_EQ(blocked >> (number - 1) & 1, 1U) << "thread " << thread << " accepts signal " << number;
         }
     }
-    EXPECT_GE(others, 3U) << "those of the copies, their ends and the broker";
+    EXPECT_GE(others, 3U) << "threads for copies, completions and the broker";
     std::thread consumer([&] { Consumer(run_dir_).for_each([](const Slab&) {}); });
     EXPECT_TRUE(egress.drain());
     consumer.join();
-    EXPECT_EQ(of_threads("SigCgt").begin()->second, caught);
-    EXPECT_EQ(of_threads("SigIgn").begin()->second, ignored);
+    EXPECT_EQ(signals_by_thread("SigCgt").begin()->second, caught);
+    EXPECT_EQ(signals_by_thread("SigIgn").begin()->second, ignored);
 }
 
-TEST_F(InAProcess, AReleaseThatCallsTheLibraryIsRefusedAndDoesNotWaitForItself) {
+TEST_F(InAProcess, RefusesACallFromARelease) {
     offramp_egress* egress = nullptr;
     ASSERT_EQ(offramp_egress_open(&options_, &egress, &error_), OFFRAMP_OK) << error_.text;
     CallsBack calls;
@@ -271,8 +272,8 @@ TEST_F(InAProcess, ATextIsCutBetweenCharacters) {
         offramp_egress* egress = nullptr;
         EXPECT_EQ(offramp_egress_open(&options_, &egress, &error_), OFFRAMP_BAD_ARGUMENT);
         const std::string text = error_.text;
-        EXPECT_GE(text.size(), sizeof error_.text - 2) << "as much as there is room for";
-        EXPECT_THAT(text, EndsWith("\xc3\xa4")) << "a whole one";
+        EXPECT_GE(text.size(), sizeof error_.text - 2) << "the text fills its space";
+        EXPECT_THAT(text, EndsWith("\xc3\xa4")) << "the last character is whole";
     }
 }
 
@@ -289,28 +290,28 @@ TEST_F(InAProcess, TheCallersThreadKeepsItsName) {
     EXPECT_STREQ(name.data(), "the-caller's");
 }
 
-// It is counted, and its process may live as long as it likes.
-TEST_F(InAProcess, WhatAFailedFunctionHeldGoesToAnotherWhileItsProcessLives) {
-    // Before the run has threads: what a consumer allocates in a child of threads may wait for a lock that one of them
-    // had, with GCC 12's AddressSanitizer.
+// The failure is counted although the process lives on.
+TEST_F(InAProcess, AFailedFunctionsSlabGoesToAnotherConsumer) {
+    // Forked before the run has threads: with GCC 12's AddressSanitizer, a consumer's allocation in the child could
+    // wait for a lock that one of them held.
     const Pipe begun, failed, over;
     const pid_t child = ::fork();
     if (child == 0) {
-        begun.hear();
+        begun.wait();
         int code = -1;
         try {
             Consumer(run_dir_).for_each([](const Slab&) { throw std::domain_error("mine"); });
         } catch (const std::domain_error&) {
             code = 0;
         }
-        failed.tell();
-        over.hear();
+        failed.notify();
+        over.wait();
         ::_exit(code);
     }
     Egress egress(small_run());
     submit(egress, "held");
-    begun.tell();
-    failed.hear();
+    begun.notify();
+    failed.wait();
     std::string got;
     std::thread consumer(
         [&] { Consumer(run_dir_).for_each([&](const Slab& slab) { got = std::string(slab.key(0)); }); });
@@ -318,21 +319,21 @@ TEST_F(InAProcess, WhatAFailedFunctionHeldGoesToAnotherWhileItsProcessLives) {
     consumer.join();
     EXPECT_EQ(got, "held");
     EXPECT_EQ(egress.stats().samples_dead_lettered, 0U);
-    over.tell();
+    over.notify();
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-TEST_F(InAProcess, AConsumerThatNeverComesBackIsKilledWhereThatIsWanted) {
+TEST_F(InAProcess, KillsAStalledConsumerWhenAsked) {
     for (const bool kill_stalled : {false, true}) {
         SCOPED_TRACE(kill_stalled);
         const Pipe begun, hangs;
         const pid_t child = ::fork();  // before the run has threads, as above
         if (child == 0) {
-            begun.hear();
+            begun.wait();
             Consumer(run_dir_).for_each([&](const Slab&) {
-                hangs.tell();
+                hangs.notify();
                 for (;;) ::pause();
             });
         }
@@ -342,8 +343,8 @@ TEST_F(InAProcess, AConsumerThatNeverComesBackIsKilledWhereThatIsWanted) {
         options.kill_stalled = kill_stalled;
         Egress egress(options);
         submit(egress, "hangs");
-        begun.tell();
-        hangs.hear();
+        begun.notify();
+        hangs.wait();
         if (!kill_stalled) {
             while (egress.stats().stalled == 0) ::usleep(1000);
             EXPECT_FALSE(egress.drain(std::chrono::duration<double>(0)));
@@ -376,7 +377,7 @@ TEST_F(InAProcess, ARunReportsItselfInItsDirectory) {
         EXPECT_EQ(status()["state"], "ended");
         EXPECT_EQ(status()["released_samples"], kRows);
     }
-    EXPECT_EQ(status()["state"], "ended") << "what was drained is not abandoned any more";
+    EXPECT_EQ(status()["state"], "ended") << "a drained run is not abandoned";
     {
         Egress egress(small_run());
         submit(egress, "a");

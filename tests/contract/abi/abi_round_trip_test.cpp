@@ -60,7 +60,7 @@ TEST_F(RoundTrip, EveryRowArrivesOnceWithItsKeyAndItsBytes) {
     for (std::uint64_t number = 0; number < kBatches; ++number) {
         const std::uint32_t rows = number % 3 == 0 ? 2 : kRows;  // rows vary
         const auto made = std::shared_ptr<Batch>(new Batch(batch(number)), [&](Batch* gone) {
-            std::ranges::fill(gone->scores, -1.0F);  // whoever reads it now reads nonsense
+            std::ranges::fill(gone->scores, -1.0F);  // a late read would see nonsense
             ++released;
             delete gone;
         });
@@ -91,7 +91,7 @@ TEST_F(RoundTrip, EveryRowArrivesOnceWithItsKeyAndItsBytes) {
     EXPECT_EQ(stats.samples_dropped, 0U);
 }
 
-TEST_F(RoundTrip, WithoutKeysTheItemsNumbersStandForThem) {
+TEST_F(RoundTrip, ItemNumbersReplaceMissingKeys) {
     Egress egress(small_run(run_dir_));
     std::set<std::string> keys;
     std::thread consumer([&] {
@@ -108,7 +108,7 @@ TEST_F(RoundTrip, WithoutKeysTheItemsNumbersStandForThem) {
     EXPECT_THAT(keys, ElementsAre("0", "1", "70", "90", "91"));
 }
 
-TEST_F(RoundTrip, BehindTheLastItemNoneIsCountedOn) {
+TEST_F(RoundTrip, RefusesItemsBeyondTheLastNumber) {
     Egress egress(small_run(run_dir_));
     const Batch made = batch(0);
     constexpr std::uint64_t kLast = std::numeric_limits<std::uint64_t>::max() - 1;
@@ -119,7 +119,7 @@ TEST_F(RoundTrip, BehindTheLastItemNoneIsCountedOn) {
 }
 
 // Item 70 is dead-lettered, so that it does not count as done.
-TEST_F(RoundTrip, WhatIsCompletedIsReportedOnce) {
+TEST_F(RoundTrip, ReportsEachCompletedItemOnce) {
     EgressOptions options = small_run(run_dir_);
     options.report_completed = true;
     options.samples_per_slab = 1;
@@ -132,26 +132,26 @@ TEST_F(RoundTrip, WhatIsCompletedIsReportedOnce) {
     });
     const Batch made = batch(0);
     egress.submit({made.scores.data(), made.ids.data()}, 4);
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> told;
-    const auto listen = [&] {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> completed;
+    const auto collect = [&] {
         const auto more = egress.take_completed(std::chrono::seconds(60));
         EXPECT_FALSE(more.empty());
         for (const offramp_items& range : more)
-            for (std::uint64_t item = range.begin; item < range.end; ++item) told.emplace_back(item, item + 1);
+            for (std::uint64_t item = range.begin; item < range.end; ++item) completed.emplace_back(item, item + 1);
     };
-    while (told.size() < 4) listen();
+    while (completed.size() < 4) collect();
     egress.submit({made.scores.data(), made.ids.data()}, 3, nullptr, nullptr, {}, {70, 90, 91});
     EXPECT_TRUE(egress.drain());
     consumer.join();
-    listen();
-    std::ranges::sort(told);
-    EXPECT_THAT(told, ElementsAre(std::pair(0, 1), std::pair(1, 2), std::pair(2, 3), std::pair(3, 4), std::pair(90, 91),
-                                  std::pair(91, 92)));
+    collect();
+    std::ranges::sort(completed);
+    EXPECT_THAT(completed, ElementsAre(std::pair(0, 1), std::pair(1, 2), std::pair(2, 3), std::pair(3, 4),
+                                       std::pair(90, 91), std::pair(91, 92)));
     EXPECT_TRUE(egress.take_completed().empty());
 }
 
-// Of three slabs one is done, one is dead-lettered, and one that finds both of the pool's taken is dropped.
-TEST_F(RoundTrip, WhatIsGivenUpIsReportedOnce) {
+// One slab is done, one is dead-lettered, and one is dropped because both slabs of the pool are taken.
+TEST_F(RoundTrip, ReportsEachFailedItemOnce) {
     EgressOptions options = small_run(run_dir_);
     options.report_failed = true;
     options.drop_when_full = true;
@@ -179,7 +179,7 @@ TEST_F(RoundTrip, WhatIsGivenUpIsReportedOnce) {
     EXPECT_TRUE(egress.take_failed().empty());
 }
 
-TEST_F(RoundTrip, KeysMayComeInOneText) {
+TEST_F(RoundTrip, AcceptsAllKeysInOneText) {
     offramp_egress* egress = nullptr;
     const std::array<std::int64_t, 2> shape{4, 3};
     const offramp_tensor tensor{.size = sizeof tensor,
@@ -229,13 +229,13 @@ TEST_F(RoundTrip, KeysMayComeInOneText) {
     EXPECT_EQ(offramp_egress_close(egress, nullptr), OFFRAMP_OK);
 }
 
-TEST_F(RoundTrip, WhatADeadConsumerHeldGoesToAnother) {
-    // Before the run has threads: what a child of threads allocates may wait for a lock that one of them had.
+TEST_F(RoundTrip, ADeadConsumersSlabGoesToAnother) {
+    // Forked before the run has threads: a child's allocation could wait for a lock that one of them held.
     Pipe begun;
     const pid_t child = ::fork();
     if (child == 0) {
         begun.close_write_end();
-        begun.hear();
+        begun.wait();
         offramp_consumer_options options{};
         options.size = sizeof options;
         options.run_dir = run_dir_.c_str();
@@ -248,12 +248,12 @@ TEST_F(RoundTrip, WhatADeadConsumerHeldGoesToAnother) {
     Egress egress(small_run(run_dir_));
     const Batch made = batch(0);
     egress.submit({made.scores.data(), made.ids.data()}, kRows);
-    begun.tell();
+    begun.notify();
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFEXITED(status));
-    ASSERT_EQ(WEXITSTATUS(status), 7) << "it died at the slab";
-    EXPECT_FALSE(egress.drain(std::chrono::duration<double>(0.05))) << "nobody is there";
+    ASSERT_EQ(WEXITSTATUS(status), 7) << "it died in its first slab";
+    EXPECT_FALSE(egress.drain(std::chrono::duration<double>(0.05))) << "no consumer is left";
     std::uint32_t rows = 0;
     std::thread consumer([&] { Consumer(run_dir_).for_each([&](const Slab& slab) { rows += slab.size(); }); });
     EXPECT_TRUE(egress.drain());
@@ -262,7 +262,7 @@ TEST_F(RoundTrip, WhatADeadConsumerHeldGoesToAnother) {
     EXPECT_EQ(egress.stats().samples_completed, kRows);
 }
 
-TEST_F(RoundTrip, AConsumersExceptionComesOutAndRetryGivesTheSlabBack) {
+TEST_F(RoundTrip, PassesExceptionsOnAndRetryReturnsTheSlab) {
     Egress egress(small_run(run_dir_));
     const Batch made = batch(0);
     egress.submit({made.scores.data(), made.ids.data()}, kRows);
@@ -305,12 +305,12 @@ TEST_F(RoundTrip, AFailureIsChargedAndTheConsumerContinues) {
     EXPECT_TRUE(egress.drain());
     consumer.join();
     EXPECT_EQ(done, kRows);
-    EXPECT_EQ(calls["0"], 3) << "as often as a slab may be counted";
-    EXPECT_EQ(calls[std::to_string(kRows)], 1) << "dead-lettered at once";
+    EXPECT_EQ(calls["0"], 3) << "the maximum of failures";
+    EXPECT_EQ(calls[std::to_string(kRows)], 1) << "dead-lettered without a retry";
     EXPECT_EQ(egress.stats().samples_dead_lettered, 2 * kRows);
 }
 
-TEST_F(RoundTrip, WhatLeavesAConsumersFunctionIsChargedWhileItsProcessLives) {
+TEST_F(RoundTrip, ChargesAnExceptionWhileTheProcessLives) {
     Egress egress(small_run(run_dir_));
     const Batch made = batch(0);
     egress.submit({made.scores.data(), made.ids.data()}, kRows);
@@ -318,13 +318,13 @@ TEST_F(RoundTrip, WhatLeavesAConsumersFunctionIsChargedWhileItsProcessLives) {
         Consumer broken(run_dir_);
         EXPECT_THROW(broken.for_each([](const Slab&) { throw std::domain_error("mine"); }), std::domain_error);
     }
-    EXPECT_TRUE(egress.drain()) << "three failures set it aside";
+    EXPECT_TRUE(egress.drain()) << "three failures make it a dead letter";
     EXPECT_EQ(egress.stats().samples_dead_lettered, kRows);
 }
 
-TEST_F(RoundTrip, AConsumerHasTheOptionsOfTheAbi) {
+TEST_F(RoundTrip, AConsumerTakesTheOptionsOfTheAbi) {
     EXPECT_THROW(Consumer({.run_dir = run_dir_, .wait_for_run_seconds = -1}), Error);
-    EXPECT_THROW(Consumer(run_dir_, 0.01).for_each([](const Slab&) {}), Error) << "no run is there";
+    EXPECT_THROW(Consumer(run_dir_, 0.01).for_each([](const Slab&) {}), Error) << "there is no run";
     Egress egress(small_run(run_dir_));
     const Batch made = batch(0);
     egress.submit({made.scores.data(), made.ids.data()}, kRows);
@@ -339,12 +339,12 @@ TEST_F(RoundTrip, AConsumerHasTheOptionsOfTheAbi) {
     EXPECT_EQ(rows, kRows);
 }
 
-TEST_F(RoundTrip, BothSidesSeeARunsDirectoryFromTheWorkingDirectory) {
+TEST_F(RoundTrip, ResolvesARelativeRunDirectoryWhenOpened) {
     const std::filesystem::path before = std::filesystem::current_path();
     std::filesystem::current_path(folder_);
     Egress egress(small_run("run"));
     Consumer consumer("run");
-    std::filesystem::current_path(before);  // of the calls above alone
+    std::filesystem::current_path(before);
     const Batch made = batch(0);
     egress.submit({made.scores.data(), made.ids.data()}, kRows);
     std::uint32_t rows = 0;
@@ -400,30 +400,30 @@ class Releases : public AbiWorld {
 TEST_F(Releases, AreCountedFromTheFirstBatch) {
     open(false);
     std::thread consumer([&] { Consumer(run_dir_).for_each([](const Slab&) {}); });
-    std::atomic<std::uint64_t> told{0};
+    std::atomic<std::uint64_t> released_owners{0};
     std::thread watcher([&] {
         for (std::uint64_t seen = 0; seen < kBatches;) {
             const std::uint64_t now = released(seen);
             EXPECT_GT(now, seen);
             seen = now;
-            EXPECT_GE(told, (now + 1) / 2) << "each is told before it is counted";
+            EXPECT_GE(released_owners, (now + 1) / 2) << "`release` is called before the count rises";
         }
     });
-    batch_.owner = &told;
+    batch_.owner = &released_owners;
     for (std::uint64_t number = 0; number < kBatches; ++number) {
         if (number % 2 == 1) batch_.release = nullptr;
         if (number % 2 == 0) batch_.release = [](void* owner) { ++*static_cast<std::atomic<std::uint64_t>*>(owner); };
         EXPECT_EQ(offramp_egress_submit(egress_, &batch_, &error_), OFFRAMP_OK) << error_.text;
     }
     watcher.join();
-    EXPECT_EQ(told, kBatches / 2);
+    EXPECT_EQ(released_owners, kBatches / 2);
     EXPECT_EQ(released(kBatches, OFFRAMP_TIMEOUT, 0), kBatches);
     EXPECT_EQ(offramp_egress_drain(egress_, 60, &error_), OFFRAMP_OK) << error_.text;
     consumer.join();
 }
 
-// Those that are dropped overtake the two that were copied and the others that wait.
-TEST_F(Releases, OfDroppedBatchesWaitForThoseBeforeThem) {
+// Dropped batches overtake the two that were copied and those that wait.
+TEST_F(Releases, AreCountedInOrderWhenBatchesAreDropped) {
     open(true);
     for (std::uint64_t number = 0; number < kBatches; ++number)
         EXPECT_EQ(offramp_egress_submit(egress_, &batch_, &error_), OFFRAMP_OK) << error_.text;
@@ -432,7 +432,7 @@ TEST_F(Releases, OfDroppedBatchesWaitForThoseBeforeThem) {
     EXPECT_EQ(seen, kBatches);
 }
 
-TEST_F(Releases, ABatchThatWaitsForSlabsHasATimeAndIsNotTakenWhenThatIsOver) {
+TEST_F(Releases, ABatchThatFindsNoSlabInTimeIsRefused) {
     open(false);
     batch_.timeout_seconds = 0.01;
     std::uint64_t taken = 0;
@@ -455,13 +455,13 @@ TEST_F(Releases, ABatchThatWaitsForSlabsHasATimeAndIsNotTakenWhenThatIsOver) {
     EXPECT_EQ(code, OFFRAMP_OK) << error_.text;
     EXPECT_EQ(offramp_egress_drain(egress_, 60, &error_), OFFRAMP_OK) << error_.text;
     consumer.join();
-    EXPECT_EQ(keys.size(), (taken + 1) * kRows) << "numbered on, without a gap";
+    EXPECT_EQ(keys.size(), (taken + 1) * kRows) << "numbers continue without a gap";
     EXPECT_TRUE(keys.contains(std::to_string((taken + 1) * kRows - 1)));
     EXPECT_EQ(released(taken), taken + 1);
 }
 
 // The copies of the first two are done, and the third waits for a slab.
-TEST_F(Releases, AreWaitedForBesideACallThatHasTheTurn) {
+TEST_F(Releases, CanBeAwaitedDuringASubmit) {
     open(false);
     std::thread submitter([&] {
         for (std::uint64_t number = 0; number < kBatches; ++number)
@@ -484,16 +484,16 @@ TEST_F(Releases, AreReportedToTheSubmitterAndToAnIdleThread) {
     std::uint64_t count = 0;
     EXPECT_EQ(offramp_egress_wait_unattended(egress_, 1, 1e-3, 60, &count, &error_), OFFRAMP_OK) << error_.text;
     EXPECT_EQ(count, 2U);
-    std::uint64_t told = 77;
-    batch_.released = &told;
+    std::uint64_t reported = 77;
+    batch_.released = &reported;
     EXPECT_EQ(offramp_egress_submit(egress_, &batch_, &error_), OFFRAMP_OK) << error_.text;
-    EXPECT_EQ(told, 2U);
+    EXPECT_EQ(reported, 2U);
     EXPECT_EQ(offramp_egress_wait_unattended(egress_, 2, 1e-3, 1e-3, &count, &error_), OFFRAMP_TIMEOUT);
     EXPECT_EQ(count, 2U);
     std::thread submitter([&] {
         for (std::uint64_t number = 3; number < kBatches; ++number) {
             EXPECT_EQ(offramp_egress_submit(egress_, &batch_, nullptr), OFFRAMP_OK);
-            EXPECT_LE(told, number);
+            EXPECT_LE(reported, number);
         }
     });
     Consumer consumer(run_dir_);
@@ -505,7 +505,7 @@ TEST_F(Releases, AreReportedToTheSubmitterAndToAnIdleThread) {
     consuming.join();
 }
 
-TEST_F(Releases, WaitsOfAThreadAreEnded) {
+TEST_F(Releases, EndWaitsEndsOnlyTheUnattendedWaits) {
     open(false);
     std::thread waiter([&] {
         std::uint64_t count = 77;
@@ -518,10 +518,10 @@ TEST_F(Releases, WaitsOfAThreadAreEnded) {
     EXPECT_EQ(offramp_egress_submit(egress_, &batch_, &error_), OFFRAMP_OK) << error_.text;
     EXPECT_EQ(offramp_egress_wait_unattended(egress_, 0, 0, -1, &count, &error_), OFFRAMP_STOPPED);
     EXPECT_THAT(error_.text, testing::HasSubstr("Close the egress"));
-    EXPECT_EQ(released(0), 1U) << "others are not";
+    EXPECT_EQ(released(0), 1U) << "other waits go on";
 }
 
-TEST_F(RoundTrip, WhatFindsNoSlabIsDroppedWhereThatIsWanted) {
+TEST_F(RoundTrip, DropsBatchesWithoutASlabWhenAsked) {
     EgressOptions options = small_run(run_dir_);
     options.drop_when_full = true;
     options.slabs = 2;

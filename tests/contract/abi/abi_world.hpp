@@ -42,7 +42,6 @@ class AbiWorld : public ::testing::Test {
                 .strides = nullptr,
                 .data = nullptr};
     }
-    // What batch `number` holds.
     struct Batch {
         std::vector<float> scores;
         std::vector<std::uint8_t> ids;

@@ -1,4 +1,4 @@
-// What the calls of the C ABI are wrapped in: whatever is thrown becomes a code that offramp.h lists, and a text.
+// The wrapper of every C ABI call: an exception becomes a code that offramp.h lists, and a text.
 
 #include "common/abi/guarded.hpp"
 
@@ -16,7 +16,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Calls with a body that throws this.
+// Calls guarded() with a body that throws `thrown`.
 template <typename Thrown>
 std::pair<std::int32_t, std::string> outcome_of(const Thrown& thrown) {
     offramp_error error{};

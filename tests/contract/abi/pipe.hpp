@@ -9,7 +9,7 @@
 
 namespace offramp::test {
 
-// Two processes say to one another how far they are.
+// Lets one process wait for another to reach a point.
 class Pipe {
   public:
     Pipe() { EXPECT_EQ(::pipe2(ends_.data(), O_CLOEXEC), 0); }
@@ -19,12 +19,12 @@ class Pipe {
     }
     Pipe(const Pipe&) = delete;
     Pipe& operator=(const Pipe&) = delete;
-    // In the process that only hears: it hears an end, too, where the other one is gone.
+    // For the process that only waits, so that wait() also returns when the other process is gone.
     void close_write_end() { ::close(std::exchange(ends_[1], -1)); }
-    void tell() const { EXPECT_EQ(::write(ends_[1], "x", 1), 1); }
-    void hear() const {
-        char heard = 0;
-        EXPECT_EQ(::read(ends_[0], &heard, 1), 1);
+    void notify() const { EXPECT_EQ(::write(ends_[1], "x", 1), 1); }
+    void wait() const {
+        char byte = 0;
+        EXPECT_EQ(::read(ends_[0], &byte, 1), 1);
     }
 
   private:

@@ -1,5 +1,5 @@
-// A caller's own stream, on every device: what is recorded behind the caller's work waits for it, and the stream stays
-// the caller's. On the CPU there is none: the caller's work is done when it says so.
+// A caller's stream, on every device: an event recorded after the caller's work waits for it, and the caller keeps the
+// stream. The CPU has no streams: the caller's work is done when submitted.
 #include <cstring>
 #include <thread>
 
@@ -9,7 +9,7 @@ namespace offramp {
 namespace {
 
 constexpr std::size_t kOutputBytes = std::size_t{8} << 20;
-constexpr int kWork = 8;  // copies of that size before the one that counts: whoever does not wait comes too early
+constexpr int kWork = 8;  // large copies before the one that counts, so that a missing wait shows
 
 class BorrowedStreamContract : public DeviceContract {
   protected:
@@ -31,12 +31,12 @@ class BorrowedStreamContract : public DeviceContract {
         std::memcpy(input, patterned_bytes(kOutputBytes, round).data(), kOutputBytes);
         return input;
     }
-    // The caller computes its output: it gets the bytes of `input`.
+    // The caller computes its output: the bytes of `input`.
     void compute(Stream& callers, const std::byte* input) {
         for (int i = 0; i < kWork; ++i) callers.copy_to_device(output_->data(), input_->data(), kOutputBytes);
         callers.copy_to_device(output_->data(), input, kOutputBytes);
     }
-    // The egress takes the output once the event has come, and finds these bytes.
+    // The egress copies the output after the event, and finds these bytes.
     bool arrives(Event& computed, std::uint32_t round) {
         egress_->wait_for(computed);
         egress_->copy_to_host(slab_->data(), output_->data(), kOutputBytes);
@@ -75,7 +75,7 @@ TEST_P(BorrowedStreamContract, TheNullStreamIsTheDefaultOne) {
     }
 }
 
-// A thread of the caller's has not called use_on_this_thread().
+// The caller's thread has not called use_on_this_thread().
 TEST_P(BorrowedStreamContract, ServesAThreadThatDoesNotUseTheDevice) {
     std::byte* const input = give_input(5);
     std::jthread([&] {
@@ -103,7 +103,7 @@ TEST_P(BorrowedStreamContract, WaitsForOthersAndRunsWorkOfTheHost) {
     EXPECT_EQ(difference, 0);
 }
 
-TEST_P(BorrowedStreamContract, StaysTheCallers) {
+TEST_P(BorrowedStreamContract, LeavesTheStreamToTheCaller) {
     const auto callers = device().make_stream("caller");
     for (int round = 0; round < 3; ++round) device().borrow_stream(callers->native())->record(computed());
     compute(*callers, give_input(7));

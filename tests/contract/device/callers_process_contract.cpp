@@ -1,4 +1,4 @@
-// What a library owes to the process that it is in, of which only CUDA knows: contexts, and captures of CUDA graphs.
+// A library must not disturb its host process's CUDA contexts or captures of CUDA graphs.
 #include <dlfcn.h>
 
 #include <stdexcept>
@@ -13,7 +13,7 @@ namespace offramp {
 namespace {
 
 constexpr std::size_t kSmallBytes = std::size_t{1} << 20;
-constexpr int kCaptureGlobal = 0;  // the default of those who capture
+constexpr int kCaptureGlobal = 0;  // a capture's default mode
 
 template <class Function>
 Function* driver_function(const char* name) {
@@ -40,7 +40,7 @@ class CallersProcess : public testing::Test {
         }).join();
     }
 
-    // A thread as a caller's program has them: the context is current, captures forbid what they forbid.
+    // A thread as in a caller's program: the context is current, and captures are strict.
     template <class Work>
     void on_a_callers_thread(Work work) {
         std::jthread([&] {
@@ -53,7 +53,7 @@ class CallersProcess : public testing::Test {
         const auto begin = driver_function<int(driver::StreamHandle, int)>("cuStreamBeginCapture_v2");
         ASSERT_EQ(begin(static_cast<driver::StreamHandle>(stream), kCaptureGlobal), 0);
     }
-    // Whether the graph was captured as if nothing else had been.
+    // True if the graph was captured undisturbed.
     static bool end_capture(void* stream) {
         void* graph = nullptr;
         const auto end = driver_function<int(driver::StreamHandle, void**)>("cuStreamEndCapture");
@@ -65,7 +65,7 @@ class CallersProcess : public testing::Test {
     static void expect_refused(Stream& stream, Event& event) {
         try {
             stream.record(event);
-            ADD_FAILURE() << "an event became a part of somebody's graph";
+            ADD_FAILURE() << "an event became part of the caller's graph";
         } catch (const CudaError& error) {
             EXPECT_EQ(error.kind(), ErrorKind::Internal) << error.what();
             EXPECT_NE(std::string(error.what()).find("captured into a CUDA graph"), std::string::npos) << error.what();
@@ -119,8 +119,8 @@ TEST_F(CallersProcess, OurThreadsDoNotDisturbACapture) {
     });
 }
 
-// What a caller's thread asks for is not its capture's business either.
-TEST_F(CallersProcess, WhatIsMadeOnACallersThreadDoesNotDisturbACapture) {
+// Work that the caller's own thread asks for does not enter its capture.
+TEST_F(CallersProcess, ObjectsMadeOnACallersThreadDoNotDisturbACapture) {
     const auto callers = device_->make_stream("caller");
     on_a_callers_thread([&] {
         begin_capture(callers->native());
@@ -130,7 +130,7 @@ TEST_F(CallersProcess, WhatIsMadeOnACallersThreadDoesNotDisturbACapture) {
     });
 }
 
-// The twin: without any of that, the same work spoils the capture.
+// The counterexample: the same work without that care spoils the capture.
 TEST_F(CallersProcess, AThreadThatTakesNoCareSpoilsACapture) {
     const auto callers = device_->make_stream("caller");
     on_a_callers_thread([&] {
@@ -143,7 +143,7 @@ TEST_F(CallersProcess, AThreadThatTakesNoCareSpoilsACapture) {
     });
 }
 
-TEST_F(CallersProcess, AStreamThatIsBeingCapturedIsRefusedAndItsCaptureContinues) {
+TEST_F(CallersProcess, RefusesAStreamUnderCaptureAndItsCaptureContinues) {
     const auto callers = device_->make_stream("caller");
     const auto borrowed = device_->borrow_stream(callers->native());
     const auto event = device_->make_event();
@@ -156,7 +156,7 @@ TEST_F(CallersProcess, AStreamThatIsBeingCapturedIsRefusedAndItsCaptureContinues
     });
 }
 
-TEST_F(CallersProcess, TheDefaultStreamIsRefusedWhileOneThatItWaitsForIsCaptured) {
+TEST_F(CallersProcess, RefusesTheDefaultStreamDuringABlockingCapture) {
     const auto borrowed = device_->borrow_stream(nullptr);
     const auto event = device_->make_event();
     on_a_callers_thread([&] {

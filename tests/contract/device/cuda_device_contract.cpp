@@ -8,7 +8,7 @@ std::vector<std::string> devices_under_test() { return {"cuda"}; }
 
 namespace {
 
-TEST(CudaDevices, ReportHowManyThereAreWhenOneIsMissing) {
+TEST(CudaDevices, ReportTheirNumberWhenOneIsMissing) {
     const GpuSearch search = find_gpus();
     if (search.count == 0) GTEST_SKIP() << search.obstacle;
     try {

@@ -4,7 +4,7 @@
 
 #include "producer/device/cuda_error.hpp"
 
-// What the device as a whole promises; streams, events and page-locking have files of their own.
+// The contract of a device as a whole; streams, events and page-locking have separate files.
 
 namespace offramp {
 namespace {
@@ -41,7 +41,7 @@ TEST_P(DeviceContract, ServesSeveralThreadsAtOnce) {
     for (std::uint32_t i = 0; i < results.size(); ++i) EXPECT_EQ(results[i], patterned_bytes(kBytes, i)) << i;
 }
 
-TEST_P(DeviceContract, LetsPartsGoInAnyOrder) {
+TEST_P(DeviceContract, PartsMayBeDestroyedInAnyOrder) {
     const auto buffer = device().allocate(64, "small");
     std::vector<std::byte> result(64);
     auto event = device().make_event();
@@ -59,7 +59,7 @@ TEST_P(DeviceContract, LetsPartsGoInAnyOrder) {
     EXPECT_EQ(result, std::vector<std::byte>(64));
 }
 
-TEST_P(DeviceContract, ReportsWhatWasNeededWhenMemoryRunsOut) {
+TEST_P(DeviceContract, ReportsTheSizeNeededWhenMemoryRunsOut) {
     constexpr std::size_t kTooMuch = std::size_t{1} << 46;
     try {
         static_cast<void>(device().allocate(kTooMuch, "the model's output"));

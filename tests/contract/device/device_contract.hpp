@@ -14,15 +14,15 @@
 
 namespace offramp {
 
-// What every Device promises, tested on each: the parameter is a word for open_device(). Skips, visibly,
-// without such a device.
+// The contract of every Device; the parameter is a word for open_device(). Skips, visibly, without the
+// device.
 class DeviceContract : public testing::TestWithParam<std::string> {
   protected:
     void SetUp() override;
 
     Device& device() { return *device_; }
 
-    // Device memory with these bytes in it.
+    // Device memory that holds these bytes.
     std::unique_ptr<DeviceBuffer> upload(std::span<const std::byte> bytes);
     std::vector<std::byte> download(const DeviceBuffer& buffer);
     std::unique_ptr<Event> record_on(Stream& stream);
@@ -33,13 +33,13 @@ class DeviceContract : public testing::TestWithParam<std::string> {
 
 using DeviceContractDeathTest = DeviceContract;
 
-// Defined by each program that the suite is built into.
+// Defined by each program that contains the suite.
 std::vector<std::string> devices_under_test();
 
 // Names a case by its device: "cpu".
 inline std::string device_name(const testing::TestParamInfo<std::string>& parameter) { return parameter.param; }
 
-// Bytes that differ from seed to seed and from place to place.
+// Bytes that differ by seed and by position.
 std::vector<std::byte> patterned_bytes(std::size_t count, std::uint32_t seed);
 
 template <class Element>

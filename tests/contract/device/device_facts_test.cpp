@@ -59,7 +59,7 @@ TEST(PciLink, KnowsEveryGeneration) {
     }
 }
 
-TEST(PciLink, LeavesUnknownWhatIsNotThere) {
+TEST(PciLink, LeavesMissingFactsUnknown) {
     PciDevices devices;
     devices.write("current_link_speed", "Unknown");
     devices.write("current_link_width", "");
@@ -72,7 +72,7 @@ TEST(PciLink, LeavesUnknownWhatIsNotThere) {
     }
 }
 
-TEST(HostMemory, WritesBytesForPeople) {
+TEST(HostMemory, WritesHumanReadableSizes) {
     EXPECT_EQ(byte_count(0), "0 bytes");
     EXPECT_EQ(byte_count(4096), "4096 bytes");
     EXPECT_EQ(byte_count(std::size_t{64} << 20), "67108864 bytes (64.00 MiB)");

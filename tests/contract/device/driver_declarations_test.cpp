@@ -1,5 +1,5 @@
-// What driver_api.hpp declares of NVIDIA's driver is what the toolkit's own cuda.h says, compared by the compiler:
-// numbers, and what each function takes.
+// The compiler compares driver_api.hpp's declarations of NVIDIA's driver with the toolkit's cuda.h: numbers and
+// function parameters.
 #include <cuda.h>
 #include <driver_types.h>
 #include <gtest/gtest.h>
@@ -98,9 +98,9 @@ static_assert(driver::kMemoryTypeHost == CU_MEMORYTYPE_HOST);
 static_assert(driver::kCaptureRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(driver::kCaptureNone == CU_STREAM_CAPTURE_STATUS_NONE);
 
-TEST(DriverDeclarations, TheLegacyStreamIsCudas) { EXPECT_EQ(driver::kLegacyStream, CU_STREAM_LEGACY); }
+TEST(DriverDeclarations, TheLegacyStreamEqualsCudas) { EXPECT_EQ(driver::kLegacyStream, CU_STREAM_LEGACY); }
 
-// Errors: the driver's, and where it has one the runtime's too.
+// Errors of the driver, and of the runtime where it has one.
 static_assert(kCudaSuccess == static_cast<CudaNumber>(CUDA_SUCCESS) &&
               kCudaSuccess == static_cast<CudaNumber>(cudaSuccess));
 static_assert(kCudaInvalidValue == static_cast<CudaNumber>(CUDA_ERROR_INVALID_VALUE) &&

@@ -2,7 +2,7 @@
 
 #include <thread>
 
-// What events promise: waited for by hosts and streams, armed again, timed.
+// Events: hosts and streams wait for them; they can be armed again and timed.
 
 namespace offramp {
 namespace {
@@ -27,7 +27,7 @@ TEST_P(DeviceContract, MakesAStreamWaitForAnothersEvent) {
     }
 }
 
-TEST_P(DeviceContract, MayLoseAnEventThatAStreamStillWaitsFor) {
+TEST_P(DeviceContract, AnEventMayBeDestroyedWhileAStreamWaits) {
     constexpr std::size_t kBytes = std::size_t{8} << 20;
     const std::vector<std::byte> bytes = patterned_bytes(kBytes, 7);
     const auto shared = device().allocate(kBytes, "shared");
@@ -122,7 +122,7 @@ TEST_P(DeviceContractDeathTest, RefusesToTakeTimeFromEventsWithoutTiming) {
         "broken contract: time is taken between");
 }
 
-TEST_P(DeviceContract, WaitsOnOneThreadForWhatAnotherRecorded) {
+TEST_P(DeviceContract, WaitsForAnotherThreadsRecording) {
     constexpr std::size_t kBytes = std::size_t{8} << 20;
     const std::vector<std::byte> bytes = patterned_bytes(kBytes, 4);
     const auto source = upload(bytes);

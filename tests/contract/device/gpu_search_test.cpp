@@ -14,22 +14,22 @@ namespace {
 
 using Environment = std::vector<std::pair<const char*, std::string>>;
 
-// A process of its own looks for GPUs, beside a made-up driver: one is opened once a process.
+// A child process looks for GPUs with a made-up driver: a process opens a driver once.
 class GpuSearchDeathTest : public testing::Test {
   protected:
     void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 
     static void expect_found(const char* driver, const Environment& environment, int runtime_version,
-                             const std::string& said) {
+                             const std::string& output) {
         const char* const before = std::getenv("LD_LIBRARY_PATH");
         ::setenv("LD_LIBRARY_PATH", (driver + std::string(":") + (before == nullptr ? "" : before)).c_str(), 1);
         for (const auto& [name, value] : environment) ::setenv(name, value.c_str(), 1);
-        EXPECT_EXIT(tell(runtime_version), testing::ExitedWithCode(0), said);
+        EXPECT_EXIT(print_search(runtime_version), testing::ExitedWithCode(0), output);
         for (const auto& [name, value] : environment) ::unsetenv(name);
     }
 
   private:
-    [[noreturn]] static void tell(int runtime_version) {
+    [[noreturn]] static void print_search(int runtime_version) {
         const GpuSearch search = find_gpus(runtime_version);
         std::fprintf(stderr, "%d: %s.\n", search.count, search.obstacle.c_str());
         std::_Exit(0);
@@ -42,7 +42,7 @@ TEST_F(GpuSearchDeathTest, CountsWhatTheDriverHas) {
     expect_found(OFFRAMP_MADE_UP_DRIVER, {{"MADE_UP_VERSION", "13000"}}, 13010, "1: \\.");
 }
 
-TEST_F(GpuSearchDeathTest, ReportsWhichDriverWasFoundAndWhichIsNeeded) {
+TEST_F(GpuSearchDeathTest, ReportsTheFoundAndTheNeededDriver) {
     expect_found(OFFRAMP_MADE_UP_DRIVER, {{"MADE_UP_VERSION", "12040"}}, 13000,
                  "0: the NVIDIA driver is too old: found one for CUDA 12\\.4, needed one for CUDA 13\\.0 or later "
                  "\\(release 580 or later\\)\\.");
@@ -58,7 +58,7 @@ TEST_F(GpuSearchDeathTest, ReportsThatNoGpuIsSeen) {
                  "0: CUDA finds no GPU among CUDA_VISIBLE_DEVICES=''\\.");
 }
 
-TEST_F(GpuSearchDeathTest, ReportsCudasOwnWordWhereItCannotStart) {
+TEST_F(GpuSearchDeathTest, ReportsCudasErrorWhenItCannotStart) {
     expect_found(OFFRAMP_MADE_UP_DRIVER, {{"MADE_UP_INIT", "803"}}, 0,
                  "0: CUDA cannot start: CUDA_ERROR_MADE_UP \\(803\\), a made-up error\\.");
 }

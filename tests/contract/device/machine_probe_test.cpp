@@ -12,13 +12,13 @@
 namespace offramp {
 namespace {
 
-// One probe for all: it makes 64 MiB of shared memory.
+// One probe for all tests: it creates 64 MiB of shared memory.
 const nlohmann::json& machine_probe() {
     static const nlohmann::json probe = parse_json(probe_machine_json());
     return probe;
 }
 
-TEST(MachineProbe, ReportsWhatThisMachineHas) {
+TEST(MachineProbe, ReportsTheFactsOfThisMachine) {
     const nlohmann::json& probe = machine_probe();
     const bool has_gpu = find_gpus_for_kernels().count > 0;
     EXPECT_EQ(probe.at("device").at("kind"), has_gpu ? "cuda" : "cpu");

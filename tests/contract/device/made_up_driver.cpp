@@ -1,6 +1,6 @@
-// A libcuda.so.1 for what no machine at hand has: a driver that is too old, or that finds nothing. It says what the
-// environment says: MADE_UP_VERSION, MADE_UP_INIT, MADE_UP_COUNT; built with MADE_UP_BEFORE_12 it lacks what CUDA 12
-// brought. Nothing else of it works.
+// A libcuda.so.1 that plays a driver which is too old or finds no GPU. It reports the values of MADE_UP_VERSION,
+// MADE_UP_INIT and MADE_UP_COUNT in the environment; built with MADE_UP_BEFORE_12 it lacks CUDA 12's functions.
+// Nothing else of it works.
 #include <cstdlib>
 #include <cstring>
 

@@ -7,7 +7,7 @@
 namespace offramp {
 namespace {
 
-TEST(OpenDevice, RefusesOtherWordsWithTheValueAndTheKnownOnes) {
+TEST(OpenDevice, RefusesUnknownWordsAndListsTheKnownOnes) {
     for (const std::string word :
          {"", "gpu", "CUDA", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda: 1", "cuda:99999999999", "cpu:0"}) {
         try {
@@ -27,7 +27,7 @@ TEST(OpenDevice, TakesTheCpuWhenAsked) {
     EXPECT_EQ(open_device("cpu")->info().kind, "cpu");
 }
 
-TEST(OpenDevice, ReportsWhatIsMissingWithoutAGpu) {
+TEST(OpenDevice, ReportsTheMissingGpu) {
     const GpuSearch search = find_gpus();
     if (search.count > 0) GTEST_SKIP() << "this machine has a GPU";
     EXPECT_FALSE(search.obstacle.empty());

@@ -7,7 +7,7 @@
 
 #include "common/base/unique_fd.hpp"
 
-// What page-locking promises, over memory like a slab's.
+// Page-locking of memory like a slab's.
 
 namespace offramp {
 namespace {
@@ -33,7 +33,7 @@ class MappedRange {
     std::size_t bytes_;
 };
 
-TEST_P(DeviceContract, PageLocksAMappedRangeAndLetsItGo) {
+TEST_P(DeviceContract, PageLocksAndUnlocksAMappedRange) {
     constexpr std::size_t kBytes = std::size_t{16} << 20;
     const MappedRange range(kBytes);
     const std::vector<std::byte> bytes = patterned_bytes(kBytes, 2);
@@ -50,12 +50,12 @@ TEST_P(DeviceContract, PageLocksAMappedRangeAndLetsItGo) {
         stream->synchronize();
         EXPECT_EQ(std::memcmp(range.bytes().data(), bytes.data(), kBytes), 0);
         EXPECT_EQ(device().prove_pinned(range.bytes()).registered, device().is_gpu());
-        EXPECT_EQ(std::memcmp(range.bytes().data(), bytes.data(), kBytes), 0) << "the proof gives back what it found";
+        EXPECT_EQ(std::memcmp(range.bytes().data(), bytes.data(), kBytes), 0) << "the check restores the bytes";
     }
     EXPECT_FALSE(device().prove_pinned(range.bytes()).registered);
 }
 
-TEST_P(DeviceContract, FindsARangeThatIsPageLockedInPartOnly) {
+TEST_P(DeviceContract, DetectsAPartlyPageLockedRange) {
     constexpr std::size_t kBytes = std::size_t{8} << 20;
     const MappedRange range(kBytes);
     const auto registration = device().pin(range.bytes().first(kBytes / 2));

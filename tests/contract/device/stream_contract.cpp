@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <thread>
 
-// What streams promise: order, sizes, work of the host, and their end.
+// Streams: order, sizes, host work, and their end.
 
 namespace offramp {
 namespace {
@@ -76,8 +76,8 @@ TEST_P(DeviceContract, RunsWorkOfTheHostInTheOrderOfTheStream) {
     EXPECT_NE(worker, caller);
 }
 
-// What the work holds is dropped once it has run, at the latest when the stream has gone.
-TEST_P(DeviceContract, LetsGoOfWorkThatHasRun) {
+// The objects that host work holds are dropped once it has run, at the latest when the stream is gone.
+TEST_P(DeviceContract, DropsFinishedHostWork) {
     const auto held = std::make_shared<int>(1);
     auto stream = device().make_stream("host work");
     for (int round = 0; round < 3; ++round) stream->run_on_host([held] { static_cast<void>(*held); });
@@ -85,7 +85,7 @@ TEST_P(DeviceContract, LetsGoOfWorkThatHasRun) {
     EXPECT_EQ(held.use_count(), 1);
 }
 
-TEST_P(DeviceContract, FinishesTheWorkOfAStreamThatGoes) {
+TEST_P(DeviceContract, FinishesAStreamsWorkBeforeItIsDestroyed) {
     constexpr std::size_t kBytes = std::size_t{8} << 20;
     const std::vector<std::byte> bytes = patterned_bytes(kBytes, 9);
     const auto result = device().allocate_pinned_host(kBytes, "result");

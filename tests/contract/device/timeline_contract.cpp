@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kSecond = 1'000'000'000;
 
-// A stream that can stop recording events; everything else is the real one's.
+// A stream that can stop recording events; everything else is forwarded to the real one.
 class RefusingStream final : public Stream {
   public:
     explicit RefusingStream(std::unique_ptr<Stream> real) : real_(std::move(real)) {}
@@ -54,7 +54,7 @@ class TimelineContract : public DeviceContract {
     }
     void TearDown() override { take_ranges(); }
 
-    // Some of the device's work, from the first event to the second.
+    // Some device work between the first and the second event.
     void work() {
         work_->record(*began_);
         work_->run_on_host([] {});
@@ -74,7 +74,7 @@ class TimelineContract : public DeviceContract {
     std::unique_ptr<Event> began_, ended_;
 };
 
-TEST_P(TimelineContract, PutsTheDevicesWorkOnTheHostsClock) {
+TEST_P(TimelineContract, PlacesDeviceWorkOnTheHostClock) {
     DeviceTimeline timeline(device(), *stream_);
     ASSERT_TRUE(keep_ranges("main"));
     timeline.align();
@@ -89,24 +89,24 @@ TEST_P(TimelineContract, PutsTheDevicesWorkOnTheHostsClock) {
     EXPECT_EQ(range.batch, 7U);
     EXPECT_TRUE(range.on_device);
     EXPECT_LE(range.begin_ns, range.end_ns);
-    // How closely the clocks agree is a matter of the machine.
+    // How closely the clocks agree depends on the machine.
     EXPECT_GT(range.begin_ns + kSecond, before_ns);
     EXPECT_LT(range.end_ns, after_ns + kSecond);
 }
 
-TEST_P(TimelineContract, RecordsNothingWhereTheClocksWereNotBroughtTogether) {
+TEST_P(TimelineContract, RecordsNothingWithoutAlignedClocks) {
     DeviceTimeline timeline(device(), *stream_);
     ASSERT_TRUE(keep_ranges("main"));
     EXPECT_EQ(added(timeline), 0U) << "never aligned";
     stream_->refuses = true;
     EXPECT_THROW(timeline.align(), SystemError);
-    EXPECT_EQ(added(timeline), 0U) << "it failed";
+    EXPECT_EQ(added(timeline), 0U) << "the alignment failed";
     stream_->refuses = false;
     timeline.align();
     EXPECT_EQ(added(timeline), 1U);
     stream_->refuses = true;
     EXPECT_THROW(timeline.align(), SystemError);
-    EXPECT_EQ(added(timeline), 0U) << "the one of before is too old";
+    EXPECT_EQ(added(timeline), 0U) << "the earlier alignment is too old";
 }
 
 INSTANTIATE_TEST_SUITE_P(Device, TimelineContract, testing::ValuesIn(devices_under_test()), device_name);

@@ -1,5 +1,5 @@
-// The egress's promise about bytes: a published slab holds the batch's bytes, every time. Shown on
-// each device, and shown to be a promise that breaks when either of the two waits behind it is left out.
+// A published slab holds the batch's bytes, every time. Tested on each device; two tests show that
+// leaving out either of the two waits breaks this.
 
 #include <gtest/gtest.h>
 
@@ -17,25 +17,25 @@
 
 namespace offramp {
 
-std::string device_under_test();  // defined by each program that the suite is built into
+std::string device_under_test();  // defined by each program that contains the suite
 
 namespace {
 
-constexpr std::uint32_t kParts = 16;  // of a batch: a slab each
+constexpr std::uint32_t kParts = 16;  // of a batch, a slab each
 constexpr std::size_t kPartBytes = std::size_t{256} << 10;
 constexpr std::size_t kBatchBytes = kParts * kPartBytes;
 constexpr std::uint32_t kSlabs = 8;
-constexpr std::uint64_t kPatterns = 37;  // no multiple of slabs or buffers: what lay there before differs
+constexpr std::uint64_t kPatterns = 37;  // no multiple of slabs or buffers: earlier bytes there differ
 constexpr std::size_t kShift = 4096 + 8;
 constexpr std::size_t kDeviceBuffers = 3;
-constexpr int kRounds = 100;  // in which a race has to show
+constexpr int kRounds = 100;  // a race shows within these
 
 SlabLayout one_part_a_slab() {
     const std::int64_t shape[] = {kParts, static_cast<std::int64_t>(kPartBytes)};
     return SlabLayout::make({TensorSpec::contiguous("payload", kUInt8, shape)}, 1);
 }
 
-// Device memory for outputs, lent and given back as a model's allocator would.
+// Device memory for outputs, recycled as a model's allocator would.
 class OutputBuffers {
   public:
     explicit OutputBuffers(Device& device) {
@@ -67,8 +67,8 @@ class EgressOrder : public testing::Test {
         if (device_under_test() == "cuda" && !find_gpus().obstacle.empty()) GTEST_SKIP() << find_gpus().obstacle;
     }
 
-    // Sends so many batches through an egress and counts the parts whose bytes were not the batch's when they were
-    // taken. `work`: copies of a batch's size that keep the compute stream busy before it writes the outputs.
+    // Sends the batches through an egress and counts the parts that were published with other bytes than the batch's.
+    // `work`: copies of a batch's size that keep the compute stream busy before it writes the outputs.
     std::uint64_t mismatches(Fault fault, std::uint64_t batches, int work = 3) {
         const std::unique_ptr<Device> device = make_faulty_device(open_device(device_under_test()), fault);
         device->use_on_this_thread();
@@ -110,7 +110,7 @@ class EgressOrder : public testing::Test {
         return wrong;
     }
 
-    // A race that is there shows sooner or later; one that is not never does.
+    // An existing race shows sooner or later.
     bool shows(Fault fault, std::uint64_t batches, int work) {
         for (int round = 0; round < kRounds; ++round)
             if (mismatches(fault, batches, work) > 0) return true;
@@ -124,7 +124,7 @@ class EgressOrder : public testing::Test {
     }
     const std::byte* pattern_of(std::uint64_t batch) const { return pattern_->data() + (batch % kPatterns) * kShift; }
 
-    // The broker's and a consumer's place at once: looks at every slab as soon as it is published, then lends it again.
+    // Plays broker and consumer: reads every slab as soon as it is published, then returns it to the pool.
     std::uint64_t read_all(SlabExchange& exchange, const DeviceBuffer& memory, const SlabLayout& layout,
                            std::uint64_t parts) {
         std::vector<std::uint64_t> generation(kSlabs, 1);

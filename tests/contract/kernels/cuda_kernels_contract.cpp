@@ -20,13 +20,13 @@ class GpuKernelsDeathTest : public testing::Test {
     }
 };
 
-// A kernel that reads where nothing is: the context is lost, and the error says so with the exit code for it.
+// A kernel reads unmapped memory: the context is lost, and the error has the exit code for that.
 [[noreturn]] void exit_with_the_code_of_a_bad_address() {
     try {
         const auto device = open_device_for_kernels("cuda");
         const auto target = device->allocate(1024, "target");
         const auto stream = device->make_stream("bad address");
-        // NOLINTNEXTLINE(performance-no-int-to-ptr): no such address is wanted
+        // NOLINTNEXTLINE(performance-no-int-to-ptr): an invalid address is intended
         kernels::cast(*stream, target->data(), kBFloat16, reinterpret_cast<const void*>(std::uintptr_t{4096}), 16);
         stream->synchronize();
         std::_Exit(0);
@@ -49,7 +49,7 @@ TEST_F(GpuKernelsDeathTest, SurvivesDestructorsAfterALostContext) {
                 const auto target = device->allocate(1024, "target");
                 const auto event = device->make_event();
                 const auto stream = device->make_stream("bad address");
-                // NOLINTNEXTLINE(performance-no-int-to-ptr): no such address is wanted
+                // NOLINTNEXTLINE(performance-no-int-to-ptr): an invalid address is intended
                 const auto* const nowhere = reinterpret_cast<const void*>(std::uintptr_t{4096});
                 kernels::cast(*stream, target->data(), kBFloat16, nowhere, 16);
                 stream->record(*event);

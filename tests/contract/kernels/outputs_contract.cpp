@@ -1,5 +1,4 @@
-// What the kernels make of a model's outputs, against references written here: every device gives these bits and no
-// others.
+// The kernels for a model's outputs, against references written here: every device gives exactly these bits.
 #include <gmock/gmock.h>
 #include <rapidcheck.h>
 
@@ -17,7 +16,7 @@ namespace {
 
 using Limits = std::numeric_limits<float>;
 
-// A 16-bit float: so many bits of exponent and of mantissa.
+// A 16-bit float with these numbers of exponent and mantissa bits.
 struct Format {
     DType type;
     int exponent_bits, mantissa_bits;
@@ -25,7 +24,7 @@ struct Format {
 };
 constexpr Format kFormats[] = {{kFloat16, 5, 10, 0x7e00}, {kBFloat16, 8, 7, 0x7fc0}};
 
-// The value of such a float's bits, in double, where infinity counts as the number that would come next.
+// The value of the float's bits, in double; infinity counts as the number after the largest.
 double value_of(std::uint16_t magnitude, const Format& format) {
     const int exponent = magnitude >> format.mantissa_bits;
     const double mantissa = magnitude & ((1 << format.mantissa_bits) - 1);
@@ -35,7 +34,7 @@ double value_of(std::uint16_t magnitude, const Format& format) {
     return (mantissa + std::ldexp(1.0, format.mantissa_bits)) * std::ldexp(unit, exponent - 1);
 }
 
-// Nearest, ties to even, found by bisection among all that there are.
+// Nearest, ties to even, found by bisection among all values.
 std::uint16_t reference_cast(float value, const Format& format) {
     if (std::isnan(value)) return format.not_a_number;
     const auto sign = static_cast<std::uint16_t>(std::signbit(value) ? 0x8000 : 0);
@@ -56,7 +55,7 @@ std::uint16_t reference_cast(float value, const Format& format) {
 
 class CastContract : public DeviceContract {
   protected:
-    // `skipped`: elements by which source and target miss the start of their buffers.
+    // `skipped`: the offset in elements of source and target in their buffers.
     bool gives_reference(const std::vector<float>& values, const Format& format, std::size_t skipped) {
         std::vector<float> shifted(skipped);
         shifted.insert(shifted.end(), values.begin(), values.end());
@@ -72,7 +71,7 @@ class CastContract : public DeviceContract {
     }
 };
 
-TEST_P(CastContract, RoundsToNearestEvenAndKeepsWhatIsNoNumber) {
+TEST_P(CastContract, RoundsToNearestEvenAndKeepsNaN) {
     std::vector<float> values{0.0F,
                               1.0F,
                               Limits::infinity(),
@@ -96,7 +95,7 @@ TEST_P(CastContract, RoundsToNearestEvenAndKeepsWhatIsNoNumber) {
             EXPECT_TRUE(gives_reference(values, format, skipped)) << to_string(format.type) << " " << skipped;
 }
 
-// The reference's own twin: bits as they are known.
+// The reference itself, against known bits.
 TEST(CastReference, KnowsTheWellKnownNumbers) {
     const auto half = [](float value) { return reference_cast(value, kFormats[0]); };
     EXPECT_EQ(half(1.0F), 0x3c00);
@@ -120,7 +119,7 @@ TEST_P(CastContract, ConvertsAnyBitsAndAnyNumberOfThem) {
             RC_ASSERT(gives_reference(values, format, *rc::gen::inRange<std::size_t>(0, 4)));
         }));
         EXPECT_TRUE(gives_reference({}, format, 0));
-        // Every exponent, and mantissas around the places where rounding turns.
+        // Every exponent, and mantissas around the points where rounding changes.
         std::vector<float> swept;
         for (std::uint32_t exponent = 0; exponent < 256; ++exponent)
             for (const std::uint32_t mantissa : {0U, 1U, 0xfffU, 0x1000U, 0x1001U, 0x3000U, 0x7fffU, 0x8000U, 0x8001U,
@@ -218,7 +217,7 @@ class ClassMapContract : public DeviceContract {
     struct Result {
         std::vector<std::uint8_t> ids, confidence;
     };
-    // `offset`: bytes by which the results miss the start of their buffers.
+    // `offset`: the offset in bytes of the results in their buffers.
     Result map(const Scores& scores, bool with_confidence, std::size_t offset = 0) {
         const std::size_t bytes = offset + scores.pixels() + 1;
         const auto from = upload(bytes_of(scores.values));
@@ -261,7 +260,7 @@ class ClassMapContract : public DeviceContract {
     }
 };
 
-TEST_P(ClassMapContract, IsTheFirstOfTheLargestEnlargedScores) {
+TEST_P(ClassMapContract, IsTheFirstClassWithTheLargestScore) {
     for (const std::int64_t upsample_factor : {1, 2, 3, 8, 16}) {
         expect_reference(made_up(2, 21, 5, 7, upsample_factor));
         expect_reference(made_up(3, 1, 2, 2, upsample_factor));
@@ -293,7 +292,7 @@ TEST_P(ClassMapContract, TheFirstOfEqualScoresWins) {
 
 TEST_P(ClassMapContract, ANaNIsTheLargestAndHasNoConfidence) {
     Scores scores = made_up(1, 3, 1, 4, 1);
-    // Two NaNs, a NaN behind infinity, both infinities, nothing but -infinity.
+    // Two NaNs, a NaN after infinity, both infinities, only -infinity.
     constexpr float kInf = Limits::infinity();
     constexpr float kNaN = Limits::quiet_NaN();
     scores.values = {1, kInf, -kInf, -kInf, /**/ kNaN, 2, 3, -kInf, /**/ kNaN, kNaN, 1, -kInf};
@@ -306,7 +305,7 @@ TEST_P(ClassMapContract, MapsNothing) { EXPECT_TRUE(map(made_up(0, 3, 4, 4, 8), 
 
 using ClassMapContractDeathTest = ClassMapContract;
 
-TEST_P(ClassMapContractDeathTest, RefusesWhatIsNoClassMap) {
+TEST_P(ClassMapContractDeathTest, RefusesOtherTensors) {
     EXPECT_DEATH(map(made_up(1, 257, 1, 1, 1), false), "1 to 256 classes");
     EXPECT_DEATH(map(made_up(1, 2, 1, 1, 0), false), "rows and columns");
 }
@@ -352,7 +351,7 @@ class ForegroundMapContract : public DeviceContract {
 
     static double probability_of(double score, bool logit) { return logit ? 1 / (1 + std::exp(-score)) : score; }
 
-    // `scores` as they are or, of probabilities, brought between 0 and 1.
+    // `scores`, or for probabilities mapped into 0 to 1.
     void expect_reference(Scores scores, const ForegroundScale& scale) {
         SCOPED_TRACE(std::to_string(scores.height) + "x" + std::to_string(scores.width) + " by " +
                      std::to_string(scores.upsample_factor));
@@ -386,7 +385,7 @@ class ForegroundMapContract : public DeviceContract {
     }
 };
 
-TEST_P(ForegroundMapContract, IsOneFromTheThresholdOnWithTheProbabilityOfTheSideThatWon) {
+TEST_P(ForegroundMapContract, IsOneFromTheThresholdWithTheWinningProbability) {
     for (const std::int64_t upsample_factor : {1, 2, 8})
         for (const char* scores : {"probability", "logit"})
             for (const double threshold : {0.5, 0.3, 0.9})
@@ -423,9 +422,9 @@ TEST_P(ForegroundMapContract, ImpossibleScoresAreReportedPerRow) {
     }
 }
 
-// Dropping a batch does not wait for its work: what that finds is not to show in the next batch, which gets the
-// same memory.
-TEST_P(ForegroundMapContract, WhatEarlierWorkOfTheStreamFoundInTheSameMemoryDoesNotShow) {
+// Dropping a batch does not wait for its work: the outliers of that work must not show in the next batch, which
+// gets the same memory.
+TEST_P(ForegroundMapContract, OutliersOfEarlierWorkInTheSameMemoryDoNotShow) {
     Scores wrong = made_up(64, 1, 64, 64, 8);
     std::ranges::fill(wrong.values, Limits::quiet_NaN());
     Scores right = wrong;

@@ -1,4 +1,4 @@
-// What the kernels make of pixels, against references written here: every device gives these bits and no others.
+// The kernels for pixels, against references written here: every device gives exactly these bits.
 #include <rapidcheck.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ struct Picture {
     std::int64_t rows, height, width;
 };
 
-// Where element [row, channel, y, x] of a [rows, 3, height, width] tensor lies.
+// The index of element [row, channel, y, x] in a [rows, 3, height, width] tensor.
 TensorSpec input_spec(DType dtype, const Picture& picture, bool channels_last) {
     const std::array<std::int64_t, 4> shape{picture.rows, 3, picture.height, picture.width};
     TensorSpec spec = TensorSpec::contiguous("input", dtype, shape);
@@ -69,7 +69,7 @@ std::vector<std::byte> reference_normalize(const std::vector<std::byte>& pixels,
 
 class NormalizeContract : public DeviceContract {
   protected:
-    // `pixel_offset`: bytes by which the pixels miss the start of their buffer.
+    // `pixel_offset`: the offset in bytes of the pixels in their buffer.
     void expect_reference(const Picture& picture, DType dtype, bool channels_last, std::size_t pixel_offset = 0) {
         SCOPED_TRACE(to_string(dtype) + (channels_last ? " channels-last " : " contiguous ") +
                      std::to_string(picture.rows) + "x" + std::to_string(picture.height) + "x" +
@@ -108,7 +108,7 @@ TEST_P(NormalizeContract, TakesPixelsThatStartAnywhere) {
         }
 }
 
-TEST_P(NormalizeContract, LeavesRowsWithoutInputAsTheyAre) {
+TEST_P(NormalizeContract, LeavesRowsWithoutInputUnchanged) {
     const Picture picture{4, 4, 4};
     const TensorSpec spec = input_spec(kFloat32, picture, false);
     const std::vector<std::byte> before = patterned_bytes(spec.elements() * 4, 6);
@@ -132,7 +132,7 @@ TEST_P(NormalizeContract, LeavesRowsWithoutInputAsTheyAre) {
 
 using NormalizeContractDeathTest = NormalizeContract;
 
-TEST_P(NormalizeContractDeathTest, RefusesTensorsThatAreNoInput) {
+TEST_P(NormalizeContractDeathTest, RefusesTensorsThatAreNotInputs) {
     const kernels::PixelInput input{.rows = 2, .height = 4, .width = 4};
     const auto normalize = [&](const TensorSpec& spec) {
         kernels::normalize(*device().make_stream("normalize"), nullptr, spec, input);

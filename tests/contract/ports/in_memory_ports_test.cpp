@@ -22,7 +22,7 @@ class HubPlace final : public PortsPlace {
 INSTANTIATE_TEST_SUITE_P(InMemory, PortsContract,
                          ::testing::Values(PortsImplementation{"hub", [] { return std::make_unique<HubPlace>(); }}));
 
-// Twins differ in what is a matter of luck over sockets and a certainty here.
+// Behaviour that depends on timing over sockets and is certain here.
 TEST(InMemoryPorts, HoldExactlyTheirCapacity) {
     InMemoryHub hub(2);
     const auto broker = hub.broker_port();
@@ -68,7 +68,7 @@ TEST(InMemoryPorts, ReceiveConsumersInTurn) {
     EXPECT_EQ(inbound.credentials.pid, 2);
 }
 
-TEST(InMemoryPorts, LoseWithABrokerWhatItHadNotRead) {
+TEST(InMemoryPorts, LoseUnreadMessagesWithTheirBroker) {
     InMemoryHub hub;
     auto broker = hub.broker_port();
     const auto consumer = hub.consumer_port({});
@@ -82,7 +82,7 @@ TEST(InMemoryPorts, LoseWithABrokerWhatItHadNotRead) {
     EXPECT_FALSE(broker->try_receive_work(inbound));
 }
 
-TEST(InMemoryPorts, DropAMessageThatIsTooLargeAndNothingElse) {
+TEST(InMemoryPorts, DropOnlyTheMessageThatIsTooLarge) {
     InMemoryHub hub;
     const auto broker = hub.broker_port();
     const auto consumer = hub.consumer_port({});

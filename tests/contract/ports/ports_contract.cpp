@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Far beyond anything that happens: only a message that is lost for good runs into it.
+// Far beyond any real delay: only a lost message runs into it.
 constexpr auto kPatience = 30s;
 
 template <class Try, class Port>
@@ -135,13 +135,13 @@ TEST_P(PortsContract, NeverUsesARoutingIdTwice) {
 TEST_P(PortsContract, ReportsThatAPeerIsUnknown) {
     const auto broker = place_->broker();
     const auto met = meet(*place_, *broker);
-    for (const std::string peer : {"", "nobody", "\x01\x02"})
+    for (const std::string peer : {"", "unknown", "\x01\x02"})
         EXPECT_EQ(broker->send(peer, bytes_of("x")), SendOutcome::PeerGone);
     EXPECT_EQ(broker->send(met.peer, bytes_of("y")), SendOutcome::Sent);
     EXPECT_EQ(text_of(next(*met.port).value()), "y");
 }
 
-TEST_P(PortsContract, ReportsThatAPeerHasGone) {
+TEST_P(PortsContract, ReportsThatAPeerIsGone) {
     const auto broker = place_->broker();
     auto met = meet(*place_, *broker);
     ASSERT_EQ(broker->send(met.peer, bytes_of("x")), SendOutcome::Sent);
@@ -156,13 +156,13 @@ TEST_P(PortsContract, FillsTheQueueOfAPeerThatNeverReads) {
     const Bytes message(kMaxMessageBytes);
     std::size_t sent = 0;
     SendOutcome outcome = SendOutcome::Sent;
-    // Queues are counted in messages, and the kernel's buffers come on top; but there is an end to them.
+    // Queues count messages, and the kernel's buffers add to them, but both are finite.
     while (sent < 100'000 && (outcome = broker->send(slow.peer, message)) == SendOutcome::Sent) ++sent;
     EXPECT_EQ(outcome, SendOutcome::QueueFull);
     EXPECT_EQ(broker->send(other.peer, bytes_of("not held up")), SendOutcome::Sent);
     EXPECT_EQ(text_of(next(*other.port).value()), "not held up");
 
-    // What was said to be sent arrives, all of it; then there is room again.
+    // Every message reported as sent arrives; then there is room again.
     for (std::size_t i = 0; i < sent; ++i) ASSERT_TRUE(next(*slow.port)) << i << " of " << sent;
     EXPECT_TRUE(wait_for(*broker, [&] { return broker->send(slow.peer, bytes_of("last")) == SendOutcome::Sent; }));
     Bytes last;
@@ -229,7 +229,7 @@ TEST_P(PortsContract, CarriesAnyBytes) {
     });
 }
 
-TEST_P(PortsContract, CarriesTheLargestMessageAndNoLargerOne) {
+TEST_P(PortsContract, CarriesMessagesUpToTheLimit) {
     const auto broker = place_->broker();
     const auto consumer = place_->consumer();
     const Bytes largest(kMaxMessageBytes, std::byte{1});
@@ -241,8 +241,8 @@ TEST_P(PortsContract, CarriesTheLargestMessageAndNoLargerOne) {
 
     consumer->send_work(too_large);
     consumer->send_release(too_large);
-    // It may take its connection with it, and what was on the way; the consumer says it again until it is
-    // heard.
+    // The message may take down its connection with messages under way; the consumer repeats the message until it
+    // arrives.
     const auto echoes = [&](auto send, auto receive) {
         Inbound inbound;
         return wait_for(*broker, [&] {
@@ -259,7 +259,7 @@ TEST_P(PortsContract, CarriesTheLargestMessageAndNoLargerOne) {
 TEST_P(PortsContract, WaitsForAMessage) {
     const auto broker = place_->broker();
     auto met = meet(*place_, *broker);
-    // A wait without an end, as far as anyone here is concerned, ended by the message alone.
+    // In this test the wait has no timeout: only the message ends it.
     const std::jthread sender([port = met.port.get()] { port->send_release(bytes_of("wake")); });
     Inbound inbound;
     while (!broker->try_receive_release(inbound)) broker->wait({}, 1h);
@@ -290,7 +290,7 @@ TEST_P(PortsContract, WaitsForAFileDescriptor) {
     met.port->wait(fds, 1h);
     char byte = 0;
     ASSERT_EQ(::read(reading.get(), &byte, 1), 1);
-    writing.reset();  // the end of a pipe counts too: a launcher that is gone
+    writing.reset();  // closing a pipe counts too: a launcher that is gone
     broker->wait(fds, 1h);
     met.port->wait(fds, 1h);
 }
@@ -302,7 +302,7 @@ TEST_P(PortsContract, AnotherThreadMaySendWhileTheBrokerSleeps) {
     std::unique_lock turn(whose_turn);
     const std::jthread other([&] {
         {
-            const std::lock_guard its_turn(whose_turn);  // held by who waits, until it sleeps
+            const std::lock_guard its_turn(whose_turn);  // held by the waiting thread until it sleeps
             EXPECT_EQ(broker->send(met.peer, bytes_of("sent")), SendOutcome::Sent);
         }
         const auto got = next(*met.port);
@@ -324,13 +324,13 @@ TEST_P(PortsContract, ReportsWhetherMessagesMayWait) {
     EXPECT_FALSE(broker->may_have_messages());
     met.port->send_release(bytes_of("one"));
     broker->wait({}, 1h);
-    // What wakes it may be news of the connection; the message is there when it is received.
+    // A connection event may wake it first; the message is there when it is received.
     while (!broker->try_receive_release(inbound)) broker->wait({}, 1h);
     EXPECT_EQ(text_of(inbound.bytes), "one");
 }
 
-// Sending may take from a descriptor the word that a message has come: no thread would wake on that again.
-TEST_P(PortsContract, KnowsAfterItSentOfAMessageThatCameBefore) {
+// Sending may consume the descriptor's signal that a message has arrived; no thread would wake for it again.
+TEST_P(PortsContract, SeesAMessageThatArrivedBeforeASend) {
     const auto broker = place_->broker();
     auto met = meet(*place_, *broker);
     Inbound inbound;
@@ -346,7 +346,7 @@ TEST_P(PortsContract, KnowsAfterItSentOfAMessageThatCameBefore) {
     EXPECT_EQ(text_of(inbound.bytes), "came");
 }
 
-TEST_P(PortsContract, ReturnsWhenTheTimeIsUp) {
+TEST_P(PortsContract, ReturnsAtTheTimeout) {
     const auto broker = place_->broker();
     const auto met = meet(*place_, *broker);
     for (const auto timeout :
@@ -360,7 +360,7 @@ TEST_P(PortsContract, RefusesASecondBroker) {
     auto broker = place_->broker();
     try {
         place_->broker();
-        FAIL() << "two brokers serve one place";
+        FAIL() << "two brokers serve one meeting place";
     } catch (const SystemError& problem) {
         EXPECT_EQ(problem.kind(), ErrorKind::RunInUse);
     }
@@ -393,7 +393,7 @@ TEST_P(PortsContract, LetsAConsumerComeFirst) {
     EXPECT_EQ(text_of(next_work(*broker).value().bytes), "early");
 }
 
-// Consumers on threads of their own, each sending, receiving and leaving as it likes.
+// Each consumer sends, receives and leaves on its own thread.
 TEST_P(PortsContract, ServesManyConsumersAtOnce) {
     constexpr int kConsumers = 4;
     constexpr int kRounds = 200;
@@ -408,7 +408,7 @@ TEST_P(PortsContract, ServesManyConsumersAtOnce) {
                 EXPECT_EQ(text_of(next(*port).value_or(bytes_of("(nothing)"))), text);
                 EXPECT_TRUE(wait_for(*port, [&] { return port->send_release(bytes_of(text)); }));
             }
-            // What it released is lost with it unless it was taken; so it stays until the broker says so.
+            // Its releases are lost with it unless the broker received them, so it stays until the broker confirms.
             EXPECT_EQ(text_of(next(*port).value_or(bytes_of("(nothing)"))), "taken");
         });
     }

@@ -12,13 +12,13 @@
 
 namespace offramp::support {
 
-// One place in which a broker and its consumers meet: a hub, or a run directory.
+// Where a broker and its consumers meet: a hub, or a run directory.
 class PortsPlace {
   public:
     virtual ~PortsPlace() = default;
     virtual std::unique_ptr<BrokerPort> broker() = 0;
     virtual std::unique_ptr<ConsumerPort> consumer() = 0;
-    // What a message of such a consumer must carry.
+    // The sender that a message of such a consumer must carry.
     virtual PeerCredentials credentials() const = 0;
 };
 
@@ -27,7 +27,7 @@ struct PortsImplementation {
     std::function<std::unique_ptr<PortsPlace>()> make_place;
 };
 
-// What a test's name shows; its address and bytes would differ from run to run.
+// The parameter in a test's name; its address and bytes would differ between runs.
 // NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name
 inline void PrintTo(const PortsImplementation& implementation, std::ostream* out) { *out << implementation.name; }
 
@@ -39,12 +39,12 @@ class PortsContract : public ::testing::TestWithParam<PortsImplementation> {
 Bytes bytes_of(std::string_view text);
 std::string text_of(const Bytes& bytes);
 
-// The next message, waited for; nothing when none came for so long that it cannot come any more.
+// Waits for the next message; nothing when none has come for so long that it is lost.
 std::optional<Inbound> next_work(BrokerPort& broker);
 std::optional<Inbound> next_release(BrokerPort& broker);
 std::optional<Bytes> next(ConsumerPort& consumer);
 
-// A consumer that has said hello, and the routing id to answer it.
+// A consumer that has sent its hello, and the routing id for answers to it.
 struct MetConsumer {
     std::unique_ptr<ConsumerPort> port;
     std::string peer;

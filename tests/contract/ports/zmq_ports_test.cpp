@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(Zmq, PortsContract,
                          ::testing::Values(PortsImplementation{"run_directory",
                                                                [] { return std::make_unique<RunDirectoryPlace>(); }}));
 
-// libzmq's sockets as anyone may use them: what our own ports never send.
+// Raw libzmq sockets, for messages that our ports never send.
 class RawSocket {
   public:
     RawSocket(int type, const std::string& address) : context_(::zmq_ctx_new()), socket_(::zmq_socket(context_, type)) {
@@ -74,8 +74,8 @@ mode_t mode_of(const std::string& path) {
     return ::lstat(path.c_str(), &found) == 0 ? found.st_mode & 07777 : 0;
 }
 
-// A process of its own, forked before any libzmq thread exists here, says who it is.
-TEST(ZmqPorts, KnowAnotherProcessByTheKernelsWord) {
+// A process forked before any libzmq thread exists here sends its identity.
+TEST(ZmqPorts, IdentifyAnotherProcessThroughTheKernel) {
     const RunDirectoryPlace place;
     const bool is_root = ::geteuid() == 0;
     // For a user other than root, the sockets are opened to a group and the folder to all.
@@ -87,7 +87,7 @@ TEST(ZmqPorts, KnowAnotherProcessByTheKernelsWord) {
         const auto port = make_zmq_consumer_port(place.endpoint());
         port->send_work(bytes_of("hello"));
         port->send_release(bytes_of("release"));
-        ChildProcess::say(words);
+        ChildProcess::report(words);
         wait_to_be_killed();
         return 0;
     });
@@ -96,7 +96,7 @@ TEST(ZmqPorts, KnowAnotherProcessByTheKernelsWord) {
         ASSERT_EQ(::chown((place.endpoint().run_dir + "/work-00000002.sock").c_str(), 0, gid), 0);
         ASSERT_EQ(::chown((place.endpoint().run_dir + "/free-00000002.sock").c_str(), 0, gid), 0);
     }
-    ASSERT_TRUE(child.heard());
+    ASSERT_TRUE(child.reported());
     const auto hello = next_work(*broker);
     for (const auto& inbound : {hello, next_release(*broker)}) {
         ASSERT_TRUE(inbound);
@@ -114,14 +114,14 @@ TEST(ZmqPorts, KnowAnotherProcessByTheKernelsWord) {
     }
 }
 
-TEST(ZmqPorts, HaveSocketsOfTheirOwnersOnly) {
+TEST(ZmqPorts, CreateSocketsForTheirOwnerOnly) {
     const RunDirectoryPlace place;
     const mode_t umask_before = ::umask(0022);
     for (const bool for_group : {false, true}) {
         const auto broker = make_zmq_broker_port(place.endpoint(), for_group);
         EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work-00000002.sock"), for_group ? 0660U : 0600U);
         EXPECT_EQ(mode_of(place.endpoint().run_dir + "/free-00000002.sock"), for_group ? 0660U : 0600U);
-        EXPECT_EQ(::umask(0022), 0022U) << "the process's umask is as it was";
+        EXPECT_EQ(::umask(0022), 0022U) << "the process's umask is unchanged";
     }
     ::umask(umask_before);
 }
@@ -133,15 +133,15 @@ TEST(ZmqPorts, LeaveNoSocketBehind) {
     EXPECT_EQ(mode_of(place.endpoint().run_dir + "/free-00000002.sock"), 0U);
 }
 
-TEST(ZmqPorts, TakeTheSocketsOfADeadBroker) {
+TEST(ZmqPorts, TakeOverTheSocketsOfADeadBroker) {
     RunDirectoryPlace place;
     ChildProcess dead([&](int words) {
         const auto broker = place.broker();
-        ChildProcess::say(words);
+        ChildProcess::report(words);
         wait_to_be_killed();
         return 0;
     });
-    ASSERT_TRUE(dead.heard());
+    ASSERT_TRUE(dead.reported());
     try {
         place.broker();
         FAIL() << "two processes serve one run directory";
@@ -150,22 +150,22 @@ TEST(ZmqPorts, TakeTheSocketsOfADeadBroker) {
     }
     dead.kill();
     dead.wait();
-    EXPECT_NE(mode_of(place.endpoint().run_dir + "/work-00000002.sock"), 0U) << "nobody was there to remove it";
+    EXPECT_NE(mode_of(place.endpoint().run_dir + "/work-00000002.sock"), 0U) << "the dead broker left it";
     const auto broker = place.broker();
     const auto met = meet(place, *broker);
     EXPECT_EQ(broker->send(met.peer, bytes_of("x")), SendOutcome::Sent);
 }
 
-TEST(ZmqPorts, ASuccessorHasSocketsOfItsOwnAndTheDeadOnesAreGone) {
+TEST(ZmqPorts, ASuccessorReplacesTheDeadBrokersSockets) {
     RunDirectoryPlace place;
     ChildProcess dead([&](int words) {
         const auto broker = place.broker();
-        ChildProcess::say(words);
+        ChildProcess::report(words);
         wait_to_be_killed();
         return 0;
     });
-    ASSERT_TRUE(dead.heard());
-    // it will connect again by itself, to whoever listens where the dead one did
+    ASSERT_TRUE(dead.reported());
+    // it reconnects by itself to any listener at the dead one's address
     const auto consumer = place.consumer();
     dead.kill();
     dead.wait();
@@ -181,18 +181,18 @@ TEST(ZmqPorts, ASuccessorHasSocketsOfItsOwnAndTheDeadOnesAreGone) {
     EXPECT_NE(mode_of(precious), 0U);
 }
 
-TEST(ZmqPorts, DoNotBindOverAFile) {
+TEST(ZmqPorts, DoNotReplaceAFile) {
     RunDirectoryPlace place;
     const std::string path = place.endpoint().run_dir + "/free-00000002.sock";
     std::ofstream(path) << "precious";
     EXPECT_THROW(place.broker(), SystemError);
     EXPECT_NE(mode_of(path), 0U);
-    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work-00000002.sock"), 0U) << "what was bound first is gone again";
+    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work-00000002.sock"), 0U) << "the sockets bound before are removed";
     ::unlink(path.c_str());
     EXPECT_NO_THROW(place.broker());
 }
 
-TEST(ZmqPorts, SeeThatASocketWasTakenOver) {
+TEST(ZmqPorts, DetectThatASocketWasTakenOver) {
     RunDirectoryPlace place;
     const auto broker = place.broker();
     const std::string path = place.endpoint().run_dir + "/free-00000002.sock";
@@ -210,7 +210,7 @@ TEST(ZmqPorts, SeeThatASocketWasTakenOver) {
     EXPECT_THROW(wait_until_seen(), SystemError);
 }
 
-TEST(ZmqPorts, TurnAMessageOfSeveralFramesIntoOneWithoutBytes) {
+TEST(ZmqPorts, ReceiveAMultipartMessageAsAnEmptyOne) {
     RunDirectoryPlace place;
     const auto broker = place.broker();
     RawSocket dealer(ZMQ_DEALER, place.endpoint().work_address());
@@ -233,7 +233,7 @@ TEST(ZmqPorts, TurnAMessageOfSeveralFramesIntoOneWithoutBytes) {
     EXPECT_EQ(text_of(next_release(*broker).value().bytes), "single");
 }
 
-TEST(ZmqPorts, SurviveWhoDoesNotSpeakZmqAtAll) {
+TEST(ZmqPorts, SurvivePeersThatDoNotSpeakZmq) {
     RunDirectoryPlace place;
     const auto broker = place.broker();
     for (const char* name : {"/work-00000002.sock", "/free-00000002.sock"}) {
@@ -244,7 +244,7 @@ TEST(ZmqPorts, SurviveWhoDoesNotSpeakZmqAtAll) {
         const UniqueFd stranger(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
         ASSERT_EQ(::connect(stranger.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
         const std::string garbage(3000, '\xff');
-        // The broker may close at once: that the rest cannot be written is not a failure.
+        // The broker may close immediately, so failing to write the rest is not an error.
         [[maybe_unused]] const auto sent = ::send(stranger.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
     }
     const auto met = meet(place, *broker);
@@ -252,11 +252,11 @@ TEST(ZmqPorts, SurviveWhoDoesNotSpeakZmqAtAll) {
     EXPECT_EQ(text_of(next(*met.port).value()), "x");
 }
 
-TEST(ZmqPorts, LimitTheConnectionsWhileMessagesNeverEnd) {
+TEST(ZmqPorts, LimitConnectionsDuringAFlood) {
     RunDirectoryPlace place;
     const auto broker = place.broker();
     const auto met = meet(place, *broker);
-    // Never received: the port has messages whenever it looks, as in a flood, and never sleeps.
+    // Never received: the port always has messages, as in a flood, and never sleeps.
     ASSERT_TRUE(met.port->send_work(bytes_of("unread")));
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
@@ -272,12 +272,12 @@ TEST(ZmqPorts, LimitTheConnectionsWhileMessagesNeverEnd) {
         polled.push_back({fd, POLLRDHUP, 0});
     }
     while (::poll(polled.data(), polled.size(), 0) == 0) {
-        ASSERT_LT(std::chrono::steady_clock::now(), end) << "no connection was one too many";
+        ASSERT_LT(std::chrono::steady_clock::now(), end) << "no connection was refused";
         broker->wait({}, 10ms);
     }
 }
 
-// What this process has open.
+// This process's open descriptors.
 std::set<int> descriptors() {
     std::set<int> found;
     DIR* const folder = ::opendir("/proc/self/fd");
@@ -287,7 +287,7 @@ std::set<int> descriptors() {
     return found;
 }
 
-TEST(ZmqPorts, LeaveNothingToAForkedChildWhichHasPortsOfItsOwn) {
+TEST(ZmqPorts, AreNotInheritedAndAChildMayOpenPorts) {
 #ifdef __SANITIZE_ADDRESS__
     GTEST_SKIP() << "skipped: a child of a process with threads may hang in the sanitizer";
 #endif
@@ -313,7 +313,7 @@ TEST(ZmqPorts, LeaveNothingToAForkedChildWhichHasPortsOfItsOwn) {
         return grandchild.wait();
     });
     EXPECT_EQ(child.wait(), 0);
-    EXPECT_EQ(broker->send(met.peer, bytes_of("x")), SendOutcome::Sent) << "the parent's are as they were";
+    EXPECT_EQ(broker->send(met.peer, bytes_of("x")), SendOutcome::Sent) << "the parent's ports still work";
     EXPECT_EQ(text_of(next(*met.port).value()), "x");
 }
 
@@ -329,8 +329,8 @@ TEST(ZmqPorts, CloseWhatTheyOpened) {
     EXPECT_EQ(descriptors(), before);
 }
 
-// Contexts that a program makes with the same libzmq work and are inherited as ever.
-TEST(ZmqPorts, LeaveTheProgramsOwnContextsAlone) {
+// Contexts that the program makes with the same libzmq work and are inherited as usual.
+TEST(ZmqPorts, DoNotTouchTheProgramsContexts) {
     RunDirectoryPlace place;
     const auto broker = place.broker();
     const std::string address = "ipc://" + place.endpoint().run_dir + "/programs.sock";
@@ -352,7 +352,7 @@ TEST(ZmqPorts, LeaveTheProgramsOwnContextsAlone) {
     ::zmq_ctx_term(context);
 }
 
-// Leaves the process so many descriptors beyond those that it has, and gives the others back at the end.
+// Leaves the process only a few free descriptors, and restores the limit at the end.
 class FewDescriptors {
   public:
     explicit FewDescriptors(std::size_t free) {
@@ -360,7 +360,7 @@ class FewDescriptors {
         const auto open = descriptors();
         rlimit lowered = before_;
         lowered.rlim_cur = static_cast<rlim_t>(*open.rbegin()) + 1;
-        // Numbers in between are free, too: they are taken.
+        // Free numbers in between are occupied, too.
         for (int fd = 0; fd < *open.rbegin(); ++fd)
             if (!open.contains(fd)) taken_.emplace_back(::dup2(*open.begin(), fd));
         lowered.rlim_cur += free;
@@ -375,7 +375,7 @@ class FewDescriptors {
     std::vector<UniqueFd> taken_;
 };
 
-TEST(ZmqPorts, ThatCannotHaveTheirDescriptorsReportItAndLeaveNone) {
+TEST(ZmqPorts, ReportMissingDescriptorsAndLeaveNoneOpen) {
 #ifdef __SANITIZE_ADDRESS__
     GTEST_SKIP() << "skipped: UBSan needs a descriptor for each look at an object's type";
 #endif
@@ -402,7 +402,7 @@ TEST(ZmqPorts, ThatCannotHaveTheirDescriptorsReportItAndLeaveNone) {
     EXPECT_EQ(descriptors(), before);
 }
 
-// A consumer connects to a process that has no descriptor for it: others are served, and it is let in later.
+// A consumer connects to a process without a free descriptor: others are served, and it is admitted later.
 TEST(ZmqPorts, LetAConsumerWaitWhileDescriptorsAreUsedUp) {
 #ifdef __SANITIZE_ADDRESS__
     GTEST_SKIP() << "skipped: a child of a process with threads may hang in the sanitizer";
@@ -412,18 +412,18 @@ TEST(ZmqPorts, LetAConsumerWaitWhileDescriptorsAreUsedUp) {
         RunDirectoryPlace place;
         const auto broker = place.broker();
         const auto met = meet(place, *broker);
-        // Of another process, whose descriptors do not count here.
+        // In another process, whose descriptors do not count here.
         ChildProcess late([&](int words) {
             const auto port = place.consumer();
             port->send_work(bytes_of("late"));
             port->send_release(bytes_of("late"));
-            ChildProcess::say(words);
+            ChildProcess::report(words);
             wait_to_be_killed();
             return 0;
         });
         {
             std::optional<FewDescriptors> few(free);
-            ASSERT_TRUE(late.heard());
+            ASSERT_TRUE(late.reported());
             for (int i = 0; i < 20; ++i) {
                 EXPECT_EQ(broker->send(met.peer, bytes_of("x")), SendOutcome::Sent);
                 EXPECT_EQ(text_of(next(*met.port).value()), "x");
@@ -442,7 +442,7 @@ TEST(ZmqPorts, LetAConsumerWaitWhileDescriptorsAreUsedUp) {
     }
 }
 
-TEST(ZmqPorts, RefuseARunDirectoryThatCannotBeServed) {
+TEST(ZmqPorts, RefuseAnUnusableRunDirectory) {
     Endpoint endpoint{"/tmp/" + std::string(200, 'x'), {"r", 1}, 1, 1};
     EXPECT_THROW(make_zmq_broker_port(endpoint), ConfigError);
     EXPECT_THROW(make_zmq_consumer_port(endpoint), ConfigError);

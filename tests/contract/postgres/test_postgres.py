@@ -1,4 +1,4 @@
-"""The contract of processors, for those whose results are in a PostgreSQL: with a real server."""
+"""The contract of processors that write to PostgreSQL, with a real server."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ from tests.support.postgres_server import PostgresServer, missing_requirement
 from tests.support.turn import ONE_IN_FROM, TURN, TURN_FROM, describe_share
 
 
-# Of the points at which a consumer is killed, each of which is a connection and tables of its own, this share, each day the next.
+# The share of kill points to run, another one each day: each needs a connection and tables.
 ONE_IN = 3
 
 

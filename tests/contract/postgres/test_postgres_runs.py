@@ -1,4 +1,4 @@
-"""Whole runs into a PostgreSQL with pgvector: what is killed goes on, what is wrong is said, and no password is told."""
+"""Whole runs into PostgreSQL with pgvector: killed runs continue, errors are reported, no password is shown."""
 
 import contextlib
 import json
@@ -50,7 +50,7 @@ class WithServer(unittest.TestCase):
 
 
 class Killed:
-    """What holds for every kind of rows: undisturbed() has those that were to be made, rows() those that were."""
+    """For every kind of rows: undisturbed() returns the expected rows, rows() those of the run."""
 
     def test_consumers_and_the_server_are_killed_in_mid_run(self):
         world = self.world()
@@ -67,7 +67,7 @@ class Killed:
             self.assertEqual(world.wait(), 0, world.logs())
         self.assertEqual(self.rows(), self.undisturbed())
 
-    def test_what_was_killed_as_a_whole_is_continued(self):
+    def test_a_run_that_was_killed_as_a_whole_continues(self):
         world = self.begun()
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertGreaterEqual(world.summary()["samples"]["done_before"], 8)
@@ -76,8 +76,8 @@ class Killed:
     def test_shards_of_a_job_fill_one_table(self):
         job = JobWorld(*FLAGS, "--processor", self.processor, "--sink", self.sink)
         self.addCleanup(job.__exit__, None, None, None)
-        code, said = job.init(2)
-        self.assertEqual(code, 0, said)
+        code, output = job.init(2)
+        self.assertEqual(code, 0, output)
         with job.gate() as gate:
             job.shard(1)
             gate.let(6)
@@ -85,29 +85,29 @@ class Killed:
             self.assertGreaterEqual(job.kill_everything(), 4, "launcher, producer, two consumers")
         for index in (0, 1):
             self.assertEqual(job.shard(index).wait(), 0, job.logs())
-        code, said = job.merge()
-        self.assertEqual(code, 0, said)
+        code, output = job.merge()
+        self.assertEqual(code, 0, output)
         self.assertEqual(job.start("--resume").wait(), 0, job.logs())
         self.assertEqual(self.rows(), self.undisturbed())
         shutil.rmtree(job.output)
         job.job = job.folder / "another"
-        code, said = job.init(2)
-        self.assertEqual((code, "holds the results of an earlier run" in said), (64, True), said)
+        code, output = job.init(2)
+        self.assertEqual((code, "holds the results of an earlier run" in output), (64, True), output)
 
     def begun(self):
-        """A run that was killed as a whole: its table is there, and most of its work is not done."""
+        """A run that was killed as a whole: its table exists, and most of its work is not done."""
         world = self.world()
         self.assertGreaterEqual(world.break_off(samples=32, slabs=6), 4, "launcher, producer, two consumers")
         return world
 
     def waiting(self, seconds):
-        """How many statements have been waiting so long for the table's lock."""
+        """The number of statements that have waited for the table's lock longer than this."""
         return int(self.sql(f"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND clock_timestamp() - query_start > '{seconds} s'")[0][0])
 
     def test_a_server_that_is_slow_for_several_leases_costs_nothing(self):
         world = self.begun()
         with self.server.locked(self.table, self.database):
-            # Long enough for a machine that stands still for some seconds.
+            # Long enough for a machine that pauses for some seconds.
             world.start("--resume", "--visibility-timeout", "8", "--kill-stalled")
             world.until(lambda: self.waiting(17) == 2, "both consumers wait for the lock, for more than two leases")
         self.assertEqual(world.wait(), 0, world.logs())
@@ -115,7 +115,7 @@ class Killed:
         self.assertEqual((summary["visibility_timeouts"], summary["stalled_killed"], summary["samples"]["redelivered"], summary["dead_letters"]), (0, 0, 0, []), world.logs())
         self.assertEqual(self.rows(), self.undisturbed())
 
-    def test_a_server_that_does_not_answer_is_given_up_and_come_back_to(self):
+    def test_a_consumer_gives_up_on_a_silent_server_and_retries(self):
         world = self.begun()
         with self.server.locked(self.table, self.database):
             world.start("--resume", "--sink-patience-seconds", "1")
@@ -139,8 +139,8 @@ class Runs(Killed, WithServer):
         self.assertGreaterEqual(world.summary()["samples"]["done_before"], 8)
         self.assertEqual(self.rows(), self.undisturbed())
 
-    def test_a_table_is_one_jobs(self):
-        """Two may begin while it is not there yet."""
+    def test_a_table_belongs_to_one_job(self):
+        """Two jobs may begin before the table exists."""
         jobs = []
         for _ in range(2):
             job = JobWorld(*FLAGS, "--processor", self.processor, "--sink", self.sink)
@@ -160,7 +160,7 @@ class Runs(Killed, WithServer):
         self.assertEqual(self.rows(), self.undisturbed())
 
     def test_a_shard_whose_place_is_removed_ends(self):
-        """As after a merge of what another attempt did, or where the job is given up: a consumer that begins then does not wait."""
+        """As after a merge of another attempt's work, or when the job is given up: a consumer that starts then does not wait."""
         job = JobWorld(*FLAGS, "--processor", self.processor, "--sink", self.sink)
         self.addCleanup(job.__exit__, None, None, None)
         self.assertEqual(job.init(2)[0], 0)
@@ -172,7 +172,7 @@ class Runs(Killed, WithServer):
             gate.kill(gate.entered()[0])
             gate.open()
             self.assertEqual(job.wait(), 75, job.logs())
-        self.assertRegex(job.logs(), "which says whose output this is, is gone|was moved, unmounted or replaced")
+        self.assertRegex(job.logs(), "which names the job of this output, is gone|was moved, unmounted or replaced")
 
     def test_a_run_does_not_replace_the_table_that_a_job_made_meanwhile(self):
         job = JobWorld(*FLAGS, "--processor", self.processor, "--sink", self.sink)
@@ -196,29 +196,29 @@ class Runs(Killed, WithServer):
         self.assertEqual(self.rows(), self.undisturbed())
 
     def undisturbed(self, *flags):
-        """The rows of a run into SQLite, as PostgreSQL tells them: whose vectors are the model's is tested there."""
+        """The rows of a run into SQLite, in PostgreSQL's form. Tests of SQLite check that vectors are the model's."""
         world = self.world(*flags, processor="embeddings-sqlite", sink=False)
         self.assertEqual(world.start().wait(), 0, world.logs())
         half = "fp16" in flags
         with contextlib.closing(sqlite3.connect(world.output / "embeddings.sqlite")) as database:
             rows = database.execute("SELECT item, key, output, vector FROM embeddings").fetchall()
         self.assertEqual(len(rows), ITEMS)
-        # The model `copy` makes any bits. Vectors with infinite numbers or NaN are NULL in both databases.
+        # The model `copy` makes arbitrary bits. Vectors with infinite numbers or NaN are NULL in both databases.
         made = {key: (item, output, vector and struct.unpack(f"<{len(vector) // (2 if half else 4)}{'e' if half else 'f'}", vector))
                 for item, key, output, vector in rows}
         self.assertGreater(sum(vector is not None for *_, vector in made.values()), ITEMS // 4)
         return made
 
     def rows(self):
-        """Numbers as PostgreSQL prints them, brought to what they are: the nearest of their type."""
+        """The numbers that PostgreSQL prints, rounded to the nearest of their type."""
         half = self.sql("SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'embeddings'::regclass AND attname = 'vector'")[0][0].startswith("half")
         kind = "<e" if half else "<f"
-        told = {}
+        found = {}
         for item, key, output, vector in self.sql(TABLE):
-            self.assertNotIn(key, told)
+            self.assertNotIn(key, found)
             numbers = vector and tuple(struct.unpack(kind, struct.pack(kind, float(number)))[0] for number in vector[1:-1].split(","))
-            told[key] = (int(item), output, numbers or None)
-        return told
+            found[key] = (int(item), output, numbers or None)
+        return found
 
     def test_rows_are_those_of_sqlite(self):
         for flags in ((), ("--vector-dtype", "fp16", "--truncate-dim", "8", "--normalize")):
@@ -230,7 +230,7 @@ class Runs(Killed, WithServer):
             self.assertEqual(self.sql("SELECT output, dimensions, dtype, normalized FROM embeddings_outputs")[0][1:],
                              [dimensions, "float16" if flags else "float32", "t" if flags else "f"])
 
-    def test_a_table_of_a_finished_run_is_replaced_when_that_is_asked_for_and_when_the_new_one_is_whole(self):
+    def test_overwrite_replaces_a_finished_table_once_the_new_one_is_whole(self):
         world = self.world()
         self.assertEqual(world.start().wait(), 0, world.logs())
         rows = self.rows()
@@ -255,7 +255,7 @@ class Runs(Killed, WithServer):
         self.assertEqual(self.sql("SELECT count(*) FROM pg_tables WHERE tablename LIKE '%offramp_next%'"), [["0"]])
 
     def dead_letters(self, run_dir):
-        """Lays there what a run of the same model dead-lettered: its last batch."""
+        """Copies there the dead letter of a run of the same model: its last batch."""
         with World(*FLAGS, "--processor", "crash-on-item") as other:
             other.environment.update(OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(other.folder)), OFFRAMP_TEST_CRASH_ITEM=str(ITEMS - 1),
                                      OFFRAMP_TEST_CRASH_HOW="segv", OFFRAMP_TEST_THEN="checksum")
@@ -266,7 +266,7 @@ class Runs(Killed, WithServer):
         return subprocess.run([ROOT / "launch/offramp", "dead-letters", "retry", "--all", "--run-dir", run_dir, *flags], capture_output=True, text=True, check=False,
                               stdin=subprocess.DEVNULL, env=world.environment)
 
-    def test_what_was_set_aside_is_tried_again_into_the_tables_of_its_own_run(self):
+    def test_a_retried_dead_letter_goes_into_the_tables_of_its_run(self):
         def last_batch(table):
             return int(self.sql(f"SELECT count(*) FROM {table} WHERE item >= {ITEMS - 8}")[0][0])
 
@@ -294,14 +294,14 @@ class Runs(Killed, WithServer):
         for words in ("holds the results of run", "--resume", "--sink-table"):
             self.assertIn(words, refused.stderr)
         self.assertEqual(last_batch("embeddings"), 0)
-        self.assertEqual(self.retry(world, kept).returncode, 64, "the run that went on owns the table now")
+        self.assertEqual(self.retry(world, kept).returncode, 64, "the resumed run owns the table now")
 
         self.assertEqual(self.retry(world, unmarked, "--sink-table", "apart").returncode, 0)
         self.assertEqual(last_batch("apart"), 8)
         elsewhere = self.retry(world, unmarked, "--processor", "checksum", "--output", str(world.folder / "elsewhere"))
         self.assertEqual(elsewhere.returncode, 0, elsewhere.stdout + elsewhere.stderr)
 
-    def test_what_a_shard_set_aside_is_tried_again_into_the_jobs_table(self):
+    def test_a_retried_dead_letter_of_a_shard_goes_into_the_table_of_the_job(self):
         job = JobWorld(*FLAGS, "--processor", self.processor, "--sink", self.sink)
         self.addCleanup(job.__exit__, None, None, None)
         self.assertEqual(job.init(2)[0], 0)
@@ -313,11 +313,11 @@ class Runs(Killed, WithServer):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(self.rows(), whole)
 
-    def test_a_table_that_did_not_take_its_place_is_put_there_by_way_of_its_own_sink_alone(self):
+    def test_a_replacement_is_finished_only_through_the_sink_of_its_run(self):
         world = self.world()
         self.assertEqual(world.start().wait(), 0, world.logs())
         rows = self.rows()
-        # Its last step fails: another client reads the table that is to be replaced, for longer than one waits.
+        # Its last step fails: another client reads the table for longer than the replacement waits.
         with self.server.locked("embeddings IN ACCESS SHARE MODE", self.database):
             self.assertEqual(world.start("--overwrite").wait(), 75, world.logs())
         self.sql("DELETE FROM embeddings")
@@ -329,7 +329,7 @@ class Runs(Killed, WithServer):
                 for words in ("'public.embeddings'", f"'{self.database}'", f"'{self.database}_2'", "the --sink of that run", "another --output", "remove"):
                     self.assertIn(words, world.logs())
         self.assertEqual(self.sql("SELECT count(*) FROM embeddings"), [["0"]])
-        # Another table, even in another schema, is not another database: what is left to do is done, and then this run.
+        # Another table, even in another schema, is in the same database: the replacement is finished, and then this run.
         self.sql("CREATE SCHEMA part_2")
         self.assertEqual(world.start("--sink-table", "part_2.other").wait(), 64, world.logs())
         self.assertEqual(self.rows(), rows)
@@ -337,7 +337,7 @@ class Runs(Killed, WithServer):
         self.assertEqual(self.rows(), rows)
         self.assertEqual(self.sql("SELECT count(*) FROM part_2.other"), [[str(ITEMS)]])
 
-    def test_what_a_replaced_table_takes_along_is_reported_before_anything_starts(self):
+    def test_what_a_replacement_drops_is_reported_before_the_run_starts(self):
         world = self.world()
         self.assertEqual(world.start().wait(), 0, world.logs())
         self.sql("CREATE VIEW seen AS SELECT key FROM embeddings")
@@ -351,7 +351,7 @@ class Runs(Killed, WithServer):
         self.assertRegex((world.folder / "launcher.log").read_text(), r"\[run\] warning: table 'embeddings' .* will not have index mine")
         self.assertEqual(self.sql("SELECT has_table_privilege('stranger', 'embeddings', 'SELECT')"), [["t"]])
 
-    def test_a_table_that_nothing_in_the_folder_continues_is_not_dropped_by_resume(self):
+    def test_resume_does_not_drop_a_table_of_another_folder(self):
         world = self.world()
         self.assertEqual(world.start().wait(), 0, world.logs())
         rows = self.rows()
@@ -367,7 +367,7 @@ class Runs(Killed, WithServer):
             self.assertIn(word, world.logs())
         return world
 
-    def test_what_is_wrong_with_the_server_is_reported(self):
+    def test_errors_of_the_server_are_reported(self):
         self.refused(75, "cannot be connected to", "Is the server there", sink="postgres:///db?host=/nowhere/at/all")
         self.refused(64, "'no_such'", "does not exist", "createdb", sink=self.server.uri("no_such"))
         self.refused(64, "unknown kind", sink="mysql://localhost/db")
@@ -383,7 +383,7 @@ class Runs(Killed, WithServer):
         self.sql("CREATE EXTENSION vector")
         self.refused(77, "permission denied for schema public", "Grant it", sink=self.server.uri(self.database, "stranger", PASSWORD))
 
-    def test_anothers_table_stays(self):
+    def test_a_foreign_table_stays(self):
         self.sql("CREATE TABLE embeddings (a text)")
         self.sql("INSERT INTO embeddings VALUES ('precious')")
         self.refused(64, "made by another program", "--sink-table")
@@ -461,9 +461,9 @@ class RunsOfRecords(Killed, WithServer):
         return {item: (key, status, json.loads(files), classes or "", json.loads(columns), model) for item, key, status, files, classes, columns, model in rows}
 
     def rows(self):
-        told = self.sql("SELECT item, key, status, files, classes, columns, model FROM records")
-        self.assertEqual(len(told), len({item for item, *_ in told}))
-        return {int(item): (key, status, json.loads(files), classes, json.loads(columns), model) for item, key, status, files, classes, columns, model in told}
+        found = self.sql("SELECT item, key, status, files, classes, columns, model FROM records")
+        self.assertEqual(len(found), len({item for item, *_ in found}))
+        return {int(item): (key, status, json.loads(files), classes, json.loads(columns), model) for item, key, status, files, classes, columns, model in found}
 
     def test_rows_are_those_of_sqlite(self):
         world = self.world("--sink-table", "own")

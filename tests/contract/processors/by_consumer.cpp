@@ -19,16 +19,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const char* told(const char* variable, const char* otherwise) {
-    const char* const said = std::getenv(variable);
-    return said == nullptr ? otherwise : said;
+const char* from_environment(const char* variable, const char* otherwise) {
+    const char* const value = std::getenv(variable);
+    return value == nullptr ? otherwise : value;
 }
 
 const char* const kInstalled = std::getenv("OFFRAMP_TEST_CONSUMER");
-const char* const kConsumer = told("OFFRAMP_TEST_CONSUMER", OFFRAMP_BUILD "/bin/offramp-consumer");
-const char* const kPython = told("OFFRAMP_TEST_CONSUMER_PYTHON", OFFRAMP_TEST_PYTHON);
+const char* const kConsumer = from_environment("OFFRAMP_TEST_CONSUMER", OFFRAMP_BUILD "/bin/offramp-consumer");
+const char* const kPython = from_environment("OFFRAMP_TEST_CONSUMER_PYTHON", OFFRAMP_TEST_PYTHON);
 
-// Its standard error goes to `log`. What waitpid() says of its end.
+// Writes the output to `log`. Returns the status of waitpid().
 int run_to_end(std::vector<std::string> words, const std::string& log) {
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
@@ -57,7 +57,7 @@ std::string text_of(const std::string& path) {
 bool ByConsumer::is_installed() { return kInstalled != nullptr; }
 
 std::string ByConsumer::missing_requirement() {
-    if (is_installed()) return {};  // what an installation lacks is its fault
+    if (is_installed()) return {};  // an incomplete installation is an error
     static const std::string missing = [] {
         if (!fs::exists(kConsumer) || !fs::exists(OFFRAMP_BUILD "/lib/libofframp_worker.so"))
             return std::string("this build has no consumer in Python");

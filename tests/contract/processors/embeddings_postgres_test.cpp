@@ -1,5 +1,4 @@
-// What embeddings-postgres does that no other processor can: a table that others may change, vectors that pgvector does
-// not hold, an index.
+// embeddings-postgres alone: a table that others may change, vectors that pgvector cannot hold, an index.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -37,7 +36,7 @@ class EmbeddingsPostgres : public PostgresTest {
         return sample;
     }
 
-    // Samples of these keys, in this order; their vectors begin with `number`.
+    // Samples with these keys, in this order, whose vectors begin with `number`.
     static HandMade slab_of(const std::vector<std::string>& keys, float number) {
         HandMade slab;
         for (std::uint32_t row = 0; row < keys.size(); ++row)
@@ -54,7 +53,7 @@ class EmbeddingsPostgres : public PostgresTest {
     }
 };
 
-TEST_F(EmbeddingsPostgres, OfRowsThatAreThereInPartTheOthersAreAdded) {
+TEST_F(EmbeddingsPostgres, AddsTheMissingRows) {
     process(config_, slab_of({"b", "a"}, 1).contents);
     const auto at_work = make_processor(config_.processor, config_);
     for (int delivered = 0; delivered < 2; ++delivered)
@@ -65,11 +64,11 @@ TEST_F(EmbeddingsPostgres, OfRowsThatAreThereInPartTheOthersAreAdded) {
         "a 1, b 1, c 2, d 3, e 3");
 }
 
-// A third has a row of the slab and is not sure yet. When it goes, neither of the two has what the other one waits for.
-TEST_F(EmbeddingsPostgres, TwoThatPutTheSameRowsDoNotStandInEachOthersWay) {
+// A third transaction holds a row of the slab. When it rolls back, neither of the two waits for the other.
+TEST_F(EmbeddingsPostgres, TwoThatAddTheSameRowsDoNotBlockEachOther) {
     process(config_, slab_of({"0"}, 1).contents);
     const std::string table = config_.sink_table;
-    for (const bool first_is_there : {false, true}) {  // so that all are copied, or those that are missing added
+    for (const bool first_is_there : {false, true}) {  // all rows are copied, or only the missing ones added
         PostgresDatabase third(config_.sink);
         third.run("BEGIN");
         third.run("INSERT INTO " + table + " VALUES ('m', 'v', 0, NULL)");
@@ -97,7 +96,7 @@ TEST_F(EmbeddingsPostgres, TwoThatPutTheSameRowsDoNotStandInEachOthersWay) {
     }
 }
 
-TEST_F(EmbeddingsPostgres, ATableThatHasLostItsKeyIsRefused) {
+TEST_F(EmbeddingsPostgres, RefusesATableThatHasLostItsKey) {
     process(config_, slab_of({"a"}, 1).contents);
     database_->run("ALTER TABLE " + config_.sink_table + " DROP CONSTRAINT " + config_.sink_table + "_pkey");
     const Refusal refused = refusal_of([&] { process(config_, slab_of({"a"}, 1).contents); });
@@ -109,7 +108,7 @@ TEST_F(EmbeddingsPostgres, ATableThatHasLostItsKeyIsRefused) {
     EXPECT_NO_THROW(process(config_, slab_of({"a", "b"}, 1).contents));
 }
 
-TEST_F(EmbeddingsPostgres, ColumnsMayBeGivenOtherTypes) {
+TEST_F(EmbeddingsPostgres, ColumnsMayGetOtherTypes) {
     process(config_, slab_of({"a"}, 1).contents);
     for (const std::string change : {"vector TYPE halfvec(3)", "item TYPE integer", "key TYPE varchar"})
         database_->run("ALTER TABLE " + config_.sink_table + " ALTER COLUMN " + change);
@@ -119,7 +118,7 @@ TEST_F(EmbeddingsPostgres, ColumnsMayBeGivenOtherTypes) {
               "a 0 [1,0,0], b 0 [2,0,0]");
 }
 
-TEST_F(EmbeddingsPostgres, ATableOfOtherVectorsIsRefusedAndLeftAsItIs) {
+TEST_F(EmbeddingsPostgres, RefusesATableOfOtherVectorsAndKeepsIt) {
     process(config_, made({spec_of("v", kFloat32, {1, 8})}).contents);
     const Tree before = read_tree(folder_.path());
     const auto refused = [&](const RunConfig& config, std::initializer_list<TensorSpec> specs) {
@@ -141,7 +140,7 @@ TEST_F(EmbeddingsPostgres, ATableOfOtherVectorsIsRefusedAndLeftAsItIs) {
     EXPECT_EQ(read_tree(folder_.path()), before);
 }
 
-TEST_F(EmbeddingsPostgres, OverATableOfTextsIdsAndColumnsStandBesideThem) {
+TEST_F(EmbeddingsPostgres, StoresIdsAndColumnsOfATableOfTexts) {
     const ScratchFolder inputs;
     config_.source = "jsonl-text";
     config_.input = inputs.path() + "/texts.jsonl";
@@ -159,7 +158,7 @@ TEST_F(EmbeddingsPostgres, OverATableOfTextsIdsAndColumnsStandBesideThem) {
     process(config_, slab_of({"b", "a"}, 2).contents);
     EXPECT_EQ(rows(), R"(a {"n": 1} 2, ./b {"n": null, "s": "\\x00"} 1)");
 
-    // A table that was begun without them.
+    // A table that was created without them.
     clear();
     config_.source = "auto";
     process(config_, slab_of({"a"}, 1).contents);
@@ -176,7 +175,7 @@ TEST_F(EmbeddingsPostgres, OverATableOfTextsIdsAndColumnsStandBesideThem) {
     EXPECT_NO_THROW(process(config_, slab_of({"b"}, 1).contents));
 }
 
-TEST_F(EmbeddingsPostgres, ATableWithIdsAndColumnsOfARunIsReplacedOneWithFurtherColumnsIsNot) {
+TEST_F(EmbeddingsPostgres, ReplacesATableUnlessItHasForeignColumns) {
     const ScratchFolder inputs;
     config_.source = "jsonl-text";
     config_.input = inputs.path() + "/texts.jsonl";
@@ -200,7 +199,7 @@ TEST_F(EmbeddingsPostgres, ATableWithIdsAndColumnsOfARunIsReplacedOneWithFurther
                 AllOf(HasSubstr("column label of table"), Not(HasSubstr("column id of table"))));
 }
 
-TEST_F(EmbeddingsPostgres, ChunksOfATextAreRowsOfItsKeyAndStandBesideNoOthers) {
+TEST_F(EmbeddingsPostgres, ChunksAreRowsOfTheirTextAndOfNoOtherTable) {
     const auto rows = [&] {
         return value(
             "SELECT string_agg(concat_ws(' ', key, chunk, start_char, end_char, (vector::real[])[1]), ', ' ORDER BY "
@@ -231,7 +230,7 @@ TEST_F(EmbeddingsPostgres, ChunksOfATextAreRowsOfItsKeyAndStandBesideNoOthers) {
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "1");
 }
 
-TEST_F(EmbeddingsPostgres, WhatPgvectorDoesNotHoldIsARowWithoutAVector) {
+TEST_F(EmbeddingsPostgres, AVectorThatPgvectorCannotHoldIsNull) {
     for (const float number : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
         HandMade sample = made({spec_of("v", kFloat32, {1, 3})});
         sample.storage[0][1] = number;
@@ -248,7 +247,7 @@ TEST_F(EmbeddingsPostgres, WhatPgvectorDoesNotHoldIsARowWithoutAVector) {
     EXPECT_EQ(value("SELECT vector FROM " + config_.sink_table), "NULL");
 }
 
-TEST_F(EmbeddingsPostgres, VectorsThatAreTooLongForPgvectorAreRefused) {
+TEST_F(EmbeddingsPostgres, RefusesVectorsTooLongForPgvector) {
     const auto refused = [&](std::int64_t numbers) {
         return refusal_of([&] { process(config_, made({spec_of("v", kFloat32, {1, numbers})}).contents); }).text;
     };
@@ -260,7 +259,7 @@ TEST_F(EmbeddingsPostgres, VectorsThatAreTooLongForPgvectorAreRefused) {
     EXPECT_NO_THROW(finish_run(config_));
 }
 
-TEST_F(EmbeddingsPostgres, AnothersTableIsRefusedAndLeftAsItIs) {
+TEST_F(EmbeddingsPostgres, RefusesAForeignTableAndKeepsIt) {
     for (const std::string suffix : {"", "_outputs"}) {
         const std::string table = config_.sink_table + suffix;
         database_->run("CREATE TABLE " + table + " (a text)");
@@ -278,7 +277,7 @@ TEST_F(EmbeddingsPostgres, AnothersTableIsRefusedAndLeftAsItIs) {
     }
 }
 
-TEST_F(EmbeddingsPostgres, ATableThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
+TEST_F(EmbeddingsPostgres, WaitsForATableThatWasTakenAway) {
     const HandMade sample = made({spec_of("v", kFloat32, {1, 8})});
     const auto at_work = make_processor(config_.processor, config_);
     at_work->process(sample.contents, kNoProgress, kCurrent);
@@ -297,7 +296,7 @@ TEST_F(EmbeddingsPostgres, ATableThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "1");
 }
 
-TEST_F(EmbeddingsPostgres, ARunWhoseTableAnotherReplacedFails) {
+TEST_F(EmbeddingsPostgres, FailsWhenAnotherRunReplacedItsTable) {
     const HandMade sample = made({spec_of("v", kFloat32, {1, 8})});
     process(config_, sample.contents);
     const ScratchFolder another;
@@ -306,15 +305,15 @@ TEST_F(EmbeddingsPostgres, ARunWhoseTableAnotherReplacedFails) {
     prepare_run(other);
     process(other, sample.contents);
     EXPECT_EQ(refusal_of([&] { process(config_, sample.contents); }).text, "no error")
-        << "the other one's rows lie beside";
+        << "the other run's rows are in another table";
     note_run(other, Came::ToItsEnd);
     finish_run(other);
     const Refusal refused = refusal_of([&] { process(config_, sample.contents); });
     EXPECT_EQ(refused.code, ErrorKind::Usage);
-    EXPECT_THAT(refused.text, AllOf(HasSubstr("begun anew by another run"), HasSubstr("--sink-table of its own")));
+    EXPECT_THAT(refused.text, AllOf(HasSubstr("begun anew by another run"), HasSubstr("its own --sink-table")));
 }
 
-TEST_F(EmbeddingsPostgres, AnIndexIsMadeOfOneLengthOrOfEach) {
+TEST_F(EmbeddingsPostgres, CreatesAnIndexPerVectorLength) {
     config_.catalogue.put("index", "hnsw");
     const auto indexes = [&] {
         return value(
@@ -336,8 +335,8 @@ TEST_F(EmbeddingsPostgres, AnIndexIsMadeOfOneLengthOrOfEach) {
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "2");
 }
 
-// Whatever its --output: the table itself says that its run came to its end.
-TEST_F(EmbeddingsPostgres, ATableOfARunThatCameToItsEndIsReplacedWhenThatIsAskedFor) {
+// With any --output: the table itself records that its run finished.
+TEST_F(EmbeddingsPostgres, ReplacesATableOfAFinishedRunWhenAsked) {
     process(config_, slab_of({"a"}, 1).contents);
     note_run(config_, Came::ToItsEnd);
     finish_run(config_);
@@ -357,8 +356,8 @@ TEST_F(EmbeddingsPostgres, ATableOfARunThatCameToItsEndIsReplacedWhenThatIsAsked
     }
 }
 
-// What a new table could not have is said before anything is computed; what came since, before anything is dropped.
-TEST_F(EmbeddingsPostgres, ATableThatOthersDependOnIsNotReplaced) {
+// Obstacles are reported before anything is computed, and later ones before anything is dropped.
+TEST_F(EmbeddingsPostgres, DoesNotReplaceATableThatOthersDependOn) {
     const std::string table = config_.sink_table;
     process(config_, slab_of({"a"}, 1).contents);
     note_run(config_, Came::ToItsEnd);
@@ -368,7 +367,7 @@ TEST_F(EmbeddingsPostgres, ATableThatOthersDependOnIsNotReplaced) {
                       key = "constraint " + table + "_its on table " + table + "_labels",
                       column = "column label of table " + table;
     const struct {
-        std::string make, unmake, told;
+        std::string make, unmake, obstacle;
     } obstacles[] = {
         {"CREATE VIEW " + table + "_seen AS SELECT key FROM " + table, "DROP VIEW " + table + "_seen", view},
         {"CREATE MATERIALIZED VIEW " + table + "_seen AS SELECT output FROM " + table + "_outputs",
@@ -379,7 +378,7 @@ TEST_F(EmbeddingsPostgres, ATableThatOthersDependOnIsNotReplaced) {
         {"CREATE FUNCTION " + table + "_of(" + table + ") RETURNS int LANGUAGE sql AS 'SELECT 1'",
          "DROP FUNCTION " + table + "_of", "function " + table + "_of("},
         {"ALTER TABLE " + table + " ADD COLUMN label text", "ALTER TABLE " + table + " DROP COLUMN label", column},
-        // Of a name that a table of texts has, and this run did not make.
+        // A column of a table of texts, which this run did not make.
         {"ALTER TABLE " + table + " ADD COLUMN id bigserial", "ALTER TABLE " + table + " DROP COLUMN id",
          "column id of table " + table},
         {"ALTER TABLE " + table + " ADD COLUMN columns jsonb", "ALTER TABLE " + table + " DROP COLUMN columns",
@@ -387,22 +386,22 @@ TEST_F(EmbeddingsPostgres, ATableThatOthersDependOnIsNotReplaced) {
         {"ALTER TABLE " + table + " ENABLE ROW LEVEL SECURITY", "ALTER TABLE " + table + " DISABLE ROW LEVEL SECURITY",
          "row security of table " + table},
     };
-    for (const auto& [make, unmake, told] : obstacles) {
+    for (const auto& [make, unmake, obstacle] : obstacles) {
         database_->run(make);
         const Refusal refused = refusal_of([&] { prepare_run(config_); });
-        EXPECT_EQ(refused.code, ErrorKind::Usage) << told;
-        EXPECT_THAT(refused.text, AllOf(HasSubstr("table '" + table + "'"), HasSubstr(told), HasSubstr("RENAME TO"),
+        EXPECT_EQ(refused.code, ErrorKind::Usage) << obstacle;
+        EXPECT_THAT(refused.text, AllOf(HasSubstr("table '" + table + "'"), HasSubstr(obstacle), HasSubstr("RENAME TO"),
                                         HasSubstr("--sink-table")));
         database_->run(unmake);
         prepare_run(config_);
     }
     process(config_, slab_of({"b"}, 1).contents);
     note_run(config_, Came::ToItsEnd);
-    for (const auto& [make, unmake, told] : obstacles) {
+    for (const auto& [make, unmake, obstacle] : obstacles) {
         database_->run(make);
         const Refusal refused = refusal_of([&] { finish_run(config_); });
-        EXPECT_EQ(refused.code, ErrorKind::Usage) << told;
-        EXPECT_THAT(refused.text, AllOf(HasSubstr(told), HasSubstr("--resume")));
+        EXPECT_EQ(refused.code, ErrorKind::Usage) << obstacle;
+        EXPECT_THAT(refused.text, AllOf(HasSubstr(obstacle), HasSubstr("--resume")));
         EXPECT_EQ(value("SELECT key FROM " + table), "a");
         database_->run(unmake);
     }
@@ -412,7 +411,7 @@ TEST_F(EmbeddingsPostgres, ATableThatOthersDependOnIsNotReplaced) {
     EXPECT_EQ(value("SELECT key FROM " + table), "b");
 }
 
-TEST_F(EmbeddingsPostgres, ATableThatIsReplacedLeavesItsOwnerAndTheRightsOnItToTheNewOne) {
+TEST_F(EmbeddingsPostgres, AReplacingTableKeepsOwnerAndPrivileges) {
     const std::string table = config_.sink_table, reader = table + "_reader", owner = table + "_owner";
     const auto rights = [&](const std::string& of) {
         return value(
@@ -452,7 +451,7 @@ TEST_F(EmbeddingsPostgres, ATableThatIsReplacedLeavesItsOwnerAndTheRightsOnItToT
     for (const std::string& user : {reader, owner}) database_->run("DROP ROLE " + user);
 }
 
-TEST_F(EmbeddingsPostgres, WhatGoesWithATableThatIsReplacedIsReportedBefore) {
+TEST_F(EmbeddingsPostgres, ReportsInAdvanceWhatAReplacementDrops) {
     const std::string table = config_.sink_table;
     config_.catalogue.put("index", "hnsw");
     const auto run = [&] {
@@ -460,7 +459,7 @@ TEST_F(EmbeddingsPostgres, WhatGoesWithATableThatIsReplacedIsReportedBefore) {
         note_run(config_, Came::ToItsEnd);
         finish_run(config_);
     };
-    const auto told = [&] {
+    const auto printed = [&] {
         ::testing::internal::CaptureStdout();
         prepare_run(config_);
         std::fflush(stdout);
@@ -468,22 +467,22 @@ TEST_F(EmbeddingsPostgres, WhatGoesWithATableThatIsReplacedIsReportedBefore) {
     };
     run();
     config_.overwrite = true;
-    EXPECT_EQ(told(), "");
+    EXPECT_EQ(printed(), "");
     run();
-    EXPECT_EQ(told(), "");
+    EXPECT_EQ(printed(), "");
     database_->run("CREATE INDEX " + table + "_by_item ON " + table + " (item)");
     database_->run("ALTER TABLE " + table + " ADD CONSTRAINT " + table + "_checked CHECK (item >= 0)");
     database_->run("CREATE RULE " + table + "_kept AS ON DELETE TO " + table + " DO INSTEAD NOTHING");
-    EXPECT_THAT(told(), AllOf(HasSubstr("index " + table + "_by_item"),
-                              HasSubstr("constraint " + table + "_checked on table " + table),
-                              HasSubstr("rule " + table + "_kept on table " + table),
-                              HasSubstr("when this run has come to its end"), ::testing::Not(HasSubstr("_hnsw")),
-                              ::testing::Not(HasSubstr("_pkey")), ::testing::Not(HasSubstr("type "))));
+    EXPECT_THAT(printed(), AllOf(HasSubstr("index " + table + "_by_item"),
+                                 HasSubstr("constraint " + table + "_checked on table " + table),
+                                 HasSubstr("rule " + table + "_kept on table " + table),
+                                 HasSubstr("when this run has come to its end"), ::testing::Not(HasSubstr("_hnsw")),
+                                 ::testing::Not(HasSubstr("_pkey")), ::testing::Not(HasSubstr("type "))));
     EXPECT_EQ(value("SELECT count(*) FROM pg_tables WHERE tablename LIKE '%rehearsal%'"), "0");
 }
 
-// A name that fits beside other names, keys and indexes that are called after it, and no table but the one.
-TEST_F(EmbeddingsPostgres, ATableThatTookAnothersPlaceIsAsIfItHadBeenMadeThere) {
+// Tables, keys and indexes have the same names, and no other table is left.
+TEST_F(EmbeddingsPostgres, AReplacingTableHasTheUsualNames) {
     const auto catalog = [&] {
         return value(
             "SELECT string_agg(relname || ' ' || relkind::text, ', ' ORDER BY relname) FROM pg_class WHERE relname "
@@ -511,8 +510,8 @@ TEST_F(EmbeddingsPostgres, ATableThatTookAnothersPlaceIsAsIfItHadBeenMadeThere) 
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "2");
 }
 
-// Its mark says which table is whose: killed after the tables and before the mark, the next run ends it.
-TEST_F(EmbeddingsPostgres, AReplacementThatWasBrokenOffIsFinishedByTheNextRun) {
+// Killed after the tables and before the mark, which records the owner: the next run finishes the replacement.
+TEST_F(EmbeddingsPostgres, TheNextRunFinishesAnInterruptedReplacement) {
     const auto read = [](const std::string& path) {
         std::ifstream file(path);
         return std::string(std::istreambuf_iterator<char>(file), {});
@@ -540,8 +539,8 @@ TEST_F(EmbeddingsPostgres, AReplacementThatWasBrokenOffIsFinishedByTheNextRun) {
     }
 }
 
-// Two runs that were broken off, one after the other, and a third that came to its end.
-TEST_F(EmbeddingsPostgres, OrphanedTablesAreRemovedByTheReplacingRun) {
+// Two runs were broken off, one after the other, and a third finished.
+TEST_F(EmbeddingsPostgres, AReplacingRunRemovesOrphanedTables) {
     std::vector<int> tables;
     std::vector<std::string> next_places;
     const auto count = [&] {
@@ -565,7 +564,7 @@ TEST_F(EmbeddingsPostgres, OrphanedTablesAreRemovedByTheReplacingRun) {
     EXPECT_EQ(tables, (std::vector<int>{0, 0}));
 }
 
-TEST_F(EmbeddingsPostgres, ASchemaMayBeNamedAndMustBeThere) {
+TEST_F(EmbeddingsPostgres, ANamedSchemaMustExist) {
     config_.sink_table = "elsewhere." + config_.sink_table;
     const HandMade sample = made({spec_of("v", kFloat32, {1, 8})});
     const Refusal refused = refusal_of([&] { process(config_, sample.contents); });

@@ -20,7 +20,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-// The code of `process`, and what `create` answers.
+// The return codes of `process` and `create`.
 struct Code {
     std::function<std::int32_t(const offramp_host& host, const offramp_slab& slab)> process;
     std::int32_t created = OFFRAMP_OK;
@@ -53,14 +53,14 @@ class Hosted : public ::testing::Test {
                 .options = {}};
     }
 
-    // One slab of two samples goes through a processor whose code this is.
+    // Passes one slab of two samples through a processor with this code.
     void process(std::function<std::int32_t(const offramp_host& host, const offramp_slab& slab)> code,
                  const StillCurrent& current = kCurrent, std::uint64_t first = 0) {
         code_.process = std::move(code);
         HostedProcessor(kTestsOwn, options()).process(make_slab(first, 2).contents(), kNoProgress, current);
     }
 
-    // Lines of records, in segments that no run has finished yet.
+    // Lines of records, in segments of an unfinished run.
     bool has_records() const {
         for (const auto& [name, text] : read_tree(folder_.path()))
             if (name.find(".offramp-segments") != std::string::npos && !text.empty()) return true;
@@ -75,7 +75,7 @@ std::int32_t record(const offramp_host& host, std::uint32_t sample, const std::s
     return host.commit_record(&host, sample, json.data(), json.size());
 }
 
-TEST_F(Hosted, EachCodeHasItsEndAndItsWords) {
+TEST_F(Hosted, MapsEachCodeToAnOutcomeAndText) {
     const auto ends_with = [](std::int32_t code) {
         return [code](const offramp_host& host, const offramp_slab&) {
             EXPECT_EQ(record(host, 0, "{}"), OFFRAMP_OK);
@@ -118,8 +118,8 @@ TEST_F(Hosted, RecordsOfASlabThatFailsAreNotCommitted) {
     EXPECT_FALSE(has_records());
 }
 
-// Also where their code looks at no code that a commit returns.
-TEST_F(Hosted, CommitsThatMakeNoSenseAreRefusedAndCountAgainstTheSlab) {
+// Even if the code ignores the result of a commit.
+TEST_F(Hosted, RefusesInvalidCommitsAndChargesTheSlab) {
     const auto file = [](std::uint32_t sample, const char* ending) {
         return [=](const offramp_host& host) { return host.commit_file(&host, sample, ending, "x", 1); };
     };
@@ -151,7 +151,7 @@ TEST_F(Hosted, CommitsThatMakeNoSenseAreRefusedAndCountAgainstTheSlab) {
 }
 
 // The next delivery writes it again.
-TEST_F(Hosted, ANameThatIsCommittedTwiceForASlabIsRefusedAndTheFirstFileStays) {
+TEST_F(Hosted, RefusesASecondCommitOfANameAndKeepsTheFirst) {
     const auto twice = [](std::uint32_t sample, const char* ending) {
         return [=](const offramp_host& host, const offramp_slab&) {
             EXPECT_EQ(host.commit_file(&host, 0, ".b.x", "first", 5), OFFRAMP_OK);
@@ -167,7 +167,7 @@ TEST_F(Hosted, ANameThatIsCommittedTwiceForASlabIsRefusedAndTheFirstFileStays) {
             ADD_FAILURE();
         } catch (const SlabFailed& failed) {
             EXPECT_THAT(failed.what(),
-                        AllOf(HasSubstr(".b.x"), HasSubstr("committed twice"), HasSubstr("ending of its own")));
+                        AllOf(HasSubstr(".b.x"), HasSubstr("committed twice"), HasSubstr("its own ending")));
         }
         EXPECT_THAT(results_in(folder_.path()), Contains(Pair(HasSubstr(".b.x"), "first")));
         code_.process = twice(0, ".d.x");
@@ -176,7 +176,7 @@ TEST_F(Hosted, ANameThatIsCommittedTwiceForASlabIsRefusedAndTheFirstFileStays) {
 }
 
 // Where a program allows keys to be repeated.
-TEST_F(Hosted, OfSamplesWithOneKeyInOneSlabTheLaterOnesFileReplacesTheEarlierOnes) {
+TEST_F(Hosted, ALaterSampleWithTheSameKeyReplacesTheFile) {
     const auto slab = make_slab(0, 2, "a");
     SlabContents contents = slab.contents();
     contents.samples[1].key = contents.samples[0].key;
@@ -205,9 +205,9 @@ TEST_F(Hosted, AHoleIsReportedAndHasNoResult) {
     }
 }
 
-// What a sink cannot write is the run's trouble and no slab's, whatever their code makes of it.
-TEST_F(Hosted, AFileThatCannotBeWrittenIsNoFailureOfTheSlab) {
-    std::ofstream(folder_.path() + "/in-the-way") << "a file where a folder is wanted";
+// A sink's failure is the run's and not the slab's, whatever the custom code returns.
+TEST_F(Hosted, DoesNotChargeTheSlabForAnUnwritableFile) {
+    std::ofstream(folder_.path() + "/in-the-way") << "a file in the place of a folder";
     code_.process = [](const offramp_host& host, const offramp_slab&) {
         EXPECT_EQ(host.commit_file(&host, 0, ".x", "x", 1), OFFRAMP_CANNOT_WRITE);
         return OFFRAMP_OK;
@@ -223,7 +223,7 @@ TEST_F(Hosted, AFileThatCannotBeWrittenIsNoFailureOfTheSlab) {
     }
 }
 
-TEST_F(Hosted, OfALateConsumerNothingIsCommittedAndItCanAsk) {
+TEST_F(Hosted, CommitsNothingOfALateConsumer) {
     const StillCurrent late = [] { return false; };
     EXPECT_NO_THROW(process(
         [](const offramp_host& host, const offramp_slab&) {
@@ -241,7 +241,7 @@ TEST_F(Hosted, OfALateConsumerNothingIsCommittedAndItCanAsk) {
     EXPECT_TRUE(results_in(folder_.path()).contains(key_of(0) + ".x"));
 }
 
-TEST_F(Hosted, SeveralTensorsAreSeenAsTheyLie) {
+TEST_F(Hosted, SeesSeveralTensorsInPlace) {
     const MemorySlab slab = make_slab(5, 3);
     const SlabContents contents = slab.contents();
     code_.process = [&](const offramp_host&, const offramp_slab& seen) {
@@ -266,7 +266,7 @@ TEST_F(Hosted, SeveralTensorsAreSeenAsTheyLie) {
     HostedProcessor(kTestsOwn, options()).process(contents, kNoProgress, kCurrent);
 }
 
-TEST_F(Hosted, WhatCannotBeMadeReportsWhyAndOnlyWhatWasMadeIsDestroyed) {
+TEST_F(Hosted, ReportsWhyCreateFailedAndDestroysOnlyCreatedOnes) {
     for (const auto& [code, kind] :
          {std::pair(OFFRAMP_BAD_ARGUMENT, ErrorKind::Usage), std::pair(OFFRAMP_RETRY, ErrorKind::SinkUnavailable)}) {
         code_.created = code;
@@ -280,7 +280,7 @@ TEST_F(Hosted, WhatCannotBeMadeReportsWhyAndOnlyWhatWasMadeIsDestroyed) {
     }
     code_.created = OFFRAMP_OK;
     HostedProcessor::check(kTestsOwn, options());
-    EXPECT_EQ(code_.destroyed, 0) << "before a run nothing is made";
+    EXPECT_EQ(code_.destroyed, 0) << "nothing is created before a run";
     { const HostedProcessor made(kTestsOwn, options()); }
     EXPECT_EQ(code_.destroyed, 1);
 }

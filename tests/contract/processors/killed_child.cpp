@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kNoTrace = 77;
 
-// Never returns: the child ends without the parent's exit handlers.
+// Does not return: the child ends without the parent's exit handlers.
 [[noreturn]] void run_child(const std::function<void()>& work) {
     int result = 0;
     try {

@@ -5,7 +5,7 @@
 
 namespace offramp::test {
 
-// What became of a child process that was to be killed.
+// The fate of a child process that was to be killed.
 enum class Outcome { Killed, Finished, Failed };
 
 // Runs `work` in a forked child that is killed by SIGKILL at its n-th system call (entry and return count

@@ -1,4 +1,4 @@
-// A consumer may be killed at any point; what the next one leaves is what an undisturbed one leaves.
+// A consumer may be killed at any point; the next one leaves the results of an undisturbed one.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class KilledProcessor : public ::testing::TestWithParam<std::string> {
     }
 
     const Turn turn_ = turn_of_kill_points();
-    const ::testing::ScopedTrace trace_{__FILE__, __LINE__, turn_.description()};
+    const ::testing::ScopedTrace turn_trace_{__FILE__, __LINE__, turn_.description()};
 };
 
 TEST_P(KilledProcessor, AtEveryProgress) {
@@ -52,7 +52,7 @@ TEST_P(KilledProcessor, AtEveryProgress) {
     EXPECT_GT(n, 3);
 }
 
-TEST_P(KilledProcessor, AtEverySystemCallOfProcessingAndOfFinishing) {
+TEST_P(KilledProcessor, AtEverySystemCallOfProcessingAndFinishing) {
     // One slab: every step is traced, and the number of runs grows with the number of steps.
     std::vector<MemorySlab> given;
     given.push_back(make_slab(3, 3));
@@ -68,7 +68,7 @@ TEST_P(KilledProcessor, AtEverySystemCallOfProcessingAndOfFinishing) {
         EXPECT_EQ(run_over(config, folder.path(), given), wanted) << "killed at system call " << n;
     }
     EXPECT_EQ(fate, Outcome::Finished);
-    EXPECT_GT(n, wanted.empty() ? 1 : 20) << "kills in the midst of the work";
+    EXPECT_GT(n, wanted.empty() ? 1 : 20) << "it is killed during the work";
 }
 
 TEST_P(KilledProcessor, AtEverySystemCallOfFinishingAlone) {
@@ -88,11 +88,11 @@ TEST_P(KilledProcessor, AtEverySystemCallOfFinishingAlone) {
     EXPECT_EQ(fate, Outcome::Finished);
 }
 
-// In the place of a previous run's results; the next run, whatever it is, begins with the rest of it.
+// A previous run's results are replaced; any next run begins by finishing the replacement.
 TEST_P(KilledProcessor, AtEverySystemCallOfReplacing) {
     const auto entries = ProcessorEntry::all();
     const auto entry = std::ranges::find(entries, GetParam(), &ProcessorEntry::name);
-    // What these two work on beside their files, which are replaced one by one.
+    // These two also change other data than their files, which are replaced one by one.
     if (GetParam() == "write" || GetParam() == "mask-png") return;
     if (entry == entries.end() || !entry->run_output(CatalogueValues())) return;
     const ScratchFolder calm(ScratchFolder::On::Memory);

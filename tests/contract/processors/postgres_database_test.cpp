@@ -1,4 +1,4 @@
-// Waiting for a PostgreSQL: signs of life meanwhile, and an end to patience.
+// Waiting for a PostgreSQL: progress during the wait, and a limit to it.
 #include <gmock/gmock.h>
 
 #include <csignal>
@@ -37,37 +37,37 @@ class WaitingForPostgres : public PostgresTest {
 };
 
 TEST_F(WaitingForPostgres, ProgressIsReportedWhileAStatementRuns) {
-    std::size_t told = 0;
-    const std::function<void()> progress = [&] { ++told; };
+    std::size_t reports = 0;
+    const std::function<void()> progress = [&] { ++reports; };
     {
         const PostgresDatabase::ProgressScope progress_scope(*patient_, progress);
         patient_->run("SELECT pg_sleep(0.5)");
     }
-    EXPECT_GE(told, 3U);
-    const std::size_t before = told;
+    EXPECT_GE(reports, 3U);
+    const std::size_t before = reports;
     patient_->run("SELECT 1");
-    EXPECT_EQ(told, before) << "nobody listens any more";
+    EXPECT_EQ(reports, before) << "the scope is over";
 }
 
 // More than fits into the connection's buffers.
-TEST_F(WaitingForPostgres, RowsThatTheServerIsSlowToTakeArriveWhole) {
+TEST_F(WaitingForPostgres, RowsArriveWholeAtASlowServer) {
     CopyRows rows = rows_of(300, std::string(100'000, 'r'));
     const pid_t server = std::stoi(patient_->rows("SELECT pg_backend_pid()").at(0).at(0).value());
-    std::size_t told = 0;
+    std::size_t reports = 0;
     const std::function<void()> progress = [&] {
-        if (++told == 5) ::kill(server, SIGCONT);
+        if (++reports == 5) ::kill(server, SIGCONT);
     };
     const PostgresDatabase::ProgressScope progress_scope(*patient_, progress);
     const std::unique_ptr<const pid_t, void (*)(const pid_t*)> continued(
         &server, [](const pid_t* pid) { ::kill(*pid, SIGCONT); });
     ASSERT_EQ(::kill(server, SIGSTOP), 0);
     patient_->transact([&] { patient_->copy(kCopy, rows.finished()); });
-    EXPECT_GE(told, 5U);
+    EXPECT_GE(reports, 5U);
     EXPECT_EQ(patient_->rows("SELECT count(*), sum(length(key)) FROM rows").at(0),
               (PostgresDatabase::Row{"300", "30000000"}));
 }
 
-TEST_F(WaitingForPostgres, PatienceEndsAndTheServerForgetsWhoWaited) {
+TEST_F(WaitingForPostgres, GivesUpAfterItsPatienceAndEndsItsServerSession) {
     database_->run("CREATE TABLE " + config_.sink_table + " (a text)");
     PostgresDatabase impatient(config_.sink, std::chrono::seconds(3));
     const std::string waiting = impatient.rows("SELECT pg_backend_pid()").at(0).at(0).value();
@@ -87,7 +87,7 @@ TEST_F(WaitingForPostgres, PatienceEndsAndTheServerForgetsWhoWaited) {
     database_->run("DROP TABLE " + config_.sink_table);
 }
 
-TEST_F(WaitingForPostgres, WhatTheServerRefusesLeavesTheConnectionInOrder) {
+TEST_F(WaitingForPostgres, AnErrorOfTheServerLeavesTheConnectionUsable) {
     patient_->run("CREATE TEMPORARY TABLE numbers (a integer)");
     for (const char* copy : {"COPY numbers FROM STDIN (FORMAT binary)", "COPY nowhere FROM STDIN (FORMAT binary)"}) {
         CopyRows rows = rows_of(3, "no number of four bytes");

@@ -13,7 +13,7 @@
 
 namespace offramp::test {
 
-// A processor that writes to the PostgreSQL of the tests, and a connection beside its own. Skipped without a server.
+// A processor that writes to the PostgreSQL of the tests, and a second connection. Skipped without a server.
 class PostgresTest : public ::testing::Test {
   protected:
     explicit PostgresTest(std::string processor) : processor_(std::move(processor)) {}
@@ -28,7 +28,7 @@ class PostgresTest : public ::testing::Test {
         make_processor(config.processor, config)->process(contents, kNoProgress, kCurrent);
     }
 
-    // As if nothing had been written yet.
+    // Removes everything that was written.
     void clear() {
         database_->run("DROP TABLE IF EXISTS " + config_.sink_table + ", " + config_.sink_table + "_outputs");
         for (const auto& entry : std::filesystem::recursive_directory_iterator(config_.output))

@@ -1,4 +1,4 @@
-// What every processor of the table must keep (processor.hpp): one suite, instantiated for each of them.
+// The contract of every processor (processor.hpp): one suite, instantiated for each of them.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace offramp::test {
 namespace {
 
-constexpr const char* kProcessOfItsOwn = "it works in a process of its own, which this test does not see into";
+constexpr const char* kSeparateProcess = "it works in a separate process, which this test cannot observe";
 
 class ProcessorContract : public ::testing::TestWithParam<std::string> {
   protected:
@@ -46,7 +46,7 @@ class ProcessorContract : public ::testing::TestWithParam<std::string> {
         return slabs;
     }
 
-    // What a consumer leaves that is killed behind its last slab: a database's log is still there.
+    // Leaves the state of a consumer killed after its last slab: a database's log is still there.
     void process_all_and_die(const RunConfig& config) const {
         const Outcome fate = killed_at_call(1, [&](const std::function<void()>& die) {
             const auto processor = made(config.processor, config);
@@ -56,7 +56,7 @@ class ProcessorContract : public ::testing::TestWithParam<std::string> {
         ASSERT_EQ(fate, Outcome::Killed);
     }
 
-    // Everything below the folder by its relative path, also what databases keep beside them.
+    // The relative path of everything below the folder, including the side files of databases.
     static std::vector<std::string> names_in(const std::string& folder) {
         std::vector<std::string> names;
         for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
@@ -79,12 +79,12 @@ class ProcessorContract : public ::testing::TestWithParam<std::string> {
     }
 };
 
-// The producer goes by that declaration, and knows nothing of the plug-ins.
-TEST_P(ProcessorContract, WhatItLeavesIsWhatItDeclares) {
-    if (is_hosted(GetParam())) GTEST_SKIP() << "somebody's own declares nothing";
+// The producer relies on that declaration, and does not know the plug-ins.
+TEST_P(ProcessorContract, LeavesTheResultsItDeclares) {
+    if (is_hosted(GetParam())) GTEST_SKIP() << "a custom processor declares nothing";
     const ProcessorResults* const results = ProcessorResults::of(GetParam());
     ASSERT_NE(results, nullptr) << "its file declares no [results]: common/app/settings/declared_setting.hpp";
-    if (posts()) GTEST_SKIP() << "what is posted lies with the receiver";
+    if (posts()) GTEST_SKIP() << "posted results are with the receiver";
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
     const Tree originals = results_in(folder.path());
@@ -116,8 +116,8 @@ TEST_P(ProcessorContract, SlabsDeliveredTwiceBeforeTheEndChangeNothing) {
     EXPECT_EQ(run_over(config_for(GetParam(), folder.path()), folder.path(), slabs), fresh_run({4, 4, 4}));
 }
 
-// A processor says what it appends to (RunOutput): what it began is ended with the run, and removed before another.
-TEST_P(ProcessorContract, AtTheEndNoLogAndNoSegmentIsLeft) {
+// A processor declares what it appends to (RunOutput): finishing the run closes it, and the next run removes it.
+TEST_P(ProcessorContract, LeavesNoLogAndNoSegmentAtTheEnd) {
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
     process_all_and_die(config);
@@ -129,9 +129,9 @@ TEST_P(ProcessorContract, AtTheEndNoLogAndNoSegmentIsLeft) {
                         ::testing::HasSubstr(".offramp-segments"), ::testing::HasSubstr(".offramp-tmp"))));
 }
 
-// Files of single samples are replaced one by one, as they are made; what all consumers append to as a whole, by
-// another whole.
-TEST_P(ProcessorContract, AFormerRunsResultsStayUntilAnotherHasComeToItsEnd) {
+// Files of single samples are replaced one by one as they are made; a file that all consumers append to is replaced as
+// a whole.
+TEST_P(ProcessorContract, KeepsEarlierResultsUntilAnotherRunFinishes) {
     if (!leaves_files() || posts()) return;
     const ScratchFolder folder, fresh;
     RunConfig config = config_for(GetParam(), folder.path());
@@ -149,7 +149,7 @@ TEST_P(ProcessorContract, AFormerRunsResultsStayUntilAnotherHasComeToItsEnd) {
     config.overwrite = true;
     std::vector<MemorySlab> slabs;
     slabs.push_back(make_slab(0, 4));
-    // A run that fails before its first result, one that is killed before it has noted it, and one that is broken off.
+    // A run fails before its first result, one is killed before it has noted it, and one is broken off.
     for (const bool has_result : {false, true}) {
         prepare_run(config);
         EXPECT_TRUE(stays());
@@ -162,7 +162,7 @@ TEST_P(ProcessorContract, AFormerRunsResultsStayUntilAnotherHasComeToItsEnd) {
     note_run(config, Came::ToAResult);
     finish_run(config);
     EXPECT_TRUE(stays());
-    // It is continued where it lies, and comes to its end.
+    // It is continued in its place, and finishes.
     config.overwrite = false;
     config.resume = true;
     prepare_run(config);
@@ -180,7 +180,7 @@ TEST_P(ProcessorContract, AFormerRunsResultsStayUntilAnotherHasComeToItsEnd) {
 }
 
 // It is unknown whether the run finished.
-TEST_P(ProcessorContract, WithoutACheckpointWhatIsWholeIsReplacedOnlyWhenThatIsAskedFor) {
+TEST_P(ProcessorContract, ReplacesResultsWithoutACheckpointOnlyWhenAsked) {
     if (!leaves_files() || posts() || names_files_by_key() || GetParam().ends_with("-postgres")) return;
     const ScratchFolder folder;
     RunConfig config = config_for(GetParam(), folder.path());
@@ -225,7 +225,7 @@ TEST_P(ProcessorContract, HolesAreSkipped) {
 }
 
 TEST_P(ProcessorContract, ProgressIsReportedAtLeastOnceASample) {
-    if (runs_by_consumer(GetParam())) GTEST_SKIP() << kProcessOfItsOwn;
+    if (runs_by_consumer(GetParam())) GTEST_SKIP() << kSeparateProcess;
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
     std::size_t calls = 0;
@@ -235,18 +235,18 @@ TEST_P(ProcessorContract, ProgressIsReportedAtLeastOnceASample) {
     EXPECT_GE(calls, 5U);
 }
 
-TEST_P(ProcessorContract, WorkThatAnotherHasTakenOverIsLeftWithoutError) {
-    if (runs_by_consumer(GetParam())) GTEST_SKIP() << kProcessOfItsOwn;
+TEST_P(ProcessorContract, StopsWithoutErrorWhenAnotherHasTakenOver) {
+    if (runs_by_consumer(GetParam())) GTEST_SKIP() << kSeparateProcess;
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
     const auto processor = made(GetParam(), config);
     EXPECT_NO_THROW(processor->process(make_slab(0, 12).contents(), kNoProgress, [] { return false; }));
     for (const auto& [name, text] : read_tree(folder.path())) EXPECT_TRUE(text.empty()) << name << " was committed";
-    // The processor is as good as new.
+    // The processor still works.
     EXPECT_EQ(run_over(config, folder.path(), grouped({12})), fresh_run({12}));
 }
 
-TEST_P(ProcessorContract, ASlabWithoutSamplesIsNothing) {
+TEST_P(ProcessorContract, AnEmptySlabHasNoEffect) {
     if (runs_by_consumer(GetParam())) GTEST_SKIP() << "a dead letter has samples";
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
@@ -262,7 +262,7 @@ TEST_P(ProcessorContract, ASlabWithoutSamplesIsNothing) {
 }
 
 TEST_P(ProcessorContract, KeysThatLeaveTheOutputFolderAreRefused) {
-    // First one of each kind: from the root, upwards, no text, a folder, of ours a file and a folder.
+    // First one of each kind: from the root, upwards, not a text, a folder, a file and a folder of Offramp.
     const std::string keys[] = {"/etc/offramp-hostile",
                                 "a/../../hostile",
                                 std::string("hos\0tile", 8),
@@ -295,11 +295,11 @@ TEST_P(ProcessorContract, KeysThatLeaveTheOutputFolderAreRefused) {
     }
 }
 
-TEST_P(ProcessorContract, KeysOfAnyOtherBytesAreTaken) {
+TEST_P(ProcessorContract, AcceptsKeysOfAnyOtherBytes) {
     std::vector<std::string> keys{"...", "-rf", "back\\slash", std::string(200, 'k')};
     // No source of images gives such keys: a broken file name becomes a sound key.
     if (!needs_originals()) keys.insert(keys.end(), {"a b/\xc3\xa4", "line\nfeed"});
-    // What a consumer of its own is given is JSON.
+    // A consumer in a separate process receives JSON.
     if (!needs_originals() && !runs_by_consumer(GetParam())) keys.emplace_back("\xc3\xa4\xff");
     for (const std::string& key : keys) {
         const ScratchFolder folder;
@@ -314,9 +314,9 @@ TEST_P(ProcessorContract, KeysOfAnyOtherBytesAreTaken) {
     }
 }
 
-TEST_P(ProcessorContract, AKeyTooLongForAFileNameIsCutInItsLastPart) {
+TEST_P(ProcessorContract, CutsTheLastPartOfALongKey) {
     if (!names_files_by_key()) GTEST_SKIP() << "keys are not file names here";
-    if (needs_originals()) GTEST_SKIP() << "keys are those of files here";
+    if (needs_originals()) GTEST_SKIP() << "keys come from files here";
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
     std::vector<MemorySlab> slabs;
@@ -325,9 +325,9 @@ TEST_P(ProcessorContract, AKeyTooLongForAFileNameIsCutInItsLastPart) {
     EXPECT_TRUE(std::ranges::any_of(tree, [](const auto& file) { return file.first.starts_with("folder/kkk"); }));
 }
 
-TEST_P(ProcessorContract, AKeyTooLongForAFoldersNameIsAClearError) {
+TEST_P(ProcessorContract, RefusesAKeyTooLongForAFolderName) {
     if (!names_files_by_key()) GTEST_SKIP() << "keys are not file names here";
-    if (needs_originals()) GTEST_SKIP() << "keys are those of files here";
+    if (needs_originals()) GTEST_SKIP() << "keys come from files here";
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
     try {
@@ -340,8 +340,8 @@ TEST_P(ProcessorContract, AKeyTooLongForAFoldersNameIsAClearError) {
     EXPECT_TRUE(read_tree(folder.path()).empty()) << "a temporary file was left";
 }
 
-TEST_P(ProcessorContract, AFolderThatCannotBeMadeIsReportedAtTheStart) {
-    if (runs_by_consumer(GetParam())) GTEST_SKIP() << kProcessOfItsOwn;
+TEST_P(ProcessorContract, ReportsAtTheStartThatItsFolderCannotBeMade) {
+    if (runs_by_consumer(GetParam())) GTEST_SKIP() << kSeparateProcess;
     if (!leaves_files() || posts()) GTEST_SKIP() << "writes nothing";
     const RunConfig config = config_for(GetParam(), "/proc/offramp/output");
     try {
@@ -358,7 +358,7 @@ INSTANTIATE_TEST_SUITE_P(All, ProcessorContract, ::testing::ValuesIn(names_of_al
 INSTANTIATE_TEST_SUITE_P(Hosted, ProcessorContract, ::testing::ValuesIn(names_of_hosted()),
                          [](const auto& param_info) { return word_for(param_info.param); });
 
-// One work, three ways to write it.
+// The same results, written in three ways.
 TEST(HostedProcessors, LeaveTheSame) {
     std::vector<MemorySlab> slabs;
     slabs.push_back(make_slab(0, 12));
@@ -370,7 +370,7 @@ TEST(HostedProcessors, LeaveTheSame) {
         EXPECT_EQ(left.back(), left.front()) << name;
     }
     EXPECT_GE(left.size(), 2U);
-    EXPECT_GT(left.front().size(), kItems) << "a file of each but the empty row, their folder, and records.jsonl";
+    EXPECT_GT(left.front().size(), kItems) << "a file per sample except the empty row, their folder, and records.jsonl";
 }
 
 TEST(ProcessorTable, HasTheFilesOfThePluginsFolder) {
@@ -391,7 +391,7 @@ TEST(ProcessorTable, UnknownNamesAreRefusedWithTheKnownOnes) {
     }
 }
 
-// Several at once: each keeps its promise in a folder of its own.
+// Several processors in one run, each with its own folder.
 TEST(SeveralProcessors, EachLeavesInItsFolderWhatItLeavesAlone) {
     const std::vector<std::string> names{"mask-png", "cut-out", "checksum"};
     std::vector<MemorySlab> slabs;
@@ -432,8 +432,7 @@ TEST(SeveralProcessors, ResultsOfOtherProcessorsAndFilesOfTheUsersStay) {
     }
 }
 
-// A folder's one checkpoint is the only word that files of single items are finished, and what an unfinished run goes
-// on by.
+// Only a folder's checkpoint records which files of single items are finished, and an unfinished run resumes from it.
 TEST(SeveralProcessors, AnotherRunDoesNotTakeTheCheckpointOfResultsThatNeedIt) {
     const std::pair<const char*, Came> previous[] = {{"cut-out", Came::ToItsEnd},
                                                      {"mask-png,records", Came::ToItsEnd},
@@ -480,7 +479,7 @@ TEST(SeveralProcessors, WhatARunOfOtherProcessorsWasGivenUpWithGoesWithTheRunTha
     const Tree finished = results_in(folder.path());
     config.overwrite = true;
     run(Came::ToAResult);
-    // Another run's own, of which this output's checkpoint says nothing.
+    // Another run's folder, which this output's checkpoint does not mention.
     const std::string own = folder.path() + "/npy", place = "/.offramp-next-0123456789abcdef";
     std::filesystem::create_directories(own + place);
     std::ofstream(own + "/.offramp-checkpoint") << "of that run";
@@ -497,7 +496,7 @@ TEST(SeveralProcessors, WhatARunOfOtherProcessorsWasGivenUpWithGoesWithTheRunTha
     for (const auto& [path, text] : finished) EXPECT_EQ(results_in(folder.path())[path], text) << path;
 }
 
-// What went into a device or a FIFO is gone; a folder holds it, also where the next run writes elsewhere.
+// Bytes written to a device or a FIFO are gone; those in a folder stay, also if the next run writes elsewhere.
 TEST(SeveralProcessors, WhatWasWrittenNeedsItsCheckpointWhereItIsInAFolder) {
     const ScratchFolder folder, written;
     RunConfig previous = config_for("write", folder.path());

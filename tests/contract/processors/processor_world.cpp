@@ -60,7 +60,7 @@ std::string rows_of(sqlite3* database, const std::string& question) {
     return rows;
 }
 
-// Every row of every table; a table's rows in the order of their values, and bytes in hexadecimal.
+// Every row of every table, sorted by value; bytes in hexadecimal.
 std::string read_database(const std::string& path) {
     sqlite3* opened = nullptr;
     const int result = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READWRITE, nullptr);
@@ -83,7 +83,7 @@ std::string read_database(const std::string& path) {
     return text;
 }
 
-// Each folder has a table of its own in the PostgreSQL that tests were given, if any.
+// Each folder has its own table in the PostgreSQL of the tests, if any.
 const char* postgres_of_tests() { return std::getenv("OFFRAMP_TEST_POSTGRES"); }
 
 std::string table_of(const std::string& folder) { return "t_" + std::to_string(std::hash<std::string>()(folder)); }
@@ -112,7 +112,7 @@ void read_table(const std::string& folder, Tree& tree) {
     }
 }
 
-// What SQLite keeps beside a database while it is open.
+// SQLite's side files of an open database.
 bool belongs_to_a_database(const fs::path& path) {
     const std::string name = path.filename().string();
     return name.ends_with(".sqlite-wal") || name.ends_with(".sqlite-shm");
@@ -130,7 +130,7 @@ Tree read_tree(const std::string& folder) {
             text = read_database(entry.path());
             continue;
         }
-        if (entry.path().filename().string().starts_with(".offramp-made-")) continue;  // names a table by chance
+        if (entry.path().filename().string().starts_with(".offramp-made-")) continue;  // contains a random table name
         std::ifstream file(entry.path(), std::ios::binary);
         text.assign(std::istreambuf_iterator<char>(file), {});
     }
@@ -170,7 +170,7 @@ void fill_row(SlabWriter& writer, std::uint32_t row, std::uint64_t item) {
 MemorySlab make_slab(std::uint64_t first, std::uint64_t count, const std::string& key) {
     const auto layout =
         SlabLayout::make(outputs(), static_cast<std::int64_t>(count), static_cast<std::uint32_t>(count), kMaxKeyBytes);
-    // The writer stands on a page, as every slab does.
+    // The writer starts at a page, like every slab.
     MemorySlab slab{.storage = std::make_unique<std::byte[]>(layout.slab_bytes), .bytes = layout.slab_bytes};
     slab.ticket = {.epoch = 1, .slab = 2, .generation = first + 3, .attempt = 1};
     SlabWriter writer({slab.storage.get(), slab.bytes}, layout);
@@ -214,8 +214,8 @@ std::string missing_requirement(const std::string& processor) {
 
 namespace {
 
-// The port of a server that keeps what it is sent in the folder that the URL's path names
-// (tests/support/http_receiver.py); started once, and gone with this process, whose pipe it reads.
+// The port of a server that stores requests in the folder named by the URL's path (tests/support/http_receiver.py).
+// It is started once, and ends with this process, whose pipe it reads.
 int receivers_port() {
     static const int port = [] {
         int to_server[2];
@@ -232,9 +232,9 @@ int receivers_port() {
         }
         ::close(to_server[0]);
         ::close(from_server[1]);
-        const std::unique_ptr<FILE, decltype(&std::fclose)> said(::fdopen(from_server[0], "r"), &std::fclose);
+        const std::unique_ptr<FILE, decltype(&std::fclose)> output(::fdopen(from_server[0], "r"), &std::fclose);
         int number = 0;
-        if (std::fscanf(said.get(), "%d", &number) != 1)
+        if (std::fscanf(output.get(), "%d", &number) != 1)
             throw std::runtime_error("python3 " OFFRAMP_HTTP_RECEIVER " gives no port");
         ::setenv("NO_PROXY", "127.0.0.1", 1);
         return number;
@@ -254,12 +254,12 @@ RunConfig config_for(const std::string& processor, const std::string& folder) {
     RunConfig config;
     if (processor == "http") {
         std::error_code ignored;
-        fs::create_directories(folder, ignored);  // the server makes none
+        fs::create_directories(folder, ignored);  // the server creates no folder
         config.catalogue.put("http-url", url_of(folder));
     }
     config.input = originals();
     if (processor == "image") config.catalogue.put("image-range", "0:255");   // of the scores
-    if (processor == "mask-rle") config.catalogue.put("mask-size", "model");  // its samples' keys may be any
+    if (processor == "mask-rle") config.catalogue.put("mask-size", "model");  // its samples may have any keys
     if (processor == "image") config.catalogue.put("picture-size", "model");  // likewise
     config.processor = processor;
     config.output = folder;

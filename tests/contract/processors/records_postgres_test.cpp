@@ -1,4 +1,4 @@
-// What records-postgres writes, and whose table it takes.
+// The rows that records-postgres writes, and the tables that it accepts.
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -42,21 +42,21 @@ class RecordsPostgres : public PostgresTest {
     using Texts = std::vector<std::string>;
 };
 
-TEST_F(RecordsPostgres, ReportWhatShareOfThePixelsIsOfWhichClass) {
+TEST_F(RecordsPostgres, ReportTheShareOfPixelsOfEachClass) {
     process(config_, mapped().contents);
     EXPECT_EQ(row(), (Texts{"0", "sample", "done", "{}", R"({"0": 0.25, "7": 0.5, "255": 0.25})", "{}", "m"}));
     EXPECT_EQ(value("SELECT key FROM " + config_.sink_table + " WHERE (classes -> '7')::float >= 0.5"), "sample");
 }
 
-TEST_F(RecordsPostgres, OfAModelWithoutClassesHaveNone) {
+TEST_F(RecordsPostgres, HaveNoClassesForAModelWithoutThem) {
     HandMade made = one_sample();
     made.add(spec_of("v", kFloat32, {1, 8}));
     process(config_, made.contents);
     EXPECT_EQ(row(), (Texts{"0", "sample", "done", "{}", "NULL", "{}", ""}));
 }
 
-TEST_F(RecordsPostgres, ListTheFilesOfTheOthersWhereverTheyStandInTheRow) {
-    config_.catalogue.put("mask-size", "model");  // the sample is of no picture
+TEST_F(RecordsPostgres, ListTheFilesOfOtherProcessorsInAnyOrder) {
+    config_.catalogue.put("mask-size", "model");  // the sample has no picture
     for (const std::string names : {"records-postgres,mask-png,npy", "mask-png,npy,records-postgres"}) {
         config_.processor = names;
         clear();
@@ -65,7 +65,7 @@ TEST_F(RecordsPostgres, ListTheFilesOfTheOthersWhereverTheyStandInTheRow) {
     }
 }
 
-TEST_F(RecordsPostgres, WhatWasSkippedAndIsDoneLaterIsDoneAndStaysSo) {
+TEST_F(RecordsPostgres, ASkippedItemThatIsDoneLaterStaysDone) {
     const HandMade made = mapped();
     SlabContents skipped = made.contents;
     skipped.samples[0].empty = true;
@@ -74,7 +74,7 @@ TEST_F(RecordsPostgres, WhatWasSkippedAndIsDoneLaterIsDoneAndStaysSo) {
     process(config_, made.contents);
     const Texts done = row();
     EXPECT_EQ(done[2], "done");
-    // A run that continues another sends what is done as an empty row named by its number.
+    // A resumed run sends a done item as an empty row named by its number.
     skipped.samples[0].key = "0";
     process(config_, skipped);
     EXPECT_EQ(row(), done);
@@ -85,7 +85,7 @@ TEST_F(RecordsPostgres, WhatWasSkippedAndIsDoneLaterIsDoneAndStaysSo) {
     EXPECT_EQ(row()[6], "m2");
 }
 
-TEST_F(RecordsPostgres, HaveTheColumnsOfACheckpointAlsoWhatPostgresqlDoesNotHold) {
+TEST_F(RecordsPostgres, HaveAllInputColumnsEvenThosePostgresCannotHold) {
     TempFolder inputs;
     config_.input =
         inputs.write("list.jsonl", R"({"id":"chair","uri":"a.png","price":12,"name":"a\u0000b\\u0000\u00fc"})"
@@ -95,7 +95,7 @@ TEST_F(RecordsPostgres, HaveTheColumnsOfACheckpointAlsoWhatPostgresqlDoesNotHold
     EXPECT_EQ(value("SELECT columns -> 'price' FROM " + config_.sink_table), "12");
 }
 
-TEST_F(RecordsPostgres, AColumnIdThatOthersHaveAddedKeepsTheTableFromBeingReplaced) {
+TEST_F(RecordsPostgres, AForeignIdColumnBlocksTheReplacement) {
     const auto run = [&] {
         process(config_, mapped("chair").contents);
         note_run(config_, Came::ToItsEnd);
@@ -123,7 +123,7 @@ TEST_F(RecordsPostgres, AColumnIdThatOthersHaveAddedKeepsTheTableFromBeingReplac
     EXPECT_NO_THROW(prepare_run(config_));
 }
 
-TEST_F(RecordsPostgres, AnothersTableAndOneOfVectorsAreRefusedAndLeftAsTheyAre) {
+TEST_F(RecordsPostgres, RefuseForeignTablesAndTablesOfVectors) {
     const auto refused_and_left = [&](const std::string& question, const std::string& wanted) {
         for (const bool starts : {true, false}) {
             const Refusal refused =
@@ -150,7 +150,7 @@ TEST_F(RecordsPostgres, AnothersTableAndOneOfVectorsAreRefusedAndLeftAsTheyAre) 
     database_->run("DROP TABLE " + config_.sink_table + ", " + config_.sink_table + "_outputs");
 }
 
-TEST_F(RecordsPostgres, ATableThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
+TEST_F(RecordsPostgres, WaitForATableThatWasTakenAway) {
     const HandMade made = mapped();
     const auto at_work = make_processor(config_.processor, config_);
     at_work->process(made.contents, kNoProgress, kCurrent);
@@ -168,11 +168,11 @@ TEST_F(RecordsPostgres, ATableThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "1");
 }
 
-// Each has a table and a mark of its own.
-TEST_F(RecordsPostgres, StandBesideVectors) {
+// Each has its own table and mark.
+TEST_F(RecordsPostgres, ShareASchemaWithVectors) {
     config_.processor = "embeddings-postgres,records-postgres";
     config_.sink_table = "auto";
-    // In a schema of its own: the names are those that a user's tables have.
+    // In a separate schema, since a user's tables have the same names.
     database_->run("CREATE EXTENSION IF NOT EXISTS vector");
     database_->run("CREATE SCHEMA beside");
     config_.sink += "&options=-csearch_path%3Dbeside,public";

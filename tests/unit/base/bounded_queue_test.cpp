@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::seconds;
 
-TEST(BoundedQueue, GivesOutInOrderAndThenEnds) {
+TEST(BoundedQueue, DeliversInOrderAndThenEnds) {
     BoundedQueue<std::unique_ptr<int>> queue(3);
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(queue.push(std::make_unique<int>(i)));
     queue.close();
@@ -38,7 +38,7 @@ TEST(BoundedQueue, AFullQueueBlocksUntilThereIsRoom) {
     EXPECT_EQ(queue.try_pop(), std::nullopt);
 }
 
-TEST(BoundedQueue, WaitsForRoomUntilATimeAndAClosedOneHasSome) {
+TEST(BoundedQueue, WaitsForRoomUntilATimeoutOrItIsClosed) {
     BoundedQueue<int> queue(1);
     EXPECT_TRUE(queue.wait_for_room(TimePoint{}));
     queue.push(0);
@@ -53,7 +53,7 @@ TEST(BoundedQueue, WaitsForRoomUntilATimeAndAClosedOneHasSome) {
     EXPECT_EQ(queue.pop(), 1);
     queue.push(2);
     queue.close();
-    EXPECT_TRUE(queue.wait_for_room(TimePoint{})) << "push() says it";
+    EXPECT_TRUE(queue.wait_for_room(TimePoint{})) << "push() reports the end";
     EXPECT_FALSE(queue.push(3));
 }
 
@@ -70,7 +70,7 @@ TEST(BoundedQueue, ClosingWakesBothSides) {
     EXPECT_EQ(full.pop(), 0);
 }
 
-TEST(BoundedQueue, AbandoningDropsWhatIsInIt) {
+TEST(BoundedQueue, AbandoningDropsItsContents) {
     BoundedQueue<std::shared_ptr<int>> queue(2);
     const auto value = std::make_shared<int>(1);
     queue.push(value);
@@ -79,7 +79,7 @@ TEST(BoundedQueue, AbandoningDropsWhatIsInIt) {
     EXPECT_FALSE(queue.pop());
 }
 
-TEST(BoundedQueue, CountsTheTimeOfBothSidesAlsoWhileItLasts) {
+TEST(BoundedQueue, CountsBothSidesWaitingTimeEvenDuringAWait) {
     StepClock clock;
     BoundedQueue<int> queue(1, clock);
     std::thread popper([&] { EXPECT_EQ(queue.pop(), 7); });
@@ -126,7 +126,7 @@ TEST(BoundedQueue, BehavesAsADequeDoes) {
     });
 }
 
-TEST(BoundedQueue, ManyThreadsLoseNothingAndKeepEachSendersOrder) {
+TEST(BoundedQueue, ManyThreadsLoseNothingAndKeepSenderOrder) {
     constexpr int kSenders = 3, kReceivers = 3, kEach = 2000;
     BoundedQueue<std::pair<int, int>> queue(4);
     std::vector<std::thread> senders, receivers;
@@ -135,17 +135,17 @@ TEST(BoundedQueue, ManyThreadsLoseNothingAndKeepEachSendersOrder) {
         senders.emplace_back([&queue, sender] {
             for (int i = 0; i < kEach; ++i) queue.push({sender, i});
         });
-    for (auto& mine : received)
-        receivers.emplace_back([&queue, &mine] {
-            while (const auto value = queue.pop()) mine.push_back(*value);
+    for (auto& values : received)
+        receivers.emplace_back([&queue, &values] {
+            while (const auto value = queue.pop()) values.push_back(*value);
         });
     for (auto& sender : senders) sender.join();
     queue.close();
     for (auto& receiver : receivers) receiver.join();
     std::vector<int> seen(kSenders * kEach, 0);
-    for (const auto& mine : received) {
+    for (const auto& values : received) {
         std::vector<int> last(kSenders, -1);
-        for (const auto& [sender, i] : mine) {
+        for (const auto& [sender, i] : values) {
             EXPECT_GT(i, last[static_cast<std::size_t>(sender)]);
             last[static_cast<std::size_t>(sender)] = i;
             ++seen[static_cast<std::size_t>(sender * kEach + i)];

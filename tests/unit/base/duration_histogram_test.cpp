@@ -8,7 +8,7 @@
 namespace offramp {
 namespace {
 
-TEST(DurationHistogram, ADurationBelongsToTheFirstBoundThatItDoesNotExceed) {
+TEST(DurationHistogram, CountsADurationUnderTheFirstBoundNotExceeded) {
     DurationHistogram histogram;
     histogram.add(0);
     histogram.add(100'000);

@@ -7,7 +7,7 @@
 namespace offramp {
 namespace {
 
-TEST(Error, ReportsWhatHappenedThenTheHint) {
+TEST(Error, ReportsTheProblemThenTheHint) {
     EXPECT_STREQ(Error(ErrorKind::BadInput, "weights are wrong", "Export them again").what(),
                  "weights are wrong. Export them again");
     EXPECT_STREQ(Error(ErrorKind::BadInput, "weights are wrong").what(), "weights are wrong");
@@ -22,7 +22,7 @@ TEST(Error, EachTypeHasItsDefaultKind) {
     EXPECT_EQ(SystemError("x", ENOSPC, "", ErrorKind::SharedMemoryFull).kind(), ErrorKind::SharedMemoryFull);
 }
 
-TEST(Error, ASystemErrorAppendsTheSystemsWordAndNumber) {
+TEST(Error, ASystemErrorAppendsTheSystemsTextAndNumber) {
     const SystemError error("opening '/x'", ENOENT, "Check the path");
     EXPECT_STREQ(error.what(), "opening '/x': No such file or directory (errno 2). Check the path");
     EXPECT_EQ(error.errno_value(), ENOENT);
@@ -34,7 +34,7 @@ TEST(Error, AllAreCaughtAsError) {
     EXPECT_THROW(throw SystemError("x", EIO), Error);
 }
 
-// Schedulers and the launch script act on the numbers.
+// Schedulers and the launcher depend on the numbers.
 TEST(ErrorKind, KeepsItsNumbers) {
     EXPECT_EQ(to_int(ErrorKind::None), 0);
     EXPECT_EQ(to_int(ErrorKind::Usage), 64);
@@ -43,7 +43,7 @@ TEST(ErrorKind, KeepsItsNumbers) {
     EXPECT_EQ(to_int(ErrorKind::ProducerGone), 86);
 }
 
-TEST(Expect, PassesWhatHolds) { expect(true, "always"); }
+TEST(Expect, PassesATrueCondition) { expect(true, "always"); }
 
 TEST(ExpectDeathTest, EndsTheProcessWithPlaceAndContract) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -9,13 +9,13 @@
 namespace offramp {
 namespace {
 
-TEST(ExceptionText, IsTheExceptionsOwn) {
+TEST(ExceptionText, IsTheTextOfTheException) {
     EXPECT_EQ(exception_text(std::make_exception_ptr(std::runtime_error("no such place"))), "no such place");
     const Error refusal(ErrorKind::Internal, "the pool is gone", "Start the run again");
     EXPECT_EQ(exception_text(std::make_exception_ptr(refusal)), refusal.what());
 }
 
-TEST(ExceptionText, ReportsItWhereThereIsNone) {
+TEST(ExceptionText, ReportsAnExceptionWithoutAText) {
     EXPECT_EQ(exception_text(std::make_exception_ptr(7)), "an exception of an unknown kind");
 }
 

@@ -8,7 +8,7 @@
 namespace offramp {
 namespace {
 
-TEST(ItemRanges, ThoseThatTouchBecomeOne) {
+TEST(ItemRanges, MergesAdjacentRanges) {
     ItemRanges set;
     set.add({4, 8});
     set.add({12, 16});
@@ -23,7 +23,7 @@ TEST(ItemRanges, ThoseThatTouchBecomeOne) {
     EXPECT_EQ(set.next_missing(16), 16U);
 }
 
-TEST(ItemRanges, ItemsAreAppendedToTheLastRange) {
+TEST(ItemRanges, AppendsItemsToTheLastRange) {
     std::vector<ItemRange> ranges;
     for (const std::uint64_t item : {3U, 4U, 5U, 7U, 6U}) append_item(ranges, item);
     EXPECT_EQ(ranges, (std::vector<ItemRange>{{3, 6}, {7, 8}, {6, 7}}));

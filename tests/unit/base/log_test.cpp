@@ -13,7 +13,7 @@
 namespace offramp {
 namespace {
 
-// Logs to a file of its own and restores spdlog's logger.
+// Logs to a separate file and restores spdlog's logger.
 class Log : public testing::Test {
   protected:
     Log() : before_(spdlog::default_logger()) {
@@ -40,7 +40,7 @@ class Log : public testing::Test {
     std::shared_ptr<spdlog::logger> before_;
 };
 
-TEST_F(Log, EveryJsonLineIsOneObjectWhateverTheMessageHolds) {
+TEST_F(Log, EveryJsonLineIsOneObjectForAnyMessage) {
     start_logging("offramp-test", "info", LogFormat::Json, file());
     std::string every_byte;
     for (int byte = 0; byte < 256; ++byte) every_byte.push_back(static_cast<char>(byte));
@@ -84,14 +84,14 @@ TEST_F(Log, TextLinesCarryLevelProgramAndMessage) {
                                            testing::EndsWith("seen 7")));
 }
 
-TEST_F(Log, ATextLineHoldsNothingThatMovesATerminal) {
+TEST_F(Log, ATextLineHasNoTerminalControlCharacters) {
     start_logging("offramp-test", "info", LogFormat::Text, file());
     spdlog::info("{}", "a\x1b[31mb\x07\u009b2J\u202egpj\xff\r ä€ %v {}");
     ASSERT_EQ(lines().size(), 1U);
     EXPECT_THAT(lines()[0], testing::EndsWith("a\\x1b[31mb\\x07\\xc2\\x9b2J\\xe2\\x80\\xaegpj\\xff\\x0d ä€ %v {}"));
 }
 
-TEST_F(Log, TheLevelHidesWhatIsLessImportant) {
+TEST_F(Log, TheLevelHidesLessImportantMessages) {
     start_logging("offramp-test", "error", LogFormat::Text, file());
     spdlog::warn("hidden");
     spdlog::error("shown");
@@ -101,7 +101,7 @@ TEST_F(Log, TheLevelHidesWhatIsLessImportant) {
     EXPECT_EQ(lines().size(), 1U);
 }
 
-TEST_F(Log, UnknownWordsAreRefusedWithTheKnownOnes) {
+TEST_F(Log, RefusesUnknownWordsAndListsTheKnownOnes) {
     try {
         start_logging("offramp-test", "loud", LogFormat::Text, "");
         ADD_FAILURE();
@@ -119,7 +119,7 @@ TEST_F(Log, UnknownWordsAreRefusedWithTheKnownOnes) {
     EXPECT_EQ(parse_log_format("text"), LogFormat::Text);
 }
 
-TEST_F(Log, AFileThatCannotBeWrittenIsNamed) {
+TEST_F(Log, NamesAFileThatCannotBeWritten) {
     const std::string path = (folder_ / "file" / "log").string();
     std::ofstream(folder_ / "file") << "in the way";
     try {

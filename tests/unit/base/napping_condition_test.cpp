@@ -21,7 +21,7 @@ struct HoursOfNaps : Naps {
 struct NoPatience : Naps {
     static constexpr std::chrono::nanoseconds kPatience{};
 };
-// It sleeps as often as others notify it.
+// It sleeps once per notification.
 struct LittlePatience : Naps {
     static constexpr std::chrono::nanoseconds kPatience = std::chrono::microseconds(100);
 };
@@ -29,7 +29,7 @@ struct LittlePatience : Naps {
 template <class Lengths>
 using Queue = BoundedQueue<int, BasicNappingCondition<Lengths>>;
 
-TEST(NappingCondition, WhoNapsIsNotWokenByAPushButByAFullQueueAndByItsEnd) {
+TEST(NappingCondition, AFullQueueOrItsEndButNoPushWakesANapper) {
     Queue<HoursOfNaps> queue(2);
     std::vector<int> popped;
     std::thread popper([&] {
@@ -40,13 +40,13 @@ TEST(NappingCondition, WhoNapsIsNotWokenByAPushButByAFullQueueAndByItsEnd) {
     EXPECT_TRUE(queue.push(1));
     EXPECT_EQ(queue.waiting_to_pop(), 1);
     EXPECT_EQ(queue.size(), 2U);
-    EXPECT_TRUE(queue.push(2)) << "once there is room";
+    EXPECT_TRUE(queue.push(2)) << "there is room again";
     queue.close();
     popper.join();
     EXPECT_EQ(popped, (std::vector{0, 1, 2}));
 }
 
-TEST(NappingCondition, WhoWaitsForRoomEndsANap) {
+TEST(NappingCondition, AWaitForRoomEndsANap) {
     Queue<HoursOfNaps> queue(1);
     std::thread popper([&] { EXPECT_EQ(queue.pop(), 0); });
     yield_until([&] { return queue.waiting_to_pop() == 1; });
@@ -55,7 +55,7 @@ TEST(NappingCondition, WhoWaitsForRoomEndsANap) {
     popper.join();
 }
 
-TEST(NappingCondition, WhoSleepsIsWokenByAPush) {
+TEST(NappingCondition, APushWakesASleeper) {
     Queue<NoPatience> queue(2);
     std::thread popper([&] {
         for (int i = 0; i < 3; ++i) EXPECT_EQ(queue.pop(), i);
@@ -68,7 +68,7 @@ TEST(NappingCondition, WhoSleepsIsWokenByAPush) {
     popper.join();
 }
 
-TEST(NappingCondition, AWaitEndsAtItsTimeWhetherItNapsOrSleeps) {
+TEST(NappingCondition, AWaitEndsAtItsTimeout) {
     Queue<HoursOfNaps> naps(1);
     Queue<NoPatience> sleeps(1);
     for (int i = 0; i < 3; ++i) {
@@ -77,8 +77,8 @@ TEST(NappingCondition, AWaitEndsAtItsTimeWhetherItNapsOrSleeps) {
     }
 }
 
-// Each gap is near that after which the other goes to sleep.
-TEST(NappingCondition, NothingIsLostBetweenANapAndASleep) {
+// Each gap is close to the time after which the other goes to sleep.
+TEST(NappingCondition, NoPushIsLostBetweenANapAndASleep) {
     constexpr int kEach = 3000;
     Queue<LittlePatience> queue(8);
     std::vector<std::thread> pushers;

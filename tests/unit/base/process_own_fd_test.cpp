@@ -29,10 +29,10 @@ class ProcessOwnFdTest : public testing::Test {
     std::string path_;
 };
 
-// A child that lives until the test lets go of it.
+// A child that lives until the test releases it.
 class Child {
   public:
-    // `body` is run in it first; what it returns is its exit status.
+    // Runs `body` first; its return value is the exit status.
     template <typename Body>
     explicit Child(Body body) {
         int ends[2];
@@ -60,7 +60,7 @@ class Child {
     UniqueFd held_;
 };
 
-TEST_F(ProcessOwnFdTest, ALockIsGivenBackAlthoughAChildLivesOn) {
+TEST_F(ProcessOwnFdTest, ReleasesALockAlthoughAChildLivesOn) {
     ProcessOwnFd held(opened());
     ASSERT_EQ(::flock(held.get(), LOCK_EX | LOCK_NB), 0);
     Child child([] { return 0; });
@@ -75,32 +75,32 @@ TEST_F(ProcessOwnFdTest, AChildsCopyOwnsNothing) {
     auto held = std::make_unique<ProcessOwnFd>(opened());
     const int number = held->get();
     Child child([&] {
-        const int reused = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);  // the lowest that is free
+        const int reused = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);  // the lowest free number
         held.reset();
         return reused == number && ::fcntl(reused, F_GETFD) != -1 ? 0 : 1;
     });
     EXPECT_EQ(child.end(), 0);
-    EXPECT_NE(::fcntl(number, F_GETFD), -1) << "the parent's is open still";
+    EXPECT_NE(::fcntl(number, F_GETFD), -1) << "the parent's is still open";
 }
 
-// The child's own lock would get the number that was closed there, and the copy's end would give it back.
-TEST_F(ProcessOwnFdTest, AChildsCopyLeavesALockOfTheChildsOwnAlone) {
+// The child's lock would get the number that was closed there, and the copy's end would release it.
+TEST_F(ProcessOwnFdTest, AChildsCopyDoesNotTouchTheChildsLock) {
     auto held = std::make_unique<ProcessOwnFd>(opened());
     auto another = std::make_unique<ProcessOwnFd>(opened());
     Child child([&] {
         UniqueFd file = opened();
-        if (file.get() != held->get()) return 1;  // the lowest that is free
+        if (file.get() != held->get()) return 1;  // the lowest free number
         if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return 2;
         const ProcessOwnFd own(std::move(file));
         held.reset();
         another.reset();
         if (::fcntl(own.get(), F_GETFD) != FD_CLOEXEC) return 3;
-        return ::flock(opened().get(), LOCK_EX | LOCK_NB) != 0 ? 0 : 4;  // locked still, through another open file
+        return ::flock(opened().get(), LOCK_EX | LOCK_NB) != 0 ? 0 : 4;  // still locked, through another open file
     });
     EXPECT_EQ(child.end(), 0);
 }
 
-TEST_F(ProcessOwnFdTest, AGrandchildHoldsNothingOfEither) {
+TEST_F(ProcessOwnFdTest, AGrandchildHoldsNoInheritedLock) {
     const ProcessOwnFd held(opened());
     Child child([&] {
         ProcessOwnFd own(opened());
@@ -113,25 +113,25 @@ TEST_F(ProcessOwnFdTest, AGrandchildHoldsNothingOfEither) {
     EXPECT_EQ(child.end(), 0);
 }
 
-TEST_F(ProcessOwnFdTest, MovedFromItIsTheOthers) {
+TEST_F(ProcessOwnFdTest, AMoveTransfersOwnership) {
     ProcessOwnFd first(opened());
     const int number = first.get();
     ProcessOwnFd second(std::move(first));
-    EXPECT_FALSE(first);  // NOLINT: what it holds now
+    EXPECT_FALSE(first);  // NOLINT: the moved-from state is tested
     EXPECT_EQ(second.get(), number);
     second = ProcessOwnFd(opened());
-    EXPECT_EQ(::fcntl(number, F_GETFD), -1) << "replaced, it is closed";
+    EXPECT_EQ(::fcntl(number, F_GETFD), -1) << "replacing closes it";
 }
 
 bool is_open(int fd) { return ::fcntl(fd, F_GETFD) != -1; }
 
-TEST_F(ProcessOwnFdTest, ALibrarysDescriptorIsClosedInAChild) {
+TEST_F(ProcessOwnFdTest, ClosesALibrarysDescriptorInAChild) {
     const auto open = [&] { return ::open(path_.c_str(), O_RDWR | O_CLOEXEC); };
     const int fd = open_process_own(open);
     ASSERT_TRUE(is_open(fd));
     Child child([&] {
         if (is_open(fd)) return 1;
-        // The number is the child's now: its own library may have it.
+        // The number is free in the child: its library may have reused it.
         const int own = open_process_own(open);
         if (own != fd || !is_open(own)) return 2;
         Child grandchild([&] { return is_open(own) ? 1 : 0; });
@@ -139,21 +139,21 @@ TEST_F(ProcessOwnFdTest, ALibrarysDescriptorIsClosedInAChild) {
         return close_process_own(own) == 0 && !is_open(own) ? 0 : 4;
     });
     EXPECT_EQ(child.end(), 0);
-    EXPECT_TRUE(is_open(fd)) << "the parent's is open still";
+    EXPECT_TRUE(is_open(fd)) << "the parent's is still open";
     EXPECT_EQ(close_process_own(fd), 0);
     EXPECT_FALSE(is_open(fd));
 }
 
-TEST_F(ProcessOwnFdTest, WhatALibraryHasClosedIsNotClosedInAChild) {
+TEST_F(ProcessOwnFdTest, AChildDoesNotCloseADescriptorTwice) {
     const int fd = open_process_own([&] { return ::open(path_.c_str(), O_RDWR | O_CLOEXEC); });
     ASSERT_EQ(close_process_own(fd), 0);
     const UniqueFd hosts = opened();
-    ASSERT_EQ(hosts.get(), fd) << "the lowest that is free";
+    ASSERT_EQ(hosts.get(), fd) << "the lowest free number";
     Child child([&] { return is_open(hosts.get()) ? 0 : 1; });
     EXPECT_EQ(child.end(), 0);
 }
 
-TEST_F(ProcessOwnFdTest, ALibraryIsGivenTheSystemsError) {
+TEST_F(ProcessOwnFdTest, ALibraryReceivesTheSystemsError) {
     errno = 0;
     EXPECT_EQ(open_process_own([] { return ::open("/no/such/file", O_RDONLY | O_CLOEXEC); }), -1);
     EXPECT_EQ(errno, ENOENT);
@@ -161,7 +161,7 @@ TEST_F(ProcessOwnFdTest, ALibraryIsGivenTheSystemsError) {
     EXPECT_EQ(errno, EBADF);
 }
 
-TEST_F(ProcessOwnFdTest, ALocksCopyLeavesTheSameNumberToALibrary) {
+TEST_F(ProcessOwnFdTest, ALocksCopyIgnoresALibrarysReusedNumber) {
     auto held = std::make_unique<ProcessOwnFd>(opened());
     const int number = held->get();
     Child child([&] {

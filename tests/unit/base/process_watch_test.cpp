@@ -14,7 +14,7 @@
 namespace offramp {
 namespace {
 
-// A process that does nothing until it is killed.
+// A process that idles until it is killed.
 class Idler {
   public:
     Idler() : pid_(::fork()) {
@@ -51,12 +51,12 @@ TEST(ProcessWatch, BecomesReadableWhenTheProcessDies) {
     EXPECT_EQ(::poll(&entry, 1, -1), 1);
 }
 
-TEST(ProcessWatch, AReusedPidIsAnotherProcess) {
+TEST(ProcessWatch, TakesAReusedPidForAnotherProcess) {
     Idler other;
     EXPECT_FALSE(watch_process(other.pid(), *process_start_time(other.pid()) + 1));
 }
 
-TEST(ProcessWatch, ADeadProcessIsReportedBeforeAndAfterItIsReaped) {
+TEST(ProcessWatch, ReportsADeadProcessBeforeAndAfterReaping) {
     Idler process;
     const auto started = process_start_time(process.pid());
     ASSERT_TRUE(started);
@@ -73,15 +73,15 @@ TEST(ProcessWatch, ADeadProcessIsReportedBeforeAndAfterItIsReaped) {
     EXPECT_FALSE(process_exists(process.pid()));
 }
 
-TEST(ProcessWatch, PidsThatNoOneHasAreDead) {
+TEST(ProcessWatch, ReportsAnUnusedPidAsDead) {
     EXPECT_FALSE(process_exists(0));
     EXPECT_FALSE(process_exists(std::numeric_limits<std::uint64_t>::max()));
     EXPECT_FALSE(watch_process(0, 0));
     EXPECT_FALSE(process_start_time(0));
 }
 
-// A process that cannot be looked at is not taken for one that is gone.
-TEST(ProcessWatch, WithoutDescriptorsItIsAnError) {
+// A process that cannot be inspected does not count as dead.
+TEST(ProcessWatch, FailsWithoutAFreeDescriptor) {
 #ifdef __SANITIZE_ADDRESS__
     GTEST_SKIP() << "skipped: UBSan needs a descriptor for each look at an object's type";
 #endif

@@ -54,7 +54,7 @@ struct RegularFileTest : ::testing::Test {
     fs::path folder;
 };
 
-TEST_F(RegularFileTest, ReadsWhatIsThereAtAnyPlace) {
+TEST_F(RegularFileTest, ReadsAtAnyOffset) {
     const RegularFile file(write("a", "0123456789"));
     EXPECT_EQ(file.size(), 10U);
     EXPECT_EQ(read(file, 0, 10), "0123456789");
@@ -66,7 +66,7 @@ TEST_F(RegularFileTest, ReadsWhatIsThereAtAnyPlace) {
     EXPECT_EQ(RegularFile(write("empty", "")).size(), 0U);
 }
 
-TEST_F(RegularFileTest, AFileThatBecomesShorterIsAShortAnswer) {
+TEST_F(RegularFileTest, ReturnsFewerBytesWhenTheFileShrinks) {
     const std::string path = write("a", "0123456789");
     const RegularFile file(path);
     fs::resize_file(path, 4);
@@ -74,7 +74,7 @@ TEST_F(RegularFileTest, AFileThatBecomesShorterIsAShortAnswer) {
     EXPECT_EQ(file.size(), 10U);
 }
 
-TEST_F(RegularFileTest, LinksAreFollowed) {
+TEST_F(RegularFileTest, FollowsLinks) {
     write("a", "behind a link");
     fs::create_symlink("a", folder / "link");
     EXPECT_EQ(read(RegularFile(folder / "link"), 0, 64), "behind a link");
@@ -91,17 +91,17 @@ TEST_F(RegularFileTest, RefusesANonFileWithoutWaiting) {
     std::strncpy(address.sun_path, (folder / "socket").c_str(), sizeof address.sun_path - 1);
     const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     ASSERT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    EXPECT_EQ(refusal(folder / "socket", ErrorKind::BadInput), "not a regular file");  // which cannot even be opened
+    EXPECT_EQ(refusal(folder / "socket", ErrorKind::BadInput), "not a regular file");  // it cannot even be opened
     fs::create_symlink("loop", folder / "loop");
     EXPECT_EQ(refusal(folder / "loop", ErrorKind::NoInput), "cannot be opened: Too many levels of symbolic links");
 }
 
-TEST_F(RegularFileTest, NoPermissionIsReported) {
+TEST_F(RegularFileTest, ReportsAMissingPermission) {
     fs::permissions(folder, fs::perms::owner_all | fs::perms::group_exec | fs::perms::others_exec);
     const std::string file = write("a", "x");
     fs::create_directory(folder / "locked");
     for (const fs::path& path : {fs::path(file), folder / "locked"}) fs::permissions(path, fs::perms::none);
-    const auto user = static_cast<uid_t>(::setfsuid(65534));  // this thread alone, and only when it is root's
+    const auto user = static_cast<uid_t>(::setfsuid(65534));  // only this thread, and only as root
     const std::string file_reason = refusal(file, ErrorKind::NoInput);
     const std::string folder_reason = refusal(folder / "locked", ErrorKind::NoInput);
     ::setfsuid(user);
@@ -109,8 +109,8 @@ TEST_F(RegularFileTest, NoPermissionIsReported) {
     EXPECT_EQ(folder_reason, "a folder that cannot be listed: Permission denied");
 }
 
-// The kernel's word for this process's memory is a regular file, and at its front there is none.
-TEST_F(RegularFileTest, WhatTheDiskRefusesIsReported) {
+// /proc/self/mem is a regular file whose first byte is unreadable.
+TEST_F(RegularFileTest, ReportsADiskError) {
     const RegularFile memory("/proc/self/mem");
     try {
         read(memory, 0, 8);
@@ -121,7 +121,7 @@ TEST_F(RegularFileTest, WhatTheDiskRefusesIsReported) {
     }
 }
 
-TEST_F(RegularFileTest, ItIsNotInheritedAndClosedWithItsOwner) {
+TEST_F(RegularFileTest, IsNotInheritedAndClosesWithItsOwner) {
     const std::string path = write("a", "x");
     const auto open_here = [&] {
         int found = -1;

@@ -17,7 +17,7 @@
 namespace offramp {
 namespace {
 
-std::string told(std::exception_ptr error, ErrorKind code) {
+std::string scarcity_text(std::exception_ptr error, ErrorKind code) {
     try {
         std::rethrow_exception(with_limits_named(std::move(error)));
     } catch (const Error& named) {
@@ -28,29 +28,30 @@ std::string told(std::exception_ptr error, ErrorKind code) {
     }
 }
 
-TEST(Scarcity, WantOfAThreadAndOfMemoryNameTheLimitsToRaise) {
+TEST(Scarcity, NamesTheLimitsToRaiseForThreadsAndMemory) {
     const std::system_error no_thread(std::make_error_code(std::errc::resource_unavailable_try_again));
-    EXPECT_THAT(told(std::make_exception_ptr(no_thread), ErrorKind::System),
+    EXPECT_THAT(scarcity_text(std::make_exception_ptr(no_thread), ErrorKind::System),
                 ::testing::AllOf(::testing::HasSubstr("thread"), ::testing::HasSubstr("ulimit -u")));
-    EXPECT_THAT(told(std::make_exception_ptr(std::bad_alloc()), ErrorKind::System), ::testing::HasSubstr("memory"));
+    EXPECT_THAT(scarcity_text(std::make_exception_ptr(std::bad_alloc()), ErrorKind::System),
+                ::testing::HasSubstr("memory"));
 }
 
-TEST(Scarcity, AnythingElseStaysWhatItIs) {
-    EXPECT_EQ(told(std::make_exception_ptr(std::runtime_error("on fire")), ErrorKind::System), "on fire");
-    EXPECT_EQ(told(std::make_exception_ptr(Error(ErrorKind::NoInput, "gone")), ErrorKind::NoInput), "gone");
+TEST(Scarcity, LeavesOtherErrorsUnchanged) {
+    EXPECT_EQ(scarcity_text(std::make_exception_ptr(std::runtime_error("on fire")), ErrorKind::System), "on fire");
+    EXPECT_EQ(scarcity_text(std::make_exception_ptr(Error(ErrorKind::NoInput, "gone")), ErrorKind::NoInput), "gone");
     const std::system_error other(std::make_error_code(std::errc::permission_denied), "x");
-    EXPECT_EQ(told(std::make_exception_ptr(other), ErrorKind::System), other.what());
+    EXPECT_EQ(scarcity_text(std::make_exception_ptr(other), ErrorKind::System), other.what());
 }
 
-TEST(Scarcity, OfAProcessThatCannotBeStartedTheLimitIsTheRemedy) {
+TEST(Scarcity, NamesTheLimitWhenAProcessCannotStart) {
     EXPECT_NE(way_to_start(EAGAIN, "x").find("ulimit -u"), std::string::npos);
     EXPECT_EQ(way_to_start(ENOENT, "x"), "x");
 }
 
-// Each thread's stack takes room in the address space.
-TEST(ScarcityDeathTest, ThreadsThatCannotBeStartedAreAnErrorAndNoneIsLeft) {
+// Each thread's stack uses address space.
+TEST(ScarcityDeathTest, FailsWhenThreadsCannotStartAndLeavesNone) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "sanitizers take all of the address space";
+    GTEST_SKIP() << "sanitizers use the whole address space";
 #endif
     const auto start = [] {
         std::size_t pages = 0;

@@ -21,10 +21,10 @@ class TraceRecording : public ::testing::Test {
     ~TraceRecording() override { take_ranges(); }
 };
 
-TEST_F(TraceRecording, IsBegunAndEndedInAProcessThatLives) {
+TEST_F(TraceRecording, StartsAndEndsInARunningProcess) {
     record_range("before", 1, 10, 20);
     ASSERT_TRUE(keep_ranges("main"));
-    EXPECT_FALSE(keep_ranges("another")) << "it is under way";
+    EXPECT_FALSE(keep_ranges("another")) << "one is under way";
     record_range("first", 2, 10, 20);
     const auto first = take_ranges();
     ASSERT_TRUE(first);
@@ -42,7 +42,7 @@ TEST_F(TraceRecording, IsBegunAndEndedInAProcessThatLives) {
     EXPECT_EQ(second->ranges[0].lane.data(), std::string("again"));
 }
 
-TEST_F(TraceRecording, WhatIsTooMuchIsCounted) {
+TEST_F(TraceRecording, CountsRecordsBeyondItsCapacity) {
     ASSERT_TRUE(keep_ranges("main", {.most = 2}));
     for (std::uint64_t i = 0; i < 5; ++i) record_range("one", i, 10, 20);
     const auto kept = take_ranges();
@@ -51,7 +51,7 @@ TEST_F(TraceRecording, WhatIsTooMuchIsCounted) {
     EXPECT_EQ(kept->not_kept, 3U);
 }
 
-TEST_F(TraceRecording, WhatIsOutsideTheTimeTakesNoRoomAndIsNotCounted) {
+TEST_F(TraceRecording, IgnoresRecordsOutsideItsTimeRange) {
     ASSERT_TRUE(keep_ranges("main", {.most = 2, .from_ns = 100, .until_ns = 200}));
     for (std::uint64_t i = 0; i < 5; ++i) record_range("before", i, 10, 99);
     record_range("into", 5, 90, 100);
@@ -65,31 +65,31 @@ TEST_F(TraceRecording, WhatIsOutsideTheTimeTakesNoRoomAndIsNotCounted) {
     EXPECT_EQ(kept->ranges[0].name, std::string("into"));
     EXPECT_EQ(kept->ranges[1].name, std::string("out of"));
     EXPECT_EQ(kept->not_kept, 1U);
-    ASSERT_TRUE(keep_ranges("main")) << "the next one is for all time";
+    ASSERT_TRUE(keep_ranges("main")) << "the next one has no end";
     record_range("later", 10, 1000, 1001);
     EXPECT_EQ(take_ranges()->ranges.size(), 1U);
 }
 
-// Threads of a host program have names of their own, if any.
-TEST_F(TraceRecording, AnUnnamedThreadHasTheKernelsName) {
+// Threads of a host program have their own names, if any.
+TEST_F(TraceRecording, GivesAnUnnamedThreadTheKernelsName) {
     ASSERT_TRUE(keep_ranges("main"));
     std::thread([] {
         ::pthread_setname_np(::pthread_self(), "a\"b\\c");
         record_range("one", 1, 10, 20);
     }).join();
     std::thread([] {
-        name_this_thread("ours");
+        name_this_thread("named");
         record_range("two", 1, 10, 20);
     }).join();
     const auto kept = take_ranges();
     ASSERT_TRUE(kept);
     ASSERT_EQ(kept->ranges.size(), 2U);
     EXPECT_EQ(kept->ranges[0].lane.data(), std::string("a?b?c"));
-    EXPECT_EQ(kept->ranges[1].lane.data(), std::string("ours"));
+    EXPECT_EQ(kept->ranges[1].lane.data(), std::string("named"));
 }
 
-// Forked while another thread records, so that the child would often find the mutex locked.
-TEST_F(TraceRecording, AForkedChildRecordsNothingAndMayBeginOnItsOwn) {
+// Forks while another thread records, so that the child would often inherit a locked mutex.
+TEST_F(TraceRecording, AForkedChildRecordsNothingUntilItStarts) {
     ASSERT_TRUE(keep_ranges("main"));
     std::atomic<bool> over{false};
     std::thread another([&] {
@@ -98,7 +98,7 @@ TEST_F(TraceRecording, AForkedChildRecordsNothingAndMayBeginOnItsOwn) {
     for (int round = 0; round < 20; ++round) {
         const pid_t child = ::fork();
         if (child == 0) {
-            ::alarm(60);  // ends it where it hangs
+            ::alarm(60);  // ends a hang
             if (recording() || take_ranges()) ::_exit(1);
             if (!keep_ranges("child")) ::_exit(2);
             record_range("two", 1, 10, 20);
@@ -115,8 +115,8 @@ TEST_F(TraceRecording, AForkedChildRecordsNothingAndMayBeginOnItsOwn) {
     EXPECT_TRUE(recording());
 }
 
-// The handler runs behind the destructors of what was made after it was given.
-TEST(TraceRecordingDeathTest, WhatRecordsWhileTheProcessExitsIsKept) {
+// The handler runs after the destructors of objects created after its registration.
+TEST(TraceRecordingDeathTest, SurvivesRecordingDuringTheProcessesExit) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     EXPECT_EXIT(
         {
@@ -132,8 +132,8 @@ TEST(TraceRecordingDeathTest, WhatRecordsWhileTheProcessExitsIsKept) {
         testing::ExitedWithCode(0), "");
 }
 
-// ThreadSanitizer looks on.
-TEST_F(TraceRecording, OneThreadBeginsAndEndsItWhileOthersWork) {
+// For ThreadSanitizer.
+TEST_F(TraceRecording, OneThreadStartsAndEndsItWhileOthersWork) {
     std::atomic<bool> over{false};
     std::vector<std::thread> workers;
     for (int worker = 0; worker < 3; ++worker)
@@ -147,7 +147,7 @@ TEST_F(TraceRecording, OneThreadBeginsAndEndsItWhileOthersWork) {
         std::size_t found = 0;
         while (found == 0) {
             ASSERT_TRUE(keep_ranges("main", {.most = 100}));
-            std::this_thread::yield();  // to them
+            std::this_thread::yield();  // to the recording threads
             found = take_ranges().value_or(RecordedRanges{}).ranges.size();
         }
         EXPECT_FALSE(recording());

@@ -38,11 +38,11 @@ TEST(UniqueFd, MovesItsDescriptorAndClosesTheOneItReplaces) {
     UniqueFd to(second);
     to = std::move(from);
     EXPECT_EQ(to.get(), first);
-    EXPECT_EQ(from.get(), -1);  // NOLINT(bugprone-use-after-move): that it is empty is what is tested
+    EXPECT_EQ(from.get(), -1);  // NOLINT(bugprone-use-after-move): the empty state is tested
     EXPECT_FALSE(is_open(second));
     UniqueFd built(std::move(to));
     EXPECT_EQ(built.get(), first);
-    EXPECT_EQ(to.get(), -1);  // NOLINT(bugprone-use-after-move): that it is empty is what is tested
+    EXPECT_EQ(to.get(), -1);  // NOLINT(bugprone-use-after-move): the empty state is tested
     EXPECT_TRUE(is_open(first));
 }
 

@@ -22,17 +22,17 @@ TEST(Utf8, KnowsTheLengthOfWellFormedCharacters) {
 }
 
 TEST(Utf8, RefusesEveryMalformedForm) {
-    for (const std::string_view text : {""sv, "\x80"sv, "\xbf"sv,                    // a rest without a beginning
-                                        "\xc0\x80"sv, "\xc1\xbf"sv,                  // overlong
-                                        "\xe0\x9f\xbf"sv, "\xf0\x8f\xbf\xbf"sv,      // overlong
-                                        "\xed\xa0\x80"sv, "\xed\xbf\xbf"sv,          // surrogates
-                                        "\xf4\x90\x80\x80"sv, "\xf5\x80\x80\x80"sv,  // beyond U+10FFFF
+    for (const std::string_view text : {""sv, "\x80"sv, "\xbf"sv,                            // continuation bytes alone
+                                        "\xc0\x80"sv, "\xc1\xbf"sv,                          // overlong
+                                        "\xe0\x9f\xbf"sv, "\xf0\x8f\xbf\xbf"sv,              // overlong
+                                        "\xed\xa0\x80"sv, "\xed\xbf\xbf"sv,                  // surrogates
+                                        "\xf4\x90\x80\x80"sv, "\xf5\x80\x80\x80"sv,          // beyond U+10FFFF
                                         "\xff"sv, "\xc3"sv, "\xe2\x82"sv, "\xf0\x9f\x98"sv,  // cut off
                                         "\xc3("sv, "\xe2(\xa1"sv, "\xe2\x82("sv})
         EXPECT_EQ(utf8_character_bytes(text), 0U) << testing::PrintToString(text);
 }
 
-TEST(Utf8, JudgesWholeTexts) {
+TEST(Utf8, ValidatesWholeTexts) {
     EXPECT_TRUE(is_utf8(""));
     EXPECT_TRUE(is_utf8("plain \u00e9 \U0001F600"));
     EXPECT_FALSE(is_utf8("fine until here\xff"));

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(WayToWrite, EachWantOfRoomHasItsOwn) {
+TEST(WayToWrite, EachShortageHasItsRemedy) {
     EXPECT_THAT(way_to_write(ENOSPC, ""), HasSubstr("Free space on that file system"));
     EXPECT_THAT(way_to_write(EDQUOT, ""), HasSubstr("quota"));
     EXPECT_THAT(way_to_write(EFBIG, ""), HasSubstr("ulimit -f"));

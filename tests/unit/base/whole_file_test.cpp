@@ -46,9 +46,9 @@ struct WholeFileTest : ::testing::Test {
     std::string path;
 };
 
-TEST_F(WholeFileTest, WhatHasItsTemporaryNameIsNeitherWrittenToNorWaitedFor) {
+TEST_F(WholeFileTest, NeitherWritesToNorWaitsForItsTemporaryName) {
     const std::string other = (folder / "other").string();
-    std::ofstream(other) << "mine";
+    std::ofstream(other) << "other";
     const std::string temporary = path + ".new";
     for (const auto& lay :
          {+[](const std::string&from, const std::string&to) { fs::create_symlink(from, to); },
@@ -56,15 +56,15 @@ TEST_F(WholeFileTest, WhatHasItsTemporaryNameIsNeitherWrittenToNorWaitedFor) {
           +[](const std::string&, const std::string&to) { EXPECT_EQ(::mkfifo(to.c_str(), 0600), 0); }}) {
         lay(other, temporary);
         WholeFile file(path, 0600, failure());
-        file.write("ours");
+        file.write("new");
         file.put_in_place();
-        EXPECT_EQ(text_of(path), "ours");
-        EXPECT_EQ(text_of(other), "mine");
+        EXPECT_EQ(text_of(path), "new");
+        EXPECT_EQ(text_of(other), "other");
         EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(path)));
     }
 }
 
-TEST_F(WholeFileTest, IsThereWhenItIsPutInPlaceAndNotBefore) {
+TEST_F(WholeFileTest, AppearsOnlyWhenPutInPlace) {
     std::ofstream(path) << "before";
     WholeFile file(path, 0600, failure());
     file.write("one ");
@@ -78,20 +78,20 @@ TEST_F(WholeFileTest, IsThereWhenItIsPutInPlaceAndNotBefore) {
     EXPECT_FALSE(fs::exists(path + ".new"));
 }
 
-TEST_F(WholeFileTest, LeavesNothingWhenItIsNotPutInPlace) {
+TEST_F(WholeFileTest, LeavesNothingUnlessPutInPlace) {
     { WholeFile(path, 0600, failure()).write("half"); }
     EXPECT_TRUE(fs::is_empty(folder));
 }
 
-TEST_F(WholeFileTest, OverwritesWhatADeathLeft) {
-    std::ofstream(path + ".new") << "half of something that is longer";
+TEST_F(WholeFileTest, OverwritesALeftoverOfADeadProcess) {
+    std::ofstream(path + ".new") << "half of a longer text";
     WholeFile file(path, 0600, failure());
     file.write("whole");
     file.put_in_place();
     EXPECT_EQ(text_of(path), "whole");
 }
 
-TEST_F(WholeFileTest, IsAppendedToThroughWhatIsGivenBack) {
+TEST_F(WholeFileTest, ReturnsAHandleForAppending) {
     WholeFile file(path, 0600, failure());
     file.write("whole");
     const UniqueFd open = file.put_in_place();
@@ -100,7 +100,7 @@ TEST_F(WholeFileTest, IsAppendedToThroughWhatIsGivenBack) {
     EXPECT_EQ(text_of(path), "whole and more");
 }
 
-TEST_F(WholeFileTest, HasTheModeThatIsSetWhateverTheUmask) {
+TEST_F(WholeFileTest, HasItsModeWithAnyUmask) {
     const mode_t before = ::umask(0077);
     WholeFile masked(path + "-masked", 0644, failure());
     masked.put_in_place();
@@ -112,7 +112,7 @@ TEST_F(WholeFileTest, HasTheModeThatIsSetWhateverTheUmask) {
     EXPECT_EQ(mode_of(path), 0644u);
 }
 
-TEST_F(WholeFileTest, ReportsWhatFailedInItsOwnersWords) {
+TEST_F(WholeFileTest, ReportsFailuresInItsOwnersWords) {
     EXPECT_THROW(WholeFile(folder / "nowhere" / "page", 0600, failure()), SystemError);
     const UniqueFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
     try {
@@ -122,7 +122,7 @@ TEST_F(WholeFileTest, ReportsWhatFailedInItsOwnersWords) {
         EXPECT_EQ(problem.errno_value(), ENOSPC);
         EXPECT_NE(std::string(problem.what()).find("writing the page"), std::string::npos);
     }
-    // A folder in the way: the name cannot be given, and nothing is left beside it.
+    // A folder has the name: the file cannot be renamed, and no other file is left.
     fs::create_directory(path);
     {
         WholeFile file(path, 0600, failure());

@@ -19,13 +19,13 @@ namespace {
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-// A broker whose dead_letter is a real folder. Slabs are described as FilledSlab describes them, in whatever generation
-// is asked for.
+// A broker whose dead letters go to a real folder. Slabs are described as FilledSlab describes them, in any requested
+// generation.
 class BrokerDeadLetters : public testing::Test {
   protected:
     void SetUp() override { std::filesystem::create_directories(root_); }
     ~BrokerDeadLetters() override {
-        writer_.reset();  // with its thread, which may be at a file yet
+        writer_.reset();  // ends its thread, which may still write a file
         std::filesystem::remove_all(root_);
     }
 
@@ -36,7 +36,7 @@ class BrokerDeadLetters : public testing::Test {
                                        .run_nonce = FilledSlab::kNonce,
                                        .bytes_of =
                                            [this](std::uint32_t slab) {
-                                               // The disk is slow until the test lets it go.
+                                               // The disk blocks until the test releases it.
                                                std::unique_lock lock(gate_mutex_);
                                                gate_.wait(lock, [this] { return open_; });
                                                auto filled = std::make_shared<FilledSlab>(slab, 1);
@@ -57,7 +57,7 @@ class BrokerDeadLetters : public testing::Test {
         const std::lock_guard lock(gate_mutex_);
         open_ = false;
     }
-    // As many consumers die of the slab as are needed; each works on the first slab that it is given.
+    // Enough consumers die of the slab; each works on the first slab that it receives.
     void take_down(BrokerFixture& f, std::uint32_t deaths = 3) {
         for (std::uint32_t i = 0; i < deaths; ++i) {
             ScriptedConsumer consumer(f, next_pid_++, 1);
@@ -81,7 +81,7 @@ class BrokerDeadLetters : public testing::Test {
     std::shared_ptr<DeadLetterWriter> writer_;
 };
 
-TEST_F(BrokerDeadLetters, TheSlabIsFreeWhenItsPayloadIsOnTheDisk) {
+TEST_F(BrokerDeadLetters, FreesTheSlabOnceItsPayloadIsOnTheDisk) {
     close_gate();
     BrokerFixture f(1, with_folder());
     f.publish(7);
@@ -89,7 +89,7 @@ TEST_F(BrokerDeadLetters, TheSlabIsFreeWhenItsPayloadIsOnTheDisk) {
     EXPECT_EQ(count(f.report(), SlabState::DeadLettered), 1U);
     EXPECT_EQ(f.report().shortage_reason, kShortageDeadLetters);
     EXPECT_TRUE(f.report().conserved());
-    EXPECT_FALSE(f.can_fill()) << "the disk has not got it yet";
+    EXPECT_FALSE(f.can_fill()) << "it is not on the disk yet";
     open_gate();
     writer_->wait_until_idle();
     EXPECT_TRUE(f.can_fill());
@@ -102,7 +102,7 @@ TEST_F(BrokerDeadLetters, TheSlabIsFreeWhenItsPayloadIsOnTheDisk) {
     EXPECT_TRUE(report.conserved());
 }
 
-TEST_F(BrokerDeadLetters, AHolderThatIsLateKeepsTheMemoryEvenThen) {
+TEST_F(BrokerDeadLetters, ALateHolderStillKeepsTheMemory) {
     BrokerFixture f(1, with_folder());
     ScriptedConsumer late(f, 11, 1);
     late.join();
@@ -118,12 +118,12 @@ TEST_F(BrokerDeadLetters, AHolderThatIsLateKeepsTheMemoryEvenThen) {
     EXPECT_EQ(f.report().shortage_reason, kShortageHeld);
     EXPECT_FALSE(f.can_fill());
     late.release(late.tickets[0]);
-    EXPECT_EQ(f.report().completed.samples, 0U) << "given up is given up: it is not counted twice";
+    EXPECT_EQ(f.report().completed.samples, 0U) << "a given-up slab is not counted twice";
     EXPECT_TRUE(f.can_fill());
     EXPECT_TRUE(f.report().conserved());
 }
 
-TEST_F(BrokerDeadLetters, TheWriterHasATenthOfThePoolAtMostAndTheOthersContinue) {
+TEST_F(BrokerDeadLetters, TheWriterHoldsAtMostATenthOfThePool) {
     close_gate();
     BrokerFixture f(20, with_folder());
     ScriptedConsumer healthy(f, 11, 1);
@@ -136,8 +136,8 @@ TEST_F(BrokerDeadLetters, TheWriterHasATenthOfThePoolAtMostAndTheOthersContinue)
     healthy.receive();
     ASSERT_EQ(healthy.tickets.size(), 1U);
     healthy.release(healthy.tickets[0]);
-    EXPECT_EQ(f.report().completed.slabs, 1U) << "a disk that hangs stops nobody while there are slabs";
-    // Only two of the four are the writer's: when it has written them, two remain until the broker hands it more.
+    EXPECT_EQ(f.report().completed.slabs, 1U) << "a hanging disk stops no consumer while there are slabs";
+    // The writer has only two of the four: after writing them, two remain until the broker hands it more.
     open_gate();
     writer_->wait_until_idle();
     f.broker->step();
@@ -148,7 +148,7 @@ TEST_F(BrokerDeadLetters, TheWriterHasATenthOfThePoolAtMostAndTheOthersContinue)
     EXPECT_TRUE(f.report().conserved());
 }
 
-TEST_F(BrokerDeadLetters, WhatCannotBeWrittenIsCountedAndTheRunContinues) {
+TEST_F(BrokerDeadLetters, CountsAnUnwritableDeadLetterAndContinues) {
     std::filesystem::create_directories(folder_);
     std::filesystem::create_directory(folder_ + "/batch-7-row-2.safetensors.new");
     BrokerFixture f(1, with_folder());
@@ -164,7 +164,7 @@ TEST_F(BrokerDeadLetters, WhatCannotBeWrittenIsCountedAndTheRunContinues) {
     EXPECT_TRUE(report.conserved());
 }
 
-TEST_F(BrokerDeadLetters, TheRunEndsWhenTheDiskHasWhatWasGivenUp) {
+TEST_F(BrokerDeadLetters, TheRunEndsOnceDeadLettersAreOnTheDisk) {
     close_gate();
     BrokerFixture f(2, with_folder());
     f.publish(7);
@@ -182,9 +182,9 @@ TEST_F(BrokerDeadLetters, TheRunEndsWhenTheDiskHasWhatWasGivenUp) {
     EXPECT_EQ(f.report().slabs[static_cast<std::size_t>(SlabState::Free)], 2U);
 }
 
-TEST_F(BrokerDeadLetters, WhatADeadProducerHadGivenUpIsSetAsideByTheNext) {
-    RunProgress account{};
-    ProgressLog progress(account);
+TEST_F(BrokerDeadLetters, TheNextProducerWritesADeadOnesDeadLetters) {
+    RunProgress record{};
+    ProgressLog progress(record);
     BrokerOptions options = with_folder();
     options.progress = &progress;
     close_gate();
@@ -194,10 +194,10 @@ TEST_F(BrokerDeadLetters, WhatADeadProducerHadGivenUpIsSetAsideByTheNext) {
     take_down(f);
     take_down(f);
     f.broker->step();
-    ASSERT_EQ(count(f.report(), SlabState::DeadLettered), 2U) << "one at the writer, one waiting for it";
+    ASSERT_EQ(count(f.report(), SlabState::DeadLettered), 2U) << "the writer has one, and one waits";
     open_gate();
     writer_->wait_until_idle();
-    f.broker.reset();  // dead before it heard of either
+    f.broker.reset();  // it dies before it learns of either
     std::filesystem::remove_all(folder_);
 
     SlabLedger adopted = SlabLedger::adopt({f.consumer_table, f.entries}, 2, progress.last_step());
@@ -218,16 +218,16 @@ TEST_F(BrokerDeadLetters, WhatADeadProducerHadGivenUpIsSetAsideByTheNext) {
     }
     const BrokerReport report = successor.report();
     EXPECT_EQ(count(report, SlabState::DeadLettered), 0U);
-    EXPECT_EQ(report.dead_lettered.slabs, 2U) << "counted once, by the dead one";
+    EXPECT_EQ(report.dead_lettered.slabs, 2U) << "only the dead producer counted it";
     ASSERT_EQ(report.dead_letters->size(), 2U);
     for (const DeadLetter& slab : report.dead_letters->all()) {
-        EXPECT_EQ(slab.deaths, 3U) << "the ledger remembers";
+        EXPECT_EQ(slab.deaths, 3U) << "the ledger keeps the count";
         EXPECT_TRUE(std::filesystem::exists(slab.payload)) << slab.error;
     }
     EXPECT_TRUE(report.conserved());
 }
 
-TEST_F(BrokerDeadLetters, AnAbandonedRunReportsWhatWasNotWritten) {
+TEST_F(BrokerDeadLetters, AnAbandonedRunReportsUnwrittenDeadLetters) {
     close_gate();
     BrokerFixture f(2, with_folder());
     f.publish(7);
@@ -237,15 +237,15 @@ TEST_F(BrokerDeadLetters, AnAbandonedRunReportsWhatWasNotWritten) {
     EXPECT_FALSE(f.broker->ended());
     f.advance(seconds(6));
     f.broker->step();
-    EXPECT_TRUE(f.broker->ended()) << "a disk that hangs must not keep an abandoned run";
+    EXPECT_TRUE(f.broker->ended()) << "a hanging disk does not hold up an abandoned run";
     EXPECT_THAT(f.report().dead_letters->at(0).error, HasSubstr("before it was written"));
     EXPECT_TRUE(f.report().conserved());
     open_gate();
 }
 
-// --- who is counted, and who is not ---
+// --- charges ---
 
-TEST_F(BrokerDeadLetters, NeitherDrainsNorReturnsNorExpiredLeasesCharge) {
+TEST_F(BrokerDeadLetters, DrainsReturnsAndExpiredLeasesDoNotCharge) {
     BrokerFixture f(1);
     f.publish(0);
     for (pid_t pid = 11; pid < 17; ++pid) {
@@ -268,7 +268,7 @@ TEST_F(BrokerDeadLetters, NeitherDrainsNorReturnsNorExpiredLeasesCharge) {
     EXPECT_EQ(f.report().dead_letters->size(), 0U);
 }
 
-TEST_F(BrokerDeadLetters, ASlabThatComesBackAgainAndAgainWaitsLongerEachTimeEvenFromConsumersThatLeave) {
+TEST_F(BrokerDeadLetters, ARepeatedlyReturnedSlabWaitsLongerEachTime) {
     BrokerFixture f(1);
     f.publish(0);
     std::chrono::nanoseconds waited{};
@@ -283,28 +283,28 @@ TEST_F(BrokerDeadLetters, ASlabThatComesBackAgainAndAgainWaitsLongerEachTimeEven
             ASSERT_LT(waited, seconds(60));
         }
         waits.push_back(waited);
-        // The Credit that says "I leave" overtakes the release.
+        // The Credit that announces the leaving overtakes the release.
         consumer.port->send_work(of_run(Credit{consumer.welcome->session, 0, 0}));
         f.broker->step();
         consumer.release(consumer.tickets[0], ReleaseKind::Returned);
         consumer.die();
     }
     EXPECT_TRUE(std::is_sorted(waits.begin(), waits.end()));
-    EXPECT_LE(waits[1], std::chrono::milliseconds(100)) << "one return of a consumer that leaves delays nobody";
+    EXPECT_LE(waits[1], std::chrono::milliseconds(100)) << "a leaving consumer's single return causes no delay";
     EXPECT_GE(waits[4], std::chrono::milliseconds(400));
     EXPECT_EQ(f.ledger.failures(0), 0U);
 }
 
-// --- failures that consumers tell of ---
+// --- failures that consumers report ---
 
-TEST_F(BrokerDeadLetters, AFailureIsChargedWithItsReasonAndItsConsumerGetsTheNextSlab) {
+TEST_F(BrokerDeadLetters, ChargesAFailureWithItsReasonAndDeliversTheNextSlab) {
     open_gate();
     BrokerFixture f(2, with_folder());
     f.publish(0);
     ScriptedConsumer consumer(f, 11, 1);
     ASSERT_TRUE(consumer.join());
     for (std::uint32_t attempt = 1; attempt <= 3; ++attempt) {
-        ASSERT_EQ(consumer.tickets.size(), attempt) << "at once: nobody is away";
+        ASSERT_EQ(consumer.tickets.size(), attempt) << "immediately, as no consumer is missing";
         Failure failure{.session = consumer.welcome->session, .sequence = consumer.sent + 1, .text = {}};
         put_text(failure.text, "Traceback\nValueError: \x1b[31m" + std::to_string(attempt));
         consumer.port->send_release(of_run(failure));
@@ -325,12 +325,13 @@ TEST_F(BrokerDeadLetters, AFailureIsChargedWithItsReasonAndItsConsumerGetsTheNex
     ASSERT_EQ(report.dead_letters->size(), 1U);
     EXPECT_EQ(report.dead_letters->at(0).deaths, 0U);
     EXPECT_EQ(report.dead_letters->at(0).failures, 3U);
-    EXPECT_EQ(report.dead_letters->at(0).reason, "it failed 3 times: ValueError: \\x1b[31m3") << "fit for a terminal";
+    EXPECT_EQ(report.dead_letters->at(0).reason, "it failed 3 times: ValueError: \\x1b[31m3")
+        << "escaped for a terminal";
     EXPECT_EQ(report.last_failure, "Traceback\nValueError: \\x1b[31m3");
     EXPECT_EQ(report.releases[static_cast<std::size_t>(ReleaseOutcome::Failed)], 3U);
 }
 
-TEST_F(BrokerDeadLetters, OneThatIsRejectedIsGivenUpAtOnceAndAReasonMayBeMissing) {
+TEST_F(BrokerDeadLetters, GivesUpARejectedSlabImmediatelyEvenWithoutAReason) {
     BrokerFixture f(1);
     f.publish(0);
     ScriptedConsumer consumer(f, 11, 1);
@@ -342,7 +343,7 @@ TEST_F(BrokerDeadLetters, OneThatIsRejectedIsGivenUpAtOnceAndAReasonMayBeMissing
     EXPECT_TRUE(f.report().conserved());
 }
 
-TEST_F(BrokerDeadLetters, ReasonsInAnothersNameOrWithoutAReleaseAreCountedAndForgotten) {
+TEST_F(BrokerDeadLetters, DropsForeignReasonsAndThoseWithoutARelease) {
     BrokerFixture f(1);
     f.publish(0);
     ScriptedConsumer consumer(f, 11, 1);
@@ -362,7 +363,7 @@ TEST_F(BrokerDeadLetters, ReasonsInAnothersNameOrWithoutAReleaseAreCountedAndFor
     EXPECT_EQ(f.ledger.failures(0), 1U);
 }
 
-TEST_F(BrokerDeadLetters, AFailureOfOneThatWasOvertakenIsChargedAndTakesNothingFromTheOther) {
+TEST_F(BrokerDeadLetters, ChargesAnOvertakenConsumersFailureAlone) {
     BrokerFixture f(1);
     f.publish(0);
     ScriptedConsumer slow(f, 11, 1);
@@ -378,12 +379,12 @@ TEST_F(BrokerDeadLetters, AFailureOfOneThatWasOvertakenIsChargedAndTakesNothingF
     EXPECT_EQ(f.ledger.failures(0), 1U);
     other.release(other.tickets[0]);
     EXPECT_EQ(f.report().completed.samples, 4U);
-    EXPECT_TRUE(f.can_fill()) << "with no failure left";
+    EXPECT_TRUE(f.can_fill()) << "without failures";
 }
 
 // --- stalled ---
 
-TEST_F(BrokerDeadLetters, AnStalledConsumerIsKilledAndItsMemoryWaitsForItsDeath) {
+TEST_F(BrokerDeadLetters, KillsAStalledConsumerAndWaitsForItsDeath) {
     BrokerFixture f(1, {.kill_stalled = true});
     ScriptedConsumer hung(f, 11, 1);
     hung.join();
@@ -391,23 +392,23 @@ TEST_F(BrokerDeadLetters, AnStalledConsumerIsKilledAndItsMemoryWaitsForItsDeath)
     hung.receive();
     hung.work_on(hung.tickets[0]);
     f.clock.advance(seconds(1));
-    f.broker->step();  // its last sign of life is seen
+    f.broker->step();  // sees its last heartbeat
     f.advance(seconds(29));
     f.broker->step();
     EXPECT_EQ(f.report().stalled_killed, 0U);
     f.advance(seconds(1));
     EXPECT_EQ(f.report().stalled_killed, 1U);
     EXPECT_EQ(f.report().visibility_timeouts, 1U);
-    EXPECT_EQ(f.report().consumers.at(0).end, "") << "killed is not dead: that is the pidfd's word";
+    EXPECT_EQ(f.report().consumers.at(0).end, "") << "it is dead only once its pidfd reports it";
     EXPECT_FALSE(f.ledger.holders(0).empty());
     f.broker->step();
     EXPECT_EQ(f.report().consumers.at(0).end, "died");
-    EXPECT_EQ(f.ledger.failures(0), 1U) << "the batch that it hung on is suspected";
+    EXPECT_EQ(f.ledger.failures(0), 1U) << "the batch it hung on is charged";
     EXPECT_TRUE(f.ledger.holders(0).empty());
     EXPECT_EQ(f.ledger.word(0).state, SlabState::Ready);
 }
 
-TEST_F(BrokerDeadLetters, WithoutKillStalledNoOneIsKilled) {
+TEST_F(BrokerDeadLetters, KillsNoConsumerWithoutKillStalled) {
     BrokerFixture f(1);
     ScriptedConsumer hung(f, 11, 1);
     hung.join();
@@ -421,12 +422,12 @@ TEST_F(BrokerDeadLetters, WithoutKillStalledNoOneIsKilled) {
     EXPECT_TRUE(f.report().consumers.at(0).stalled);
 }
 
-// Only who is waited for as long as it lives is told of, and again and again: the run may hang on it for ever.
-TEST_F(BrokerDeadLetters, OneThatStaysStalledIsNotifiedNowAndThen) {
-    std::ostringstream said;
+// Only a stalled consumer that the run waits for is reported, and repeatedly: the run may hang on it forever.
+TEST_F(BrokerDeadLetters, RemindsOfAStalledConsumerAtIntervals) {
+    std::ostringstream log_text;
     const auto usual = spdlog::default_logger();
     spdlog::set_default_logger(
-        std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(said)));
+        std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log_text)));
     BrokerFixture f(1);
     ScriptedConsumer hung(f, 11, 1);
     hung.join();
@@ -435,20 +436,20 @@ TEST_F(BrokerDeadLetters, OneThatStaysStalledIsNotifiedNowAndThen) {
     hung.work_on(hung.tickets[0]);
     f.advance(seconds(31 + 4 * 60 + 10));
     f.broker->step();
-    const auto told = [&] {
+    const auto warnings = [&] {
         std::size_t times = 0;
-        for (std::size_t at = 0; (at = said.str().find("it is not killed", at)) != std::string::npos; ++at) ++times;
+        for (std::size_t at = 0; (at = log_text.str().find("it is not killed", at)) != std::string::npos; ++at) ++times;
         return times;
     };
-    EXPECT_EQ(told(), 3U) << "after 60, 120 and 240 s\n" << said.str();
+    EXPECT_EQ(warnings(), 3U) << "after 60, 120 and 240 s\n" << log_text.str();
     hung.release(hung.tickets[0]);
     f.advance(seconds(600));
-    EXPECT_EQ(told(), 3U) << "it moves";
+    EXPECT_EQ(warnings(), 3U) << "it makes progress";
     spdlog::set_default_logger(usual);
-    EXPECT_THAT(said.str(), HasSubstr("consumer 1 (pid 11) has made no progress for 60.0 s and keeps 1 slab:"));
+    EXPECT_THAT(log_text.str(), HasSubstr("consumer 1 (pid 11) has made no progress for 60.0 s and keeps 1 slab:"));
 }
 
-TEST_F(BrokerDeadLetters, OneThatCannotBeKilledKeepsItsHoldAndItsSlabGoesToAnother) {
+TEST_F(BrokerDeadLetters, AConsumerThatCannotBeKilledKeepsItsHold) {
     BrokerFixture f(1, {.kill_stalled = true});
     f.watch.kill_refusal = EPERM;
     ScriptedConsumer hung(f, 11, 1);
@@ -463,11 +464,11 @@ TEST_F(BrokerDeadLetters, OneThatCannotBeKilledKeepsItsHoldAndItsSlabGoesToAnoth
     ASSERT_EQ(other.tickets.size(), 1U);
     other.release(other.tickets[0]);
     EXPECT_EQ(f.report().stalled_killed, 0U);
-    EXPECT_FALSE(f.can_fill()) << "it may still read";
+    EXPECT_FALSE(f.can_fill()) << "it may still be reading";
 }
 
-// A program's consumer beside its egress: to kill it would end the producer, and with it the run.
-TEST_F(BrokerDeadLetters, OneInTheProducersOwnProcessIsNeverKilledAndItsSlabGoesToAnother) {
+// A program's consumer beside its egress: killing it would end the producer and the run.
+TEST_F(BrokerDeadLetters, NeverKillsAConsumerInTheProducersProcess) {
     BrokerFixture f(1, {.kill_stalled = true});
     ScriptedConsumer hung(f, ::getpid(), 1);
     hung.join();
@@ -485,10 +486,10 @@ TEST_F(BrokerDeadLetters, OneInTheProducersOwnProcessIsNeverKilledAndItsSlabGoes
     ASSERT_EQ(other.tickets.size(), 1U);
     other.release(other.tickets[0]);
     EXPECT_EQ(f.report().completed.slabs, 1U);
-    EXPECT_FALSE(f.can_fill()) << "it may still read";
+    EXPECT_FALSE(f.can_fill()) << "it may still be reading";
 }
 
-TEST_F(BrokerDeadLetters, ABatchThatHangsEveryConsumerIsGivenUpWhenStalledOnesAreKilled) {
+TEST_F(BrokerDeadLetters, GivesUpABatchThatHangsEveryConsumer) {
     BrokerFixture f(1, with_folder({.kill_stalled = true}));
     f.publish(7);
     for (pid_t pid = 11; pid < 14; ++pid) {

@@ -18,7 +18,7 @@
 
 namespace offramp {
 
-// Deaths at a test's word: one eventfd a process.
+// Deaths on command: one eventfd per process.
 class ScriptedWatch final : public PeerWatch {
   public:
     std::optional<WatchedProcess> open(pid_t pid) override {
@@ -39,7 +39,7 @@ class ScriptedWatch final : public PeerWatch {
             const auto put = ::write(pidfd, &one, sizeof one);
         return kill_refusal;
     }
-    int open_refusal = 0;  // an errno, where nobody can be watched
+    int open_refusal = 0;  // an errno, if no process can be watched
     int kill_refusal = 0;  // an errno, for a process that may not be killed
     ~ScriptedWatch() override {
         for (const auto& [pid, fds] : ends_)
@@ -53,14 +53,14 @@ class ScriptedWatch final : public PeerWatch {
 
 struct BrokerFixture;
 
-// A consumer that does what the test says, over a real port.
+// A consumer that the test controls, over a real port.
 struct ScriptedConsumer {
     ScriptedConsumer(BrokerFixture& fixture, pid_t pid, std::uint32_t window = 2, uid_t uid = 1000);
 
     void hello(std::uint64_t nonce);
     void hello();
     bool join();     // hello, challenge, answer, welcome
-    void receive();  // takes what has arrived
+    void receive();  // takes the messages that have arrived
     void release(const SlabTicket& ticket, ReleaseKind kind = ReleaseKind::Completed);
     void send_releases(std::uint64_t first, const std::vector<ReleaseRecord>& records);
     void work_on(const SlabTicket& ticket);
@@ -80,7 +80,7 @@ struct ScriptedConsumer {
     std::uint64_t sent = 0;
 };
 
-// A broker over memory, stepped by the test: time, deaths and messages come when the test says.
+// A broker over memory that the test steps; the test sets times, deaths and messages.
 struct BrokerFixture {
     explicit BrokerFixture(std::uint32_t slabs = 4, BrokerOptions options = {})
         : consumer_table(16),
@@ -110,7 +110,7 @@ struct BrokerFixture {
                                              .items_through = (batch + 1) * 4});
         broker->step();
     }
-    // Time in which the broker runs: it looks at the clock now and then.
+    // Lets time pass while the broker runs: it reads the clock at intervals.
     void advance(std::chrono::nanoseconds time) {
         constexpr std::chrono::nanoseconds kBetweenLooks = std::chrono::seconds(1);
         for (; time > std::chrono::nanoseconds{}; time -= kBetweenLooks) {
@@ -126,13 +126,13 @@ struct BrokerFixture {
     std::span<std::byte> bytes_of(std::uint32_t slab) { return {&bytes[slab * kSlabBytes], kSlabBytes}; }
 
     static constexpr std::uint64_t kNonce = 77;
-    std::uint64_t tokens = 0;  // one a consumer
+    std::uint64_t tokens = 0;  // one per consumer
     static constexpr std::size_t kSlabBytes = 512;
     std::vector<LedgerConsumer> consumer_table;
     std::vector<SlabEntry> entries;
     std::vector<HeartbeatRecord> heartbeats;
     std::vector<std::byte> bytes;
-    std::set<std::uint32_t> unmade;  // slabs whose memory is not there yet
+    std::set<std::uint32_t> unmade;  // slabs without memory yet
     InMemoryHub hub;
     ScriptedWatch watch;
     ManualClock clock;

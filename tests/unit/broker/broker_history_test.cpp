@@ -1,5 +1,5 @@
-// Random histories of a broker with consumers that are killed, hang, repeat and lie: nothing is lost, and a slab is
-// written only while nobody may read it.
+// Random histories of a broker with consumers that are killed, hang, repeat and lie: no batch is lost, and a slab is
+// written only while it has no reader.
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -82,7 +82,7 @@ RC_GTEST_PROP(BrokerHistories, LoseNothingAndEnd, ()) {
                 f.advance(std::chrono::seconds(*rc::gen::element(1, 31)));
                 break;
             case 9:
-                if (!held.empty()) {  // a release of what somebody else holds, and one repeated
+                if (!held.empty()) {  // a release of a slab that another holds, and a repeated one
                     const Holding other = *rc::gen::elementOf(held);
                     const auto impostor = *rc::gen::elementOf(living);
                     if (impostor.get() != other.consumer) {
@@ -96,12 +96,12 @@ RC_GTEST_PROP(BrokerHistories, LoseNothingAndEnd, ()) {
         }
         f.broker->step();
         RC_ASSERT(f.report().conserved());
-        // Every ticket in a living consumer's hands still names the bytes that it was given for.
+        // Every ticket of a living consumer still names the bytes it was issued for.
         for (const Holding& holding : holdings())
             RC_ASSERT(f.ledger.word(holding.ticket.slab).generation == holding.ticket.generation);
     }
 
-    // From here on everybody behaves: the run must come to its end with everything accounted for.
+    // From here on all consumers behave: the run must end with all batches accounted for.
     f.exchange->finish();
     for (int round = 0; round < 400 && !f.broker->ended(); ++round) {
         if (living.empty() && f.report().in_flight.slabs > 0) add_consumer();

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t kLargePool = 16384;
 constexpr std::uint32_t kSlabsInUse = 128;
 
-// Makes the whole pages between the two ends of the memory unreadable while it lives: a read of one ends the test.
+// While it lives, makes the whole pages between both ends of the memory unreadable: a read of one ends the test.
 class Unreadable {
   public:
     explicit Unreadable(std::span<SlabEntry> entries) {
@@ -37,7 +37,7 @@ class Unreadable {
 
 std::span<SlabEntry> unused_entries(BrokerFixture& f) { return std::span(f.entries).subspan(kSlabsInUse); }
 
-TEST(BrokerPoolSize, StepReadsOnlyTheSlabsThatItMoves) {
+TEST(BrokerPoolSize, AStepReadsOnlyTheSlabsItMoves) {
     BrokerFixture f(kLargePool);
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());
@@ -50,7 +50,7 @@ TEST(BrokerPoolSize, StepReadsOnlyTheSlabsThatItMoves) {
     }
 }
 
-TEST(BrokerPoolSize, FullPoolIsNotSearchedWhileConsumersAreBusy) {
+TEST(BrokerPoolSize, DoesNotSearchAFullPoolWhileConsumersAreBusy) {
     BrokerFixture f(kLargePool);
     for (std::uint64_t batch = 0; batch < kLargePool; ++batch) f.publish(batch);
     ASSERT_FALSE(f.can_fill());
@@ -66,7 +66,7 @@ TEST(BrokerPoolSize, FullPoolIsNotSearchedWhileConsumersAreBusy) {
     }
 }
 
-TEST(BrokerPoolSize, DeadLettersAreSharedByReports) {
+TEST(BrokerPoolSize, ReportsShareTheDeadLetters) {
     BrokerFixture f;
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());
@@ -83,7 +83,7 @@ TEST(BrokerPoolSize, DeadLettersAreSharedByReports) {
     EXPECT_EQ(late.dead_letters->at(2).first_batch, 2U);
 }
 
-TEST(BrokerPoolSize, DeadLetterIsWrittenWhileNoConsumerHasRoom) {
+TEST(BrokerPoolSize, WritesADeadLetterWhileNoConsumerHasRoom) {
     BrokerFixture f;
     ScriptedConsumer rejecting(f, 11, 1);
     ASSERT_TRUE(rejecting.join());

@@ -1,4 +1,4 @@
-// A broker that follows a dead one over the same memory, and consumers that come back to it.
+// A broker that succeeds a dead one over the same memory, and consumers that return to it.
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -14,10 +14,10 @@
 namespace offramp {
 namespace {
 
-// Thrown where a producer dies.
+// Thrown at the death of a producer.
 struct Died {};
 
-// The fixture's producer keeps an account; it dies, and another one takes over.
+// The fixture's producer keeps a record; it dies, and another one takes over.
 struct RecoveryFixture : BrokerFixture {
     explicit RecoveryFixture(std::uint32_t slabs = 4) : BrokerFixture(slabs) { make_broker(); }
 
@@ -32,7 +32,7 @@ struct RecoveryFixture : BrokerFixture {
                                [this](std::uint32_t slab) { return std::span(&bytes[slab], 1); }},
             options);
     }
-    // One filled slab, known to the test for as long as it is there.
+    // One filled slab, which the test knows while it exists.
     void fill(std::uint64_t batch) {
         broker->step();
         auto loan = exchange->wait_for_slab();
@@ -66,12 +66,12 @@ struct RecoveryFixture : BrokerFixture {
     }
     SlabState state(std::uint32_t slab) const { return ledger.word(slab).state; }
 
-    RunProgress account{};
-    ProgressLog progress{account};
+    RunProgress record{};
+    ProgressLog progress{record};
     std::vector<PublishedSlab> filled;
 };
 
-// Comes back with what it says that it holds, or has released; false when it is not let in.
+// Returns with its holdings or releases; false if it is refused.
 bool come_back(RecoveryFixture& f, ScriptedConsumer& consumer, const std::vector<SlabTicket>& kept,
                std::uint64_t session) {
     consumer.port = f.hub.consumer_port({consumer.pid, 1000, 1000});
@@ -95,7 +95,7 @@ bool come_back(RecoveryFixture& f, ScriptedConsumer& consumer, const std::vector
     return consumer.welcome.has_value();
 }
 
-TEST(BrokerReconnect, ASessionContinuesWithWhatItHolds) {
+TEST(BrokerReconnect, ASessionContinuesWithItsSlabs) {
     RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());
@@ -107,7 +107,7 @@ TEST(BrokerReconnect, ASessionContinuesWithWhatItHolds) {
     ASSERT_EQ(held.size(), 1U);
     f.succeed();
     EXPECT_TRUE(f.report().conserved());
-    EXPECT_EQ(f.report().published.samples, 8U) << "counted by the former one";
+    EXPECT_EQ(f.report().published.samples, 8U) << "counted by the previous producer";
     ASSERT_TRUE(come_back(f, consumer, held, session));
     EXPECT_EQ(consumer.welcome->session, session);
     EXPECT_EQ(consumer.welcome->epoch, 2U);
@@ -115,16 +115,16 @@ TEST(BrokerReconnect, ASessionContinuesWithWhatItHolds) {
     consumer.release(held[0]);  // a ticket of the previous epoch
     EXPECT_EQ(f.report().completed.samples, 4U);
     EXPECT_EQ(f.state(held[0].slab), SlabState::Free);
-    ASSERT_EQ(consumer.tickets.size(), 1U) << "and gets the next";
+    ASSERT_EQ(consumer.tickets.size(), 1U) << "it gets the next slab";
     EXPECT_EQ(consumer.tickets[0].epoch, 2U);
 }
 
-TEST(BrokerReconnect, ADeliveryThatNeverArrivedGoesOutAgain) {
+TEST(BrokerReconnect, RepeatsADeliveryThatNeverArrived) {
     RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());
     const auto session = consumer.welcome->session;
-    f.fill(0);  // its ticket lies in the dead one's socket
+    f.fill(0);  // its ticket stays in the dead producer's socket
     ASSERT_EQ(f.report().slabs[static_cast<std::size_t>(SlabState::Leased)], 1U);
     f.succeed();
     ASSERT_TRUE(come_back(f, consumer, {}, session));
@@ -133,7 +133,7 @@ TEST(BrokerReconnect, ADeliveryThatNeverArrivedGoesOutAgain) {
     EXPECT_EQ(f.ledger.failures(consumer.tickets[0].slab), 0U);
 }
 
-TEST(BrokerReconnect, ClaimingAForeignSessionIsRefused) {
+TEST(BrokerReconnect, RefusesAClaimOfAForeignSession) {
     RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());
@@ -149,10 +149,10 @@ TEST(BrokerReconnect, ClaimingAForeignSessionIsRefused) {
     EXPECT_EQ(f.state(consumer.tickets[0].slab), SlabState::Leased);
     EXPECT_TRUE(come_back(f, consumer, std::vector(consumer.tickets), session));
     ScriptedConsumer again(f, 11);
-    EXPECT_FALSE(come_back(f, again, {}, session)) << "a session comes back once";
+    EXPECT_FALSE(come_back(f, again, {}, session)) << "a session returns once";
 }
 
-TEST(BrokerReconnect, WhatTheDeadHeldGoesToOthersAndNoOneIsBlamed) {
+TEST(BrokerReconnect, RedeliversADeadConsumersSlabsWithoutACharge) {
     RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());
@@ -169,7 +169,7 @@ TEST(BrokerReconnect, WhatTheDeadHeldGoesToOthersAndNoOneIsBlamed) {
     EXPECT_EQ(other.tickets.size(), 1U);
 }
 
-TEST(BrokerReconnect, OneThatDiesWhileItIsWaitedForIsReapedAndCharged) {
+TEST(BrokerReconnect, ReapsAndChargesAnAwaitedConsumerThatDies) {
     RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());
@@ -183,7 +183,7 @@ TEST(BrokerReconnect, OneThatDiesWhileItIsWaitedForIsReapedAndCharged) {
     EXPECT_EQ(f.ledger.failures(consumer.tickets[0].slab), 1U);
 }
 
-TEST(BrokerReconnect, OneThatStaysAwayLosesItsLeaseButKeepsItsHold) {
+TEST(BrokerReconnect, AnAbsentConsumerLosesItsLeaseButKeepsItsHold) {
     RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());
@@ -198,10 +198,10 @@ TEST(BrokerReconnect, OneThatStaysAwayLosesItsLeaseButKeepsItsHold) {
         f.ledger.holds(consumer.tickets[0].slab, {consumer.welcome->consumer_index, consumer.welcome->session}));
 }
 
-TEST(BrokerReconnect, WhatWasGivenUpAndNotLetGoIsNotDeliveredAgain) {
+TEST(BrokerReconnect, DoesNotRedeliverAGivenUpSlabStillHeld) {
     RecoveryFixture f(2);
     f.fill(0);
-    f.progress.count(CountedStep::DeadLetter, f.filled[0], 1);  // and died of the next store
+    f.progress.count(CountedStep::DeadLetter, f.filled[0], 1);  // it died before the next store
     f.succeed();
     EXPECT_EQ(f.state(f.filled[0].slab), SlabState::Free);
     EXPECT_EQ(f.report().dead_lettered.samples, 4U);
@@ -209,7 +209,7 @@ TEST(BrokerReconnect, WhatWasGivenUpAndNotLetGoIsNotDeliveredAgain) {
     EXPECT_TRUE(f.report().conserved());
 }
 
-TEST(BrokerReconnect, OneWhoseWelcomeWasLostHasItsSessionAndNothingOfWhatItWasSent) {
+TEST(BrokerReconnect, AfterALostWelcomeASessionHoldsNothing) {
     RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());  // but its Welcome never reached it
@@ -224,8 +224,8 @@ TEST(BrokerReconnect, OneWhoseWelcomeWasLostHasItsSessionAndNothingOfWhatItWasSe
     EXPECT_EQ(f.ledger.admitted().size(), 1U);
 }
 
-// Threads of one program: a pid names none of them.
-TEST(BrokerReconnect, OfTwoConsumersInOneProcessEachContinuesWithItsOwn) {
+// Threads of one program share a pid.
+TEST(BrokerReconnect, TwoConsumersOfOneProcessKeepTheirSessions) {
     RecoveryFixture f;
     ScriptedConsumer first(f, 11), second(f, 11);
     ASSERT_TRUE(first.join());
@@ -240,10 +240,10 @@ TEST(BrokerReconnect, OfTwoConsumersInOneProcessEachContinuesWithItsOwn) {
     const auto session = first.welcome->session, other = second.welcome->session;
     f.succeed();
     ScriptedConsumer third(f, 11);
-    ASSERT_TRUE(third.join()) << "one that begins takes nothing of the others";
+    ASSERT_TRUE(third.join()) << "a new one takes no session of the others";
     third.receive();
     EXPECT_TRUE(third.tickets.empty());
-    EXPECT_FALSE(come_back(f, third, of_second, other)) << "nor by naming another's session";
+    EXPECT_FALSE(come_back(f, third, of_second, other)) << "not even with another's session";
     ASSERT_TRUE(come_back(f, first, of_first, session));
     ASSERT_TRUE(come_back(f, second, of_second, other));
     EXPECT_EQ(first.welcome->session, session);
@@ -256,7 +256,7 @@ TEST(BrokerReconnect, OfTwoConsumersInOneProcessEachContinuesWithItsOwn) {
     EXPECT_TRUE(f.report().conserved());
 }
 
-TEST(BrokerReconnect, AHelloWithMoreHoldingsThanRecordsIsCountedOnly) {
+TEST(BrokerReconnect, OnlyCountsAHelloWithTooManyHoldings) {
     RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     const Hello hello{.previous_session = 1, .last_delivery = 0, .holding = 3, .window = 1, .program_version = {}};
@@ -274,7 +274,7 @@ TEST(ProgressLog, CountsEachStepOnceAndNamesTheLast) {
     const PublishedSlab first{
         .slab = 3, .samples = 5, .batches_ended = 1, .bytes = 50, .items_through = 8, .skipped = 3};
     log.count(CountedStep::Publish, first, 7);
-    // A batch of which a part was published before is published again in full: the high-water mark does not go back.
+    // A batch that was partly published is published again in full: the high-water mark does not go back.
     log.count(CountedStep::Publish, {.slab = 1, .samples = 1, .bytes = 10, .items_through = 6}, 1);
     log.count(CountedStep::Complete, first, 7);
     const ProgressLog next(memory);
@@ -288,17 +288,17 @@ TEST(ProgressLog, CountsEachStepOnceAndNamesTheLast) {
     EXPECT_EQ(next.last_step().generation, 7U);
 }
 
-TEST(ProgressLog, ARecordThatWasNotMadeCurrentDoesNotCount) {
+TEST(ProgressLog, IgnoresARecordThatWasNotMadeCurrent) {
     RunProgress memory{};
     ProgressLog log(memory);
     log.count(CountedStep::Publish, {.slab = 0, .samples = 5}, 1);
     RunProgress torn = memory;
     ProgressLog(memory).count(CountedStep::Publish, {.slab = 1, .samples = 7}, 1);
-    torn.records = memory.records;  // written, and its writer died before the one store that counts
+    torn.records = memory.records;  // written, but its writer died before the decisive store
     EXPECT_EQ(ProgressLog(torn).totals().published.samples, 5U);
 }
 
-// Producers die at any step of any history; consumers come back with the truth. Everything published is completed once.
+// Producers die at any step of any history; consumers return with true reports. Each published batch is completed once.
 RC_GTEST_PROP(BrokerReconnectHistories, LoseNothingAndCountEverythingOnce, ()) {
     RecoveryFixture f(*rc::gen::inRange(1U, 5U));
     struct ReconnectingConsumer {
@@ -341,7 +341,7 @@ RC_GTEST_PROP(BrokerReconnectHistories, LoseNothingAndCountEverythingOnce, ()) {
                 if (f.can_fill()) f.fill(batches++);
                 break;
             case 2:
-            case 3:  // a release that is taken, or lies unheard in the socket of a producer that dies first
+            case 3:  // a release that is received, or lost in the socket of a producer that dies first
                 if (!person.held.empty()) {
                     const SlabTicket ticket = person.held.back();
                     person.held.pop_back();

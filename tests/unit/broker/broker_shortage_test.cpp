@@ -16,14 +16,14 @@ TEST(Shortage, ReportsNothingWhileASlabIsFree) {
     EXPECT_EQ(f.report().shortage_reason, "");
 }
 
-TEST(Shortage, ReportsThatNoOneIsThere) {
+TEST(Shortage, ReportsThatNoConsumerIsThere) {
     BrokerFixture f(1);
     f.publish(0);
     EXPECT_EQ(f.report().shortage_reason, kShortageNoConsumers);
     EXPECT_THAT(f.report().shortage, HasSubstr("1 ready"));
 }
 
-TEST(Shortage, NamesWhoHoldsWhatAndForHowLong) {
+TEST(Shortage, NamesHoldersTheirSlabsAndTheTimes) {
     BrokerFixture f(3);
     ScriptedConsumer slow(f, 4711, 1);
     slow.join();
@@ -41,7 +41,7 @@ TEST(Shortage, NamesWhoHoldsWhatAndForHowLong) {
     EXPECT_EQ(report.consumers.at(1).oldest_hold_seconds, 2);
 }
 
-TEST(Shortage, DistinguishesALateHolderFromOneAtWork) {
+TEST(Shortage, DistinguishesALateHolderFromAWorkingOne) {
     BrokerFixture f(1);
     ScriptedConsumer late(f, 11, 1);
     late.join();
@@ -59,7 +59,7 @@ TEST(Shortage, DistinguishesALateHolderFromOneAtWork) {
     EXPECT_THAT(report.shortage, HasSubstr("1 retired; pid 11 holds 1 for 32.0 s (stalled)"));
 }
 
-TEST(Shortage, ReportsThatEveryoneLeaves) {
+TEST(Shortage, ReportsThatAllConsumersLeave) {
     BrokerFixture f(1);
     ScriptedConsumer leaving(f, 11, 1);
     leaving.join();

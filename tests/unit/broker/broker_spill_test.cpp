@@ -42,7 +42,7 @@ class BrokerSpill : public testing::Test {
     void fill(std::uint32_t slab, std::uint8_t value) {
         for (std::byte& byte : f_->bytes_of(slab)) byte = std::byte{value};
     }
-    // Waits for a slab that is not there.
+    // Waits for a slab that is not available.
     void block_egress() {
         egress_ = std::thread([this] {
             auto loan = f_->exchange->wait_for_slab();
@@ -74,18 +74,18 @@ class BrokerSpill : public testing::Test {
     std::thread egress_;
 };
 
-TEST_F(BrokerSpill, TheOldestGoesToTheDiskForTheEgressAndComesBackForTheConsumer) {
+TEST_F(BrokerSpill, SpillsTheOldestSlabAndReadsItBackForAConsumer) {
     BrokerFixture& f = start(2);
     f.publish(0);
     f.publish(1);
     fill(0, 10);
     fill(1, 20);
     block_egress();
-    EXPECT_EQ(files(), 0U) << "consumers have a moment";
+    EXPECT_EQ(files(), 0U) << "consumers get a moment first";
     f.clock.advance(milliseconds(50));
     f.broker->step();
     wait_for_the_disk(1);
-    EXPECT_EQ(count(f.report(), SlabState::Ready), 2U) << "until the broker has seen the file, the slab is the copy";
+    EXPECT_EQ(count(f.report(), SlabState::Ready), 2U) << "until the broker sees the file, the slab keeps its state";
     f.broker->step();
     egress_.join();
     EXPECT_TRUE(got_);
@@ -106,7 +106,7 @@ TEST_F(BrokerSpill, TheOldestGoesToTheDiskForTheEgressAndComesBackForTheConsumer
     ASSERT_EQ(consumer.tickets.size(), 2U);
     consumer.release(consumer.tickets[1]);
     f.broker->step();
-    EXPECT_FALSE(f.broker->ended()) << "one is on the disk yet";
+    EXPECT_FALSE(f.broker->ended()) << "one is still on the disk";
     wait_for_the_disk(2);
     f.broker->step();
     consumer.receive();
@@ -125,7 +125,7 @@ TEST_F(BrokerSpill, TheOldestGoesToTheDiskForTheEgressAndComesBackForTheConsumer
     EXPECT_TRUE(f.report().conserved());
 }
 
-TEST_F(BrokerSpill, WhatHasNoMemoryYetStays) {
+TEST_F(BrokerSpill, SpillsOnlySlabsThatHaveMemory) {
     BrokerFixture& f = start(2);
     f.publish(0);
     f.publish(1);
@@ -139,10 +139,10 @@ TEST_F(BrokerSpill, WhatHasNoMemoryYetStays) {
     f.broker->step();
     egress_.join();
     EXPECT_EQ(files(), 1U);
-    EXPECT_TRUE(std::filesystem::exists(folder_ + "/slab-1-1.spill")) << "the oldest is the other one";
+    EXPECT_TRUE(std::filesystem::exists(folder_ + "/slab-1-1.spill")) << "slab 0 is older but has no memory";
 }
 
-TEST_F(BrokerSpill, WhatIsBeingWrittenIsHandedToNoOne) {
+TEST_F(BrokerSpill, DoesNotDeliverASlabThatIsBeingWritten) {
     BrokerFixture& f = start(1);
     f.publish(0);
     block_egress();
@@ -150,12 +150,12 @@ TEST_F(BrokerSpill, WhatIsBeingWrittenIsHandedToNoOne) {
     f.broker->step();
     ScriptedConsumer consumer(f, 11, 8);
     consumer.join();
-    // If the disk was done by then, another filling may have come.
+    // If the disk was done by then, another slab may have been filled.
     for (const SlabTicket& ticket : consumer.tickets) EXPECT_NE(ticket.generation, 1U);
     wait_for_the_disk(1);
 }
 
-TEST_F(BrokerSpill, AFullDiskMeansWaiting) {
+TEST_F(BrokerSpill, WaitsWhenTheDiskIsFull) {
     BrokerFixture& f = start(1);
     std::filesystem::remove_all(folder_);
     f.publish(0);
@@ -168,7 +168,7 @@ TEST_F(BrokerSpill, AFullDiskMeansWaiting) {
     EXPECT_EQ(f.report().spilled.samples, 0U);
     f.clock.advance(seconds(1));
     f.broker->step();
-    EXPECT_EQ(outcomes_, 1) << "the disk is asked again later, not at once";
+    EXPECT_EQ(outcomes_, 1) << "the disk is retried later, not immediately";
     ScriptedConsumer consumer(f, 11);
     consumer.join();
     f.broker->step();
@@ -181,7 +181,7 @@ TEST_F(BrokerSpill, AFullDiskMeansWaiting) {
     EXPECT_TRUE(f.report().conserved());
 }
 
-TEST_F(BrokerSpill, WhatTookAConsumerDownKeepsItsIncidentReport) {
+TEST_F(BrokerSpill, ASpilledSlabKeepsItsIncidentReport) {
     BrokerFixture& f = start(1);
     f.publish(0);
     ScriptedConsumer crashing(f, 11, 1);
@@ -197,7 +197,7 @@ TEST_F(BrokerSpill, WhatTookAConsumerDownKeepsItsIncidentReport) {
     EXPECT_EQ(f.ledger.failures(0), 1U);
 }
 
-TEST_F(BrokerSpill, AFileThatIsGoneEndsTheRun) {
+TEST_F(BrokerSpill, AMissingFileEndsTheRun) {
     BrokerFixture& f = start(1);
     f.publish(0);
     block_egress();
@@ -218,13 +218,13 @@ TEST_F(BrokerSpill, AFileThatIsGoneEndsTheRun) {
         f.broker->step();
         wait_for_the_disk(2);
         f.broker->step();
-        FAIL() << "nobody noticed";
+        FAIL() << "no error";
     } catch (const Error& problem) {
         EXPECT_THAT(problem.what(), HasSubstr("a spilled slab is lost: reading " + folder_ + "/slab-0-1.spill back"));
     }
 }
 
-TEST_F(BrokerSpill, AnAbortLeavesWhatIsOnTheDiskInTheBooks) {
+TEST_F(BrokerSpill, AnAbortKeepsSpilledSlabsInTheRecords) {
     BrokerFixture& f = start(1);
     f.publish(0);
     block_egress();
@@ -241,7 +241,7 @@ TEST_F(BrokerSpill, AnAbortLeavesWhatIsOnTheDiskInTheBooks) {
     ASSERT_EQ(consumer.tickets.size(), 1U);
     consumer.release(consumer.tickets[0]);
     f.broker->step();
-    f.broker->abort();  // while it is read back, or just after
+    f.broker->abort();  // during the read, or just after
     wait_for_the_disk(2);
     f.broker->step();
     EXPECT_EQ(count(f.report(), SlabState::Filling), 0U);

@@ -21,9 +21,9 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::Not;
 
-// --- getting in ---
+// --- admission ---
 
-TEST(Broker, LetsAConsumerInAfterItsAnswer) {
+TEST(Broker, AdmitsAConsumerAfterItsAnswer) {
     BrokerFixture f;
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());
@@ -33,7 +33,7 @@ TEST(Broker, LetsAConsumerInAfterItsAnswer) {
     EXPECT_EQ(report.consumers[0].session, consumer.welcome->session);
 }
 
-TEST(Broker, RefusesByName) {
+TEST(Broker, NamesTheReasonOfARefusal) {
     BrokerFixture f;
     const auto reason_of = [](const ScriptedConsumer& consumer) {
         return consumer.refused ? static_cast<RefusalReason>(consumer.refused->reason) : RefusalReason{};
@@ -60,7 +60,7 @@ TEST(Broker, RefusesByName) {
 }
 
 // The producer's process has no descriptor left for a pidfd.
-TEST(Broker, WhoCannotBeWatchedForWantOfADescriptorWaitsForOne) {
+TEST(Broker, AConsumerWaitsForADescriptorToBeWatchedWith) {
     BrokerFixture f;
     for (const int scarce : {EMFILE, ENFILE}) {
         f.watch.open_refusal = scarce;
@@ -82,7 +82,7 @@ TEST(Broker, WhoCannotBeWatchedForWantOfADescriptorWaitsForOne) {
         consumer.receive();
         EXPECT_TRUE(consumer.welcome);
     }
-    // For another reason nobody waits, and no more than may be in at all.
+    // For other reasons no consumer waits, and only as many wait as may be admitted at all.
     f.watch.open_refusal = EPERM;
     ScriptedConsumer other(f, 300);
     other.hello();
@@ -98,7 +98,7 @@ TEST(Broker, WhoCannotBeWatchedForWantOfADescriptorWaitsForOne) {
     EXPECT_GE(refused, 20U);
 }
 
-TEST(Broker, RefusesAConsumerThatWouldDoOtherWork) {
+TEST(Broker, RefusesAConsumerWithOtherWork) {
     BrokerFixture f(1, {.work = 5});
     ScriptedConsumer other(f, 11);
     other.port->send_work(of_run(Hello{.work = 6, .window = 2}));
@@ -115,7 +115,7 @@ TEST(Broker, RefusesAConsumerThatWouldDoOtherWork) {
     EXPECT_TRUE(same.challenge);
 }
 
-TEST(Broker, AWrongAnswerLetsNoOneIn) {
+TEST(Broker, RefusesAWrongAnswer) {
     BrokerFixture f;
     ScriptedConsumer consumer(f, 11);
     consumer.hello();
@@ -127,7 +127,7 @@ TEST(Broker, AWrongAnswerLetsNoOneIn) {
     EXPECT_EQ(f.report().refused.at("challenge not answered"), 1U);
 }
 
-TEST(Broker, APeerThatDiedBeforeItsAnswerIsNotLetIn) {
+TEST(Broker, DoesNotAdmitAPeerThatDiedBeforeItsAnswer) {
     BrokerFixture f;
     ScriptedConsumer consumer(f, 11);
     consumer.hello();
@@ -152,7 +152,7 @@ TEST(Broker, AnswersARepeatedHelloAsBefore) {
 
 // --- delivery ---
 
-TEST(Broker, GivesNoMoreThanTheWindow) {
+TEST(Broker, DeliversAtMostTheWindow) {
     BrokerFixture f(8);
     ScriptedConsumer consumer(f, 11, 2);
     consumer.join();
@@ -163,7 +163,7 @@ TEST(Broker, GivesNoMoreThanTheWindow) {
     EXPECT_EQ(consumer.tickets.size(), 3U);
 }
 
-TEST(Broker, TheLastTwoGoToIdleConsumersOnly) {
+TEST(Broker, GivesTheLastTwoSlabsOnlyToIdleConsumers) {
     BrokerFixture f(8);
     ScriptedConsumer first(f, 11, 4);
     first.join();
@@ -171,10 +171,10 @@ TEST(Broker, TheLastTwoGoToIdleConsumersOnly) {
     f.publish(1);
     f.publish(2);
     first.receive();
-    EXPECT_EQ(first.tickets.size(), 1U) << "one while it was idle";
+    EXPECT_EQ(first.tickets.size(), 1U) << "one while idle";
     f.publish(3);
     first.receive();
-    EXPECT_EQ(first.tickets.size(), 2U) << "and one when three were waiting";
+    EXPECT_EQ(first.tickets.size(), 2U) << "one more when three were waiting";
     ScriptedConsumer second(f, 12, 4);
     second.join();
     second.receive();
@@ -192,7 +192,7 @@ TEST(Broker, RecordsTheHolderBeforeTheTicketIsSent) {
         f.ledger.holds(consumer.tickets[0].slab, {consumer.welcome->consumer_index, consumer.welcome->session}));
 }
 
-TEST(Broker, ATicketForAVanishedPeerGoesToAnother) {
+TEST(Broker, RedirectsATicketForAVanishedPeer) {
     BrokerFixture f;
     ScriptedConsumer gone(f, 11);
     gone.join();
@@ -219,9 +219,9 @@ TEST(Broker, CreditZeroStopsDelivery) {
     EXPECT_TRUE(consumer.tickets.empty());
 }
 
-TEST(Broker, ReportsWhoTakesSlabs) {
+TEST(Broker, ReportsTheConsumersThatTakeSlabs) {
     BrokerFixture f;
-    ScriptedConsumer consumer(f, 11, 0);  // its processor is not made yet
+    ScriptedConsumer consumer(f, 11, 0);  // its processor is not created yet
     consumer.join();
     EXPECT_FALSE(f.report().consumers.at(0).ready);
     consumer.port->send_work(of_run(Credit{consumer.welcome->session, 2, 0}));
@@ -234,7 +234,7 @@ TEST(Broker, ReportsWhoTakesSlabs) {
 
 // --- releases ---
 
-TEST(Broker, ACompletedSlabIsFilledAgainUnderTheNextGeneration) {
+TEST(Broker, RefillsACompletedSlabInTheNextGeneration) {
     BrokerFixture f(1);
     ScriptedConsumer consumer(f, 11);
     consumer.join();
@@ -253,7 +253,7 @@ TEST(Broker, ACompletedSlabIsFilledAgainUnderTheNextGeneration) {
     EXPECT_TRUE(report.conserved());
 }
 
-TEST(Broker, ARepeatedReleaseIsAcknowledgedAndChangesNothing) {
+TEST(Broker, AcknowledgesARepeatedReleaseWithoutEffect) {
     BrokerFixture f;
     ScriptedConsumer consumer(f, 11);
     consumer.join();
@@ -267,7 +267,7 @@ TEST(Broker, ARepeatedReleaseIsAcknowledgedAndChangesNothing) {
     EXPECT_EQ(f.report().completed.samples, 4U);
 }
 
-TEST(Broker, ReportsACompletionOnceAndOnlyWhenItWasAccepted) {
+TEST(Broker, ReportsAnAcceptedCompletionOnce) {
     std::vector<std::uint64_t> completed;
     BrokerOptions options;
     options.on_completed = [&completed](const PublishedSlab& slab) { completed.push_back(slab.first_batch); };
@@ -290,7 +290,7 @@ TEST(Broker, ReportsACompletionOnceAndOnlyWhenItWasAccepted) {
     EXPECT_EQ(completed, std::vector<std::uint64_t>{5});
 }
 
-TEST(Broker, AcknowledgesAStreamOfReleasesRarelyButALeaverAtOnce) {
+TEST(Broker, AcknowledgesReleasesRarelyButALeaverImmediately) {
     BrokerFixture f(8);
     ScriptedConsumer consumer(f, 11, 8);
     consumer.join();
@@ -298,7 +298,7 @@ TEST(Broker, AcknowledgesAStreamOfReleasesRarelyButALeaverAtOnce) {
     consumer.receive();
     ASSERT_GE(consumer.tickets.size(), 4U);
     consumer.release(consumer.tickets[0]);
-    EXPECT_EQ(consumer.acknowledged, 0U) << "it goes with the next tickets";
+    EXPECT_EQ(consumer.acknowledged, 0U) << "it is sent with the next tickets";
     f.publish(6);
     consumer.receive();
     EXPECT_EQ(consumer.acknowledged, 1U);
@@ -317,10 +317,10 @@ TEST(Broker, AcknowledgesAStreamOfReleasesRarelyButALeaverAtOnce) {
     consumer.port->send_work(of_run(Credit{consumer.welcome->session, 0, 0}));
     f.broker->step();
     consumer.receive();
-    EXPECT_EQ(consumer.acknowledged, 3U) << "it waits for nothing else";
+    EXPECT_EQ(consumer.acknowledged, 3U) << "it waits for no other release";
 }
 
-TEST(Broker, WhatAKilledConsumerFinishedAndHadNotReleasedIsDoneAgainWithoutAFailure) {
+TEST(Broker, RedoesAKilledConsumersUnreleasedSlabWithoutACharge) {
     BrokerFixture f(8);
     auto killed = std::make_unique<ScriptedConsumer>(f, 11, 8);
     killed->join();
@@ -328,7 +328,7 @@ TEST(Broker, WhatAKilledConsumerFinishedAndHadNotReleasedIsDoneAgainWithoutAFail
     killed->receive();
     const std::size_t held = killed->tickets.size();
     ASSERT_GE(held, 3U);
-    // It has committed the first two, holds their releases back, and is at work on the third.
+    // It has committed the first two, holds their releases back, and works on the third.
     killed->work_on(killed->tickets[2]);
     killed->die();
     EXPECT_TRUE(f.report().conserved());
@@ -348,27 +348,27 @@ TEST(Broker, WhatAKilledConsumerFinishedAndHadNotReleasedIsDoneAgainWithoutAFail
     EXPECT_TRUE(f.report().conserved());
 }
 
-// --- while its thread sleeps ---
+// --- stand-ins ---
 
-TEST(Broker, WhatIsPublishedWhileItSleepsContinuesWithoutAStep) {
+TEST(Broker, DeliversASlabPublishedDuringItsSleepWithoutAStep) {
     BrokerFixture f;
     ScriptedConsumer consumer(f, 11);
     consumer.join();
     f.broker->step();
     EXPECT_GT(f.broker->patience(), std::chrono::nanoseconds{});
     for (std::uint64_t batch = 0; batch < 2; ++batch) {
-        auto loan = f.exchange->wait_for_slab();  // the second one was granted by who stood in
+        auto loan = f.exchange->wait_for_slab();  // the stand-in granted the second one
         ASSERT_TRUE(loan);
         f.exchange->publish(std::move(*loan), {.first_batch = batch, .samples = 4, .bytes = 40});
         EXPECT_TRUE(f.broker->dispatch_inline());
     }
     consumer.receive();
-    EXPECT_EQ(consumer.tickets.size(), 1U) << "the last ready slabs are for who holds nothing";
+    EXPECT_EQ(consumer.tickets.size(), 1U) << "the last ready slabs go to idle consumers";
     EXPECT_EQ(f.report().published.slabs, 2U);
     EXPECT_TRUE(f.report().conserved());
 }
 
-TEST(Broker, WhoStandsInLeavesAllElseToAStep) {
+TEST(Broker, AStandInOnlyDelivers) {
     BrokerFixture f;
     ScriptedConsumer consumer(f, 11);
     consumer.join();
@@ -391,7 +391,7 @@ TEST(Broker, WhoStandsInLeavesAllElseToAStep) {
     EXPECT_TRUE(f.report().conserved());
 }
 
-TEST(Broker, WhoStandsInDoesNotReportThatNoSlabIsFreeWhileAReleaseWaits) {
+TEST(Broker, AStandInReportsNoShortageWhileAReleaseWaits) {
     BrokerFixture f(2);
     ScriptedConsumer consumer(f, 11);
     consumer.join();
@@ -405,13 +405,13 @@ TEST(Broker, WhoStandsInDoesNotReportThatNoSlabIsFreeWhileAReleaseWaits) {
         of_run(Releases{consumer.welcome->session, 1}, std::vector<ReleaseRecord>{{consumer.tickets.at(0), 1, 0}}));
     f.exchange->publish(std::move(*loan), {.first_batch = 1, .samples = 4, .bytes = 40});
     EXPECT_FALSE(f.broker->dispatch_inline());
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // in which it would hear that none is free
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // in which it would receive the shortage
     f.broker->step();
     asks.join();
     EXPECT_TRUE(next);
 }
 
-TEST(Broker, AReleaseBeyondAGapWaitsForItsForerunner) {
+TEST(Broker, AReleaseAfterAGapWaitsForTheMissingOne) {
     BrokerFixture f(8);
     ScriptedConsumer consumer(f, 11, 4);
     consumer.join();
@@ -429,7 +429,7 @@ TEST(Broker, AReleaseBeyondAGapWaitsForItsForerunner) {
     EXPECT_EQ(consumer.acknowledged, 2U);
 }
 
-TEST(Broker, NoOneReleasesInAnothersName) {
+TEST(Broker, RefusesAReleaseInAnotherConsumersName) {
     BrokerFixture f;
     ScriptedConsumer holder(f, 11);
     ScriptedConsumer thief(f, 12);
@@ -450,7 +450,7 @@ TEST(Broker, NoOneReleasesInAnothersName) {
     EXPECT_EQ(f.ledger.word(owner.tickets[0].slab).state, SlabState::Leased);
 }
 
-TEST(Broker, GarbageIsCountedAndChangesNothing) {
+TEST(Broker, CountsGarbageWithoutEffect) {
     BrokerFixture f;
     ScriptedConsumer consumer(f, 11);
     consumer.join();
@@ -467,9 +467,9 @@ TEST(Broker, GarbageIsCountedAndChangesNothing) {
     EXPECT_FALSE(f.report().refused.empty());
 }
 
-// A consumer of the run that had this directory before, in the process that has one of this run: session, slab,
-// generation and attempt mean something here as well.
-TEST(Broker, AnotherRunsMessagesChangeNothing) {
+// A consumer of the previous run in this directory, whose process now has one of this run: session, slab, generation
+// and attempt are valid here, too.
+TEST(Broker, IgnoresAnotherRunsMessages) {
     BrokerFixture f;
     ScriptedConsumer consumer(f, 11);
     consumer.join();
@@ -499,10 +499,10 @@ TEST(Broker, AnotherRunsMessagesChangeNothing) {
     EXPECT_EQ(f.report().completed.slabs, 1U);
     f.publish(1);
     consumer.receive();
-    EXPECT_EQ(consumer.tickets.size(), 2U) << "and its credit is what it was";
+    EXPECT_EQ(consumer.tickets.size(), 2U) << "its credit is unchanged";
 }
 
-TEST(Broker, WhoEndsBeforeItHasReceivedItsWelcomeHasGivenItsPlaceBack) {
+TEST(Broker, AConsumerThatEndsBeforeItsWelcomeFreesItsPlace) {
     BrokerFixture f;
     ScriptedConsumer greeted(f, 11);
     greeted.hello();
@@ -522,7 +522,7 @@ TEST(Broker, WhoEndsBeforeItHasReceivedItsWelcomeHasGivenItsPlaceBack) {
     EXPECT_EQ(next.tickets[0].attempt, 1U);
     EXPECT_EQ(f.report().slab_failures, 0U);
     EXPECT_EQ(f.report().refused.count("challenge not answered"), 0U);
-    next.port->send_work(of_run(Disconnect{0}));  // of nobody that it could mean here: it has been let in, and says so
+    next.port->send_work(of_run(Disconnect{0}));  // an unknown sender, until it is admitted
     ScriptedConsumer refused(f, 14, 2, 1001);
     refused.hello();
     refused.port->send_work(of_run(Disconnect{0}));
@@ -532,7 +532,7 @@ TEST(Broker, WhoEndsBeforeItHasReceivedItsWelcomeHasGivenItsPlaceBack) {
 
 // --- deaths ---
 
-TEST(Broker, ADeadConsumersBatchGoesToAnotherFromTheSameBytes) {
+TEST(Broker, RedeliversADeadConsumersBatchFromTheSameBytes) {
     BrokerFixture f;
     ScriptedConsumer first(f, 11);
     first.join();
@@ -554,7 +554,7 @@ TEST(Broker, ADeadConsumersBatchGoesToAnotherFromTheSameBytes) {
     EXPECT_TRUE(report.conserved());
 }
 
-TEST(Broker, AReleaseSentBeforeDeathStillCounts) {
+TEST(Broker, CountsAReleaseSentBeforeADeath) {
     BrokerFixture f;
     ScriptedConsumer consumer(f, 11);
     consumer.join();
@@ -568,7 +568,7 @@ TEST(Broker, AReleaseSentBeforeDeathStillCounts) {
     EXPECT_EQ(f.report().redelivered.slabs, 0U);
 }
 
-TEST(Broker, ABatchThatTookDownThreeConsumersIsGivenUp) {
+TEST(Broker, GivesUpABatchAfterThreeDeaths) {
     BrokerFixture f(1);
     f.publish(9);
     for (pid_t pid = 11; pid < 14; ++pid) {
@@ -588,7 +588,7 @@ TEST(Broker, ABatchThatTookDownThreeConsumersIsGivenUp) {
     EXPECT_TRUE(f.can_fill()) << "the slab itself is free again";
 }
 
-TEST(Broker, DeathsOfIdleHoldersAreNotCharged) {
+TEST(Broker, DoesNotChargeTheDeathOfAnIdleHolder) {
     BrokerFixture f(1);
     f.publish(0);
     for (pid_t pid = 11; pid < 20; ++pid) {
@@ -602,8 +602,8 @@ TEST(Broker, DeathsOfIdleHoldersAreNotCharged) {
     EXPECT_EQ(f.ledger.word(0).state, SlabState::Ready);
 }
 
-// Its process is often seen to be gone before its Disconnect has come through: a sound end reads like one.
-TEST(Broker, AnEndThatHeldNothingIsNotReportedAsADeath) {
+// Its process is often gone before its Disconnect arrives: an orderly end looks the same.
+TEST(Broker, DoesNotReportAnEndWithoutASlabAsADeath) {
     BrokerFixture f(1);
     f.publish(0);
     testing::internal::CaptureStdout();
@@ -630,7 +630,7 @@ TEST(Broker, AnEndThatHeldNothingIsNotReportedAsADeath) {
     EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("(pid 12) died holding 1 slab"));
 }
 
-TEST(Broker, AHeartbeatLeftByAPreviousSessionCountsNoFailure) {
+TEST(Broker, APreviousSessionsHeartbeatIsNotCharged) {
     BrokerFixture f(1);
     f.publish(0);
     ScriptedConsumer consumer(f, 11);
@@ -644,7 +644,7 @@ TEST(Broker, AHeartbeatLeftByAPreviousSessionCountsNoFailure) {
 
 // --- visibility timeouts ---
 
-TEST(Broker, WithoutProgressAnotherGetsTheSlabTooAndTheMemoryStays) {
+TEST(Broker, RedeliversASlabWithoutProgressAndKeepsItsMemory) {
     BrokerFixture f(1);
     ScriptedConsumer hung(f, 11);
     hung.join();
@@ -658,14 +658,14 @@ TEST(Broker, WithoutProgressAnotherGetsTheSlabTooAndTheMemoryStays) {
     ASSERT_EQ(other.tickets.size(), 1U);
     other.release(other.tickets[0]);
     EXPECT_EQ(f.ledger.word(0).state, SlabState::Retired);
-    EXPECT_FALSE(f.can_fill()) << "time never frees memory";
+    EXPECT_FALSE(f.can_fill()) << "a timeout does not free memory";
     hung.release(hung.tickets[0]);
     EXPECT_TRUE(f.can_fill());
     EXPECT_EQ(f.report().completed.slabs, 1U);
 }
 
-// Each of them is slower than a visibility timeout: were it taken from each in turn, it would never be done.
-TEST(Broker, WhoIsDoneFirstCompletesASlabThatTakesLongerThanALease) {
+// Each is slower than a visibility timeout: if each lost the slab in turn, it would never be done.
+TEST(Broker, TheFirstToFinishCompletesAnOverdueSlab) {
     BrokerFixture f(1);
     f.publish(0);
     std::vector<std::unique_ptr<ScriptedConsumer>> slow;
@@ -676,7 +676,7 @@ TEST(Broker, WhoIsDoneFirstCompletesASlabThatTakesLongerThanALease) {
         ASSERT_EQ(slow.back()->tickets.size(), 1U) << pid;
         slow.back()->work_on(slow.back()->tickets[0]);
         f.clock.advance(seconds(1));
-        f.broker->step();  // its last sign of life is seen
+        f.broker->step();  // sees its last heartbeat
         f.advance(seconds(31));
         f.broker->step();
     }
@@ -691,8 +691,8 @@ TEST(Broker, WhoIsDoneFirstCompletesASlabThatTakesLongerThanALease) {
     EXPECT_TRUE(f.report().conserved());
 }
 
-// A frozen container: nobody ran, and nobody is late.
-TEST(Broker, TimeInWhichTheBrokerItselfDidNotRunCountsForNoOnesLease) {
+// A frozen container: neither broker nor consumer ran, so no consumer is late.
+TEST(Broker, TheBrokersOwnPauseDoesNotExpireLeases) {
     BrokerFixture f(1, {.kill_stalled = true});
     ScriptedConsumer working(f, 11);
     working.join();
@@ -708,7 +708,7 @@ TEST(Broker, TimeInWhichTheBrokerItselfDidNotRunCountsForNoOnesLease) {
     }
     EXPECT_EQ(f.report().visibility_timeouts, 0U);
     EXPECT_EQ(f.report().stalled_killed, 0U);
-    f.advance(seconds(31));  // it runs, and the consumer does not
+    f.advance(seconds(31));  // only the broker runs
     EXPECT_EQ(f.report().visibility_timeouts, 1U);
     EXPECT_EQ(f.report().stalled_killed, 1U);
 }
@@ -727,7 +727,7 @@ TEST(Broker, ProgressExtendsTheLease) {
     EXPECT_EQ(f.ledger.word(0).state, SlabState::Leased);
 }
 
-TEST(Broker, AHungConsumerGetsNothingUntilItMoves) {
+TEST(Broker, DeliversNothingToAHungConsumer) {
     BrokerFixture f(4);
     ScriptedConsumer hung(f, 11);
     hung.join();
@@ -748,14 +748,14 @@ TEST(Broker, AHungConsumerGetsNothingUntilItMoves) {
     EXPECT_EQ(hung.tickets.size(), 2U);
 }
 
-TEST(Broker, AReturnBacksOff) {
+TEST(Broker, BacksOffAfterAReturn) {
     BrokerFixture f(1);
     ScriptedConsumer consumer(f, 11);
     consumer.join();
     f.publish(0);
     consumer.receive();
     consumer.release(consumer.tickets[0], ReleaseKind::Returned);
-    EXPECT_EQ(consumer.tickets.size(), 1U) << "not at once";
+    EXPECT_EQ(consumer.tickets.size(), 1U) << "not immediately";
     f.clock.advance(milliseconds(150));
     f.broker->step();
     consumer.receive();
@@ -765,7 +765,7 @@ TEST(Broker, AReturnBacksOff) {
 
 // --- the end ---
 
-TEST(Broker, EndsWhenEverythingIsReleasedAndEveryoneHasLeft) {
+TEST(Broker, EndsOnceAllIsReleasedAndAllConsumersHaveLeft) {
     BrokerFixture f;
     ScriptedConsumer consumer(f, 11);
     consumer.join();
@@ -798,7 +798,7 @@ TEST(Broker, DoesNotWaitForeverForDisconnects) {
     EXPECT_TRUE(f.broker->ended());
 }
 
-TEST(Broker, WithoutConsumersARunWaitsAndReportsWhy) {
+TEST(Broker, WaitsWithoutConsumersAndReportsWhy) {
     BrokerFixture f(1);
     f.publish(0);
     f.exchange->finish();
@@ -808,7 +808,7 @@ TEST(Broker, WithoutConsumersARunWaitsAndReportsWhy) {
     EXPECT_NE(f.report().shortage.find("no consumers"), std::string::npos);
 }
 
-TEST(Broker, AbortReturnsWhatWasNotBegun) {
+TEST(Broker, AnAbortReturnsSlabsThatWereNotBegun) {
     BrokerFixture f(4);
     ScriptedConsumer consumer(f, 11);
     consumer.join();
@@ -826,7 +826,7 @@ TEST(Broker, AbortReturnsWhatWasNotBegun) {
     EXPECT_TRUE(f.report().conserved());
 }
 
-TEST(Broker, SteadyFiguresLeaveTheWarmUpOut) {
+TEST(Broker, SteadyFiguresExcludeTheWarmUp) {
     BrokerFixture f(8, {.warmup_batches = 2});
     ScriptedConsumer consumer(f, 11, 1);
     consumer.join();

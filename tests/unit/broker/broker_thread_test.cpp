@@ -23,11 +23,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What a WatchedPort saw, and how it is to fail.
+// The observations of a WatchedPort, and the failure to inject.
 struct Watched {
     std::atomic<std::uint64_t> by_its_thread{0}, by_others{0};  // sent tickets
     bool fails_in_its_sleep = false;
-    bool fails_others = false;  // that send
+    bool fails_others = false;  // sends by other threads fail
 };
 
 class WatchedPort final : public BrokerPort {
@@ -55,7 +55,7 @@ class WatchedPort final : public BrokerPort {
     const std::thread::id made_by_ = std::this_thread::get_id();
 };
 
-// The fixture's broker knows the fixture's port: this one has a watched one.
+// Replaces the port of the fixture's broker by a watched one.
 BrokerThread::Parts parts_of(BrokerFixture& f, Watched& watched) {
     BrokerThread::Parts parts;
     f.broker.reset();
@@ -67,13 +67,13 @@ BrokerThread::Parts parts_of(BrokerFixture& f, Watched& watched) {
     return parts;
 }
 
-// A consumer with a thread of its own: joins, releases what it gets, leaves when it is told to.
+// A consumer on its own thread: joins, releases its slabs, leaves on request.
 class LiveConsumer {
   public:
     explicit LiveConsumer(std::unique_ptr<ConsumerPort> port) : port_(std::move(port)), thread_([this] { serve(); }) {}
 
     std::uint64_t released() const { return released_; }
-    // Of one that a broker has told to leave, or that is told here.
+    // Ended by the broker or by this test.
     void join() { thread_.join(); }
     void leave() {
         const std::uint64_t one = 1;
@@ -90,8 +90,8 @@ class LiveConsumer {
             while (!port_->try_receive(bytes)) {
                 const int leaves = leaves_.get();
                 port_->wait({&leaves, 1}, 1h);
-                std::uint64_t told = 0;
-                if (::read(leaves, &told, sizeof told) > 0) return;
+                std::uint64_t count = 0;
+                if (::read(leaves, &count, sizeof count) > 0) return;
             }
             const ParsedMessage message = parse_message(bytes);
             if (message.type == MessageType::Challenge)
@@ -120,14 +120,14 @@ class LiveConsumer {
     std::thread thread_;
 };
 
-TEST(BrokerThread, HandsEachSlabOnOnceWhicheverThreadDoesIt) {
+TEST(BrokerThread, DeliversEachSlabOnceOnEitherThread) {
     constexpr std::uint64_t kLeast = 200, kMost = 20000;
     BrokerFixture f(8);
     Watched watched;
     BrokerThread thread([&] { return parts_of(f, watched); }, *f.exchange, {});
     LiveConsumer consumer(f.hub.consumer_port({11, 1000, 1000}));
     std::uint64_t published = 0;
-    // One at a time into an idle system, and now and then two neighbours, which are its thread's.
+    // Single slabs into an idle system, and sometimes two at a time, which its thread handles.
     while (published < kLeast || ((watched.by_others == 0 || watched.by_its_thread == 0) && published < kMost)) {
         for (int neighbours = published % 4 == 3 ? 2 : 1; neighbours > 0; --neighbours) {
             auto loan = f.exchange->wait_for_slab();
@@ -148,7 +148,7 @@ TEST(BrokerThread, HandsEachSlabOnOnceWhicheverThreadDoesIt) {
     EXPECT_TRUE(report.conserved());
 }
 
-TEST(BrokerThread, WhatFailsWhileAnotherStandsInEndsIt) {
+TEST(BrokerThread, AFailureOfTheStandInEndsIt) {
     BrokerFixture f(8);
     Watched watched;
     watched.fails_others = true;
@@ -156,10 +156,10 @@ TEST(BrokerThread, WhatFailsWhileAnotherStandsInEndsIt) {
     BrokerThread thread([&] { return parts_of(f, watched); }, *f.exchange,
                         {.on_end = {}, .on_failure = [&has_failed] { has_failed = true; }});
     LiveConsumer consumer(f.hub.consumer_port({11, 1000, 1000}));
-    // One at a time, until one of them was handed on by this thread.
+    // Single slabs, until this thread has delivered one.
     const auto end = std::chrono::steady_clock::now() + 60s;
     for (std::uint64_t batch = 0; !has_failed; ++batch) {
-        ASSERT_LT(std::chrono::steady_clock::now(), end) << "nobody stood in";
+        ASSERT_LT(std::chrono::steady_clock::now(), end) << "no thread stood in";
         auto loan = f.exchange->wait_for_slab();
         if (!loan) break;  // stopped
         f.exchange->publish(std::move(*loan), {.first_batch = batch, .samples = 1, .bytes = 10});
@@ -171,7 +171,7 @@ TEST(BrokerThread, WhatFailsWhileAnotherStandsInEndsIt) {
     consumer.join();
 }
 
-// Calls what it is given when something is logged.
+// Calls a function on each log message.
 class CallingSink final : public spdlog::sinks::base_sink<std::mutex> {
   public:
     explicit CallingSink(std::function<void()> call) : call_(std::move(call)) {}
@@ -183,8 +183,8 @@ class CallingSink final : public spdlog::sinks::base_sink<std::mutex> {
     std::function<void()> call_;
 };
 
-// Where its sleep fails, it has said that it sleeps. What it logs then comes when it is gone, and nobody is told yet.
-TEST(BrokerThread, WhoPublishesBehindItsEndOnlyLeavesTheSlab) {
+// Its sleep fails after it has announced it. Its log message comes when it is gone, but before others learn of it.
+TEST(BrokerThread, PublishingAfterItsEndOnlyLeavesTheSlab) {
     BrokerFixture f;
     f.exchange = SlabExchange::make(2);
     f.exchange->grant(std::array<SlabExchange::Grant, 1>{{{0, 1, {}}}});

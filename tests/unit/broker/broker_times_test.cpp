@@ -1,4 +1,4 @@
-// How long slabs wait for consumers, and consumers take over them; who holds what.
+// The waiting and working times of slabs, and their holders.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ std::uint64_t counted(const DurationHistogram& histogram) {
     return std::accumulate(histogram.counts().begin(), histogram.counts().end(), std::uint64_t{0});
 }
 
-TEST(BrokerTimes, ASlabWaitsFromItsPublicationAndIsWorkedOnUntilItsRelease) {
+TEST(BrokerTimes, MeasuresTheWaitFromPublicationAndTheWorkToTheRelease) {
     BrokerFixture f;
     f.publish(0);
     f.clock.advance(milliseconds(40));
@@ -35,8 +35,8 @@ TEST(BrokerTimes, ASlabWaitsFromItsPublicationAndIsWorkedOnUntilItsRelease) {
     EXPECT_DOUBLE_EQ(f.report().process.seconds(), 0.7);
 }
 
-// What is given back unbegun was not worked on, and waits anew; a failure is work.
-TEST(BrokerTimes, EachDeliveryHasTimesOfItsOwn) {
+// A slab returned unbegun was not worked on, and waits again; a failure counts as work.
+TEST(BrokerTimes, EachDeliveryHasItsOwnTimes) {
     BrokerFixture f;
     f.publish(0);
     ScriptedConsumer first(f, 11, 1);
@@ -58,8 +58,8 @@ TEST(BrokerTimes, EachDeliveryHasTimesOfItsOwn) {
     EXPECT_EQ(f.report().slab_failures, 1U);
 }
 
-// It has not been with anybody meanwhile.
-TEST(BrokerTimes, ATicketThatCouldNotBeSentHasWaitedSinceThePublication) {
+// No consumer had it in between.
+TEST(BrokerTimes, AnUnsentTicketHasWaitedSinceThePublication) {
     BrokerFixture f;
     f.publish(0);
     ScriptedConsumer consumer(f, 11, 1);
@@ -80,8 +80,8 @@ TEST(BrokerTimes, ATicketThatCouldNotBeSentHasWaitedSinceThePublication) {
     EXPECT_DOUBLE_EQ(f.report().queue.seconds(), 5);
 }
 
-// Both hold the slab, and each has worked since it had it.
-TEST(BrokerTimes, WhoIsOvertakenHasWorkedSinceItsOwnDelivery) {
+// Both hold the slab, and each has worked since its delivery.
+TEST(BrokerTimes, AnOvertakenConsumerHasWorkedSinceItsDelivery) {
     BrokerFixture f(4, {.visibility_timeout = seconds(30)});
     f.publish(0);
     ScriptedConsumer slow(f, 11, 1);
@@ -102,7 +102,7 @@ TEST(BrokerTimes, WhoIsOvertakenHasWorkedSinceItsOwnDelivery) {
     EXPECT_EQ(counted(f.report().process), 2U);
 }
 
-TEST(BrokerTimes, ADeathIsACharge) {
+TEST(BrokerTimes, CountsADeathAsACharge) {
     BrokerFixture f;
     f.publish(0);
     ScriptedConsumer consumer(f, 11, 1);
@@ -111,10 +111,10 @@ TEST(BrokerTimes, ADeathIsACharge) {
     consumer.work_on(consumer.tickets.at(0));
     consumer.die();
     EXPECT_EQ(f.report().slab_failures, 1U);
-    EXPECT_EQ(counted(f.report().process), 0U) << "nobody knows when it ended";
+    EXPECT_EQ(counted(f.report().process), 0U) << "the end of its work is unknown";
 }
 
-TEST(BrokerTimes, ReportsEachSlabsStateAndWhoHoldsIt) {
+TEST(BrokerTimes, ReportsEachSlabsStateAndHolder) {
     BrokerFixture f;
     f.publish(0);
     f.publish(1);

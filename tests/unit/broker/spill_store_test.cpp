@@ -35,7 +35,7 @@ class SpillStoreTest : public testing::Test {
     std::vector<std::byte> bytes_ = std::vector<std::byte>(100'000, std::byte{7});
 };
 
-TEST_F(SpillStoreTest, BytesComeBackAsTheyWent) {
+TEST_F(SpillStoreTest, ReadsBackTheSameBytes) {
     store_.write(3, 12, bytes_);
     const SpillStore::Outcome written = outcome();
     EXPECT_EQ(written.error, "");
@@ -52,7 +52,7 @@ TEST_F(SpillStoreTest, BytesComeBackAsTheyWent) {
     EXPECT_EQ(status.st_mode & 0777U, 0700U);
 }
 
-TEST_F(SpillStoreTest, WhatAFormerProducerLeftIsFoundAndWhatItDidNotFinishIsRemoved) {
+TEST_F(SpillStoreTest, FindsFinishedFilesAndRemovesUnfinishedOnes) {
     for (const char* name :
          {"slab-3-12.spill", "slab-0-1.spill", "slab-3-13.spill.new", "slab-3.spill", "slab-x-1.spill", "notes.txt"})
         std::ofstream(folder_ + "/" + name) << "x";
@@ -60,10 +60,10 @@ TEST_F(SpillStoreTest, WhatAFormerProducerLeftIsFoundAndWhatItDidNotFinishIsRemo
     for (const SpilledFile& file : store_.left_there()) found.emplace_back(file.slab, file.generation);
     EXPECT_THAT(found, testing::UnorderedElementsAre(std::pair(3U, 12U), std::pair(0U, 1U)));
     EXPECT_FALSE(std::filesystem::exists(folder_ + "/slab-3-13.spill.new"));
-    EXPECT_TRUE(std::filesystem::exists(folder_ + "/notes.txt")) << "what is not ours stays";
+    EXPECT_TRUE(std::filesystem::exists(folder_ + "/notes.txt")) << "foreign files stay";
 }
 
-TEST_F(SpillStoreTest, AFileThatWasCutIsNoSlab) {
+TEST_F(SpillStoreTest, IgnoresATruncatedFile) {
     store_.write(3, 12, bytes_);
     const SpilledFile file = outcome().file;
     std::filesystem::resize_file(file.path, 99'999);
@@ -72,11 +72,11 @@ TEST_F(SpillStoreTest, AFileThatWasCutIsNoSlab) {
     EXPECT_THAT(outcome().error, HasSubstr("ends too soon"));
 }
 
-TEST_F(SpillStoreTest, AFolderThatCannotBeMadeIsReportedAtTheStart) {
+TEST_F(SpillStoreTest, ReportsAtTheStartThatItsFolderCannotBeMade) {
     std::ofstream(folder_ + "/file") << "x";
     try {
         const SpillStore other(folder_ + "/file/spill", [] {});
-        FAIL() << "nobody noticed";
+        FAIL() << "no error";
     } catch (const SystemError& problem) {
         EXPECT_EQ(problem.kind(), ErrorKind::CannotWrite);
         EXPECT_THAT(problem.what(), HasSubstr(folder_ + "/file/spill"));

@@ -28,7 +28,7 @@ Checkpoint of_run(std::uint64_t items = 1000) {
 
 std::string lines(std::vector<ItemRange> ranges) { return done_lines(ranges); }
 
-TEST(Checkpoint, IsReadBackAsItWasWritten) {
+TEST(Checkpoint, ReadsBackWhatItWrote) {
     const std::string text =
         of_run().header_line() + lines({{0, 8}}) + lines({{16, 24}, {8, 16}}) + lines({{990, 1000}});
     const Checkpoint checkpoint = parse_checkpoint(text, "file");
@@ -50,7 +50,7 @@ TEST(Checkpoint, ItsBytesAreFrozen) {
                                          "\n");
 }
 
-TEST(Checkpoint, NamesOfItemsAreWholeOrNone) {
+TEST(Checkpoint, NamesOfItemsAreCompleteOrAbsent) {
     Checkpoint written = of_run(10000);
     for (std::uint64_t i = 0; i < 10000; ++i) written.names.push_back(i * 0x9e3779b97f4a7c15);
     const std::string names = written.names_lines();
@@ -64,15 +64,15 @@ TEST(Checkpoint, NamesOfItemsAreWholeOrNone) {
     EXPECT_EQ(parse_checkpoint(damaged, "file").done.items(), 8U);
     EXPECT_TRUE(parse_checkpoint(written.header_line() + names.substr(names.find('\n') + 1), "file").names.empty());
     EXPECT_TRUE(parse_checkpoint(of_run(9999).header_line() + names, "file").names.empty())
-        << "of another number of items";
+        << "another number of items";
     written.names = {1, 0xffffffffffffffff};
     EXPECT_EQ(written.names_lines(),
               R"({"xxh3":"697fca9c26620371","from":0,"names":"0000000000000001ffffffffffffffff"})"
               "\n");
 }
 
-// An older reader takes the names, and leaves the rest.
-TEST(Checkpoint, WhatResultsAreCalledByIsWrittenWhereNamesStateMore) {
+// An older reader uses the names and ignores the rest.
+TEST(Checkpoint, WritesTheResultNamesWhenNamesContainMore) {
     Checkpoint written = of_run(2);
     written.names = {1, 2};
     written.results = {3, 0xffffffffffffffff};
@@ -88,7 +88,7 @@ TEST(Checkpoint, WhatResultsAreCalledByIsWrittenWhereNamesStateMore) {
         const std::string line = sealed_line(
             "\"from\":0,\"names\":\"00000000000000010000000000000002\",\"results\":" + std::string(others) + "}");
         EXPECT_TRUE(parse_checkpoint(written.header_line() + line, "file").results.empty())
-            << others << " are not of two items";
+            << others << " do not name two items";
     }
     written = of_run(10000);
     for (std::uint64_t i = 0; i < 10000; ++i) {
@@ -110,7 +110,7 @@ TEST(Checkpoint, NamesTheFolderThatHoldsItsResults) {
     EXPECT_EQ(read.next_place, checkpoint.next_place);
     EXPECT_TRUE(read.ended);
     EXPECT_EQ(read.ignored_lines, 0U);
-    EXPECT_FALSE(parse_checkpoint(of_run().header_line() + ended_line().substr(0, 30), "file").ended) << "torn";
+    EXPECT_FALSE(parse_checkpoint(of_run().header_line() + ended_line().substr(0, 30), "file").ended) << "truncated";
 }
 
 TEST(Checkpoint, RecordsThatItContinuesACompleteRun) {
@@ -123,7 +123,7 @@ TEST(Checkpoint, RecordsThatItContinuesACompleteRun) {
     EXPECT_FALSE(parse_checkpoint(of_run().header_line(), "file").finished_before);
 }
 
-// Whatever is cut off, only the last line is lost.
+// A truncation anywhere loses only the last line.
 RC_GTEST_PROP(Checkpoint, ATornTailCostsAtMostTheLastLine, ()) {
     std::string text = of_run().header_line();
     const std::size_t header = text.size();
@@ -133,15 +133,14 @@ RC_GTEST_PROP(Checkpoint, ATornTailCostsAtMostTheLastLine, ()) {
     const Checkpoint checkpoint = parse_checkpoint(std::string_view(text).substr(0, kept), "file");
     const std::size_t whole =
         static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(kept), '\n')) - 1;
-    // A line that lacks only its end is whole as well.
+    // A line that lacks only its line end is complete, too.
     RC_ASSERT(checkpoint.done.ranges() == whole || checkpoint.done.ranges() == whole + 1);
     RC_ASSERT(checkpoint.ignored_lines <= 1);
     for (const ItemRange& range : checkpoint.done.list())
         RC_ASSERT(range.begin % 10 == 0 && range.end == range.begin + 5);
 }
 
-// One byte of another value anywhere behind the header: what it was in is made again, nothing is taken for done that is
-// not.
+// A changed byte anywhere after the header: its line is ignored and its items redone, and no other item counts as done.
 RC_GTEST_PROP(Checkpoint, ADamagedLineReportsNothing, ()) {
     std::string text = of_run().header_line();
     const std::size_t header = text.size();
@@ -155,7 +154,7 @@ RC_GTEST_PROP(Checkpoint, ADamagedLineReportsNothing, ()) {
         RC_ASSERT(range.begin % 10 == 0 && range.end == range.begin + 5);
 }
 
-TEST(Checkpoint, RangesBeyondTheSourceStateNothing) {
+TEST(Checkpoint, IgnoresRangesBeyondTheSource) {
     for (const std::vector<ItemRange>& bad : {std::vector<ItemRange>{{0, 5}, {996, 1001}}, {{7, 7}}, {{9, 3}}}) {
         const Checkpoint checkpoint = parse_checkpoint(of_run().header_line() + lines(bad) + lines({{20, 21}}), "file");
         EXPECT_EQ(checkpoint.done.list(), (std::vector<ItemRange>{{20, 21}}));
@@ -163,7 +162,7 @@ TEST(Checkpoint, RangesBeyondTheSourceStateNothing) {
     }
 }
 
-TEST(Checkpoint, ManyRangesAreSeveralLines) {
+TEST(Checkpoint, WritesManyRangesInSeveralLines) {
     std::vector<ItemRange> ranges;
     for (std::uint64_t i = 0; i < 2500; ++i) ranges.push_back({i * 2, i * 2 + 1});
     const std::string text = lines(ranges);
@@ -172,7 +171,7 @@ TEST(Checkpoint, ManyRangesAreSeveralLines) {
     EXPECT_EQ(lines({}), "");
 }
 
-TEST(Checkpoint, WhatIsNoneIsRefusedByName) {
+TEST(Checkpoint, RefusesOtherFilesByName) {
     std::string other_version = of_run().header_line();
     other_version.replace(other_version.find("\"checkpoint\":1"), 14, "\"checkpoint\":2");
     for (const std::string& text :
@@ -187,7 +186,7 @@ TEST(Checkpoint, WhatIsNoneIsRefusedByName) {
     }
 }
 
-TEST(Checkpoint, AFileThatIsNotThereIsNone) {
+TEST(Checkpoint, AMissingFileIsNoCheckpoint) {
     const ScratchFolder folder;
     EXPECT_FALSE(read_checkpoint(folder.path() + "/none"));
     std::ofstream(folder.path() + "/real") << of_run().header_line();
@@ -195,7 +194,7 @@ TEST(Checkpoint, AFileThatIsNotThereIsNone) {
     std::filesystem::create_symlink(folder.path() + "/real", folder.path() + "/link");
     EXPECT_THROW(read_checkpoint(folder.path() + "/link"), SystemError);
     ASSERT_EQ(::mkfifo((folder.path() + "/pipe").c_str(), 0600), 0);
-    EXPECT_THROW(read_checkpoint(folder.path() + "/pipe"), SystemError) << "it is not waited for";
+    EXPECT_THROW(read_checkpoint(folder.path() + "/pipe"), SystemError) << "it does not wait for a writer";
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ RunConfig base() {
 
 CheckpointIdentity of(const RunConfig& config) { return CheckpointIdentity::of(config, 100, "hash"); }
 
-TEST(CheckpointIdentity, WhatChangesTheOutputsIsNamedWithBothValues) {
+TEST(CheckpointIdentity, NamesAnOutputChangingSettingWithBothValues) {
     RunConfig other = base();
     other.batch = 4;
     other.seed = 3;
@@ -31,7 +31,7 @@ TEST(CheckpointIdentity, WhatChangesTheOutputsIsNamedWithBothValues) {
               "names of the items was hash and is other");
 }
 
-TEST(CheckpointIdentity, WhichPartOfTheInputIsDoneCounts) {
+TEST(CheckpointIdentity, IncludesThePartOfTheInput) {
     RunConfig previous = base();
     previous.shard = "1/4";
     RunConfig other = base();
@@ -39,13 +39,13 @@ TEST(CheckpointIdentity, WhichPartOfTheInputIsDoneCounts) {
     EXPECT_EQ(of(other).difference_from(of(previous)), "--shard was 1/4 and is 2/4");
 }
 
-TEST(CheckpointIdentity, ALimitIsKnownByTheItems) {
+TEST(CheckpointIdentity, IncludesALimitThroughTheItems) {
     RunConfig other = base();
     other.limit = 100;
     EXPECT_EQ(of(other), of(base()));
 }
 
-TEST(CheckpointIdentity, WhatAModelSeesOfAPictureCounts) {
+TEST(CheckpointIdentity, IncludesThePartOfAPictureThatAModelSees) {
     RunConfig previous = base();
     previous.model = "cutout";
     previous.source = "images";
@@ -61,7 +61,7 @@ TEST(CheckpointIdentity, WhatAModelSeesOfAPictureCounts) {
     EXPECT_EQ(of(other).difference_from(of(previous)), "") << "there are no pictures";
 }
 
-TEST(CheckpointIdentity, HowOutputsAreMadeDoesNotCount) {
+TEST(CheckpointIdentity, IgnoresHowOutputsAreComputed) {
     RunConfig other = base();
     other.run_id = "another";
     other.run_dir = "/elsewhere";
@@ -77,7 +77,7 @@ TEST(CheckpointIdentity, HowOutputsAreMadeDoesNotCount) {
     EXPECT_EQ(of(other), of(base()));
 }
 
-TEST(CheckpointIdentity, SettingsOfTheProcessorThatIsChosenCount) {
+TEST(CheckpointIdentity, IncludesTheChosenProcessorsSettings) {
     RunConfig config = base();
     config.processor = "mask-png";
     RunConfig other = config;
@@ -90,7 +90,7 @@ TEST(CheckpointIdentity, SettingsOfTheProcessorThatIsChosenCount) {
         EXPECT_EQ(of(other).difference_from(of(config)), "--truncate-dim was 0 and is 64");
     }
     config.processor = other.processor = "embeddings-postgres";
-    other.sink = "postgres://u:secret@elsewhere/d";  // consumers know their table wherever it is
+    other.sink = "postgres://u:secret@elsewhere/d";  // consumers identify their table at any address
     EXPECT_EQ(of(other).difference_from(of(config)), "--truncate-dim was 0 and is 64");
     other = config;
     other.sink_table = "others";
@@ -106,7 +106,7 @@ TEST(CheckpointIdentity, SettingsOfTheProcessorThatIsChosenCount) {
     EXPECT_EQ(of(other).difference_from(of(config)), "--http-url was http://one and is http://two");
 }
 
-TEST(CheckpointIdentity, ABatchCountsWhereResultsShowIt) {
+TEST(CheckpointIdentity, IncludesTheBatchSizeWhereResultsShowIt) {
     RunConfig config = base();
     config.source = "images";
     config.model = "cutout";
@@ -114,11 +114,11 @@ TEST(CheckpointIdentity, ABatchCountsWhereResultsShowIt) {
     RunConfig other = config;
     other.batch = 2;
     EXPECT_EQ(of(other), of(config));
-    config.processor = other.processor = "mask-png,checksum";  // whose lines have the batch's number
+    config.processor = other.processor = "mask-png,checksum";  // its lines contain the batch number
     EXPECT_EQ(of(other).difference_from(of(config)), "--batch was 8 and is 2");
 }
 
-TEST(CheckpointIdentity, AUrlsQueryNeitherCountsNorIsToBeRead) {
+TEST(CheckpointIdentity, ExcludesAUrlsQueryAndDoesNotShowIt) {
     RunConfig config = base();
     config.processor = "http";
     config.catalogue.put("http-url", "https://host/path?key=SECRET");
@@ -132,7 +132,7 @@ TEST(CheckpointIdentity, AUrlsQueryNeitherCountsNorIsToBeRead) {
     EXPECT_EQ(of(other).difference_from(of(config)), "--http-url was https://host/path and is https://host/other");
 }
 
-TEST(CheckpointIdentity, WeightsAreTheirBytesWhereverTheyLie) {
+TEST(CheckpointIdentity, IdentifiesWeightsByTheirBytes) {
     const test::ScratchFolder folder;
     std::ofstream(folder.path() + "/a") << "weights";
     std::ofstream(folder.path() + "/b") << "weights";

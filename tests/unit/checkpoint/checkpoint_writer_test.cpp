@@ -39,7 +39,7 @@ struct CheckpointWriterTest : ::testing::TestWithParam<Durability> {
 INSTANTIATE_TEST_SUITE_P(, CheckpointWriterTest, ::testing::Values(Durability::Process, Durability::PowerCut),
                          [](const auto& test) { return test.param == Durability::Process ? "Process" : "PowerCut"; });
 
-TEST_P(CheckpointWriterTest, WhatWasNotedByAnyThreadIsThereAfterItsClose) {
+TEST_P(CheckpointWriterTest, KeepsItemsNotedByAnyThread) {
     CheckpointWriter writer(path, of_run(4000), GetParam(), kNoFailure);
     std::vector<std::thread> threads;
     for (std::uint64_t thread = 0; thread < 4; ++thread)
@@ -55,7 +55,7 @@ TEST_P(CheckpointWriterTest, WhatWasNotedByAnyThreadIsThereAfterItsClose) {
     EXPECT_EQ(test::read_tree(folder.path()).size(), 1U);
 }
 
-TEST_P(CheckpointWriterTest, AFormerOneStaysUntilThereIsAFirstResult) {
+TEST_P(CheckpointWriterTest, KeepsTheEarlierCheckpointUntilAFirstResult) {
     std::ofstream(path) << "of another run";
     ItemRanges before;
     before.add({3, 9});
@@ -67,7 +67,7 @@ TEST_P(CheckpointWriterTest, AFormerOneStaysUntilThereIsAFirstResult) {
         CheckpointWriter writer(path, of_run(100, before), GetParam(), kNoFailure);
         EXPECT_EQ(text(), "of another run");
         writer.close();
-        EXPECT_EQ(text(), "of another run") << "a run that failed before";
+        EXPECT_EQ(text(), "of another run") << "the run failed before its first result";
     }
     CheckpointWriter writer(path, of_run(100, before), GetParam(), kNoFailure);
     for (int i = 0; i < 2; ++i) writer.begin();
@@ -90,7 +90,7 @@ TEST_P(CheckpointWriterTest, TheLastLineSaysThatTheRunEnded) {
     }
 }
 
-TEST(CheckpointWriter, AKillCostsOnlyWhatWasNotWrittenYet) {
+TEST(CheckpointWriter, AKillLosesOnlyUnwrittenItems) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/.offramp-checkpoint";
     const pid_t child = ::fork();
@@ -112,8 +112,8 @@ TEST(CheckpointWriter, AKillCostsOnlyWhatWasNotWrittenYet) {
     for (const ItemRange& range : checkpoint.done.list()) EXPECT_EQ(range.end, range.begin + 1);
 }
 
-// Every item is noted a dozen times, in an order that leaves gaps wherever they can be.
-TEST(CheckpointWriter, ItsSizeIsBoundedByTheGapsNotByTheRun) {
+// Each item is noted a dozen times, in an order that leaves many gaps.
+TEST(CheckpointWriter, ItsSizeDependsOnGapsNotOnTheRun) {
     constexpr std::uint64_t kItems = 100'003;  // a prime
     const ScratchFolder folder;
     const std::string path = folder.path() + "/.offramp-checkpoint";
@@ -129,16 +129,16 @@ TEST(CheckpointWriter, ItsSizeIsBoundedByTheGapsNotByTheRun) {
     EXPECT_LT(std::filesystem::file_size(path), bytes_noted / 3);
 }
 
-TEST(CheckpointWriter, ALimitOnTheSizeOfFilesIsReportedOnceAndLosesNothingThatWasWritten) {
+TEST(CheckpointWriter, ReportsAFileSizeLimitOnceAndKeepsWrittenItems) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/.offramp-checkpoint";
     const pid_t child = ::fork();
     if (child == 0) {
         std::signal(SIGXFSZ, SIG_IGN);
-        int told = 0;
+        int reports = 0;
         bool clear = false;
         CheckpointWriter writer(path, of_run(1'000'000), Durability::Process,
-                                [&told](const std::exception_ptr&) { ++told; });
+                                [&reports](const std::exception_ptr&) { ++reports; });
         note(writer, {0, 10});
         while (!std::filesystem::exists(path) || read_checkpoint(path)->done.empty()) std::this_thread::yield();
         const rlimit limit{400, 400};
@@ -151,7 +151,7 @@ TEST(CheckpointWriter, ALimitOnTheSizeOfFilesIsReportedOnceAndLosesNothingThatWa
             clear = problem.kind() == ErrorKind::CannotWrite && what.find(path) != std::string::npos &&
                     what.find("ulimit -f") != std::string::npos;
         }
-        ::_exit(clear && told == 1 ? 0 : 1);
+        ::_exit(clear && reports == 1 ? 0 : 1);
     }
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
@@ -161,7 +161,7 @@ TEST(CheckpointWriter, ALimitOnTheSizeOfFilesIsReportedOnceAndLosesNothingThatWa
     EXPECT_LE(checkpoint.ignored_lines, 1U);
 }
 
-TEST(CheckpointWriter, AFolderThatCannotBeWrittenIsAClearError) {
+TEST(CheckpointWriter, ReportsAnUnwritableFolder) {
     const ScratchFolder folder;
     const auto begins = [&](const std::string& path) {
         CheckpointWriter(path, of_run(1), Durability::Process, [](const std::exception_ptr&) {}).begin();
@@ -170,14 +170,14 @@ TEST(CheckpointWriter, AFolderThatCannotBeWrittenIsAClearError) {
     std::filesystem::create_directories(folder.path() + "/.offramp-checkpoint.new/in the way");
     EXPECT_THROW(begins(folder.path() + "/.offramp-checkpoint"), SystemError);
     std::filesystem::remove_all(folder.path() + "/.offramp-checkpoint.new");
-    // A link is not followed: the output folder may belong to another user.
-    std::ofstream(folder.path() + "/victim") << "mine";
+    // Does not follow a link: the output folder may belong to another user.
+    std::ofstream(folder.path() + "/victim") << "victim";
     std::filesystem::create_symlink(folder.path() + "/victim", folder.path() + "/.offramp-checkpoint.new");
     begins(folder.path() + "/.offramp-checkpoint");
     std::ifstream victim(folder.path() + "/victim");
     std::stringstream text;
     text << victim.rdbuf();
-    EXPECT_EQ(text.str(), "mine");
+    EXPECT_EQ(text.str(), "victim");
 }
 
 }  // namespace

@@ -39,29 +39,29 @@ struct FilesOfOthers : ::testing::Test {
     }
     void lay(const std::string& name) const {
         std::filesystem::create_directories(std::filesystem::path(folder.path() + "/" + name).parent_path());
-        std::ofstream(folder.path() + "/" + name) << "mine";
+        std::ofstream(folder.path() + "/" + name) << "users";
     }
     void look(const RunConfig& config, const BatchSource& items) const {
         require_no_files_of_others(config, config.catalogue, items, share_of(items, config), outputs, 1);
     }
-    // The file that is named, or "".
+    // The file named by the refusal, or "".
     std::string refused(const RunConfig& config, const Keys& keys) const { return refused(config, Items(keys)); }
     std::string refused(const RunConfig& config, const Items& items) const {
         try {
             look(config, items);
         } catch (const ConfigError& problem) {
             EXPECT_EQ(problem.kind(), ErrorKind::Usage);
-            const std::string said = problem.what();
-            EXPECT_NE(said.find("--overwrite"), std::string::npos) << said;
-            const std::size_t at = said.find(folder.path() + "/") + folder.path().size() + 1;
-            return said.substr(at, said.find(" is there") - at);
+            const std::string text = problem.what();
+            EXPECT_NE(text.find("--overwrite"), std::string::npos) << text;
+            const std::size_t at = text.find(folder.path() + "/") + folder.path().size() + 1;
+            return text.substr(at, text.find(" is there") - at);
         }
         return "";
     }
     std::string refused(const std::string& processor, const Keys& keys) const {
         return refused(config_of(processor), keys);
     }
-    // A run of these items that was broken off, `done` of which were.
+    // An interrupted run of these items, of which `done` were done.
     void left(const std::string& processor, const Keys& keys, ItemRange done) const {
         left(config_of(processor), keys, done);
     }
@@ -82,7 +82,7 @@ TEST_F(FilesOfOthers, AreNamedWhereAResultWouldReplaceThem) {
     EXPECT_EQ(refused("mask-png", {"bag", "trip/bag"}), "") << "no result has such a name";
     lay("trip/bag.png");
     EXPECT_EQ(refused("mask-png", {"bag", "trip/bag"}), "trip/bag.png");
-    EXPECT_EQ(refused("auto", {"bag", "trip/bag"}), "trip/bag.png") << "which makes masks of this model";
+    EXPECT_EQ(refused("auto", {"bag", "trip/bag"}), "trip/bag.png") << "auto makes masks for this model";
     EXPECT_EQ(refused("npy", {"bag"}), "") << "bag.scores.npy is its name";
     EXPECT_EQ(refused("overlay", {"bag"}), "bag.jpg");
     EXPECT_EQ(refused("checksum", {"bag"}), "");
@@ -96,26 +96,26 @@ TEST_F(FilesOfOthers, AreNamedWhereAResultWouldReplaceThem) {
     EXPECT_EQ(refused(pictures, {"bag"}), "bag.jpg");
     lay("bag.vector.npy");
     EXPECT_EQ(refused("npy", {"bag"}), "bag.vector.npy");
-    EXPECT_EQ(refused("npy,checksum", {"bag"}), "") << "each has a folder of its own";
+    EXPECT_EQ(refused("npy,checksum", {"bag"}), "") << "each has its own folder";
     lay("npy/bag.vector.npy");
     EXPECT_EQ(refused("npy,checksum", {"bag"}), "npy/bag.vector.npy");
 }
 
-TEST_F(FilesOfOthers, AreNotWhatACheckpointAccountsFor) {
+TEST_F(FilesOfOthers, ExcludeFilesOfACheckpoint) {
     lay("bag.png");
     lay("ball.png");
     left("mask-png", {"bag", "ball"}, {0, 1});
     EXPECT_EQ(refused("mask-png", {"bag", "ball"}), "");
     lay("cat.png");
-    EXPECT_EQ(refused("mask-png", {"bag", "ball", "cat"}), "cat.png") << "an item that the run did not have";
+    EXPECT_EQ(refused("mask-png", {"bag", "ball", "cat"}), "cat.png") << "the run did not have this item";
     std::filesystem::remove(folder.path() + "/cat.png");
-    EXPECT_EQ(refused("cut-out", {"bag"}), "bag.png") << "a processor that the run did not have";
+    EXPECT_EQ(refused("cut-out", {"bag"}), "bag.png") << "the run did not have this processor";
     std::ofstream(folder.path() + "/.offramp-checkpoint") << "damaged";
     EXPECT_EQ(refused("mask-png", {"bag"}), "bag.png");
 }
 
-// Its key is what an item's files are called by; its columns may have changed since.
-TEST_F(FilesOfOthers, NorWhatItAccountsForOfItemsWhoseColumnsChanged) {
+// An item's files are named by its key; its columns may have changed since.
+TEST_F(FilesOfOthers, ExcludeFilesOfItemsWhoseColumnsChanged) {
     const RunConfig config = config_of("mask-png");
     lay("noted.png");
     lay("bag.png");
@@ -128,7 +128,7 @@ TEST_F(FilesOfOthers, NorWhatItAccountsForOfItemsWhoseColumnsChanged) {
     EXPECT_EQ(refused(config, changed), "");
     lay("cat.png");
     EXPECT_EQ(refused(config, {"noted", "cat"}), "cat.png");
-    // The run had no columns: its names are what its results are called by.
+    // The run had no columns: its results are named by its item names.
     std::filesystem::remove(folder.path() + "/cat.png");
     Items without({"noted", "bag"});
     without.note = 0;
@@ -137,8 +137,8 @@ TEST_F(FilesOfOthers, NorWhatItAccountsForOfItemsWhoseColumnsChanged) {
     EXPECT_EQ(refused(config, changed), "");
 }
 
-// As it was written before it told what results are called by.
-TEST_F(FilesOfOthers, NorWhatAnOlderCheckpointAccountsFor) {
+// A checkpoint from before it contained the result names.
+TEST_F(FilesOfOthers, ExcludeFilesOfAnOlderCheckpoint) {
     const RunConfig config = config_of("mask-png");
     Checkpoint checkpoint{.run_id = "a",
                           .pid = 1,
@@ -153,11 +153,11 @@ TEST_F(FilesOfOthers, NorWhatAnOlderCheckpointAccountsFor) {
     lay("bag.png");
     EXPECT_EQ(refused(config, items), "");
     items.note = 2;
-    EXPECT_EQ(refused(config, items), "noted.png") << "such a checkpoint knows it with its columns alone";
+    EXPECT_EQ(refused(config, items), "noted.png") << "an old checkpoint knows it only with its columns";
     EXPECT_EQ(refused(config, {"bag"}), "");
 }
 
-TEST_F(FilesOfOthers, NorWhatARunMadeThatNotedNothingDone) {
+TEST_F(FilesOfOthers, ExcludeFilesOfARunThatNotedNothing) {
     left("mask-png", {"bag"}, {0, 1});
     {
         const Items items({"ball", "cat"});
@@ -171,8 +171,8 @@ TEST_F(FilesOfOthers, NorWhatARunMadeThatNotedNothingDone) {
     EXPECT_EQ(refused("mask-png", {"ball", "cat"}), "cat.png");
 }
 
-// Of a run whose items were numbers nothing is known by its name.
-TEST_F(FilesOfOthers, ThatLieBesideNumberedItemsAreStillOthers) {
+// The results of numbered items are not known by name.
+TEST_F(FilesOfOthers, IncludeFilesBesideNumberedItems) {
     const RunConfig config = config_of("npy");
     const Numbered ten(10), twenty(20);
     RunCheckpoint(config, ten, EarlierWork::DoneAgain, [](const std::exception_ptr&) {
@@ -187,17 +187,17 @@ TEST_F(FilesOfOthers, ThatLieBesideNumberedItemsAreStillOthers) {
     EXPECT_EQ(refused("npy", {"bag"}), "bag.scores.npy");
 }
 
-TEST_F(FilesOfOthers, AlsoInTheFolderThatIsWrittenTo) {
+TEST_F(FilesOfOthers, AreAlsoFoundUnderWritePath) {
     RunConfig config = config_of("write");
     config.catalogue.put("write-path", folder.path() + "/files");
-    EXPECT_EQ(refused(config, {"bag"}), "") << "it is not there yet";
+    EXPECT_EQ(refused(config, {"bag"}), "") << "the file does not exist yet";
     lay("bag.scores.bin");
     lay("files/bag.bin");
     EXPECT_EQ(refused(config, {"bag"}), "") << "no result has such a name";
     lay("files/bag.scores.bin");
     EXPECT_EQ(refused(config, {"bag"}), "files/bag.scores.bin");
     config.processor = "npy,write";
-    EXPECT_EQ(refused(config, {"bag"}), "files/bag.scores.bin") << "of several processors, too";
+    EXPECT_EQ(refused(config, {"bag"}), "files/bag.scores.bin") << "one of several processors";
     config.overwrite = true;
     EXPECT_EQ(refused(config, {"bag"}), "");
     config.overwrite = false;
@@ -207,8 +207,8 @@ TEST_F(FilesOfOthers, AlsoInTheFolderThatIsWrittenTo) {
     }
 }
 
-// Shards of one input may write to one folder.
-TEST_F(FilesOfOthers, AreLookedForAmongAShardsItemsAlone) {
+// Shards of one input may share a folder.
+TEST_F(FilesOfOthers, AreSearchedOnlyAmongAShardsItems) {
     RunConfig config = config_of("write");
     config.catalogue.put("write-path", folder.path() + "/files");
     config.shard = "1/2";
@@ -229,8 +229,8 @@ TEST_F(FilesOfOthers, AreLookedForAmongAShardsItemsAlone) {
     EXPECT_EQ(refused(config, {"bag", "ball"}), "");
 }
 
-TEST_F(FilesOfOthers, AreLookedForAmongAShardsItemsAloneWhateverTheyEndWith) {
-    RunConfig config = config_of("so:mine.so");
+TEST_F(FilesOfOthers, AreSearchedOnlyAmongAShardsItemsWithAnySuffix) {
+    RunConfig config = config_of("so:custom.so");
     config.shard = "2/2";
     lay("bag.any");
     lay("0.any");
@@ -240,7 +240,7 @@ TEST_F(FilesOfOthers, AreLookedForAmongAShardsItemsAloneWhateverTheyEndWith) {
     EXPECT_EQ(refused(config, {"bag", "ball"}), "ball.any");
 }
 
-TEST_F(FilesOfOthers, ThereOnlyOfTheRunThatWroteThere) {
+TEST_F(FilesOfOthers, UnderWritePathExcludeFilesOfItsRun) {
     RunConfig config = config_of("write");
     config.catalogue.put("write-path", folder.path() + "/files");
     lay("files/bag.scores.bin");
@@ -251,11 +251,11 @@ TEST_F(FilesOfOthers, ThereOnlyOfTheRunThatWroteThere) {
     EXPECT_EQ(refused(config, {"bag"}), "others/bag.scores.bin");
 }
 
-// Of what a run that noted nothing done may have made it is known where that went, too.
-TEST_F(FilesOfOthers, ThereOnlyOfTheRunsThatMayHaveReplacedSomethingThere) {
+// For a run that noted nothing done, the folder of its results is known, too.
+TEST_F(FilesOfOthers, UnderWritePathExcludeFilesOfInterruptedRuns) {
     RunConfig config = config_of("write");
-    for (const char* where : {"/first", "/second", "/mine"}) lay(where + std::string("/bag.scores.bin"));
-    lay("mine/ball.scores.bin");
+    for (const char* where : {"/first", "/second", "/own"}) lay(where + std::string("/bag.scores.bin"));
+    lay("own/ball.scores.bin");
     const auto broken_off = [&](const std::string& where, ItemRange items) {
         config.catalogue.put("write-path", folder.path() + where);
         RunCheckpoint(config, Items({"bag", "ball"}), EarlierWork::DoneAgain, [](const std::exception_ptr&) {
@@ -271,17 +271,17 @@ TEST_F(FilesOfOthers, ThereOnlyOfTheRunsThatMayHaveReplacedSomethingThere) {
     };
     EXPECT_EQ(refused_in("/first"), "");
     EXPECT_EQ(refused_in("/second"), "");
-    EXPECT_EQ(refused_in("/mine"), "mine/bag.scores.bin");
-    broken_off("/mine", {1, 2});
-    EXPECT_EQ(refused_in("/second"), "") << "what others noted stays theirs";
-    EXPECT_EQ(refused_in("/mine"), "mine/bag.scores.bin") << "of this item it made none";
-    broken_off("/mine", {0, 1});
-    EXPECT_EQ(refused_in("/mine"), "");
+    EXPECT_EQ(refused_in("/own"), "own/bag.scores.bin");
+    broken_off("/own", {1, 2});
+    EXPECT_EQ(refused_in("/second"), "") << "notes of other runs stay valid";
+    EXPECT_EQ(refused_in("/own"), "own/bag.scores.bin") << "it made none of this item";
+    broken_off("/own", {0, 1});
+    EXPECT_EQ(refused_in("/own"), "");
     lay("bag.scores.npy");
-    EXPECT_EQ(refused("npy", {"bag"}), "bag.scores.npy") << "a processor that no run had";
+    EXPECT_EQ(refused("npy", {"bag"}), "bag.scores.npy") << "no run had this processor";
 }
 
-TEST_F(FilesOfOthers, InAFolderOfOneProcessorThatTheRunHadBesideOthers) {
+TEST_F(FilesOfOthers, AreFoundInAFolderOfOneOfSeveralProcessors) {
     left("npy,checksum", {"bag"}, {0, 1});
     lay("npy/bag.scores.npy");
     EXPECT_EQ(refused("npy,checksum", {"bag"}), "");
@@ -289,8 +289,8 @@ TEST_F(FilesOfOthers, InAFolderOfOneProcessorThatTheRunHadBesideOthers) {
     EXPECT_EQ(refused("npy", {"bag"}), "bag.scores.npy") << "its files are in npy/";
 }
 
-// As it was noted before it was told of which processors.
-TEST_F(FilesOfOthers, NorWhatIsNotedWithoutProcessors) {
+// A note from before notes named the processors.
+TEST_F(FilesOfOthers, ExcludeFilesNotedWithoutProcessors) {
     left("mask-png", {"ball"}, {0, 1});
     const std::string seal = read_checkpoint(folder.path() + "/" + kCheckpointName)->seal;
     const std::uint64_t hash = hash_of_result_name("bag", 0);
@@ -304,11 +304,11 @@ TEST_F(FilesOfOthers, NorWhatIsNotedWithoutProcessors) {
                       [](const std::exception_ptr&) { ADD_FAILURE(); })
             .begin({{0, 1}});
     }
-    EXPECT_EQ(refused("npy", {"bag"}), "") << "nor when others add to it";
+    EXPECT_EQ(refused("npy", {"bag"}), "") << "nor with additions by others";
 }
 
-// Whoever continues the previous run must know what was replaced of it.
-TEST_F(FilesOfOthers, ThereAreNotedBeforeTheyAreReplaced) {
+// A run that continues the previous one must know which of its results were replaced.
+TEST_F(FilesOfOthers, AreNotedBeforeTheyAreReplaced) {
     RunConfig config = config_of("write");
     for (const std::string& path : {folder.path() + "/files", std::string("/dev/null")}) {
         config.catalogue.put("write-path", path);
@@ -324,15 +324,15 @@ TEST_F(FilesOfOthers, ThereAreNotedBeforeTheyAreReplaced) {
     }
 }
 
-// Items without keys go by their numbers.
-TEST_F(FilesOfOthers, OfItemsWithoutKeysToo) {
+// Items without keys are named by their numbers.
+TEST_F(FilesOfOthers, AreAlsoFoundForItemsWithoutKeys) {
     lay("1.scores.npy");
     EXPECT_EQ(refused("npy", {"", ""}), "1.scores.npy");
     EXPECT_EQ(refused("npy", {""}), "");
 }
 
-// Of made-up items there may be more than anybody could go through.
-TEST_F(FilesOfOthers, OfAsManyItemsAsWereAskedFor) {
+// There may be too many made-up items to check each.
+TEST_F(FilesOfOthers, AreListedUpToTheRequestedNumber) {
     const Numbered numbered(1'000'000'000'000);
     const RunConfig config = config_of("npy");
     for (const char* name : {"bag.scores.npy", "012.scores.npy", "12.npy", "-1.scores.npy", "1000000000000.scores.npy"})

@@ -1,5 +1,5 @@
-// What is rewritten, and cannot be made again, is on the disk before it takes the place of what was there: otherwise a
-// power cut may leave a file without bytes under the name. Seen by this program's own fsync() and rename().
+// A rewritten file that cannot be recomputed is flushed before it replaces the old one: otherwise a power cut may leave
+// an empty file of that name. Observed by this program's own fsync() and rename().
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ extern "C" int rename(const char* from, const char* to) noexcept {
 namespace offramp {
 namespace {
 
-// How many files were put in place by `work`; each of them was flushed before.
+// The number of files that `work` put in place; each was flushed before.
 std::size_t renamed_and_flushed(const std::function<void()>& work) {
     {
         const std::lock_guard lock(steps_mutex);
@@ -81,7 +81,7 @@ struct FlushedFiles : ::testing::Test {
     std::string path = folder.path() + "/" + kCheckpointName;
 };
 
-TEST_F(FlushedFiles, ACheckpointThatIsWrittenAnew) {
+TEST_F(FlushedFiles, IncludeARewrittenCheckpoint) {
     const auto run = [&](const std::string& id, std::uint64_t items) {
         CheckpointWriter writer(path, checkpoint_of(id), Durability::Process, [](const std::exception_ptr&) {});
         writer.begin();
@@ -92,11 +92,11 @@ TEST_F(FlushedFiles, ACheckpointThatIsWrittenAnew) {
         writer.end();
     };
     EXPECT_EQ(renamed_and_flushed([&] { run("a", 2); }), 1U);
-    EXPECT_EQ(renamed_and_flushed([&] { run("b", 2); }), 1U) << "another run's is replaced";
-    EXPECT_GE(renamed_and_flushed([&] { run("c", 400'000); }), 2U) << "it has doubled";
+    EXPECT_EQ(renamed_and_flushed([&] { run("b", 2); }), 1U) << "another run's checkpoint is replaced";
+    EXPECT_GE(renamed_and_flushed([&] { run("c", 400'000); }), 2U) << "it is rewritten at twice its size";
 }
 
-TEST_F(FlushedFiles, WhatRunsNoteBesideIt) {
+TEST_F(FlushedFiles, IncludeTheNotesBesideTheCheckpoint) {
     const std::array<std::uint64_t, 2> items{1, 2};
     for (int i = 0; i < 2; ++i)
         EXPECT_EQ(renamed_and_flushed([&] {
@@ -107,7 +107,7 @@ TEST_F(FlushedFiles, WhatRunsNoteBesideIt) {
     EXPECT_EQ(renamed_and_flushed([&] { note_next_place(folder.path(), "abc"); }), 1U);
 }
 
-TEST_F(FlushedFiles, WhatSegmentsAreMergedInto) {
+TEST_F(FlushedFiles, IncludeFilesThatSegmentsAreMergedInto) {
     RunConfig config;
     config.processor = "checksum";
     config.output = folder.path();
@@ -116,7 +116,7 @@ TEST_F(FlushedFiles, WhatSegmentsAreMergedInto) {
         segment.begin(0, static_cast<std::uint32_t>(item));
         segment.add_line(item, {"a", "b"});
         segment.commit();
-        EXPECT_EQ(renamed_and_flushed([&] { finish_run(config); }), 1U) << "segments are removed behind it";
+        EXPECT_EQ(renamed_and_flushed([&] { finish_run(config); }), 1U) << "segments are removed afterwards";
     }
 }
 

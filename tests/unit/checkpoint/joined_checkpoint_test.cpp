@@ -30,7 +30,7 @@ struct JoinedCheckpoint : ::testing::Test {
         config.output = place;
         return config;
     }
-    // Shard `index` of two, of which these items are done.
+    // Shard `index` of two, with these items done.
     void leave(std::uint64_t index, ItemRange done, EarlierWork earlier = EarlierWork::DoneAgain) {
         RunCheckpoint checkpoint(config_of(std::to_string(index + 1) + "/2", shard_place(folder.path(), index)), source,
                                  earlier, [](const std::exception_ptr&) { ADD_FAILURE(); });
@@ -49,7 +49,7 @@ struct JoinedCheckpoint : ::testing::Test {
     FakeSource source{20, RowKind::Nothing};
 };
 
-TEST_F(JoinedCheckpoint, ARunOfTheWholeContinuesFromIt) {
+TEST_F(JoinedCheckpoint, ARunOfTheWholeInputContinuesFromIt) {
     leave(0, {0, 9});
     leave(1, {10, 20});
     const std::vector<DoneShard> shards{{.index = 0, .whole = false}, {.index = 1}};
@@ -60,7 +60,7 @@ TEST_F(JoinedCheckpoint, ARunOfTheWholeContinuesFromIt) {
     EXPECT_TRUE(joined->ended);
 }
 
-TEST_F(JoinedCheckpoint, HowAShardCameToItsEndIsNoFactOfTheWhole) {
+TEST_F(JoinedCheckpoint, OmitsHowEachShardEnded) {
     leave(0, {0, 10});
     note_next_place(shard_place(folder.path(), 0), "0123456789abcdef");
     leave(0, {0, 10}, EarlierWork::Resumed);
@@ -72,7 +72,7 @@ TEST_F(JoinedCheckpoint, HowAShardCameToItsEndIsNoFactOfTheWhole) {
     EXPECT_EQ(joined->next_place, "");
 }
 
-TEST_F(JoinedCheckpoint, WhatAMergeLeftThatWasKilledDoesNotStay) {
+TEST_F(JoinedCheckpoint, RemovesTheRemainsOfAKilledMerge) {
     leave(0, {0, 10});
     const std::string left = folder.path() + "/" + kCheckpointName + ".new";
     std::ofstream(left) << "half";
@@ -81,15 +81,15 @@ TEST_F(JoinedCheckpoint, WhatAMergeLeftThatWasKilledDoesNotStay) {
     EXPECT_EQ(done_by_a_run(), (std::vector<ItemRange>{{0, 10}}));
 }
 
-TEST_F(JoinedCheckpoint, APartOfAJobHasNotComeToItsEnd) {
-    leave(1, {10, 12});  // its checkpoint lags behind its record
+TEST_F(JoinedCheckpoint, APartOfAJobIsUnfinished) {
+    leave(1, {10, 12});  // its checkpoint is behind its record
     const std::vector<DoneShard> shards{{.index = 1}};
     join_checkpoints(folder.path(), "job", shards, 2);
     EXPECT_EQ(done_by_a_run(), (std::vector<ItemRange>{{10, 20}}));
     EXPECT_FALSE(read_checkpoint(folder.path() + "/" + kCheckpointName)->ended);
 }
 
-TEST_F(JoinedCheckpoint, ShardsOfOtherWorkAreRefused) {
+TEST_F(JoinedCheckpoint, RefusesShardsOfOtherWork) {
     leave(0, {0, 10});
     seed = 7;
     leave(1, {10, 20});
@@ -103,8 +103,8 @@ TEST_F(JoinedCheckpoint, ShardsOfOtherWorkAreRefused) {
     EXPECT_FALSE(std::filesystem::exists(folder.path() + "/" + kCheckpointName));
 }
 
-// Neither the record nor what is done may stay: each of them says that nothing is left to do.
-TEST_F(JoinedCheckpoint, WhatIsDamagedOrGoneIsReportedWithWhatMakesItAnew) {
+// Neither the record nor the list of done items may stay: each would mean that nothing is left to do.
+TEST_F(JoinedCheckpoint, ReportsDamagedOrMissingPartsWithTheRemedy) {
     leave(0, {0, 10});
     leave(1, {10, 20});
     const std::string place = shard_place(folder.path(), 1);
@@ -118,7 +118,7 @@ TEST_F(JoinedCheckpoint, WhatIsDamagedOrGoneIsReportedWithWhatMakesItAnew) {
         }
         return std::string();
     };
-    std::ofstream(path) << "mine";
+    std::ofstream(path) << "users";
     EXPECT_THAT(refusal(), HasSubstr(path + " is damaged. Remove " + place + " and, in the job's folder, done/1.json"));
     std::filesystem::remove(path);
     EXPECT_THAT(refusal(), HasSubstr(path + " is gone. Remove " + place + " and, in the job's folder, done/1.json"));

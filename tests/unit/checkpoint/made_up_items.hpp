@@ -10,7 +10,7 @@
 
 namespace offramp::test {
 
-// A source of items with these keys, which nobody loads. The one with the key "noted" has a note.
+// A source of items with these keys, which are never loaded. The item with the key "noted" has a note.
 class Items final : public BatchSource {
   public:
     explicit Items(std::vector<std::string> keys) : keys_(std::move(keys)) {}
@@ -29,7 +29,7 @@ class Items final : public BatchSource {
     std::vector<std::string> keys_;
 };
 
-// So many items, known by their numbers alone.
+// This many items, known only by number.
 class Numbered final : public BatchSource {
   public:
     explicit Numbered(std::uint64_t items) : items_(items) {}

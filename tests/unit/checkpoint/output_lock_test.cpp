@@ -36,18 +36,18 @@ TEST(OutputLock, KeepsASecondRunOutAndNamesTheFirst) {
     EXPECT_TRUE(test::read_tree(folder.path()).empty());
 }
 
-TEST(OutputLock, WhatTheLaunchScriptHoldsForThisRunIsNotTakenAgain) {
+TEST(OutputLock, DoesNotTakeTheLaunchersLockAgain) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/" + OutputLock::kName;
     std::ofstream(path) << R"({"run": "mine", "pid": 7})";
     const UniqueFd launcher(::open(path.c_str(), O_RDWR | O_CLOEXEC));
     ASSERT_EQ(::flock(launcher.get(), LOCK_EX | LOCK_NB), 0);
     { const OutputLock lock(folder.path(), "mine"); }
-    EXPECT_TRUE(std::filesystem::exists(path)) << "the launch script removes it";
+    EXPECT_TRUE(std::filesystem::exists(path)) << "the launcher removes it";
     EXPECT_THROW(OutputLock(folder.path(), "another"), Error);
 }
 
-TEST(OutputLock, WhereTheLaunchScriptHasItAnotherFolderOfThatNameIsRefused) {
+TEST(OutputLock, RefusesAFolderThatReplacedTheLaunchersOne) {
     const ScratchFolder folder;
     const std::string output = folder.path() + "/output", lock = output + "/" + OutputLock::kName;
     const auto refused = [&] {
@@ -61,7 +61,7 @@ TEST(OutputLock, WhereTheLaunchScriptHasItAnotherFolderOfThatNameIsRefused) {
     };
     std::filesystem::create_directory(output);
     EXPECT_TRUE(refused()) << "it has no lock";
-    EXPECT_FALSE(std::filesystem::exists(lock)) << "nothing is made there";
+    EXPECT_FALSE(std::filesystem::exists(lock)) << "no file is created there";
     std::ofstream(lock) << R"({"run": "another", "pid": 7})";
     EXPECT_TRUE(refused());
     std::ofstream(lock) << R"({"run": "mine", "pid": 7})";
@@ -78,7 +78,7 @@ TEST(OutputLock, WhereTheLaunchScriptHasItAnotherFolderOfThatNameIsRefused) {
     EXPECT_THROW(taken.require_in_place(), Error);
 }
 
-TEST(OutputLock, ProgramsHaveSharesThatOneOfThemCannotGiveBackForTheOthers) {
+TEST(OutputLock, IsHeldUntilEveryProgramReleasesIt) {
     const ScratchFolder folder;
     std::optional<OutputLock> producer(std::in_place, folder.path(), "mine");
     const HeldFolder held(folder.path());
@@ -97,10 +97,10 @@ TEST(OutputLock, ProgramsHaveSharesThatOneOfThemCannotGiveBackForTheOthers) {
     EXPECT_FALSE(is_free()) << "a consumer that outlives its producer keeps a second run out";
     consumer.reset();
     EXPECT_TRUE(is_free());
-    EXPECT_FALSE(OutputShare(held, "mine", OutputShare::Lock::Optional).is_held()) << "no lock is there any more";
+    EXPECT_FALSE(OutputShare(held, "mine", OutputShare::Lock::Optional).is_held()) << "there is no lock any more";
 }
 
-TEST(OutputLock, AFileThatADeadRunLeftIsNoObstacle) {
+TEST(OutputLock, IgnoresAFileOfADeadRun) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/" + OutputLock::kName;
     for (const char* text :
@@ -112,7 +112,7 @@ TEST(OutputLock, AFileThatADeadRunLeftIsNoObstacle) {
     }
 }
 
-TEST(OutputLock, AForeignFileIsNotTaken) {
+TEST(OutputLock, DoesNotTakeAForeignFile) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/" + OutputLock::kName;
     const std::string other = folder.path() + "/other";

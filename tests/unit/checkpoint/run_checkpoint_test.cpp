@@ -40,9 +40,9 @@ struct RunCheckpointTest : ::testing::Test {
     FakeSource source{20, RowKind::Nothing};
 };
 
-TEST_F(RunCheckpointTest, ARunContinuesWhatOthersDid) {
+TEST_F(RunCheckpointTest, ARunContinuesTheWorkOfEarlierOnes) {
     {
-        RunCheckpoint first = run("a", EarlierWork::Resumed);  // nothing is there yet
+        RunCheckpoint first = run("a", EarlierWork::Resumed);  // there is no checkpoint yet
         EXPECT_TRUE(first.done().empty());
         complete(first, {0, 4});
     }
@@ -56,8 +56,8 @@ TEST_F(RunCheckpointTest, ARunContinuesWhatOthersDid) {
     EXPECT_EQ(third.items_before(), 8U);
 }
 
-// The items of such a checkpoint are other ones.
-TEST_F(RunCheckpointTest, AShardsWorkByNumbersOfItsOwnIsRefused) {
+// A checkpoint of this kind has other items.
+TEST_F(RunCheckpointTest, RefusesAShardsWorkUnderItsOwnNumbers) {
     RunConfig config = config_of("a");
     config.shard = "2/4";
     const auto no_failure = [](const std::exception_ptr&) { ADD_FAILURE(); };
@@ -73,13 +73,13 @@ TEST_F(RunCheckpointTest, AShardsWorkByNumbersOfItsOwnIsRefused) {
     std::ofstream(path) << left->header_line();
     try {
         const RunCheckpoint again(config, source, EarlierWork::Resumed, no_failure);
-        ADD_FAILURE() << "it went on";
+        ADD_FAILURE() << "it continued";
     } catch (const ConfigError& error) {
         EXPECT_NE(std::string(error.what()).find("holds other work"), std::string::npos) << error.what();
     }
 }
 
-TEST_F(RunCheckpointTest, AProducerThatTakesOverKnowsWhatTheRunBeganWith) {
+TEST_F(RunCheckpointTest, ASuccessorKnowsTheStartOfTheRun) {
     {
         RunCheckpoint first = run("a", EarlierWork::DoneAgain);
         complete(first, {0, 4});
@@ -108,10 +108,9 @@ TEST_F(RunCheckpointTest, WithoutContinuingARunStartsOver) {
         EXPECT_EQ(read_checkpoint(config_of("a").output + "/" + kCheckpointName)->done.items(), 20U)
             << "it has no result yet";
         second.begin({{0, 4}});
-        EXPECT_EQ(read_checkpoint(config_of("a").output + "/" + kCheckpointName)->run_id, "a")
-            << "nothing of it is done yet";
+        EXPECT_EQ(read_checkpoint(config_of("a").output + "/" + kCheckpointName)->run_id, "a") << "no item is done yet";
     }
-    EXPECT_EQ(run("c", EarlierWork::Resumed).done().items(), 20U) << "what it appended to lies elsewhere";
+    EXPECT_EQ(run("c", EarlierWork::Resumed).done().items(), 20U) << "it appended to a file elsewhere";
     {
         RunCheckpoint fourth = run("d", EarlierWork::DoneAgain);
         fourth.begin({{0, 4}});
@@ -120,8 +119,8 @@ TEST_F(RunCheckpointTest, WithoutContinuingARunStartsOver) {
     EXPECT_EQ(run("e", EarlierWork::Resumed).done().list(), (std::vector<ItemRange>{{0, 4}}));
 }
 
-// Files of single items are replaced as they are made: what was handed out may be another's.
-TEST_F(RunCheckpointTest, OfARunThatNotedNothingDoneThePreviousOneMakesAgainWhatItMayHaveReplaced) {
+// Files of single items are replaced as they are made, so a delivered item may have another run's file.
+TEST_F(RunCheckpointTest, RedoesItemsThatARunWithoutNotesMayHaveReplaced) {
     processor = "npy";
     {
         RunCheckpoint first = run("a", EarlierWork::DoneAgain);
@@ -131,7 +130,7 @@ TEST_F(RunCheckpointTest, OfARunThatNotedNothingDoneThePreviousOneMakesAgainWhat
     EXPECT_EQ(run("a", EarlierWork::Resumed).done().list(), (std::vector<ItemRange>{{0, 4}, {8, 20}}));
     {
         RunCheckpoint taken_over = run("b", EarlierWork::Recovered);
-        EXPECT_TRUE(taken_over.done().empty()) << "what is done is the former's";
+        EXPECT_TRUE(taken_over.done().empty()) << "the done items are the previous run's";
         EXPECT_EQ(taken_over.items_before(), 0U);
         taken_over.begin({{12, 16}});
     }
@@ -170,7 +169,7 @@ TEST(ReplacedItems, TheirBytesAreFrozen) {
               "\n");
 }
 
-TEST_F(RunCheckpointTest, OtherNamesOfItemsAreOtherWork) {
+TEST_F(RunCheckpointTest, TreatsOtherItemNamesAsOtherWork) {
     { run("a", EarlierWork::DoneAgain).begin({{0, 4}}); }
     class Renamed final : public BatchSource {
       public:
@@ -189,14 +188,14 @@ TEST_F(RunCheckpointTest, OtherNamesOfItemsAreOtherWork) {
         EXPECT_NE(std::string(problem.what()).find("names of the items was "), std::string::npos) << problem.what();
         EXPECT_NE(std::string(problem.what()).find("of run a"), std::string::npos) << problem.what();
     }
-    // Refusing changed nothing.
+    // A refusal changes nothing.
     EXPECT_EQ(read_checkpoint(config_of("b").output + "/" + kCheckpointName)->run_id, "a");
 }
 
 using test::Items;
 
 struct GrowingInput : RunCheckpointTest {
-    // A run that goes on with these items: in their order, those that are done.
+    // A run that continues with these items, in their order; returns the done ones.
     std::vector<std::string> done_of(std::unique_ptr<BatchSource> items) {
         const std::unique_ptr<BatchSource> ordered = in_order_of_previous_runs(std::move(items), config_of("b").output);
         order.clear();
@@ -231,17 +230,17 @@ struct GrowingInput : RunCheckpointTest {
     Keys order;
 };
 
-TEST_F(GrowingInput, ItemsThatJoinAnywhereAreTheLastAndWhatIsDoneStaysDone) {
+TEST_F(GrowingInput, NumbersNewItemsLastAndKeepsDoneOnes) {
     begin_with({"b", "d", "f"}, {1, 3});
     EXPECT_EQ(done_of({"a", "b", "c", "d", "e", "f"}), (Keys{"d", "f"}));
     EXPECT_EQ(order, (Keys{"b", "d", "f", "a", "c", "e"}));
-    // The next one knows the order of this one.
+    // The next run knows the order of this one.
     EXPECT_EQ(done_of({"0", "a", "b", "c", "d", "e", "f"}), (Keys{"d", "f"}));
     EXPECT_EQ(order, (Keys{"b", "d", "f", "a", "c", "e", "0"}));
 }
 
-// Items that were its own would be another shard's.
-TEST_F(GrowingInput, AShardOfItContinuesOnlyWhereItBeginsAsItBegan) {
+// Its items would belong to another shard.
+TEST_F(GrowingInput, AShardContinuesOnlyAtTheSameOffset) {
     const auto shard_of = [this](const std::string& shard, const Keys& keys, EarlierWork earlier) {
         RunConfig config = config_of("a");
         config.output += shard.substr(0, 1);
@@ -255,21 +254,21 @@ TEST_F(GrowingInput, AShardOfItContinuesOnlyWhereItBeginsAsItBegan) {
     EXPECT_EQ(shard_of("2/2", two, EarlierWork::Resumed).done().list(), (std::vector<ItemRange>{{1, 2}}));
     try {
         shard_of("2/2", four, EarlierWork::Resumed);
-        ADD_FAILURE() << "it went on";
+        ADD_FAILURE() << "it continued";
     } catch (const ConfigError& problem) {
         EXPECT_THAT(problem.what(), HasSubstr("items was 2 and is 4"));
         EXPECT_THAT(problem.what(), HasSubstr("Its items were those from number 1 on, and are those from number 2 on"));
     }
 }
 
-TEST_F(GrowingInput, AnotherOrderIsTheSameItems) {
+TEST_F(GrowingInput, AcceptsTheSameItemsInAnotherOrder) {
     begin_with({"b", "d", "f"}, {1, 3});
     EXPECT_EQ(done_of({"f", "d", "b"}), (Keys{"d", "f"}));
     EXPECT_EQ(order, (Keys{"b", "d", "f"}));
 }
 
-// What is finished but for the items that joined is replaced by nobody who did not ask for it.
-TEST_F(GrowingInput, ARunThatContinuesWithAFinishedOneAndIsBrokenOffIsAsFinishedAsThat) {
+// Results that only lack the new items are replaced only on request.
+TEST_F(GrowingInput, AnInterruptedExtensionOfAFinishedRunCountsAsFinished) {
     processor = "npy";
     begin_with({"b", "d"}, {0, 2});
     EXPECT_NO_THROW(prepare_run(config_of("x"))) << "a run that was broken off may be replaced";
@@ -312,21 +311,21 @@ TEST_F(GrowingInput, ARunThatContinuesWithAFinishedOneAndIsBrokenOffIsAsFinished
                            [](const std::exception_ptr&) { ADD_FAILURE(); });
         complete(anew, {0, 1});
     }
-    EXPECT_NO_THROW(prepare_run(config_of("e"))) << "that one is not";
+    EXPECT_NO_THROW(prepare_run(config_of("e"))) << "that one is unfinished";
 }
 
-TEST_F(GrowingInput, ItemsThatAreGoneOrCalledOtherwiseAreRefused) {
+TEST_F(GrowingInput, RefusesMissingAndRenamedItems) {
     begin_with({"b", "d", "plain"}, {0, 3});
     for (const Keys& keys : {Keys{"b", "d"}, Keys{"b", "d", "plain.jpg", "plain.png"}, Keys{"a", "b", "d", "e"}})
         EXPECT_NE(refusal_of(keys).find("Of its 3 items 1 is gone, or renamed"), std::string::npos) << refusal_of(keys);
     auto changed = std::make_unique<Items>(Keys{"noted", "b"});
     begin_with({"noted"}, {0, 1});
     changed->note = 2;
-    EXPECT_THROW(done_of(std::move(changed)), ConfigError) << "its columns are others";
+    EXPECT_THROW(done_of(std::move(changed)), ConfigError) << "its columns differ";
     EXPECT_EQ(done_of({"b", "noted"}), (Keys{"noted"}));
 }
 
-// Items that have no keys, each with what a test says for its text.
+// Items without keys, each with a text from the test.
 class Lines final : public BatchSource {
   public:
     Lines(std::vector<std::uint64_t> lines, bool grows) : lines_(std::move(lines)), grows_(grows) {}
@@ -345,15 +344,14 @@ class Lines final : public BatchSource {
     bool grows_;
 };
 
-TEST_F(GrowingInput, LinesJoinAtTheEndAlone) {
+TEST_F(GrowingInput, NewLinesMustBeAtTheEnd) {
     const auto run = [this](const std::vector<std::uint64_t>& lines, bool grows, EarlierWork earlier) {
         return std::make_unique<RunCheckpoint>(config_of("a"), Lines(lines, grows), earlier,
                                                [](const std::exception_ptr&) { ADD_FAILURE(); });
     };
     complete(*run({7, 8, 9}, true, EarlierWork::DoneAgain), {0, 3});
     EXPECT_THROW(run({6, 7, 8, 9}, true, EarlierWork::Resumed), ConfigError);
-    EXPECT_THROW(run({7, 8, 9, 10}, false, EarlierWork::Resumed), ConfigError)
-        << "nobody knows whether the first ones are the same";
+    EXPECT_THROW(run({7, 8, 9, 10}, false, EarlierWork::Resumed), ConfigError) << "the first items may have changed";
     EXPECT_THROW(run({7, 8}, true, EarlierWork::Resumed), ConfigError);
     EXPECT_EQ(run({7, 8, 9, 10}, true, EarlierWork::Resumed)->done().items(), 3U);
 }

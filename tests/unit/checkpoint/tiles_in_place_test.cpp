@@ -18,9 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kNow = 77;  // the stamp that each picture has
+constexpr std::uint64_t kNow = 77;  // the stamp of each picture
 
-// Of "a" two tiles across and two down, items 0 to 3; of "b" one tile, item 4.
+// "a" has two by two tiles, items 0 to 3; "b" has one, item 4.
 class TilesOfTwo final : public BatchSource {
   public:
     TilesOfTwo() {
@@ -99,7 +99,7 @@ struct TilesInPlaceTest : ::testing::Test {
     std::vector<std::string> outputs{"scores"};
 };
 
-TEST_F(TilesInPlaceTest, WithoutWorkingFileAndMaskNothingIsDone) {
+TEST_F(TilesInPlaceTest, NothingIsDoneWithoutWorkingFileAndMask) {
     EXPECT_EQ(left(), nothing_of_a) << "a picture of one tile has no working file";
     make_mask();
     EXPECT_EQ(left(), all);
@@ -109,75 +109,75 @@ TEST_F(TilesInPlaceTest, WithoutWorkingFileAndMaskNothingIsDone) {
     EXPECT_THAT(lost(), ::testing::HasSubstr("--resume makes them again"));
 }
 
-TEST_F(TilesInPlaceTest, AMaskOfWhichSomeTilesAreNotDoneNeedsItsWorkingFile) {
+TEST_F(TilesInPlaceTest, AnUnfinishedMaskNeedsItsWorkingFile) {
     make_mask();
     done = {};
     done.add({1, 5});
-    EXPECT_EQ(left(), nothing_of_a) << "the tile that comes would have no others";
+    EXPECT_EQ(left(), nothing_of_a) << "the other tiles would be missing";
     config.shard = "1/1";
-    EXPECT_EQ(left(), (Ranges{{1, 5}})) << "the others are another shard's";
+    EXPECT_EQ(left(), (Ranges{{1, 5}})) << "the others belong to another shard";
 }
 
-TEST_F(TilesInPlaceTest, OfAWorkingFileWhatIsSetIsDone) {
+TEST_F(TilesInPlaceTest, TheSetTilesOfAWorkingFileAreDone) {
     set(canvas(), {{0, 0}, {2, 2}});
     EXPECT_EQ(left(), (Ranges{{0, 1}, {3, 5}}));
-    EXPECT_TRUE(fs::exists(canvas_path())) << "it is gone on with";
+    EXPECT_TRUE(fs::exists(canvas_path())) << "it is continued";
     EXPECT_THAT(lost(), ::testing::HasSubstr("2 tiles of 1 picture"));
     make_mask();
-    EXPECT_EQ(left(), (Ranges{{0, 1}, {3, 5}})) << "the mask may be that of a run before";
+    EXPECT_EQ(left(), (Ranges{{0, 1}, {3, 5}})) << "the mask may be an earlier run's";
 }
 
-TEST_F(TilesInPlaceTest, ASeamThatNoOneWouldAddUpHasItsTilesMadeAgain) {
+TEST_F(TilesInPlaceTest, RedoesTheTilesOfAnIncompleteSeam) {
     set(canvas(), {{0, 0}, {0, 2}, {2, 0}, {1, 0}});  // the seam {0, 1} is lost
-    EXPECT_EQ(left(), (Ranges{{2, 3}, {4, 5}})) << "the last tile is none of its";
+    EXPECT_EQ(left(), (Ranges{{2, 3}, {4, 5}})) << "the last tile does not touch the seam";
     set(canvas(), {{0, 1}});
     EXPECT_EQ(left(), (Ranges{{0, 3}, {4, 5}})) << "the crossing waits for the last tile";
 }
 
-TEST_F(TilesInPlaceTest, OneTileOfAFullWorkingFileComesAgainAndPutsTheMaskInPlace) {
+TEST_F(TilesInPlaceTest, RedoesOneTileOfAFullWorkingFileToPlaceTheMask) {
     set(canvas(), all_cells());
     EXPECT_EQ(left(), (Ranges{{1, 5}}));
 }
 
-TEST_F(TilesInPlaceTest, AMaskThatIsThereIsFinished) {
+TEST_F(TilesInPlaceTest, AnExistingMaskIsFinished) {
     canvas().note_committed();
     make_mask();
     EXPECT_EQ(left(), all);
     fs::remove(folder.path() + "/a.png");
-    EXPECT_EQ(lost(), "") << "who takes masks away while the run is under way loses none";
+    EXPECT_EQ(lost(), "") << "removing masks during the run loses none";
     EXPECT_EQ(left(), nothing_of_a);
-    EXPECT_FALSE(fs::exists(canvas_path())) << "its classes were given back";
+    EXPECT_FALSE(fs::exists(canvas_path())) << "its classes were freed";
 }
 
-TEST_F(TilesInPlaceTest, AnotherStateOfThePictureIsMadeAnewUnlessItsMaskIsFinished) {
+TEST_F(TilesInPlaceTest, RedoesAChangedPictureUnlessItsMaskIsFinished) {
     set(canvas("a", 78), {{0, 0}, {0, 2}, {0, 1}});
     EXPECT_THAT(lost(), ::testing::HasSubstr("4 tiles"));
-    EXPECT_TRUE(fs::exists(canvas_path())) << "at the end nothing is removed";
+    EXPECT_TRUE(fs::exists(canvas_path())) << "the end removes nothing";
     EXPECT_EQ(left(), nothing_of_a);
     EXPECT_FALSE(fs::exists(canvas_path()));
     set(canvas("a", 78), all_cells());
     done = {};
     EXPECT_EQ(left(), Ranges{});
-    EXPECT_FALSE(fs::exists(canvas_path())) << "also where nothing of it is noted";
+    EXPECT_FALSE(fs::exists(canvas_path())) << "even without a note of it";
     done.add({0, 5});
     canvas("a", 78).note_committed();
     make_mask();
     EXPECT_EQ(left(), all);
 }
 
-TEST_F(TilesInPlaceTest, AWorkingFileOfAnotherFormIsRemoved) {
+TEST_F(TilesInPlaceTest, RemovesAWorkingFileOfAnotherForm) {
     const std::vector<std::function<void()>> ways{
         [&] { fs::resize_file(canvas_path(), 8192); },
         [&] { fs::resize_file(canvas_path(), 20); },
         [&] { fs::resize_file(canvas_path(), 0); },
         [&] { fs::resize_file(canvas_path(), fs::file_size(canvas_path()) + 1); },
         [&] { std::fstream(canvas_path(), std::ios::in | std::ios::out | std::ios::binary) << "SOMETHINGELSE"; },
-        [&] {  // a byte that nobody writes, in the cells
+        [&] {  // an invalid byte in the cells
             std::fstream file(canvas_path(), std::ios::in | std::ios::out | std::ios::binary);
             file.seekp(4096 + 4);
             file << 'x';
         },
-        [&] {  // a cell that is not set any more: its seams' scores may have been given back
+        [&] {  // a cleared cell: its seams' scores may have been freed
             std::fstream file(canvas_path(), std::ios::in | std::ios::out | std::ios::binary);
             file.seekp(4096);
             file << '\0';
@@ -205,15 +205,15 @@ TEST_F(TilesInPlaceTest, AWorkingFileOfAnotherFormIsRemoved) {
     }
 }
 
-TEST_F(TilesInPlaceTest, AMaskInThePlaceOfAnotherRunsIsKnownByTheWorkingFileAlone) {
+TEST_F(TilesInPlaceTest, KnowsAMaskOfAnotherRunByItsWorkingFile) {
     note_next_place(config.output, new_next_place());
     make_mask();
-    EXPECT_EQ(left(), nothing_of_a) << "it may be the other run's";
+    EXPECT_EQ(left(), nothing_of_a) << "it may belong to the other run";
     canvas().note_committed();
     EXPECT_EQ(left(), all);
 }
 
-TEST_F(TilesInPlaceTest, OfSeveralOutputsEachHasAMask) {
+TEST_F(TilesInPlaceTest, EachOfSeveralOutputsHasAMask) {
     outputs = {"one", "two"};
     canvas("a.one").note_committed();
     make_mask("a.one");
@@ -225,7 +225,7 @@ TEST_F(TilesInPlaceTest, OfSeveralOutputsEachHasAMask) {
     EXPECT_EQ(left(), all);
 }
 
-TEST_F(TilesInPlaceTest, WhereNoMasksOfTilesAreMadeAllStays) {
+TEST_F(TilesInPlaceTest, KeepsAllFilesWithoutMasksOfTiles) {
     config.processor = "npy";
     EXPECT_EQ(left(), all);
     config.processor = "npy,mask-png";
@@ -235,8 +235,9 @@ TEST_F(TilesInPlaceTest, WhereNoMasksOfTilesAreMadeAllStays) {
     EXPECT_EQ(left(), all);
 }
 
-// Two producers of shards find it at the same time: the second leaves what the first one's consumers have made since.
-TEST_F(TilesInPlaceTest, AWorkingFileThatAnotherProcessReplacedStays) {
+// Two producers of shards find it at the same time: the second keeps the file that the first one's consumers have
+// created since.
+TEST_F(TilesInPlaceTest, KeepsAWorkingFileThatAnotherProcessReplaced) {
     const CanvasForm wanted{.picture = {7, 6}, .tiles = {4, 1}, .classes = 0, .stamp = kNow};
     set(canvas("a", 78), {{0, 0}});
     FoundCanvas first(canvas_path(), wanted), second(canvas_path(), wanted);

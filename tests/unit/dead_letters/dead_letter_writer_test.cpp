@@ -87,7 +87,7 @@ TEST_F(Writer, LeavesThePayloadAndItsIncidentReport) {
     EXPECT_EQ(report["deliveries"][0]["pid"], 4711);
     EXPECT_EQ(report["deliveries"][0]["seconds"], 2.5);
     EXPECT_EQ(report["deliveries"][0]["counted"], true);
-    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2) << "no temporary is left";
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2) << "no temporary file is left";
 }
 
 TEST_F(Writer, TheSameRowsAgainReplaceTheFiles) {
@@ -97,7 +97,7 @@ TEST_F(Writer, TheSameRowsAgainReplaceTheFiles) {
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2);
 }
 
-TEST_F(Writer, APayloadThatCannotBeWrittenIsReportedAndTheIncidentReportKept) {
+TEST_F(Writer, KeepsTheIncidentReportOfAnUnwritablePayload) {
     std::filesystem::create_directories(folder_);
     std::filesystem::create_directory(folder_ + "/batch-7-row-2.safetensors.new");
     DeadLetterWriter writer(settings());
@@ -110,10 +110,10 @@ TEST_F(Writer, APayloadThatCannotBeWrittenIsReportedAndTheIncidentReportKept) {
     const json report = read(folder_ + "/batch-7-row-2.json");
     EXPECT_TRUE(report["payload"].is_null());
     EXPECT_THAT(report["error"].get<std::string>(), HasSubstr("File exists"));
-    EXPECT_EQ(report["samples"][0]["key"], "photos/cat") << "which samples are missing is known all the same";
+    EXPECT_EQ(report["samples"][0]["key"], "photos/cat") << "the missing samples are still listed";
 }
 
-TEST_F(Writer, AFolderThatCannotBeMadeIsReportedToo) {
+TEST_F(Writer, ReportsThatItsFolderCannotBeMade) {
     std::ofstream(folder_) << "a file in the way";
     DeadLetterWriter writer(settings());
     const auto outcomes = outcomes_of(writer, job());
@@ -122,7 +122,7 @@ TEST_F(Writer, AFolderThatCannotBeMadeIsReportedToo) {
     EXPECT_THAT(outcomes[0].error, HasSubstr(folder_));
 }
 
-TEST_F(Writer, ASlabWhoseHeaderIsBrokenIsReportedWithItsField) {
+TEST_F(Writer, ReportsTheBrokenFieldOfASlabHeader) {
     auto broken = job();
     broken.ticket.generation += 1;
     DeadLetterWriter writer(settings());

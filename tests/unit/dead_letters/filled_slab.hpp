@@ -12,7 +12,7 @@
 namespace offramp {
 
 // A slab as the egress leaves it: rows 2 and 3 of batch 7, with a channels-last tensor, one of 3 bytes a sample that
-// leaves the next one misaligned in a packed file, and one of a type that .safetensors does not know.
+// misaligns the next one in a packed file, and one of a type that .safetensors does not have.
 class FilledSlab {
   public:
     static constexpr std::uint64_t kNonce = 77;

@@ -23,7 +23,7 @@ class Payload : public testing::Test {
     Payload() { std::filesystem::create_directories(folder_); }
     ~Payload() override { std::filesystem::remove_all(folder_); }
 
-    // A file with this metadata and the slab's tensors.
+    // A file with this metadata and the tensors of the slab.
     void write_with_metadata(const std::string& metadata) {
         const auto slab = slab_.contents();
         const std::string front = safetensors_header(tensor_entries(slab), {{kPayloadMetadata, metadata}});
@@ -37,7 +37,7 @@ class Payload : public testing::Test {
     const FilledSlab slab_;
 };
 
-TEST_F(Payload, IsReadBackAsTheSlabThatItWas) {
+TEST_F(Payload, ReadsBackAsTheSameSlab) {
     const SlabContents before = slab_.contents();
     write_payload(path_, before);
     const PayloadFile file(path_);
@@ -61,7 +61,7 @@ TEST_F(Payload, IsReadBackAsTheSlabThatItWas) {
     }
 }
 
-TEST_F(Payload, IsPlainSafetensorsWithItsDimensionsInTheOrderInWhichTheyLie) {
+TEST_F(Payload, IsPlainSafetensorsWithDimensionsInMemoryOrder) {
     write_payload(path_, slab_.contents());
     const SafetensorsFile file(path_, {.what = "the payload", .hint = "none"});
     EXPECT_EQ(describe(*file.find("bytes")), "U8 [2, 3]");
@@ -69,7 +69,7 @@ TEST_F(Payload, IsPlainSafetensorsWithItsDimensionsInTheOrderInWhichTheyLie) {
     EXPECT_EQ(describe(*file.find("phase")), "U8 [2, 2, 8]");
 }
 
-TEST_F(Payload, AFileWithoutOrWithBrokenMetadataIsRefusedByName) {
+TEST_F(Payload, RefusesMissingOrBrokenMetadataByName) {
     write_dead_letter_file(path_, safetensors_header({}, {{"by", "hand"}}));
     EXPECT_THROW(PayloadFile{path_}, Error);
     const std::string sound = payload_metadata(slab_.contents());
@@ -92,7 +92,7 @@ TEST_F(Payload, AFileWithoutOrWithBrokenMetadataIsRefusedByName) {
     EXPECT_NO_THROW(PayloadFile{path_});
 }
 
-TEST_F(Payload, WhatCannotBeWrittenIsReported) {
+TEST_F(Payload, ReportsAWriteFailure) {
     try {
         write_payload("/dev/full/batch.safetensors", slab_.contents());
         FAIL() << "a device is not a folder";

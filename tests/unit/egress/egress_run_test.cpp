@@ -32,7 +32,7 @@ TensorSpec four_rows() {
     return TensorSpec::contiguous("payload", kUInt8, shape);
 }
 
-// A run in a folder, as one producer of it has it.
+// A run in a folder, from one producer's view.
 struct ProducersWorld {
     ProducersWorld(const std::string& folder, RunStart start, EgressRunHooks hooks,
                    RunSlabs slabs = RunSlabs::PageLockedPool)
@@ -57,7 +57,7 @@ struct ProducersWorld {
         while (egress->delivery().report().published.samples < samples) std::this_thread::yield();
     }
 
-    static inline const pid_t kOwner = ::getpid();  // of the test's program, also in its children
+    static inline const pid_t kOwner = ::getpid();  // the test's program, also in its children
     RunDirectoryLock place;
     std::unique_ptr<Device> device = open_device("cpu");
     std::unique_ptr<Stream> compute = device->make_stream("compute");
@@ -67,18 +67,18 @@ struct ProducersWorld {
 
 class EgressRunTest : public ::testing::Test {
   protected:
-    // A producer that publishes a batch and is gone at once, without a clean-up. Its run is kept from others' sweeps,
-    // as a launcher does, until the next producer has it.
+    // A producer that publishes a batch and dies without clean-up. Like a launcher, the test protects its run from
+    // sweeps until the next producer takes it.
     void die_with_a_batch_in_flight() {
         ChildProcess producer([&](int words) -> int {
             ProducersWorld world(folder_.path(), RunStart::Begun, {});
             world.egress->open_to_consumers();
             world.submit(0);
             world.wait_until_published(kRows);
-            ChildProcess::say(words);
+            ChildProcess::report(words);
             support::wait_to_be_killed();
         });
-        ASSERT_TRUE(producer.heard());
+        ASSERT_TRUE(producer.reported());
         kept_.emplace(RunLock::hold(Endpoint::read(folder_.path())->names, false));
         producer.kill();
         ASSERT_TRUE(WIFSIGNALED(producer.wait()));
@@ -88,7 +88,7 @@ class EgressRunTest : public ::testing::Test {
     std::optional<RunLock> kept_;
 };
 
-TEST_F(EgressRunTest, ARunIsDescribedBeforeAnybodyCanMeetIt) {
+TEST_F(EgressRunTest, DescribesARunBeforeConsumersCanJoinIt) {
     const std::string endpoint = folder_.file("endpoint");
     bool met_before = true;
     ProducersWorld world(folder_.path(), RunStart::Begun, {.on_begin = [&](RunProgress& progress) {
@@ -96,7 +96,7 @@ TEST_F(EgressRunTest, ARunIsDescribedBeforeAnybodyCanMeetIt) {
                              progress.items = 40;
                          }});
     EXPECT_FALSE(met_before);
-    EXPECT_FALSE(std::filesystem::exists(endpoint)) << "whoever made the run says when it is open";
+    EXPECT_FALSE(std::filesystem::exists(endpoint)) << "the creator of the run opens it";
     EXPECT_EQ(world.egress->progress()->items, 40U);
     EXPECT_EQ(world.egress->progress()->producers, 1U);
     world.egress->open_to_consumers();
@@ -105,7 +105,7 @@ TEST_F(EgressRunTest, ARunIsDescribedBeforeAnybodyCanMeetIt) {
     EXPECT_FALSE(std::filesystem::exists(endpoint));
 }
 
-TEST_F(EgressRunTest, TheNextProducerContinuesWithWhatADeadOneLeft) {
+TEST_F(EgressRunTest, TheNextProducerContinuesADeadOnesRun) {
     die_with_a_batch_in_flight();
     std::string asked;
     ProducersWorld world(
@@ -125,7 +125,7 @@ TEST_F(EgressRunTest, TheNextProducerContinuesWithWhatADeadOneLeft) {
     EXPECT_EQ(world.egress->delivery().report().in_flight.samples, 2 * kRows);
 }
 
-TEST_F(EgressRunTest, ARefusedRecoveryLeavesTheRunToTheNext) {
+TEST_F(EgressRunTest, ARefusedRecoveryKeepsTheRunForTheNext) {
     die_with_a_batch_in_flight();
     ChildProcess refuses([&](int) -> int {
         try {
@@ -142,7 +142,7 @@ TEST_F(EgressRunTest, ARefusedRecoveryLeavesTheRunToTheNext) {
     ProducersWorld world(folder_.path(), RunStart::Recovered, {});
     kept_.reset();
     world.place.take_ownership();
-    EXPECT_EQ(world.place.endpoint().epoch, 3U) << "the one that refused has used one up";
+    EXPECT_EQ(world.place.endpoint().epoch, 3U) << "the refused recovery used one epoch";
     EXPECT_EQ(world.egress->progress()->producers, 2U);
     EXPECT_EQ(world.egress->predecessor().in_flight.size(), 1U);
 }
@@ -163,7 +163,7 @@ class CountedPath final : public EgressPath {
     bool stopped = false;
 };
 
-TEST_F(EgressRunTest, WithoutConsumersThereIsNothingThatTheyCouldMeet) {
+TEST_F(EgressRunTest, ARunWithoutConsumersHasNoMeetingPlace) {
     std::string made;
     CountedPath* path = nullptr;
     {
@@ -186,14 +186,14 @@ TEST_F(EgressRunTest, WithoutConsumersThereIsNothingThatTheyCouldMeet) {
         EXPECT_FALSE(std::filesystem::exists(folder_.file("endpoint")));
         EXPECT_EQ(world.egress->progress(), nullptr);
         EXPECT_FALSE(world.egress->has_pool());
-        EXPECT_EQ(support::objects_of(world.place.names()).size(), 1U) << "the run's lock alone";
+        EXPECT_EQ(support::objects_of(world.place.names()).size(), 1U) << "only the run's lock";
         world.egress->stop();
         EXPECT_TRUE(path->stopped);
-        EXPECT_FALSE(world.egress->borrow_slab()) << "nobody waits for a slab any more";
+        EXPECT_FALSE(world.egress->borrow_slab()) << "the egress no longer waits for slabs";
     }
 }
 
-TEST(Pinning, IsProvedOnceOnTheFirstRange) {
+TEST(Pinning, IsTestedOnceOnTheFirstRange) {
     const auto device = open_device("cpu");
     std::vector<std::byte> first(1 << 16), second(1 << 16);
     Pinning pinning(*device, {});
@@ -206,7 +206,7 @@ TEST(Pinning, IsProvedOnceOnTheFirstRange) {
     EXPECT_TRUE(kept && other);
 }
 
-TEST(Pinning, MemoryStaysOrdinaryWhereThatIsWantedAndUnprovedWhereNoOneAsks) {
+TEST(Pinning, PinsNothingWhenDisabledAndTestsNothingUnasked) {
     const auto device = open_device("cpu");
     std::vector<std::byte> range(1 << 16);
     Pinning ordinary(*device, {.wanted = false});

@@ -21,7 +21,7 @@ constexpr std::int64_t kSampleBytes = 8;
 constexpr std::uint32_t kBatch = 4;
 constexpr std::uint32_t kSlabs = 8;
 
-// The broker's side is played by the test: it lends memory and looks at what is published.
+// The test plays the broker: it lends memory and reads the published slabs.
 class EgressStreamTest : public testing::Test {
   protected:
     void start(std::int64_t rows, std::uint32_t batches, std::chrono::nanoseconds max_delay) {
@@ -44,7 +44,7 @@ class EgressStreamTest : public testing::Test {
                                            [] {});
     }
 
-    // Batch `number`, all of whose bytes are its number; `rows` fewer than full in a last one.
+    // Batch `number`, whose bytes all equal its number; `rows`: fewer in a last batch.
     void submit(std::uint64_t number, std::uint32_t rows = kBatch) {
         OutputBatch batch{.number = number, .rows = std::vector<RowInfo>(rows)};
         for (std::uint32_t row = 0; row < rows; ++row) batch.rows[row].item = number * kBatch + row;
@@ -73,7 +73,7 @@ class EgressStreamTest : public testing::Test {
         return slab;
     }
 
-    // The numbers of the batches in a slab, once for each sample, checked against its bytes.
+    // The batch number of each sample in a slab, checked against its bytes.
     std::vector<std::uint64_t> batches_in(const PublishedSlab& published) {
         const SlabContents slab = SlabContents::read(
             slab_of(published.slab), kNonce, {.epoch = 1, .slab = published.slab, .generation = 1, .attempt = 1});
@@ -125,12 +125,12 @@ TEST_F(EgressStreamTest, BatchesShareASlabUntilItIsFull) {
     EXPECT_THAT(batches_in(next()), ElementsAre(2, 2, 2, 2, 3, 3, 3, 3));
     egress_->finish();
     slab = next();
-    EXPECT_THAT(batches_in(slab), ElementsAre(4, 4, 4, 4)) << "what is open is sent off at the end";
+    EXPECT_THAT(batches_in(slab), ElementsAre(4, 4, 4, 4)) << "the open slab is sent at the end";
     EXPECT_EQ(egress_->stats().samples_published, 5 * kBatch);
     EXPECT_EQ(egress_->stats().bytes_copied, 5 * kBatch * kSampleBytes);
 }
 
-TEST_F(EgressStreamTest, ARowWhoseScoresCannotBeIsAHoleOfItsSlabAndCounted) {
+TEST_F(EgressStreamTest, CountsARowOfImpossibleScoresAsAHole) {
     start(kBatch, 1, kForever);
     std::vector<std::uint64_t> skipped;
     ScoreReview review(
@@ -155,7 +155,7 @@ TEST_F(EgressStreamTest, ARowWhoseScoresCannotBeIsAHoleOfItsSlabAndCounted) {
     EXPECT_EQ(stats.samples_unpublished(), 0U);
 }
 
-TEST_F(EgressStreamTest, ABatchWithoutOutputsIsHolesOverZerosAndShiftsNoOther) {
+TEST_F(EgressStreamTest, ABatchWithoutOutputsBecomesHolesInPlace) {
     start(2 * kBatch, 2, kForever);
     std::ranges::fill(memory_, std::byte{0xff});
     submit(0);
@@ -169,20 +169,20 @@ TEST_F(EgressStreamTest, ABatchWithoutOutputsIsHolesOverZerosAndShiftsNoOther) {
     EXPECT_EQ(slab.samples, kBatch);
     EXPECT_EQ(slab.skipped, kBatch);
     EXPECT_EQ(slab.items_through, 2U * kBatch);
-    EXPECT_EQ(slab.bytes, 2U * kBatch * kSampleBytes) << "as the slab's own tables say: who takes over counts by these";
+    EXPECT_EQ(slab.bytes, 2U * kBatch * kSampleBytes) << "as in the slab's tables, from which a successor counts";
     EXPECT_THAT(holes_in(slab), ElementsAre(false, false, false, false, true, true, true, true));
     const auto rows = slab_of(slab.slab).subspan(layout_.header_bytes, 2 * kBatch * kSampleBytes);
     EXPECT_THAT(rows.subspan(kBatch * kSampleBytes), testing::Each(std::byte{0}))
-        << "nothing of whoever had the slab before";
+        << "no bytes of the slab's previous use";
     EXPECT_THAT(batches_in(next()), ElementsAre(2, 2, 2, 2));
     EXPECT_EQ(egress_->stats().bytes_copied, 2 * kBatch * kSampleBytes);
     EXPECT_EQ(egress_->stats().batches_published, 3U);
 }
 
-TEST_F(EgressStreamTest, NoBatchWaitsForOthersBeyondTheDelay) {
+TEST_F(EgressStreamTest, ABatchWaitsForOthersAtMostTheDelay) {
     start(8 * kBatch, 8, std::chrono::milliseconds(1));
     submit(7);
-    EXPECT_THAT(batches_in(next()), ElementsAre(7, 7, 7, 7)) << "nothing follows, and it is published all the same";
+    EXPECT_THAT(batches_in(next()), ElementsAre(7, 7, 7, 7)) << "it is published although nothing follows";
     submit(8);
     EXPECT_THAT(batches_in(next()), ElementsAre(8, 8, 8, 8));
 }
@@ -196,7 +196,7 @@ TEST_F(EgressStreamTest, AShortBatchLeavesRoomForTheNext) {
     EXPECT_THAT(batches_in(next()), ElementsAre(0, 0, 0, 1, 1, 1, 1, 2));
 }
 
-TEST_F(EgressStreamTest, ABatchLargerThanASlabIsCutBetweenSamples) {
+TEST_F(EgressStreamTest, CutsABatchLargerThanASlabBetweenSamples) {
     start(3, 1, {});
     submit(5);
     const PublishedSlab first = next();
@@ -209,7 +209,7 @@ TEST_F(EgressStreamTest, ABatchLargerThanASlabIsCutBetweenSamples) {
     EXPECT_THAT(batches_in(second), ElementsAre(5));
 }
 
-TEST_F(EgressStreamTest, WhatIsOpenIsGivenBackAtAStop) {
+TEST_F(EgressStreamTest, AStopReturnsTheOpenSlab) {
     start(8 * kBatch, 8, kForever);
     submit(0);
     egress_->stop();
@@ -218,7 +218,7 @@ TEST_F(EgressStreamTest, WhatIsOpenIsGivenBackAtAStop) {
     EXPECT_EQ(exchange_->take().published.size(), 0U);
 }
 
-// Work of a stream that is done as soon as somebody waits for it, and not before.
+// Stream work that is done only when it is awaited.
 class DoneWhenAwaited final : public Event {
   public:
     bool armed() const override { return true; }
@@ -229,8 +229,8 @@ class DoneWhenAwaited final : public Event {
     std::atomic<bool> awaited{false};
 };
 
-// Whose stream may still write it: the one that waits for a slab, and those behind it.
-TEST_F(EgressStreamTest, WhatAStopLetsGoIsAwaitedBeforeItsOwnerIsReleased) {
+// Owners that the stream may still use: of the batch that waits for a slab, and of those behind it.
+TEST_F(EgressStreamTest, AStopReleasesOwnersOnlyAfterTheirCopies) {
     const std::int64_t shape[] = {kBatch, kSampleBytes};
     layout_ = SlabLayout::make({TensorSpec::contiguous("payload", kUInt8, shape)}, kBatch, 1);
     const auto without_slabs = SlabExchange::make(kSlabs);
@@ -256,7 +256,7 @@ TEST_F(EgressStreamTest, WhatAStopLetsGoIsAwaitedBeforeItsOwnerIsReleased) {
     EXPECT_EQ(too_early, 0);
 }
 
-TEST_F(EgressStreamTest, WhatFindsNoSlabIsDroppedAndReportedToTheNextCaller) {
+TEST_F(EgressStreamTest, DropsABatchWithoutASlabAndReportsIt) {
     std::vector<std::uint64_t> dropped;
     when_none_ = SlabExchange::WhenNone::Return;
     on_dropped_ = [&](std::uint64_t batch, std::span<const RowInfo> rows) {

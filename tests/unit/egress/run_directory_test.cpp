@@ -22,35 +22,35 @@ mode_t mode_of(const std::string& path) {
 
 struct RunDirectoryTest : ::testing::Test {
     std::string in(const std::string& name) const { return folder.path() + "/" + name; }
-    void put(const std::string& name) const { std::ofstream(in(name)) << "mine"; }
+    void put(const std::string& name) const { std::ofstream(in(name)) << "users"; }
 
     test::ScratchFolder folder;
 };
 
-TEST_F(RunDirectoryTest, AFolderOfTheUsersOwnIsRefusedAndStaysAsItIs) {
-    std::filesystem::create_directories(in("mine/spill"));
-    for (const char* name : {"mine/status.json", "mine/dropped.jsonl", "mine/endpoint"}) put(name);
-    ::chmod(in("mine").c_str(), 01777);
+TEST_F(RunDirectoryTest, RefusesAFolderOfTheUserAndKeepsIt) {
+    std::filesystem::create_directories(in("users/spill"));
+    for (const char* name : {"users/status.json", "users/dropped.jsonl", "users/endpoint"}) put(name);
+    ::chmod(in("users").c_str(), 01777);
     try {
-        const RunDirectory refused(in("mine"), false, RunStart::Begun);
+        const RunDirectory refused(in("users"), false, RunStart::Begun);
         FAIL();
     } catch (const ConfigError& problem) {
         EXPECT_NE(std::string(problem.what()).find("is not a run's directory"), std::string::npos) << problem.what();
     }
-    for (const char* name : {"mine/status.json", "mine/dropped.jsonl", "mine/endpoint", "mine/spill"})
+    for (const char* name : {"users/status.json", "users/dropped.jsonl", "users/endpoint", "users/spill"})
         EXPECT_TRUE(std::filesystem::exists(in(name))) << name;
-    EXPECT_FALSE(std::filesystem::exists(in("mine/producer.lock")));
-    EXPECT_EQ(mode_of(in("mine")), 01777U);
+    EXPECT_FALSE(std::filesystem::exists(in("users/producer.lock")));
+    EXPECT_EQ(mode_of(in("users")), 01777U);
 }
 
-TEST_F(RunDirectoryTest, OneThatIsNotThereIsMadeForItsUserAlone) {
+TEST_F(RunDirectoryTest, CreatesItForItsUserAlone) {
     { const RunDirectory made(in("new/one"), false, RunStart::Begun); }
     EXPECT_EQ(mode_of(in("new/one")), 0700U);
     { const RunDirectory made(in("another"), true, RunStart::Begun); }
     EXPECT_EQ(mode_of(in("another")), 0710U);
 }
 
-TEST_F(RunDirectoryTest, AnEmptyOneAndOneOfAnEarlierRunAreTakenAsTheyAre) {
+TEST_F(RunDirectoryTest, AcceptsAnEmptyFolderAndAnEarlierRuns) {
     std::filesystem::create_directory(in("empty"));
     ::chmod(in("empty").c_str(), 0750);
     { const RunDirectory taken(in("empty"), false, RunStart::Begun); }
@@ -62,25 +62,25 @@ TEST_F(RunDirectoryTest, AnEmptyOneAndOneOfAnEarlierRunAreTakenAsTheyAre) {
     EXPECT_NO_THROW(RunDirectory(in("launched"), false, RunStart::Begun));
 }
 
-TEST_F(RunDirectoryTest, AnEarlierRunsAccountStaysUntilTheRunBegins) {
+TEST_F(RunDirectoryTest, KeepsAnEarlierRunsReportUntilTheRunStarts) {
     { const RunDirectory made(in("run"), false, RunStart::Begun); }
-    const std::vector<std::string> account{"run/status.json", "run/producer-summary.json", "run/summary.json",
+    const std::vector<std::string> reports{"run/status.json", "run/producer-summary.json", "run/summary.json",
                                            "run/dropped.jsonl"};
-    for (const std::string& name : account) put(name);
+    for (const std::string& name : reports) put(name);
     {
         const RunDirectory taken_over(in("run"), false, RunStart::Recovered);
         taken_over.begin();
     }
-    for (const std::string& name : account) EXPECT_TRUE(std::filesystem::exists(in(name))) << name;
+    for (const std::string& name : reports) EXPECT_TRUE(std::filesystem::exists(in(name))) << name;
     const RunDirectory again(in("run"), false, RunStart::Begun);
-    for (const std::string& name : account)
-        EXPECT_TRUE(std::filesystem::exists(in(name))) << name << ": this one may still be refused";
+    for (const std::string& name : reports)
+        EXPECT_TRUE(std::filesystem::exists(in(name))) << name << ": the new run may still be refused";
     again.begin();
-    for (const std::string& name : account)
+    for (const std::string& name : reports)
         EXPECT_FALSE(std::filesystem::exists(in(name))) << name << " was the earlier run's";
 }
 
-TEST_F(RunDirectoryTest, ALinkOfALocksNameIsNoLock) {
+TEST_F(RunDirectoryTest, DoesNotTakeALinkForALock) {
     std::filesystem::create_directory(in("trap"));
     std::filesystem::create_symlink(in("elsewhere"), in("trap/producer.lock"));
     EXPECT_THROW(RunDirectory(in("trap"), false, RunStart::Begun), ConfigError);

@@ -14,7 +14,7 @@
 namespace offramp {
 namespace {
 
-// Writes down what is asked of it, a letter a call.
+// Records its calls, one letter each.
 class RecordedRun : public StoppableRun {
   public:
     void end_input() override { asked += 'i'; }
@@ -46,8 +46,8 @@ void take(RunLifecycle& life, Event event) {
 
 constexpr std::optional<StopMode> kNone{};
 
-// Where a run can be, how it gets there, and what each event does there. An event that is not named changes nothing and
-// asks nothing of the run; begin comes once, before all that is under way.
+// The states of a run, and the effect of each event in each state. An event that is not listed has no effect; begin
+// comes once, before all that is under way.
 struct Change {
     Event event;
     const char* place;
@@ -159,7 +159,7 @@ TEST(RunLifecycle, EveryEventInEveryStateFollowsTheTable) {
     }
 }
 
-TEST(RunLifecycle, OnceConsumersHaveLeftARunThatContinuesIsEnding) {
+TEST(RunLifecycle, AContinuedRunEndsOnceConsumersHaveLeft) {
     RecordedRun run;
     RunLifecycle life(run);
     life.begin();
@@ -169,23 +169,23 @@ TEST(RunLifecycle, OnceConsumersHaveLeftARunThatContinuesIsEnding) {
     EXPECT_STREQ(life.word(), "draining");
 }
 
-// The far end that a wait must not come near: a wait that nobody ends fails the test by its time.
+// A far timeout: a wait that does not end earlier fails the test.
 const TimePoint kFar = kSteadyClock.now() + std::chrono::hours(24);
 
-TEST(RunLifecycle, TheDeliverysEndIsWaitedForUntilItComes) {
+TEST(RunLifecycle, WaitsForTheEndOfDelivery) {
     RecordedRun run;
     RunLifecycle life(run);
     life.begin();
     life.stop(StopMode::Drain, "a test");
-    EXPECT_FALSE(life.wait_for_delivery(kSteadyClock.now())) << "the time is over";
+    EXPECT_FALSE(life.wait_for_delivery(kSteadyClock.now())) << "the timeout has passed";
     std::thread broker([&] { life.note_delivery_end(); });
     EXPECT_TRUE(life.wait_for_delivery(kFar));
     broker.join();
     EXPECT_TRUE(life.wait_for_delivery(std::nullopt));
-    EXPECT_EQ(life.state(), RunState::Draining) << "who waited ends the run";
+    EXPECT_EQ(life.state(), RunState::Draining) << "the waiting caller ends the run";
 }
 
-TEST(RunLifecycle, NoOneWaitsForTheDeliveryOfARunThatIsHalted) {
+TEST(RunLifecycle, DoesNotWaitForTheDeliveryOfAHaltedRun) {
     for (const StopMode mode : {StopMode::Halt, StopMode::Abandon}) {
         RecordedRun run;
         RunLifecycle life(run);
@@ -194,15 +194,15 @@ TEST(RunLifecycle, NoOneWaitsForTheDeliveryOfARunThatIsHalted) {
         EXPECT_FALSE(life.wait_for_delivery(std::nullopt));
         part.join();
         life.note_delivery_end();
-        EXPECT_TRUE(life.wait_for_delivery(std::nullopt)) << "it has come to its end as well";
+        EXPECT_TRUE(life.wait_for_delivery(std::nullopt)) << "delivery has ended, too";
     }
 }
 
 TEST(RunLifecycle, DrainsThenStopsOnce) {
     RecordedRun run;
-    std::string heard;
+    std::string events;
     RunLifecycle life(run, [&](StopMode mode, const std::string& why) {
-        heard += why + (mode == StopMode::Drain ? " drains, " : " stops, ");
+        events += why + (mode == StopMode::Drain ? " drains, " : " stops, ");
     });
     life.stop(StopMode::Drain, "the first");
     life.stop(StopMode::Drain, "the second");
@@ -210,10 +210,10 @@ TEST(RunLifecycle, DrainsThenStopsOnce) {
     life.stop(StopMode::Halt, "the third");
     life.stop(StopMode::Abandon, "the fourth");
     life.end();
-    EXPECT_EQ(heard, "the first drains, the third stops, ");
+    EXPECT_EQ(events, "the first drains, the third stops, ");
 }
 
-TEST(RunLifecycle, TheFirstErrorIsTheRuns) {
+TEST(RunLifecycle, KeepsTheFirstError) {
     RecordedRun run;
     RunLifecycle life(run);
     EXPECT_EQ(life.failure(), "");
@@ -222,7 +222,7 @@ TEST(RunLifecycle, TheFirstErrorIsTheRuns) {
     life.note(std::make_exception_ptr(std::runtime_error("the second")));
     EXPECT_EQ(life.failure(), "the first");
     EXPECT_THROW(std::rethrow_exception(life.error()), Error);
-    EXPECT_EQ(life.state(), RunState::Starting) << "an error stops nothing by itself";
+    EXPECT_EQ(life.state(), RunState::Starting) << "an error alone does not stop the run";
 }
 
 ErrorKind refusal_of(const RunLifecycle& life) {
@@ -234,7 +234,7 @@ ErrorKind refusal_of(const RunLifecycle& life) {
     return ErrorKind::None;
 }
 
-TEST(RunLifecycle, AStartIsGivenUpForAStopAndRatherForAnError) {
+TEST(RunLifecycle, AStartEndsWithAStopOrAnError) {
     RecordedRun run;
     RunLifecycle life(run);
     EXPECT_EQ(refusal_of(life), ErrorKind::None);
@@ -244,12 +244,12 @@ TEST(RunLifecycle, AStartIsGivenUpForAStopAndRatherForAnError) {
     EXPECT_EQ(refusal_of(life), ErrorKind::CannotWrite);
 }
 
-// Whatever another thread does with the parts is done when end() returns, and nothing is begun any more.
-TEST(RunLifecycle, TheEndWaitsForUsersOfTheParts) {
+// end() returns only after other threads' use of the parts, and prevents further use.
+TEST(RunLifecycle, TheEndWaitsForUsersOfItsParts) {
     RecordedRun run;
     RunLifecycle life(run);
     life.begin();
-    constexpr int kTurns = 10'000;  // for an end that does not wait to come first
+    constexpr int kTurns = 10'000;  // gives an end without a wait time to come first
     std::atomic<bool> in_use{false}, ending_now{false}, ended{false};
     bool ended_meanwhile = true;
     std::thread user([&] {

@@ -46,7 +46,7 @@ std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin
 
 // --- PNG of 16 bits a channel
 
-// Numbers in big-endian order, of which many lie at the border between two of 8 bits.
+// Big-endian numbers, many at the border between two 8-bit values.
 std::vector<std::uint16_t> sixteen_bit_numbers(std::size_t count) {
     std::vector<std::uint16_t> numbers;
     for (std::size_t i = 0; i < count; ++i)
@@ -65,7 +65,7 @@ std::vector<std::uint8_t> big_endian_rows(const std::vector<std::uint16_t>& numb
 
 int nearest_of_8_bits(std::uint16_t number) { return static_cast<int>(static_cast<double>(number) / 257.0 + 0.5); }
 
-TEST(PngOf16Bits, OfEachKindOfColourIsScaledToTheNearest) {
+TEST(PngOf16Bits, ScalesEveryColourTypeToTheNearest) {
     struct Kind {
         int type;
         std::size_t channels;
@@ -91,7 +91,7 @@ TEST(PngOf16Bits, OfEachKindOfColourIsScaledToTheNearest) {
         }
 }
 
-TEST(PngOf16Bits, GrayIsThatOfATiff) {
+TEST(PngOf16Bits, GrayEqualsThatOfATiff) {
     const auto numbers = sixteen_bit_numbers(kPicture.pixels());
     TiffPage page = tiff_page(kPicture, {});
     page.values = numbers;
@@ -102,7 +102,7 @@ TEST(PngOf16Bits, GrayIsThatOfATiff) {
               InFull(encode_tiff({page})).rgb);
 }
 
-TEST(PngOf16Bits, NumbersThatUseFewBitsAreWarnedOf) {
+TEST(PngOf16Bits, WarnsOfNumbersThatUseFewBits) {
     EXPECT_THAT(warning_about_16_bits(4095), AllOf(HasSubstr("uses 12 of them"), HasSubstr("4095"), HasSubstr("dark"),
                                                    HasSubstr("-evaluate multiply 16`")));
     EXPECT_THAT(warning_about_16_bits(16383), HasSubstr("uses 14 of them"));
@@ -113,7 +113,7 @@ TEST(PngOf16Bits, NumbersThatUseFewBitsAreWarnedOf) {
 
 // --- Alpha
 
-TEST(AlphaBeside, OfPngIsThatOfAChannelAPaletteOrAColour) {
+TEST(AlphaBeside, ReadsPngChannelsPalettesAndTransparentColours) {
     const auto alpha_of = [](const PngLayout& layout, const std::vector<std::uint8_t>& rows) {
         return InFull(encode_png({2, 1}, layout, rows)).beside.alpha;
     };
@@ -134,13 +134,13 @@ TEST(AlphaBeside, OfPngIsThatOfAChannelAPaletteOrAColour) {
                 IsEmpty());
 }
 
-TEST(AlphaBeside, OfWebp) {
+TEST(AlphaBeside, ReadsWebpAlpha) {
     EXPECT_THAT(InFull(encode_webp_rgba({2, 1}, {9, 8, 7, 0, 1, 2, 3, 128})).beside.alpha, ElementsAre(0, 128));
     EXPECT_THAT(InFull(encode_webp({2, 1}, {9, 8, 7, 1, 2, 3})).beside.alpha, IsEmpty());
     EXPECT_THAT(InFull(encode_jpeg({2, 1}, {9, 8, 7, 1, 2, 3})).beside.alpha, IsEmpty());
 }
 
-TEST(AlphaBeside, OfTiffIsTheExtraChannelThatReportsIt) {
+TEST(AlphaBeside, ReadsTheDeclaredExtraChannelOfATiff) {
     TiffPage page = tiff_page({2, 1}, {});
     page.samples = 5;
     page.values = {10, 20, 30, 99, 255, 40, 50, 60, 98, 128};
@@ -197,7 +197,7 @@ TEST(ProfileBeside, IsFoundInEveryFormat) {
     }
 }
 
-TEST(ProfileBeside, IsNoneWhereItIsDamagedOrOfOtherColours) {
+TEST(ProfileBeside, IgnoresDamagedProfilesAndOtherColours) {
     const std::string jpeg = encode_jpeg(kPicture, gradient(kPicture)), profile = rgb_profile(3'000);
     const auto of = [&](const std::string& bytes) {
         return InFull(jpeg_with_profile(jpeg, bytes, 1'000)).profile().size();
@@ -216,7 +216,7 @@ TEST(ProfileBeside, IsNoneWhereItIsDamagedOrOfOtherColours) {
 
 // --- Orientation of PNG
 
-TEST(PngOrientation, IsFoundWhereverItStands) {
+TEST(PngOrientation, IsFoundAtAnyPosition) {
     const Rgb stored = gradient(kPicture);
     const std::string png = encode_png(kPicture, stored);
     for (unsigned value = 1; value <= 8; ++value)
@@ -231,7 +231,7 @@ TEST(PngOrientation, IsFoundWhereverItStands) {
             }
 }
 
-TEST(PngOrientation, DamagedNotesCountAsUpright) {
+TEST(PngOrientation, DamagedMetadataCountsAsUpright) {
     const std::string png = encode_png(kPicture, gradient(kPicture));
     const auto of = [](const std::string& file) {
         return png_orientation(picture_bytes(std::as_bytes(std::span(file))));
@@ -246,7 +246,7 @@ TEST(PngOrientation, DamagedNotesCountAsUpright) {
         EXPECT_TRUE(found == Orientation::Upright || found == Orientation::QuarterClockwise) << kept;
     }
     std::string endless = png;
-    endless.replace(33, 4, "\xff\xff\xff\xff");  // the length of the chunk behind the header
+    endless.replace(33, 4, "\xff\xff\xff\xff");  // the length of the chunk after the header
     EXPECT_EQ(of(endless), Orientation::Upright);
 }
 

@@ -27,7 +27,7 @@ Error error_of(Action action) {
     return Error(ErrorKind::None, "");
 }
 
-TEST(FileList, AFolderIsWalkedAndSortedBytewise) {
+TEST(FileList, WalksAFolderAndSortsBytewise) {
     const TempFolder folder;
     for (const char* name :
          {"b.jpg", "B.JPG", "a/z.png", "a.jpg", "a/deep/x.webp", "\xc3\xa4.gif", "a-b.tif", "c.jfif", "c.JPE"})
@@ -37,7 +37,7 @@ TEST(FileList, AFolderIsWalkedAndSortedBytewise) {
                             "\xc3\xa4.gif"));
 }
 
-TEST(FileList, AFolderThatWasListedBeforeIsNotLookedAt) {
+TEST(FileList, DoesNotReadAFolderWithAStoredList) {
     const TempFolder folder;
     for (const char* name : {"b.jpg", "new\nline/a.jpg"}) folder.write(name, "x");
     const std::string listed = folder.write("list", text_of_listed_files(list_image_files(folder.path())));
@@ -47,7 +47,7 @@ TEST(FileList, AFolderThatWasListedBeforeIsNotLookedAt) {
     EXPECT_EQ(list.path(0), folder / "b.jpg");
 }
 
-TEST(FileList, ATornListIsRefused) {
+TEST(FileList, RefusesATruncatedList) {
     const TempFolder folder;
     for (const std::string text : {"", "2\na.jpg", "2\na.jpg\0", "x\n", "0\n"}) {
         const std::string listed = folder.write("list", text);
@@ -59,7 +59,7 @@ TEST(FileList, ATornListIsRefused) {
     EXPECT_THAT(failure.what(), HasSubstr("cannot be read: Is a directory"));
 }
 
-TEST(FileList, HiddenAndOtherFilesAreLeftOut) {
+TEST(FileList, OmitsHiddenAndOtherFiles) {
     const TempFolder folder;
     for (const char* name : {"a.jpg", ".b.jpg", ".hidden/c.jpg", "notes.txt", "jpg"}) folder.write(name, "x");
     const FileList list = list_image_files(folder.path());
@@ -67,13 +67,13 @@ TEST(FileList, HiddenAndOtherFilesAreLeftOut) {
     EXPECT_THAT(list.description, AllOf(HasSubstr("1 files under"), HasSubstr(folder.path().string())));
 }
 
-TEST(FileList, AFolderNamedLikeAPictureIsWalked) {
+TEST(FileList, WalksAFolderNamedLikeAPicture) {
     const TempFolder folder;
     folder.write("x.jpg/a.jpg", "x");
     EXPECT_THAT(list_image_files(folder.path()).names, ElementsAre("x.jpg/a.jpg"));
 }
 
-TEST(FileList, LinksAreFollowedAndCyclesEnd) {
+TEST(FileList, FollowsLinksAndEndsCycles) {
     const TempFolder folder;
     const TempFolder other;
     folder.write("a/a.jpg", "x");
@@ -84,8 +84,8 @@ TEST(FileList, LinksAreFollowedAndCyclesEnd) {
     EXPECT_THAT(list_image_files(folder.path()).names, ElementsAre("a/a.jpg", "gone.jpg", "linked/b.jpg"));
 }
 
-// 2^40 ways lead to the last of these folders.
-TEST(FileList, LinksThatFanOutLeadToEachFolderOnce) {
+// 2^40 paths lead to the last of these folders.
+TEST(FileList, VisitsEachFolderOnceDespiteManyLinks) {
     const TempFolder folder;
     for (int depth = 0; depth < 40; ++depth) {
         const auto here = folder.path() / "in" / std::to_string(depth);
@@ -97,17 +97,17 @@ TEST(FileList, LinksThatFanOutLeadToEachFolderOnce) {
     EXPECT_EQ(list_image_files(folder / "in").names.size(), 41U);
     const FileList from_first = list_image_files(folder / "in/0");
     ASSERT_EQ(from_first.names.size(), 41U);
-    EXPECT_EQ(from_first.names[1], "x/a.jpg") << "of two links that by the order of their names";
+    EXPECT_EQ(from_first.names[1], "x/a.jpg") << "the first of two links by name";
 }
 
-TEST(FileList, AFolderKeepsItsOwnNameEvenWhereALinkComesFirst) {
+TEST(FileList, AFolderKeepsItsNameThoughALinkComesFirst) {
     const TempFolder folder;
     folder.write("b/a.jpg", "x");
     std::filesystem::create_directory_symlink("b", folder.path() / "a");
     EXPECT_THAT(list_image_files(folder.path()).names, ElementsAre("b/a.jpg"));
 }
 
-TEST(FileList, AnUnneededReadIsNotWaitedFor) {
+TEST(FileList, DoesNotWaitForAnUnneededRead) {
     const TempFolder folder;
     folder.write("b/a.jpg", "x");
     int asked = 0;
@@ -117,19 +117,19 @@ TEST(FileList, AnUnneededReadIsNotWaitedFor) {
     EXPECT_EQ(error_of([&] { list_image_files(folder.path(), stop); }).kind(), ErrorKind::Interrupted);
 }
 
-TEST(FileList, AFolderThatCannotBeListedStandsInTheList) {
+TEST(FileList, ListsAFolderThatCannotBeRead) {
     const TempFolder folder;
     folder.write("a.jpg", "x");
     folder.write("locked/b.jpg", "x");
     std::filesystem::permissions(folder.path() / "locked", std::filesystem::perms::none);
-    const auto user = static_cast<uid_t>(::setfsuid(65534));  // this thread alone, and only when it is root's
+    const auto user = static_cast<uid_t>(::setfsuid(65534));  // only this thread, and only as root
     const FileList list = list_image_files(folder.path());
     ::setfsuid(user);
     std::filesystem::permissions(folder.path() / "locked", std::filesystem::perms(0755));
     EXPECT_THAT(list.names, ElementsAre("a.jpg", "locked"));
 }
 
-TEST(FileList, AListFileIsRelativeToItsFolder) {
+TEST(FileList, ResolvesAListFileRelativeToItsFolder) {
     const TempFolder folder;
     const std::string list = folder.write("lists/some.txt", "\xef\xbb\xbf../z.jpg\r\n\n  \n# no\n/abs/b.png\na b.jpg");
     const FileList files = list_image_files(list);
@@ -140,7 +140,7 @@ TEST(FileList, AListFileIsRelativeToItsFolder) {
     EXPECT_THAT(files.description, HasSubstr("3 files listed in"));
 }
 
-TEST(FileList, AbsoluteNamesBelowTheListAreKeyedRelativeToIt) {
+TEST(FileList, KeysAbsoluteNamesBelowTheListRelativeToIt) {
     const TempFolder folder;
     const std::string list = folder.write("list.txt", (folder / "a/b.jpg") + "\n/elsewhere/c.jpg\n");
     EXPECT_THAT(list_image_files(list).key_names(), ElementsAre("a/b.jpg", "/elsewhere/c.jpg"));
@@ -170,7 +170,7 @@ TEST(FileList, AFolderWithoutImagesNamesTheValue) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr(folder.path().string()), HasSubstr("1 other files")));
 }
 
-TEST(FileList, OtherFilesOfAFolderAreCounted) {
+TEST(FileList, CountsTheOtherFilesOfAFolder) {
     const TempFolder folder;
     for (const char* name : {"a.jpg", "a.txt", "deep/b.mp4"}) folder.write(name, "x");
     const auto left_out = FilePictures(list_image_files(folder.path())).left_out();
@@ -178,7 +178,7 @@ TEST(FileList, OtherFilesOfAFolderAreCounted) {
     EXPECT_EQ(left_out.front().count, 2U);
 }
 
-TEST(FileList, APackedFileIsNamedWithItsRemedy) {
+TEST(FileList, NamesTheRemedyForAnArchive) {
     using namespace std::string_literals;
     const TempFolder folder;
     const std::pair<std::string, const char*> packed[] = {{"\x1f\x8b\b\0"s, "gzip"},
@@ -203,7 +203,7 @@ TEST(FileList, AListWithoutPathsNamesTheValue) {
     EXPECT_EQ(error_of([&] { list_image_files(folder.write("empty.txt", "")); }).kind(), ErrorKind::NoInput);
 }
 
-TEST(FileList, SomethingElseIsBadInput) {
+TEST(FileList, RefusesAnythingElse) {
     const TempFolder folder;
     const std::string file = folder.write("model.bin", std::string("weights\0and more", 16));
     const Error error = error_of([&] { list_image_files(file); });

@@ -24,7 +24,7 @@ using ::testing::StartsWith;
 constexpr ImageSize kFirstSize{45, 33};
 
 struct FirstPictures : ::testing::Test {
-    // The same whole, by its rows, and of the size that its front says.
+    // Reads the file whole, by rows, and its size from the header.
     Rgb read(const std::string& file) {
         const std::string path = folder.write("a", file);
         Rgb rgb;
@@ -72,7 +72,7 @@ TEST_F(FirstPictures, GifInRowsAndInterlaced) {
     }
 }
 
-TEST_F(FirstPictures, AGifsOwnPaletteCountsAndWithoutAnyItIsGray) {
+TEST_F(FirstPictures, UsesAGifsLocalPaletteAndGrayWithoutOne) {
     GifFile gif = gif_of(kFirstSize);
     gif.own_palette = Rgb(gif.palette.rbegin(), gif.palette.rend());
     EXPECT_EQ(read(encode_gif(gif)), pixels_of(gif, gif.own_palette));
@@ -102,10 +102,10 @@ TEST_F(FirstPictures, AGifOnItsCanvas) {
     EXPECT_EQ(alpha[25 * 40 + 7], gif.colors[0] == gif.colors[3] ? 0 : 255);
 }
 
-TEST_F(FirstPictures, OfAGifTheFirstPictureCountsWhateverFollows) {
+TEST_F(FirstPictures, ReadsTheFirstPictureOfAGifWithAnyRest) {
     GifFile gif = gif_of(kFirstSize);
     const std::string first = encode_gif(gif);
-    gif.between = "!\xfe\x03"s + "abc\0"s + "\0"s;  // a comment, and a byte that belongs nowhere
+    gif.between = "!\xfe\x03"s + "abc\0"s + "\0"s;  // a comment, and a stray byte
     EXPECT_EQ(read(encode_gif(gif)), read(first));
     const std::string still = first.substr(0, first.size() - 1);
     EXPECT_EQ(read(still + ",broken"), read(first));
@@ -118,7 +118,7 @@ TEST_F(FirstPictures, DamagedGif) {
         ASSERT_THAT(reason(file.substr(0, kept)), StartsWith("truncated GIF: its " + std::to_string(kept))) << kept;
     EXPECT_EQ(reason("GIF89a\1\0\1\0\0\0\0;"s), "damaged GIF: it holds no picture");
     const std::size_t codes = 13 + 768 + 10;
-    EXPECT_EQ(reason(file.substr(0, codes) + "\x08\x02\xff\xff\0;"s), "damaged GIF: a code stands for nothing");
+    EXPECT_EQ(reason(file.substr(0, codes) + "\x08\x02\xff\xff\0;"s), "damaged GIF: an undefined code");
     EXPECT_EQ(reason(file.substr(0, codes) + "\x08\0;"s), "damaged GIF: its data end before the image does");
     EXPECT_EQ(reason(file.substr(0, codes) + "\x0b"s + file.substr(codes + 1)), "damaged GIF: colours of 11 bits");
     GifFile bomb = gif;
@@ -145,7 +145,7 @@ TEST_F(FirstPictures, BmpOf24Bits) {
     EXPECT_EQ(read(encode_bmp(bmp)), (Rgb{9, 8, 7, 12, 11, 10, 3, 2, 1, 6, 5, 4}));
 }
 
-TEST_F(FirstPictures, BmpOfEachDepthHasTheColoursOfItsPaletteOrMasks) {
+TEST_F(FirstPictures, ReadsBmpOfEachDepthByItsPaletteOrMasks) {
     std::string palette;
     for (unsigned i = 0; i < 256; ++i)
         palette += {static_cast<char>(i * 3), static_cast<char>(i * 5), static_cast<char>(i * 7), 0};
@@ -182,7 +182,7 @@ TEST_F(FirstPictures, BmpOfEachDepthHasTheColoursOfItsPaletteOrMasks) {
     EXPECT_TRUE(bmp_alpha(bytes(encode_bmp(four)), {1, 1}).empty());
 }
 
-// Runs, pixels as they are, an end of a row ahead of its end, a move, and the end.
+// Runs, literal pixels, an early end of a row, a move, and the end.
 TEST_F(FirstPictures, BmpInRuns) {
     const std::string palette("\0\0\0\0\1\1\1\0\2\2\2\0\3\3\3\0\4\4\4\0", 20);
     BmpFile bmp{.size = {5, 3}, .bits = 8, .compression = 1, .masks = {}, .palette = palette, .rows = {}};
@@ -197,7 +197,7 @@ TEST_F(FirstPictures, BmpInRuns) {
     bmp.compression = 2;
     bmp.rows = "\5\x12\0\0"s + "\0\3\x23\x40\0\0"s + "\0\1"s;
     EXPECT_EQ(read(encode_bmp(bmp)), gray({0, 0, 0, 0, 0, 2, 3, 4, 0, 0, 1, 2, 1, 2, 1}));
-    bmp.rows = "\377\x12"s;  // further than the row
+    bmp.rows = "\377\x12"s;  // longer than the row
     EXPECT_THAT(reason(encode_bmp(bmp)), StartsWith("truncated BMP: "));
 }
 
@@ -218,7 +218,7 @@ TEST_F(FirstPictures, DamagedBmp) {
     EXPECT_THAT(reason("BM is how this text begins, and it names no picture"), HasSubstr("not an image"));
 }
 
-TEST_F(FirstPictures, OfAnAnimatedWebpTheFirstOnItsCanvas) {
+TEST_F(FirstPictures, ReadsTheFirstPictureOfAnAnimatedWebp) {
     const ImageSize small{20, 10};
     const PictureRect place{.left = 6, .top = 4, .size = small};
     const std::string first = encode_webp(small, noise(small));

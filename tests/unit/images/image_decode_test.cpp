@@ -67,7 +67,7 @@ TEST(ImageDecode, JpegIsNearlyExact) {
             6);
 }
 
-// The middle, cut out of what Resizer makes of all of it.
+// The middle of the whole picture as Resizer resizes it.
 Rgb middle_of(const Rgb& pixels, ImageSize size, const PictureFrame& frame) {
     Rgb middle(frame.size.rgb_bytes());
     Resizer().resize_part(pixels.data(), size, frame.part_of(size), middle.data(), frame.size);
@@ -83,7 +83,7 @@ TEST(ImageDecode, TheMiddleOfAPicture) {
                 << frame.size.width << " of " << frame.shorter_side << " of " << size.width << " x " << size.height;
 }
 
-// The picture as it is decoded at this scale, and cut where its own size says.
+// The picture decoded at this scale, and cut by its own size.
 Rgb middle_of_jpeg(const std::string& file, ImageSize size, ImageSize at_scale, const PictureFrame& frame) {
     JpegPicture jpeg(std::as_bytes(std::span(file)));
     const ImageSize scaled = jpeg.scale_towards(at_scale);
@@ -94,9 +94,9 @@ Rgb middle_of_jpeg(const std::string& file, ImageSize size, ImageSize at_scale, 
     return middle;
 }
 
-// Never below the frame's shorter side: 64 of 100 is decoded at a half, where a quarter would do for 64 alone. Half of
-// 403 x 301 is 202 x 151, whose middle would be another one. A cubic makes the last halving itself.
-TEST(ImageDecode, TheMiddleOfALargePhotographIsThatOfItsOwnSize) {
+// Never below the frame's shorter side: 64 of 100 is decoded at a half, although a quarter would do for 64 alone. Half
+// of 403 x 301 is 202 x 151, whose middle would differ. A cubic does the last halving itself.
+TEST(ImageDecode, TheMiddleOfALargePhotographEqualsThatOfFullSize) {
     const ImageSize size{403, 301};
     const std::string file = encode_jpeg(size, noise(size));
     struct Case {
@@ -111,7 +111,7 @@ TEST(ImageDecode, TheMiddleOfALargePhotographIsThatOfItsOwnSize) {
         EXPECT_EQ(decode_in(c.frame, file), middle_of_jpeg(file, size, c.at_scale, c.frame))
             << c.frame.size.width << " of " << c.frame.shorter_side;
     EXPECT_NE(PictureFrame({64, 64}, 75).part_of(size), PictureFrame({64, 64}, 75).part_of({101, 76}))
-        << "the two sizes have one middle: nothing is shown";
+        << "both sizes have the same middle: the test shows nothing";
 }
 
 TEST(ImageDecode, LosslessWebpIsExact) {
@@ -130,7 +130,7 @@ TEST(ImageDecode, GrayJpegBecomesRgb) {
     EXPECT_LT(pixels[0] + 20, pixels[pixels.size() - 1]);
 }
 
-TEST(ImageDecode, LargeJpegIsDecodedAtAScaleAndStillTheSamePicture) {
+TEST(ImageDecode, AScaledDecodeOfALargeJpegShowsTheSamePicture) {
     for (const std::uint32_t factor : {2U, 3U, 5U, 8U, 16U}) {
         const ImageSize large{kSize.width * factor, kSize.height * factor};
         EXPECT_LE(largest_difference(decode(encode_jpeg(large, gradient(large))), gradient(kSize)), 8) << factor;
@@ -188,7 +188,7 @@ TEST(ImageDecode, InterlacedPngIsExact) {
     EXPECT_EQ(decode(encode_png(kSize, layout, gradient(kSize))), gradient(kSize));
 }
 
-TEST(ImageDecode, ContentCountsNotTheName) {
+TEST(ImageDecode, DetectsTheFormatByContentNotByName) {
     const TempFolder folder;
     EXPECT_EQ(reason_of(folder.write("png.jpg", encode_png(kSize, gradient(kSize)))), "it was read");
     EXPECT_EQ(reason_of(folder.write("jpeg.png", encode_jpeg(kSize, gradient(kSize)))), "it was read");
@@ -207,7 +207,7 @@ TEST(BadImage, AFolder) {
     EXPECT_EQ(reason_of(folder / "x.jpg"), "a folder, not a file");
 }
 
-TEST(BadImage, ANamedPipeIsNotWaitedFor) {
+TEST(BadImage, DoesNotWaitForANamedPipe) {
     const TempFolder folder;
     ASSERT_EQ(::mkfifo((folder / "x.jpg").c_str(), 0644), 0);
     EXPECT_EQ(reason_of(folder / "x.jpg"), "not a regular file");
@@ -219,7 +219,7 @@ TEST(BadImage, NoPermission) {
     const std::string locked = folder / "locked";
     std::filesystem::create_directory(locked);
     for (const std::string& path : {file, locked}) std::filesystem::permissions(path, std::filesystem::perms::none);
-    const auto user = static_cast<uid_t>(::setfsuid(65534));  // this thread alone, and only when it is root's
+    const auto user = static_cast<uid_t>(::setfsuid(65534));  // only this thread, and only as root
     const std::string file_reason = reason_of(file);
     const std::string folder_reason = reason_of(locked);
     ::setfsuid(user);
@@ -233,7 +233,7 @@ TEST(BadImage, NotAnImage) {
     EXPECT_THAT(reason_of(folder.write("b.jpg", "x")), StartsWith("not an image"));
 }
 
-TEST(BadImage, OtherFormatsAreNamed) {
+TEST(BadImage, NamesOtherFormats) {
     const TempFolder folder;
     const auto reason = [&](const std::string& bytes) { return reason_of(folder.write("a.jpg", bytes)); };
     EXPECT_THAT(reason(std::string("II*\0............", 16)), HasSubstr("TIFF"));
@@ -243,7 +243,7 @@ TEST(BadImage, OtherFormatsAreNamed) {
                 StrEq("a HEIF or AVIF image; only JPEG, PNG, TIFF, WebP, BMP and GIF are read"));
 }
 
-// Wherever a file is cut, it is refused; and called truncated as long as there is enough to know it by.
+// A file cut anywhere is refused, and is called truncated if enough is left to recognise it.
 TEST(BadImage, TruncatedAtAnyPlace) {
     const std::string jpeg = encode_jpeg(kSize, gradient(kSize));
     const std::string progressive = encode_jpeg(kSize, gradient(kSize), JpegColors::Color, JpegScans::Progressive);
@@ -256,7 +256,7 @@ TEST(BadImage, TruncatedAtAnyPlace) {
                 << "of " << whole.size();
 }
 
-TEST(BadImage, TruncatedJpegWithAThumbnailThatIsWhole) {
+TEST(BadImage, TruncatedJpegWithAWholeThumbnail) {
     const std::string thumbnail = encode_jpeg({8, 8}, gradient({8, 8}));
     const std::string jpeg = encode_jpeg(kSize, gradient(kSize));
     std::string segment = "\xff\xe1";
@@ -278,7 +278,7 @@ TEST(BadImage, DamagedData) {
     EXPECT_THAT(reason_of(folder.write("a.png", png)), StartsWith("damaged PNG: "));
 }
 
-TEST(BadImage, BytesBehindTheEndDoNoHarm) {
+TEST(BadImage, IgnoresBytesAfterTheEnd) {
     EXPECT_EQ(decode(encode_jpeg(kSize, gradient(kSize)) + "trailer"), decode(encode_jpeg(kSize, gradient(kSize))));
     EXPECT_EQ(decode(encode_png(kSize, gradient(kSize)) + "trailer"), gradient(kSize));
 }
@@ -299,7 +299,7 @@ TEST(BadImage, WebpOfManyPicturesOrPixels) {
     EXPECT_THAT(reason_of(folder.write("a.webp", large)), HasSubstr("at most 100 megapixels"));
 }
 
-TEST(BadImage, HugeDimensionsAreRefusedByTheHeaderAlone) {
+TEST(BadImage, RefusesHugeDimensionsByTheHeaderAlone) {
     const TempFolder folder;
     EXPECT_EQ(reason_of(folder.write("a.png", png_header({60'000, 60'000}))),
               "an image of 60000 x 60000 pixels; at most 100 megapixels are read (larger ones in tiles, --tile)");
@@ -311,7 +311,7 @@ TEST(BadImage, HugeDimensionsAreRefusedByTheHeaderAlone) {
     EXPECT_THAT(reason_of(folder.write("b.png", png_header({0, 5}))), StartsWith("damaged PNG"));
 }
 
-TEST(BadImage, TwentyThousandPixelsSquareAreRefusedByTheHeaderAlone) {
+TEST(BadImage, RefusesTwentyThousandPixelsSquareByTheHeaderAlone) {
     const TempFolder folder;
     const char* const reason =
         "an image of 20000 x 20000 pixels; at most 100 megapixels are read (larger ones in tiles, --tile)";
@@ -342,7 +342,7 @@ TEST(ImageDecode, ASinglePixelFillsThePicture) {
     EXPECT_EQ(found, pixel);
 }
 
-TEST(BadImage, AnyFlippedByteIsReadOrRefusedAndNothingElse) {
+TEST(BadImage, AFlippedByteIsReadOrRefused) {
     const std::string files[] = {encode_jpeg(kSize, gradient(kSize)),
                                  encode_jpeg(kSize, gradient(kSize), JpegColors::Color, JpegScans::Progressive),
                                  encode_png(kSize, gradient(kSize)), encode_webp(kSize, gradient(kSize))};

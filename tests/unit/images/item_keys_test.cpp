@@ -15,12 +15,12 @@ namespace {
 using ::testing::ElementsAre;
 using Names = std::vector<std::string>;
 
-TEST(ItemKeys, LeaveTheExtensionOutWhereThatIsUnique) {
+TEST(ItemKeys, OmitTheExtensionWhereTheRestIsUnique) {
     EXPECT_THAT(make_item_keys({"a.jpg", "b/c.PNG", "b/d.tar.jpeg", "e.data"}),
                 ElementsAre("a", "b/c", "b/d.tar", "e.data"));
 }
 
-TEST(ItemKeys, KeepTheExtensionWhereTwoFilesDifferInNothingElse) {
+TEST(ItemKeys, KeepTheExtensionWhereOnlyItDiffers) {
     EXPECT_THAT(make_item_keys({"a.jpg", "a.png", "b.jpg"}), ElementsAre("a.jpg", "a.png", "b"));
 }
 
@@ -28,7 +28,7 @@ TEST(ItemKeys, CountRepeatedEntries) {
     EXPECT_THAT(make_item_keys({"a.jpg", "a.jpg", "a.jpg"}), ElementsAre("a.jpg", "a.jpg-2", "a.jpg-3"));
 }
 
-TEST(ItemKeys, ANumberThatIsTakenIsPassedOver) {
+TEST(ItemKeys, SkipATakenNumber) {
     EXPECT_THAT(make_item_keys({"a.jpg", "a.jpg", "a.jpg-2"}), ElementsAre("a.jpg", "a.jpg-3", "a.jpg-2"));
     // "a.jpg.png" is unique as "a.jpg"; the pair that needs its extensions comes second.
     EXPECT_THAT(make_item_keys({"a.jpg", "a.png", "a.jpg.png"}), ElementsAre("a.jpg-2", "a.png", "a.jpg"));
@@ -39,12 +39,12 @@ TEST(ItemKeys, AreRelativeAndWithoutDots) {
                 ElementsAre("data/a", "b", "y/c", "d", "item"));
 }
 
-TEST(ItemKeys, IdsKeepWhatLooksLikeAnExtension) {
+TEST(ItemKeys, IdsKeepAnApparentExtension) {
     EXPECT_THAT(make_item_keys({"a.jpg", "a.png", "b", "x/../b"}, NamesAre::Ids),
                 ElementsAre("a.jpg", "a.png", "b", "b-2"));
 }
 
-TEST(ItemKeys, LeaveOfframpNamesAlone) {
+TEST(ItemKeys, AvoidOfframpsNames) {
     EXPECT_THAT(make_item_keys({".offramp-checkpoint.jpg", "a/.offramp-tmp-1/b.jpg", "_offramp-checkpoint.jpg"}),
                 ElementsAre("_offramp-checkpoint.jpg", "a/_offramp-tmp-1/b", "_offramp-checkpoint.jpg-2"));
 }
@@ -56,18 +56,18 @@ TEST(ItemKeys, KeepSpacesAndLettersOfAnyScript) {
     EXPECT_EQ(make_item_keys(files), names);
 }
 
-TEST(ItemKeys, HiddenFilesAreNotAllExtension) { EXPECT_THAT(make_item_keys({".jpg"}), ElementsAre(".jpg")); }
+TEST(ItemKeys, HiddenFilesKeepTheirNames) { EXPECT_THAT(make_item_keys({".jpg"}), ElementsAre(".jpg")); }
 
-TEST(ItemKeys, ReplaceWhatIsNotPrintable) {
+TEST(ItemKeys, ReplaceUnprintableCharacters) {
     EXPECT_THAT(make_item_keys({"a\nb\x7f.jpg", "c\xff\xc3.jpg", "\xc3\xa4.jpg"}),
                 ElementsAre("a_b_", "c__", "\xc3\xa4"));
-    // C1 (CSI), a turn of direction, a line separator; and neighbours of theirs that are text.
+    // C1 (CSI), a change of direction, a line separator; and their neighbours that are text.
     EXPECT_THAT(make_item_keys(
                     {"a\u009b31m.jpg", "b\u202egpj.exe", "c\u2028", "d\u2066\u061c", "\u00a0\u2027\u202f\u2065\u00e9"}),
                 ElementsAre("a_31m", "b_gpj.exe", "c_", "d__", "\u00a0\u2027\u202f\u2065\u00e9"));
 }
 
-TEST(ItemKeys, CutLongPartsAndPathsAndKeepThemApart) {
+TEST(ItemKeys, CutLongPartsAndPathsToUniqueOnes) {
     const std::string part(240, 'p');
     const auto keys = make_item_keys({part + "1.jpg", part + "2.jpg"});
     EXPECT_EQ(keys[0].size(), 200U);
@@ -85,20 +85,20 @@ TEST(ItemKeys, CutOnlyBetweenCharacters) {
     EXPECT_TRUE(is_utf8(make_item_keys({umlauts + ".jpg"})[0]));
 }
 
-// a.jpg's mask would be the file a.png where b.png's needs a folder of that name.
-TEST(ItemKeys, NoResultOfAnItemIsAFolderOfAnother) {
+// a.jpg's mask would be the file a.png where b.png's mask needs a folder of that name.
+TEST(ItemKeys, NoResultIsAnotherItemsFolder) {
     EXPECT_THAT(make_item_keys({"a.jpg", "a.png/b.png"}), ElementsAre("a-2", "a.png/b"));
     EXPECT_THAT(make_item_keys({"a.jpg", "a.scores.npy/b.png", "x/a.jpg"}),
                 ElementsAre("a-2", "a.scores.npy/b", "x/a"));
     EXPECT_THAT(make_item_keys({"x/a.jpg", "x/a.jpg/1.jpg", "x/a-2.jpg", "x/a-3.png/1.jpg"}),
                 ElementsAre("x/a-4", "x/a.jpg/1", "x/a-2", "x/a-3.png/1"));
     EXPECT_THAT(make_item_keys({"a.jpg", "a.backup/b.png", "c.png/d.png"}), ElementsAre("a", "a.backup/b", "c.png/d"))
-        << "nothing meets";
+        << "no collision";
 }
 
 TEST(ItemKeys, AnyListGivesUniqueCleanKeys) {
     rc::check([] {
-        // Few letters, so that names often meet.
+        // Few letters, so that names often collide.
         const auto name = rc::gen::container<std::string>(rc::gen::elementOf(std::string("ab./-2\xc3\xa4\n")));
         const auto ending =
             rc::gen::elementOf(Names{"", "/.offramp-a", ".jpg", ".png", "-2", ".jpg-2", ".png/a.jpg", ".b.png/a"});
@@ -122,12 +122,12 @@ TEST(ItemKeys, AnyListGivesUniqueCleanKeys) {
     });
 }
 
-TEST(Printable, EscapesWhatALogLineCannotShow) {
+TEST(Printable, EscapesUnprintableCharacters) {
     EXPECT_EQ(printable("a\nb\xff\xc3\xa4"), "a\\x0ab\\xff\xc3\xa4");
     EXPECT_EQ(printable("\u009b\u202e"), "\\xc2\\x9b\\xe2\\x80\\xae");
 }
 
-TEST(ItemKeys, PillowsExtensionsOfFormatsThatAreReadArePictures) {
+TEST(ItemKeys, PillowsExtensionsOfReadableFormatsArePictures) {
     for (const std::string extension :
          {"apng", "bmp", "gif", "jfif", "jpe", "jpeg", "jpg", "png", "tif", "tiff", "webp", "JFIF", "Jpe"}) {
         EXPECT_TRUE(has_image_extension("a." + extension)) << extension;

@@ -1,7 +1,7 @@
 #include "tests/unit/images/jpeg_files.hpp"
 
 #include <cstdio>
-// it needs std::FILE to be known
+// needs std::FILE
 #include <jpeglib.h>
 
 #include <cstdint>

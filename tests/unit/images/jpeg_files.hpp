@@ -14,11 +14,11 @@ struct JpegTables {
 };
 std::string encode_jpeg(ImageSize size, const Rgb& pixels, const JpegTables& tables);
 
-// A JPEG file without its segments of that marker (0xdb: quantisation tables, 0xc4: Huffman tables).
+// A JPEG file without the segments of that marker (0xdb: quantisation tables, 0xc4: Huffman tables).
 std::string without_segments(const std::string& jpeg, unsigned char marker);
-// Where the first segment of that marker begins, ahead of the pixels. Errors: std::runtime_error: it has none.
+// The offset of the first segment of that marker, ahead of the pixels. Errors: std::runtime_error: there is none.
 std::size_t segment_at(const std::string& jpeg, unsigned char marker);
-// A baseline JPEG file with one fault in its header each, by the fault's name.
+// Baseline JPEG files with one fault in the header each, by the name of the fault.
 std::map<std::string, std::string> with_bad_headers(const std::string& jpeg);
 
 }  // namespace offramp

@@ -28,7 +28,7 @@ constexpr ImageSize kJpegSize{83, 61};
 constexpr unsigned char kHuffman = 0xc4;
 
 struct Jpeg : ::testing::Test {
-    // Its size and a hash of its pixels, or why it cannot be read: the same whole and by its rows.
+    // Its size and a hash of its pixels, or the reason of a failure: the same whole and by rows.
     std::string read(const std::string& file) {
         const std::string path = folder.write("a.jpg", file);
         const std::string whole = outcome([&](Rgb& rgb) { return ImageDecoder().decode_file_in_full(path, rgb); });
@@ -59,7 +59,7 @@ struct Jpeg : ::testing::Test {
     TempFolder folder;
 };
 
-TEST_F(Jpeg, AHeaderThatCannotBeReadIsNamed) {
+TEST_F(Jpeg, ReportsAnUnreadableHeader) {
     const std::string good = encode_jpeg(kJpegSize, gradient(kJpegSize), JpegTables{});
     for (const auto& [name, file] : with_bad_headers(good))
         EXPECT_THAT(read(file), AnyOf(StartsWith("damaged JPEG: "), StartsWith("JPEG that cannot be read: "),
@@ -72,15 +72,15 @@ TEST_F(Jpeg, AHeaderThatCannotBeReadIsNamed) {
     EXPECT_EQ(read(bad.at("no quantisation tables")), "damaged JPEG: Quantization table 0x00 was not defined");
 }
 
-TEST_F(Jpeg, WithoutHuffmanTablesTheStandardOnesCount) {
+TEST_F(Jpeg, UsesTheStandardHuffmanTablesWithoutOwnOnes) {
     const std::string file = encode_jpeg(kJpegSize, gradient(kJpegSize), JpegTables{});
     EXPECT_EQ(read(without_segments(file, kHuffman)), read(file));
     const std::string own_codes = encode_jpeg(kJpegSize, gradient(kJpegSize), JpegTables{.own_codes = true});
     EXPECT_NE(read(without_segments(own_codes, kHuffman)), read(own_codes));
 }
 
-// The restart marker itself is lost, or bytes around it: the picture is not whole, whatever libjpeg warns of first.
-TEST_F(Jpeg, BytesLostAtARestartMarkerAreDamage) {
+// The restart marker or bytes around it are lost: the picture is incomplete, whatever libjpeg warns of first.
+TEST_F(Jpeg, ReportsBytesLostAtARestartMarker) {
     const std::string file = encode_jpeg(kJpegSize, noise(kJpegSize), JpegTables{.restart_blocks = 2});
     const std::size_t marker = file.find("\xff\xd3");
     ASSERT_NE(marker, std::string::npos);
@@ -91,14 +91,14 @@ TEST_F(Jpeg, BytesLostAtARestartMarkerAreDamage) {
                 << lost << " bytes, " << before << " of them in front";
 }
 
-// Many cameras fill up: what stands between the pixels and the next marker leaves the picture whole.
-TEST_F(Jpeg, ExtraneousBytesAloneDoNoHarm) {
+// Many cameras pad: bytes between the pixels and the next marker do not affect the picture.
+TEST_F(Jpeg, IgnoresExtraneousBytes) {
     const std::string file = encode_jpeg(kJpegSize, noise(kJpegSize), JpegTables{.restart_blocks = 2});
     for (const char* const marker : {"\xff\xd3", "\xff\xd9"})
         EXPECT_EQ(read(std::string(file).insert(file.rfind(marker), 5, '\0')), read(file));
 }
 
-TEST_F(Jpeg, TruncatedAndDamagedAreDistinguished) {
+TEST_F(Jpeg, DistinguishesTruncatedFromDamaged) {
     const std::string file = encode_jpeg(kJpegSize, noise(kJpegSize), JpegTables{});
     EXPECT_EQ(read(file.substr(0, file.size() - 2)),
               "truncated JPEG: its " + std::to_string(file.size() - 2) + " bytes end before the image does");
@@ -106,8 +106,9 @@ TEST_F(Jpeg, TruncatedAndDamagedAreDistinguished) {
               "damaged JPEG: a segment or a scan goes on behind the end mark");
 }
 
-// As PIL converts it, whatever the file says of its ink: 255 is none. In gray the colour transform changes nothing.
-TEST_F(Jpeg, InkBecomesRgbAsPilDoesIt) {
+// As PIL converts it, whatever the file states about its ink: 255 is no ink. In gray the colour transform has no
+// effect.
+TEST_F(Jpeg, ConvertsCmykToRgbAsPilDoes) {
     const ImageSize size{16, 16};
     const std::string ycck = encode_jpeg(size, Rgb(size.rgb_bytes(), 200), JpegColors::Cmyk);  // and no black
     Rgb pixels(size.rgb_bytes());
@@ -115,13 +116,13 @@ TEST_F(Jpeg, InkBecomesRgbAsPilDoesIt) {
     EXPECT_THAT(pixels, Each(AllOf(Ge(199), Le(201))));
     const std::size_t adobe = segment_at(ycck, 0xee);
     std::string cmyk = ycck;
-    cmyk.at(adobe + 15) = '\0';  // its planes are no YCC then
+    cmyk.at(adobe + 15) = '\0';  // its planes are not YCC then
     EXPECT_THAT(read(cmyk), StartsWith("16 x 16: "));
     EXPECT_NE(read(cmyk), read(ycck));
     EXPECT_EQ(read(std::string(ycck).erase(adobe, 16)), read(cmyk)) << "without Adobe's segment it is CMYK";
 }
 
-TEST_F(Jpeg, MoreThanFiveHundredScansAreRefused) {
+TEST_F(Jpeg, RefusesMoreThanFiveHundredScans) {
     const std::string file = encode_jpeg({8, 8}, gradient({8, 8}), JpegColors::Gray, JpegScans::Progressive);
     const std::size_t scan = segment_at(file, 0xda), next = file.find("\xff\xc4", scan);
     std::string many = file.substr(0, next);

@@ -24,7 +24,7 @@ struct Jsonl : ::testing::Test {
         return all;
     }
 
-    // Why a line cannot be used; empty: it can.
+    // Why a line cannot be used, or empty.
     static std::string reason(const PictureList& pictures, std::uint64_t picture) {
         try {
             pictures.place(picture);
@@ -48,7 +48,7 @@ struct Jsonl : ::testing::Test {
     TempFolder folder;
 };
 
-TEST_F(Jsonl, IdsNameAndUrisPlaceAndTheRestAreColumns) {
+TEST_F(Jsonl, ReadsIdsUrisAndColumns) {
     const auto pictures = list(
         "{\"id\": \"chair 7\", \"uri\": \"photos/a.jpg\", \"price\": 9.5, \"label\": \"chaise \\u00e9\"}\n"
         "{\"uri\": \"/else/where.jpg\", \"id\": 12}\n"
@@ -63,7 +63,7 @@ TEST_F(Jsonl, IdsNameAndUrisPlaceAndTheRestAreColumns) {
     EXPECT_EQ(pictures.description(), "3 lines of " + folder / "list.jsonl");
 }
 
-TEST_F(Jsonl, BlankLinesAndTheWaysToEndALineMakeNoDifference) {
+TEST_F(Jsonl, IgnoresBlankLinesAndLineEndings) {
     const auto pictures = list("\xef\xbb\xbf{\"uri\":\"a.png\"}\r\n\r\n  \n{\"uri\":\"b.png\"}");
     EXPECT_THAT(keys(pictures), ElementsAre("a", "b"));
     EXPECT_EQ(pictures.place(0).path, folder / "a.png");
@@ -85,7 +85,7 @@ TEST_F(Jsonl, FileUrisArePaths) {
               "line 1: its \"uri\" is on another machine; only files are read");
 }
 
-TEST_F(Jsonl, BadLinesArePicturesThatCannotBeRead) {
+TEST_F(Jsonl, TreatsBadLinesAsUnreadablePictures) {
     EXPECT_EQ(reason("{\"uri\": \"a.jpg\""), "line 1: not JSON: it breaks at byte 16");
     EXPECT_EQ(reason("photos/a.jpg"), "line 1: not JSON: it breaks at byte 1");
     EXPECT_EQ(reason("{\"uri\":\"\xff.jpg\"}"), "line 1: not JSON: it breaks at byte 9");
@@ -99,8 +99,8 @@ TEST_F(Jsonl, BadLinesArePicturesThatCannotBeRead) {
                   "line 1: its \"id\" is neither text nor a whole number");
 }
 
-// Deeper than any stack is: what copies and writes JSON goes down level by level.
-TEST_F(Jsonl, LinesThatAreNestedTooDeepAreRefused) {
+// Deeper than any stack: copying and writing JSON recurses by level.
+TEST_F(Jsonl, RefusesTooDeepNesting) {
     const auto nested = [](std::size_t levels) {
         return "{\"uri\":\"a.jpg\",\"v\":" + std::string(levels - 1, '[') + std::string(levels - 1, ']') + "}";
     };
@@ -121,8 +121,8 @@ TEST_F(Jsonl, LinesThatAreNestedTooDeepAreRefused) {
     EXPECT_EQ(reason(pictures, 2), "");
 }
 
-// Brackets in a text are not levels, wherever the text seems to end; nor are those that were closed.
-TEST_F(Jsonl, WhatOnlyLooksDeepIsRead) {
+// Brackets in a string are not levels, even after an escaped quote; nor are closed ones.
+TEST_F(Jsonl, ReadsBracketsInsideStrings) {
     const std::string brackets(1000, '[');
     std::string flat;
     for (int i = 0; i < 1000; ++i) flat += ",[],{}";
@@ -132,7 +132,7 @@ TEST_F(Jsonl, WhatOnlyLooksDeepIsRead) {
     EXPECT_EQ(pictures.columns(0), columns);
 }
 
-TEST_F(Jsonl, WholeNumbersBeyond64BitsStayWhatTheyAreAsTexts) {
+TEST_F(Jsonl, KeepsWholeNumbersBeyond64BitsAsTexts) {
     const std::string large = "123456789012345678901234567890";
     const auto pictures = list("{\"uri\":\"a.jpg\",\"id\":" + large + ",\"v\":[-" + large +
                                ",18446744073709551615,-9223372036854775808,18446744073709551616,1e20],\"text\":\"" +
@@ -143,7 +143,7 @@ TEST_F(Jsonl, WholeNumbersBeyond64BitsStayWhatTheyAreAsTexts) {
                                        "\",18446744073709551615,-9223372036854775808,\"18446744073709551616\",1e+20]}");
 }
 
-TEST_F(Jsonl, NumbersThatNoDoubleHoldsAreRefused) {
+TEST_F(Jsonl, RefusesNumbersBeyondADouble) {
     EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"v\":1e999}"), "line 1: a number that no double holds: '1e999'");
     EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"v\":[-1e999]}"), "line 1: a number that no double holds: '-1e999'");
     EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"v\":" + std::string(400, '9') + ".0}"),
@@ -156,7 +156,7 @@ TEST_F(Jsonl, NumbersThatNoDoubleHoldsAreRefused) {
     EXPECT_EQ(pictures.columns(2), "{\"v\":0.0}");
 }
 
-TEST_F(Jsonl, ABadLineKeepsItsPlaceAndIsCounted) {
+TEST_F(Jsonl, CountsABadLineInItsPlace) {
     const auto pictures = list("{\"id\":\"a\",\"uri\":\"1.jpg\"}\n\nnonsense\n{\"id\":\"b\",\"uri\":\"2.jpg\"}\n");
     EXPECT_THAT(keys(pictures), ElementsAre("a", "line-3", "b"));
     EXPECT_EQ(reason(pictures, 1), "line 3: not JSON: it breaks at byte 2");
@@ -166,16 +166,16 @@ TEST_F(Jsonl, ABadLineKeepsItsPlaceAndIsCounted) {
     EXPECT_EQ(pictures.description(), "3 lines of " + folder / "list.jsonl" + ", 1 of them unusable");
 }
 
-TEST_F(Jsonl, TheSecondOfTwoEqualIdsIsRefusedAndTheFirstKeepsItsName) {
+TEST_F(Jsonl, RefusesTheSecondOfTwoEqualIds) {
     const auto pictures = list(
         "{\"id\":\"x\",\"uri\":\"1.jpg\"}\n{\"id\":\"x\",\"uri\":\"2.jpg\"}\n{\"id\":\"line-2\",\"uri\":\"3.jpg\"}\n");
     EXPECT_EQ(reason(pictures, 1), "line 2: its id 'x' is that of line 1, too");
     EXPECT_EQ(pictures.key(0), "x");
     EXPECT_EQ(reason(pictures, 0), "");
-    EXPECT_THAT(keys(pictures), ElementsAre("x", "line-2", "line-2-2"));  // unequal, whatever ids there are
+    EXPECT_THAT(keys(pictures), ElementsAre("x", "line-2", "line-2-2"));  // unique with any ids
 }
 
-TEST_F(Jsonl, IdsBecomeNamesThatStayBelowTheOutput) {
+TEST_F(Jsonl, IdsBecomeNamesBelowTheOutput) {
     const auto pictures = list(
         "{\"id\":\"../../etc/passwd\",\"uri\":\"1.jpg\"}\n{\"id\":\"/root/a.jpg\",\"uri\":\"2.jpg\"}\n"
         "{\"id\":\"etc/passwd\",\"uri\":\"3.jpg\"}\n{\"id\":\"a\\nb\",\"uri\":\"4.jpg\"}\n{\"id\":\"..\",\"uri\":\"../"
@@ -184,11 +184,11 @@ TEST_F(Jsonl, IdsBecomeNamesThatStayBelowTheOutput) {
     for (std::uint64_t i = 0; i < pictures.size(); ++i) EXPECT_EQ(reason(pictures, i), "");
 }
 
-TEST_F(Jsonl, TheSameUriMayStandTwice) {
+TEST_F(Jsonl, AcceptsARepeatedUri) {
     EXPECT_THAT(keys(list("{\"uri\":\"a.jpg\"}\n{\"uri\":\"a.jpg\"}\n")), ElementsAre("a", "a-2"));
 }
 
-TEST_F(Jsonl, ColumnsHaveAHashWhereThereAreSome) {
+TEST_F(Jsonl, HashesColumnsWhereThereAreSome) {
     const auto pictures = list(
         "{\"uri\":\"a.jpg\",\"x\":1,\"y\":2}\n{\"y\":2,\"x\":1,\"uri\":\"b.jpg\"}\n{\"uri\":\"a.jpg\",\"x\":2,\"y\":2}"
         "\n{\"uri\":\"a.jpg\"}\n");
@@ -198,7 +198,7 @@ TEST_F(Jsonl, ColumnsHaveAHashWhereThereAreSome) {
     EXPECT_EQ(pictures.columns_hash(3), 0U);
 }
 
-TEST_F(Jsonl, LinesLongerThanABlockAreWhole) {
+TEST_F(Jsonl, ReadsLinesLongerThanABlock) {
     const std::string value(3 << 20, 'v');
     const auto pictures =
         list("{\"uri\":\"a.jpg\"}\n{\"uri\":\"b.jpg\",\"text\":\"" + value + "\"}\n{\"uri\":\"c.jpg\"}\n");
@@ -207,20 +207,20 @@ TEST_F(Jsonl, LinesLongerThanABlockAreWhole) {
     EXPECT_EQ(pictures.place(2).path, folder / "c.jpg");
 }
 
-TEST_F(Jsonl, ALineWithoutAnEndIsRefusedInBoundedMemory) {
+TEST_F(Jsonl, RefusesAnEndlessLineInBoundedMemory) {
     const auto pictures = list("{\"uri\":\"a.jpg\"}\n" + std::string(40 << 20, ' ') + "x\n{\"uri\":\"c.jpg\"}\n");
     EXPECT_EQ(reason(pictures, 1), "line 2: longer than 16 MiB");
     EXPECT_EQ(pictures.place(2).path, folder / "c.jpg");
 }
 
-TEST_F(Jsonl, AManifestThatChangesMeanwhileIsNoticed) {
+TEST_F(Jsonl, DetectsAManifestThatChanges) {
     const auto pictures = list("{\"uri\":\"a.jpg\"}\n{\"uri\":\"b.jpg\"}\n");
     folder.write("list.jsonl", "{\"uri\":5      }\n");
     EXPECT_EQ(reason(pictures, 0), "line 1 was changed since the manifest was listed");
     EXPECT_THAT(reason(pictures, 1), HasSubstr("line 2 is gone: the manifest became shorter"));
 }
 
-TEST_F(Jsonl, WhatIsNoManifestIsRefused) {
+TEST_F(Jsonl, RefusesOtherFiles) {
     EXPECT_THAT(refusal("", ErrorKind::NoInput), HasSubstr("none is given"));
     EXPECT_THAT(refusal(folder / "none.jsonl", ErrorKind::NoInput), HasSubstr("No such file"));
     EXPECT_THAT(refusal(folder.write("e.jsonl", "\n\n"), ErrorKind::NoInput), HasSubstr("no line in this manifest"));

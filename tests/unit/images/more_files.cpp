@@ -68,7 +68,7 @@ std::string gif_codes(const std::vector<std::uint8_t>& colors, unsigned color_bi
         known = std::string(1, static_cast<char>(color));
     }
     writer.put(table.at(known), bits);
-    // The decoder has made one code more by now.
+    // The decoder has one more code by now.
     if (next == (1U << bits) && bits < 12) ++bits;
     writer.put(clear + 1, bits);
     return writer.blocks();

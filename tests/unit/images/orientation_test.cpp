@@ -13,7 +13,7 @@ namespace {
 
 constexpr ImageSize kUpright{48, 32};
 
-// Where the standard puts the stored picture's first row and first column in the upright one.
+// The sides of the upright picture at which the standard puts the stored picture's first row and column.
 enum class Side { Top, Right, Bottom, Left };
 struct Case {
     unsigned value;
@@ -23,7 +23,7 @@ const Case kCases[] = {{1, Side::Top, Side::Left},     {2, Side::Top, Side::Righ
                        {4, Side::Bottom, Side::Left},  {5, Side::Left, Side::Top},   {6, Side::Right, Side::Top},
                        {7, Side::Right, Side::Bottom}, {8, Side::Left, Side::Bottom}};
 
-// How a camera that was held so stores the upright picture.
+// The picture as a camera held that way stores it.
 Rgb stored_picture(const Rgb& upright, ImageSize size, const Case& held) {
     const bool swapped = held.row0 == Side::Left || held.row0 == Side::Right;
     const ImageSize stored = swapped ? ImageSize{size.height, size.width} : size;
@@ -49,7 +49,7 @@ ImageSize stored_size(ImageSize upright, const Case& held) {
     return upright_size(upright, static_cast<Orientation>(held.value));
 }
 
-// A photograph that was taken with the camera held so.
+// A photograph taken with the camera held that way.
 std::string photograph(ImageSize upright, const Case& held, TiffOrder order = TiffOrder::LittleEndian) {
     const Rgb pixels = stored_picture(gradient(upright), upright, held);
     return with_exif(encode_jpeg(stored_size(upright, held), pixels), exif_of(held.value, order));
@@ -67,7 +67,7 @@ Rgb decode(const std::string& file, ImageSize size) {
     return pixels;
 }
 
-TEST(Orientation, EachOfTheEightIsUndoneToThePixel) {
+TEST(Orientation, UndoesAllEightOrientationsExactly) {
     const ImageSize sizes[] = {{1, 1}, {1, 5}, {7, 3}, {130, 67}};
     for (const Case& held : kCases)
         for (const ImageSize size : sizes) {
@@ -79,15 +79,15 @@ TEST(Orientation, EachOfTheEightIsUndoneToThePixel) {
         }
 }
 
-TEST(Orientation, PhotographsComeOutUpright) {
+TEST(Orientation, TurnsPhotographsUpright) {
     for (const Case& held : kCases)
         for (const TiffOrder order : {TiffOrder::LittleEndian, TiffOrder::BigEndian})
             EXPECT_LE(largest_difference(decode(photograph(kUpright, held, order), kUpright), gradient(kUpright)), 6)
                 << held.value;
 }
 
-// The upright sides decide about the scale, and the resize comes behind.
-TEST(Orientation, LargePhotographsAreDecodedAtAScaleAndStillUpright) {
+// The upright sides determine the scale, and the resize follows.
+TEST(Orientation, AScaledDecodeOfALargePhotographIsUpright) {
     for (const Case& held : kCases)
         for (const std::uint32_t factor : {2U, 3U, 8U}) {
             const std::string file = photograph({kUpright.width * factor, kUpright.height * factor}, held);
@@ -96,7 +96,7 @@ TEST(Orientation, LargePhotographsAreDecodedAtAScaleAndStillUpright) {
         }
 }
 
-TEST(Orientation, TheMiddleIsThatOfTheUprightPicture) {
+TEST(Orientation, CutsTheMiddleOfTheUprightPicture) {
     const PictureFrame frame({24, 24}, 30);
     for (const Case& held : kCases)
         for (const std::uint32_t factor : {1U, 4U}) {
@@ -110,8 +110,8 @@ TEST(Orientation, TheMiddleIsThatOfTheUprightPicture) {
         }
 }
 
-// Half of 200 x 120 is too low for 20 x 100, though as it lies in the file it would do.
-TEST(Orientation, TheScaleIsChosenByTheUprightSides) {
+// Half of 200 x 120 is too low for 20 x 100, though it would do for the stored sides.
+TEST(Orientation, ChoosesTheScaleByTheUprightSides) {
     const TempFolder folder;
     const ImageSize large{200, 120}, small{20, 100};
     const std::string file = photograph(large, kCases[5]);
@@ -121,7 +121,7 @@ TEST(Orientation, TheScaleIsChosenByTheUprightSides) {
     EXPECT_EQ(decode(file, small), wanted);
 }
 
-TEST(Orientation, InFullAnImageHasItsUprightSize) {
+TEST(Orientation, AFullDecodeHasTheUprightSize) {
     const TempFolder folder;
     for (const Case& held : kCases) {
         Rgb pixels;
@@ -131,7 +131,7 @@ TEST(Orientation, InFullAnImageHasItsUprightSize) {
     }
 }
 
-TEST(Orientation, OfWebpToo) {
+TEST(Orientation, AppliesToWebp) {
     for (const Case& held : kCases) {
         const ImageSize stored = stored_size(kUpright, held);
         const std::string webp = encode_webp(stored, stored_picture(gradient(kUpright), kUpright, held));
@@ -145,7 +145,7 @@ TEST(Orientation, OfWebpToo) {
     EXPECT_EQ(decode(webp, kUpright), gradient(kUpright));
 }
 
-TEST(Orientation, WithoutASoundNoteAPictureIsUpright) {
+TEST(Orientation, APictureWithoutValidOrientationIsUpright) {
     const std::string jpeg = encode_jpeg(kUpright, gradient(kUpright));
     const auto of = [](const std::string& file) { return jpeg_orientation(std::as_bytes(std::span(file))); };
     EXPECT_EQ(of(jpeg), Orientation::Upright);
@@ -156,12 +156,12 @@ TEST(Orientation, WithoutASoundNoteAPictureIsUpright) {
     EXPECT_EQ(of(with_exif(jpeg, "XX" + exif_of(6).substr(2))), Orientation::Upright);
     for (std::size_t kept = 0; kept < 32; ++kept)
         EXPECT_EQ(of(with_exif(jpeg, exif_of(6).substr(0, kept))), Orientation::Upright) << kept;
-    // In front of another segment it is found as well; behind the first scan there are only bytes that look like it.
+    // It is found before another segment, too; after the first scan, bytes only look like one.
     EXPECT_EQ(of(with_exif(with_exif(jpeg, exif_of(3)), "nothing")), Orientation::Upright);
     EXPECT_EQ(of(jpeg + with_exif(jpeg, exif_of(3)).substr(2)), Orientation::Upright);
 }
 
-TEST(Orientation, NoBytesAreReadOutsideTheFile) {
+TEST(Orientation, ReadsNoBytesOutsideTheFile) {
     rc::check([] {
         const auto bytes = *rc::gen::container<std::string>(rc::gen::arbitrary<char>());
         std::string file = with_exif(

@@ -89,7 +89,7 @@ std::string encode_webp_rgba(ImageSize size, const std::vector<std::uint8_t>& rg
     WebPConfig config;
     WebPConfigInit(&config);
     config.lossless = 1;
-    config.exact = 1;  // colours are kept where they cannot be seen
+    config.exact = 1;  // keeps the colours of invisible pixels
     WebPPicture picture;
     WebPPictureInit(&picture);
     picture.use_argb = 1;
@@ -120,7 +120,7 @@ std::string big_endian(std::size_t value) {
     return {text.rbegin(), text.rend()};
 }
 
-// A chunk in front of those of the picture, or behind them.
+// A chunk before those of the picture, or after them.
 std::string webp_with(const std::string& webp, ImageSize size, char flag, const std::string& kind,
                       const std::string& data, bool is_in_front) {
     const std::string front = "WEBPVP8X" + little_endian(10, 4) + std::string{flag, '\0', '\0', '\0'} +
@@ -183,7 +183,7 @@ std::string exif_of(unsigned orientation, TiffOrder order) {
             tiff += static_cast<char>(value >> (8 * (order == TiffOrder::BigEndian ? bytes - 1 - i : i)));
     };
     number(42, 2);
-    number(8, 4);  // where the directory is
+    number(8, 4);  // the offset of the directory
     number(2, 2);  // its entries: a camera's maker ahead of the orientation, as tags are sorted
     for (const unsigned field : {271U, 2U}) number(field, 2);
     number(4, 4);

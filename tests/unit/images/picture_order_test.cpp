@@ -1,4 +1,4 @@
-// What comes out of a file is the same whatever was decoded before it, and beside it.
+// A decoded file does not depend on files decoded before or beside it.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -28,7 +28,7 @@ namespace {
 
 constexpr ImageSize kOrderSize{45, 33};
 
-// Good files of every kind, and the same cut off, with damaged bytes and with bad headers.
+// Good files of every kind, and truncated ones, with damaged bytes and with bad headers.
 std::map<std::string, std::string> good_files() {
     const Rgb smooth = gradient(kOrderSize), rough = noise(kOrderSize);
     const PngLayout interlaced{.color_type = 2, .interlaced = true};
@@ -104,7 +104,7 @@ std::string outcome_of(const Read& read) {
     return std::string(rgb.begin(), rgb.end());
 }
 
-// All that a picture gives: resized at a scale, in full, and by its rows; pixels or the reason.
+// All results of a picture: resized at a scale, in full, and by rows; pixels or the reason.
 std::string outcomes(ImageDecoder& decoder, const std::string& path) {
     const PictureFrame frame({20, 16});
     return outcome_of([&](Rgb& rgb) {
@@ -119,7 +119,7 @@ std::string outcomes(ImageDecoder& decoder, const std::string& path) {
            });
 }
 
-// The same in a process that has decoded nothing else.
+// The same in a process that has decoded no other file.
 std::string outcomes_alone(const std::string& path, const std::string& result) {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -136,7 +136,7 @@ std::string outcomes_alone(const std::string& path, const std::string& result) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST(PictureOrder, WhatWasDecodedBeforeChangesNothing) {
+TEST(PictureOrder, DoesNotDependOnEarlierDecodes) {
     constexpr unsigned kThreads = 16, kPictures = 250;
     const TempFolder folder;
     std::vector<std::string> paths, wanted;

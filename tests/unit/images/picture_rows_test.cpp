@@ -30,7 +30,7 @@ std::string reason_of_rows(const std::string& path) {
     return "it was read";
 }
 
-struct PictureRowsOf : ::testing::Test {
+struct PictureRowsTest : ::testing::Test {
     void expect_the_decoders(const std::string& path) {
         Rgb wanted;
         const ImageSize size = ImageDecoder().decode_file_in_full(path, wanted);
@@ -45,7 +45,7 @@ struct PictureRowsOf : ::testing::Test {
     TempFolder folder;
 };
 
-TEST_F(PictureRowsOf, EachFormatAreThePixelsOfTheWholePicture) {
+TEST_F(PictureRowsTest, EqualTheWholePicturesPixelsInEachFormat) {
     const Rgb pixels = noise(kRowsSize);
     const std::string jpeg = encode_jpeg(kRowsSize, pixels);
     expect_the_decoders(folder.write("a.png", encode_png(kRowsSize, pixels)));
@@ -65,7 +65,7 @@ TEST_F(PictureRowsOf, EachFormatAreThePixelsOfTheWholePicture) {
     expect_the_decoders(folder.write("palette.png", encode_png(kRowsSize, palette, numbers)));
 }
 
-TEST_F(PictureRowsOf, APlaceInAFile) {
+TEST_F(PictureRowsTest, AreReadFromARegionOfAFile) {
     const std::string png = encode_png(kRowsSize, noise(kRowsSize));
     const std::string path = folder.write("many", "xxxx" + png + "yyyy");
     auto rows = open_picture_rows(PicturePlace(path, 4, png.size()));
@@ -74,7 +74,7 @@ TEST_F(PictureRowsOf, APlaceInAFile) {
     EXPECT_EQ(found, noise(kRowsSize));
 }
 
-TEST_F(PictureRowsOf, ATruncatedFileAreReadAsFarAsItGoes) {
+TEST_F(PictureRowsTest, AreReadUpToTheEndOfATruncatedFile) {
     const std::string png = encode_png(kRowsSize, noise(kRowsSize));
     EXPECT_THAT(reason_of_rows(folder.write("t.png", png.substr(0, png.size() / 2))), HasSubstr("truncated PNG"));
     const std::string jpeg = encode_jpeg(kRowsSize, noise(kRowsSize));
@@ -88,7 +88,7 @@ TEST_F(PictureRowsOf, ATruncatedFileAreReadAsFarAsItGoes) {
     EXPECT_TRUE(std::equal(first.begin(), first.end(), whole.begin()));
 }
 
-TEST_F(PictureRowsOf, DamageIsReported) {
+TEST_F(PictureRowsTest, ReportDamage) {
     std::string jpeg = encode_jpeg(kRowsSize, noise(kRowsSize));
     for (std::size_t at = jpeg.size() / 2; at < jpeg.size() / 2 + 40; ++at) jpeg[at] = static_cast<char>(0xff);
     EXPECT_THAT(reason_of_rows(folder.write("d.jpg", jpeg)), HasSubstr("damaged JPEG"));
@@ -98,12 +98,12 @@ TEST_F(PictureRowsOf, DamageIsReported) {
     EXPECT_THAT(reason_of_rows(folder.write("d.txt", "no picture")), HasSubstr("not an image"));
 }
 
-// A PNG's header is enough for its size; only what would be held whole is refused for it.
-TEST_F(PictureRowsOf, LargePicturesAreRefusedWhereTheyWouldBeHeldWhole) {
+// A PNG's header is enough for its size; only a picture that must be held whole is refused.
+TEST_F(PictureRowsTest, RefuseLargePicturesThatNeedFullMemory) {
     std::string interlaced = png_header({20'000, 20'000});
     EXPECT_EQ(open_picture_rows(folder.write("big.png", interlaced + std::string(200, 'x')))->size(),
               (ImageSize{20'000, 20'000}))
-        << "its rows are read as they are asked for";
+        << "its rows are read on demand";
     interlaced[28] = 1;
     EXPECT_THAT(reason_of_rows(folder.write("i.png", interlaced)),
                 AllOf(HasSubstr("an interlaced PNG of 20000 x 20000"), HasSubstr("at most 100 megapixels")));

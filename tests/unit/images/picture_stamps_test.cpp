@@ -32,10 +32,10 @@ TEST(PictureStamps, DistinguishReplacedFiles) {
     EXPECT_EQ(stamp_of(folder.path().string() + "/none"), 0U);
 }
 
-TEST(PictureStamps, AreKeptByTheKeysOfPictures) {
+TEST(PictureStamps, AreStoredByPictureKey) {
     TempFolder folder;
     const std::string path = folder.path().string() + "/stamps";
-    EXPECT_EQ(PictureStamps::kept(path).of("a"), 0U) << "none were kept";
+    EXPECT_EQ(PictureStamps::kept(path).of("a"), 0U) << "no stamps are stored";
     PictureStamps stamps;
     for (int i = 0; i < 100; ++i) stamps.add("key " + std::to_string(i), 1000 + static_cast<std::uint64_t>(i));
     stamps.keep(path, true);

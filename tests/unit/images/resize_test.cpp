@@ -37,7 +37,7 @@ std::uint64_t fnv1a(const Rgb& bytes) {
 }
 
 TEST(Resize, HalvesWithATriangleTwoPixelsToEachSide) {
-    // Weights 1, 3, 3, 1 of 8 inside; at the borders what lies outside is left out: 3, 3, 1 of 7.
+    // Weights 1, 3, 3, 1 of 8 inside; at the borders, outside weights are omitted: 3, 3, 1 of 7.
     EXPECT_EQ(resize(gray_line({0, 80, 160, 240}), {4, 1}, {2, 1}), gray_line({57, 183}));
     EXPECT_EQ(resize(gray_line({10, 10, 100, 200, 10, 10}), {6, 1}, {3, 1}), gray_line({23, 115, 37}));
 }
@@ -47,15 +47,15 @@ TEST(Resize, DoublesBetweenNeighbours) {
     EXPECT_EQ(resize(gray_line({0, 100}), {1, 2}, {1, 4}), gray_line({0, 25, 75, 100}));
 }
 
-TEST(Resize, ChannelsStayApart) { EXPECT_EQ(resize({0, 100, 200, 100, 200, 0}, {2, 1}, {1, 1}), (Rgb{50, 150, 100})); }
+TEST(Resize, KeepsChannelsApart) { EXPECT_EQ(resize({0, 100, 200, 100, 200, 0}, {2, 1}, {1, 1}), (Rgb{50, 150, 100})); }
 
-TEST(Resize, ACubicReachesBeyondItsNeighboursAndIsCutOffAtTheEndsOfTheScale) {
-    // Of an edge, twice as long: weights of -9, 111, 29, -3 and the like, in 128ths.
+TEST(Resize, ACubicOvershootsAndIsClamped) {
+    // An edge, enlarged twice: weights such as -9, 111, 29, -3, in 128ths.
     EXPECT_EQ(part_of(gray_line({0, 0, 100, 100}), {4, 1}, {.width = 8, .height = 1}, {8, 1}, Interpolation::Bicubic),
               gray_line({0, 0, 0, 20, 80, 107, 102, 100}));
 }
 
-// FNV-1a of what PIL's Image.resize(), BILINEAR and BICUBIC, makes of the same noise, one direction after the other.
+// FNV-1a of PIL's Image.resize(), BILINEAR and BICUBIC, of the same noise, one direction after the other.
 TEST(Resize, EqualsPilBitForBit) {
     struct Case {
         ImageSize from, to;
@@ -78,7 +78,7 @@ TEST(Resize, EqualsPilBitForBit) {
     }
 }
 
-// Whichever directions are resized, and cut: a part has the bits that the whole has there.
+// Resized or cut in any direction, a part equals that part of the whole.
 void expect_parts_of_the_whole(Interpolation interpolation) {
     const ImageSize from{41, 30};
     const Rgb picture = noise(from);
@@ -105,12 +105,12 @@ void expect_parts_of_the_whole(Interpolation interpolation) {
     }
 }
 
-TEST(Resize, APartIsThatOfTheWhole) {
+TEST(Resize, APartEqualsThatOfTheWhole) {
     expect_parts_of_the_whole(Interpolation::Bilinear);
     expect_parts_of_the_whole(Interpolation::Bicubic);
 }
 
-TEST(Resize, APlaneIsOneChannelOfAPicture) {
+TEST(Resize, APlaneEqualsOneChannelOfAPicture) {
     for (const ImageSize to : {ImageSize{9, 7}, ImageSize{5, 30}, ImageSize{31, 17}, ImageSize{90, 17}}) {
         const ImageSize from{31, 17};
         Rgb plane(from.pixels());
@@ -130,7 +130,7 @@ TEST(Resize, KeepsAFlatPictureFlat) {
     }
 }
 
-TEST(Resize, ScratchOfOneSizeDoesNotShowInTheNext) {
+TEST(Resize, ScratchMemoryDoesNotAffectTheNextSize) {
     Resizer used;
     Rgb out(ImageSize{90, 90}.rgb_bytes());
     used.resize(noise({200, 200}).data(), {200, 200}, out.data(), {90, 90});

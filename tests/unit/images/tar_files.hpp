@@ -5,7 +5,7 @@
 
 namespace offramp::test {
 
-// A header block with its sum, as GNU tar and POSIX write them.
+// A header block with its checksum, as GNU tar and POSIX write it.
 struct TarHeader {
     std::string name;
     std::size_t bytes = 0;
@@ -48,7 +48,7 @@ inline std::string tar_member(const std::string& name, const std::string& bytes)
     return tar_header({.name = name, .bytes = bytes.size()}) + tar_padded(bytes);
 }
 
-// A name that no header holds, as GNU tar writes it.
+// A name too long for a header, as GNU tar writes it.
 inline std::string gnu_member(const std::string& name, const std::string& bytes) {
     return tar_header({.name = "././@LongLink", .bytes = name.size() + 1, .type = 'L'}) + tar_padded(name + '\0') +
            tar_member(name.substr(0, 100), bytes);

@@ -72,7 +72,7 @@ TEST(TarIndex, FindsOrdinaryFilesAndTheirBytes) {
     EXPECT_THAT(found.contents, ElementsAre("one", "", "two", std::string(700, 'p'), "three", "four", "five"));
 }
 
-TEST(TarIndex, WhatIsPassedOverIsCounted) {
+TEST(TarIndex, CountsSkippedMembers) {
     const std::string first = tar_member("a.jpg", "one") + tar_header({.name = "b.jpg", .type = '1'}) +
                               tar_header({.name = "c.jpg", .type = '2'}) +
                               tar_header({.name = "d.jpg", .bytes = 3, .type = 'S'}) + tar_padded("two") + tar_end();
@@ -86,7 +86,7 @@ TEST(TarIndex, WhatIsPassedOverIsCounted) {
     EXPECT_TRUE(joined.left_out.continues_after_end);
 }
 
-TEST(TarIndex, WhereverItIsCutThatIsReported) {
+TEST(TarIndex, ReportsATruncationAnywhere) {
     const std::string whole = gnu_member(std::string(130, 'n'), "one") + pax_member("two", std::string(600, 'p'));
     EXPECT_FALSE(index(whole + std::string(512, '\0')).problem);
     for (std::size_t kept = 0; kept <= whole.size(); ++kept) {
@@ -96,7 +96,7 @@ TEST(TarIndex, WhereverItIsCutThatIsReported) {
     }
 }
 
-TEST(TarIndex, WhatIsNoArchiveIsReported) {
+TEST(TarIndex, ReportsOtherFiles) {
     EXPECT_EQ(index(std::string(2000, 'x')).problem, "no tar header at byte 0");
     std::string spoilt = tar_member("a", "1") + tar_member("b", "2") + tar_end();
     spoilt[1024 + 3] = 'x';
@@ -146,7 +146,7 @@ struct Shards : ::testing::Test {
     TempFolder folder;
 };
 
-TEST_F(Shards, SamplesAreMembersOfOneNameUpToTheFirstDot) {
+TEST_F(Shards, GroupsMembersByNameUpToTheFirstDot) {
     folder.write("b.tar", tar_member("./x/7.png", picture(1)) +
                               tar_member("./x/7.json", "{\"label\":\"chair\",\"n\":1}") +
                               tar_member("./x/7.cls", "3\n") + tar_member("x/8.seg.png", picture(2)) +
@@ -166,10 +166,11 @@ TEST_F(Shards, SamplesAreMembersOfOneNameUpToTheFirstDot) {
     EXPECT_NE(pictures.columns_hash(1), 0U);
     EXPECT_EQ(pictures.description(), "4 samples of 3 shards of " + folder.path().string());
     EXPECT_EQ(pictures.origin(1), folder / "b.tar (b/x/7)");
-    EXPECT_EQ(keys(TarPictures(folder / "b.tar")), (std::vector<std::string>{"b/x/7", "b/x/8"}));  // as among others
+    EXPECT_EQ(keys(TarPictures(folder / "b.tar")),
+              (std::vector<std::string>{"b/x/7", "b/x/8"}));  // the same as in several shards
 }
 
-TEST_F(Shards, NamesStayBelowTheOutputAndApart) {
+TEST_F(Shards, KeepsNamesUniqueAndBelowTheOutput) {
     folder.write("s.tar", tar_member("../../../etc/a.png", picture(1)) + tar_member("/abs/b.png", picture(2)) +
                               tar_member("c d/\xe5\x86\x99.png", picture(3)) + tar_member(".dot.png", picture(3)) +
                               tar_member("__meta__", "x") + tar_member("nodot", "x") + tar_member("r.png", picture(4)) +
@@ -179,13 +180,13 @@ TEST_F(Shards, NamesStayBelowTheOutputAndApart) {
     EXPECT_EQ(pixels_of(pictures, 5), gradient(kSize, 5));
 }
 
-std::vector<std::string> told(const std::vector<LeftOut>& parts) {
+std::vector<std::string> left_out_texts(const std::vector<LeftOut>& parts) {
     std::vector<std::string> lines;
     for (const LeftOut& part : parts) lines.push_back(std::to_string(part.count) + " " + part.what);
     return lines;
 }
 
-TEST_F(Shards, PicturesOfOneSampleAreItemsOfTheirOwn) {
+TEST_F(Shards, EachPictureOfASampleIsAnItem) {
     folder.write("s.tar", tar_member("a.left.png", picture(1)) + tar_member("a.right.png", picture(2)) +
                               tar_member("a.right.cls", "r") + tar_member("a.json", "{\"n\":1}") +
                               tar_member("2024.05.01.png", picture(3)) + tar_member("2024.05.02.png", picture(4)) +
@@ -200,10 +201,10 @@ TEST_F(Shards, PicturesOfOneSampleAreItemsOfTheirOwn) {
     EXPECT_EQ(pictures.columns(2), "{}");
     EXPECT_EQ(pictures.columns(3), "{\"txt\":\"two\"}");
     EXPECT_EQ(pictures.columns(4), "{\"cls\":\"5\"}");
-    EXPECT_THAT(told(pictures.left_out()), ElementsAre());
+    EXPECT_THAT(left_out_texts(pictures.left_out()), ElementsAre());
 }
 
-TEST_F(Shards, EveryMemberThatMakesNothingIsCounted) {
+TEST_F(Shards, CountsUnusedMembers) {
     folder.write("s.tar", tar_member("a.png", picture(1)) + tar_member("a.mask.png", picture(2)) +
                               tar_member("a.png", picture(3)) + tar_member("a.json", "{}") +
                               tar_member("a.json", "{}") + tar_member("a.mask.cls", "1") + tar_member("a.npy", "x") +
@@ -212,20 +213,20 @@ TEST_F(Shards, EveryMemberThatMakesNothingIsCounted) {
                               tar_member("c.r.png", picture(6)) + tar_end());
     const TarPictures pictures(folder / "s.tar");
     EXPECT_THAT(keys(pictures), ElementsAre("s/a", "s/c.l", "s/c.r"));
-    EXPECT_THAT(told(pictures.left_out()),
+    EXPECT_THAT(left_out_texts(pictures.left_out()),
                 ElementsAre("1 members that are links", "2 further pictures of samples that have their picture",
                             "2 members of a name that their sample has already",
                             "3 members that are neither pictures nor .json, .txt or .cls of one"));
 }
 
-TEST_F(Shards, WhatIsNoNumberInJsonIsNull) {
+TEST_F(Shards, WritesNumbersThatJsonLacksAsNull) {
     folder.write("s.tar", tar_member("a.png", picture(1)) +
                               tar_member("a.json", R"({"a":NaN,"b":[-Infinity,Infinity],"c":"NaN \"NaN","NaN":1})") +
                               tar_end());
     EXPECT_EQ(TarPictures(folder / "s.tar").columns(0), R"({"NaN":1,"a":null,"b":[null,null],"c":"NaN \"NaN"})");
 }
 
-TEST_F(Shards, ASampleWithoutAPictureIsCounted) {
+TEST_F(Shards, CountsASampleWithoutAPicture) {
     folder.write("s.tar", tar_member("a.json", "{}") + tar_member("a.seg.npy", "x") + tar_member("b.png", picture(1)) +
                               tar_member("b.json", "[]") + tar_end());
     const TarPictures pictures(folder / "s.tar");
@@ -235,7 +236,7 @@ TEST_F(Shards, ASampleWithoutAPictureIsCounted) {
     EXPECT_EQ(pictures.description(), "2 samples of 1 shards of " + folder / "s.tar" + ", 1 of them unusable");
 }
 
-TEST_F(Shards, ColumnsThatCannotBeReadAreReportedAndEndNothing) {
+TEST_F(Shards, ReportsUnreadableColumnsAndContinues) {
     const std::string deep(200'000, '['), end(200'000, ']');
     folder.write("s.tar", tar_member("a.png", picture(1)) + tar_member("a.json", "{\"v\":1e999}") +
                               tar_member("b.png", picture(1)) + tar_member("b.json", "{\"v\":" + deep + end + "}") +
@@ -256,7 +257,7 @@ TEST_F(Shards, ColumnsThatCannotBeReadAreReportedAndEndNothing) {
     for (std::uint64_t i = 0; i < 4; ++i) EXPECT_EQ(pixels_of(pictures, i), gradient(kSize, 1)) << i;
 }
 
-TEST_F(Shards, ATruncatedShardGivesWhatItHasAndIsCounted) {
+TEST_F(Shards, ReadsATruncatedShardUpToItsEndAndCountsIt) {
     const std::string whole = tar_member("a.png", picture(1)) + tar_member("b.png", picture(2)) + tar_end();
     folder.write("0.tar", whole.substr(0, whole.size() - 1024 - 512));  // within the second picture's padding or bytes
     folder.write("1.tar", whole);
@@ -268,12 +269,12 @@ TEST_F(Shards, ATruncatedShardGivesWhatItHasAndIsCounted) {
     EXPECT_EQ(reason(pictures, 4), "");
 }
 
-TEST_F(Shards, AShardThatCannotBeReadIsCounted) {
+TEST_F(Shards, CountsAnUnreadableShard) {
     folder.write("0.tar", std::string("\x1f\x8b\x08", 3) + std::string(1000, 'z'));
     folder.write("1.tar", tar_member("a.png", picture(1)) + tar_end());
     std::filesystem::create_symlink("/no/such/file", folder / "2.tar");
     ASSERT_EQ(::mkfifo((folder / "3.tar").c_str(), 0644), 0);
-    std::filesystem::create_symlink("/proc/self/mem", folder / "4.tar");  // a regular file, and nothing at its front
+    std::filesystem::create_symlink("/proc/self/mem", folder / "4.tar");  // a regular file whose front is unreadable
     const TarPictures pictures(folder.path().string());
     EXPECT_THAT(keys(pictures), ElementsAre("0/(broken)", "1/a", "2/(broken)", "3/(broken)", "4/(broken)"));
     EXPECT_THAT(reason(pictures, 0), HasSubstr("gunzip"));
@@ -283,7 +284,7 @@ TEST_F(Shards, AShardThatCannotBeReadIsCounted) {
     EXPECT_THROW(pictures.columns(2), UnreadableItem);
 }
 
-TEST_F(Shards, WhatHasNoSamplesIsRefused) {
+TEST_F(Shards, RefusesAShardWithoutSamples) {
     EXPECT_THAT(refusal(""), HasSubstr("none is given"));
     EXPECT_THAT(refusal(folder / "none.tar"), HasSubstr("no such file"));
     EXPECT_THAT(refusal(folder.path().string()), HasSubstr("no .tar file"));

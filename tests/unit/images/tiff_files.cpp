@@ -13,7 +13,7 @@
 namespace offramp {
 namespace {
 
-// `count` values, each `every`-th, as bits of one line.
+// `count` values, every `every`-th one, as bits of one line.
 void pack(const std::uint16_t* from, std::size_t count, std::size_t every, unsigned bits, std::uint8_t* to) {
     for (std::size_t i = 0; i < count; ++i) {
         const std::uint16_t value = from[i * every];
@@ -35,7 +35,7 @@ void write_strips(TIFF* tiff, const TiffPage& page) {
     std::vector<std::uint8_t> line;
     for (std::uint16_t plane = 0; plane < (apart ? page.samples : 1); ++plane)
         for (std::uint32_t y = 0; y < page.size.height; ++y) {
-            // Of YCbCr libtiff expects fewer.
+            // libtiff expects fewer for YCbCr.
             const std::size_t packed = (std::size_t{page.size.width} * page.samples * page.bits + 7) / 8;
             line.assign(std::max(packed, static_cast<std::size_t>(TIFFScanlineSize(tiff))), 0);
             const std::uint16_t* const from = page.values.data() + std::size_t{y} * page.size.width * page.samples;

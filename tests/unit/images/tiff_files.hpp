@@ -17,14 +17,14 @@ struct TiffPage {
     std::uint16_t photometric = 2;  // RGB
     std::uint16_t compression = 1;  // none
     std::uint16_t predictor = 1;    // none
-    std::uint16_t planar = 1;       // samples of a pixel stand together
-    std::uint16_t format = 1;       // whole numbers without a sign
+    std::uint16_t planar = 1;       // samples of a pixel are together
+    std::uint16_t format = 1;       // unsigned integers
     std::uint16_t orientation = 1;
     std::uint16_t ink_set = 1;  // CMYK
     std::uint32_t subfile = 0;
     ImageSize tile{0, 0};  // none: strips
     std::uint32_t strip_rows = 7;
-    std::vector<std::uint16_t> extra;    // kinds of the samples behind the colours
+    std::vector<std::uint16_t> extra;    // kinds of the samples after the colours
     std::vector<std::uint16_t> palette;  // red, green and blue of all colours, one after the other
     std::string profile{};               // ICC
 };

@@ -46,7 +46,7 @@ std::vector<std::uint16_t> numbers(std::initializer_list<int> of) {
     return all;
 }
 
-// Where the first page of a little-endian file has that tag's entry; behind all of them where it has none.
+// The offset of that tag's entry in the first page of a little-endian file; the end of the entries if there is none.
 std::size_t entry_of(const std::string& file, std::uint16_t tag) {
     std::uint32_t at = 0;
     std::uint16_t entries = 0;
@@ -60,7 +60,7 @@ std::size_t entry_of(const std::string& file, std::uint16_t tag) {
     return at;
 }
 
-// Of a tag of one number.
+// The value of a tag with one number.
 std::uint32_t tag_of(const std::string& file, std::uint16_t tag) {
     std::uint32_t value = 0;
     const std::size_t at = entry_of(file, tag);
@@ -99,7 +99,7 @@ std::string reason_of_part(TiffPicture& picture, const PictureRect& part, Rgb& p
     return "it was read";
 }
 
-// A part of a picture of that width.
+// A part of a picture of this width.
 Rgb part_of(const Rgb& rgb, std::uint32_t width, const PictureRect& part) {
     Rgb found;
     for (std::uint32_t y = part.top; y < part.top + part.size.height; ++y) {
@@ -109,8 +109,8 @@ Rgb part_of(const Rgb& rgb, std::uint32_t width, const PictureRect& part) {
     return found;
 }
 
-struct TiffOf : ::testing::Test {
-    // Whole, row by row, and in parts where it is in tiles.
+struct TiffTest : ::testing::Test {
+    // Whole, by rows, and in parts if it has tiles.
     void expect_pixels(const std::string& file, ImageSize size, const Rgb& wanted, const std::string& what) {
         const std::string path = folder.write("a.tif", file);
         Rgb found;
@@ -138,7 +138,7 @@ struct TiffOf : ::testing::Test {
         }
     }
 
-    // In strips and in tiles, samples of a pixel together and apart.
+    // In strips and in tiles, planar and interleaved.
     void expect_in_each_order(TiffPage page, const Rgb& wanted, const std::string& what) {
         for (const ImageSize tile : {ImageSize{0, 0}, kPageTile})
             for (const std::uint16_t planar : numbers({PLANARCONFIG_CONTIG, PLANARCONFIG_SEPARATE})) {
@@ -153,7 +153,7 @@ struct TiffOf : ::testing::Test {
     TempFolder folder;
 };
 
-TEST_F(TiffOf, EachCompressionHasThePixelsOfThePng) {
+TEST_F(TiffTest, ReadsEachCompressionLikeThePng) {
     const Rgb pixels = noise(kPageSize);
     Rgb of_png;
     ImageDecoder().decode_file_in_full(folder.write("a.png", encode_png(kPageSize, pixels)), of_png);
@@ -169,7 +169,7 @@ TEST_F(TiffOf, EachCompressionHasThePixelsOfThePng) {
     }
 }
 
-TEST_F(TiffOf, BigTiffBothByteOrdersAndStripsOfAnySize) {
+TEST_F(TiffTest, ReadsBigTiffBothByteOrdersAndAnyStrips) {
     const Rgb pixels = noise(kPageSize);
     TiffPage page = tiff_page(kPageSize, pixels);
     page.compression = COMPRESSION_LZW;
@@ -185,7 +185,7 @@ TEST_F(TiffOf, BigTiffBothByteOrdersAndStripsOfAnySize) {
     EXPECT_EQ(found, pixels) << "a part of a file";
 }
 
-TEST_F(TiffOf, SixteenBitsAreScaled) {
+TEST_F(TiffTest, Scales16Bits) {
     TiffPage page = tiff_page(kPageSize, {});
     Rgb wanted;
     for (std::size_t i = 0; i < kPageSize.pixels() * 3; ++i) {
@@ -200,7 +200,7 @@ TEST_F(TiffOf, SixteenBitsAreScaled) {
     expect_pixels(encode_tiff({page}, "wb"), kPageSize, wanted, "16 bits, the other order");
 }
 
-TEST_F(TiffOf, GrayOfEachDepth) {
+TEST_F(TiffTest, ReadsGrayOfEachDepth) {
     for (const std::uint16_t bits : numbers({1, 2, 4, 8, 16})) {
         const std::uint32_t largest = (1U << bits) - 1;
         TiffPage page = tiff_page(kPageSize, {});
@@ -225,7 +225,7 @@ TEST_F(TiffOf, GrayOfEachDepth) {
     }
 }
 
-TEST_F(TiffOf, PalettesOf16BitsAndOf8) {
+TEST_F(TiffTest, ReadsPalettesOf16BitsAndOf8) {
     for (const std::uint16_t bits : numbers({1, 4, 8}))
         for (const unsigned times : {1U, 256U, 257U}) {
             const std::size_t colours = std::size_t{1} << bits;
@@ -247,8 +247,8 @@ TEST_F(TiffOf, PalettesOf16BitsAndOf8) {
         }
 }
 
-// Alpha is dropped, as PNG's is; where colours were multiplied by it, they are what they were.
-TEST_F(TiffOf, AlphaAndOtherChannelsAreDropped) {
+// Alpha is dropped, as PNG's is; premultiplied colours are restored.
+TEST_F(TiffTest, DropsAlphaAndOtherChannels) {
     const Rgb pixels = noise(kPageSize);
     for (const std::uint16_t kind :
          numbers({EXTRASAMPLE_UNASSALPHA, EXTRASAMPLE_UNSPECIFIED, EXTRASAMPLE_ASSOCALPHA})) {
@@ -284,8 +284,8 @@ TEST_F(TiffOf, AlphaAndOtherChannelsAreDropped) {
     EXPECT_EQ(found, (Rgb{1, 1, 1, 200, 200, 200, 9, 9, 9}));
 }
 
-// A colour is what light its ink and black leave of 255.
-TEST_F(TiffOf, InksOfCmykBecomeColoursWithOtherChannelsBesideThemToo) {
+// A colour is the light, of 255, that its ink and black leave.
+TEST_F(TiffTest, ConvertsCmykAlsoWithExtraChannels) {
     for (const std::uint16_t bits : numbers({8, 16}))
         for (const std::uint16_t samples : numbers({4, 5, 6})) {
             TiffPage page = tiff_page(kPageSize, {});
@@ -307,7 +307,7 @@ TEST_F(TiffOf, InksOfCmykBecomeColoursWithOtherChannelsBesideThemToo) {
         }
 }
 
-TEST_F(TiffOf, AnAlphaBehindOtherChannelsIsDividedBy) {
+TEST_F(TiffTest, DividesPremultipliedAlphaOut) {
     TiffPage page = tiff_page(kPageSize, {});
     page.samples = 6;
     page.extra = numbers({EXTRASAMPLE_UNSPECIFIED, EXTRASAMPLE_UNSPECIFIED, EXTRASAMPLE_ASSOCALPHA});
@@ -322,7 +322,7 @@ TEST_F(TiffOf, AnAlphaBehindOtherChannelsIsDividedBy) {
     expect_in_each_order(page, wanted, "alpha is the sixth");
 }
 
-TEST_F(TiffOf, LongLines) {
+TEST_F(TiffTest, ReadsLongLines) {
     constexpr ImageSize kLong{2500, 40};
     for (const std::uint16_t bits : numbers({1, 16})) {
         TiffPage page = tiff_page(kLong, {});
@@ -337,7 +337,7 @@ TEST_F(TiffOf, LongLines) {
     }
 }
 
-TEST_F(TiffOf, FewerRowsAreHeldThanATileHas) {
+TEST_F(TiffTest, HoldsFewerRowsThanATileHas) {
     const Rgb pixels = noise(kPageSize);
     TiffPage page = tiff_page(kPageSize, pixels);
     page.tile = kPageTile;
@@ -351,7 +351,7 @@ TEST_F(TiffOf, FewerRowsAreHeldThanATileHas) {
     }
 }
 
-TEST_F(TiffOf, JpegInsideIsNearlyThePicture) {
+TEST_F(TiffTest, ReadsJpegTilesNearlyExactly) {
     const Rgb pixels = gradient(kPageSize);
     for (const std::uint16_t photometric : numbers({PHOTOMETRIC_YCBCR, PHOTOMETRIC_RGB}))
         for (const ImageSize tile : {ImageSize{0, 0}, kPageTile}) {
@@ -370,7 +370,7 @@ TEST_F(TiffOf, JpegInsideIsNearlyThePicture) {
         }
 }
 
-TEST_F(TiffOf, EachOrientationIsTurnedAsWithExif) {
+TEST_F(TiffTest, TurnsEachOrientationAsExif) {
     const Rgb pixels = noise(kPageSize);
     for (std::uint16_t value = 1; value <= 8; ++value)
         for (const ImageSize tile : {ImageSize{0, 0}, kPageTile}) {
@@ -385,7 +385,7 @@ TEST_F(TiffOf, EachOrientationIsTurnedAsWithExif) {
         }
 }
 
-TEST_F(TiffOf, TheFirstPageInFullResolutionIsRead) {
+TEST_F(TiffTest, ReadsTheFirstPageInFullResolution) {
     TiffPage small = tiff_page({4, 3}, noise({4, 3}));
     small.subfile = FILETYPE_REDUCEDIMAGE;
     const Rgb pixels = noise(kPageSize);
@@ -402,40 +402,42 @@ TEST_F(TiffOf, TheFirstPageInFullResolutionIsRead) {
               (ImageSize{4, 3}));
 }
 
-TEST_F(TiffOf, WhatIsNotReadIsRefusedWithTheRemedy) {
+TEST_F(TiffTest, RefusesUnsupportedKindsWithTheRemedy) {
     const auto refused = [&](auto change) {
         TiffPage page = tiff_page({4, 3}, {});
         page.values.assign(std::size_t{4} * 3 * 4 * 4, 1);
         change(page);
         return reason_of_tiff(folder.write("r.tif", encode_tiff({page})));
     };
-    const auto says = [](const char* what) { return AllOf(HasSubstr(what), HasSubstr("Convert it")); };
+    const auto contains = [](const char* what) { return AllOf(HasSubstr(what), HasSubstr("Convert it")); };
     EXPECT_THAT(refused([](TiffPage& page) { page.photometric = PHOTOMETRIC_YCBCR; }),
-                says("YCbCr colours that are not compressed as JPEG"));
+                contains("YCbCr colours that are not compressed as JPEG"));
     EXPECT_THAT(refused([](TiffPage& page) {
                     page.photometric = PHOTOMETRIC_SEPARATED, page.samples = 4, page.ink_set = INKSET_MULTIINK;
                 }),
-                says("TIFF with inks that are not those of CMYK; only gray, palettes, RGB, CMYK"));
-    EXPECT_THAT(refused([](TiffPage& page) { page.photometric = PHOTOMETRIC_SEPARATED; }), says("3 channels of CMYK"));
-    EXPECT_THAT(refused([](TiffPage& page) { page.photometric = PHOTOMETRIC_CIELAB; }), says("L*a*b* colours"));
-    EXPECT_THAT(refused([](TiffPage& page) { page.format = SAMPLEFORMAT_INT; }), says("signed numbers of 8 bits"));
-    EXPECT_THAT(refused([](TiffPage& page) { page.photometric = PHOTOMETRIC_MINISBLACK; }), says("3 channels of gray"));
-    EXPECT_THAT(refused([](TiffPage& page) { page.compression = COMPRESSION_LZMA; }), says("compression by LZMA"));
+                contains("TIFF with inks that are not those of CMYK; only gray, palettes, RGB, CMYK"));
+    EXPECT_THAT(refused([](TiffPage& page) { page.photometric = PHOTOMETRIC_SEPARATED; }),
+                contains("3 channels of CMYK"));
+    EXPECT_THAT(refused([](TiffPage& page) { page.photometric = PHOTOMETRIC_CIELAB; }), contains("L*a*b* colours"));
+    EXPECT_THAT(refused([](TiffPage& page) { page.format = SAMPLEFORMAT_INT; }), contains("signed numbers of 8 bits"));
+    EXPECT_THAT(refused([](TiffPage& page) { page.photometric = PHOTOMETRIC_MINISBLACK; }),
+                contains("3 channels of gray"));
+    EXPECT_THAT(refused([](TiffPage& page) { page.compression = COMPRESSION_LZMA; }), contains("compression by LZMA"));
     for (const std::uint16_t fax : numbers({COMPRESSION_CCITTRLE, COMPRESSION_CCITTFAX3}))
         EXPECT_THAT(refused([fax](TiffPage& page) {
                         page.compression = fax, page.photometric = PHOTOMETRIC_MINISWHITE;
                         page.samples = 1, page.bits = 1;
                     }),
-                    says("compression by CCITT Group 3"));
+                    contains("compression by CCITT Group 3"));
     TiffPage planes = tiff_page({16, 16}, noise({16, 16}));
     planes.compression = COMPRESSION_JPEG;
     planes.planar = PLANARCONFIG_SEPARATE;
     planes.strip_rows = 16;
     const std::string ycbcr = with_tag(encode_tiff({planes}), TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_YCBCR);
-    EXPECT_THAT(reason_of_tiff(folder.write("r.tif", ycbcr)), says("JPEG's YCbCr colours in a plane each"));
+    EXPECT_THAT(reason_of_tiff(folder.write("r.tif", ycbcr)), contains("JPEG's YCbCr colours in a plane each"));
 }
 
-TEST_F(TiffOf, BrokenFilesStateWhatIsWrong) {
+TEST_F(TiffTest, ReportsTheProblemOfABrokenFile) {
     TiffPage page = tiff_page(kPageSize, noise(kPageSize));
     page.compression = COMPRESSION_ADOBE_DEFLATE;
     const std::string file = encode_tiff({page});
@@ -450,8 +452,8 @@ TEST_F(TiffOf, BrokenFilesStateWhatIsWrong) {
         EXPECT_NE(reason_of_tiff(folder.write("t.tif", file.substr(0, bytes))), "it was read") << bytes;
 }
 
-// A thumbnail is taken for the picture only where there is no other page.
-TEST_F(TiffOf, AChainOfPagesThatIsBrokenIsDamage) {
+// A thumbnail counts as the picture only where there is no other page.
+TEST_F(TiffTest, ReportsABrokenChainOfPagesAsDamage) {
     TiffPage small = tiff_page({4, 3}, noise({4, 3}));
     small.subfile = FILETYPE_REDUCEDIMAGE;
     const TiffPage page = tiff_page(kPageSize, noise(kPageSize));
@@ -474,7 +476,7 @@ TEST_F(TiffOf, AChainOfPagesThatIsBrokenIsDamage) {
                 HasSubstr("first 64 pages are thumbnails or masks"));
 }
 
-TEST_F(TiffOf, AJpegTileThatIsCutIsDamageBehindAHarmlessWarningToo) {
+TEST_F(TiffTest, ReportsACutJpegTileAsDamageEvenAfterAWarning) {
     TiffPage page = tiff_page({64, 64}, noise({64, 64}));
     page.compression = COMPRESSION_JPEG;
     page.tile = {64, 64};
@@ -490,8 +492,8 @@ TEST_F(TiffOf, AJpegTileThatIsCutIsDamageBehindAHarmlessWarningToo) {
     EXPECT_THAT(reason_of_tiff(folder.write("j.tif", with_piece(file, true, tile))), HasSubstr("damaged TIFF: "));
 }
 
-// On what a fax ends with, no pixel depends.
-TEST_F(TiffOf, ACutStripIsDamageWhereverPixelsAreCut) {
+// No pixel depends on the end of a fax.
+TEST_F(TiffTest, ReportsACutStripAsDamage) {
     TiffPage page = tiff_page({61, 20}, {});
     page.samples = 1;
     page.bits = 1;
@@ -522,7 +524,7 @@ TEST_F(TiffOf, ACutStripIsDamageWhereverPixelsAreCut) {
         }
 }
 
-TEST_F(TiffOf, OtherPartsAreReadBehindADamagedOne) {
+TEST_F(TiffTest, ReadsTheOtherPartsAfterADamagedOne) {
     const Rgb pixels = noise(kPageSize);
     for (const ImageSize tile : {ImageSize{0, 0}, ImageSize{96, 16}})
         for (const std::uint16_t planar : numbers({PLANARCONFIG_CONTIG, PLANARCONFIG_SEPARATE})) {
@@ -552,7 +554,7 @@ TEST_F(TiffOf, OtherPartsAreReadBehindADamagedOne) {
         }
 }
 
-TEST_F(TiffOf, ATileThatIsHeldIsNotReadAgainAndAnotherIsBehindAFailureOfTheDisk) {
+TEST_F(TiffTest, ReadsHeldTilesDespiteADiskError) {
     const Rgb pixels = noise(kPageSize);
     TiffPage page = tiff_page(kPageSize, pixels);
     page.tile = kPageTile;
@@ -576,7 +578,7 @@ TEST_F(TiffOf, ATileThatIsHeldIsNotReadAgainAndAnotherIsBehindAFailureOfTheDisk)
     EXPECT_EQ(calls, before);
     fails = true;
     EXPECT_EQ(reason_of_part(picture, other, found), "the disk is gone");
-    EXPECT_EQ(reason_of_part(picture, one, found), "the disk is gone") << "what was held is overwritten";
+    EXPECT_EQ(reason_of_part(picture, one, found), "the disk is gone") << "the held tile was overwritten";
     fails = false;
     for (const PictureRect& part : {other, one}) {
         EXPECT_EQ(reason_of_part(picture, part, found), "it was read");
@@ -584,8 +586,8 @@ TEST_F(TiffOf, ATileThatIsHeldIsNotReadAgainAndAnotherIsBehindAFailureOfTheDisk)
     }
 }
 
-// A few bytes of header that claim everything.
-TEST_F(TiffOf, SizesAreBoundedBeforeMemoryIsTaken) {
+// A short header that claims huge sizes.
+TEST_F(TiffTest, RefusesHugeSizesBeforeAllocating) {
     TiffPage page = tiff_page({64, 64}, noise({64, 64}));
     page.compression = COMPRESSION_LZW;
     page.tile = {64, 64};
@@ -629,7 +631,7 @@ TEST_F(TiffOf, SizesAreBoundedBeforeMemoryIsTaken) {
     EXPECT_EQ(reason_of_rows_of(with(TIFFTAG_IMAGEWIDTH, 40'000)), "it was opened");
 }
 
-TEST(LibtiffThatIs, MissingOrTooOldIsReportedWithTheRemedy) {
+TEST(LibtiffTest, ReportsAMissingOrOldLibraryWithTheRemedy) {
     const auto reason = [](const char* name) {
         try {
             open_libtiff(name);
@@ -646,8 +648,8 @@ TEST(LibtiffThatIs, MissingOrTooOldIsReportedWithTheRemedy) {
                 AllOf(HasSubstr("libm.so.6 has no call TIFF"), HasSubstr("apt-get install libtiff6")));
 }
 
-// Each handle has errors of its own.
-TEST_F(TiffOf, ThreadsReadAndFailBesideEachOther) {
+// Each handle has its own errors.
+TEST_F(TiffTest, ReadsAndFailsIndependentlyOnSeveralThreads) {
     TiffPage page = tiff_page(kPageSize, noise(kPageSize));
     page.compression = COMPRESSION_LZW;
     const std::string file = encode_tiff({page});

@@ -60,7 +60,7 @@ RC_GTEST_PROP(SeamWeights, AddUpToOneAndMirrorOneAnother, ()) {
     RC_ASSERT(earlier_weight(pixel, overlap) > 0);
 }
 
-TEST(TileKey, IsReadBackAndNothingElseIs) {
+TEST(TileKey, ReadsBackItsKeysAndNoOthers) {
     const TileSize size{64, 8};
     const TileOfPicture tile{.picture = "a#b/c", .size = {200, 64}, .row = 0, .column = 3};
     const std::string key = tile_key(tile);

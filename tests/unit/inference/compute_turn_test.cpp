@@ -31,7 +31,7 @@ class ComputeTurnTest : public testing::Test {
     void TearDown() override { std::filesystem::remove_all(folder_); }
 
     std::string path() const { return folder_ + "/turn"; }
-    // Whether nobody has it.
+    // True if no process holds it.
     bool is_free() const {
         const UniqueFd file(::open(path().c_str(), O_RDONLY | O_CLOEXEC));
         return ::flock(file.get(), LOCK_EX | LOCK_NB) == 0;
@@ -42,30 +42,30 @@ class ComputeTurnTest : public testing::Test {
 
 bool always() { return true; }
 
-// Asked so often; not wanted at last.
+// Waits for this number of checks, then gives up.
 auto until_asked(int times) {
     return [left = std::make_shared<int>(times)] { return (*left)-- > 0; };
 }
 
-TEST_F(ComputeTurnTest, OneHasItAtATime) {
+TEST_F(ComputeTurnTest, OneProcessHoldsItAtATime) {
     ComputeTurn one(path());
     ComputeTurn another(path());
-    EXPECT_TRUE(is_free()) << "nobody computes yet";
+    EXPECT_TRUE(is_free()) << "no process computes yet";
     auto held = one.take(always);
     ASSERT_TRUE(held);
     EXPECT_EQ(one.waited_seconds(), 0);
-    bool waits_meanwhile = false;
+    bool was_waiting = false;
     EXPECT_FALSE(another.take([&, asked = until_asked(2)] {
-        waits_meanwhile = another.is_waiting();
+        was_waiting = another.is_waiting();
         return asked();
     }));
-    EXPECT_TRUE(waits_meanwhile);
+    EXPECT_TRUE(was_waiting);
     EXPECT_FALSE(another.is_waiting());
     EXPECT_GT(another.waited_seconds(), 0);
-    EXPECT_FALSE(is_free()) << "it is still the first one's";
+    EXPECT_FALSE(is_free()) << "the first one still holds it";
 }
 
-TEST_F(ComputeTurnTest, WhoWaitsHasItAsSoonAsItIsGivenBack) {
+TEST_F(ComputeTurnTest, AWaiterGetsItAsSoonAsItIsReleased) {
     ComputeTurn one(path());
     ComputeTurn another(path());
     auto held = one.take(always);
@@ -75,10 +75,10 @@ TEST_F(ComputeTurnTest, WhoWaitsHasItAsSoonAsItIsGivenBack) {
     });
     EXPECT_TRUE(next);
     EXPECT_FALSE(is_free());
-    EXPECT_FALSE(one.is_shared()) << "it comes once";
+    EXPECT_FALSE(one.is_shared()) << "it is granted once";
 }
 
-TEST_F(ComputeTurnTest, AnExceptionGivesItBack) {
+TEST_F(ComputeTurnTest, AnExceptionReleasesIt) {
     ComputeTurn one(path());
     try {
         const auto held = one.take(always);
@@ -89,13 +89,13 @@ TEST_F(ComputeTurnTest, AnExceptionGivesItBack) {
     EXPECT_TRUE(is_free());
 }
 
-TEST_F(ComputeTurnTest, OneThatIsKilledLeavesIt) {
+TEST_F(ComputeTurnTest, AKilledHolderReleasesIt) {
     int ends[2];
     ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
     const pid_t holder = ::fork();
     if (holder == 0) {
-        ComputeTurn theirs(path());
-        const auto held = theirs.take(always);
+        ComputeTurn other(path());
+        const auto held = other.take(always);
         static_cast<void>(::write(ends[1], "h", 1));
         for (;;) ::pause();
     }
@@ -103,8 +103,8 @@ TEST_F(ComputeTurnTest, OneThatIsKilledLeavesIt) {
     ASSERT_EQ(::read(ends[0], &word, 1), 1);
     ::close(ends[0]);
     ::close(ends[1]);
-    ComputeTurn ours(path());
-    const auto held = ours.take([&, asked = until_asked(2)] {
+    ComputeTurn own(path());
+    const auto held = own.take([&, asked = until_asked(2)] {
         if (!asked()) ::kill(holder, SIGKILL);
         return true;
     });
@@ -114,9 +114,9 @@ TEST_F(ComputeTurnTest, OneThatIsKilledLeavesIt) {
     EXPECT_TRUE(WIFSIGNALED(status));
 }
 
-TEST_F(ComputeTurnTest, AChildKeepsNothingOfIt) {
-    ComputeTurn ours(path());
-    auto held = ours.take(always);
+TEST_F(ComputeTurnTest, AChildDoesNotInheritIt) {
+    ComputeTurn own(path());
+    auto held = own.take(always);
     const pid_t child = ::fork();
     if (child == 0)
         for (;;) ::pause();
@@ -126,7 +126,7 @@ TEST_F(ComputeTurnTest, AChildKeepsNothingOfIt) {
     EXPECT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
-TEST_F(ComputeTurnTest, WithoutAFileNoOneIsWaitedFor) {
+TEST_F(ComputeTurnTest, DoesNotWaitWithoutAFile) {
     ComputeTurn one("");
     ComputeTurn another("");
     const auto held = one.take(always);
@@ -135,7 +135,7 @@ TEST_F(ComputeTurnTest, WithoutAFileNoOneIsWaitedFor) {
     EXPECT_FALSE(one.is_shared());
 }
 
-TEST_F(ComputeTurnTest, AFileThatCannotBeLockedIsReportedImmediately) {
+TEST_F(ComputeTurnTest, ReportsAnUnlockableFileImmediately) {
     try {
         ComputeTurn none(folder_ + "/not there/turn");
         FAIL() << "it was made";
@@ -143,7 +143,7 @@ TEST_F(ComputeTurnTest, AFileThatCannotBeLockedIsReportedImmediately) {
         EXPECT_THAT(problem.what(), HasSubstr("opening the file of --turn, " + folder_ + "/not there/turn"));
         EXPECT_EQ(problem.kind(), ErrorKind::System);
     }
-    EXPECT_THROW(ComputeTurn{folder_}.take(always), SystemError) << "a folder is not a file to take turns by";
+    EXPECT_THROW(ComputeTurn{folder_}.take(always), SystemError) << "a folder cannot be locked as the turn";
 }
 
 }  // namespace

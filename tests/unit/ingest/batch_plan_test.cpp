@@ -14,7 +14,7 @@ ItemRanges ranges(std::initializer_list<ItemRange> list) {
     return set;
 }
 
-TEST(BatchPlan, WithNothingDoneEveryBatchIsMade) {
+TEST(BatchPlan, PlansEveryBatchWithNothingDone) {
     const BatchPlan plan(10, 4);
     EXPECT_EQ(plan.batches(), 3U);
     EXPECT_EQ(plan.number(2), 2U);
@@ -23,7 +23,7 @@ TEST(BatchPlan, WithNothingDoneEveryBatchIsMade) {
     EXPECT_EQ(plan.next_wanted(2, 2), 2U);
 }
 
-TEST(BatchPlan, BatchesKeepTheirNumbersAndRowsTheirPlaces) {
+TEST(BatchPlan, KeepsBatchNumbersAndRowPositions) {
     const BatchPlan plan(22, 4, ranges({{0, 8}, {9, 12}, {13, 16}, {17, 20}}));
     ASSERT_EQ(plan.batches(), 4U);
     EXPECT_EQ(plan.number(0), 2U);  // item 8, of row 0
@@ -36,12 +36,12 @@ TEST(BatchPlan, BatchesKeepTheirNumbersAndRowsTheirPlaces) {
     EXPECT_EQ(plan.wanted_rows(5), 2U);
 }
 
-TEST(BatchPlan, WithEverythingDoneNoneIsMade) {
+TEST(BatchPlan, PlansNothingWithEverythingDone) {
     EXPECT_EQ(BatchPlan(10, 4, ranges({{0, 10}})).batches(), 0U);
     EXPECT_EQ(BatchPlan(0, 4).batches(), 0U);
 }
 
-TEST(BatchPlan, IsMadeAtOnceHoweverManyBatchesAreLeft) {
+TEST(BatchPlan, PlansAnyNumberOfBatchesInstantly) {
     const std::uint64_t many = std::uint64_t{1} << 60;
     const BatchPlan plan(many, 4, ranges({{0, 9}, {16, 20}, {many - 5, many}}));
     ASSERT_EQ(plan.batches(), many / 4 - 2 - 1 - 1);

@@ -10,7 +10,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(ErrorBudget, ACountIsAllowedAndOneMoreIsNot) {
+TEST(ErrorBudget, AllowsACountAndNoMore) {
     const ErrorBudget budget("25", 1000);
     EXPECT_FALSE(budget.exceeded_by(25));
     EXPECT_TRUE(budget.exceeded_by(26));
@@ -25,7 +25,7 @@ TEST(ErrorBudget, AShareIsOfAllItems) {
     EXPECT_FALSE(ErrorBudget("12.5%", 8).exceeded_by(1));
 }
 
-TEST(ErrorBudget, AllOfThemIsNeverTooManyButNothingReadIsAFailure) {
+TEST(ErrorBudget, AHundredPercentStillFailsWhenNothingWasRead) {
     const ErrorBudget budget("100%", 7);
     EXPECT_FALSE(budget.exceeded_by(7));
     EXPECT_FALSE(budget.all_failed(6));
@@ -33,7 +33,7 @@ TEST(ErrorBudget, AllOfThemIsNeverTooManyButNothingReadIsAFailure) {
     EXPECT_FALSE(ErrorBudget("100%", 0).all_failed(0));
 }
 
-TEST(ErrorBudget, APartOfWhichNothingWasReadIsNoFailureByItself) {
+TEST(ErrorBudget, AnUnreadablePartIsNotAFailure) {
     const ErrorBudget budget("4", 7, ErrorBudget::Of::Part);
     EXPECT_FALSE(budget.all_failed(7));
     EXPECT_TRUE(budget.exceeded_by(5));
@@ -73,7 +73,7 @@ TEST(ErrorBudget, ItsErrorGivesCountLimitAndTheFirstReasons) {
                       Not(HasSubstr("Pictures"))));
 }
 
-TEST(ErrorBudget, WhatWasReadAndMakesNothingIsNotCalledUnreadable) {
+TEST(ErrorBudget, DoesNotCallAReadItemWithoutResultUnreadable) {
     const std::vector<SkippedItem> skipped{{.item = 0, .origin = "a.png", .reason = "torn"},
                                            {.item = 1, .origin = "b.png", .reason = "NaN", .was_read = true}};
     EXPECT_THAT(ErrorBudget("1", 9).failure(2, skipped).what(),

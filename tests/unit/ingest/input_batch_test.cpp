@@ -22,24 +22,24 @@ struct InputBatchLoan : ::testing::Test {
     std::shared_ptr<InputSlots> slots = std::make_shared<InputSlots>(*device, 64, 1, kSteadyClock);
 };
 
-TEST_F(InputBatchLoan, ForgettingItGivesTheBufferBackOnce) {
+TEST_F(InputBatchLoan, ADroppedLoanReturnsTheBufferOnce) {
     {
         InputBatch first = lend();
         InputBatch second = std::move(first);
-        EXPECT_EQ(first.data(), nullptr);  // NOLINT(bugprone-use-after-move): what a lent one leaves behind
+        EXPECT_EQ(first.data(), nullptr);  // NOLINT(bugprone-use-after-move): the moved-from state is tested
         EXPECT_NE(second.data(), nullptr);
         EXPECT_TRUE(second.ready()->armed());
     }
     InputSlot* const slot = slots->acquire();
     ASSERT_NE(slot, nullptr);
     EXPECT_EQ(slot->last_use, nullptr);
-    std::thread waiting([&] { EXPECT_EQ(slots->acquire(), nullptr); });  // the only one is lent
+    std::thread waiting([&] { EXPECT_EQ(slots->acquire(), nullptr); });  // the only slot is lent
     yield_until([&] { return slots->waiting() == 1; });
     slots->close();
     waiting.join();
 }
 
-TEST_F(InputBatchLoan, ReleasingNamesTheWorkToWaitForAndDoesNotWait) {
+TEST_F(InputBatchLoan, AReleaseRecordsTheWorkAndDoesNotWait) {
     StreamGate gate;
     InputBatch batch = lend();
     gate.hold(*compute);
@@ -57,14 +57,14 @@ TEST_F(InputBatchLoan, ReleasingNamesTheWorkToWaitForAndDoesNotWait) {
     slots->give_back(*slot);
 }
 
-TEST_F(InputBatchLoan, AssigningOverABatchGivesItsBufferBack) {
+TEST_F(InputBatchLoan, AnAssignmentReturnsTheOverwrittenBuffer) {
     InputBatch batch = lend();
     batch = InputBatch(8, {}, nullptr);
     EXPECT_EQ(batch.number(), 8U);
     EXPECT_NE(slots->acquire(), nullptr);
 }
 
-TEST_F(InputBatchLoan, AResidentBatchHasNothingToWaitFor) {
+TEST_F(InputBatchLoan, AResidentBatchNeedsNoWait) {
     const int resident = 0;
     InputBatch batch(3, {{.item = 1}}, &resident);
     EXPECT_EQ(batch.data(), &resident);

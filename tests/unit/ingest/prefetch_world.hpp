@@ -20,7 +20,7 @@
 
 namespace offramp {
 
-// Time that stands still until a test moves it, from any thread.
+// Time that only a test advances, from any thread.
 class StepClock final : public Clock {
   public:
     TimePoint now() const override { return TimePoint(std::chrono::nanoseconds(now_ns_)); }
@@ -30,8 +30,7 @@ class StepClock final : public Clock {
     std::atomic<std::int64_t> now_ns_{1'000'000};
 };
 
-// Yields until another thread has come as far as the test needs; the test's own time limit ends a wait in
-// vain.
+// Yields until another thread has reached the required point; the test's time limit ends a wait in vain.
 template <typename Reached>
 void yield_until(Reached reached) {
     while (!reached()) std::this_thread::yield();
@@ -42,7 +41,7 @@ std::size_t empty_rows(const Batch& batch) {
     return static_cast<std::size_t>(std::ranges::count_if(batch.rows(), [](const auto& row) { return row.empty; }));
 }
 
-// Holds threads back until it is opened.
+// Blocks threads until it is opened.
 class Gate {
   public:
     void open() {
@@ -63,7 +62,7 @@ class Gate {
     bool open_ = false;
 };
 
-// Holds a stream of the CPU twin back until it is opened.
+// Blocks a stream of the CPU device until it is opened.
 class StreamGate {
   public:
     void hold(Stream& stream) { stream.wait_for(event_); }
@@ -74,8 +73,7 @@ class StreamGate {
     std::uint64_t recording_ = event_.progress()->begin_recording();
 };
 
-// A source whose every answer a test decides. Unless told otherwise, a row is filled with the item's number
-// as float32.
+// A source that the test controls. By default, a row is filled with the item's number as float32.
 class FakeSource final : public BatchSource {
   public:
     FakeSource(std::uint64_t items, RowKind row_kind) : items_(items), row_kind_(row_kind) {
@@ -103,7 +101,7 @@ class FakeSource final : public BatchSource {
 
     std::function<void(std::uint64_t, std::span<std::byte>)> on_load;
     std::atomic<std::uint64_t> loads{0};
-    std::string whole;  // that all items are parts of; empty: each is one by itself
+    std::string whole;  // the whole of all items; empty: items are independent
 
   private:
     std::uint64_t items_;

@@ -29,7 +29,7 @@ struct PrefetcherTest : ::testing::Test {
         return {.input = features(batch), .batch = batch, .decode_workers = workers, .depth = depth};
     }
 
-    // What lies in the batch's buffer, seen by a model's stream.
+    // The contents of the batch's buffer, seen by a model's stream.
     template <typename T = float>
     std::vector<T> contents(const InputBatch& batch, std::size_t count) {
         std::vector<T> values(count);
@@ -43,7 +43,7 @@ struct PrefetcherTest : ::testing::Test {
     std::unique_ptr<Stream> compute = device->make_stream("compute");
 };
 
-TEST_F(PrefetcherTest, BatchesComeInOrderTheLastOneShortAndZeroBeyond) {
+TEST_F(PrefetcherTest, BatchesComeInOrderAndTheLastIsZeroPadded) {
     FakeSource source(22, RowKind::Float32);
     Prefetcher prefetcher(*device, source, settings(4));
     for (std::uint64_t number = 0; number < 6; ++number) {
@@ -110,7 +110,7 @@ ModelInput texts(std::uint32_t batch, std::uint32_t group_rows) {
             .group_rows = group_rows};
 }
 
-// As many tokens as are wanted, each the item's number.
+// The requested number of tokens, each the item's number.
 void fill_text(std::uint64_t item, std::uint32_t tokens, std::span<std::byte> row) {
     std::vector<std::int32_t> numbers(row.size() / sizeof(std::int32_t));
     std::fill_n(numbers.begin(), tokens, static_cast<std::int32_t>(item));
@@ -120,7 +120,7 @@ void fill_text(std::uint64_t item, std::uint32_t tokens, std::span<std::byte> ro
 
 std::uint32_t tokens_of(std::uint64_t item) { return static_cast<std::uint32_t>(1 + item * 7 % 16); }
 
-TEST_F(PrefetcherTest, TextsLieInGroupsOfSimilarLengths) {
+TEST_F(PrefetcherTest, GroupsTextsBySimilarLength) {
     FakeSource source(11, RowKind::Tokens);
     source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
         fill_text(item, tokens_of(item), row);
@@ -161,7 +161,7 @@ TEST_F(PrefetcherTest, TextsLieInGroupsOfSimilarLengths) {
     EXPECT_LT(progress.padded_tokens, 2U * 8 * 16);
 }
 
-TEST_F(PrefetcherTest, TextsThatAreDoneAreStillComputedWithTheOthersOfTheirBatch) {
+TEST_F(PrefetcherTest, RecomputesDoneTextsOfAPartlyDoneBatch) {
     const auto packed = [&](ItemRanges done) {
         FakeSource source(22, RowKind::Tokens);
         source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
@@ -191,7 +191,7 @@ TEST_F(PrefetcherTest, TextsThatAreDoneAreStillComputedWithTheOthersOfTheirBatch
     });
 }
 
-TEST_F(PrefetcherTest, TokensOfBatchesThatAreComputedAsTheyLieAreCountedToo) {
+TEST_F(PrefetcherTest, CountsTokensOfUngroupedBatches) {
     FakeSource source(11, RowKind::Tokens);
     source.on_load = [](std::uint64_t item, std::span<std::byte> row) { fill_text(item, 3, row); };
     PrefetchSettings wanted = settings(8);
@@ -202,10 +202,10 @@ TEST_F(PrefetcherTest, TokensOfBatchesThatAreComputedAsTheyLieAreCountedToo) {
     EXPECT_EQ(prefetcher.progress().padded_tokens, 2U * 8 * 16);
 }
 
-TEST_F(PrefetcherTest, AnUnreadableItemIsAHoleAndShiftsNothing) {
+TEST_F(PrefetcherTest, AnUnreadableItemIsAHoleInItsPlace) {
     FakeSource source(9, RowKind::Float32);
     source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
-        FakeSource::fill(item, row);  // half-decoded bytes must not be left behind
+        FakeSource::fill(item, row);  // half-decoded bytes must not remain
         if (item == 2 || item == 7) throw UnreadableItem("reason " + std::to_string(item));
     };
     Prefetcher prefetcher(*device, source, settings(4));
@@ -257,7 +257,7 @@ TEST_F(PrefetcherTest, AResidentInputIsOneBufferOfSeededNumbers) {
     EXPECT_NE(seen[0][0], seen[0][kRowFloats]);
 }
 
-TEST_F(PrefetcherTest, ResidentTokensAreOfAnyVocabularyAndNoneIsMasked) {
+TEST_F(PrefetcherTest, ResidentTokensFitAnyVocabularyWithoutAMask) {
     FakeSource source(2, RowKind::Nothing);
     PrefetchSettings wanted{.batch = 2};
     wanted.input = {.kind = InputKind::Feature,
@@ -276,7 +276,7 @@ ModelInput arrays() {
                 {.tensor = TensorSpec::contiguous("ids", kInt64, std::vector<std::int64_t>{2, 1}), .offset = 16}}};
 }
 
-TEST_F(PrefetcherTest, RowsOfArraysAreCopiedAsTheyAre) {
+TEST_F(PrefetcherTest, CopiesRowsOfArraysUnchanged) {
     FakeSource source(3, RowKind::Arrays);
     source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
         ASSERT_EQ(row.size(), 32U);
@@ -287,7 +287,7 @@ TEST_F(PrefetcherTest, RowsOfArraysAreCopiedAsTheyAre) {
     Prefetcher prefetcher(*device, source, wanted);
     const auto values = contents<std::uint8_t>(*prefetcher.next(), 64);
     for (std::size_t i = 0; i < 64; ++i) EXPECT_EQ(values[i], (100 * (i / 32 + 1) + i % 32) % 256) << i;
-    EXPECT_EQ(contents<std::uint8_t>(*prefetcher.next(), 64)[63], 0) << "a row that is not there is zero";
+    EXPECT_EQ(contents<std::uint8_t>(*prefetcher.next(), 64)[63], 0) << "a missing row is zero";
 }
 
 TEST_F(PrefetcherTest, AResidentInputOfArraysIsNoiseAndZeros) {
@@ -301,7 +301,7 @@ TEST_F(PrefetcherTest, AResidentInputOfArraysIsNoiseAndZeros) {
     EXPECT_NE(values[0], values[8]);
 }
 
-TEST_F(PrefetcherTest, AModelOfArraysIsFedNothingElse) {
+TEST_F(PrefetcherTest, RefusesOtherSourcesForAModelOfArrays) {
     FakeSource source(2, RowKind::Float32);
     PrefetchSettings wanted = settings(2);
     wanted.input = arrays();
@@ -313,7 +313,7 @@ TEST_F(PrefetcherTest, AModelOfArraysIsFedNothingElse) {
     }
 }
 
-TEST_F(PrefetcherTest, AModelWithoutInputGetsNone) {
+TEST_F(PrefetcherTest, GivesNoInputToAModelWithoutOne) {
     FakeSource source(5, RowKind::Nothing);
     PrefetchSettings wanted{.batch = 4};
     Prefetcher prefetcher(*device, source, wanted);
@@ -322,7 +322,7 @@ TEST_F(PrefetcherTest, AModelWithoutInputGetsNone) {
     EXPECT_FALSE(prefetcher.next());
 }
 
-TEST_F(PrefetcherTest, ASourceWithoutItemsEndsAtOnce) {
+TEST_F(PrefetcherTest, EndsImmediatelyWithoutItems) {
     for (const RowKind kind : {RowKind::Nothing, RowKind::Float32}) {
         FakeSource source(0, kind);
         Prefetcher prefetcher(*device, source, settings(4));
@@ -330,8 +330,8 @@ TEST_F(PrefetcherTest, ASourceWithoutItemsEndsAtOnce) {
     }
 }
 
-// Batches that are staged, uploaded, queued or lent are all that is ever made ahead.
-TEST_F(PrefetcherTest, AModelThatDoesNotTakeBatchesHoldsTheWorkersBack) {
+// At most the staged, uploaded, queued and lent batches are made ahead.
+TEST_F(PrefetcherTest, ASlowModelHoldsTheWorkersBack) {
     constexpr std::uint32_t kBatch = 2, kDepth = 2;
     constexpr std::uint64_t kAhead = 2 * (kDepth + 1);  // as many staging buffers as device inputs
     FakeSource source(60, RowKind::Float32);
@@ -343,7 +343,7 @@ TEST_F(PrefetcherTest, AModelThatDoesNotTakeBatchesHoldsTheWorkersBack) {
     };
     Prefetcher prefetcher(*device, source, settings(kBatch, 4, kDepth));
     while (true) {
-        // As far ahead as there are buffers, or to the end.
+        // As far ahead as buffers allow, or to the end.
         yield_until([&] { return source.loads == std::min<std::uint64_t>(60, (released + kAhead) * kBatch); });
         auto batch = prefetcher.next();
         if (!batch) break;
@@ -355,7 +355,7 @@ TEST_F(PrefetcherTest, AModelThatDoesNotTakeBatchesHoldsTheWorkersBack) {
     EXPECT_FALSE(too_far);
 }
 
-TEST_F(PrefetcherTest, AnInputIsNotOverwrittenWhileTheModelMayReadIt) {
+TEST_F(PrefetcherTest, DoesNotOverwriteAnInputInUse) {
     FakeSource source(4, RowKind::Float32);
     Prefetcher prefetcher(*device, source, settings(2, 1, 0));  // one device input
     auto first = prefetcher.next();
@@ -366,7 +366,7 @@ TEST_F(PrefetcherTest, AnInputIsNotOverwrittenWhileTheModelMayReadIt) {
     std::vector<float> seen(2 * kRowFloats);
     compute->copy_to_host(reinterpret_cast<std::byte*>(seen.data()), memory, seen.size() * sizeof(float));
     first->release_after(*compute);
-    auto second = prefetcher.next();  // handed out although the model runs: the host does not wait
+    auto second = prefetcher.next();  // returned while the model runs: the host does not wait
     ASSERT_EQ(second->data(), memory);
     EXPECT_FALSE(second->ready()->done());
     running_model.open();
@@ -375,7 +375,7 @@ TEST_F(PrefetcherTest, AnInputIsNotOverwrittenWhileTheModelMayReadIt) {
     EXPECT_EQ(seen[kRowFloats], 2.0F);
 }
 
-TEST_F(PrefetcherTest, ALongRunWithoutWaitingComputesOnTheRightBytes) {
+TEST_F(PrefetcherTest, ALongRunWithoutWaitsComputesOnTheRightBytes) {
     constexpr std::uint64_t kBatches = 200;
     FakeSource source(kBatches * 3, RowKind::Float32);
     std::vector<float> seen(kBatches * 3 * kRowFloats);
@@ -393,7 +393,7 @@ TEST_F(PrefetcherTest, ALongRunWithoutWaitingComputesOnTheRightBytes) {
     }
 }
 
-TEST_F(PrefetcherTest, AnyOtherExceptionOfAWorkerEndsInNext) {
+TEST_F(PrefetcherTest, PassesAWorkersExceptionToNext) {
     FakeSource source(40, RowKind::Float32);
     source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
         if (item == 13) throw std::runtime_error("disk on fire");
@@ -405,14 +405,14 @@ TEST_F(PrefetcherTest, AnyOtherExceptionOfAWorkerEndsInNext) {
     };
     for (int again = 0; again < 2; ++again) try {
             run();
-            FAIL() << "it ended well";
+            FAIL() << "it succeeded";
         } catch (const std::runtime_error& error) {
             EXPECT_STREQ(error.what(), "disk on fire");
         }
     EXPECT_LT(prefetcher.progress().batches_delivered, 4U);
 }
 
-TEST_F(PrefetcherTest, MoreUnreadableItemsThanAllowedFailTheRun) {
+TEST_F(PrefetcherTest, TooManyUnreadableItemsFailTheRun) {
     FakeSource source(1000, RowKind::Float32);
     source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
         if (item % 10 == 3) throw UnreadableItem("torn");
@@ -423,7 +423,7 @@ TEST_F(PrefetcherTest, MoreUnreadableItemsThanAllowedFailTheRun) {
     Prefetcher prefetcher(*device, source, wanted);
     try {
         while (auto batch = prefetcher.next()) batch->release_after(*compute);
-        FAIL() << "it ended well";
+        FAIL() << "it succeeded";
     } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::BadInput);
         EXPECT_THAT(error.what(),
@@ -431,12 +431,11 @@ TEST_F(PrefetcherTest, MoreUnreadableItemsThanAllowedFailTheRun) {
     }
     EXPECT_LT(source.loads, 100U);
     EXPECT_EQ(prefetcher.skipped().list().size(), prefetcher.progress().items_skipped)
-        << "what was only read ahead is left to do";
-    EXPECT_GE(prefetcher.skipped().list().size() + prefetcher.unreadable_upcoming().size(), 3U)
-        << "and nothing that was found is lost";
+        << "items only read ahead are left to do";
+    EXPECT_GE(prefetcher.skipped().list().size() + prefetcher.unreadable_upcoming().size(), 3U) << "no finding is lost";
 }
 
-TEST_F(PrefetcherTest, PartsOfAWholeThatWereReadAheadAreReportedAsOneAndNoneIsLost) {
+TEST_F(PrefetcherTest, ReportsTheReadAheadPartsOfAPictureAsOne) {
     FakeSource source(1000, RowKind::Float32);
     source.whole = "b";
     std::atomic<bool> may_read_ahead = false;
@@ -448,14 +447,14 @@ TEST_F(PrefetcherTest, PartsOfAWholeThatWereReadAheadAreReportedAsOneAndNoneIsLo
     PrefetchSettings wanted = settings(4, 2);
     wanted.max_errors = "20";
     Prefetcher prefetcher(*device, source, wanted);
-    const auto first = prefetcher.next(), second = prefetcher.next();  // items 4 to 7, of which two are torn
+    const auto first = prefetcher.next(), second = prefetcher.next();  // items 4 to 7, two of them unreadable
     may_read_ahead = true;
     may_read_ahead.notify_all();
     ASSERT_TRUE(first && second);
     try {
         while (prefetcher.next()) {
         }
-        FAIL() << "it ended well";
+        FAIL() << "it succeeded";
     } catch (const Error& error) {
         EXPECT_THAT(error.what(), AllOf(HasSubstr("/fake/6: torn (and "), HasSubstr(" more of it). ")));
     }
@@ -468,21 +467,21 @@ TEST_F(PrefetcherTest, PartsOfAWholeThatWereReadAheadAreReportedAsOneAndNoneIsLo
     ASSERT_EQ(skipped.size(), 1U);
     EXPECT_EQ(skipped[0].origin, "/fake/6");
     EXPECT_EQ(items_of(skipped), prefetcher.progress().items_skipped);
-    EXPECT_GE(items_of(skipped) + items_of(ahead), 21U) << "nothing that was found is lost";
-    if (ahead.empty()) return;  // all of it had been given out
+    EXPECT_GE(items_of(skipped) + items_of(ahead), 21U) << "no finding is lost";
+    if (ahead.empty()) return;  // all of it was delivered
     ASSERT_EQ(ahead.size(), 1U);
-    EXPECT_GT(ahead[0].item, skipped[0].last_item) << "a part that is ahead";
+    EXPECT_GT(ahead[0].item, skipped[0].last_item) << "a read-ahead part";
     EXPECT_EQ(ahead[0].origin, "/fake/" + std::to_string(ahead[0].item));
 }
 
-TEST_F(PrefetcherTest, ARunOfWhichNothingCouldBeReadFailsBeforeItsLastBatch) {
+TEST_F(PrefetcherTest, AnUnreadableInputFailsBeforeTheLastBatch) {
     FakeSource source(6, RowKind::Float32);
     source.on_load = [](std::uint64_t, std::span<std::byte>) { throw UnreadableItem("torn"); };
     Prefetcher prefetcher(*device, source, settings(4));
     std::uint64_t batches = 0;
     try {
         while (auto batch = prefetcher.next()) ++batches;
-        FAIL() << "it ended well";
+        FAIL() << "it succeeded";
     } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::BadInput);
         EXPECT_THAT(error.what(), HasSubstr("none of the 6 items could be read: /fake/0: torn"));
@@ -491,7 +490,7 @@ TEST_F(PrefetcherTest, ARunOfWhichNothingCouldBeReadFailsBeforeItsLastBatch) {
     EXPECT_EQ(prefetcher.skipped().list().size(), prefetcher.progress().items_skipped);
 }
 
-TEST_F(PrefetcherTest, APartOfWhichNothingCouldBeReadIsGivenOutToItsEnd) {
+TEST_F(PrefetcherTest, DeliversAnUnreadablePartToItsEnd) {
     FakeSource source(6, RowKind::Float32);
     source.on_load = [](std::uint64_t, std::span<std::byte>) { throw UnreadableItem("torn"); };
     auto wanted = settings(4);
@@ -502,7 +501,7 @@ TEST_F(PrefetcherTest, APartOfWhichNothingCouldBeReadIsGivenOutToItsEnd) {
     EXPECT_EQ(prefetcher.progress().items_skipped, 6U);
 }
 
-TEST_F(PrefetcherTest, BadSettingsAreRefusedAtOnce) {
+TEST_F(PrefetcherTest, RefusesBadSettingsImmediately) {
     FakeSource pixels(6, RowKind::Pixels);
     EXPECT_THROW(Prefetcher(*device, pixels, settings(2)), ConfigError);
     FakeSource source(6, RowKind::Float32);
@@ -514,7 +513,7 @@ TEST_F(PrefetcherTest, BadSettingsAreRefusedAtOnce) {
     EXPECT_THROW(Prefetcher(*device, source, wanted), ConfigError);
 }
 
-TEST_F(PrefetcherTest, FinishingEarlyWakesTheOneThatWaits) {
+TEST_F(PrefetcherTest, FinishingEarlyWakesTheWaiter) {
     FakeSource source(8, RowKind::Float32);
     Gate slow_disk;
     source.on_load = [&](std::uint64_t, std::span<std::byte>) { slow_disk.wait(); };
@@ -532,7 +531,7 @@ TEST_F(PrefetcherTest, FinishingEarlyWakesTheOneThatWaits) {
     EXPECT_FALSE(prefetcher.next());
 }
 
-TEST_F(PrefetcherTest, AfterFinishingEarlyABatchInHandIsStillGood) {
+TEST_F(PrefetcherTest, ABatchInUseSurvivesAnEarlyFinish) {
     FakeSource source(80, RowKind::Float32);
     Prefetcher prefetcher(*device, source, settings(4));
     auto batch = prefetcher.next();
@@ -543,7 +542,7 @@ TEST_F(PrefetcherTest, AfterFinishingEarlyABatchInHandIsStillGood) {
     EXPECT_EQ(prefetcher.progress().batches_delivered, 1U);
 }
 
-TEST_F(PrefetcherTest, StoppingWithEverythingFullEnds) {
+TEST_F(PrefetcherTest, StopsWithAllQueuesFull) {
     FakeSource source(800, RowKind::Float32);
     Prefetcher prefetcher(*device, source, settings(4, 3, 2));
     yield_until([&] { return source.loads == 2 * 3 * 4; });
@@ -561,7 +560,7 @@ TEST_F(PrefetcherTest, ABatchMayOutliveThePrefetcher) {
     batch->release_after(*compute);
 }
 
-TEST_F(PrefetcherTest, WhateverTheShapeEveryItemComesOnceInItsPlace) {
+TEST_F(PrefetcherTest, DeliversEveryItemOnceInItsPlace) {
     rc::check([&] {
         const auto items = *rc::gen::inRange<std::uint64_t>(0, 40);
         const auto batch_rows = *rc::gen::inRange<std::uint32_t>(1, 9);
@@ -615,7 +614,7 @@ ItemRanges done_items(std::initializer_list<ItemRange> list) {
     return set;
 }
 
-TEST_F(PrefetcherTest, WhatIsDoneIsNotLoadedAndTheRestStaysWhereItWas) {
+TEST_F(PrefetcherTest, DoesNotLoadDoneItemsAndKeepsTheOthersPlaces) {
     FakeSource source(22, RowKind::Float32);
     auto with_done = settings(4);
     with_done.done = done_items({{0, 8}, {9, 11}, {12, 20}});
@@ -641,7 +640,7 @@ TEST_F(PrefetcherTest, WhatIsDoneIsNotLoadedAndTheRestStaysWhereItWas) {
     EXPECT_EQ(prefetcher.progress().items_skipped, 0U);
 }
 
-TEST_F(PrefetcherTest, WhatIsDoneIsLeftOutOfBatchesWithoutUploadToo) {
+TEST_F(PrefetcherTest, OmitsDoneItemsOfResidentBatches) {
     FakeSource source(10, RowKind::Nothing);
     auto with_done = settings(4);
     with_done.done = done_items({{0, 5}, {8, 10}});
@@ -655,7 +654,7 @@ TEST_F(PrefetcherTest, WhatIsDoneIsLeftOutOfBatchesWithoutUploadToo) {
     EXPECT_EQ(prefetcher.progress().items_delivered, 3U);
 }
 
-TEST_F(PrefetcherTest, WhatCouldNotBeReadIsTriedAgainAndItsBatchIsNotComputedForNothing) {
+TEST_F(PrefetcherTest, RetriesUnreadableItemsWithoutUselessBatches) {
     FakeSource source(12, RowKind::Float32);
     source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
         if (item == 5) throw UnreadableItem("bad");
@@ -682,7 +681,7 @@ TEST_F(PrefetcherTest, WhatCouldNotBeReadIsTriedAgainAndItsBatchIsNotComputedFor
     EXPECT_EQ(prefetcher.skipped().total(), 1U);
 }
 
-TEST_F(PrefetcherTest, ABatchOfWhichNothingCouldBeReadIsLeftOutInItsTurn) {
+TEST_F(PrefetcherTest, OmitsAnUnreadableBatchInItsTurn) {
     FakeSource source(12, RowKind::Float32);
     source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
         if (item >= 2 && item < 9) throw UnreadableItem("bad");
@@ -706,7 +705,7 @@ TEST_F(PrefetcherTest, ABatchOfWhichNothingCouldBeReadIsLeftOutInItsTurn) {
     EXPECT_EQ(prefetcher.progress().items_skipped, 7U);
 }
 
-TEST_F(PrefetcherTest, ABatchWithoutReadableItemsIsGivenOutEvenWhereTheRestOfItIsDone) {
+TEST_F(PrefetcherTest, DeliversABatchOfDoneAndUnreadableItems) {
     FakeSource source(12, RowKind::Float32);
     source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
         if (item < 6) throw UnreadableItem("bad");
@@ -726,7 +725,7 @@ TEST_F(PrefetcherTest, ABatchWithoutReadableItemsIsGivenOutEvenWhereTheRestOfItI
     EXPECT_EQ(prefetcher.progress().items_skipped, 6U);
 }
 
-TEST_F(PrefetcherTest, WhatMakesNothingLaterOnIsSkippedToo) {
+TEST_F(PrefetcherTest, SkipsItemsThatFailLater) {
     FakeSource source(6, RowKind::Float32);
     source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
         if (item == 0) throw UnreadableItem("torn");
@@ -747,16 +746,16 @@ TEST_F(PrefetcherTest, WhatMakesNothingLaterOnIsSkippedToo) {
     prefetcher.end_for_skipped();
     try {
         prefetcher.require_good();
-        ADD_FAILURE() << "more were skipped than may be";
+        ADD_FAILURE() << "more were skipped than allowed";
     } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::BadInput);
         EXPECT_THAT(error.what(), HasSubstr("3 of 6 items had to be skipped"));
     }
     prefetcher.finish_early();
-    EXPECT_NO_THROW(prefetcher.require_good()) << "told to end";
+    EXPECT_NO_THROW(prefetcher.require_good()) << "it was asked to end";
 }
 
-TEST_F(PrefetcherTest, WithEverythingDoneNothingIsGivenOut) {
+TEST_F(PrefetcherTest, DeliversNothingWithEverythingDone) {
     FakeSource source(10, RowKind::Float32);
     auto with_done = settings(4);
     with_done.done = done_items({{0, 10}});
@@ -765,7 +764,7 @@ TEST_F(PrefetcherTest, WithEverythingDoneNothingIsGivenOut) {
     EXPECT_EQ(source.loads, 0U);
 }
 
-TEST_F(PrefetcherTest, WithEverythingDoneThereIsNothingToUploadEither) {
+TEST_F(PrefetcherTest, UploadsNothingWithEverythingDone) {
     FakeSource source(11, RowKind::Nothing);
     PrefetchSettings all = settings(4);
     all.input = {};
@@ -775,7 +774,7 @@ TEST_F(PrefetcherTest, WithEverythingDoneThereIsNothingToUploadEither) {
     EXPECT_EQ(prefetcher.progress().items_delivered, 0U);
 }
 
-TEST_F(PrefetcherTest, AProducerThatTakesOverContinuesCountingWhatCouldNotBeRead) {
+TEST_F(PrefetcherTest, ASuccessorContinuesTheCountOfUnreadableItems) {
     FakeSource source(11, RowKind::Float32);
     source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
         if (item == 8) throw UnreadableItem("broken");
@@ -789,7 +788,7 @@ TEST_F(PrefetcherTest, AProducerThatTakesOverContinuesCountingWhatCouldNotBeRead
     auto last = prefetcher.next();
     ASSERT_TRUE(last);
     EXPECT_TRUE(last->rows()[0].empty);
-    EXPECT_FALSE(last->rows()[0].done) << "this one could not be read";
+    EXPECT_FALSE(last->rows()[0].done) << "this item was unreadable";
     EXPECT_FALSE(prefetcher.next());
     EXPECT_EQ(source.loads, 5U);
     EXPECT_EQ(prefetcher.progress().items_delivered, 5U);

@@ -14,7 +14,7 @@ SkippedItem tile(std::uint64_t item, const std::string& picture, const std::stri
     return {.item = item, .origin = picture + ", tile " + std::to_string(item), .reason = reason, .whole = picture};
 }
 
-TEST(SkippedItems, TilesOfADamagedPictureDoNotPushOthersOut) {
+TEST(SkippedItems, TilesOfOnePictureDoNotDisplaceOthers) {
     SkippedItems skipped(3);
     for (std::uint64_t item = 0; item < 1000; ++item) skipped.record(tile(item + 10, "b.png", "damaged"));
     skipped.record({.item = 5, .origin = "c.jpg", .reason = "CMYK"});
@@ -27,7 +27,7 @@ TEST(SkippedItems, TilesOfADamagedPictureDoNotPushOthersOut) {
     EXPECT_EQ(list[1].more_alike, 999U);
 }
 
-TEST(SkippedItems, OfPartsThatAreAlikeTheFirstIsListedInWhicheverOrderTheyWereFound) {
+TEST(SkippedItems, ListsTheFirstOfEqualPartsInAnyOrder) {
     SkippedItems skipped;
     for (const std::uint64_t item : {7, 4, 9}) skipped.record(tile(item, "b.png", "damaged"));
     const auto list = skipped.list();
@@ -40,7 +40,7 @@ TEST(SkippedItems, OfPartsThatAreAlikeTheFirstIsListedInWhicheverOrderTheyWereFo
     EXPECT_TRUE(skipped.lists_all());
 }
 
-TEST(SkippedItems, AnotherReasonOrAnotherWholeOrNoneIsListedByItself) {
+TEST(SkippedItems, ListsOtherReasonsAndPicturesSeparately) {
     SkippedItems skipped;
     skipped.record(tile(1, "b.png", "damaged"));
     skipped.record(tile(2, "b.png", "too large"));
@@ -50,7 +50,7 @@ TEST(SkippedItems, AnotherReasonOrAnotherWholeOrNoneIsListedByItself) {
     EXPECT_EQ(skipped.list().size(), 5U);
 }
 
-TEST(SkippedItems, AFullListStillCountsWhatIsAlike) {
+TEST(SkippedItems, AFullListStillCountsEqualParts) {
     SkippedItems skipped(1);
     skipped.record(tile(1, "b.png", "damaged"));
     skipped.record({.item = 2, .origin = "c.jpg", .reason = "CMYK"});
@@ -62,7 +62,7 @@ TEST(SkippedItems, AFullListStillCountsWhatIsAlike) {
     EXPECT_FALSE(skipped.lists_all());
 }
 
-TEST(SkippedItems, WhatAnEarlierProducerCountedIsNotMissing) {
+TEST(SkippedItems, IncludesThePredecessorsCount) {
     SkippedItems skipped(10, 7);
     EXPECT_TRUE(skipped.lists_all());
     skipped.record(tile(1, "b.png", "damaged"));
@@ -70,15 +70,15 @@ TEST(SkippedItems, WhatAnEarlierProducerCountedIsNotMissing) {
     EXPECT_TRUE(skipped.lists_all());
 }
 
-TEST(SkippedItems, AFailureReportsHowManyAreAlike) {
+TEST(SkippedItems, AFailureReportsTheNumberOfEqualParts) {
     SkippedItems skipped;
     for (std::uint64_t item = 0; item < 30; ++item) skipped.record(tile(item, "b.png", "damaged"));
     skipped.record({.item = 31, .origin = "c.jpg", .reason = "CMYK"});
-    const std::string told = ErrorBudget("1", 40).failure(skipped.total(), skipped.list()).what();
-    EXPECT_THAT(told, HasSubstr("31 of 40 items could not be read"));
-    EXPECT_THAT(told, HasSubstr("b.png, tile 0: damaged (and 29 more of it); c.jpg: CMYK. "));
+    const std::string text = ErrorBudget("1", 40).failure(skipped.total(), skipped.list()).what();
+    EXPECT_THAT(text, HasSubstr("31 of 40 items could not be read"));
+    EXPECT_THAT(text, HasSubstr("b.png, tile 0: damaged (and 29 more of it); c.jpg: CMYK. "));
     EXPECT_THAT(ErrorBudget("1", 40).failure(29, skipped.list()).what(), HasSubstr("31 of 40 items"))
-        << "others were found meanwhile";
+        << "others were found in between";
 }
 
 }  // namespace

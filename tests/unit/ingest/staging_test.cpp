@@ -17,7 +17,7 @@ struct Staging : ::testing::Test {
     StagingWindow window{*device, {.row_bytes = 16, .batch = 3, .batches = 2, .plan = &plan}, clock};
 };
 
-TEST_F(Staging, GivesOutRowsInOrderAndNeverAByteTwice) {
+TEST_F(Staging, DeliversRowsInOrderWithoutOverlap) {
     std::vector<StagingWindow::Claim> claims;
     for (std::uint64_t item = 0; item < 6; ++item) {
         claims.push_back(*window.claim());
@@ -28,7 +28,7 @@ TEST_F(Staging, GivesOutRowsInOrderAndNeverAByteTwice) {
     for (std::size_t i = 1; i < claims.size(); ++i) EXPECT_LE(claims[i - 1].row.data() + 16, claims[i].row.data());
 }
 
-TEST_F(Staging, ABatchIsCompleteWithItsLastRowWhateverTheOrder) {
+TEST_F(Staging, ABatchIsCompleteWithItsLastRowInAnyOrder) {
     for (int i = 0; i < 6; ++i) window.claim();
     for (const std::uint64_t item : {4U, 2U, 0U, 5U, 3U}) window.done({.item = item});
     std::thread taker([&] {
@@ -59,7 +59,7 @@ TEST_F(Staging, TheWindowIsFullUntilABatchIsRecycled) {
     EXPECT_EQ(window.complete_blocked_seconds(), 0);
 }
 
-TEST_F(Staging, TheLastBatchIsShortAndThenThereIsNone) {
+TEST_F(Staging, TheLastBatchIsShort) {
     for (std::uint64_t item = 0; item < 8; ++item) {
         if (item == 6) {
             ASSERT_TRUE(window.take_complete());
@@ -85,7 +85,7 @@ TEST_F(Staging, ClosingWakesWorkersAndTaker) {
     window.close();
     worker.join();
     taker.join();
-    window.done({.item = 0});  // a worker that was in the middle of a row
+    window.done({.item = 0});  // a worker was in the middle of a row
 }
 
 }  // namespace

@@ -27,13 +27,13 @@ TEST(RungEgress, ReportsSlabLocationsToTheRun) {
     EXPECT_EQ(traits_of("compute-alone").slabs, Slabs::None);
 }
 
-TEST(RungEgress, OnlyTheModelAloneDropsItsOutputs) {
+TEST(RungEgress, OnlyTheModelRungDropsItsOutputs) {
     for (const char* rung : {"sequential", "workers", "pool", "async", "streams"})
         EXPECT_FALSE(traits_of(rung).outputs_dropped) << rung;
     EXPECT_TRUE(traits_of("compute-alone").outputs_dropped);
 }
 
-TEST(RungEgress, OnlyTheOwnStreamSharesSlabsAndIsNoNews) {
+TEST(RungEgress, OnlyTheOwnStreamSharesSlabs) {
     for (const char* rung : {"sequential", "workers", "pool", "async", "compute-alone"}) {
         EXPECT_FALSE(traits_of(rung).batches_share_slabs) << rung;
         EXPECT_NE(traits_of(rung).warning, "") << rung;
@@ -42,12 +42,12 @@ TEST(RungEgress, OnlyTheOwnStreamSharesSlabsAndIsNoNews) {
     EXPECT_EQ(traits_of("streams").warning, "");
 }
 
-TEST(RungEgress, IsCalledByItsRungAndTheRunsOwnIsTheDefaultOne) {
+TEST(RungEgress, IsNamedByItsRungAndDefaultsToTheRuns) {
     EXPECT_EQ(traits_of("pool").name, "pool");
     EXPECT_EQ(EgressTraits{}.name, ChosenEgress::in({}).name);
 }
 
-TEST(RungEgress, WithoutSlabsThatOutliveTheProducerNothingIsTakenOver) {
+TEST(RungEgress, TakesNothingOverWithoutPersistentSlabs) {
     for (const char* rung : {"sequential", "workers", "pool", "async", "streams", "compute-alone"}) {
         RunConfig config = with_rung(rung);
         config.recover = true;
@@ -60,7 +60,7 @@ TEST(RungEgress, WithoutSlabsThatOutliveTheProducerNothingIsTakenOver) {
     }
 }
 
-TEST(RungEgress, OnlyTheOwnStreamDoesAnythingElseThanWaitWhenAllSlabsAreFull) {
+TEST(RungEgress, OnlyTheOwnStreamMayDoMoreThanWaitWhenFull) {
     for (const char* rung : {"sequential", "workers", "pool", "async", "compute-alone"}) {
         RunConfig config = with_rung(rung);
         config.when_full = "spill";

@@ -7,7 +7,7 @@
 namespace offramp {
 namespace {
 
-TEST(Rung, EachDiffersFromTheOneBeforeInWhatTheArticleChanged) {
+TEST(Rung, EachDiffersFromThePreviousAsInTheArticle) {
     const Rung& sequential = Rung::named("sequential");
     const Rung& workers = Rung::named("workers");
     const Rung& pool = Rung::named("pool");
@@ -25,7 +25,7 @@ TEST(Rung, EachDiffersFromTheOneBeforeInWhatTheArticleChanged) {
     EXPECT_EQ(streams.memory, async.memory);
 }
 
-TEST(Rung, AnyOtherNameIsRefused) { EXPECT_THROW(Rung::named("stream"), ConfigError); }
+TEST(Rung, RefusesAnyOtherName) { EXPECT_THROW(Rung::named("stream"), ConfigError); }
 
 }  // namespace
 }  // namespace offramp

@@ -1,4 +1,4 @@
-// Random histories against a second, independent account of who holds what.
+// Random histories, checked against a second, independent record of the holders.
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -13,10 +13,10 @@
 namespace offramp {
 namespace {
 
-// What an outsider would write down: tickets in people's hands, and what became of each filling.
-class Account {
+// An outside observer's record: the tickets handed out, and the fate of each filling.
+class Observer {
   public:
-    explicit Account(LedgerFixture& fixture) : f_(fixture) {}
+    explicit Observer(LedgerFixture& fixture) : f_(fixture) {}
 
     void step() {
         switch (*rc::gen::inRange(0, 11)) {
@@ -61,8 +61,8 @@ class Account {
     void acquire() {
         const auto slab = ledger().acquire([](std::uint32_t) { return true; });
         if (!slab) return;
-        RC_ASSERT(filling_.insert(*slab).second);  // nobody else may write it
-        RC_ASSERT(held_[*slab].empty());           // and nobody reads it
+        RC_ASSERT(filling_.insert(*slab).second);  // no other writer
+        RC_ASSERT(held_[*slab].empty());           // and no reader
     }
     void publish() {
         if (filling_.empty()) return;
@@ -127,14 +127,14 @@ class Account {
         ledger().discard(slab);
         ++dead_lettered_;
     }
-    // Any ticket that ever was, from anyone: only the holder's own, of this generation and its attempt, may change
-    // anything.
+    // Any ticket ever issued, from any session: only the holder's current one, with this generation and its attempt,
+    // may have an effect.
     void replay() {
         if (seen_.empty()) return;
         const auto& [owner, ticket] = *rc::gen::elementOf(seen_);
         const auto who = *rc::gen::element(owner, f_.admitted.front());
-        const auto mine = held_[ticket.slab].find(who.session);
-        if (mine != held_[ticket.slab].end() && mine->second == ticket) return;
+        const auto own = held_[ticket.slab].find(who.session);
+        if (own != held_[ticket.slab].end() && own->second == ticket) return;
         const std::vector<SlabEntry> before = f_.entries;
         const ReleaseOutcome outcome = ledger().release(who, ticket, ReleaseKind::Completed);
         RC_ASSERT(outcome == ReleaseOutcome::Stale || outcome == ReleaseOutcome::Foreign);
@@ -159,14 +159,14 @@ class Account {
             const SlabWord word = ledger().word(slab);
             RC_ASSERT((word.state == SlabState::Filling) == (filling_.count(slab) == 1));
             if (word.state == SlabState::Free || word.state == SlabState::Filling)
-                RC_ASSERT(held_[slab].empty());  // memory is written only when nobody reads it
+                RC_ASSERT(held_[slab].empty());  // memory is written only without a reader
             RC_ASSERT(ledger().holders(slab).size() == held_[slab].size());
             RC_ASSERT(word.generation >= generations_[slab]);
             generations_[slab] = word.generation;
             if (word.state == SlabState::Ready || word.state == SlabState::Leased) ++in_flight;
         }
         RC_ASSERT(published_ == completed_ + in_flight + dead_lettered_);
-        // What a next producer would make of this moment: no hold lost, nothing invented.
+        // A next producer that adopts this state loses no hold and invents none.
         std::vector<SlabEntry> entries = f_.entries;
         std::vector<LedgerConsumer> consumer_table = f_.consumer_table;
         const auto adopted = SlabLedger::adopt({consumer_table, entries}, 2);
@@ -186,9 +186,9 @@ class Account {
 
 RC_GTEST_PROP(SlabLedgerHistories, KeepOneWriterFencingAndConservation, ()) {
     LedgerFixture fixture(3, 4);
-    Account account(fixture);
+    Observer observer(fixture);
     const int steps = *rc::gen::inRange(1, 120);
-    for (int i = 0; i < steps; ++i) account.step();
+    for (int i = 0; i < steps; ++i) observer.step();
 }
 
 }  // namespace

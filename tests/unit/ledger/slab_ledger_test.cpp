@@ -33,7 +33,7 @@ TEST(SlabLedger, AbandonedFillingStartsANewGeneration) {
     EXPECT_EQ(f.ledger->word(slab), (SlabWord{SlabState::Free, 0, 2}));
 }
 
-TEST(SlabLedger, TheWholeWay) {
+TEST(SlabLedger, GoesThroughAllStates) {
     LedgerFixture f(1);
     const auto slab = f.make_ready();
     const SlabTicket ticket = f.ledger->lease(slab, f.admitted[0]);
@@ -45,13 +45,13 @@ TEST(SlabLedger, TheWholeWay) {
     EXPECT_TRUE(f.ledger->holders(slab).empty());
 }
 
-TEST(SlabLedger, WhatIsSpilledIsFreeInItsNextGeneration) {
+TEST(SlabLedger, ASpilledSlabIsFreeInTheNextGeneration) {
     LedgerFixture f(1);
     f.ledger->spill(f.make_ready());
     EXPECT_EQ(f.ledger->word(0), (SlabWord{SlabState::Free, 0, 2}));
 }
 
-TEST(SlabLedgerDeathTest, OnlyWhatWaitsAndIsHeldByNoOneIsSpilled) {
+TEST(SlabLedgerDeathTest, SpillsOnlyWaitingSlabsWithoutHolders) {
     LedgerFixture f(1);
     EXPECT_DEATH(f.ledger->spill(0), "broken contract") << "free";
     const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
@@ -71,23 +71,23 @@ TEST(SlabLedger, ARepeatedReleaseIsStaleOnceTheSlabIsFree) {
     EXPECT_EQ(f.state(0), SlabState::Ready);
 }
 
-// So that what is counted is counted whenever the slab is completed, and never otherwise.
+// The callback runs once for each completion, and never otherwise.
 TEST(SlabLedger, ReportsThatASlabWillBeCompletedBeforeItIs) {
     LedgerFixture f(1);
-    std::vector<SlabState> told;
-    const auto tell = [&] { told.push_back(f.state(0)); };
+    std::vector<SlabState> seen;
+    const auto record = [&] { seen.push_back(f.state(0)); };
     const auto returned = f.ledger->lease(f.make_ready(), f.admitted[0]);
-    EXPECT_EQ(f.ledger->release(f.admitted[1], returned, ReleaseKind::Completed, tell), ReleaseOutcome::Foreign);
-    EXPECT_EQ(f.ledger->release(f.admitted[0], returned, ReleaseKind::Returned, tell), ReleaseOutcome::Returned);
-    EXPECT_TRUE(told.empty());
+    EXPECT_EQ(f.ledger->release(f.admitted[1], returned, ReleaseKind::Completed, record), ReleaseOutcome::Foreign);
+    EXPECT_EQ(f.ledger->release(f.admitted[0], returned, ReleaseKind::Returned, record), ReleaseOutcome::Returned);
+    EXPECT_TRUE(seen.empty());
     const auto ticket = f.ledger->lease(0, f.admitted[1]);
-    EXPECT_EQ(f.ledger->release(f.admitted[1], ticket, ReleaseKind::Completed, tell), ReleaseOutcome::Completed);
-    EXPECT_EQ(told, std::vector{SlabState::Leased});
-    EXPECT_EQ(f.ledger->release(f.admitted[1], ticket, ReleaseKind::Completed, tell), ReleaseOutcome::Stale);
-    EXPECT_EQ(told.size(), 1U);
+    EXPECT_EQ(f.ledger->release(f.admitted[1], ticket, ReleaseKind::Completed, record), ReleaseOutcome::Completed);
+    EXPECT_EQ(seen, std::vector{SlabState::Leased});
+    EXPECT_EQ(f.ledger->release(f.admitted[1], ticket, ReleaseKind::Completed, record), ReleaseOutcome::Stale);
+    EXPECT_EQ(seen.size(), 1U);
 }
 
-TEST(SlabLedger, AnothersReleaseIsForeign) {
+TEST(SlabLedger, AReleaseOfAnotherHolderIsForeign) {
     LedgerFixture f(1);
     const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
     EXPECT_EQ(f.ledger->release(f.admitted[1], ticket, ReleaseKind::Completed), ReleaseOutcome::Foreign);
@@ -114,7 +114,7 @@ TEST(SlabLedger, NonsenseIsMalformed) {
     EXPECT_EQ(f.state(0), SlabState::Leased);
 }
 
-TEST(SlabLedger, ReturnedIsReadyForTheNext) {
+TEST(SlabLedger, AReturnedSlabIsReadyAgain) {
     LedgerFixture f(1);
     const auto first = f.ledger->lease(f.make_ready(), f.admitted[0]);
     EXPECT_EQ(f.ledger->release(f.admitted[0], first, ReleaseKind::Returned), ReleaseOutcome::Returned);
@@ -124,7 +124,7 @@ TEST(SlabLedger, ReturnedIsReadyForTheNext) {
     EXPECT_EQ(second.generation, first.generation);
 }
 
-TEST(SlabLedger, ATicketThatCouldNotBeSentIsTakenBack) {
+TEST(SlabLedger, TakesBackATicketThatCouldNotBeSent) {
     LedgerFixture f(1);
     const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
     f.ledger->take_back(ticket, f.admitted[0]);
@@ -139,7 +139,7 @@ TEST(SlabLedger, AnExpiredLeaseKeepsItsHolderAndFreesNothing) {
     f.ledger->expire(0);
     EXPECT_EQ(f.state(0), SlabState::Ready);
     EXPECT_TRUE(f.ledger->holds(0, f.admitted[0]));
-    EXPECT_FALSE(f.ledger->can_lease(0, f.admitted[0])) << "nobody gets a slab that it holds already";
+    EXPECT_FALSE(f.ledger->can_lease(0, f.admitted[0])) << "a holder does not get the slab again";
     ASSERT_TRUE(f.ledger->can_lease(0, f.admitted[1]));
     const auto current = f.ledger->lease(0, f.admitted[1]);
 
@@ -150,7 +150,7 @@ TEST(SlabLedger, AnExpiredLeaseKeepsItsHolderAndFreesNothing) {
     EXPECT_EQ(f.ledger->word(0), (SlabWord{SlabState::Free, 0, 2}));
 }
 
-// Who is slower than a lease is overtaken by another, who may be as slow: whoever is done first has done it.
+// Another consumer overtakes one that is slower than its lease. The first of both to finish completes the slab.
 TEST(SlabLedger, AnOvertakenCompletionCountsIfItComesFirst) {
     LedgerFixture f(1);
     const auto late = f.ledger->lease(f.make_ready(), f.admitted[0]);
@@ -162,7 +162,7 @@ TEST(SlabLedger, AnOvertakenCompletionCountsIfItComesFirst) {
     EXPECT_EQ(f.state(0), SlabState::Free);
 }
 
-TEST(SlabLedger, AnOvertakenReturnLeavesTheSlabToWhoHasIt) {
+TEST(SlabLedger, AnOvertakenReturnLeavesTheSlabWithItsHolder) {
     LedgerFixture f(1);
     const auto late = f.ledger->lease(f.make_ready(), f.admitted[0]);
     f.ledger->expire(0);
@@ -181,7 +181,7 @@ TEST(SlabLedger, ALateCompletionCountsWhileNoOtherHasTheSlab) {
     EXPECT_EQ(f.state(0), SlabState::Free);
 }
 
-TEST(SlabLedger, FullHolderPlacesMeanNoRedelivery) {
+TEST(SlabLedger, DoesNotRedeliverWithFullHolderPlaces) {
     LedgerFixture f(1, 0);
     std::vector<ConsumerRef> all;
     std::vector<LedgerConsumer> consumer_table(kMaxHolders + 1);
@@ -196,7 +196,7 @@ TEST(SlabLedger, FullHolderPlacesMeanNoRedelivery) {
     EXPECT_FALSE(ledger.can_lease(0, all[kMaxHolders]));
 }
 
-TEST(SlabLedger, DeathReturnsEverythingAndChargesTheOneInWork) {
+TEST(SlabLedger, ADeathReturnsAllSlabsAndChargesTheOneInWork) {
     LedgerFixture f(3);
     const auto working = f.ledger->lease(f.make_ready(), f.admitted[0]);
     const auto waiting = f.ledger->lease(f.make_ready(), f.admitted[0]);
@@ -213,7 +213,7 @@ TEST(SlabLedger, DeathReturnsEverythingAndChargesTheOneInWork) {
     EXPECT_EQ(f.ledger->release(f.admitted[0], waiting, ReleaseKind::Completed), ReleaseOutcome::Foreign);
 }
 
-TEST(SlabLedger, AWorkWordOfAnotherFillingCountsNoFailure) {
+TEST(SlabLedger, AWorkWordOfAnotherGenerationIsNotCharged) {
     LedgerFixture f(1);
     const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
     const WorkWord stale{ticket.slab, ticket.attempt, static_cast<std::uint32_t>(ticket.generation + 1)};
@@ -246,7 +246,7 @@ TEST(SlabLedger, ChargesEndWithTheFilling) {
     EXPECT_EQ(f.ledger->failures(0), 0U);
 }
 
-TEST(SlabLedger, WhatIsGivenUpComesBackWhenNoOneHoldsIt) {
+TEST(SlabLedger, AGivenUpSlabReturnsOnceItHasNoHolder) {
     LedgerFixture f(1);
     const auto late = f.ledger->lease(f.make_ready(), f.admitted[0]);
     f.ledger->expire(0);
@@ -256,11 +256,11 @@ TEST(SlabLedger, WhatIsGivenUpComesBackWhenNoOneHoldsIt) {
     f.ledger->discard(0);
     EXPECT_EQ(f.state(0), SlabState::Retired);
     EXPECT_EQ(f.ledger->release(f.admitted[0], late, ReleaseKind::Completed), ReleaseOutcome::HolderRemoved)
-        << "given up is given up";
+        << "a given-up slab stays given up";
     EXPECT_EQ(f.state(0), SlabState::Free);
 }
 
-TEST(SlabLedger, ThePlaceOfADeadConsumerIsGivenToANewSession) {
+TEST(SlabLedger, ReusesADeadConsumersPlace) {
     std::vector<LedgerConsumer> consumer_table(1);
     std::vector<SlabEntry> entries(1);
     auto ledger = SlabLedger::format({consumer_table, entries}, 1);
@@ -307,7 +307,7 @@ TEST(SlabLedgerAdopt, AbandonsFillingAndKeepsTheRest) {
     EXPECT_EQ(adopted.word(filling), (SlabWord{SlabState::Free, 0, 2}));
     EXPECT_EQ(adopted.word(1).state, SlabState::Ready);
     EXPECT_EQ(adopted.release(f.admitted[0], leased, ReleaseKind::Completed), ReleaseOutcome::Completed)
-        << "a ticket of the former epoch stays valid";
+        << "a ticket of the previous epoch stays valid";
     EXPECT_GT(adopted.admit(9, 9, 9, 9)->session, f.admitted.back().session);
 }
 
@@ -339,7 +339,7 @@ TEST(SlabLedgerAdopt, RepairsEveryHalfDoneStep) {
     }
 }
 
-TEST(SlabLedgerAdopt, TakesTheStepThatWasCountedAndNotTaken) {
+TEST(SlabLedgerAdopt, FinishesACountedStep) {
     {  // published: the bytes are there
         LedgerFixture f(1);
         const auto slab = *f.ledger->acquire(kAny);
@@ -354,7 +354,7 @@ TEST(SlabLedgerAdopt, TakesTheStepThatWasCountedAndNotTaken) {
         EXPECT_EQ(adopted.release(f.admitted[0], ticket, ReleaseKind::Completed), ReleaseOutcome::HolderRemoved);
         EXPECT_EQ(adopted.word(0), (SlabWord{SlabState::Free, 0, 2}));
     }
-    {  // given up: what was counted as such is never delivered again
+    {  // given up: a slab counted as given up is never delivered again
         LedgerFixture f(1);
         f.make_ready();
         const auto adopted = SlabLedger::adopt({f.consumer_table, f.entries}, 2, {CountedStep::DeadLetter, 0, 1});
@@ -370,7 +370,7 @@ TEST(SlabLedgerAdopt, TakesTheStepThatWasCountedAndNotTaken) {
     }
 }
 
-TEST(SlabLedgerAdopt, AnAttemptThatWasHalfGivenIsUsedUp) {
+TEST(SlabLedgerAdopt, AHalfGivenAttemptIsUsedUp) {
     LedgerFixture f(1);
     f.make_ready();
     store_word(f.entries[0].holders[0],
@@ -379,10 +379,10 @@ TEST(SlabLedgerAdopt, AnAttemptThatWasHalfGivenIsUsedUp) {
     const auto other = adopted.lease(0, f.admitted[1]);
     EXPECT_EQ(other.attempt, 2U);
     adopted.take_back({.epoch = 2, .slab = 0, .generation = 1, .attempt = 1}, f.admitted[0]);
-    EXPECT_EQ(adopted.word(0).state, SlabState::Leased) << "the other's delivery stands";
+    EXPECT_EQ(adopted.word(0).state, SlabState::Leased) << "the other delivery stays valid";
 }
 
-TEST(SlabLedgerAdopt, KnowsWhoWasIn) {
+TEST(SlabLedgerAdopt, KnowsTheAdmittedConsumers) {
     LedgerFixture f(1, 2);
     const auto adopted = SlabLedger::adopt({f.consumer_table, f.entries}, 2);
     const auto in = adopted.admitted();
@@ -392,7 +392,7 @@ TEST(SlabLedgerAdopt, KnowsWhoWasIn) {
     EXPECT_EQ(in[1].start_time, 1U);
 }
 
-TEST(SlabLedgerAdopt, RefusesWordsThatNoProducerLeaves) {
+TEST(SlabLedgerAdopt, RefusesInvalidWords) {
     const auto refusal = [](auto spoil) -> std::string {
         LedgerFixture f(2);
         f.ledger->lease(f.make_ready(), f.admitted[0]);
@@ -415,10 +415,10 @@ TEST(SlabLedgerAdopt, RefusesWordsThatNoProducerLeaves) {
                     store_word(f.entries[1].holders[0], HolderWord{true, 1, 1, 1}.pack());
                 }),
                 testing::StartsWith("ledger: slab 1: a holder's word is "))
-        << "of a free slab";
+        << "the slab is free";
     EXPECT_THAT(refusal([](LedgerFixture& f) { store_word(f.entries[0].holders[3], 5); }),
                 testing::StartsWith("ledger: slab 0: a holder's word is 5"))
-        << "of no use";
+        << "out of range";
     EXPECT_THAT(refusal([](LedgerFixture& f) { store_word(f.consumer_table[4].session, ~0ULL); }),
                 testing::StartsWith("ledger: consumer 4: session is "));
 }

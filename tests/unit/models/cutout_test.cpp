@@ -7,11 +7,11 @@ ModelOptions shipped_options() {
     return {.name = "cutout", .weights = OFFRAMP_CUTOUT_WEIGHTS, .batch = 2, .image_size = 128};
 }
 
-// The module that was trained, asked by PyTorch.
+// The trained module, run by PyTorch.
 class CutoutGolden : public testing::Test {
   protected:
     void SetUp() override {
-        if (!has_golden()) GTEST_SKIP() << "torchvision 0.26 was not there when the tests were built";
+        if (!has_golden()) GTEST_SKIP() << "the tests were built without torchvision 0.26";
         const SafetensorsFile golden = open_weights(golden_path("cutout_golden"));
         images_ = floats_of(*golden.find("image"));
         logits_ = floats_of(*golden.find("logits"));
@@ -52,7 +52,7 @@ TEST_F(CutoutGolden, StaysCloseInBf16) {
     EXPECT_GT(found, 1e-4) << "was it computed in bf16?";
 }
 
-// The comparison's twin: other weights must not pass it.
+// The counterexample: other weights fail the comparison.
 TEST_F(CutoutGolden, ComparisonFailsForOtherWeights) {
     ModelOptions options = shipped_options();
     options.weights.clear();
@@ -77,7 +77,7 @@ TEST(Cutout, TakesTheSmallestImage) {
     EXPECT_EQ(answer<float>(*model, made_up_input(*model)).size(), 2U * 32 * 32);
 }
 
-TEST(Cutout, AnImageSizeThatIsNoMultipleIsRefusedWithTheNextThatIs) {
+TEST(Cutout, RefusesOtherImageSizesAndNamesTheNextMultiple) {
     for (const std::uint32_t size : {31U, 250U}) {
         try {
             (void)open_models().make({.name = "cutout", .image_size = size});

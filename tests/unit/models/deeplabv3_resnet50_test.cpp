@@ -15,7 +15,7 @@ ModelOptions golden_options() {
 class DeepLabV3Golden : public testing::Test {
   protected:
     void SetUp() override {
-        if (!has_golden()) GTEST_SKIP() << "torchvision 0.26 was not there when the tests were built";
+        if (!has_golden()) GTEST_SKIP() << "the tests were built without torchvision 0.26";
         const SafetensorsFile golden = open_weights(golden_path("deeplabv3_golden"));
         images_ = floats_of(*golden.find("image"));
         logits_ = floats_of(*golden.find("logits"));
@@ -37,7 +37,7 @@ TEST_F(DeepLabV3Golden, GivesTorchvisionsLogitsInChannelsLast) {
     EXPECT_LE(difference(options), 1e-4);
 }
 
-// The comparison's twin: other weights must not pass it.
+// The counterexample: other weights fail the comparison.
 TEST_F(DeepLabV3Golden, ComparisonFailsForOtherWeights) {
     ModelOptions options = golden_options();
     options.weights.clear();
@@ -66,7 +66,7 @@ TEST(DeepLabV3, DescribesItself) {
     EXPECT_EQ(model->upsample_factor(), 1U);
 }
 
-TEST(DeepLabV3, RandomWeightsAreSaneAndHangOnTheSeed) {
+TEST(DeepLabV3, RandomWeightsAreSaneAndDependOnTheSeed) {
     const std::unique_ptr<Model> model = open_models().make(small_options());
     const std::vector<float> input = made_up_input(*model);
     const std::vector<float> logits = answer<float>(*model, input);

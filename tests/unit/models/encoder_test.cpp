@@ -21,7 +21,7 @@ TEST(Encoder, EmbeddingsDifferBetweenSamples) {
 }
 
 TEST(Encoder, GivesPyTorchsEmbeddings) {
-    if (!has_golden()) GTEST_SKIP() << "torchvision 0.26 was not there when the tests were built";
+    if (!has_golden()) GTEST_SKIP() << "the tests were built without torchvision 0.26";
     const SafetensorsFile golden = open_weights(golden_path("encoder_golden"));
     ModelOptions options{.name = "encoder", .weights = golden_path("encoder_weights"), .batch = 3};
     const std::vector<float> tokens = floats_of(*golden.find("tokens"));
@@ -31,13 +31,13 @@ TEST(Encoder, GivesPyTorchsEmbeddings) {
     EXPECT_LE(relative_difference(embedding, answer<float>(*open_models().make(options), tokens)), 0.05);
 }
 
-TEST(Encoder, HasNoEnlargementToLeaveOut) {
+TEST(Encoder, RefusesToOmitAnEnlargement) {
     const std::unique_ptr<Model> model = open_models().make({.name = "encoder", .leave_out_enlargement = true});
     EXPECT_EQ(model->upsample_factor(), 1U);
     EXPECT_EQ(model->outputs().front().describe(), "embedding float32 [1, 1024]");
 }
 
-TEST(Encoder, RefusesWhatConcernsImagesOnly) {
+TEST(Encoder, RefusesSettingsForImages) {
     EXPECT_THROW((void)open_models().make({.name = "encoder", .memory_format = "channels-last"}), ConfigError);
 }
 

@@ -1,7 +1,7 @@
 #include "common/base/error.hpp"
 #include "producer/runner/models/model_module.hpp"
 
-// A module of models without LibTorch, in the variants that opening one must tell apart.
+// A module of models without LibTorch, in the variants that ModelLibrary must distinguish.
 namespace offramp {
 namespace {
 

@@ -8,7 +8,7 @@
 namespace offramp {
 namespace {
 
-// Beside this program where that was carried to another machine.
+// Beside this program, if it was copied to another machine.
 ModelLibrary open_carried_models() {
     return std::filesystem::exists(OFFRAMP_MODELS_MODULE) ? open_models() : ModelLibrary::open("");
 }
@@ -33,7 +33,7 @@ class GraphReplay : public testing::Test {
                                            .stream = stream_->native()});
     }
 
-    // All batches' embeddings; outputs are held until the end, as an egress that is behind would.
+    // All batches' embeddings; outputs are held until the end, as by a slow egress.
     std::vector<std::vector<float>> embed(Model& model, const std::vector<std::vector<float>>& batches) {
         std::vector<std::unique_ptr<DeviceBuffer>> inputs;
         std::vector<std::vector<DeviceTensor>> outputs;
@@ -68,7 +68,7 @@ class GraphReplay : public testing::Test {
     std::unique_ptr<Stream> stream_;
 };
 
-TEST_F(GraphReplay, GivesTheBitsOfTheModelItself) {
+TEST_F(GraphReplay, GivesTheModelsBits) {
     for (const char* precision : {"fp32", "bf16"}) {
         const auto itself = make(false, precision);
         const auto replayed = make(true, precision);
@@ -79,7 +79,7 @@ TEST_F(GraphReplay, GivesTheBitsOfTheModelItself) {
     }
 }
 
-TEST_F(GraphReplay, ReportsWhatTheModelReports) {
+TEST_F(GraphReplay, ReportsTheModelsErrors) {
     const auto itself = make(false, "bf16");
     const auto replayed = make(true, "bf16");
     EXPECT_EQ(itself->description(), replayed->description());

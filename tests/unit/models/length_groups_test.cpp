@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kLongest = 256;
 
-TEST(LengthGroups, TheLongestComeFirstAndEachGroupIsAsLongAsItsLongest) {
+TEST(LengthGroups, PutsTheLongestFirstAndPadsToTheGroupsLongest) {
     const std::uint32_t lengths[] = {5, 70, 12, 200, 5, 13};
     const LengthGroups groups(lengths, 6, 2, kLongest);
     EXPECT_EQ(groups.places, (std::vector<std::int64_t>{4, 1, 3, 0, 5, 2}));
@@ -26,7 +26,7 @@ TEST(LengthGroups, TheLongestComeFirstAndEachGroupIsAsLongAsItsLongest) {
     EXPECT_EQ(groups.padded_tokens, 2U * (208 + 16 + 8));
 }
 
-TEST(LengthGroups, TextsWithoutATokenAreComputedAndRowsThatABatchLacksAreNot) {
+TEST(LengthGroups, ComputesEmptyTextsButNoMissingRows) {
     const std::uint32_t lengths[] = {0, 0, 3, 0, 0, 0, 0, 0};
     const LengthGroups groups(lengths, 4, 2, kLongest);
     EXPECT_EQ(groups.places, (std::vector<std::int64_t>{1, 2, 0, 3, 4, 5, 6, 7}));
@@ -37,7 +37,7 @@ TEST(LengthGroups, TextsWithoutATokenAreComputedAndRowsThatABatchLacksAreNot) {
     EXPECT_TRUE(LengthGroups(none, 0, 2, kLongest).groups.empty());
 }
 
-TEST(LengthGroups, NoLengthIsRoundedBeyondTheLongest) {
+TEST(LengthGroups, RoundsNoLengthBeyondTheLongest) {
     EXPECT_EQ(LengthGroups::rounded_up(1, kLongest), 4U);
     EXPECT_EQ(LengthGroups::rounded_up(64, kLongest), 64U);
     EXPECT_EQ(LengthGroups::rounded_up(65, kLongest), 72U);
@@ -45,7 +45,7 @@ TEST(LengthGroups, NoLengthIsRoundedBeyondTheLongest) {
     EXPECT_EQ(LengthGroups::rounded_up(29, 30), 30U);
 }
 
-TEST(LengthGroups, TokensOfARowEndWithItsMask) {
+TEST(LengthGroups, CountsARowsTokensByItsMask) {
     const std::int32_t row[] = {7, 0, 9, 0, 1, 1, 1, 0};
     EXPECT_EQ(tokens_of_row(row), 3U);
     const std::int32_t empty[] = {0, 0, 0, 0};
@@ -86,7 +86,7 @@ RC_GTEST_PROP(LengthGroupsProperty, EachRowHasAPlaceOfItsOwnInAGroupThatHoldsIt,
     }
 }
 
-// No order fills fewer rows up: what is longer than a text stands before it.
+// No order pads fewer rows: longer texts come first.
 RC_GTEST_PROP(LengthGroupsProperty, NoTextStandsBehindAShorterOne, ()) {
     const auto lengths = *rc::gen::container<std::vector<std::uint32_t>>(24, rc::gen::inRange<std::uint32_t>(0, 50));
     const LengthGroups groups(lengths, lengths.size(), 4, kLongest);

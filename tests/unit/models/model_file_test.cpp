@@ -46,13 +46,13 @@ class ModelFile : public testing::Test {
     std::string folder_;
 };
 
-TEST_F(ModelFile, ANameStaysWithTheWeightsThatWereGiven) {
+TEST_F(ModelFile, ANamedModelKeepsTheGivenWeights) {
     EXPECT_EQ(choose_model("encoder", "w.safetensors", folder_), (ModelChoice{"encoder", "w.safetensors"}));
     EXPECT_EQ(choose_model("encoder", "", folder_), (ModelChoice{"encoder", ""}));
     EXPECT_EQ(choose_model("copy", "", folder_), (ModelChoice{"copy", ""}));
 }
 
-TEST_F(ModelFile, TorchSaveWeightsAreRefusedWithTheConversion) {
+TEST_F(ModelFile, RefusesTorchSaveWeightsWithTheConversion) {
     const std::string path = folder_ + "/w.safetensors";
     std::ofstream(path, std::ios::binary) << "PK\x03\x04" << std::string(100, 'x');
     EXPECT_THAT(error_of(path, "", ErrorKind::BadInput),
@@ -60,18 +60,18 @@ TEST_F(ModelFile, TorchSaveWeightsAreRefusedWithTheConversion) {
                                testing::HasSubstr("torch.load('" + path + "'"), testing::HasSubstr("--model FILE.pt")));
 }
 
-TEST_F(ModelFile, ANameWithoutWeightsGetsThoseItIsShippedWith) {
+TEST_F(ModelFile, ANamedModelDefaultsToItsShippedWeights) {
     const std::string shipped = write("cutout.safetensors", "head.weight");
     EXPECT_EQ(choose_model("cutout", "", folder_), (ModelChoice{"cutout", shipped}));
     EXPECT_EQ(choose_model("cutout", "mine.safetensors", folder_), (ModelChoice{"cutout", "mine.safetensors"}));
 }
 
-TEST_F(ModelFile, AFileReportsWhichModelItIsOf) {
+TEST_F(ModelFile, AFileNamesItsModel) {
     const std::string noted = write("a.safetensors", "anything", {{"architecture", "cutout"}});
     EXPECT_EQ(choose_model(noted, "", folder_), (ModelChoice{"cutout", noted}));
 }
 
-TEST_F(ModelFile, ANoteThatIsNoModelWithWeightsIsRefused) {
+TEST_F(ModelFile, RefusesANoteOfAModelWithoutWeights) {
     for (const char* note : {"Foo_Bar", "", "copy"}) {
         const std::string noted = write("a.safetensors", "encoder.0.weight", {{"architecture", note}});
         EXPECT_THAT(error_of(noted, "", ErrorKind::BadInput),
@@ -79,7 +79,7 @@ TEST_F(ModelFile, ANoteThatIsNoModelWithWeightsIsRefused) {
     }
 }
 
-TEST_F(ModelFile, AFileWithoutANoteIsKnownByItsTensors) {
+TEST_F(ModelFile, RecognisesAFileWithoutANoteByItsTensors) {
     const std::map<std::string, std::string> models{{"classifier.0.convs.0.0.weight", "deeplabv3-resnet50"},
                                                     {"layers.0.self_attn.in_proj_weight", "encoder"},
                                                     {"encoder.0.weight", "cutout"}};
@@ -89,14 +89,14 @@ TEST_F(ModelFile, AFileWithoutANoteIsKnownByItsTensors) {
     }
 }
 
-TEST_F(ModelFile, ThePrefixOfAWrappedNetworkDoesNotHideWhichModelItIs) {
+TEST_F(ModelFile, RecognisesTheModelOfAWrappedNetwork) {
     for (const char* wrapper : {"module.", "_orig_mod.", "model.", "module._orig_mod."}) {
         const std::string file = write("b.safetensors", wrapper + std::string("encoder.0.weight"));
         EXPECT_EQ(choose_model(file, "", folder_), (ModelChoice{"cutout", file})) << wrapper;
     }
 }
 
-TEST_F(ModelFile, AModelWithoutWeightsIsReportedWithEveryWayOut) {
+TEST_F(ModelFile, ReportsMissingWeightsWithEveryRemedy) {
     const ConfigError refused = no_weights("encoder");
     EXPECT_EQ(refused.kind(), ErrorKind::Usage);
     EXPECT_THAT(refused.what(), testing::AllOf(testing::HasSubstr("'encoder' is shipped without weights"),
@@ -104,7 +104,7 @@ TEST_F(ModelFile, AModelWithoutWeightsIsReportedWithEveryWayOut) {
                                                testing::HasSubstr("--random-weights")));
 }
 
-TEST_F(ModelFile, AFileWithAWholeModelIsTheModel) {
+TEST_F(ModelFile, AcceptsAFileOfAWholeModel) {
     for (const char* name : {"net.pt2", "net.pt"}) {
         const std::string file = folder_ + "/" + name;
         EXPECT_TRUE(is_model_file(file));
@@ -117,7 +117,7 @@ TEST_F(ModelFile, AFileWithAWholeModelIsTheModel) {
     EXPECT_FALSE(is_model_file("net.safetensors"));
 }
 
-TEST_F(ModelFile, WhatIsNoModelIsRefusedByName) {
+TEST_F(ModelFile, RefusesOtherFilesByName) {
     const std::string unknown = write("c.safetensors", "anything");
     EXPECT_THAT(error_of(unknown, "", ErrorKind::BadInput), testing::HasSubstr(unknown));
     EXPECT_THAT(error_of(folder_ + "/none.safetensors", "", ErrorKind::NoInput), testing::HasSubstr("does not exist"));

@@ -15,7 +15,7 @@
 #include "producer/runner/models/model_library.hpp"
 #include "producer/runner/models/weights_file.hpp"
 
-// What the tests of single models share: the module as the producer opens it, and PyTorch's answers.
+// Shared by the tests of single models: the module as the producer opens it, and PyTorch's results.
 namespace offramp {
 
 inline ModelLibrary open_models() { return ModelLibrary::open(OFFRAMP_MODELS_MODULE); }
@@ -32,7 +32,7 @@ inline std::vector<float> floats_of(const StoredTensor& tensor) {
     return values;
 }
 
-// Numbers of about unit variance, the same everywhere.
+// Numbers of about unit variance, the same on every machine.
 inline std::vector<float> made_up_input(const Model& model) {
     std::vector<float> values(model.input().tensor.elements());
     std::uint32_t state = 1;

@@ -16,7 +16,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// The error that opening `path` gives.
+// The error of opening `path`.
 ConfigError refusal(const std::string& path) {
     try {
         (void)ModelLibrary::open(path);
@@ -34,7 +34,7 @@ TEST(ModelLibrary, ReportsAbsentModuleByPathAndFix) {
     EXPECT_EQ(error.kind(), ErrorKind::DeviceUnsupported);
 }
 
-TEST(ModelLibrary, GivesTheLoadersWords) {
+TEST(ModelLibrary, ReportsTheLoadersError) {
     const std::string path = testing::TempDir() + "no_library.so";
     std::ofstream(path) << "not an ELF file";
     EXPECT_THAT(refusal(path).what(), AllOf(HasSubstr(path), HasSubstr("cannot be loaded")));
@@ -55,7 +55,7 @@ TEST(ModelLibrary, LooksBesideTheProgramByDefault) {
     EXPECT_THAT(ModelLibrary::default_path(), testing::EndsWith("/lib/libofframp_models.so"));
 }
 
-TEST(ModelLibrary, LetsOpenMpsThreadsWaitAsleepUnlessTheUserReportsOtherwise) {
+TEST(ModelLibrary, MakesOpenMpThreadsSleepUnlessTheUserDecides) {
     ASSERT_EQ(::unsetenv("OMP_WAIT_POLICY"), 0);
     (void)ModelLibrary::open(OFFRAMP_FAKE_SOUND);
     EXPECT_STREQ(std::getenv("OMP_WAIT_POLICY"), "passive");
@@ -84,9 +84,8 @@ TEST(ModelLibrary, ListsKnownModelsForAnUnknownOne) {
     }
 }
 
-// The module has its own copy of the classes' type information: they must still be the same types to a
-// handler here.
-TEST(ModelLibrary, ExceptionsKeepTheirTypeAcrossTheBorder) {
+// The module has its own copy of the type information, yet a handler here must recognise the types.
+TEST(ModelLibrary, ExceptionsKeepTheirTypeAcrossTheBoundary) {
     const ModelLibrary library = ModelLibrary::open(OFFRAMP_FAKE_SOUND);
     try {
         (void)library.make({.name = "faulty", .seed = 1});

@@ -27,7 +27,7 @@ std::string error_of(const std::string& text) {
     return "no error";
 }
 
-TEST(ModelMetadata, AreTorchvisionsDefaultsUnlessSet) {
+TEST(ModelMetadata, DefaultToTorchvisions) {
     const ModelMetadata metadata = parse_model_metadata("# nothing\n", "net.toml");
     EXPECT_THAT(metadata.mean, ElementsAre(0.485F, 0.456F, 0.406F));
     EXPECT_THAT(metadata.std, ElementsAre(0.229F, 0.224F, 0.225F));
@@ -40,7 +40,7 @@ TEST(ModelMetadata, AreTorchvisionsDefaultsUnlessSet) {
     EXPECT_FALSE(metadata.random_weights);
 }
 
-TEST(ModelMetadata, AModelOfTextsMayTakeAnyLength) {
+TEST(ModelMetadata, AcceptAnyLengthForAModelOfTexts) {
     const std::string tokens = "input-dtype = \"int32\"\ninput-shape = \"2x128\"\n";
     EXPECT_FALSE(parse_model_metadata(tokens, "net.toml").any_length);
     EXPECT_TRUE(parse_model_metadata(tokens + "any-length = true\n", "net.toml").any_length);
@@ -54,7 +54,7 @@ TEST(ModelMetadata, AModelOfTextsMayTakeAnyLength) {
     EXPECT_THAT(error_of("any-length = 1\n"), HasSubstr("Accepted: true, false"));
 }
 
-TEST(ModelMetadata, EveryKeyIsRead) {
+TEST(ModelMetadata, HaveEveryKey) {
     const ModelMetadata metadata = parse_model_metadata(
         "batch = 8\nimage-size = \"384x512\"\ninput-dtype = \"bfloat16\"\nmean = \"0, 0.5,1\"\nstd = \"1,2, 3\"\n"
         "precision = \"bf16\"\ncolour-order = \"bgr\"\nmemory-format = \"channels-last\"\noutputs = \"out, "
@@ -81,7 +81,7 @@ TEST(ModelMetadata, EveryKeyIsRead) {
     EXPECT_FALSE(features.takes_pictures());
 }
 
-TEST(ModelMetadata, WhatIsWrongIsNamedWithItsLineAndWhatIsAccepted) {
+TEST(ModelMetadata, NameABadValueItsLineAndTheAcceptedOnes) {
     EXPECT_THAT(error_of("batch = 4\nmeen = \"0,0,0\""),
                 AllOf(HasSubstr("net.toml:2"), HasSubstr("'meen'"), HasSubstr("Did you mean mean?")));
     EXPECT_THAT(error_of("crop = 224"), AllOf(HasSubstr("'crop'"), HasSubstr("image-size")));
@@ -114,14 +114,14 @@ TEST(ModelMetadata, WhatIsWrongIsNamedWithItsLineAndWhatIsAccepted) {
         EXPECT_THAT(error_of(line), AllOf(HasSubstr("net.toml:1: "), HasSubstr("Accepted: "))) << line;
 }
 
-TEST(ModelMetadata, AMiddleIsASquareWithinThePicture) {
+TEST(ModelMetadata, TheMiddleIsASquareWithinThePicture) {
     EXPECT_THAT(error_of("batch = 1\nresize-size = 48\nimage-size = 64"),
                 AllOf(HasSubstr("net.toml:2: resize-size is 48, and image-size 64x64 cannot be cut from its middle"),
                       HasSubstr("a square image-size of 32 to 48")));
     EXPECT_THAT(error_of("image-size = \"384x512\"\nresize-size = 520"), HasSubstr("net.toml:2: "));
     EXPECT_THAT(error_of("image-size = 31\nresize-size = 520"), HasSubstr("31x31 cannot be cut from its middle"));
     EXPECT_EQ(error_of("image-size = 520\nresize-size = 520"), "no error");
-    EXPECT_EQ(error_of("resize-size = 256"), "no error") << "a run says the size";
+    EXPECT_EQ(error_of("resize-size = 256"), "no error") << "a run may set the size";
 }
 
 TEST(ModelMetadata, TokensAreIdsAndMask) {
@@ -149,7 +149,7 @@ TEST(ModelMetadata, SeveralInputsAreTablesInTheirOrder) {
     EXPECT_EQ(arrays.inputs[0].dtype, kFloat32);
     EXPECT_THAT(arrays.inputs[1].shape, ElementsAre(5));
     EXPECT_EQ(arrays.inputs[1].dtype, kInt64);
-    EXPECT_THAT(arrays.inputs[2].shape, ElementsAre()) << "one number a sample";
+    EXPECT_THAT(arrays.inputs[2].shape, ElementsAre()) << "one number per sample";
     const ModelMetadata tokens = parse_model_metadata(
         "[[input]]\nname = \"input_ids\"\ntokens = \"ids\"\nshape = 128\n[[input]]\nname = \"mask\"\ntokens = "
         "\"mask\"\nshape = 128\ndtype = \"float32\"\n",
@@ -157,7 +157,7 @@ TEST(ModelMetadata, SeveralInputsAreTablesInTheirOrder) {
     EXPECT_TRUE(tokens.takes_tokens());
     EXPECT_FALSE(tokens.takes_arrays());
     EXPECT_EQ(tokens.token_length(), 128);
-    EXPECT_EQ(tokens.inputs[0].dtype, kInt64) << "what tokenizers give";
+    EXPECT_EQ(tokens.inputs[0].dtype, kInt64) << "the type of tokenizers";
     EXPECT_EQ(tokens.inputs[1].dtype, kFloat32);
     EXPECT_EQ(parse_model_metadata("input-dtype = \"int32\"\ninput-shape = \"2x77\"", "n").token_length(), 77);
     for (const char* const name :
@@ -165,7 +165,7 @@ TEST(ModelMetadata, SeveralInputsAreTablesInTheirOrder) {
         EXPECT_TRUE(input_dtype_named(name)) << name;
 }
 
-TEST(ModelMetadata, WhatIsWrongWithAnInputIsNamedWithItsLineAndWhatIsAccepted) {
+TEST(ModelMetadata, NameABadInputItsLineAndTheAcceptedValues) {
     const std::string begun = "[[input]]\nname = \"x\"\n";
     for (const char* const line : {"name = \"\"", "name = \".x\"", "name = \"a/b\"", "name = 3", "tokens = \"words\"",
                                    "shape = \"3x\"", "shape = 0", "shape = 65537", "shape = \"65536x65536\"",
@@ -200,7 +200,7 @@ TEST(ModelMetadata, WhatIsWrongWithAnInputIsNamedWithItsLineAndWhatIsAccepted) {
     EXPECT_THAT(error_of(many), AllOf(HasSubstr("net.toml:33: "), HasSubstr("more than 16")));
 }
 
-TEST(ModelMetadata, StandBesideTheModel) {
+TEST(ModelMetadata, AreReadFromAFileBesideTheModel) {
     std::string pattern = (std::filesystem::temp_directory_path() / "offramp-test-XXXXXX").string();
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     EXPECT_EQ(read_model_metadata(pattern + "/net.pt2").file, pattern + "/net.toml");
@@ -215,7 +215,7 @@ TEST(ModelMetadata, StandBesideTheModel) {
     EXPECT_EQ(linked.file, pattern + "/snapshot/net.toml");
     std::filesystem::remove(pattern + "/net.toml");
     EXPECT_THROW((void)read_model_metadata(pattern + "/snapshot/net.pt2"), SystemError)
-        << "a link to nothing is not an absence of notes";
+        << "a dangling link is an error";
     std::filesystem::remove_all(pattern);
 }
 
@@ -226,21 +226,21 @@ TEST(ModelMetadata, FillUnsetFlags) {
     config.model = "net.pt2";
     const RunConfig filled = resolve_defaults(config, {}, metadata);
     EXPECT_EQ(filled.batch, 7U);
-    EXPECT_EQ(filled.image_size, 384U) << "consumers must know what the model was shown";
+    EXPECT_EQ(filled.image_size, 384U) << "consumers must know the model's input";
     EXPECT_EQ(filled.memory_format, "channels-last");
     EXPECT_EQ(filled.precision, "bf16");
-    EXPECT_EQ(filled.processor, "auto") << "what it gives shows when it has been loaded";
+    EXPECT_EQ(filled.processor, "auto") << "its outputs are known after loading";
     EXPECT_EQ(filled.scores, "probability");
     EXPECT_EQ(resolve_defaults(config, {}, parse_model_metadata("scores = \"logit\"", "n")).scores, "logit");
     config.batch = 2;
     config.image_size = 96;
     config.memory_format = "contiguous";
-    const RunConfig said = resolve_defaults(config, {}, metadata);
-    EXPECT_EQ(said.batch, 2U);
-    EXPECT_EQ(said.image_size, 96U);
-    EXPECT_EQ(said.memory_format, "contiguous");
+    const RunConfig resolved = resolve_defaults(config, {}, metadata);
+    EXPECT_EQ(resolved.batch, 2U);
+    EXPECT_EQ(resolved.image_size, 96U);
+    EXPECT_EQ(resolved.memory_format, "contiguous");
 
-    // Consumers must know the middle, and so the size.
+    // Consumers must know the middle, and thus the size.
     const ModelMetadata middle =
         parse_model_metadata("image-size = 224\nresize-size = 256\ninterpolation = \"bicubic\"", "net.toml");
     config = {};
@@ -250,7 +250,7 @@ TEST(ModelMetadata, FillUnsetFlags) {
     EXPECT_EQ(resolve_defaults(config, {}, middle).interpolation, "bicubic");
     EXPECT_EQ(resolve_defaults(config, {}, {}).interpolation, "bilinear");
     config.image_size = 192;
-    EXPECT_EQ(resolve_defaults(config, {}, middle).resize_size, 219U) << "the same share";
+    EXPECT_EQ(resolve_defaults(config, {}, middle).resize_size, 219U) << "the same ratio";
     config.image_size = 8192;
     EXPECT_EQ(resolve_defaults(config, {}, middle).resize_size, 8192U);
     config.image_size = 192;
@@ -264,7 +264,7 @@ TEST(ModelMetadata, FillUnsetFlags) {
     EXPECT_EQ(without.batch, 64U);
     EXPECT_EQ(without.image_size, 224U) << "the same on every machine";
     EXPECT_EQ(without.precision, "tf32");
-    EXPECT_EQ(without.memory_format, "contiguous") << "what a model was traced with, as long as nobody says otherwise";
+    EXPECT_EQ(without.memory_format, "contiguous") << "the traced format, unless set";
     const ModelMetadata numbers = parse_model_metadata("input-shape = \"16\"", "n");
     EXPECT_EQ(resolve_defaults(config, {}, numbers).processor, "checksum");
     config.output = "results";
@@ -276,7 +276,7 @@ TEST(ModelMetadata, FillUnsetFlags) {
     EXPECT_EQ(resolve_defaults(config, {}, arrays).source, "npy");
     EXPECT_EQ(resolve_defaults(config, {}, arrays).processor, "checksum");
     config.output = "results";
-    EXPECT_EQ(resolve_defaults(config, {}, arrays).processor, "npy") << "the outputs are what a folder is given for";
+    EXPECT_EQ(resolve_defaults(config, {}, arrays).processor, "npy") << "a folder is for the outputs";
     EXPECT_EQ(
         resolve_defaults(config, {}, parse_model_metadata("[[input]]\nname = \"x\"\ntokens = \"ids\"\nshape = 8", "n"))
             .source,

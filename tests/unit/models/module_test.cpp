@@ -21,13 +21,13 @@ TEST(ModelModule, LibTorchIsLoadedByTheModuleOnly) {
     EXPECT_TRUE(has_libtorch());
 }
 
-// What LibTorch throws is translated inside the module.
-TEST(ModelModule, ReportsMemoryThatDoesNotSuffice) {
+// The module translates LibTorch's exceptions.
+TEST(ModelModule, ReportsInsufficientMemory) {
     const std::unique_ptr<Model> model = open_models().make({.name = "encoder", .batch = 4'000'000'000U});
     const float nothing = 0;
     try {
         (void)model->run(&nothing);  // fails at the first allocation, of 524 TB, before anything is read
-        FAIL() << "524 TB were found";
+        FAIL() << "524 TB were allocated";
     } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::System) << error.what();
         EXPECT_THAT(error.what(),

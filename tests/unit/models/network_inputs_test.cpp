@@ -30,14 +30,14 @@ std::string arrays(const std::vector<std::string>& names) {
 
 TEST(NetworkInputs, FitByNumberAndName) {
     EXPECT_EQ(error_of({.names = {"x"}, .needed = 1}, ""), "they fit");
-    EXPECT_EQ(error_of({.names = {"x"}, .needed = 1}, arrays({"y"})), "they fit") << "of one nothing can be mixed up";
+    EXPECT_EQ(error_of({.names = {"x"}, .needed = 1}, arrays({"y"})), "they fit") << "a single input fits by any name";
     EXPECT_EQ(error_of({.names = {"x", "y"}, .needed = 2}, arrays({"x", "y"})), "they fit");
-    EXPECT_EQ(error_of({.names = {"", ""}, .needed = 2}, arrays({"a", "b"})), "they fit") << "the file knows no names";
-    EXPECT_EQ(error_of({.names = {"x", "y", "z"}, .needed = 1}, ""), "they fit") << "two may be left out";
+    EXPECT_EQ(error_of({.names = {"", ""}, .needed = 2}, arrays({"a", "b"})), "they fit") << "the file has no names";
+    EXPECT_EQ(error_of({.names = {"x", "y", "z"}, .needed = 1}, ""), "they fit") << "two are optional";
     EXPECT_EQ(error_of({.names = {"x", "y", "z"}, .needed = 1}, arrays({"x", "y"})), "they fit");
 }
 
-TEST(NetworkInputs, WhatWouldFitIsShownAsFarAsItIsKnown) {
+TEST(NetworkInputs, ShowTheKnownPartOfAFittingInput) {
     EXPECT_THAT(error_of({.names = {"x", "y"}, .needed = 2}, arrays({"y"})),
                 AllOf(HasSubstr("'net.pt2' takes 2 inputs, and net.toml has 1 [[input]]"),
                       HasSubstr("\n[[input]]\nname = \"x\"\nshape = \"SHAPE\"\ndtype = \"float32\"\n[[input]]\nname = "

@@ -10,16 +10,16 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(OutputNames, ArePlainAndStayWhereTheyDiffer) {
+TEST(OutputNames, AreSimplifiedAndKeptWhereUnique) {
     EXPECT_THAT(distinct_output_names({"out", "aux.out", "a/b c"}), ElementsAre("out", "aux.out", "a_b_c"));
     EXPECT_EQ(distinct_output_names({std::string(80, 'x')})[0].size(), kMaxTensorName);
 }
 
-TEST(OutputNames, OneThatIsTakenGetsItsPlaceBehindIt) {
+TEST(OutputNames, ATakenNameGetsItsPosition) {
     EXPECT_THAT(distinct_output_names({"out", "out", "out"}), ElementsAre("out", "out-1", "out-2"));
 }
 
-TEST(OutputNames, TheNewNameIsUnusedToo) {
+TEST(OutputNames, TheNewNameIsUnused) {
     EXPECT_THAT(distinct_output_names({"a_b-2", "a_b", "a/b"}), ElementsAre("a_b-2", "a_b", "a_b-3"));
     EXPECT_THAT(distinct_output_names({"a", "a", "a-1"}), ElementsAre("a", "a-2", "a-1"));
 }

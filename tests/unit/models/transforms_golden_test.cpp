@@ -5,8 +5,8 @@
 #include "producer/runner/transforms/output_transformer.hpp"
 #include "tests/unit/models/model_fixture.hpp"
 
-// What is done to outputs, on the device and by a consumer, against PyTorch's own functions on the same logits of a
-// real network.
+// The transforms of outputs, on the device and in a consumer, against PyTorch's functions on the same logits of a real
+// network.
 namespace offramp {
 namespace {
 
@@ -28,14 +28,14 @@ std::vector<T> numbers_of(const DeviceTensor& tensor) {
 class TransformsGolden : public testing::Test {
   protected:
     void SetUp() override {
-        if (!has_golden()) GTEST_SKIP() << "torchvision 0.26 was not there when the tests were built";
+        if (!has_golden()) GTEST_SKIP() << "the tests were built without torchvision 0.26";
         golden_ = std::make_unique<SafetensorsFile>(golden_path("deeplabv3_golden"),
                                                     SafetensorsWords{.what = "the golden outputs", .hint = "none"});
         logits_ = floats_of(*golden_->find("logits"));
         small_ = floats_of(*golden_->find("small_logits"));
     }
 
-    // The transform's outputs for PyTorch's own logits.
+    // The transform's outputs for PyTorch's logits.
     std::vector<DeviceTensor> transformed(const TransformSettings& settings) {
         const bool wants_small = OutputTransformer::wants_small_outputs(settings.transform);
         const std::int64_t side = wants_small ? kSmall : kSide;
@@ -71,7 +71,7 @@ class TransformsGolden : public testing::Test {
         return all;
     }
 
-    // Whether PyTorch's two largest logits of a pixel lie so close together that rounding may choose.
+    // True if PyTorch's two largest logits of a pixel are so close that rounding may decide.
     bool is_near_tie(std::size_t pixel) const {
         constexpr std::size_t kPixels = kSide * kSide;
         float first = -std::numeric_limits<float>::infinity();
@@ -91,7 +91,7 @@ class TransformsGolden : public testing::Test {
     std::vector<float> logits_, small_;
 };
 
-TEST_F(TransformsGolden, NoneAndPlainLowResAreTheModelsOwnTensors) {
+TEST_F(TransformsGolden, NoneAndPlainLowResAreTheModelsTensors) {
     EXPECT_EQ(transformed({}).front().data, logits_.data());
     EXPECT_EQ(transformed({.transform = "low-res"}).front().data, small_.data());
 }
@@ -108,7 +108,7 @@ TEST_F(TransformsGolden, CastsGivePyTorchsBits) {
     expect_bits({.transform = "low-res", .output_dtype = "bf16"}, "small_bfloat16");
 }
 
-TEST_F(TransformsGolden, ClassMapIsPyTorchsButForNearTies) {
+TEST_F(TransformsGolden, ClassMapEqualsPyTorchsExceptNearTies) {
     const auto made = transformed({.transform = "class-map", .confidence = true});
     const auto classes = numbers_of<std::uint8_t>(made.at(0));
     const auto expected = numbers_of<std::uint8_t>(*golden_->find("classes"));
@@ -144,8 +144,8 @@ TEST_F(TransformsGolden, ConsumersEnlargeAsPyTorchDoes) {
     RecordProperty("scores", static_cast<int>(found.size()));
 }
 
-// The device's class map and a consumer's argmax of what it enlarged have one formula: no pixel may differ.
-TEST_F(TransformsGolden, ClassMapIsTheArgmaxOfWhatConsumersEnlarge) {
+// The device's class map and a consumer's argmax of the enlarged scores use one formula: every pixel is equal.
+TEST_F(TransformsGolden, ClassMapIsTheArgmaxOfTheConsumersEnlargement) {
     const std::vector<float> all = enlarged(transformed({.transform = "low-res"}).front());
     std::vector<std::uint8_t> ids(static_cast<std::size_t>(kRows * kSide * kSide));
     ClassArgmax argmax;

@@ -7,8 +7,8 @@
 namespace offramp {
 namespace {
 
-// What is named here is removed with all that is in it.
-TEST(UnpackedPackage, IsFoundWhereLibTorchPutIt) {
+// The folders named here are removed with their contents.
+TEST(UnpackedPackage, IsFoundInLibTorchsFolder) {
     const std::string front = "7f1c8a000000-7f1c8a021000 r-xp 00001000 08:01 4213                       ";
     EXPECT_EQ(unpacked_folder(front + "/tmp/SckkvS/minilm/data/aotinductor/model/ctgb.wrapper.so"), "/tmp/SckkvS");
     for (const char* other :

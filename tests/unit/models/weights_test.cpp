@@ -14,7 +14,7 @@ using testing::HasSubstr;
 using testing::Not;
 using Json = nlohmann::json;
 
-// A weight file for the encoder, all zeros, made from a header that a test has spoilt.
+// An all-zero weight file for the encoder, with a header that a test has broken.
 class EncoderWeights : public testing::Test {
   protected:
     EncoderWeights() {
@@ -67,7 +67,7 @@ class EncoderWeights : public testing::Test {
             EXPECT_EQ(error.kind(), ErrorKind::BadInput);
             return error.what();
         }
-        ADD_FAILURE() << "unfit weights were taken";
+        ADD_FAILURE() << "unfit weights were accepted";
         return {};
     }
 
@@ -75,18 +75,18 @@ class EncoderWeights : public testing::Test {
     std::string path_ = testing::TempDir() + "encoder_weights." + std::to_string(::getpid()) + ".safetensors";
 };
 
-TEST_F(EncoderWeights, TakesWhatFits) {
+TEST_F(EncoderWeights, AcceptsMatchingTensors) {
     const std::unique_ptr<Model> model = open_models().make(write());
     EXPECT_FALSE(model->random_weights());
     EXPECT_THAT(model->description(), HasSubstr("weights from " + path_));
 }
 
-TEST_F(EncoderWeights, TakesThoseOfAWrappedNetwork) {
+TEST_F(EncoderWeights, AcceptsThoseOfAWrappedNetwork) {
     const Json plain = std::exchange(tensors_, Json::object());
     for (const auto& [name, tensor] : plain.items()) tensors_["module." + name] = tensor;
     EXPECT_NO_THROW((void)open_models().make(write()));
     tensors_["another"] = plain.begin().value();
-    EXPECT_THAT(complaint(), HasSubstr("'position' F32 [128, 256]")) << "not all names have it";
+    EXPECT_THAT(complaint(), HasSubstr("'position' F32 [128, 256]")) << "not all names have the prefix";
 }
 
 TEST_F(EncoderWeights, ConvertsOtherFloats) {
@@ -96,7 +96,7 @@ TEST_F(EncoderWeights, ConvertsOtherFloats) {
     EXPECT_NO_THROW((void)open_models().make(write()));
 }
 
-TEST_F(EncoderWeights, NamesWantedAndFoundShape) {
+TEST_F(EncoderWeights, NamesTheExpectedAndTheFoundShape) {
     add("project.weight", {256, 1024});
     EXPECT_THAT(complaint(),
                 AllOf(HasSubstr("'project.weight': wanted F32 [1024, 256], found F32 [256, 1024]"), HasSubstr(path_)));

@@ -37,14 +37,14 @@ TEST(SlabExchange, AGrantReachesTheEgressAndIsPublished) {
     EXPECT_TRUE(exchange->take().published.empty());
 }
 
-TEST(SlabExchange, AForgottenLoanIsAbandoned) {
+TEST(SlabExchange, AbandonsADroppedLoan) {
     const auto exchange = SlabExchange::make();
     exchange->grant(one(3, 1));
     { const auto loan = exchange->wait_for_slab(); }
     EXPECT_EQ(exchange->take().abandoned, std::vector<std::uint32_t>{3});
 }
 
-TEST(SlabExchange, AMovedLoanIsAbandonedOnce) {
+TEST(SlabExchange, AbandonsAMovedLoanOnce) {
     const auto exchange = SlabExchange::make();
     exchange->grant(one(3, 1));
     {
@@ -59,7 +59,7 @@ bool rings(const SlabExchange& exchange) {
     return ::poll(&entry, 1, 0) == 1;
 }
 
-TEST(SlabExchange, WhoPublishesStandsInForABrokerThatSleeps) {
+TEST(SlabExchange, APublisherStandsInForASleepingBroker) {
     ManualClock clock;
     const auto exchange = SlabExchange::make(2, clock);
     for (std::uint32_t slab = 0; slab < kPool; ++slab) exchange->grant(one(slab, 1));
@@ -82,14 +82,14 @@ TEST(SlabExchange, WhoPublishesStandsInForABrokerThatSleeps) {
     EXPECT_EQ(asked, 2);
     EXPECT_FALSE(rings(*exchange));
     publish(SlabExchange::kNeighbours / 2);
-    EXPECT_EQ(asked, 2) << "neighbours are for its own thread";
+    EXPECT_EQ(asked, 2) << "its thread handles neighbours";
     EXPECT_TRUE(rings(*exchange));
     EXPECT_EQ(exchange->take().published.size(), 1U);
     ASSERT_FALSE(exchange->listen());
     can = false;
     publish(SlabExchange::kNeighbours);
     EXPECT_EQ(asked, 3);
-    EXPECT_TRUE(rings(*exchange)) << "who stood in could not do it all";
+    EXPECT_TRUE(rings(*exchange)) << "the stand-in could not do everything";
     EXPECT_EQ(exchange->take().published.size(), 1U);
     ASSERT_FALSE(exchange->listen());
     exchange->set_inline_dispatch({});
@@ -98,30 +98,30 @@ TEST(SlabExchange, WhoPublishesStandsInForABrokerThatSleeps) {
     EXPECT_TRUE(rings(*exchange));
 }
 
-TEST(SlabExchange, WhoStandsInLeavesWhatIsNotASlab) {
+TEST(SlabExchange, AStandInHandlesOnlySlabs) {
     const auto exchange = SlabExchange::make(2);
     for (std::uint32_t slab = 0; slab < kPool; ++slab) exchange->grant(one(slab, 1));
     exchange->publish(std::move(*exchange->wait_for_slab()), {.samples = 1});
     exchange->finish();
     EXPECT_EQ(exchange->take_published().size(), 1U);
-    EXPECT_TRUE(exchange->listen()) << "the end is still to be taken";
+    EXPECT_TRUE(exchange->listen()) << "the end is not taken yet";
     EXPECT_TRUE(exchange->take().finished);
     EXPECT_FALSE(exchange->listen());
 }
 
-TEST(SlabExchange, WhoDoesNotWaitAsksAnewWhetherThereIsNone) {
+TEST(SlabExchange, ATryWithoutWaitingChecksAgain) {
     const auto exchange = SlabExchange::make();
-    exchange->note_shortage();  // of some time ago
+    exchange->note_shortage();  // an earlier one
     std::thread asker([&] {
         const auto loan = exchange->wait_for_slab(SlabExchange::WhenNone::Return);
-        ASSERT_TRUE(loan) << "what was said before does not count";
+        ASSERT_TRUE(loan) << "an earlier shortage does not count";
         EXPECT_EQ(loan->slab(), 4U);
         EXPECT_FALSE(exchange->wait_for_slab(SlabExchange::WhenNone::Return));
         EXPECT_FALSE(exchange->stopped());
     });
     while (!exchange->waiting()) std::this_thread::yield();
     exchange->grant(one(4, 1));
-    while (exchange->take().abandoned.empty()) {  // the loan is forgotten behind the second answer
+    while (exchange->take().abandoned.empty()) {  // the loan is dropped after the second answer
         if (exchange->waiting()) exchange->note_shortage();
         std::this_thread::yield();
     }
@@ -137,7 +137,7 @@ TEST(SlabExchange, StopWakesWaiters) {
     EXPECT_EQ(exchange->grants_wanted(kPool), 0U);
 }
 
-TEST(SlabExchange, CountsTheTimeThatTheEgressWaited) {
+TEST(SlabExchange, CountsTheEgressesWaitingTime) {
     const auto exchange = SlabExchange::make();
     std::thread waiter([&] { EXPECT_TRUE(exchange->wait_for_slab()); });
     while (exchange->wait_seconds() == 0) std::this_thread::yield();
@@ -158,29 +158,29 @@ TEST(SlabExchange, CountsNoWaitBeforeTheFirstSlabHasItsMemory) {
     const std::uint64_t there = now_ns();
     exchange->note_memory();
     while (exchange->wait_seconds() == 0) std::this_thread::yield();
-    exchange->note_memory();  // another slab's
+    exchange->note_memory();  // for another slab
     exchange->grant(one(0, 1));
     waiter.join();
     EXPECT_LE(exchange->wait_seconds(), static_cast<double>(now_ns() - there) / 1e9);
     EXPECT_GT(exchange->wait_seconds(), 0);
 }
 
-TEST(SlabExchange, RingsOnceForABrokerThatSleepsAndNotAtAllForOneThatIsAwake) {
+TEST(SlabExchange, WakesASleepingBrokerOnceAndNeverAnAwakeOne) {
     const auto exchange = SlabExchange::make(2);
     exchange->wake();
-    EXPECT_FALSE(rings(*exchange)) << "nobody listens";
-    EXPECT_TRUE(exchange->listen()) << "but it is not forgotten";
+    EXPECT_FALSE(rings(*exchange)) << "the broker is not asleep";
+    EXPECT_TRUE(exchange->listen()) << "but it is remembered";
     exchange->take();
     EXPECT_FALSE(exchange->listen());
     exchange->wake();
     exchange->finish();
     EXPECT_TRUE(rings(*exchange));
     exchange->take();
-    EXPECT_FALSE(rings(*exchange)) << "heard";
+    EXPECT_FALSE(rings(*exchange)) << "the broker knows";
     EXPECT_FALSE(exchange->listen());
 }
 
-TEST(SlabExchange, AsksForMoreWhenHalfOfTheGrantsAreGone) {
+TEST(SlabExchange, AsksForMoreAfterHalfOfTheGrants) {
     const auto exchange = SlabExchange::make(4);
     const std::array<SlabExchange::Grant, 4> grants{{{0, 1, {}}, {1, 1, {}}, {2, 1, {}}, {3, 1, {}}}};
     EXPECT_EQ(exchange->grants_wanted(kPool), 4U);
@@ -193,7 +193,7 @@ TEST(SlabExchange, AsksForMoreWhenHalfOfTheGrantsAreGone) {
     exchange->take();
     exchange->note_shortage();
     const auto third = exchange->wait_for_slab();
-    EXPECT_FALSE(exchange->listen()) << "the broker has none, and knows";
+    EXPECT_FALSE(exchange->listen()) << "the broker knows that it has none";
 }
 
 TEST(SlabExchange, GrantsAheadAQuarterOfThePool) {
@@ -202,8 +202,8 @@ TEST(SlabExchange, GrantsAheadAQuarterOfThePool) {
     EXPECT_EQ(SlabExchange::make()->grants_wanted(4096), 64U);
 }
 
-// What one side brings while the other is about to sleep must never be slept through.
-TEST(SlabExchange, NothingIsSleptThrough) {
+// The sleeper must see everything that the other side adds just before it sleeps.
+TEST(SlabExchange, TheBrokerMissesNoSlabAsleep) {
     constexpr std::uint32_t kSlabs = 20'000;
     const auto exchange = SlabExchange::make(3);
     std::thread egress([&] {
@@ -225,7 +225,7 @@ TEST(SlabExchange, NothingIsSleptThrough) {
     EXPECT_EQ(taken, kSlabs);
 }
 
-TEST(SlabExchange, FinishedStaysFinished) {
+TEST(SlabExchange, StaysFinished) {
     const auto exchange = SlabExchange::make();
     exchange->finish();
     EXPECT_TRUE(exchange->take().finished);

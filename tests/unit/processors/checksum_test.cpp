@@ -15,7 +15,7 @@ namespace {
 
 using test::ScratchFolder;
 
-// The header's own scalar or SSE2 code against the library's dispatched one.
+// The header's scalar or SSE2 code against the library's dispatched one.
 TEST(RowHash, IsXxh3OfTheBytes) {
     RowHash hash;
     std::vector<std::byte> bytes(70'000);
@@ -25,7 +25,7 @@ TEST(RowHash, IsXxh3OfTheBytes) {
         EXPECT_EQ(hash.of(std::span(bytes).first(size), test::kNoProgress), XXH3_64bits(bytes.data(), size)) << size;
 }
 
-TEST(RowHash, OfALongRowIsTheSameAndReportsProgress) {
+TEST(RowHash, HandlesALongRowAndReportsProgress) {
     std::vector<std::byte> bytes(2 * kProgressBytes + 12345, std::byte{7});
     bytes.back() = std::byte{1};
     RowHash hash;

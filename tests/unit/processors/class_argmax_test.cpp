@@ -23,7 +23,7 @@ float to_float(std::uint16_t bits, DType dtype) {
     return sign * std::ldexp(1024.0F + fraction, exponent - 25);
 }
 
-// PyTorch's rule, word for word: a NaN beats every number, the first of equals wins.
+// PyTorch's rule: a NaN beats every number, the first of equals wins.
 std::uint8_t naive_argmax(const std::vector<float>& scores) {
     std::size_t best = 0;
     for (std::size_t c = 1; c < scores.size(); ++c) {
@@ -44,7 +44,7 @@ struct Image {
     }
 };
 
-// Few different values, so that ties, NaNs, infinities and both zeros meet often.
+// Few different values, so that ties, NaNs, infinities and both zeros occur often.
 std::uint32_t score_bits(DType dtype, std::uint32_t pick) {
     static constexpr float kValues[] = {0.0F, -0.0F, 1.0F, -1.0F, 1.5F, -2.25F, 1e-7F, -1e-7F, 60000.0F};
     if (dtype == kFloat32) {
@@ -61,7 +61,7 @@ Image make_image(DType dtype, std::int64_t classes, std::int64_t height, std::in
                  const std::array<int, 3>& order, std::uint32_t seed, bool few_values) {
     Image image;
     image.scores = {.dtype = dtype, .classes = classes, .height = height, .width = width};
-    // `order`: which of class (0), row (1), column (2) varies slowest to fastest.
+    // `order`: class (0), row (1) and column (2), from slowest to fastest.
     const std::int64_t extents[] = {classes, height, width};
     std::int64_t* const strides[] = {&image.scores.class_stride, &image.scores.row_stride, &image.scores.column_stride};
     std::int64_t stride = 1;

@@ -41,7 +41,7 @@ class CutOut : public testing::Test {
         return test::read_tree(output_.path());
     }
 
-    // The alpha of each pixel, after the colours have been compared with the original's.
+    // The alpha of each pixel, after comparing the colours with those of the original.
     std::vector<int> alpha_of(const SlabContents& contents, const std::string& name = "sample.png") {
         const std::string file = run_over(contents).at(name);
         const test::DecodedRgba cut = test::decode_rgba_png(std::as_bytes(std::span(file)));
@@ -63,7 +63,7 @@ class CutOut : public testing::Test {
     int png_level_ = 3;
 };
 
-TEST_F(CutOut, ClassIdsGiveHardEdgesInTheOriginalsSize) {
+TEST_F(CutOut, ClassIdsGiveHardEdgesAtTheOriginalsSize) {
     give_original({4, 2});
     HandMade made = one_sample();
     made.add(spec_of("classes", kUInt8, {1, 2, 4}));
@@ -73,8 +73,8 @@ TEST_F(CutOut, ClassIdsGiveHardEdgesInTheOriginalsSize) {
     EXPECT_THAT(alpha_of(made.contents), testing::ElementsAre(0, 255, 255, 0, 0, 0, 255, 255));
 }
 
-// Half of what is seen of a pixel is a quarter of it where the network is half sure.
-TEST_F(CutOut, WhatWasTransparentStaysSo) {
+// Half opacity becomes a quarter where the network is half sure.
+TEST_F(CutOut, KeepsTransparency) {
     const std::vector<std::uint8_t> rgba{200, 100, 50, 0,   201, 101, 51, 128, 202, 102, 52, 255, 203, 103, 53, 255,
                                          210, 110, 60, 128, 211, 111, 61, 255, 212, 112, 62, 3,   213, 113, 63, 0};
     size_ = {4, 2};
@@ -94,7 +94,7 @@ TEST_F(CutOut, WhatWasTransparentStaysSo) {
     }
 }
 
-TEST_F(CutOut, ColoursKeepTheirProfile) {
+TEST_F(CutOut, KeepsTheColourProfile) {
     give_original({4, 2});
     const std::string profile = rgb_profile(70'000);
     const PngLayout with_profile{
@@ -116,10 +116,10 @@ TEST_F(CutOut, ColoursKeepTheirProfile) {
     Rgb pixels;
     BesideColours beside;
     ImageDecoder().decode_file_in_full(output_.path() + "/sample.png", pixels, &beside);
-    EXPECT_TRUE(beside.profile.empty()) << "that of the original before";
+    EXPECT_TRUE(beside.profile.empty()) << "the previous original's profile";
 }
 
-TEST_F(CutOut, AForegroundOfTrueAndFalseHasHardEdges) {
+TEST_F(CutOut, ABooleanForegroundHasHardEdges) {
     give_original({4, 1});
     HandMade made = one_sample();
     made.add(spec_of("mask", kBool, {1, 1, 1, 4}));
@@ -128,7 +128,7 @@ TEST_F(CutOut, AForegroundOfTrueAndFalseHasHardEdges) {
     EXPECT_THAT(alpha_of(made.contents), testing::ElementsAre(0, 255, 255, 0));
 }
 
-TEST_F(CutOut, ThePictureThatItIsMadeFromIsNotReplacedThroughALinkEither) {
+TEST_F(CutOut, DoesNotReplaceTheOriginalThroughALink) {
     give_original({4, 2});
     HandMade made = one_sample();
     made.add(spec_of("classes", kUInt8, {1, 2, 4}));
@@ -146,9 +146,9 @@ TEST_F(CutOut, ThePictureThatItIsMadeFromIsNotReplacedThroughALinkEither) {
     EXPECT_EQ(test::read_tree(output_.path()), before);
 }
 
-// The model saw the middle 4 x 4 of a picture that was brought to 8 pixels: of this one's 16 x 8 those from 6, 2 on.
-// Its answer is half as large.
-TEST_F(CutOut, AroundTheMiddleThatTheModelSawAllIsBackground) {
+// The model saw the middle 4 x 4 of a picture resized to 8 pixels: in this 16 x 8 picture, the pixels from 6, 2. Its
+// output is half as large.
+TEST_F(CutOut, OutsideTheModelsMiddleIsBackground) {
     give_original({16, 8});
     image_size_ = 4;
     resize_size_ = 8;
@@ -163,8 +163,8 @@ TEST_F(CutOut, AroundTheMiddleThatTheModelSawAllIsBackground) {
             EXPECT_EQ(alpha[y * 16 + x], x >= 6 && x < 10 && y >= 2 && y < 6 ? 255 : 0) << x << " " << y;
 }
 
-TEST_F(CutOut, APhotographTakenWithATurnedCameraIsCutOutUpright) {
-    // Stored lying on its side, 32 x 16: upright it is 16 x 32, and its left half is a thing.
+TEST_F(CutOut, CutsOutATurnedPhotographUpright) {
+    // Stored on its side, 32 x 16: upright it is 16 x 32, and its left half is foreground.
     const ImageSize stored{32, 16};
     Rgb pixels(stored.rgb_bytes());
     // the upright picture's right half is red
@@ -196,7 +196,7 @@ TEST_F(CutOut, EdgesAreSoftWhereTheOriginalIsLarger) {
     EXPECT_THAT(alpha_of(made.contents), testing::ElementsAre(0, 0, 32, 96, 159, 223, 255, 255));
 }
 
-TEST_F(CutOut, ConfidenceIsTheAlphaOfThingsAndWhatBackgroundLacks) {
+TEST_F(CutOut, ConfidenceIsTheForegroundsAlpha) {
     give_original({4, 1});
     HandMade made = one_sample();
     made.add(spec_of("classes", kUInt8, {1, 1, 4}));
@@ -217,14 +217,14 @@ TEST_F(CutOut, ScoresGiveTheProbabilityOfNotBeingBackground) {
     std::memcpy(made.storage[0].data(), planes, sizeof planes);
     EXPECT_THAT(alpha_of(made.contents), testing::ElementsAre(170, 0, 0));
 
-    // The same, the classes of a pixel side by side.
+    // The same, with the classes of a pixel adjacent.
     made.contents.tensors[0].spec.strides = {9, 1, 9, 3};
     const float pixels[] = {0, 0, 0, /**/ 50, -50, 0, /**/ 1, NAN, 1};
     std::memcpy(made.storage[0].data(), pixels, sizeof pixels);
     EXPECT_THAT(alpha_of(made.contents), testing::ElementsAre(170, 0, 0));
 }
 
-TEST_F(CutOut, LowResScoresAreEnlargedBeforeTheyAreWeighed) {
+TEST_F(CutOut, EnlargesLowResScoresBeforeWeighing) {
     give_original({4, 2});
     HandMade made = one_sample();
     made.add(spec_of("logits", kFloat32, {1, 2, 1, 2}));
@@ -237,7 +237,7 @@ TEST_F(CutOut, LowResScoresAreEnlargedBeforeTheyAreWeighed) {
                                                               alpha(2), alpha(-2), alpha(-4)));
 }
 
-TEST_F(CutOut, OfSeveralFittingOutputsEachGetsItsOwn) {
+TEST_F(CutOut, EachFittingOutputGetsACutOut) {
     give_original({2, 2});
     HandMade made = one_sample();
     made.add(spec_of("out", kFloat32, {1, 2, 1, 1}));
@@ -257,7 +257,7 @@ std::string error_of(const std::function<void()>& work, ErrorKind code) {
     return "no error";
 }
 
-TEST_F(CutOut, AnOriginalThatIsGoneOrSpoiltIsNamed) {
+TEST_F(CutOut, NamesAMissingOrBrokenOriginal) {
     give_original({4, 2});
     HandMade made = one_sample();
     made.add(spec_of("classes", kUInt8, {1, 2, 4}));
@@ -271,7 +271,7 @@ TEST_F(CutOut, AnOriginalThatIsGoneOrSpoiltIsNamed) {
     EXPECT_TRUE(test::read_tree(output_.path()).empty());
 }
 
-TEST_F(CutOut, ARunWithoutImagesIsRefusedAtTheStart) {
+TEST_F(CutOut, RefusesARunWithoutImagesAtTheStart) {
     RunConfig config = test::config_for("cut-out", output_.path());
     config.input.clear();
     EXPECT_THAT(error_of([&] { make_processor("cut-out", config); }, ErrorKind::Usage), testing::HasSubstr("--input"));

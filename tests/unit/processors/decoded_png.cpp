@@ -20,10 +20,10 @@ void take_bytes(png_structp png, png_bytep to, png_size_t size) {
 DecodedPng decode_png(std::span<const std::byte> file) {
     png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
     png_infop info = png_create_info_struct(png);
-    static DecodedPng decoded;  // static: libpng's longjmp must not pass by it
+    static DecodedPng decoded;  // static: libpng's longjmp must not skip it
     decoded = {};
     if (setjmp(png_jmpbuf(png)) != 0) throw std::runtime_error("libpng cannot read the file");
-    png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // wide rows are what some files are made for
+    png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // some files have wide rows
     png_set_read_fn(png, &file, take_bytes);
     png_read_info(png, info);
     if (png_get_color_type(png, info) != PNG_COLOR_TYPE_PALETTE || png_get_bit_depth(png, info) != 8)
@@ -46,7 +46,7 @@ DecodedPng decode_png(std::span<const std::byte> file) {
 DecodedRgba decode_rgba_png(std::span<const std::byte> file) {
     png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
     png_infop info = png_create_info_struct(png);
-    static DecodedRgba decoded;  // static: libpng's longjmp must not pass by it
+    static DecodedRgba decoded;  // static: libpng's longjmp must not skip it
     decoded = {};
     if (setjmp(png_jmpbuf(png)) != 0) throw std::runtime_error("libpng cannot read the file");
     png_set_read_fn(png, &file, take_bytes);

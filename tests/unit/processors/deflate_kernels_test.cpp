@@ -9,8 +9,8 @@
 #include "consumer/processors/pictures/fast_deflate.hpp"
 #include "tests/unit/processors/small_pictures.hpp"
 
-// ISA-L chooses its loops by the processor. It calls them by names that this program defines, so that the loops of
-// every processor run on one: shards of a job may be done by hosts of several kinds, and leave the same bytes.
+// ISA-L chooses its loops by the processor. It calls them by names that this program defines, so that one processor
+// runs the loops of all: hosts of several kinds may do the shards of a job, and must leave the same bytes.
 
 struct isal_zstream;
 
@@ -35,7 +35,7 @@ Function found(const std::string& name, void* where = RTLD_DEFAULT) {
 
 }  // namespace
 
-// What ISA-L exports and calls through its own table of symbols.
+// ISA-L's exports, which it calls through its symbol table.
 extern "C" {
 [[gnu::visibility("default")]] void isal_deflate_icf_body_lvl1(isal_zstream* stream) {
     ++bodies;

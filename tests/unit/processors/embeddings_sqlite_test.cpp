@@ -34,7 +34,7 @@ std::string error_for(const RunConfig& config, const SlabContents& contents) {
     return "no error";
 }
 
-TEST(EmbeddingsSqlite, AModelWithoutVectorsIsRefusedWithWhatItHas) {
+TEST(EmbeddingsSqlite, RefusesAModelWithoutVectorsAndNamesItsOutputs) {
     const ScratchFolder folder;
     const auto sample = made({spec_of("scores", kFloat32, {1, 3, 5, 7}), spec_of("classes", kInt64, {1, 9})});
     EXPECT_THAT(error_for(test::config_for("embeddings-sqlite", folder.path()), sample.contents),
@@ -42,7 +42,7 @@ TEST(EmbeddingsSqlite, AModelWithoutVectorsIsRefusedWithWhatItHas) {
                       HasSubstr("classes int64 [1, 9]")));
 }
 
-TEST(EmbeddingsSqlite, ATruncationThatIsLongerThanTheVectorIsRefused) {
+TEST(EmbeddingsSqlite, RefusesATruncationLongerThanTheVector) {
     const ScratchFolder folder;
     RunConfig config = test::config_for("embeddings-sqlite", folder.path());
     config.catalogue.put("truncate-dim", 9);
@@ -52,7 +52,7 @@ TEST(EmbeddingsSqlite, ATruncationThatIsLongerThanTheVectorIsRefused) {
     EXPECT_EQ(error_for(config, made({spec_of("v", kFloat16, {1, 8})}).contents), "no error");
 }
 
-TEST(SampleVectorsInHalves, NumbersThatBecomeInfiniteAreCounted) {
+TEST(SampleVectorsInHalves, CountsNumbersThatBecomeInfinite) {
     RunConfig config;
     config.catalogue.put("vector-dtype", "fp16");
     SampleVectors vectors(config.catalogue, "embeddings-sqlite");
@@ -67,7 +67,7 @@ TEST(SampleVectorsInHalves, NumbersThatBecomeInfiniteAreCounted) {
     }
 }
 
-TEST(EmbeddingsSqlite, ATableOfOtherVectorsIsRefusedAndLeftAsItIs) {
+TEST(EmbeddingsSqlite, RefusesATableOfOtherVectorsAndKeepsIt) {
     const ScratchFolder folder;
     const RunConfig config = test::config_for("embeddings-sqlite", folder.path());
     ASSERT_EQ(error_for(config, made({spec_of("v", kFloat32, {1, 8})}).contents), "no error");
@@ -83,16 +83,16 @@ TEST(EmbeddingsSqlite, ATableOfOtherVectorsIsRefusedAndLeftAsItIs) {
     other.catalogue.put("normalize", true);
     EXPECT_THAT(error_for(other, made({spec_of("v", kFloat32, {1, 8})}).contents),
                 HasSubstr("makes 8 float32 numbers, normalized"));
-    // One vector that fits does not carry the other in.
+    // A fitting vector does not admit the other one.
     EXPECT_THAT(error_for(config, made({spec_of("w", kFloat32, {1, 3}), spec_of("v", kFloat32, {1, 7})}).contents),
                 HasSubstr("makes 7"));
     EXPECT_EQ(test::read_tree(folder.path()), before);
-    // Another output is another row of the same table, and of any length.
+    // Another output is another row of the same table, of any length.
     EXPECT_EQ(error_for(config, made({spec_of("w", kFloat32, {1, 3})}).contents), "no error");
 }
 
-// The previous one has vectors of another length.
-TEST(EmbeddingsSqlite, ARunThatStartsOverBeginsANewDatabase) {
+// The previous database has vectors of another length.
+TEST(EmbeddingsSqlite, ARestartedRunBeginsANewDatabase) {
     for (const std::string names : {"embeddings-sqlite", "checksum,embeddings-sqlite"}) {
         const ScratchFolder folder;
         RunConfig config = test::config_for(names, folder.path());

@@ -11,14 +11,14 @@
 namespace offramp {
 namespace {
 
-// Scores of made-up numbers, kept as float and as they are stored.
+// Made-up scores, as float and as stored.
 struct Sample {
     ClassScores scores;
     std::vector<float> values;  // [classes, height, width]
     std::vector<std::byte> bytes;
 };
 
-// 16-bit values are made from few bits, so that they are exact.
+// 16-bit values have few bits, so that they are exact.
 Sample made_up(DType dtype, std::int64_t classes, std::int64_t height, std::int64_t width, bool channels_last) {
     Sample sample;
     sample.values.resize(static_cast<std::size_t>(classes * height * width));
@@ -36,7 +36,7 @@ Sample made_up(DType dtype, std::int64_t classes, std::int64_t height, std::int6
         for (std::int64_t y = 0; y < height; ++y)
             for (std::int64_t x = 0; x < width; ++x) {
                 state = state * 1664525U + 1013904223U;
-                // Two bits of mantissa and any sign; float16 of a small exponent.
+                // Two bits of mantissa and any sign; float16 with a small exponent.
                 const auto quarter = static_cast<std::uint16_t>(state >> 30U);
                 const std::uint32_t one_and_quarters =
                     dtype == kFloat16 ? 0x3c00U | quarter << 8U : 0x3f80U | quarter << 5U;
@@ -80,7 +80,7 @@ std::vector<float> all_of(EnlargedSample& enlarged, const Sample& sample, std::u
     return all;
 }
 
-TEST(EnlargedSample, IsPyTorchsBilinearEnlargement) {
+TEST(EnlargedSample, EqualsPyTorchsBilinearEnlargement) {
     EnlargedSample enlarged;
     for (const DType dtype : {kFloat32, kFloat16, kBFloat16})
         for (const bool channels_last : {false, true})
@@ -96,7 +96,7 @@ TEST(EnlargedSample, IsPyTorchsBilinearEnlargement) {
             }
 }
 
-TEST(EnlargedSample, EveryMachineFindsTheSameBits) {
+TEST(EnlargedSample, GivesTheSameBitsOnEveryMachine) {
 #if defined(__x86_64__)
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) GTEST_SKIP() << "no AVX2";
     const Sample sample = made_up(kFloat32, 21, 7, 9, false);
@@ -109,7 +109,7 @@ TEST(EnlargedSample, EveryMachineFindsTheSameBits) {
 #endif
 }
 
-TEST(EnlargedSample, LinesComeInAnyOrder) {
+TEST(EnlargedSample, GivesLinesInAnyOrder) {
     const Sample sample = made_up(kFloat32, 2, 3, 3, false);
     EnlargedSample enlarged;
     const std::vector<float> all = all_of(enlarged, sample, 4);
@@ -124,7 +124,7 @@ TEST(EnlargedSample, LinesComeInAnyOrder) {
     }
 }
 
-TEST(EnlargedSample, WidensEverySixteenBitNumber) {
+TEST(EnlargedSample, WidensEvery16BitNumber) {
     const std::uint16_t halves[] = {0x0001, 0x03ff, 0x0400, 0x3555, 0x7bff, 0x7c00, 0x8000, 0xc000};
     const float expected[] = {std::ldexp(1.0F, -24),
                               std::ldexp(1023.0F, -24),

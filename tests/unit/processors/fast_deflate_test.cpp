@@ -28,7 +28,7 @@ std::vector<std::byte> stream_of(FastDeflate& deflate, const std::vector<std::sp
 }
 
 Bytes inflated(std::span<const std::byte> stream, std::size_t bytes) {
-    Bytes read(bytes + 1);  // one more than there should be
+    Bytes read(bytes + 1);  // one more than expected
     uLongf size = read.size();
     if (uncompress(read.data(), &size, reinterpret_cast<const Bytef*>(stream.data()), stream.size()) != Z_OK) return {};
     read.resize(size);
@@ -44,7 +44,7 @@ Bytes noise(std::size_t bytes) {
 
 RC_GTEST_PROP(FastDeflate, IsReadBackByZlibWhateverThePieces, ()) {
     FastDeflate deflate;
-    for (int stream = 0; stream < 2; ++stream) {  // the second in the first one's place
+    for (int stream = 0; stream < 2; ++stream) {  // the second in the memory of the first
         std::mt19937 random(*rc::gen::arbitrary<std::uint32_t>());
         auto parts = *rc::gen::nonEmpty(rc::gen::container<std::vector<Bytes>>(
             rc::gen::nonEmpty(rc::gen::container<Bytes>(rc::gen::arbitrary<std::uint8_t>()))));
@@ -56,7 +56,7 @@ RC_GTEST_PROP(FastDeflate, IsReadBackByZlibWhateverThePieces, ()) {
     }
 }
 
-TEST(FastDeflate, HasRoomForWhatCannotBeCompressed) {
+TEST(FastDeflate, HasRoomForIncompressibleBytes) {
     const Bytes bytes = noise(3'000'000);
     FastDeflate deflate;
     const auto stream = stream_of(deflate, {std::span(bytes).first(1'000'000), std::span(bytes).subspan(1'000'000)});
@@ -65,7 +65,7 @@ TEST(FastDeflate, HasRoomForWhatCannotBeCompressed) {
     EXPECT_TRUE(inflated(stream, bytes.size()) == bytes);
 }
 
-// A compressor whose memory malloc() has filled with `fill`, somewhere where no other one is.
+// A compressor in memory that malloc() has filled with `fill`, at a unique address.
 FastDeflate poisoned(int fill) {
     ::mallopt(M_PERTURB, fill);
     FastDeflate made;
@@ -73,7 +73,7 @@ FastDeflate poisoned(int fill) {
     return made;
 }
 
-// Memory that is `fill` around what is compressed in it: farther than ISA-L looks back, and looks ahead.
+// Memory filled with `fill` around the input: farther than ISA-L looks back and ahead.
 class GuardedBuffer {
   public:
     explicit GuardedBuffer(std::uint8_t fill) : fill_(fill), memory_(kBefore + kMostBytes + kBehind, fill) {}
@@ -93,10 +93,10 @@ class GuardedBuffer {
     Bytes memory_;
 };
 
-// Consumers of any run, on any day, leave the same file of the same pixels: neither addresses, nor what was in memory
-// before, nor what was compressed before, nor what stands around the pixels is in it. Where ISA-L begins the stream
-// itself, 50 to 130 of these pictures differ.
-TEST(FastDeflate, MakesTheSameBytesWhateverIsInMemory) {
+// Consumers of any run leave the same file for the same pixels: it depends neither on addresses, nor on earlier memory
+// contents or streams, nor on bytes around the pixels. If ISA-L starts the stream itself, 50 to 130 of these pictures
+// differ.
+TEST(FastDeflate, MakesTheSameBytesWithAnyMemoryContents) {
     std::mt19937 random(20261126);
     std::vector<FastDeflate> kept;  // so that addresses differ
     for (const int fill : {0x01, 0x5A, 0xA5, 0xFF}) kept.push_back(poisoned(fill));

@@ -35,7 +35,7 @@ inline TensorSpec spec_of(const char* name, DType dtype, std::initializer_list<s
     return TensorSpec::contiguous(name, dtype, std::span(shape.begin(), shape.size()));
 }
 
-// What a processor leaves of a slab, in an output folder of its own.
+// The results of a processor for a slab, in a separate output folder.
 inline Tree results_of(const std::string& processor, RunConfig config, const SlabContents& contents) {
     const ScratchFolder output;
     config.output = output.path();

@@ -28,7 +28,7 @@ using testing::HasSubstr;
 
 class ImageProcessor : public testing::Test {
   protected:
-    // The files' names.
+    // The names of the files.
     std::vector<std::string> run_over(const SlabContents& contents) {
         config_.output = output_.path();
         make_processor("image", config_)->process(contents, test::kNoProgress, test::kCurrent);
@@ -74,7 +74,7 @@ TEST_F(ImageProcessor, NumbersBecomePixelsByTheirRange) {
     EXPECT_THAT(rgb_of("sample.png"), ElementsAre(0, 127, 0, 255, 128, 255));
 }
 
-TEST_F(ImageProcessor, BytesAreTakenAsTheyAreInAnyOrder) {
+TEST_F(ImageProcessor, BytesAreUnchangedInAnyMemoryOrder) {
     HandMade made = one_sample();
     made.add(spec_of("picture", kUInt8, {1, 3, 1, 2}));
     made.contents.tensors[0].spec.strides = {6, 1, 6, 3};
@@ -84,7 +84,7 @@ TEST_F(ImageProcessor, BytesAreTakenAsTheyAreInAnyOrder) {
     EXPECT_THAT(rgb_of("sample.png"), testing::ElementsAreArray(pixels));
 }
 
-TEST_F(ImageProcessor, GrayAndAlphaHaveTheirForms) {
+TEST_F(ImageProcessor, WritesGrayAndAlpha) {
     run_over(picture({0, 1}).contents);
     EXPECT_THAT(rgb_of("sample.png"), ElementsAre(0, 0, 0, 255, 255, 255));
     run_over(picture({1, 0, /**/ 0, 1, /**/ 0, 0, /**/ 0.2F, 1}).contents);
@@ -94,7 +94,7 @@ TEST_F(ImageProcessor, GrayAndAlphaHaveTheirForms) {
                 ElementsAre(Pixel{255, 0, 0, 51}, Pixel{0, 255, 0, 255}));
 }
 
-TEST_F(ImageProcessor, JpegAndWebpHoldTheSameByTheirQuality) {
+TEST_F(ImageProcessor, JpegAndWebpFollowTheQuality) {
     HandMade made = one_sample();
     made.add(spec_of("picture", kFloat32, {1, 3, 32, 32}));
     for (std::size_t i = 0; i < 3 * 32 * 32; ++i) made.storage[0][i] = static_cast<float>(i % 32) / 31;
@@ -115,7 +115,7 @@ TEST_F(ImageProcessor, JpegAndWebpHoldTheSameByTheirQuality) {
         }
     EXPECT_LT(bytes["jpeg10"], bytes["jpeg95"]);
     EXPECT_LT(bytes["webp10"], bytes["webp95"]);
-    // Gray, which WebP does not know.
+    // Gray, which WebP does not have.
     made.contents.tensors[0].spec.shape[1] = 1;
     for (const char* format : {"jpeg", "webp"}) {
         config_.catalogue.put("image-format", format);
@@ -126,17 +126,17 @@ TEST_F(ImageProcessor, JpegAndWebpHoldTheSameByTheirQuality) {
         ASSERT_LE(std::abs(gray[i] - static_cast<int>(i / 3 % 32) * 255 / 31), 12) << i;
 }
 
-TEST(SizeInProportion, IsThePicturesTimesWhatTheNetworkEnlargesBy) {
+TEST(SizeInProportion, IsThePicturesSizeTimesTheNetworksFactor) {
     constexpr std::uint32_t kLongest = 16'383;
     EXPECT_EQ(size_in_proportion({80, 40}, {128, 128}, 64, kLongest), (ImageSize{160, 80}));
     EXPECT_EQ(size_in_proportion({40, 80}, {64, 64}, 64, kLongest), (ImageSize{40, 80}));
     EXPECT_EQ(size_in_proportion({4000, 3000}, {32, 32}, 64, kLongest), (ImageSize{2000, 1500}));
     EXPECT_EQ(size_in_proportion({64, 64}, {256, 256}, 64, kLongest), (ImageSize{256, 256}));
-    // One that is beside another keeps what the network did.
+    // With another output beside it, it keeps the size of the network.
     EXPECT_EQ(size_in_proportion({80, 40}, {128, 64}, 64, kLongest), (ImageSize{160, 40}));
-    // What the network saw is not known: nothing that it made is lost.
+    // The network's input is unknown: no output may be lost.
     EXPECT_EQ(size_in_proportion({80, 40}, {128, 128}, 0, kLongest), (ImageSize{256, 128}));
-    // Within what a file holds.
+    // Within the limit of a file.
     EXPECT_EQ(size_in_proportion({10'000, 10}, {256, 256}, 64, kLongest), (ImageSize{16'383, 16}));
     const ImageSize most = size_in_proportion({10'000, 5'000}, {512, 512}, 128, 1'000'000);
     EXPECT_LE(most.pixels(), kMaxImagePixels);
@@ -144,7 +144,7 @@ TEST(SizeInProportion, IsThePicturesTimesWhatTheNetworkEnlargesBy) {
     EXPECT_EQ(size_in_proportion({1, 3'000}, {16, 16}, 256, kLongest), (ImageSize{1, 188}));
 }
 
-// A picture that is twice as wide as high, of which the network saw a square of 32 x 32 and gives twice as much.
+// A picture twice as wide as high, of which the network saw a square of 32 x 32 and gives twice the size.
 class ImageOfAPicture : public ImageProcessor {
   protected:
     HandMade enlarged(std::int64_t channels) {
@@ -162,7 +162,7 @@ class ImageOfAPicture : public ImageProcessor {
     ScratchFolder input_;
 };
 
-TEST_F(ImageOfAPicture, HasItsProportions) {
+TEST_F(ImageOfAPicture, HasThePicturesProportions) {
     for (const std::int64_t channels : {1, 3, 4})
         for (const char* format : {"png", "webp", "jpeg"}) {
             if (channels == 4 && std::string(format) == "jpeg") continue;
@@ -180,7 +180,7 @@ TEST_F(ImageOfAPicture, HasItsProportions) {
         ASSERT_NEAR(rgb[i], static_cast<double>(i / 3 % 160) * 255 / 159, 4);
 }
 
-TEST_F(ImageOfAPicture, ColoursThatAreNotSeenDoNotComeIntoOthers) {
+TEST_F(ImageOfAPicture, HiddenColoursDoNotBleedIntoOthers) {
     run_over(enlarged(4).contents);
     const std::string file = test::read_tree(output_.path()).at("sample.png");
     const auto pixels = test::decode_rgba_png(std::as_bytes(std::span(file))).pixels;
@@ -192,7 +192,7 @@ TEST_F(ImageOfAPicture, ColoursThatAreNotSeenDoNotComeIntoOthers) {
     EXPECT_EQ(pixels[150][3], 255);
 }
 
-TEST_F(ImageOfAPicture, HasTheModelsSizeWhereThatIsWantedAndOfTiles) {
+TEST_F(ImageOfAPicture, HasTheModelsSizeWhenAskedAndForTiles) {
     config_.catalogue.put("picture-size", "model");
     run_over(enlarged(3).contents);
     EXPECT_EQ(size_of("sample.png"), (ImageSize{64, 64}));
@@ -202,22 +202,22 @@ TEST_F(ImageOfAPicture, HasTheModelsSizeWhereThatIsWantedAndOfTiles) {
     EXPECT_EQ(size_of("sample.png"), (ImageSize{64, 64}));
 }
 
-// Of 80 x 40, brought to 64 x 32, the middle 32 x 32: 40 x 40 of its own pixels.
-TEST_F(ImageOfAPicture, OfItsMiddleHasTheMiddlesSize) {
+// An 80 x 40 picture, resized to 64 x 32, its middle 32 x 32: 40 x 40 of its pixels.
+TEST_F(ImageOfAPicture, HasTheSizeOfTheMiddleItIsMadeFrom) {
     const HandMade made = enlarged(3);
     config_.resize_size = 32;
     run_over(made.contents);
     EXPECT_EQ(size_of("sample.png"), (ImageSize{80, 80}));
 }
 
-TEST_F(ImageProcessor, OfSeveralFittingOutputsEachHasItsFile) {
+TEST_F(ImageProcessor, EachFittingOutputHasAFile) {
     HandMade made = picture({0, 1, 0, 1, 0, 1});
     made.add(spec_of("other", kUInt8, {1, 3, 1, 2}));
     made.add(spec_of("vector", kFloat32, {1, 8}));
     EXPECT_THAT(run_over(made.contents), ElementsAre("sample.other.png", "sample.picture.png"));
 }
 
-TEST_F(ImageProcessor, WhatIsNotAPictureIsRefusedWithItsNumber) {
+TEST_F(ImageProcessor, RefusesOtherTensorsWithTheirNumber) {
     EXPECT_THAT(refusal(picture({0, 200, 0, 0, 0, 0}).contents),
                 AllOf(HasSubstr("picture float32 [1, 3, 1, 2]"), HasSubstr("'sample'"), HasSubstr("200"),
                       HasSubstr("--image-range")));
@@ -232,7 +232,7 @@ TEST_F(ImageProcessor, WhatIsNotAPictureIsRefusedWithItsNumber) {
 }
 
 // The default of a model from a file.
-TEST(ChosenByTheOutputs, AreMasksWhereTheyCanBeElseArrays) {
+TEST(ChosenByTheOutputs, AreMasksWherePossibleElseArrays) {
     const auto names_of = [](const SlabContents& contents) {
         std::vector<std::string> names;
         for (const auto& [name, text] : test::results_of("auto", {}, contents)) names.push_back(name);

@@ -60,21 +60,21 @@ TEST_F(OfAManifest, OriginalsAreFoundByTheSamplesKey) {
     EXPECT_THAT(refusal([&] { originals.of("photos/a"); }), HasSubstr("the sample 'photos/a'"));
 }
 
-TEST_F(OfAManifest, SyntheticItemsStandForThePicturesOfTheirNames) {
+TEST_F(OfAManifest, SyntheticItemsUseThePicturesOfTheirNames) {
     config.source = "synthetic";
     EXPECT_EQ(OriginalImages(config, "cut-out").of("8").size, (ImageSize{8, 4}));
     config.input.clear();
     EXPECT_THROW(OriginalImages(config, "cut-out"), ConfigError);
 }
 
-TEST_F(OfAManifest, OfAFolderThereAreNoColumns) {
+TEST_F(OfAManifest, AFolderHasNoColumns) {
     config.input = (folder.path() / "photos").string();
     EXPECT_EQ(InputColumns(config, "records").of("a").columns, "{}");
     config.source = "npy";
     EXPECT_THROW(InputColumns(config, "records"), ConfigError);
 }
 
-TEST(InputColumnsOfTexts, AreOfTheRowsThatTheRunBeganWith) {
+TEST(InputColumnsOfTexts, AreThoseOfTheRunsStart) {
     TempFolder folder;
     RunConfig config;
     config.source = "jsonl-text";
@@ -87,7 +87,7 @@ TEST(InputColumnsOfTexts, AreOfTheRowsThatTheRunBeganWith) {
         HasSubstr("not the 1 that the run began with"));
 }
 
-TEST_F(OfAManifest, ColumnsAndOriginalsAreOfThePicturesThatTheRunBeganWith) {
+TEST_F(OfAManifest, ColumnsAndOriginalsAreThoseOfTheRunsStart) {
     const std::string run_dir = folder.path().string(),
                       first = "{\"id\":\"7\",\"uri\":\"photos/b.png\",\"label\":\"chair\"}\n";
     config.source = "jsonl";
@@ -110,8 +110,8 @@ TEST_F(OfAManifest, ColumnsAndOriginalsAreOfThePicturesThatTheRunBeganWith) {
     }
 }
 
-// Rows that are another shard's, or done, have numbers for names.
-TEST(InputColumnsOfChunks, WhatIsNoChunkHasNoColumns) {
+// Rows of another shard, or done ones, have numbers as names.
+TEST(InputColumnsOfChunks, OtherKeysHaveNoColumns) {
     TempFolder folder;
     RunConfig config;
     config.source = "jsonl-text";

@@ -31,7 +31,7 @@ std::vector<std::uint8_t> ids_in(const std::string& file) {
     return test::decode_png(std::as_bytes(std::span(file))).ids;
 }
 
-TEST(MaskPng, TakesClassMapsAsTheyAre) {
+TEST(MaskPng, WritesClassMapsUnchanged) {
     HandMade made = one_sample();
     made.add(spec_of("map", kUInt8, {1, 2, 3}));
     made.contents.transform = OutputTransform::ClassMap;
@@ -48,7 +48,7 @@ TEST(MaskPng, TakesClassMapsAsTheyAre) {
     EXPECT_THAT(ids_in(masks_of(made.contents).at("sample.png")), ::testing::ElementsAreArray(ids));
 }
 
-TEST(MaskPng, WithoutAPaletteIsAGrayPictureOfTheIds) {
+TEST(MaskPng, WithoutAPaletteIsAGrayPictureOfIds) {
     HandMade made = one_sample();
     made.add(spec_of("map", kUInt8, {1, 1, 4}));
     const std::uint8_t ids[] = {0, 1, 38, 255};
@@ -65,8 +65,8 @@ TEST(MaskPng, WithoutAPaletteIsAGrayPictureOfTheIds) {
     }
 }
 
-// As an argmax gives them, with the dimension that it was made along and without.
-TEST(MaskPng, TakesClassIdsOfAnyWholeNumber) {
+// The output of an argmax, with and without its dimension.
+TEST(MaskPng, AcceptsClassIdsOfAnyIntegerType) {
     const std::vector<std::uint8_t> wanted{0, 1, 2, 21, 254, 255};
     const auto file_of = [&](DType dtype, bool keeps_dimension, bool by_columns, std::int64_t last) {
         HandMade made = one_sample();
@@ -99,7 +99,7 @@ TEST(MaskPng, TakesClassIdsOfAnyWholeNumber) {
             }
 }
 
-TEST(MaskPng, TakesTheLargestScoreInEitherMemoryFormat) {
+TEST(MaskPng, UsesTheLargestScoreInEitherMemoryFormat) {
     HandMade made = one_sample();
     made.add(spec_of("scores", kFloat32, {1, 3, 1, 4}));
     const float planes[] = {5, 1, 1, 2, /**/ 4, 2, 1, 2, /**/ 3, 3, 1, 3};
@@ -113,7 +113,7 @@ TEST(MaskPng, TakesTheLargestScoreInEitherMemoryFormat) {
     EXPECT_THAT(ids_in(masks_of(made.contents).at("sample.png")), ::testing::ElementsAre(0, 2, 0, 2));
 }
 
-TEST(MaskPng, OfSeveralFittingOutputsEachGetsItsOwnMask) {
+TEST(MaskPng, EachFittingOutputGetsAMask) {
     HandMade made = one_sample();
     made.add(spec_of("out", kFloat32, {1, 2, 1, 1}));
     made.add(spec_of("aux", kBFloat16, {1, 2, 1, 1}));
@@ -123,7 +123,7 @@ TEST(MaskPng, OfSeveralFittingOutputsEachGetsItsOwnMask) {
     EXPECT_TRUE(tree.contains("sample.out.png") && tree.contains("sample.aux.png"));
 }
 
-TEST(MaskPng, OfAClassMapWithConfidenceTheMapAloneIsTheMask) {
+TEST(MaskPng, IgnoresTheConfidenceOfAClassMap) {
     HandMade made = one_sample();
     made.add(spec_of("classes", kUInt8, {1, 1, 2}));
     made.add(spec_of("confidence", kUInt8, {1, 1, 2}));
@@ -142,7 +142,8 @@ TEST(MaskPng, EnlargesLowResScoresFirst) {
     made.add(spec_of("logits", kFloat32, {1, 2, 1, 2}));
     made.contents.transform = OutputTransform::LowRes;
     made.contents.upsample_factor = 4;
-    // Class 0 falls from 4 to -2 and class 1 stays 0: they meet at two thirds of the way between the points' centres.
+    // Class 0 falls from 4 to -2 and class 1 stays 0: they cross at two thirds of the way between the centres of the
+    // points.
     const float planes[] = {4, -2, /**/ 0, 0};
     std::memcpy(made.storage[0].data(), planes, sizeof planes);
     const std::string file = masks_of(made.contents).at("sample.png");
@@ -167,7 +168,7 @@ std::string error_for(const SlabContents& contents) {
     return "no error";
 }
 
-// The mask of one sample over a picture of this size.
+// The mask of one sample for a picture of this size.
 test::DecodedPng mask_over(ImageSize size, const SlabContents& contents, std::uint32_t image_size = 0,
                            std::uint32_t resize_size = 0) {
     const ScratchFolder input, output;
@@ -181,34 +182,34 @@ test::DecodedPng mask_over(ImageSize size, const SlabContents& contents, std::ui
     return test::decode_png(std::as_bytes(std::span(file)));
 }
 
-TEST(MaskPng, LiesOnItsPictureByScoresThatAreBroughtToItsSize) {
+TEST(MaskPng, ScalesScoresToThePicturesSize) {
     HandMade made = one_sample();
     made.add(spec_of("logits", kFloat32, {1, 2, 1, 2}));
-    // Of eight columns class 0 has 4, 4, 3.25, 1.75, 0.25, -1.25, -2, -2 and class 1 nothing.
+    // Over eight columns class 0 has 4, 4, 3.25, 1.75, 0.25, -1.25, -2, -2 and class 1 has 0.
     const float planes[] = {4, -2, /**/ 0, 0};
     std::memcpy(made.storage[0].data(), planes, sizeof planes);
     const auto mask = mask_over({8, 2}, made.contents);
     EXPECT_EQ((ImageSize{mask.width, mask.height}), (ImageSize{8, 2}));
     EXPECT_THAT(mask.ids, ::testing::ElementsAre(0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1));
     EXPECT_THAT(mask_over({1, 1}, made.contents).ids, ::testing::ElementsAre(0)) << "a smaller picture";
-    // Left out of the model, its last enlargement comes first.
+    // Omitted from the model, its last enlargement comes first.
     made.contents.transform = OutputTransform::LowRes;
     made.contents.upsample_factor = 2;
     EXPECT_THAT(mask_over({8, 1}, made.contents).ids, ::testing::ElementsAre(0, 0, 0, 0, 0, 1, 1, 1));
 }
 
-// Wider than what is brought to its size at once.
+// Wider than one block of the enlargement.
 TEST(MaskPng, WidePicturesHaveNoSeams) {
     HandMade made = one_sample();
     made.add(spec_of("logits", kFloat32, {1, 2, 1, 3}));
     const float planes[] = {1, -1, 1, /**/ 0, 0, 0};
     std::memcpy(made.storage[0].data(), planes, sizeof planes);
     const auto mask = mask_over({6000, 1}, made.contents);
-    // The score falls from 1 to -1 between the middles of two columns, 1000 and 3000, and rises again to 5000.
+    // The score falls from 1 to -1 between the middles of columns 1000 and 3000, and rises again until 5000.
     for (std::size_t x = 0; x < 6000; ++x) ASSERT_EQ(mask.ids[x], x >= 2000 && x < 4000 ? 1 : 0) << x;
 }
 
-TEST(MaskPng, ClassesOfTheDeviceGoToTheNearestPixels) {
+TEST(MaskPng, ScalesTheDevicesClassesToTheNearestPixels) {
     HandMade made = one_sample();
     made.add(spec_of("classes", kUInt8, {1, 1, 2}));
     made.contents.transform = OutputTransform::ClassMap;
@@ -217,7 +218,7 @@ TEST(MaskPng, ClassesOfTheDeviceGoToTheNearestPixels) {
     EXPECT_THAT(mask_over({6, 1}, made.contents).ids, ::testing::ElementsAre(7, 7, 7, 9, 9, 9));
 }
 
-// As of a cut-out: of 128 x 64 pixels the model saw the middle 32 x 32.
+// As with cut-outs: of 128 x 64 pixels the model saw the middle 32 x 32.
 TEST(MaskPng, AroundTheMiddleThatTheModelSawAllIsBackground) {
     HandMade made = one_sample();
     made.add(spec_of("classes", kUInt8, {1, 1, 1}));
@@ -230,7 +231,7 @@ TEST(MaskPng, AroundTheMiddleThatTheModelSawAllIsBackground) {
             ASSERT_EQ(mask.ids[y * 128 + x], x >= 48 && x < 80 && y >= 16 && y < 48 ? 5 : 0) << x << " " << y;
 }
 
-TEST(MaskPng, AnOutputThatDoesNotFitIsNamedWithShapeAndNeed) {
+TEST(MaskPng, NamesTheFoundAndTheNeededShape) {
     HandMade embedding = one_sample();
     embedding.add(spec_of("embedding", kFloat32, {1, 64, 32}));
     EXPECT_THAT(error_for(embedding.contents), ::testing::AllOf(::testing::HasSubstr("embedding float32 [1, 64, 32]"),
@@ -246,7 +247,7 @@ TEST(MaskPng, AnOutputThatDoesNotFitIsNamedWithShapeAndNeed) {
     EXPECT_THAT(error_for(small.contents), ::testing::HasSubstr("enlarged by 1024"));
 }
 
-TEST(MaskPng, SettingsThatDoNotFitAreRefused) {
+TEST(MaskPng, RefusesSettingsThatDoNotFit) {
     RunConfig config;
     EXPECT_THROW(make_processor("mask-png", config), ConfigError);
     const ScratchFolder folder;

@@ -1,4 +1,4 @@
-// Networks of one channel, [N, 1, H, W]: how sure they are that a pixel is foreground.
+// Networks of one channel, [N, 1, H, W]: the probability of foreground per pixel.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -53,7 +53,7 @@ class OneChannel : public testing::Test {
     RunConfig config_;
 };
 
-TEST_F(OneChannel, AProbabilityIsForegroundFromTheThresholdOn) {
+TEST_F(OneChannel, AProbabilityIsForegroundFromTheThreshold) {
     const HandMade made = sample_of({0, 0.25F, 0.5F, 0.75F, 1});
     EXPECT_THAT(mask_of(made.contents), ElementsAre(0, 0, 1, 1, 1));
     config_.threshold = 0.75;
@@ -63,7 +63,7 @@ TEST_F(OneChannel, AProbabilityIsForegroundFromTheThresholdOn) {
     EXPECT_THAT(mask_of(made.contents), ElementsAre(1, 1, 1, 1, 1));
 }
 
-TEST_F(OneChannel, ALogitIsForegroundFromTheThresholdsLogitOn) {
+TEST_F(OneChannel, ALogitIsForegroundFromTheThresholdsLogit) {
     config_.scores = "logit";
     const HandMade made = sample_of({-9, -0.1F, 0, 1, 2, 9});
     EXPECT_THAT(mask_of(made.contents), ElementsAre(0, 0, 1, 1, 1, 1));
@@ -79,7 +79,7 @@ TEST_F(OneChannel, TheProbabilityIsTheAlphaOfACutOut) {
     EXPECT_THAT(alpha_of(sample_of({-kInf, kInf}).contents), ElementsAre(0, 255));
 }
 
-TEST_F(OneChannel, SixteenBitsAndEnlargedOnesAreReadTheSame) {
+TEST_F(OneChannel, Handles16BitAndEnlargedValues) {
     HandMade made = sample_of({0.2F, 0.6F});
     made.contents.tensors[0].spec.dtype = kFloat16;
     made.contents.tensors[0].bytes = made.contents.tensors[0].bytes.first(4);
@@ -89,7 +89,7 @@ TEST_F(OneChannel, SixteenBitsAndEnlargedOnesAreReadTheSame) {
     HandMade small = sample_of({0, 1});  // enlarged: 0, 0.25, 0.75, 1
     small.contents.transform = OutputTransform::LowRes;
     small.contents.upsample_factor = 2;
-    // The original is one line, as half of the enlarged ones are.
+    // The original is one line, like half of the enlarged ones.
     small.contents.tensors[0].spec.shape[2] = 1;
     config_.catalogue.put("mask-size", "model");
     EXPECT_THAT(mask_of(small.contents), ElementsAre(0, 0, 1, 1, 0, 0, 1, 1));
@@ -109,15 +109,15 @@ TEST_F(OneChannel, RecordsAndRunLengthsCountTheForeground) {
     EXPECT_TRUE(found);
 }
 
-// The producer's ScoreReview keeps such items from consumers.
-TEST_F(OneChannel, WhatIsNoNumberIsBackground) {
+// The producer's ScoreReview keeps these items from consumers.
+TEST_F(OneChannel, NaNIsBackground) {
     EXPECT_THAT(mask_of(sample_of({1, NAN}).contents), ElementsAre(1, 0));
     EXPECT_THAT(alpha_of(sample_of({1, NAN}).contents), ElementsAre(255, 0));
     config_.scores = "logit";
     EXPECT_THAT(alpha_of(sample_of({20, NAN}).contents), ElementsAre(255, 0));
 }
 
-TEST_F(OneChannel, RoundingBeyondTheRangeIsNoOffence) {
+TEST_F(OneChannel, AcceptsRoundingBeyondTheRange) {
     EXPECT_THAT(mask_of(sample_of({-0.003F, 1.004F}).contents), ElementsAre(0, 1));
     EXPECT_THAT(alpha_of(sample_of({-0.003F, 1.004F}).contents), ElementsAre(0, 255));
 }

@@ -19,8 +19,8 @@ using test::one_sample;
 using test::ScratchFolder;
 using test::spec_of;
 
-// The original of 64 x 32 pixels, and what became of it where the classes are 0 in its left half, or that of what the
-// model saw, and 15 in the other.
+// The 64 x 32 original and its overlay, with class 0 in the left half, or that of the model's view, and 15 in the
+// other.
 struct Overlaid {
     Rgb original, found;
 };
@@ -48,8 +48,7 @@ Overlaid overlaid(std::uint32_t image_size, std::uint32_t resize_size, const Han
     return made_of;
 }
 
-// JPEG smears the borders of the rectangle; elsewhere its inside is half covered with the colour of its class, and
-// nothing else.
+// JPEG smears the borders of the rectangle; elsewhere it is half covered with the colour of its class.
 void expect_covered(const Overlaid& made, PictureRect covered, std::size_t of_class = 15) {
     const auto colour = voc_palette()[of_class];
     const auto near = [](std::uint32_t at, std::uint32_t border) { return at + 6 > border && at < border + 6; };
@@ -69,12 +68,10 @@ void expect_covered(const Overlaid& made, PictureRect covered, std::size_t of_cl
         }
 }
 
-TEST(Overlay, CoversThingsWithHalfOfTheirClassesColourAndLeavesTheBackground) {
-    expect_covered(overlaid(0, 0), {.left = 32, .size = {32, 32}});
-}
+TEST(Overlay, BlendsClassColoursOverTheForeground) { expect_covered(overlaid(0, 0), {.left = 32, .size = {32, 32}}); }
 
 // Its foreground is class 1.
-TEST(Overlay, CoversTheForegroundOfAnOutputOfOneChannel) {
+TEST(Overlay, BlendsOverTheForegroundOfOneChannel) {
     HandMade made = one_sample();
     made.add(spec_of("mask", kFloat32, {1, 1, 1, 2}));
     const float scores[] = {0.1F, 0.9F};
@@ -82,12 +79,12 @@ TEST(Overlay, CoversTheForegroundOfAnOutputOfOneChannel) {
     expect_covered(overlaid(0, 0, made), {.left = 32, .size = {32, 32}}, 1);
 }
 
-// Of the picture, brought to 32 pixels, the middle 28 x 28: those from 18, 2 on, the right half of which is the thing.
-TEST(Overlay, AroundTheMiddleThatTheModelSawNothingChanges) {
+// The middle 28 x 28 of the picture resized to 32 pixels: the pixels from 18, 2, whose right half is foreground.
+TEST(Overlay, ChangesNothingOutsideTheModelsMiddle) {
     expect_covered(overlaid(28, 32), {.left = 32, .top = 2, .size = {14, 28}});
 }
 
-TEST(Overlay, KeepsTheProfileOfTheColoursInAsManySegmentsAsItNeeds) {
+TEST(Overlay, KeepsAColourProfileOfSeveralSegments) {
     const ImageSize size{64, 32};
     const ScratchFolder input, output;
     RunConfig config = test::config_for("overlay", output.path());
@@ -106,7 +103,7 @@ TEST(Overlay, KeepsTheProfileOfTheColoursInAsManySegmentsAsItNeeds) {
 }
 
 // No JPEG has a side of more than 65,500 pixels.
-TEST(Overlay, OfAnOriginalThatIsTooWideForAJpegEverySecondPixelIsTaken) {
+TEST(Overlay, HalvesAnOriginalTooWideForAJpeg) {
     const ScratchFolder input, output;
     std::ofstream(input.path() + "/sample.png", std::ios::binary) << encode_png({70'000, 3}, gradient({70'000, 3}));
     HandMade made = one_sample();

@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// An output folder, and runs of a custom program whose consumers use it, one after the other.
+// An output folder, and successive runs of a custom program whose consumers use it.
 class OwnRun : public ::testing::Test {
   protected:
     enum class Wish { Nothing, Resume, Overwrite };
@@ -45,7 +45,7 @@ class OwnRun : public ::testing::Test {
         }
         return "none";
     }
-    // Consumers of `run` make results of two items, and are gone.
+    // Consumers of `run` write results of two items, and end.
     void serve(const std::string& run, std::uint64_t first_item) const {
         std::vector<test::MemorySlab> slabs;
         slabs.push_back(test::make_slab(first_item, 2));
@@ -58,7 +58,7 @@ class OwnRun : public ::testing::Test {
         finish(run, OwnRunEnd::Ended);
     }
     Tree results() const { return test::results_in(folder_.path()); }
-    // What runs of these first items leave in a folder of their own.
+    // The results of runs from these first items, in a separate folder.
     Tree results_of(const std::vector<std::uint64_t>& first_items) const {
         const ScratchFolder another(ScratchFolder::On::Memory);
         std::vector<test::MemorySlab> slabs;
@@ -72,30 +72,30 @@ class OwnRun : public ::testing::Test {
     const ScratchFolder folder_{ScratchFolder::On::Memory};
 };
 
-TEST_F(OwnRun, ItsEndIsReportedByACheckpointWithItsName) {
+TEST_F(OwnRun, RecordsItsEndInANamedCheckpoint) {
     prepare("first");
     EXPECT_TRUE(is_noted());
     serve("first", 0);
-    EXPECT_FALSE(read_previous_run(folder_.path())) << "what is done only the program knows";
+    EXPECT_FALSE(read_previous_run(folder_.path())) << "only the program knows the done items";
     finish("first", OwnRunEnd::Ended);
     EXPECT_EQ(results(), results_of({0}));
-    const auto told = read_previous_run(folder_.path());
-    ASSERT_TRUE(told);
-    EXPECT_TRUE(told->of_own_program && told->ended && told->finished);
-    EXPECT_EQ(told->run_id, "first");
-    EXPECT_EQ(told->processors, std::vector<std::string>{"checksum"});
-    EXPECT_EQ(told->next_place, "");
-    EXPECT_FALSE(is_noted()) << "it names a run that is over";
+    const auto previous = read_previous_run(folder_.path());
+    ASSERT_TRUE(previous);
+    EXPECT_TRUE(previous->of_own_program && previous->ended && previous->finished);
+    EXPECT_EQ(previous->run_id, "first");
+    EXPECT_EQ(previous->processors, std::vector<std::string>{"checksum"});
+    EXPECT_EQ(previous->next_place, "");
+    EXPECT_FALSE(is_noted()) << "it names a finished run";
 }
 
-TEST_F(OwnRun, WithoutAnOutputNothingIsWritten) {
+TEST_F(OwnRun, WritesNothingWithoutAnOutput) {
     RunConfig config;
     config.processor = "checksum";
     EXPECT_NO_THROW(prepare_own_run(config, "first-00aa"));
     EXPECT_NO_THROW(finish_own_run(config, OwnRunEnd::Ended));
 }
 
-TEST_F(OwnRun, ConsumersThatComeBackToTheSameRunContinue) {
+TEST_F(OwnRun, ConsumersThatReturnToTheSameRunContinue) {
     prepare("first");
     serve("first", 0);
     finish("first", OwnRunEnd::Unfinished);
@@ -106,7 +106,7 @@ TEST_F(OwnRun, ConsumersThatComeBackToTheSameRunContinue) {
     EXPECT_EQ(results(), results_of({0, 6}));
 }
 
-TEST_F(OwnRun, ARunOfTheSameNameThatBeganLaterIsAnother) {
+TEST_F(OwnRun, ALaterRunOfTheSameNameIsAnother) {
     prepare("first");
     serve("first", 0);
     finish("first", OwnRunEnd::Unfinished);
@@ -115,7 +115,7 @@ TEST_F(OwnRun, ARunOfTheSameNameThatBeganLaterIsAnother) {
     EXPECT_EQ(test::read_tree(folder_.path()), before);
 }
 
-TEST_F(OwnRun, ARunThatIsForgottenIsAnotherToo) {
+TEST_F(OwnRun, AForgottenRunIsAnother) {
     prepare("first");
     serve("first", 0);
     finish("first", OwnRunEnd::Unfinished);
@@ -123,7 +123,7 @@ TEST_F(OwnRun, ARunThatIsForgottenIsAnotherToo) {
     EXPECT_THAT(refusal("first"), HasSubstr("an earlier run that may be unfinished"));
 }
 
-TEST_F(OwnRun, ALinkIsNotTakenForItsNote) {
+TEST_F(OwnRun, DoesNotFollowALinkInsteadOfItsNote) {
     prepare("first");
     serve("first", 0);
     finish("first", OwnRunEnd::Unfinished);
@@ -133,17 +133,17 @@ TEST_F(OwnRun, ALinkIsNotTakenForItsNote) {
     EXPECT_THAT(refusal("first"), HasSubstr("--overwrite"));
 }
 
-TEST_F(OwnRun, WhatNoOneMadeLeavesNoCheckpoint) {
+TEST_F(OwnRun, LeavesNoCheckpointWithoutResults) {
     prepare("first");
     finish("first", OwnRunEnd::Nothing);
     EXPECT_FALSE(has_checkpoint(folder_.path()));
-    EXPECT_TRUE(is_noted()) << "consumers may come back to it";
+    EXPECT_TRUE(is_noted()) << "consumers may return to it";
     EXPECT_THAT(results(), IsEmpty());
     whole_run("second", 0);
     EXPECT_EQ(results(), results_of({0}));
 }
 
-TEST_F(OwnRun, AFinishedRunsResultsAreNotTouchedUnasked) {
+TEST_F(OwnRun, KeepsAFinishedRunsResultsUnlessAsked) {
     whole_run("first", 0);
     const Tree before = test::read_tree(folder_.path());
     EXPECT_THAT(refusal("second"), AllOf(HasSubstr("results of run first, which came to its end"),
@@ -153,7 +153,7 @@ TEST_F(OwnRun, AFinishedRunsResultsAreNotTouchedUnasked) {
     EXPECT_EQ(test::read_tree(folder_.path()), before);
 }
 
-TEST_F(OwnRun, WhereItemsAreNumberedOnResultsThatAreKeptByTheirNumbersAreAddedTo) {
+TEST_F(OwnRun, AddsToNumberedResultsWhereNumbersContinue) {
     whole_run("first", 0);
     prepare_own_run(config("second", Wish::Resume), "second-00aa", ItemNumbers::Continue);
     serve("second", 6);
@@ -161,7 +161,7 @@ TEST_F(OwnRun, WhereItemsAreNumberedOnResultsThatAreKeptByTheirNumbersAreAddedTo
     EXPECT_EQ(results(), results_of({0, 6}));
 }
 
-TEST_F(OwnRun, ResultsThatAreKeptByKeyAreAddedToWhenThatIsAskedFor) {
+TEST_F(OwnRun, AddsToKeyedResultsWhenAsked) {
     processor_ = "embeddings-sqlite";
     whole_run("first", 0);
     EXPECT_THAT(refusal("second"), AllOf(HasSubstr("--resume to add"), HasSubstr("--overwrite")));
@@ -170,34 +170,34 @@ TEST_F(OwnRun, ResultsThatAreKeptByKeyAreAddedToWhenThatIsAskedFor) {
     EXPECT_EQ(read_previous_run(folder_.path())->run_id, "second");
 }
 
-TEST_F(OwnRun, WhatIsStartedOverReplacesTheEarlierResultsAtItsEndAndNotBefore) {
+TEST_F(OwnRun, AReplacingRunReplacesResultsOnlyAtItsEnd) {
     whole_run("first", 0);
     prepare("second", Wish::Overwrite);
     serve("second", 6);
     EXPECT_EQ(results(), results_of({0}));
     finish("second", OwnRunEnd::Unfinished);
-    EXPECT_EQ(results(), results_of({0})) << "it was stopped: they stay";
-    const auto told = read_previous_run(folder_.path());
-    EXPECT_NE(told->next_place, "");
-    EXPECT_TRUE(told->finished && !told->ended) << "what lies in place is a finished run's";
-    prepare("second", Wish::Overwrite);  // consumers come back
+    EXPECT_EQ(results(), results_of({0})) << "the run was stopped, so they stay";
+    const auto previous = read_previous_run(folder_.path());
+    EXPECT_NE(previous->next_place, "");
+    EXPECT_TRUE(previous->finished && !previous->ended) << "the results in place are a finished run's";
+    prepare("second", Wish::Overwrite);  // consumers return
     serve("second", 9);
     finish("second", OwnRunEnd::Ended);
     EXPECT_EQ(results(), results_of({6, 9}));
 }
 
-TEST_F(OwnRun, TheRestOfAnEndThatWasKilledIsDoneBeforeTheNextRun) {
+TEST_F(OwnRun, TheNextRunFirstFinishesAnInterruptedEnd) {
     whole_run("first", 0);
     prepare("second", Wish::Overwrite);
     serve("second", 6);
     finish("second", OwnRunEnd::Unfinished);
-    // As far as an end comes that is killed when its checkpoint is written.
+    // The state after a kill during the writing of the final checkpoint.
     std::ofstream(folder_.path() + "/.offramp-checkpoint", std::ios::app) << "{\"ended\":true}\n";
     EXPECT_THAT(refusal("third"), HasSubstr("results of run second, which came to its end"));
     EXPECT_EQ(results(), results_of({6}));
 }
 
-TEST_F(OwnRun, WhatARunOfTheLaunchersOwnMadeIsNotAddedTo) {
+TEST_F(OwnRun, DoesNotAddToResultsOfALaunchersRun) {
     std::vector<test::MemorySlab> slabs;
     slabs.push_back(test::make_slab(0, 2));
     test::note_run(config("before"), test::Came::ToAResult);

@@ -21,7 +21,7 @@ using test::DecodedPng;
 
 const Progress kNoProgress = [] {};
 
-TEST(VocPalette, IsThatOfPascalVoc) {
+TEST(VocPalette, EqualsPascalVocs) {
     const auto palette = voc_palette();
     using Colour = std::array<std::uint8_t, 3>;
     EXPECT_EQ(palette[0], (Colour{0, 0, 0}));
@@ -32,7 +32,7 @@ TEST(VocPalette, IsThatOfPascalVoc) {
     EXPECT_EQ(palette[255], (Colour{224, 224, 192}));  // void
 }
 
-// With alpha, at every level, so wide that several pieces of some rows are compressed.
+// With alpha, at every level, wide enough for several compressed pieces in some rows.
 RC_GTEST_PROP(PngEncoder, OfFourChannelsIsReadBackAsItWas, ()) {
     const auto width = *rc::gen::element<std::uint32_t>(1, 2, 77, 9000);
     const auto height = *rc::gen::inRange<std::uint32_t>(1, 12);
@@ -61,8 +61,7 @@ RC_GTEST_PROP(PalettePng, IsReadBackAsItWas, ()) {
     RC_ASSERT(std::equal(read.palette.begin(), read.palette.end(), palette.begin(), palette.end()));
 }
 
-// Some rows at a time, and with rows that are wider than a piece, the picture is the same; and where zlib makes both,
-// the file is.
+// A few rows at a time, and with rows wider than a piece, the picture is the same; if zlib makes both, so is the file.
 RC_GTEST_PROP(PalettePng, OfRowsIsTheSamePicture, ()) {
     const auto width = *rc::gen::element<std::uint32_t>(1, 77, 3000, (5U << 20U) + 3);
     const auto height = *rc::gen::inRange<std::uint32_t>(1, width > 3000 ? 3 : width == 3000 ? 3000 : 60);
@@ -91,8 +90,8 @@ RC_GTEST_PROP(PalettePng, OfRowsIsTheSamePicture, ()) {
     RC_ASSERT(read.palette == decode_png(whole).palette);
 }
 
-// Any reader finds the ids in a gray picture, and the bytes that it is compressed from are those of a palette's.
-TEST(PalettePng, WithoutAPaletteTheGrayValuesAreTheIds) {
+// Any reader finds the ids in a gray picture, and it is compressed from the same bytes as one with a palette.
+TEST(PalettePng, WithoutAPaletteGrayValuesAreIds) {
     const std::uint32_t width = 64, height = 40;
     std::vector<std::uint8_t> ids;
     for (std::size_t i = 0; i < std::size_t{width} * height; ++i) ids.push_back(static_cast<std::uint8_t>(i / 10));
@@ -124,9 +123,8 @@ TEST(PalettePng, WithoutAPaletteTheGrayValuesAreTheIds) {
     }
 }
 
-// Noise that cannot be compressed, several IDAT chunks long: the output is larger than the input at every
-// level.
-TEST(PalettePng, FitsWhateverTheLevel) {
+// Incompressible noise, several IDAT chunks long: the output is larger than the input at every level.
+TEST(PalettePng, FitsItsBufferAtEveryLevel) {
     std::vector<std::uint8_t> noise(1'000'000);
     std::uint32_t state = 1;
     for (std::uint8_t& id : noise) {
@@ -137,12 +135,12 @@ TEST(PalettePng, FitsWhateverTheLevel) {
         EXPECT_EQ(decode_png(PalettePng(PngEncoder(level)).encode(noise, 1000, 1000, kNoProgress)).ids, noise) << level;
 }
 
-TEST(PalettePng, OfALargeImageIsMadeInPartsWithProgressBetween) {
+TEST(PalettePng, ReportsProgressBetweenPartsOfALargeImage) {
     const std::vector<std::uint8_t> ids(std::size_t{9000} * 16'000, 3);
-    int told = 0;
+    int reports = 0;
     PalettePng png{PngEncoder(3)};
-    EXPECT_TRUE(decode_png(png.encode(ids, 9000, 16'000, [&] { ++told; })).ids == ids);
-    EXPECT_EQ(told, 3);
+    EXPECT_TRUE(decode_png(png.encode(ids, 9000, 16'000, [&] { ++reports; })).ids == ids);
+    EXPECT_EQ(reports, 3);
 }
 
 TEST(PngEncoder, RefusesAnImageWithoutRowsAtEveryLevel) {
@@ -152,7 +150,7 @@ TEST(PngEncoder, RefusesAnImageWithoutRowsAtEveryLevel) {
             << level;
 }
 
-// Levels 1 to 3 are one, so a level that a user tries out does not change files for nothing.
+// Levels 1 to 3 are the same, so that trying another level does not change files needlessly.
 TEST(PngEncoder, MakesOneFileAtTheFastLevels) {
     std::vector<std::uint8_t> pixels(300 * 200 * 3);
     std::iota(pixels.begin(), pixels.end(), std::uint8_t{0});
@@ -163,8 +161,8 @@ TEST(PngEncoder, MakesOneFileAtTheFastLevels) {
     EXPECT_TRUE(std::ranges::equal(file, third.encode(image, kNoProgress)));
 }
 
-// Of rows that are filtered as libpng filters them for zlib, at its level 3: as they are with a palette, else less the
-// pixel to the left.
+// Rows filtered as libpng filters them for zlib at level 3: unfiltered with a palette, else minus the pixel to the
+// left.
 std::size_t bytes_by_zlib(const PngImage& image) {
     const std::size_t pixel_bytes = image.kind == PngPixels::Palette ? 1 : 4, row_bytes = image.width * pixel_bytes;
     std::vector<std::uint8_t> rows;
@@ -181,7 +179,7 @@ std::size_t bytes_by_zlib(const PngImage& image) {
     return size;
 }
 
-// The fast levels save no time at the cost of larger files.
+// The fast levels do not enlarge files to save time.
 TEST(PngEncoder, MakesFilesNoLargerThanThoseOfZlib) {
     constexpr std::uint32_t kSide = 512;
     std::vector<std::uint8_t> mask(kSide * kSide), cut_out(kSide * kSide * 4);
@@ -190,7 +188,7 @@ TEST(PngEncoder, MakesFilesNoLargerThanThoseOfZlib) {
         for (std::uint32_t x = 0; x < kSide; ++x) {
             random = random * 1664525 + 1013904223;
             const std::size_t at = std::size_t{y} * kSide + x;
-            for (std::uint32_t thing = 1; thing <= 12; ++thing) {  // ellipses that hide one another, with rough edges
+            for (std::uint32_t thing = 1; thing <= 12; ++thing) {  // overlapping ellipses with rough edges
                 const std::int64_t across = static_cast<std::int64_t>(x) - 97 * thing % kSide,
                                    down = static_cast<std::int64_t>(y) - 171 * thing % kSide,
                                    size = 1500 + 400 * thing + random % 512;
@@ -210,14 +208,14 @@ TEST(PngEncoder, MakesFilesNoLargerThanThoseOfZlib) {
           PngImage{.pixels = cut_out, .width = kSide, .height = kSide, .kind = PngPixels::Rgba}}) {
         PngEncoder encoder(3);
         const std::size_t container = 57 + (image.palette != nullptr ? 12 + sizeof palette : 0);
-        const std::size_t ours = encoder.encode(image, kNoProgress).size() - container;
+        const std::size_t fast = encoder.encode(image, kNoProgress).size() - container;
         const std::size_t zlibs = bytes_by_zlib(image);
-        EXPECT_LE(static_cast<double>(ours), 1.02 * static_cast<double>(zlibs));
-        EXPECT_GT(ours, kSide * 4) << "it is not a picture of one colour";
+        EXPECT_LE(static_cast<double>(fast), 1.02 * static_cast<double>(zlibs));
+        EXPECT_GT(fast, kSide * 4) << "the picture has several colours";
     }
 }
 
-TEST(PalettePng, GivesTheSameBytesAgain) {
+TEST(PalettePng, IsDeterministic) {
     std::vector<std::uint8_t> ids(5000);
     std::iota(ids.begin(), ids.end(), std::uint8_t{0});
     PalettePng reused{PngEncoder(3)};

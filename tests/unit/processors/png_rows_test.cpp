@@ -9,7 +9,7 @@
 namespace offramp {
 namespace {
 
-// As PNG's specification (ISO 15948, 9.4) says it.
+// As in PNG's specification (ISO 15948, 9.4).
 int paeth_predictor(int left, int above, int corner) {
     const int estimate = left + above - corner;
     const int to_left = std::abs(estimate - left), to_above = std::abs(estimate - above);
@@ -18,8 +18,8 @@ int paeth_predictor(int left, int above, int corner) {
     return to_above <= to_corner ? above : corner;
 }
 
-// Each of the 16.7 million triples of neighbours once, in rows that begin and end within a vector.
-TEST(SubtractPaeth, IsThatOfPngForAllNeighbours) {
+// Each of the 16.7 million triples of neighbours once, in rows that begin and end inside a vector.
+TEST(SubtractPaeth, FollowsPngForAllNeighbours) {
     constexpr std::size_t kRow = 2 * 256 * 251 + 3;
     std::vector<std::uint8_t> above(kRow), row(kRow), filtered(kRow + 1);
     std::mt19937 random(1);
@@ -45,7 +45,7 @@ TEST(SubtractPaeth, IsThatOfPngForAllNeighbours) {
     EXPECT_EQ(wrong, 0);
 }
 
-TEST(SubtractPaeth, HasNothingAboveTheFirstRowAndTheRowBeforeAboveTheNext) {
+TEST(SubtractPaeth, UsesZeroAboveTheFirstRowElseThePreviousRow) {
     const std::vector<std::uint8_t> rows = {10, 20, 13, 27, 11, 22, 13, 29};  // two of two pixels of two bytes
     std::vector<std::uint8_t> filtered(10);
     subtract_paeth(rows, 4, 2, nullptr, filtered.data());

@@ -37,7 +37,7 @@ std::string rows_after(const RunConfig& config, const std::vector<SlabContents>&
     return found == tree.end() ? "no database" : found->second;
 }
 
-TEST(Records, ReportWhatShareOfThePixelsIsOfWhichClass) {
+TEST(Records, ReportTheShareOfPixelsOfEachClass) {
     const ScratchFolder folder;
     HandMade made = mapped();
     const RunConfig config = test::config_for("records", folder.path());
@@ -48,7 +48,7 @@ TEST(Records, ReportWhatShareOfThePixelsIsOfWhichClass) {
                 HasSubstr("\t{\"map\":{\"0\":0.25,\"255\":0.25,\"7\":0.5},\"scores\":{\"0\":1.0}}\t"));
 }
 
-TEST(Records, OfAModelWithoutClassesHaveNone) {
+TEST(Records, HaveNoClassesForAModelWithoutThem) {
     const ScratchFolder folder;
     HandMade made = test::one_sample();
     made.add(spec_of("v", kFloat32, {1, 8}));
@@ -56,7 +56,7 @@ TEST(Records, OfAModelWithoutClassesHaveNone) {
               "records\t0\tsample\tdone\t{}\tnothing\t{}\t\n");
 }
 
-TEST(Records, ListTheFilesOfTheOthersWhereverTheyStandInTheRow) {
+TEST(Records, ListTheFilesOfOtherProcessorsInAnyOrder) {
     for (const std::string names :
          {"records,mask-png,npy,safetensors,checksum", "mask-png,npy,safetensors,checksum,records"}) {
         const ScratchFolder folder;
@@ -74,7 +74,7 @@ TEST(Records, ListTheFilesOfTheOthersWhereverTheyStandInTheRow) {
     }
 }
 
-TEST(Records, WhatWasSkippedAndIsDoneLaterIsDoneAndStaysSo) {
+TEST(Records, ASkippedItemThatIsDoneLaterStaysDone) {
     const ScratchFolder folder;
     const RunConfig config = test::config_for("records", folder.path());
     HandMade made = mapped();
@@ -83,7 +83,7 @@ TEST(Records, WhatWasSkippedAndIsDoneLaterIsDoneAndStaysSo) {
     EXPECT_EQ(rows_after(config, {skipped}), "records\t0\tsample\tskipped\t{}\tnothing\t{}\tm\n");
     const std::string done = rows_after(config, {made.contents});
     EXPECT_THAT(done, HasSubstr("\tdone\t"));
-    // A run that continues another sends what is done as an empty row named by its number.
+    // A resumed run sends a done item as an empty row named by its number.
     skipped.samples[0].key = "0";
     EXPECT_EQ(rows_after(config, {skipped}), done);
 }
@@ -121,14 +121,14 @@ TEST_F(RecordsOfAManifest, HaveItsColumns) {
     EXPECT_THAT(row_of("plain", 3), HasSubstr("\t{}\tm\n"));
 }
 
-TEST_F(RecordsOfAManifest, WhatWasSkippedHasThemWhereItsLineCanBeRead) {
+TEST_F(RecordsOfAManifest, SkippedItemsHaveThemWhereTheirLineIsReadable) {
     EXPECT_EQ(row_of("gone", 2, true), "records\t2\tgone\tskipped\t{}\tnothing\t{\"price\":9}\tm\n");
     EXPECT_EQ(row_of("line-2", 1, true), "records\t1\tline-2\tskipped\t{}\tnothing\t{}\tm\n");
     EXPECT_EQ(row_of("7", 7, true), "records\t7\t7\tskipped\t{}\tnothing\t{}\tm\n");
 }
 
-// A key of no line: the manifest is another one by now.
-TEST_F(RecordsOfAManifest, AnInputThatChangedIsReported) {
+// A key without a line: the manifest has changed.
+TEST_F(RecordsOfAManifest, ReportAChangedInput) {
     try {
         row_of("chair 2", 0);
         FAIL();
@@ -138,7 +138,7 @@ TEST_F(RecordsOfAManifest, AnInputThatChangedIsReported) {
     }
 }
 
-TEST_F(RecordsOfAManifest, AnInputThatIsNoListHasNone) {
+TEST_F(RecordsOfAManifest, HaveNoneForAnInputThatIsNoList) {
     for (const auto& [source, input] :
          {std::pair("synthetic", ""), std::pair("auto", ""), std::pair("auto", "/nowhere/rows.npy"),
           std::pair("text", "/nowhere/lines.txt"), std::pair("images", "/nowhere")}) {

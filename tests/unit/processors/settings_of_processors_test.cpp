@@ -11,12 +11,12 @@
 namespace offramp {
 namespace {
 
-// A processor's name that is written otherwise in the table of settings would make its settings count for nothing.
-TEST(SettingsOfProcessors, EachThatMakesResultsOfSlabsDoesSoForAProcessorThatThereIs) {
+// A misspelled processor name in the table of settings would make its settings ineffective.
+TEST(SettingsOfProcessors, EachAppliesToAnExistingProcessor) {
     for (const Setting& setting : make_settings()) {
         if (setting.effect.in_processing == nullptr) continue;
-        const bool of_texts = setting.flag == "vector-columns";  // beside another input it makes nothing
-        std::vector<std::string> names{"so:./somebody-elses.so"};
+        const bool of_texts = setting.flag == "vector-columns";  // has no effect with another input
+        std::vector<std::string> names{"so:./custom.so"};
         for (const ProcessorEntry& entry : ProcessorEntry::all()) names.emplace_back(entry.name);
         EXPECT_TRUE(std::ranges::any_of(names, [&](const std::string& name) {
             RunConfig config;
@@ -30,7 +30,7 @@ TEST(SettingsOfProcessors, EachThatMakesResultsOfSlabsDoesSoForAProcessorThatThe
     }
 }
 
-TEST(SettingsOfProcessors, OptionsOfACustomProcessorMakeOtherResults) {
+TEST(SettingsOfProcessors, ACustomProcessorsOptionsChangeResults) {
     const auto settings = make_settings();
     const auto option = std::ranges::find(settings, "processor-option", &Setting::flag);
     ASSERT_NE(option, settings.end());
@@ -42,7 +42,7 @@ TEST(SettingsOfProcessors, OptionsOfACustomProcessorMakeOtherResults) {
     }
 }
 
-TEST(SettingsOfProcessors, WhatIsMadeWithThePicturesAtHandFollowsFromWhatTheModelSawOfThem) {
+TEST(SettingsOfProcessors, ResultsWithPicturesDependOnTheModelsView) {
     RunConfig config;
     config.resize_size = 256;
     const auto count_for = [&](const char* processor) {
@@ -60,7 +60,7 @@ TEST(SettingsOfProcessors, WhatIsMadeWithThePicturesAtHandFollowsFromWhatTheMode
               (Flags{"source", "input", "image-size", "resize-size", "processor", "scores", "threshold"}));
     EXPECT_EQ(count_for("records"), (Flags{"source", "input", "processor", "scores", "threshold"}));
     EXPECT_EQ(count_for("embeddings-parquet"), (Flags{"processor", "normalize", "vector-dtype", "truncate-dim"}));
-    config.source = "jsonl-text";  // whose columns stand beside the vectors
+    config.source = "jsonl-text";  // its columns are stored with the vectors
     EXPECT_EQ(count_for("embeddings-sqlite"),
               (Flags{"source", "input", "processor", "vector-columns", "normalize", "vector-dtype", "truncate-dim"}));
     config.catalogue.put("vector-columns", "none");

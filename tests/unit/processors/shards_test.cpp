@@ -15,15 +15,15 @@ namespace {
 using ::testing::HasSubstr;
 
 struct JobOfShard : ::testing::Test {
-    void say(const std::string& text) const {
+    void write_job(const std::string& text) const {
         std::filesystem::create_directories(place);
         std::ofstream(folder.path() + "/.offramp-shards/job.json") << text;
     }
-    ErrorKind refusal_of(const std::string& of, const std::string& said) const {
+    ErrorKind refusal_of(const std::string& of, const std::string& text) const {
         try {
             job_of_shard(of);
         } catch (const Error& error) {
-            EXPECT_THAT(error.what(), HasSubstr(said));
+            EXPECT_THAT(error.what(), HasSubstr(text));
             return error.kind();
         }
         return ErrorKind::None;
@@ -33,29 +33,29 @@ struct JobOfShard : ::testing::Test {
     const std::string place = shard_place(folder.path(), 7);
 };
 
-TEST_F(JobOfShard, IsWhatTheOutputReports) {
-    say(R"({"job": "job-a", "folder": "/jobs/a"})");
+TEST_F(JobOfShard, IsReadFromTheOutput) {
+    write_job(R"({"job": "job-a", "folder": "/jobs/a"})");
     EXPECT_EQ(job_of_shard(place), "job-a");
     EXPECT_EQ(job_of_shard(place + "/embeddings-postgres"), "job-a");
 }
 
 // A user may give --samples-folder.
-TEST_F(JobOfShard, AnotherFolderIsNoShards) {
+TEST_F(JobOfShard, AnotherFolderIsNotAShards) {
     EXPECT_EQ(refusal_of(folder.path(), "not a shard's place"), ErrorKind::Usage);
 }
 
-TEST_F(JobOfShard, WhatCannotBeReadMayBeReadLaterAndWhatIsGoneOrReportsNothingNever) {
-    EXPECT_EQ(refusal_of(place, ".offramp-shards/job.json, which says whose output this is, is gone"),
+TEST_F(JobOfShard, RetriesAnUnreadableFileButNoMissingOne) {
+    EXPECT_EQ(refusal_of(place, ".offramp-shards/job.json, which names the job of this output, is gone"),
               ErrorKind::CannotWrite);
     const std::string path = folder.path() + "/.offramp-shards/job.json";
     std::filesystem::create_directories(folder.path() + "/.offramp-shards");
     std::filesystem::create_symlink(path, path);
-    EXPECT_EQ(refusal_of(place, "which says whose output this is: cannot be opened: Too many levels"),
+    EXPECT_EQ(refusal_of(place, "which names the job of this output: cannot be opened: Too many levels"),
               ErrorKind::SinkUnavailable);
     std::filesystem::remove(path);
     for (const char* const text : {"", "{", "[]", R"({"job": 7})"}) {
-        say(text);
-        EXPECT_EQ(refusal_of(place, "does not say whose output this is"), ErrorKind::BadInput) << text;
+        write_job(text);
+        EXPECT_EQ(refusal_of(place, "does not name the job of this output"), ErrorKind::BadInput) << text;
     }
 }
 

@@ -14,7 +14,7 @@ std::vector<std::uint8_t> filtered_picture(std::mt19937& random) {
     std::vector<std::uint8_t> rows;
     rows.reserve((width * channels + 1) * height);
     std::uint8_t pixel[4] = {};
-    std::size_t left = 0;  // of a run
+    std::size_t left = 0;  // of the current run
     for (std::size_t row = 0; row < height; ++row) {
         const bool is_repeated = row > 0 && below(3) == 0;
         rows.push_back(channels == 1 ? 0 : 4);

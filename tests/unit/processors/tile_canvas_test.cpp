@@ -54,8 +54,8 @@ struct TileCanvasTest : ::testing::Test {
     std::string folder;
 };
 
-// Of the file that consumers of one run share, and which a later one goes on with.
-TEST_F(TileCanvasTest, ItsBytesAreThese) {
+// The file that consumers of one run share, and that a later run continues.
+TEST_F(TileCanvasTest, ItsBytesAreFrozen) {
     const std::string path = folder + "/tiles/canvas";
     CanvasForm form = kForm;
     form.stamp = 0x0102030405060708;
@@ -68,13 +68,13 @@ TEST_F(TileCanvasTest, ItsBytesAreThese) {
     int looks = 0;
     canvas.set({0, 2}, [&] { ++looks; });
     canvas.set({0, 2}, [&] { ++looks; });
-    EXPECT_EQ(looks, 2) << "a tile that comes again";
+    EXPECT_EQ(looks, 2) << "a repeated tile";
     const std::string bytes = bytes_of(path);
     std::string header("OFFRTILE\1\0\0\0\7\0\0\0\6\0\0\0\4\0\0\0\1\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0", 40);
     EXPECT_EQ(bytes.substr(0, 56), header + "\10\7\6\5\4\3\2\1" + std::string("\1\0\0\0\0\0\0\0", 8));
     EXPECT_EQ(bytes.substr(4096, 9), std::string("\0\0\1\0\0\0\0\0\0", 9));
     EXPECT_EQ(bytes.substr(8192 + 2 * 7 + 4, 3), "\5\6\7");
-    // Eight seams of each tile, a page each.
+    // Eight seams per tile, a page each.
     ASSERT_EQ(bytes.size(), 12288U + 4 * 8 * 4096);
     float found[2] = {};
     std::memcpy(found, bytes.data() + 12288 + 3 * 8 * 4096, sizeof found);
@@ -85,7 +85,7 @@ TEST_F(TileCanvasTest, ItsBytesAreThese) {
     EXPECT_EQ(found[0], 3.0F);
 }
 
-TEST_F(TileCanvasTest, SeamsOfATileLieApart) {
+TEST_F(TileCanvasTest, SeamsOfATileAreSeparate) {
     TileCanvas canvas(folder + "/canvas", {.picture = {30, 30}, .tiles = {10, 3}, .classes = 3}, Durability::Process);
     std::vector<TileCanvas::Cell> seams;
     for (std::uint32_t row = 1; row < 4; ++row)
@@ -110,26 +110,26 @@ TEST_F(TileCanvasTest, SeamsOfATileLieApart) {
         }
 }
 
-TEST_F(TileCanvasTest, AnotherFormIsRefused) {
+TEST_F(TileCanvasTest, RefusesAnotherForm) {
     const TileCanvas canvas(folder + "/canvas", kForm, Durability::Process);
     CanvasForm other = kForm;
     other.classes = 3;
     try {
         const TileCanvas refused(folder + "/canvas", other, Durability::Process);
-        FAIL() << "it was taken";
+        FAIL() << "it was accepted";
     } catch (const Error& problem) {
         EXPECT_EQ(problem.kind(), ErrorKind::BadInput);
         EXPECT_THAT(problem.what(), ::testing::HasSubstr("number of classes"));
     }
 }
 
-TEST_F(TileCanvasTest, AnotherStateOfThePictureIsRefusedUntilItsMaskIsMade) {
+TEST_F(TileCanvasTest, RefusesAChangedPictureUntilItsMaskIsMade) {
     CanvasForm other = kForm;
     other.stamp = 5;
     TileCanvas canvas(folder + "/canvas", other, Durability::Process);
     try {
         const TileCanvas refused(folder + "/canvas", kForm, Durability::Process);
-        FAIL() << "it was taken";
+        FAIL() << "it was accepted";
     } catch (const Error& problem) {
         EXPECT_EQ(problem.kind(), ErrorKind::BadInput);
         EXPECT_THAT(problem.what(), ::testing::HasSubstr("is of another state of the picture"));
@@ -139,7 +139,7 @@ TEST_F(TileCanvasTest, AnotherStateOfThePictureIsRefusedUntilItsMaskIsMade) {
     EXPECT_TRUE(TileCanvas(folder + "/canvas", kForm, Durability::Process).is_committed());
 }
 
-TEST_F(TileCanvasTest, WhatIsCommittedIsKnown) {
+TEST_F(TileCanvasTest, KnowsCommittedTiles) {
     const std::string path = folder + "/canvas";
     TileCanvas canvas(path, kForm, Durability::Process);
     for (std::uint32_t row = 0; row < 3; ++row)
@@ -156,18 +156,18 @@ TEST_F(TileCanvasTest, WhatIsCommittedIsKnown) {
 }
 
 // A process with the same pid in another pid namespace may be writing it.
-TEST_F(TileCanvasTest, TemporaryFilesOfOthersStay) {
+TEST_F(TileCanvasTest, KeepsTemporaryFilesOfOthers) {
     const std::string begin = ".offramp-tmp-" + std::to_string(::getpid());
     constexpr int kNames = 200;
     for (int i = 0; i < kNames; ++i)
-        for (const char* kind : {"-", "-canvas-"}) write(begin + kind + std::to_string(i), "theirs");
+        for (const char* kind : {"-", "-canvas-"}) write(begin + kind + std::to_string(i), "foreign");
     const TileCanvas canvas(folder + "/canvas", kForm, Durability::PowerCut);
     for (int i = 0; i < kNames; ++i)
-        for (const char* kind : {"-", "-canvas-"}) EXPECT_EQ(text(begin + kind + std::to_string(i)), "theirs");
+        for (const char* kind : {"-", "-canvas-"}) EXPECT_EQ(text(begin + kind + std::to_string(i)), "foreign");
     EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2 * kNames + 1);
 }
 
-TEST_F(TileCanvasTest, WhoComesSecondFindsTheFirstOnesFile) {
+TEST_F(TileCanvasTest, TheSecondProcessOpensTheFirstOnesFile) {
     TileCanvas first(folder + "/canvas", kForm, Durability::Process);
     AtomicFile second(folder + "/canvas");
     second.set_size(1);
@@ -177,8 +177,8 @@ TEST_F(TileCanvasTest, WhoComesSecondFindsTheFirstOnesFile) {
     EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1);
 }
 
-// Of a picture of two tiles across and many down, tile by tile, as consumers get them.
-TEST_F(TileCanvasTest, ScoresOfSeamsThatAreAddedUpTakeNoRoom) {
+// A picture two tiles wide and many high, tile by tile, in the order of delivery.
+TEST_F(TileCanvasTest, FreesTheScoresOfSummedSeams) {
     constexpr TileSize kTiles{64, 16};
     constexpr ImageSize kPicture{112, 64 + 48 * 11};
     RunConfig config = test::config_for("mask-png", folder);
@@ -202,13 +202,13 @@ TEST_F(TileCanvasTest, ScoresOfSeamsThatAreAddedUpTakeNoRoom) {
         behind.push_back(bytes_on_disk());
     }
     const std::int64_t classes = 112 * 48;
-    const std::int64_t scores = 2 * 64 * 16 * 4 * 4;  // of a row's seam with the next, which wait for that
+    const std::int64_t scores = 2 * 64 * 16 * 4 * 4;  // of the seam with the next row, which wait for it
     EXPECT_GT(behind[1], scores);
-    // Some pages are of two: each of the rows of tiles put more than 200 KB there.
-    EXPECT_LT(behind[10] - behind[1], 9 * (classes + 4096)) << "the scores of rows that are done are still there";
+    // Some pages belong to two rows of tiles, each of which put more than 200 KB there.
+    EXPECT_LT(behind[10] - behind[1], 9 * (classes + 4096)) << "the scores of finished rows still use space";
 }
 
-TEST_F(TileCanvasTest, ThePicturesNameIsInIt) {
+TEST_F(TileCanvasTest, ContainsThePicturesName) {
     const TileCanvas named(folder + "/named", kForm, Durability::Process, "a/\xc3\xa4.b");
     const TileCanvas nameless(folder + "/nameless", kForm, Durability::Process);
     const TileCanvas longer(folder + "/longer", kForm, Durability::Process, std::string(5000, 'x'));
@@ -220,8 +220,8 @@ TEST_F(TileCanvasTest, ThePicturesNameIsInIt) {
     EXPECT_EQ(TileCanvas::name_of(folder + "/none"), "");
 }
 
-TEST_F(TileCanvasTest, PicturesThatLackTilesAreReportedAtTheEndAndThoseUnderWayWhereARunIsBrokenOff) {
-    const auto told = [&](const std::function<void(const RunOutput&)>& end) {
+TEST_F(TileCanvasTest, ReportsIncompletePicturesAtTheEnd) {
+    const auto warning = [&](const std::function<void(const RunOutput&)>& end) {
         std::ostringstream text;
         const auto before = spdlog::default_logger();
         spdlog::set_default_logger(
@@ -234,19 +234,19 @@ TEST_F(TileCanvasTest, PicturesThatLackTilesAreReportedAtTheEndAndThoseUnderWayW
         output.note_end({.output = folder}, folder + "/.offramp-next-1", "1");
     };
     const std::string next = folder + "/.offramp-next-1/.offramp-tiles/";
-    EXPECT_EQ(told(end), "");
+    EXPECT_EQ(warning(end), "");
     TileCanvas(next + "0", kForm, Durability::Process, "whole").note_committed();
     const TileCanvas first(next + "1", kForm, Durability::Process, "p1");
     const auto broken_off = [&](const RunOutput& output) { output.note_broken_off({}, folder + "/.offramp-next-1"); };
-    EXPECT_THAT(told(broken_off), ::testing::HasSubstr("1 picture is not finished: p1; --resume goes on with it"));
+    EXPECT_THAT(warning(broken_off), ::testing::HasSubstr("1 picture is not finished: p1; --resume goes on with it"));
     EXPECT_TRUE(fs::exists(next + "0")) << "which goes on with it";
     for (const char* name : {"5", "4", "3", "2"})
         TileCanvas(next + name, kForm, Durability::Process, std::string("p") + name);
-    EXPECT_THAT(told(broken_off),
+    EXPECT_THAT(warning(broken_off),
                 ::testing::AllOf(::testing::HasSubstr("5 pictures are not finished: p1, p2, p3, and 2 more; --resume "
                                                       "goes on with them"),
                                  ::testing::Not(::testing::HasSubstr("remove"))));
-    EXPECT_THAT(told(end),
+    EXPECT_THAT(warning(end),
                 ::testing::HasSubstr("5 pictures lack tiles and have no mask: p1, p2, p3, and 2 more; what is there of "
                                      "them, 1 MiB in " +
                                      folder + "/.offramp-tiles, is kept for --resume"))
@@ -254,7 +254,7 @@ TEST_F(TileCanvasTest, PicturesThatLackTilesAreReportedAtTheEndAndThoseUnderWayW
     EXPECT_FALSE(fs::exists(next + "0"));
 }
 
-TEST_F(TileCanvasTest, TheEndOfARunTakesWholeOnesAway) {
+TEST_F(TileCanvasTest, TheEndOfARunRemovesCompleteFiles) {
     TileCanvas(folder + "/.offramp-tiles/whole", kForm, Durability::Process).note_committed();
     tile_canvases()->note_end({.output = folder}, folder, "");
     EXPECT_FALSE(fs::exists(folder + "/.offramp-tiles"));
@@ -267,7 +267,7 @@ TEST_F(TileCanvasTest, TheEndOfARunTakesWholeOnesAway) {
 }
 
 // Killed between any two steps, and made again as often as wanted.
-TEST_F(TileCanvasTest, ARunsOwnTakeThePlaceOfThePreviousOnes) {
+TEST_F(TileCanvasTest, AReplacingRunsFilesReplaceThePreviousOnes) {
     for (int killed_behind = 0; killed_behind < 3; ++killed_behind) {
         fs::remove_all(folder);
         write(".offramp-tiles/old", "old");

@@ -27,7 +27,7 @@ class Write : public ::testing::TestWithParam<bool> {
     }
 };
 
-TEST_P(Write, AFolderGetsAFileForEverySampleAndOutput) {
+TEST_P(Write, WritesAFilePerSampleAndOutputIntoAFolder) {
     const ScratchFolder folder;
     std::vector<test::MemorySlab> slabs;
     slabs.push_back(test::make_slab(4, 2));
@@ -40,7 +40,7 @@ TEST_P(Write, AFolderGetsAFileForEverySampleAndOutput) {
                           {name + ".embedding.bin", text_of(contents.tensors[2].row(1))}}));
 }
 
-TEST_P(Write, AFifoGetsOneSampleAfterAnotherWithoutHoles) {
+TEST_P(Write, WritesSamplesWithoutHolesIntoAFifo) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/fifo";
     ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
@@ -58,13 +58,13 @@ TEST_P(Write, AFifoGetsOneSampleAfterAnotherWithoutHoles) {
     EXPECT_EQ(found, wanted);
 }
 
-TEST_P(Write, DevNullTakesAll) {
+TEST_P(Write, WritesToDevNull) {
     const RunConfig settings = config("/dev/null");
     EXPECT_NO_THROW(make_processor("write", settings)
                         ->process(test::make_slab(0, 8).contents(), test::kNoProgress, test::kCurrent));
 }
 
-TEST_P(Write, AnOrdinaryFileOrNoPathIsRefused) {
+TEST_P(Write, RefusesAnOrdinaryFileOrNoPath) {
     const RunConfig ordinary = config("/etc/passwd");
     EXPECT_THROW(make_processor("write", ordinary), ConfigError);
     const RunConfig none = config("");

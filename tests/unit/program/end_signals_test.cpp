@@ -12,8 +12,8 @@
 namespace offramp {
 namespace {
 
-// As `ulimit -f` sets it. Without EndSignals the write is a death by SIGXFSZ.
-TEST(EndSignalsDeathTest, AFileThatMayNotGrowIsAnErrorAndNoDeath) {
+// As set by `ulimit -f`. Without EndSignals the write dies of SIGXFSZ.
+TEST(EndSignalsDeathTest, AFileSizeLimitIsAnErrorNotADeath) {
     const auto write_too_much = [] {
         const EndSignals signals;
         const rlimit limit{4096, 4096};

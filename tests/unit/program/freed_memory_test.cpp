@@ -9,7 +9,7 @@
 namespace offramp {
 namespace {
 
-constexpr std::size_t kBytes = std::size_t{96} << 20U;  // more than glibc's threshold may ever be
+constexpr std::size_t kBytes = std::size_t{96} << 20U;  // more than glibc's largest threshold
 
 long faults_of_filling() {
     rusage before{};
@@ -22,15 +22,15 @@ long faults_of_filling() {
     return after.ru_minflt - before.ru_minflt;
 }
 
-TEST(FreedMemory, IsFilledAgainWithoutPageFaults) {
+TEST(FreedMemory, IsRefilledWithoutPageFaults) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "a sanitizer allocates by itself";
+    GTEST_SKIP() << "a sanitizer has its own allocator";
 #endif
     const long given_back = faults_of_filling() + faults_of_filling();
     keep_freed_memory();
     const long first = faults_of_filling();
     EXPECT_LT(faults_of_filling() + faults_of_filling(), 16);
-    EXPECT_GT(given_back, first + 16) << "without it, each time takes them";
+    EXPECT_GT(given_back, first + 16) << "without it, each round faults again";
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(TraceFile, KeepsWhatHappenedWhileItWasOnAndWritesItOnce) {
+TEST(TraceFile, WritesTheEventsOfItsLifetimeOnce) {
     const auto folder = std::filesystem::temp_directory_path() / ("offramp-trace-" + std::to_string(::getpid()));
     { const TraceRange before(TraceName::Map); }
     start_recording(folder.string(), "producer", "async");

@@ -1,4 +1,4 @@
-// A producer that dies as a process of its own, and this one, which goes on with its run.
+// A producer dies in its own process, and this one continues its run.
 
 #include "producer/recovery/run_recovery.hpp"
 
@@ -37,7 +37,7 @@ SlabLayout one_batch_a_slab() {
     return SlabLayout::make({TensorSpec::contiguous("payload", kUInt8, shape)}, kBatch);
 }
 
-// The producer of a run, as far as its memory goes.
+// The memory of a run's producer.
 struct Producer {
     explicit Producer(const RunNames& run)
         : names(run), records(RunMemory(names, layout, spans, kConsumers, kFirstEpoch, false)) {
@@ -83,7 +83,7 @@ struct Producer {
 
 class RunRecoveryTest : public ::testing::Test {
   protected:
-    // A producer that does this, and is gone at once, without a clean-up.
+    // A producer that does this and dies without clean-up.
     void die_after(const std::function<void(Producer&)>& work) {
         ChildProcess producer([&](int) -> int {
             Producer running(run_.names());
@@ -109,7 +109,7 @@ class RunRecoveryTest : public ::testing::Test {
     const BatchNumbers numbers_{.batch = kBatch, .items = kItems};
 };
 
-TEST_F(RunRecoveryTest, ContinuesWithWhatIsInFlightInTheOrderOfItsPublication) {
+TEST_F(RunRecoveryTest, ContinuesWithSlabsInFlightInPublicationOrder) {
     die_after([](Producer& producer) {
         producer.publish(0);
         producer.publish(1);
@@ -135,7 +135,7 @@ TEST_F(RunRecoveryTest, ContinuesWithWhatIsInFlightInTheOrderOfItsPublication) {
     EXPECT_EQ(records->progress.totals().published.samples, 2 * kBatch);
 }
 
-TEST_F(RunRecoveryTest, TheSlabsBytesAreThoseThatTheDeadOneLeft) {
+TEST_F(RunRecoveryTest, KeepsTheSlabBytesOfTheDeadProducer) {
     die_after([](Producer& producer) {
         const PublishedSlab published = producer.publish(3);
         producer.bytes_of(published.slab).back() = std::byte{42};
@@ -149,28 +149,28 @@ TEST_F(RunRecoveryTest, TheSlabsBytesAreThoseThatTheDeadOneLeft) {
     EXPECT_EQ(pool->bytes_of(slab).back(), std::byte{42});
 }
 
-TEST_F(RunRecoveryTest, AProducerThatLivesKeepsItsRun) {
+TEST_F(RunRecoveryTest, DoesNotTakeARunFromALivingProducer) {
     Producer running(run_.names());
     running.publish(0);
     EXPECT_EQ(code_of([&] { recover(); }), ErrorKind::RunInUse);
     EXPECT_EQ(running.records.memory.epoch(), kFirstEpoch);
 }
 
-TEST_F(RunRecoveryTest, SlabsThatLieOtherwiseAreRefusedByTheFieldThatDiffers) {
+TEST_F(RunRecoveryTest, RefusesAnotherLayoutAndNamesTheField) {
     die_after([](Producer& producer) { producer.publish(0); });
     RunRecovery::Layout other = layout_;
     other.spans = SpanPlan::make(kSlabs + 1, other.layout.slab_bytes);
     std::string text;
     EXPECT_EQ(code_of([&] { RunRecovery refused(other); }, &text), ErrorKind::Protocol);
     EXPECT_THAT(text, HasSubstr("slab_count is 4, this producer's would be 5"));
-    EXPECT_EQ(recover().epoch(), kFirstEpoch + 1) << "a refusal uses up no epoch";
+    EXPECT_EQ(recover().epoch(), kFirstEpoch + 1) << "a refusal uses no epoch";
 }
 
-// Whoever dies in the middle, or refuses there, leaves a run that the next one recovers.
-TEST_F(RunRecoveryTest, ARecordThatContradictsTheSlabsIsRefusedAndNothingIsLost) {
+// A producer that dies or is refused in the middle leaves a recoverable run.
+TEST_F(RunRecoveryTest, RefusesAContradictingRecordWithoutLoss) {
     die_after([](Producer& producer) {
         const PublishedSlab published = producer.publish(0);
-        producer.records.progress.count(CountedStep::Complete, published, 7);  // of a filling that never was
+        producer.records.progress.count(CountedStep::Complete, published, 7);  // of a generation that never existed
     });
     ChildProcess refuses([&](int) -> int {
         std::string text;
@@ -185,10 +185,10 @@ TEST_F(RunRecoveryTest, ARecordThatContradictsTheSlabsIsRefusedAndNothingIsLost)
     EXPECT_EQ(refuses.wait(), 0);
     RunRecovery next = recover();
     EXPECT_EQ(next.epoch(), kFirstEpoch + 2);
-    EXPECT_EQ(next.progress().producers, 1U) << "it did not serve the run";
+    EXPECT_EQ(next.progress().producers, 1U) << "it did not continue the run";
 }
 
-TEST_F(RunRecoveryTest, ASlabOfItemsThatTheSourceHasNotIsRefused) {
+TEST_F(RunRecoveryTest, RefusesASlabOfItemsBeyondTheSource) {
     die_after([](Producer& producer) { producer.publish(5); });
     RunRecovery recovery = recover();
     std::string text;
@@ -196,8 +196,8 @@ TEST_F(RunRecoveryTest, ASlabOfItemsThatTheSourceHasNotIsRefused) {
     EXPECT_THAT(text, HasSubstr("holds batch 5, but the source has only 8 items"));
 }
 
-// A file whose slab was not freed yet is a copy; one whose slab was is the only one.
-TEST_F(RunRecoveryTest, OfASlabAndItsFileOneCounts) {
+// The file of a slab that was not freed yet is a copy; otherwise it is the only one.
+TEST_F(RunRecoveryTest, CountsASlabAndItsSpillFileOnce) {
     const TemporaryFolder folder;
     die_after([&](Producer& producer) {
         SpillStore store(folder.path(), [] {});
@@ -223,7 +223,7 @@ TEST_F(RunRecoveryTest, OfASlabAndItsFileOneCounts) {
     EXPECT_EQ(left.waiting().items(), 2 * kBatch);
 }
 
-TEST_F(RunRecoveryTest, ARunIsFoundByItsDirectoryAndItsId) {
+TEST_F(RunRecoveryTest, FindsARunByDirectoryAndId) {
     const TemporaryFolder folder;
     EXPECT_EQ(code_of([&] { RunRecovery::find(folder.path(), "some"); }), ErrorKind::NoSuchRun);
     Endpoint{.run_dir = folder.path(), .names = run_.names(), .producer_pid = 1, .epoch = 3}.publish();

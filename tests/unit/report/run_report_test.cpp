@@ -46,10 +46,10 @@ class RunReportTest : public ::testing::Test {
     support::TemporaryFolder folder_;
 };
 
-TEST_F(RunReportTest, AFirstStatusIsAboutWhatWasDoneSinceWorkBegan) {
-    // a model that takes long to load
+TEST_F(RunReportTest, AFirstStatusCoversTheTimeSinceWorkBegan) {
+    // The model takes long to load.
     RunReport report(folder_.path(), RunFacts{.began_ns = now_ns() - 100 * kSecond});
-    RunStats now = stats(10, 50, {2.0, 4.0}, "disconnected");  // it is the last one, too
+    RunStats now = stats(10, 50, {2.0, 4.0}, "disconnected");  // the last status, too
     now.state = "ended";
     now.compute_busy_seconds = 5;
     now.input_wait_seconds = 4;
@@ -60,7 +60,7 @@ TEST_F(RunReportTest, AFirstStatusIsAboutWhatWasDoneSinceWorkBegan) {
     EXPECT_EQ("input", status()["limiting_stage"]);
 }
 
-TEST_F(RunReportTest, ALaterOneIsAboutTheTimeSinceTheOneBefore) {
+TEST_F(RunReportTest, ALaterStatusCoversTheTimeSinceThePreviousOne) {
     RunReport report(folder_.path(), {});
     report.write_status(stats(10, 50, {2.0, 4.0}));
     report.write_status(stats(20, 70, {7.0, 4.0}));
@@ -68,7 +68,7 @@ TEST_F(RunReportTest, ALaterOneIsAboutTheTimeSinceTheOneBefore) {
     EXPECT_NEAR(0.25, status()["consumer_utilization"].get<double>(), 0.01);
 }
 
-TEST_F(RunReportTest, ConsumersThatWereGoneAlreadyHaveNoShare) {
+TEST_F(RunReportTest, OmitsTheShareOfConsumersThatWereGone) {
     RunStats before = stats(10, 50, {2.0, 4.0});
     before.broker.consumers[1].end = "died";
     RunStats now = stats(20, 70, {7.0, 4.0});
@@ -76,7 +76,7 @@ TEST_F(RunReportTest, ConsumersThatWereGoneAlreadyHaveNoShare) {
     EXPECT_NEAR(0.5, parse_json(RunReport::status_json({}, before, now))["consumer_utilization"].get<double>(), 0.01);
 }
 
-TEST_F(RunReportTest, WhoTakesARunOverDoesNotClaimWhatItsPredecessorDid) {
+TEST_F(RunReportTest, ASuccessorExcludesItsPredecessorsWork) {
     RunReport report(folder_.path(), RunFacts{.producers = 2});
     report.write_status(stats(1, 5000, {60.0}));
     EXPECT_EQ(0, status()["samples_per_second"]);
@@ -85,7 +85,7 @@ TEST_F(RunReportTest, WhoTakesARunOverDoesNotClaimWhatItsPredecessorDid) {
     EXPECT_NEAR(2, status()["samples_per_second"].get<double>(), 0.1);
 }
 
-TEST_F(RunReportTest, RatesAndSharesAreThoseOfTheLastTenSeconds) {
+TEST_F(RunReportTest, RatesAndSharesCoverTheLastTenSeconds) {
     RunReport report(folder_.path(), {});
     for (std::uint64_t second = 1; second <= 30; ++second) {
         RunStats now = stats(second, second < 20 ? second * 100 : 1900 + second, {static_cast<double>(second) / 2});
@@ -97,7 +97,7 @@ TEST_F(RunReportTest, RatesAndSharesAreThoseOfTheLastTenSeconds) {
     EXPECT_NEAR(0.25, status()["gpu_utilization"].get<double>(), 0.05);
 }
 
-TEST_F(RunReportTest, WhatCouldNotBeReadIsNotDone) {
+TEST_F(RunReportTest, UnreadableItemsAreNotDone) {
     RunReport report(folder_.path(), RunFacts{.items = 56, .done_before = 7});
     RunStats now = stats(1, 30, {});
     now.skipped = 19;
@@ -107,7 +107,7 @@ TEST_F(RunReportTest, WhatCouldNotBeReadIsNotDone) {
     EXPECT_EQ(19, status()["skipped"]);
 }
 
-TEST_F(RunReportTest, OnceTheInputIsUsedUpTheConsumersHoldTheRestBack) {
+TEST_F(RunReportTest, ConsumersAreTheBottleneckAfterTheInput) {
     RunFacts facts{.items = 100};
     RunStats before = stats(1, 10, {1.0});
     RunStats now = stats(5, 60, {1.0});
@@ -116,21 +116,21 @@ TEST_F(RunReportTest, OnceTheInputIsUsedUpTheConsumersHoldTheRestBack) {
     now.skipped = 10;
     now.broker.published.samples = 80;
     now.broker.in_flight.samples = 20;
-    const auto told = [&] { return parse_json(RunReport::status_json(facts, before, now)); };
-    EXPECT_EQ("input", told()["limiting_stage"]) << "ten are computed yet";
-    EXPECT_TRUE(told()["gpu_utilization"].is_null()) << "and have no time yet";
-    EXPECT_TRUE(told()["consumer_utilization"].is_null()) << "nothing was finished, and something is held";
+    const auto current = [&] { return parse_json(RunReport::status_json(facts, before, now)); };
+    EXPECT_EQ("input", current()["limiting_stage"]) << "ten are still computed";
+    EXPECT_TRUE(current()["gpu_utilization"].is_null()) << "no batch has a time yet";
+    EXPECT_TRUE(current()["consumer_utilization"].is_null()) << "no slab is finished, and some are held";
     now.broker.published.samples = 90;
-    EXPECT_EQ("consumers", told()["limiting_stage"]);
-    EXPECT_EQ(0, told()["gpu_utilization"]);
+    EXPECT_EQ("consumers", current()["limiting_stage"]);
+    EXPECT_EQ(0, current()["gpu_utilization"]);
     now.sourced = now.skipped + now.broker.published.samples - 5;
     now.broker.published.samples -= 5;
-    EXPECT_EQ("input", told()["limiting_stage"]) << "more will be read";
+    EXPECT_EQ("input", current()["limiting_stage"]) << "more will be read";
     now.state = "draining";
-    EXPECT_EQ("consumers", told()["limiting_stage"]);
+    EXPECT_EQ("consumers", current()["limiting_stage"]);
 }
 
-TEST_F(RunReportTest, WhoWaitsForItsTurnIsHeldUpByNothingOfItsOwn) {
+TEST_F(RunReportTest, AWaitForTheComputeTurnIsTheLimitingStage) {
     const std::uint64_t began = now_ns();
     RunStats now = stats(5, 0, {});
     now.at_ns = began + 60 * kSecond;
@@ -145,15 +145,15 @@ TEST_F(RunReportTest, WhoWaitsForItsTurnIsHeldUpByNothingOfItsOwn) {
     now.broker.completed.samples = 40;
     const auto summary = parse_json(RunReport::summary_json(RunFacts{.began_ns = began}, now, {}));
     EXPECT_NEAR(3, summary["first_batch_seconds"].get<double>(), 0.01);
-    EXPECT_NEAR(4, summary["samples_per_second"].get<double>(), 0.01) << "in ten seconds of its own";
+    EXPECT_NEAR(4, summary["samples_per_second"].get<double>(), 0.01) << "in its ten seconds of compute";
     EXPECT_NEAR(50, summary["turn_wait_seconds"].get<double>(), 0.01);
 }
 
-// A rate that was not measured after the warm-up is that of the whole run, whose time it says.
-TEST_F(RunReportTest, ARunThatIsShorterThanItsWarmUpHasNoSteadyRate) {
+// A rate without a finished warm-up covers the whole run, and so does its time.
+TEST_F(RunReportTest, ARunShorterThanItsWarmUpHasNoSteadyRate) {
     const std::uint64_t began = now_ns();
     RunReport report(folder_.path(), RunFacts{.began_ns = began});
-    const auto told = [&](std::uint64_t steady_since, std::uint64_t measured_from) {
+    const auto summary = [&](std::uint64_t steady_since, std::uint64_t measured_from) {
         RunStats now = stats(0, 40, {});
         now.at_ns = began + 10 * kSecond;
         now.broker.last_release_ns = began + 8 * kSecond;
@@ -163,15 +163,15 @@ TEST_F(RunReportTest, ARunThatIsShorterThanItsWarmUpHasNoSteadyRate) {
         report.write_summary(now, ExitCode::Ok);
         return written("producer-summary.json");
     };
-    for (const std::uint64_t since : {0, 8}) {  // the warm-up did not end, or was all
-        const nlohmann::json whole = told(since, 0);
+    for (const std::uint64_t since : {0, 8}) {  // the warm-up did not end, or took the whole run
+        const nlohmann::json whole = summary(since, 0);
         EXPECT_FALSE(whole["steady"].get<bool>());
         EXPECT_DOUBLE_EQ(4, whole["samples_per_second"].get<double>());
         EXPECT_DOUBLE_EQ(whole["seconds"].get<double>(), whole["steady_seconds"].get<double>());
     }
-    EXPECT_TRUE(told(2, 0)["steady"].get<bool>());
-    EXPECT_DOUBLE_EQ(5, told(2, 0)["samples_per_second"].get<double>());
-    EXPECT_DOUBLE_EQ(6, told(2, 3)["samples_per_second"].get<double>()) << "since the device was idle";
+    EXPECT_TRUE(summary(2, 0)["steady"].get<bool>());
+    EXPECT_DOUBLE_EQ(5, summary(2, 0)["samples_per_second"].get<double>());
+    EXPECT_DOUBLE_EQ(6, summary(2, 3)["samples_per_second"].get<double>()) << "since the device was idle";
 }
 
 TEST_F(RunReportTest, AStatusHasTheFiguresOfEveryStage) {
@@ -188,28 +188,28 @@ TEST_F(RunReportTest, AStatusHasTheFiguresOfEveryStage) {
     now.broker.slab_states = {SlabState::Free,   SlabState::Filling, SlabState::Ready,
                               SlabState::Leased, SlabState::Retired, SlabState::DeadLettered};
     now.broker.consumers[0].held = {3, 4};
-    const auto told = parse_json(RunReport::status_json(facts, stats(0, 0, {}), now));
-    EXPECT_EQ(told["device"], "NVIDIA H200");
-    EXPECT_EQ(told["device_uuid"], "GPU-1");
-    EXPECT_EQ(told["model"], "a model");
-    EXPECT_EQ(told["began_ns"], 7);
-    EXPECT_EQ(told["shm_bytes"], 4096);
-    EXPECT_EQ(told["input_wait_seconds"], 2);
-    EXPECT_EQ(told["totals"]["published"]["bytes"], 80);
-    EXPECT_EQ(told["totals"]["spilled"]["slabs"], 1);
-    EXPECT_EQ(told["totals"]["dropped"]["bytes"], 160);
-    const std::size_t bounds = told["stage_bounds_seconds"].size();
-    EXPECT_EQ(told["stage_bounds_seconds"][0], 0.0001);
+    const auto page = parse_json(RunReport::status_json(facts, stats(0, 0, {}), now));
+    EXPECT_EQ(page["device"], "NVIDIA H200");
+    EXPECT_EQ(page["device_uuid"], "GPU-1");
+    EXPECT_EQ(page["model"], "a model");
+    EXPECT_EQ(page["began_ns"], 7);
+    EXPECT_EQ(page["shm_bytes"], 4096);
+    EXPECT_EQ(page["input_wait_seconds"], 2);
+    EXPECT_EQ(page["totals"]["published"]["bytes"], 80);
+    EXPECT_EQ(page["totals"]["spilled"]["slabs"], 1);
+    EXPECT_EQ(page["totals"]["dropped"]["bytes"], 160);
+    const std::size_t bounds = page["stage_bounds_seconds"].size();
+    EXPECT_EQ(page["stage_bounds_seconds"][0], 0.0001);
     for (const char* stage : {"compute", "d2h", "queue", "process"})
-        EXPECT_EQ(told["stage_seconds"][stage]["counts"].size(), bounds + 1) << stage;
-    EXPECT_EQ(told["stage_seconds"]["compute"]["counts"][1], 16);
-    EXPECT_DOUBLE_EQ(told["stage_seconds"]["compute"]["sum"].get<double>(), 0.0032);
-    EXPECT_EQ(told["stage_seconds"]["queue"]["counts"][bounds], 1);
-    EXPECT_EQ(told["slab_states"], "FGPLRD");
-    EXPECT_EQ(told["slab_state_letters"]["P"], "ready");
-    EXPECT_EQ(told["slab_state_letters"].size(), kSlabStates);
-    EXPECT_EQ(told["consumers"][0]["held"], nlohmann::json({3, 4}));
-    EXPECT_TRUE(told["pinned_bytes_per_second"].is_null());
+        EXPECT_EQ(page["stage_seconds"][stage]["counts"].size(), bounds + 1) << stage;
+    EXPECT_EQ(page["stage_seconds"]["compute"]["counts"][1], 16);
+    EXPECT_DOUBLE_EQ(page["stage_seconds"]["compute"]["sum"].get<double>(), 0.0032);
+    EXPECT_EQ(page["stage_seconds"]["queue"]["counts"][bounds], 1);
+    EXPECT_EQ(page["slab_states"], "FGPLRD");
+    EXPECT_EQ(page["slab_state_letters"]["P"], "ready");
+    EXPECT_EQ(page["slab_state_letters"].size(), kSlabStates);
+    EXPECT_EQ(page["consumers"][0]["held"], nlohmann::json({3, 4}));
+    EXPECT_TRUE(page["pinned_bytes_per_second"].is_null());
     now.pinning = {.registered = true, .gigabytes_per_second = 2};
     EXPECT_EQ(parse_json(RunReport::status_json(facts, now, now))["pinned_bytes_per_second"], 2e9);
 }

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Defaults, WithoutConsumersTheirNumberStaysAtNone) {
+TEST(Defaults, KeepsTheNumberOfConsumersAtNone) {
     EXPECT_EQ(resolve_defaults({}, {.has_gpu = true, .cores = 8}).consumers, 4U);
     EXPECT_EQ(resolve_defaults({}, {.has_gpu = true, .cores = 8}, {}, {.slabs = EgressTraits::Slabs::None}).consumers,
               0U);
@@ -21,7 +21,7 @@ TEST(Defaults, WithoutConsumersTheirNumberStaysAtNone) {
               4U);
 }
 
-TEST(Defaults, OnAGpuPicturesAreChannelsLastButForFp32) {
+TEST(Defaults, UsesChannelsLastOnAGpuExceptForFp32) {
     const auto format = [](bool gpu, const char* precision) {
         RunConfig config;
         config.model = "deeplabv3-resnet50";
@@ -34,7 +34,7 @@ TEST(Defaults, OnAGpuPicturesAreChannelsLastButForFp32) {
     EXPECT_EQ(format(false, "fp32"), "channels-last");
 }
 
-TEST(Defaults, OfAModelsFileAreTheSameOnEveryMachine) {
+TEST(Defaults, AreTheSameOnEveryMachineForAModelFile) {
     RunConfig config;
     config.model = "nowhere/net.pt";
     config.input = "photos";
@@ -84,7 +84,7 @@ struct Lengths : ::testing::Test {
     }
 };
 
-TEST_F(Lengths, TextsAreComputedByLengthWhereTheModelTakesAnyLength) {
+TEST_F(Lengths, GroupsTextsByLengthWhereTheModelAcceptsIt) {
     for (const char* source : {"text", "jsonl-text", "parquet-text"}) {
         EXPECT_EQ(resolved(of_texts(source)).batch, 1024U) << source;
         EXPECT_EQ(resolved(of_texts(source)).group_rows(), 32U) << source;
@@ -94,7 +94,7 @@ TEST_F(Lengths, TextsAreComputedByLengthWhereTheModelTakesAnyLength) {
     EXPECT_EQ(resolve_defaults(of_texts(), with_a_gpu, metadata()).batch, 8192U);
     RunConfig given = of_texts();
     given.by_length = "64";
-    EXPECT_EQ(resolve_defaults(given, with_a_gpu, metadata()).group_rows(), 64U) << "as it was asked for";
+    EXPECT_EQ(resolve_defaults(given, with_a_gpu, metadata()).group_rows(), 64U) << "as set";
     EXPECT_EQ(resolve_defaults(given, with_a_gpu, metadata()).batch, 2048U);
     ModelMetadata one_length = metadata();
     one_length.any_length = false;
@@ -110,7 +110,7 @@ TEST_F(Lengths, TextsAreComputedByLengthWhereTheModelTakesAnyLength) {
     EXPECT_EQ(resolved(synthetic).by_length, "off");
 }
 
-TEST_F(Lengths, ABatchIsSoManyWholeGroups) {
+TEST_F(Lengths, ABatchConsistsOfWholeGroups) {
     const auto group = [](std::uint32_t batch) {
         RunConfig config = of_texts();
         config.batch = batch;
@@ -132,7 +132,7 @@ TEST_F(Lengths, ABatchIsSoManyWholeGroups) {
     EXPECT_EQ(config.group_rows(), 8U);
 }
 
-TEST_F(Lengths, WhatDoesNotGoTogetherIsRefused) {
+TEST_F(Lengths, RefusesContradictingSettings) {
     RunConfig config = of_texts();
     config.by_length = "48";
     config.batch = 64;
@@ -150,7 +150,7 @@ TEST_F(Lengths, WhatDoesNotGoTogetherIsRefused) {
     EXPECT_THAT(error_of(config, fixed), HasSubstr("not a multiple of 24, the one batch that the model takes"));
 }
 
-TEST(BatchOfTiles, ShrinksWithLargeTilesUnlessItIsGivenOrTheModelsOwn) {
+TEST(BatchOfTiles, ShrinksWithLargeTilesUnlessSet) {
     const auto batch_of = [](std::uint32_t tile, bool gpu, std::uint32_t given = 0, std::uint32_t of_model = 0) {
         RunConfig config;
         config.source = "images";

@@ -22,7 +22,7 @@ RunConfig with_batch(std::uint32_t batch) {
     return config;
 }
 
-TEST(EgressPlan, ABigBatchIsCutIntoSlabsOfAQuarterGigabyteAtMost) {
+TEST(EgressPlan, CutsABigBatchIntoSlabsOfAQuarterGigabyte) {
     const EgressPlan plan = plan_of(with_batch(64), std::int64_t{21} * 512 * 512 * 4);
     EXPECT_EQ(plan.layout.rows, 11);
     EXPECT_LE(plan.layout.payload_bytes, std::size_t{256} << 20);
@@ -40,7 +40,7 @@ TEST(EgressPlan, SmallBatchesShareASlab) {
     EXPECT_EQ(plan.pace.depth % plan.pace.timed, 0U);
 }
 
-TEST(EgressPlan, EveryBatchIsTimedInARunThatIsRecordedOrMeasured) {
+TEST(EgressPlan, TimesEveryBatchOfARecordedOrMeasuredRun) {
     const EgressPlan usual = plan_of(with_batch(64), 4096);
     EXPECT_GT(usual.pace.timed, 1U);
     RunConfig recorded = with_batch(64);
@@ -52,7 +52,7 @@ TEST(EgressPlan, EveryBatchIsTimedInARunThatIsRecordedOrMeasured) {
     EXPECT_EQ(plan_of(measured, 4096).pace.depth, usual.pace.depth);
 }
 
-TEST(EgressPlan, WhoCountsSlabsOrSamplesGetsWholeBatches) {
+TEST(EgressPlan, SettingSlabsOrSamplesKeepsBatchesWhole) {
     RunConfig config = with_batch(64);
     config.slabs = 5;
     EXPECT_EQ(plan_of(config, 4096).layout.batches, 1U);
@@ -66,7 +66,7 @@ TEST(EgressPlan, WhoCountsSlabsOrSamplesGetsWholeBatches) {
     EXPECT_EQ(plan_of(config, 4096).layout.rows, 64) << "no slab is larger than a batch because of it";
 }
 
-TEST(EgressPlan, BatchesShareAsGivenButNeverBeyondWhatASlabCanName) {
+TEST(EgressPlan, SharesAsSetUpToASlabsLimit) {
     RunConfig config = with_batch(4096);
     config.batches_per_slab = 100;
     EXPECT_EQ(plan_of(config, 16).layout.batches, 16U);
@@ -78,14 +78,14 @@ TEST(EgressPlan, BatchesShareAsGivenButNeverBeyondWhatASlabCanName) {
     EXPECT_EQ(plan_of(config, std::int64_t{8} << 20).spans.slab_count, 7U);
 }
 
-TEST(EgressPlan, BatchesShareSlabsOnlyWhereTheStrategyCanDoIt) {
+TEST(EgressPlan, SharesSlabsOnlyWhereTheStrategySupportsIt) {
     const EgressTraits apart{.batches_share_slabs = false};
     EXPECT_EQ(plan_of(with_batch(64), 4096, apart).layout.batches, 1U);
     EXPECT_EQ(plan_of(with_batch(64), 4096, apart).pace.depth, plan_of(with_batch(64), 4096).pace.depth)
-        << "what is compared runs at one pace";
+        << "compared runs have one pace";
 }
 
-TEST(EgressPlan, EverySegmentIsItsOwnWhereEachIsMadeAnew) {
+TEST(EgressPlan, RecreatedSegmentsAreSeparate) {
     EXPECT_EQ(plan_of(with_batch(64), std::int64_t{21} << 20, {.slabs = EgressTraits::Slabs::MadePerFilling})
                   .spans.slabs_per_span,
               1U);

@@ -5,7 +5,7 @@
 namespace offramp {
 namespace {
 
-// Nothing is asked of it that the lifecycle's own tests do not show.
+// The tests of the lifecycle cover its calls.
 class SilentRun : public StoppableRun {
   public:
     void end_input() override {}
@@ -20,23 +20,23 @@ class LauncherLossTest : public ::testing::Test {
     LauncherLoss launcher_{life_};
 };
 
-TEST_F(LauncherLossTest, WhileTheLauncherIsThereConsumersMayBeGone) {
+TEST_F(LauncherLossTest, AllowsMissingConsumersWhileTheLauncherLives) {
     life_.begin();
     launcher_.no_consumers();
     EXPECT_EQ(life_.state(), RunState::Running);
     EXPECT_TRUE(launcher_.may_be_succeeded());
 }
 
-TEST_F(LauncherLossTest, WithoutALauncherTheRunIsDrainedAndWithoutConsumersAsWellAbandoned) {
+TEST_F(LauncherLossTest, DrainsWithoutALauncherAndAbandonsWithoutConsumers) {
     life_.begin();
     launcher_.launcher_gone();
     EXPECT_EQ(life_.state(), RunState::Draining);
-    EXPECT_FALSE(launcher_.may_be_succeeded()) << "nobody would start another producer";
+    EXPECT_FALSE(launcher_.may_be_succeeded()) << "no launcher would start a successor";
     launcher_.no_consumers();
     EXPECT_TRUE(life_.is_stopped(StopMode::Abandon));
 }
 
-TEST_F(LauncherLossTest, ARunThatWasHaltedIsAbandonedAsWell) {
+TEST_F(LauncherLossTest, AbandonsAHaltedRunToo) {
     life_.begin();
     life_.stop(StopMode::Halt, "a test");
     EXPECT_TRUE(launcher_.may_be_succeeded());
@@ -46,14 +46,14 @@ TEST_F(LauncherLossTest, ARunThatWasHaltedIsAbandonedAsWell) {
     EXPECT_EQ(life_.stopped(), StopMode::Abandon);
 }
 
-TEST_F(LauncherLossTest, ARunThatStartsHasNoConsumersYet) {
+TEST_F(LauncherLossTest, AStartingRunHasNoConsumersYet) {
     launcher_.launcher_gone();
     launcher_.no_consumers();
     EXPECT_EQ(life_.stopped(), StopMode::Drain);
     EXPECT_EQ(life_.state(), RunState::Starting);
 }
 
-TEST_F(LauncherLossTest, NothingIsLeftToASuccessorOfARunThatIsAbandonedOrOver) {
+TEST_F(LauncherLossTest, OnlyAnUnfinishedRunMayBeSucceeded) {
     EXPECT_TRUE(launcher_.may_be_succeeded());
     life_.stop(StopMode::Drain, "a test");
     EXPECT_TRUE(launcher_.may_be_succeeded());

@@ -20,8 +20,8 @@ using ::testing::HasSubstr;
 
 constexpr std::uint64_t kGib = std::uint64_t{1} << 30U;
 
-// What is warned of, or the error.
-std::string told(const MachineMemory& memory, std::uint32_t slabs, std::uint64_t slab_bytes) {
+// The warning or the error.
+std::string memory_verdict(const MachineMemory& memory, std::uint32_t slabs, std::uint64_t slab_bytes) {
     std::ostringstream text;
     const auto before = spdlog::default_logger();
     spdlog::set_default_logger(
@@ -36,22 +36,22 @@ std::string told(const MachineMemory& memory, std::uint32_t slabs, std::uint64_t
     return text.str();
 }
 
-TEST(MemoryCheck, WhatTheMachineHasNotIsRefusedWithTheSizes) {
-    EXPECT_THAT(told({.total = 23 * kGib, .available = 12 * kGib, .own = 11 * kGib}, 8, 2 * kGib),
+TEST(MemoryCheck, RefusesMoreThanTheMachineHasWithTheSizes) {
+    EXPECT_THAT(memory_verdict({.total = 23 * kGib, .available = 12 * kGib, .own = 11 * kGib}, 8, 2 * kGib),
                 AllOf(HasSubstr("error: the run takes more memory than the 23.0 GiB of this machine: 16.0 GiB for 8 "
                                 "slabs of 2048.0 MiB, beside 11.0 GiB that this producer has by now"),
                       HasSubstr("a batch of 4"), HasSubstr("smaller --batch, fewer --slabs"), HasSubstr("--tile")));
 }
 
-TEST(MemoryCheck, WhatOthersHaveIsWarnedOf) {
-    EXPECT_THAT(told({.total = 23 * kGib, .available = 8 * kGib, .own = 2 * kGib}, 8, 2 * kGib),
+TEST(MemoryCheck, WarnsOfMemoryThatOthersUse) {
+    EXPECT_THAT(memory_verdict({.total = 23 * kGib, .available = 8 * kGib, .own = 2 * kGib}, 8, 2 * kGib),
                 AllOf(HasSubstr("memory may become short: 8.0 GiB are available"), HasSubstr("16.0 GiB for 8 slabs"),
                       ::testing::Not(HasSubstr("error:"))));
 }
 
-TEST(MemoryCheck, WhatFitsIsNotReported) {
-    EXPECT_EQ(told({.total = 23 * kGib, .available = 16 * kGib, .own = 7 * kGib}, 8, 2 * kGib), "");
-    EXPECT_EQ(told({}, 8, 2 * kGib), "") << "nothing is known of the machine";
+TEST(MemoryCheck, ReportsNothingThatFits) {
+    EXPECT_EQ(memory_verdict({.total = 23 * kGib, .available = 16 * kGib, .own = 7 * kGib}, 8, 2 * kGib), "");
+    EXPECT_EQ(memory_verdict({}, 8, 2 * kGib), "") << "the machine is unknown";
 }
 
 TEST(MemoryCheck, TheKernelReportsMachineAndProcess) {

@@ -26,7 +26,7 @@ std::vector<std::string> warnings_of(const std::string& processor, const std::ve
     return warnings_about_outputs(config, outputs, 1, input);
 }
 
-TEST(CautionsAboutOutputs, NameInOneLineWhatNoProcessorWrites) {
+TEST(CautionsAboutOutputs, NameUnusedOutputsInOneLine) {
     const std::vector<TensorSpec> outputs{output_of("logits", kFloat32, {4, 21, 64, 64}),
                                           output_of("boxes", kFloat32, {4, 100, 4}),
                                           output_of("vector", kFloat32, {4, 10}), output_of("count", kInt64, {4})};
@@ -46,7 +46,7 @@ TEST(CautionsAboutOutputs, NameInOneLineWhatNoProcessorWrites) {
     EXPECT_THAT(warnings_of("auto", {outputs[0]}), IsEmpty());
 }
 
-TEST(CautionsAboutOutputs, NameMasksThatHaveNotTheInputsProportions) {
+TEST(CautionsAboutOutputs, NameMasksOfOtherProportions) {
     const auto is_reported = ElementsAre(AllOf(HasSubstr("channels-last"), HasSubstr("3 x 64"), HasSubstr("64 x 64")));
     EXPECT_THAT(warnings_of("auto", {output_of("out", kFloat32, {4, 64, 64, 3})}), is_reported);
     EXPECT_THAT(warnings_of("mask-rle", {output_of("out", kInt64, {4, 64, 3})}), is_reported);

@@ -64,7 +64,7 @@ struct ResultsApart : ::testing::Test {
     test::ScratchFolder folder;
 };
 
-TEST_F(ResultsApart, AResultWithTheNameOfAPictureThatIsRead) {
+TEST_F(ResultsApart, RefusesAResultNamedLikeAnInputPicture) {
     EXPECT_TRUE(refused(in("photos"), "cut-out", {{"cat", in("photos/cat.png")}}));
     EXPECT_TRUE(refused(in("photos"), "mask-png", {{"cat", in("photos/cat.classes.png")}})) << "one of several outputs";
     EXPECT_TRUE(refused(in("photos"), "overlay", {{"cat", in("photos/cat.jpg")}}));
@@ -74,7 +74,7 @@ TEST_F(ResultsApart, AResultWithTheNameOfAPictureThatIsRead) {
         << "another item's";
 }
 
-TEST_F(ResultsApart, ALinkLeadsToTheSameFolder) {
+TEST_F(ResultsApart, FollowsALinkToTheSameFolder) {
     EXPECT_TRUE(refused(in("link"), "cut-out", {{"cat", in("photos/cat.png")}}));
     EXPECT_TRUE(refused(in("photos"), "cut-out", {{"cat", in("link/cat.png")}}));
     EXPECT_TRUE(refused(in("photos/2024/.."), "cut-out", {{"cat", in("photos/./cat.png")}}));
@@ -85,8 +85,8 @@ TEST_F(ResultsApart, EachOfSeveralProcessorsHasAFolder) {
     EXPECT_FALSE(refused(in("photos"), "records,cut-out", {{"cat", in("photos/cat.png")}}));
 }
 
-TEST_F(ResultsApart, NamesThatNoResultHasAreNoHindrance) {
-    EXPECT_FALSE(refused(in("photos"), "cut-out", {{"cat", in("photos/cat.jpg")}})) << "cat.png joins it";
+TEST_F(ResultsApart, AcceptsNamesThatNoResultHas) {
+    EXPECT_FALSE(refused(in("photos"), "cut-out", {{"cat", in("photos/cat.jpg")}})) << "cat.png is added";
     EXPECT_FALSE(
         refused(in("photos"), "cut-out", {{"cat.png", in("photos/cat.png")}, {"cat.jpg", in("photos/cat.jpg")}}));
     EXPECT_FALSE(refused(folder.path(), "cut-out", {{"cat", in("photos/cat.png")}}));
@@ -95,14 +95,14 @@ TEST_F(ResultsApart, NamesThatNoResultHasAreNoHindrance) {
     EXPECT_FALSE(refused("", "cut-out", {{"cat", in("photos/cat.png")}}));
 }
 
-TEST_F(ResultsApart, ItemsThatAreNoFilesAreNotLookedAtOneByOne) {
+TEST_F(ResultsApart, DoesNotCheckItemsThatAreNotFiles) {
     RunConfig config;
     config.output = folder.path();
     config.processor = "mask-png";
-    EXPECT_NO_THROW(require_results_apart(config, Numbers())) << "and not after years";
+    EXPECT_NO_THROW(require_results_apart(config, Numbers())) << "and in a short time";
 }
 
-TEST_F(ResultsApart, ResultsInTheInputsFolderWouldBeInput) {
+TEST_F(ResultsApart, RefusesResultsThatWouldBecomeInput) {
     for (const char* output : {"photos", "photos/masks", "photos/2024", "link", "link/new/deep", "photos/x/.."})
         EXPECT_TRUE(refused(in(output), "mask-rle", {}, in("photos"))) << output;
     EXPECT_TRUE(refused(folder.path(), "records,photos", {}, in("photos")));
@@ -110,7 +110,7 @@ TEST_F(ResultsApart, ResultsInTheInputsFolderWouldBeInput) {
         EXPECT_FALSE(refused(in(output), "mask-rle", {}, in("photos"))) << output;
 }
 
-TEST_F(ResultsApart, NorIsTheInputItselfReplaced) {
+TEST_F(ResultsApart, DoesNotReplaceTheInput) {
     EXPECT_TRUE(refused(in("photos"), "mask-rle", {}, in("photos/masks.jsonl")));
     EXPECT_TRUE(refused(in("photos"), "checksum", {}, in("link/checksums.tsv")));
     EXPECT_FALSE(refused(in("photos"), "mask-rle", {}, in("photos/list.jsonl")));

@@ -18,19 +18,19 @@ RunStats all_done() {
 
 constexpr RunOutcome kToItsEnd{.items = 10};
 
-TEST(RunOutcome, ARunThatDidAllThatThereWasEndsWell) {
+TEST(RunOutcome, ACompleteRunSucceeds) {
     EXPECT_EQ(kToItsEnd.exit_code(all_done()), ExitCode::Ok);
     EXPECT_EQ((RunOutcome{.items = 15, .done_before = 5}.exit_code(all_done())), ExitCode::Ok);
     EXPECT_EQ((RunOutcome{.items = 10, .stopped = StopMode::Drain}.exit_code(all_done())), ExitCode::Ok)
-        << "nothing was left when it was asked to drain";
+        << "no work was left when it was asked to drain";
 }
 
-TEST(RunOutcome, ARunThatWasStoppedBeforeTheEndOfItsInputIsInterrupted) {
+TEST(RunOutcome, ARunStoppedBeforeTheEndOfItsInputIsInterrupted) {
     EXPECT_EQ((RunOutcome{.items = 11, .stopped = StopMode::Drain}.exit_code(all_done())), ExitCode::Interrupted);
     EXPECT_EQ((RunOutcome{.items = 10, .stopped = StopMode::Abandon}.exit_code(all_done())), ExitCode::Interrupted);
 }
 
-TEST(RunOutcome, DeadLettersAreReported) {
+TEST(RunOutcome, ReportsDeadLetters) {
     RunStats stats = all_done();
     stats.broker.completed.samples = 5;
     stats.broker.dead_lettered = {.slabs = 1, .samples = 3};
@@ -38,7 +38,7 @@ TEST(RunOutcome, DeadLettersAreReported) {
     EXPECT_EQ((RunOutcome{.items = 11, .stopped = StopMode::Drain}.exit_code(stats)), ExitCode::Interrupted);
 }
 
-TEST(RunOutcome, WhatWasDroppedForWantOfASlabIsAccountedForAndWhatWasAbandonedOnlyByAnAbandonedRun) {
+TEST(RunOutcome, AccountsForDroppedAndAbandonedItems) {
     RunStats stats = all_done();
     stats.broker.published.samples = stats.broker.completed.samples = 5;
     stats.dropped.samples = 3;
@@ -48,7 +48,7 @@ TEST(RunOutcome, WhatWasDroppedForWantOfASlabIsAccountedForAndWhatWasAbandonedOn
     EXPECT_EQ(kToItsEnd.exit_code(stats), ExitCode::Ok);
 }
 
-TEST(RunOutcome, NumbersThatDoNotAgreeAreAFault) {
+TEST(RunOutcome, ReportsInconsistentNumbers) {
     const std::function<void(RunStats&)> faults[] = {
         [](RunStats& stats) { ++stats.sourced; },
         [](RunStats& stats) { --stats.skipped; },

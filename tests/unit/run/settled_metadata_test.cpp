@@ -26,7 +26,7 @@ class SettledMetadata : public ::testing::Test {
     }
     void TearDown() override { std::filesystem::remove_all(folder_); }
 
-    // Of an array whose numbers are not there: the shape alone is looked at.
+    // An array without data: only the shape is read.
     RunConfig with_array(const std::string& descr, const std::string& shape, const std::string& notes = {}) const {
         std::string header = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }\n";
         const auto bytes = static_cast<char>(header.size());
@@ -43,7 +43,7 @@ class SettledMetadata : public ::testing::Test {
     std::filesystem::path folder_;
 };
 
-TEST_F(SettledMetadata, AnArraysRowsStateWhatGoesIntoAFileThatDoesNot) {
+TEST_F(SettledMetadata, DescribeAnArraysRowsWhereTheFileDoesNot) {
     const ModelMetadata volumes = settled_metadata(with_array("<f4", "(6, 1, 32, 48, 40)"));
     EXPECT_THAT(volumes.input_shape, ElementsAre(1, 32, 48, 40));
     EXPECT_THAT(volumes.shape_from, HasSubstr("the rows of '" + folder_.string() + "/volumes.npy'"));
@@ -51,7 +51,7 @@ TEST_F(SettledMetadata, AnArraysRowsStateWhatGoesIntoAFileThatDoesNot) {
     EXPECT_THAT(settled_metadata(with_array("|u1", "(9, 5, 20, 30)")).input_shape, ElementsAre(5, 20, 30));
 }
 
-TEST_F(SettledMetadata, ArraysOfPicturesStateTheirSize) {
+TEST_F(SettledMetadata, TakeTheSizeFromArraysOfPictures) {
     for (const auto& [descr, shape] :
          {std::pair{"<f4", "(6, 3, 20, 30)"}, {"|u1", "(6, 3, 20, 30)"}, {"|u1", "(6, 20, 30, 3)"}}) {
         const ModelMetadata pictures = settled_metadata(with_array(descr, shape));
@@ -60,10 +60,10 @@ TEST_F(SettledMetadata, ArraysOfPicturesStateTheirSize) {
         EXPECT_EQ(pictures.width, 30U) << shape;
     }
     EXPECT_THAT(settled_metadata(with_array("<f4", "(6, 20, 30, 3)")).input_shape, ElementsAre(20, 30, 3))
-        << "floats are the model's input itself";
+        << "floats are the model's input";
 }
 
-TEST_F(SettledMetadata, ReportedItemsStay) {
+TEST_F(SettledMetadata, KeepReportedItems) {
     RunConfig config = with_array("<f4", "(6, 1, 32, 48, 40)", "input-shape = \"8\"");
     EXPECT_THAT(settled_metadata(config).input_shape, ElementsAre(8));
     config = with_array("<f4", "(6, 3, 20, 30)", "image-size = 64");
@@ -79,7 +79,7 @@ TEST_F(SettledMetadata, ReportedItemsStay) {
     EXPECT_EQ(settled_metadata(config).shape_from, "");
 }
 
-TEST_F(SettledMetadata, WhatHoldsNoSamplesIsLeftToTheSource) {
+TEST_F(SettledMetadata, LeaveOtherInputsToTheSource) {
     for (const char* shape : {"(6,)", "(6, 0, 3)", "(6, 1, 1, 1, 1, 1, 1, 1, 1)"}) {
         const ModelMetadata metadata = settled_metadata(with_array("<f4", shape));
         EXPECT_THAT(metadata.input_shape, IsEmpty()) << shape;
@@ -93,7 +93,7 @@ TEST_F(SettledMetadata, WhatHoldsNoSamplesIsLeftToTheSource) {
     EXPECT_THAT(settled_metadata(config).input_shape, IsEmpty());
 }
 
-TEST_F(SettledMetadata, AFoldersFirstArrayIsASample) {
+TEST_F(SettledMetadata, TakeAFoldersFirstArrayAsASample) {
     RunConfig config = with_array("<f4", "(1, 32, 48, 40)");
     config.input = folder_.string();
     config.source = "npy";

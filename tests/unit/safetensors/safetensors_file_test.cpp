@@ -37,7 +37,7 @@ class WeightFile : public testing::Test {
     std::string path_ = testing::TempDir() + "safetensors_test." + std::to_string(::getpid()) + ".safetensors";
 };
 
-TEST_F(WeightFile, ReadsWhatTheHeaderReports) {
+TEST_F(WeightFile, ReadsTheTensorsOfTheHeader) {
     write(
         R"({"__metadata__":{"by":"hand"},"b":{"dtype":"F32","shape":[2,1],"data_offsets":[2,10]},)"
         R"("a":{"dtype":"BF16","shape":[],"data_offsets":[0,2]},"none":{"dtype":"I64","shape":[0,3],"data_offsets":[10,10]}})",

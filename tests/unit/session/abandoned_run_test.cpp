@@ -1,5 +1,5 @@
-// A consumer that meets with an error in a process that lives on: whatever it is, and wherever, the run has everything
-// back when run() has thrown.
+// A consumer fails in a process that lives on: for any error at any place, the run has all slabs back when run()
+// throws.
 
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ constexpr std::uint64_t kSession = 6;
 constexpr std::uint32_t kConsumerIndex = 1;
 constexpr std::uint32_t kAllSlabs = 4;
 
-// The broker's side, as far as it concerns who holds what. It has its turn whenever the consumer waits.
+// The broker's side of holding slabs. It acts whenever the consumer waits.
 class AnsweringProducer {
   public:
     AnsweringProducer(InMemoryHub& hub, FakeRun& run) : port_(hub.broker_port()), run_(run) {
@@ -41,7 +41,7 @@ class AnsweringProducer {
         Inbound inbound;
         while (port_->try_receive_work(inbound)) {
             peer_ = inbound.peer;
-            hear(parse_message(inbound.bytes));
+            handle(parse_message(inbound.bytes));
         }
         while (port_->try_receive_release(inbound)) receive_releases(parse_message(inbound.bytes));
     }
@@ -51,15 +51,15 @@ class AnsweringProducer {
     std::map<ReleaseKind, int> kinds;
 
   private:
-    void hear(const ParsedMessage& message) {
+    void handle(const ParsedMessage& message) {
         ASSERT_TRUE(message);
         if (message.type == MessageType::Hello) {
             known_ = true;
-            say(Challenge{1});
+            send(Challenge{1});
         } else if (message.type == MessageType::Answer) {
             admitted_ = true;
             run_.admit(kConsumerIndex, kSession);
-            say(Welcome{kSession, kConsumerIndex, 1});
+            send(Welcome{kSession, kConsumerIndex, 1});
         } else if (message.type == MessageType::Credit) {
             window_ = message.as<Credit>().window;
             hand_out();
@@ -92,15 +92,15 @@ class AnsweringProducer {
             ++kinds[static_cast<ReleaseKind>(record.kind)];
             held_.erase(record.ticket.slab);
         }
-        say(ReleaseAck{kSession, seen_});
+        send(ReleaseAck{kSession, seen_});
         if (waiting_.empty() && held_.empty())
-            say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
+            send(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
         else
             hand_out();
     }
 
     template <class Body>
-    void say(const Body& body) {
+    void send(const Body& body) {
         port_->send(peer_, encode(run_.names().nonce, body));
     }
 
@@ -118,7 +118,7 @@ class AnsweringProducer {
 
 enum class Moment { Before, After };
 
-// Fails once, at one of its calls, before the call has done anything or behind it.
+// Fails once, at one of its calls, before or after the call has its effect.
 class FailingPort final : public ConsumerPort {
   public:
     FailingPort(ConsumerPort& inner, int fails_at, Moment moment, std::function<void()> others_turn)
@@ -167,15 +167,15 @@ class CallbackProcessor final : public SlabProcessor {
     int slabs = 0;
 };
 
-// One consumer's run from its Hello to its end.
+// One consumer's run, from its Hello to its end.
 struct LivingConsumer {
     explicit LivingConsumer(int fails_at = 0, Moment moment = Moment::Before)
         : port(*inner, fails_at, moment, [this] {
               producer.take_turn();
-              clock.advance(std::chrono::milliseconds(50));  // what is lost is repeated
+              clock.advance(std::chrono::milliseconds(50));  // lost messages are repeated
           }) {}
 
-    // What run() threw; nothing where it ended in order.
+    // The exception of run(), if any.
     std::exception_ptr thrown() {
         std::exception_ptr problem;
         try {
@@ -187,7 +187,7 @@ struct LivingConsumer {
         return problem;
     }
     void expect_whole() {
-        EXPECT_TRUE(producer.held().empty()) << "slab " << producer.held().begin()->first << " is held for ever";
+        EXPECT_TRUE(producer.held().empty()) << "slab " << producer.held().begin()->first << " is held forever";
         EXPECT_FALSE(producer.has_its_place());
         EXPECT_EQ(load_word(run.heartbeat(kConsumerIndex).work), 0U);
     }
@@ -219,7 +219,7 @@ struct LivingConsumer {
                       }};
 };
 
-TEST(AbandonedRun, IsWholeWhicheverCallOfThePortFails) {
+TEST(AbandonedRun, IsCompleteWhenAnyCallOfThePortFails) {
     for (const Moment moment : {Moment::Before, Moment::After}) {
         int failures = 0;
         for (int call = 1;; ++call) {
@@ -238,7 +238,7 @@ TEST(AbandonedRun, IsWholeWhicheverCallOfThePortFails) {
     }
 }
 
-TEST(AbandonedRun, IsWholeWhateverLeavesTheProcessor) {
+TEST(AbandonedRun, IsCompleteAfterAnyExceptionOfTheProcessor) {
     const std::array<std::function<void()>, 4> ways{[] { throw std::runtime_error("broken pixels"); },
                                                     [] { throw Error(ErrorKind::CannotWrite, "the disk is full"); },
                                                     [] { throw std::bad_alloc(); }, [] { throw 7; }};
@@ -253,14 +253,14 @@ TEST(AbandonedRun, IsWholeWhateverLeavesTheProcessor) {
     }
 }
 
-TEST(AbandonedRun, IsWholeWhereNoProcessorCanBeMade) {
+TEST(AbandonedRun, IsCompleteWhenNoProcessorCanBeMade) {
     LivingConsumer consumer;
     consumer.on_making = [] { throw ConfigError("no such option", "Give another"); };
     EXPECT_TRUE(consumer.thrown());
     consumer.expect_whole();
 }
 
-TEST(AbandonedRun, IsWholeWhereTheRunCannotBeLookedAt) {
+TEST(AbandonedRun, IsCompleteWhenTheRunCannotBeChecked) {
     LivingConsumer consumer;
     consumer.on_look = [] { throw std::bad_alloc(); };
     consumer.clock.advance(ConsumerLoop::kObserveRunEvery);
@@ -268,7 +268,7 @@ TEST(AbandonedRun, IsWholeWhereTheRunCannotBeLookedAt) {
     consumer.expect_whole();
 }
 
-// No descriptor or no memory is left for the mapping: nothing is wrong with the slab.
+// No descriptor or memory is left for the mapping: the slab is sound.
 TEST(AbandonedRun, ReturnsASlabThatCannotBeMapped) {
     LivingConsumer consumer;
     consumer.run.remove_spans();
@@ -277,7 +277,7 @@ TEST(AbandonedRun, ReturnsASlabThatCannotBeMapped) {
     EXPECT_EQ(consumer.producer.kinds, (std::map<ReleaseKind, int>{{ReleaseKind::Returned, 2}}));
 }
 
-TEST(AbandonedRun, ChargesASlabThatNoOneCanRead) {
+TEST(AbandonedRun, ChargesAnUnreadableSlab) {
     LivingConsumer consumer;
     for (std::uint32_t slab = 0; slab < kAllSlabs; ++slab) consumer.run.slab(slab)[0] = std::byte{0};  // the magic
     EXPECT_TRUE(consumer.thrown());
@@ -286,15 +286,15 @@ TEST(AbandonedRun, ChargesASlabThatNoOneCanRead) {
               (std::map<ReleaseKind, int>{{ReleaseKind::Returned, 1}, {ReleaseKind::Failed, 1}}));
 }
 
-// The evidence that nothing reads it any more.
-TEST(AbandonedRun, HasUnmappedItsSlabsBeforeTheProducerLearnsOfIt) {
+// Proof that the slab has no reader left.
+TEST(AbandonedRun, UnmapsItsSlabsBeforeTheProducerLearnsOfIt) {
     LivingConsumer consumer;
     const std::string span = consumer.run.names().span(0);
     const auto is_mapped_twice = [&] {
         std::ifstream maps("/proc/self/maps");
         int times = 0;
         for (std::string line; std::getline(maps, line);) times += line.find(span) != std::string::npos ? 1 : 0;
-        return times == 2;  // the producer's here, and the consumer's
+        return times == 2;  // here, the producer's and the consumer's
     };
     bool was_mapped = false;
     consumer.processor.behaviour = [&] {

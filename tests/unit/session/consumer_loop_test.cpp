@@ -22,8 +22,7 @@ namespace {
 constexpr std::uint64_t kSession = 6;
 constexpr std::uint32_t kConsumerIndex = 1;
 
-// A pipe of which the test holds the writing end: writing a byte stands for a readable pidfd or signalfd,
-// closing for its end.
+// A pipe whose writing end the test holds: writing a byte plays a readable pidfd or signalfd, closing its end.
 struct TestPipe {
     TestPipe() {
         int ends[2];
@@ -36,7 +35,7 @@ struct TestPipe {
     UniqueFd writing;
 };
 
-// Records the first items of what it is given, and does as the test says.
+// Records the first items that it receives, and behaves as the test sets.
 class ScriptedProcessor final : public SlabProcessor {
   public:
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
@@ -51,28 +50,28 @@ class ConsumerLoopTest : public ::testing::Test {
   protected:
     void greet() {
         ASSERT_FALSE(loop_.turn());
-        ASSERT_TRUE(producer_.hear<Hello>());
+        ASSERT_TRUE(producer_.receive<Hello>());
     }
     void welcome() {
         greet();
         run_.admit(kConsumerIndex, kSession);
-        producer_.say(Welcome{kSession, kConsumerIndex, 1});
+        producer_.send(Welcome{kSession, kConsumerIndex, 1});
         ASSERT_FALSE(loop_.turn());
     }
     void deliver(const std::vector<SlabTicket>& tickets) {
         producer_.send_tickets(kSession, next_delivery_, tickets);
         next_delivery_ += tickets.size();
     }
-    // Turns until the loop ends or has nothing to do.
+    // Runs the loop until it ends or is idle.
     std::optional<ConsumerLoop::End> settle() {
         for (int i = 0; i < 100; ++i) {
             if (const auto end = loop_.turn()) return end;
             if (loop_.idle()) return std::nullopt;
         }
-        ADD_FAILURE() << "the loop does not come to rest";
+        ADD_FAILURE() << "the loop does not become idle";
         return std::nullopt;
     }
-    // The run directory says so from now on, and the loop has looked.
+    // From now on the run directory shows it, and the loop has checked.
     std::optional<ConsumerLoop::End> settle_once_seen(RunLiveness liveness) {
         liveness_ = liveness;
         clock_.advance(ConsumerLoop::kObserveRunEvery);
@@ -80,14 +79,14 @@ class ConsumerLoopTest : public ::testing::Test {
     }
     std::vector<ReleaseKind> receive_kinds() {
         std::vector<ReleaseKind> kinds;
-        while (const auto heard = producer_.receive_releases())
-            for (const ReleaseRecord& record : heard->records) {
+        while (const auto received = producer_.receive_releases())
+            for (const ReleaseRecord& record : received->records) {
                 kinds.push_back(static_cast<ReleaseKind>(record.kind));
-                ++releases_heard_;
+                ++releases_received_;
             }
         return kinds;
     }
-    void acknowledge_all() { producer_.say(ReleaseAck{kSession, releases_heard_}); }
+    void acknowledge_all() { producer_.send(ReleaseAck{kSession, releases_received_}); }
     std::uint64_t work_word() const { return load_word(run_.heartbeat(kConsumerIndex).work); }
 
     FakeRun run_;
@@ -125,21 +124,21 @@ class ConsumerLoopTest : public ::testing::Test {
     int run_observations_ = 0;
     std::function<void()> on_look_;
     std::uint64_t next_delivery_ = 1;
-    std::uint64_t releases_heard_ = 0;
+    std::uint64_t releases_received_ = 0;
 };
 
-TEST_F(ConsumerLoopTest, NothingIsMadeBeforeItIsLetInNorWhenItIsRefused) {
+TEST_F(ConsumerLoopTest, CreatesNoProcessorBeforeItIsAdmitted) {
     greet();
     ASSERT_FALSE(settle());
     EXPECT_EQ(made_, 0);
     Refused refused{static_cast<std::uint32_t>(RefusalReason::Work), 0, {}};
     put_text(refused.text, "other work");
-    producer_.say(refused);
+    producer_.send(refused);
     EXPECT_THROW(settle(), ConfigError);
     EXPECT_EQ(made_, 0);
 }
 
-TEST_F(ConsumerLoopTest, ASlowProducerIsWaitedForWhileItsRunIsOpen) {
+TEST_F(ConsumerLoopTest, WaitsForASlowProducerWhileTheRunIsOpen) {
     greet();
     for (int second = 1; second <= 60; ++second) {
         clock_.advance(ConsumerLoop::kObserveRunEvery);
@@ -148,17 +147,17 @@ TEST_F(ConsumerLoopTest, ASlowProducerIsWaitedForWhileItsRunIsOpen) {
         EXPECT_EQ(run_observations_, second);
     }
     run_.admit(kConsumerIndex, kSession);
-    producer_.say(Welcome{kSession, kConsumerIndex, 1});
+    producer_.send(Welcome{kSession, kConsumerIndex, 1});
     ASSERT_FALSE(settle());
     EXPECT_EQ(made_, 1);
 }
 
-TEST_F(ConsumerLoopTest, ARunThatIsClosedBeforeItAnswersIsOverInOrder) {
+TEST_F(ConsumerLoopTest, EndsInOrderWhenTheRunClosesUnanswered) {
     greet();
     liveness_ = RunLiveness::Closed;
     ASSERT_FALSE(settle());
     clock_.advance(ConsumerLoop::kObserveRunEvery - std::chrono::nanoseconds(1));
-    ASSERT_FALSE(settle()) << "an answer may be on its way";
+    ASSERT_FALSE(settle()) << "an answer may be under way";
     clock_.advance(std::chrono::nanoseconds(1));
     const auto end = settle();
     ASSERT_TRUE(end);
@@ -167,11 +166,11 @@ TEST_F(ConsumerLoopTest, ARunThatIsClosedBeforeItAnswersIsOverInOrder) {
     EXPECT_EQ(made_, 0);
 }
 
-TEST_F(ConsumerLoopTest, AnAnswerThatCameBeforeTheRunWasClosedCounts) {
+TEST_F(ConsumerLoopTest, AcceptsAnAnswerFromBeforeTheClosing) {
     greet();
     liveness_ = RunLiveness::Closed;
     run_.admit(kConsumerIndex, kSession);
-    on_look_ = [this] { producer_.say(Welcome{kSession, kConsumerIndex, 1}); };
+    on_look_ = [this] { producer_.send(Welcome{kSession, kConsumerIndex, 1}); };
     clock_.advance(ConsumerLoop::kObserveRunEvery);
     ASSERT_FALSE(settle());
     EXPECT_EQ(made_, 1);
@@ -180,11 +179,11 @@ TEST_F(ConsumerLoopTest, AnAnswerThatCameBeforeTheRunWasClosedCounts) {
 TEST_F(ConsumerLoopTest, AnAdmittedConsumerStaysInAClosedRunUntilDrained) {
     welcome();
     ASSERT_FALSE(settle_once_seen(RunLiveness::Closed));
-    producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::Aborted), 0});
+    producer_.send(Drain{kSession, static_cast<std::uint32_t>(DrainReason::Aborted), 0});
     const auto end = settle();
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
-    EXPECT_TRUE(producer_.hear<Disconnect>());
+    EXPECT_TRUE(producer_.receive<Disconnect>());
 }
 
 TEST_F(ConsumerLoopTest, AnIdleConsumerEndsInOrderWithoutADrain) {
@@ -194,7 +193,7 @@ TEST_F(ConsumerLoopTest, AnIdleConsumerEndsInOrderWithoutADrain) {
     EXPECT_EQ(end->error, ErrorKind::None);
 }
 
-TEST_F(ConsumerLoopTest, AReleaseThatNoOneTookWhenTheRunEndedIsLost) {
+TEST_F(ConsumerLoopTest, LosesAReleaseThatTheEndedRunDidNotTake) {
     welcome();
     processor_.behaviour = [this](const Progress&, const StillCurrent&) {
         liveness_ = RunLiveness::Over;
@@ -204,10 +203,10 @@ TEST_F(ConsumerLoopTest, AReleaseThatNoOneTookWhenTheRunEndedIsLost) {
     const auto end = settle();
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::ProducerGone);
-    EXPECT_FALSE(receive_kinds().empty()) << "said, and not acknowledged";
+    EXPECT_FALSE(receive_kinds().empty()) << "sent, but not acknowledged";
 }
 
-TEST_F(ConsumerLoopTest, WhatTheProducerReportedLastCountsWhenTheRunIsOver) {
+TEST_F(ConsumerLoopTest, UsesTheProducersLastMessageOfAnEndedRun) {
     welcome();
     deliver({run_.lease_filled(0, 10)});
     ASSERT_FALSE(settle());
@@ -220,14 +219,14 @@ TEST_F(ConsumerLoopTest, WhatTheProducerReportedLastCountsWhenTheRunIsOver) {
     EXPECT_EQ(end->error, ErrorKind::None);
 }
 
-TEST_F(ConsumerLoopTest, ARunThatAnotherProducerTookOverIsLostToWhoDoesNotLookForThatOne) {
+TEST_F(ConsumerLoopTest, LosesARunThatAnotherProducerTookOver) {
     greet();
     const auto end = settle_once_seen(RunLiveness::TakenOver);
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::ProducerGone) << "as after the first one's death";
 }
 
-TEST_F(ConsumerLoopTest, WhoseSinkIsAwayWhenItIsLetInLeavesInOrder) {
+TEST_F(ConsumerLoopTest, LeavesInOrderWhenItsSinkIsAwayAtTheStart) {
     sink_unreachable_ = true;
     welcome();
     EXPECT_EQ(made_, 1);
@@ -237,7 +236,7 @@ TEST_F(ConsumerLoopTest, WhoseSinkIsAwayWhenItIsLetInLeavesInOrder) {
     EXPECT_TRUE(processor_.items.empty());
 }
 
-TEST_F(ConsumerLoopTest, TheReleaseOfASlabIsSentBeforeTheNextIsBegun) {
+TEST_F(ConsumerLoopTest, SendsASlabsReleaseBeforeTheNextSlab) {
     welcome();
     EXPECT_EQ(load_word(run_.heartbeat(kConsumerIndex).session), kSession);
     std::vector<std::size_t> released_at_begin;
@@ -253,7 +252,7 @@ TEST_F(ConsumerLoopTest, TheReleaseOfASlabIsSentBeforeTheNextIsBegun) {
     EXPECT_EQ(work_word(), 0U);
 }
 
-TEST_F(ConsumerLoopTest, ProgressAndCurrencyAreReportedWithoutAMessage) {
+TEST_F(ConsumerLoopTest, ReportsProgressAndCurrencyWithoutMessages) {
     welcome();
     const SlabTicket ticket = run_.lease_filled(0, 10);
     processor_.behaviour = [&](const Progress& progress, const StillCurrent& still_current) {
@@ -262,7 +261,7 @@ TEST_F(ConsumerLoopTest, ProgressAndCurrencyAreReportedWithoutAMessage) {
         EXPECT_EQ(load_word(run_.heartbeat(kConsumerIndex).progress), before + 1);
         EXPECT_TRUE(still_current());
         run_.set_word(0, {SlabState::Leased, ticket.attempt + 1, ticket.generation});
-        EXPECT_TRUE(still_current()) << "another has it as well; whoever is done first completes it";
+        EXPECT_TRUE(still_current()) << "another has it, too; the first to finish completes it";
         run_.set_word(0, {SlabState::Retired, ticket.attempt + 1, ticket.generation});
         EXPECT_FALSE(still_current());
     };
@@ -270,22 +269,22 @@ TEST_F(ConsumerLoopTest, ProgressAndCurrencyAreReportedWithoutAMessage) {
     ASSERT_FALSE(settle());
     EXPECT_EQ(processor_.items.size(), 1U);
     EXPECT_EQ(receive_kinds(), std::vector{ReleaseKind::Returned})
-        << "what it was told not to commit, it must not complete";
+        << "it must not complete a slab that it may not commit";
 }
 
-TEST_F(ConsumerLoopTest, WhatNoOtherWasGivenIsCommittedAfterItsLeaseToo) {
+TEST_F(ConsumerLoopTest, CommitsAfterItsLeaseUnlessRedelivered) {
     welcome();
     const SlabTicket ticket = run_.lease_filled(0, 10);
     processor_.behaviour = [&](const Progress&, const StillCurrent& still_current) {
         run_.set_word(0, {SlabState::Ready, ticket.attempt, ticket.generation});
-        EXPECT_TRUE(still_current()) << "the ledger would take its completion, so nobody else may ever commit";
+        EXPECT_TRUE(still_current()) << "the ledger would accept its completion, so no other may commit";
     };
     deliver({ticket});
     ASSERT_FALSE(settle());
     EXPECT_EQ(receive_kinds(), std::vector{ReleaseKind::Completed});
 }
 
-TEST_F(ConsumerLoopTest, ADelayedNoStandsForTheWholeSlab) {
+TEST_F(ConsumerLoopTest, ADelayedRefusalHoldsForTheWholeSlab) {
     welcome();
     const SlabTicket ticket = run_.lease_filled(0, 10);
     processor_.behaviour = [&](const Progress&, const StillCurrent& still_current) {
@@ -299,7 +298,7 @@ TEST_F(ConsumerLoopTest, ADelayedNoStandsForTheWholeSlab) {
     EXPECT_EQ(receive_kinds(), std::vector{ReleaseKind::Returned});
 }
 
-TEST_F(ConsumerLoopTest, ASlabThatWasOvertakenWhileItWaitedIsReturnedUnread) {
+TEST_F(ConsumerLoopTest, ReturnsAnOvertakenWaitingSlabUnread) {
     welcome();
     const SlabTicket ticket = run_.lease_filled(0, 10);
     run_.set_word(0, {SlabState::Leased, ticket.attempt + 1, ticket.generation});
@@ -309,10 +308,10 @@ TEST_F(ConsumerLoopTest, ASlabThatWasOvertakenWhileItWaitedIsReturnedUnread) {
     EXPECT_EQ(receive_kinds(), std::vector{ReleaseKind::Returned});
 }
 
-TEST_F(ConsumerLoopTest, ADrainFinishesWhatIsHeld) {
+TEST_F(ConsumerLoopTest, ADrainFinishesTheHeldSlabs) {
     welcome();
     deliver({run_.lease_filled(0, 10), run_.lease_filled(1, 11)});
-    producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
+    producer_.send(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
     ASSERT_FALSE(settle());
     EXPECT_EQ(processor_.items.size(), 2U);
     EXPECT_EQ(receive_kinds(), (std::vector{ReleaseKind::Completed, ReleaseKind::Completed}));
@@ -320,10 +319,10 @@ TEST_F(ConsumerLoopTest, ADrainFinishesWhatIsHeld) {
     const auto end = settle();
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
-    EXPECT_TRUE(producer_.hear<Disconnect>());
+    EXPECT_TRUE(producer_.receive<Disconnect>());
 }
 
-TEST_F(ConsumerLoopTest, ASignalFinishesTheSlabAtHandAndReturnsTheOthers) {
+TEST_F(ConsumerLoopTest, ASignalFinishesTheCurrentSlabAndReturnsTheOthers) {
     welcome();
     processor_.behaviour = [&](const Progress&, const StillCurrent&) {
         signals_.ring();
@@ -333,15 +332,15 @@ TEST_F(ConsumerLoopTest, ASignalFinishesTheSlabAtHandAndReturnsTheOthers) {
     ASSERT_FALSE(settle());
     EXPECT_EQ(processor_.items.size(), 1U);
     EXPECT_EQ(receive_kinds(), (std::vector{ReleaseKind::Completed, ReleaseKind::Returned, ReleaseKind::Returned}));
-    EXPECT_EQ(producer_.hear<Credit>()->window, 0U);
+    EXPECT_EQ(producer_.receive<Credit>()->window, 0U);
     acknowledge_all();
     const auto end = settle();
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
-    EXPECT_TRUE(producer_.hear<Disconnect>());
+    EXPECT_TRUE(producer_.receive<Disconnect>());
 }
 
-TEST_F(ConsumerLoopTest, ASignalBeforeTheWelcomeEndsAtOnce) {
+TEST_F(ConsumerLoopTest, ASignalBeforeTheWelcomeEndsImmediately) {
     greet();
     signals_.ring();
     const auto end = loop_.turn();
@@ -349,7 +348,7 @@ TEST_F(ConsumerLoopTest, ASignalBeforeTheWelcomeEndsAtOnce) {
     EXPECT_EQ(end->error, ErrorKind::None);
 }
 
-TEST_F(ConsumerLoopTest, AProducersDeathLetsTheSlabAtHandBeFinishedAndNoOther) {
+TEST_F(ConsumerLoopTest, FinishesOnlyTheCurrentSlabAfterTheProducersDeath) {
     welcome();
     processor_.behaviour = [&](const Progress&, const StillCurrent&) {
         producer_life_.ring();
@@ -363,7 +362,7 @@ TEST_F(ConsumerLoopTest, AProducersDeathLetsTheSlabAtHandBeFinishedAndNoOther) {
     EXPECT_EQ(processor_.items.size(), 1U);
 }
 
-TEST_F(ConsumerLoopTest, WithoutProducerAndLauncherItReportsThatItMayBeTheLast) {
+TEST_F(ConsumerLoopTest, ReportsThatItMayBeTheLastWithoutProducerAndLauncher) {
     welcome();
     processor_.behaviour = [&](const Progress&, const StillCurrent&) {
         lifeline_.writing.reset();
@@ -383,13 +382,13 @@ TEST_F(ConsumerLoopTest, AnIdleConsumerLeavesWithItsLauncher) {
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
     EXPECT_TRUE(end->launcher_gone);
-    EXPECT_TRUE(producer_.hear<Credit>());
-    EXPECT_TRUE(producer_.hear<Disconnect>());
+    EXPECT_TRUE(producer_.receive<Credit>());
+    EXPECT_TRUE(producer_.receive<Disconnect>());
 }
 
-TEST_F(ConsumerLoopTest, AProducerThatDiesAfterItsLastWordHasStillBeenReceived) {
+TEST_F(ConsumerLoopTest, ReceivesADeadProducersLastMessage) {
     welcome();
-    producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
+    producer_.send(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
     producer_life_.ring();
     const auto end = loop_.turn();
     ASSERT_TRUE(end);
@@ -420,47 +419,47 @@ class WithoutLauncherTest : public ConsumerLoopTest {
                         {},        [this] { return liveness_; }};
 };
 
-TEST_F(WithoutLauncherTest, AProducerThatEndsItsRunBeforeItAnswersHasEndedIt) {
+TEST_F(WithoutLauncherTest, AnUnansweringProducerThatEndsItsRunEndsTheConsumer) {
     ASSERT_FALSE(alone_.turn());
     const auto end = end_when_the_producer_dies(RunLiveness::Over);
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
 }
 
-TEST_F(WithoutLauncherTest, AProducerThatIsKilledLeavesItsEndpointAndIsGone) {
+TEST_F(WithoutLauncherTest, AKilledProducerLeavesItsEndpointAndIsGone) {
     ASSERT_FALSE(alone_.turn());
     const auto end = end_when_the_producer_dies(RunLiveness::Open);
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::ProducerGone);
 }
 
-TEST_F(WithoutLauncherTest, AProducerThatIsKilledAndWhoseDirectoryAnotherRunHasIsNoEndInOrder) {
+TEST_F(WithoutLauncherTest, AKilledProducersReusedDirectoryIsNoOrderlyEnd) {
     ASSERT_FALSE(alone_.turn());
     EXPECT_EQ(failure_when_the_producer_dies(RunLiveness::Replaced), ErrorKind::NoSuchRun);
 }
 
-TEST_F(WithoutLauncherTest, NorIsItWhereTheOtherRunHasSweptItsMemory) {
+TEST_F(WithoutLauncherTest, SweptMemoryOfAKilledProducerIsNoOrderlyEnd) {
     ASSERT_FALSE(alone_.turn());
     EXPECT_EQ(failure_when_the_producer_dies(RunLiveness::OverAndReplaced), ErrorKind::NoSuchRun);
 }
 
-TEST_F(WithoutLauncherTest, WhoIsDrainedByThenEndsInOrder) {
+TEST_F(WithoutLauncherTest, ADrainedConsumerEndsInOrder) {
     ASSERT_FALSE(alone_.turn());
-    ASSERT_TRUE(producer_.hear<Hello>());
+    ASSERT_TRUE(producer_.receive<Hello>());
     run_.admit(kConsumerIndex, kSession);
-    producer_.say(Welcome{kSession, kConsumerIndex, 1});
+    producer_.send(Welcome{kSession, kConsumerIndex, 1});
     ASSERT_FALSE(alone_.turn());
-    producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
+    producer_.send(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
     const auto end = end_when_the_producer_dies(RunLiveness::Replaced);
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
 }
 
-TEST_F(WithoutLauncherTest, WhatNoOneTookBeforeTheRunWasOverIsLost) {
+TEST_F(WithoutLauncherTest, LosesAReleaseNotTakenBeforeTheEnd) {
     ASSERT_FALSE(alone_.turn());
-    ASSERT_TRUE(producer_.hear<Hello>());
+    ASSERT_TRUE(producer_.receive<Hello>());
     run_.admit(kConsumerIndex, kSession);
-    producer_.say(Welcome{kSession, kConsumerIndex, 1});
+    producer_.send(Welcome{kSession, kConsumerIndex, 1});
     deliver({run_.lease_filled(0, 10)});
     for (int turns = 0; processor_.items.empty() && turns < 100; ++turns) ASSERT_FALSE(alone_.turn());
     const auto end = end_when_the_producer_dies(RunLiveness::Over);
@@ -468,12 +467,12 @@ TEST_F(WithoutLauncherTest, WhatNoOneTookBeforeTheRunWasOverIsLost) {
     EXPECT_EQ(end->error, ErrorKind::ProducerGone);
 }
 
-TEST_F(ConsumerLoopTest, WithoutALauncherItLeavesButDoesNotWaitForEverForAnAnswer) {
+TEST_F(ConsumerLoopTest, LeavesWithoutALauncherAfterABoundedWait) {
     welcome();
     deliver({run_.lease_filled(0, 10)});
     processor_.behaviour = [&](const Progress&, const StillCurrent&) { lifeline_.writing.reset(); };
     ASSERT_FALSE(settle());
-    EXPECT_EQ(receive_kinds(), std::vector{ReleaseKind::Completed});  // and no acknowledgement comes
+    EXPECT_EQ(receive_kinds(), std::vector{ReleaseKind::Completed});  // no acknowledgement comes
     clock_.advance(ConsumerLoop::kOrphanPatience - std::chrono::nanoseconds(1));
     ASSERT_FALSE(settle());
     clock_.advance(std::chrono::nanoseconds(1));
@@ -483,7 +482,7 @@ TEST_F(ConsumerLoopTest, WithoutALauncherItLeavesButDoesNotWaitForEverForAnAnswe
     EXPECT_TRUE(end->launcher_gone);
 }
 
-TEST_F(ConsumerLoopTest, AProcessorsOwnErrorKeepsItsKindAndChargesTheSlabWithItsWords) {
+TEST_F(ConsumerLoopTest, KeepsAProcessorErrorsKindAndChargesItsText) {
     welcome();
     processor_.behaviour = [](const Progress&, const StillCurrent&) {
         throw Error(ErrorKind::CannotWrite, "the disk is full");
@@ -491,7 +490,7 @@ TEST_F(ConsumerLoopTest, AProcessorsOwnErrorKeepsItsKindAndChargesTheSlabWithIts
     deliver({run_.lease_filled(0, 10)});
     try {
         settle();
-        FAIL() << "nothing was thrown";
+        FAIL() << "no exception";
     } catch (const Error& problem) {
         EXPECT_EQ(problem.kind(), ErrorKind::CannotWrite);
     }
@@ -503,7 +502,7 @@ TEST_F(ConsumerLoopTest, AProcessorsOwnErrorKeepsItsKindAndChargesTheSlabWithIts
     EXPECT_EQ(receive_kinds(), std::vector{ReleaseKind::Failed});
 }
 
-TEST_F(ConsumerLoopTest, ASinkThatIsAwayReturnsEverythingUnchargedAndEndsInOrder) {
+TEST_F(ConsumerLoopTest, AMissingSinkReturnsAllSlabsUncharged) {
     welcome();
     processor_.behaviour = [](const Progress&, const StillCurrent&) {
         throw Error(ErrorKind::SinkUnavailable, "no database");
@@ -519,17 +518,17 @@ TEST_F(ConsumerLoopTest, ASinkThatIsAwayReturnsEverythingUnchargedAndEndsInOrder
     EXPECT_EQ(end->error, ErrorKind::SinkUnavailable);
 }
 
-TEST_F(ConsumerLoopTest, AnIndexThatIsAnothersOrNoneIsNeverWritten) {
+TEST_F(ConsumerLoopTest, NeverWritesAtAForeignOrMissingIndex) {
     greet();
     run_.admit(kConsumerIndex, kSession + 1);
-    producer_.say(Welcome{kSession, kConsumerIndex, 1});
+    producer_.send(Welcome{kSession, kConsumerIndex, 1});
     EXPECT_THROW(loop_.turn(), ProtocolError);
     EXPECT_EQ(load_word(run_.heartbeat(kConsumerIndex).session), 0U);
 }
 
-TEST_F(ConsumerLoopTest, AnIndexBeyondTheTableIsRefused) {
+TEST_F(ConsumerLoopTest, RefusesAnIndexBeyondTheTable) {
     greet();
-    producer_.say(Welcome{kSession, FakeRun::kConsumerCapacity, 1});
+    producer_.send(Welcome{kSession, FakeRun::kConsumerCapacity, 1});
     EXPECT_THROW(loop_.turn(), ProtocolError);
 }
 
@@ -539,11 +538,11 @@ struct RefusalCase {
 };
 class RefusedConsumerTest : public ConsumerLoopTest, public ::testing::WithParamInterface<RefusalCase> {};
 
-TEST_P(RefusedConsumerTest, EndsWithTheReasonsKindOfError) {
+TEST_P(RefusedConsumerTest, EndsWithTheErrorKindOfTheReason) {
     greet();
     Refused refused{GetParam().reason, 0, {}};
     put_text(refused.text, "the producer's words");
-    producer_.say(refused);
+    producer_.send(refused);
     try {
         const auto end = loop_.turn();
         ASSERT_TRUE(end);
@@ -561,19 +560,19 @@ INSTANTIATE_TEST_SUITE_P(Reasons, RefusedConsumerTest,
                                            RefusalCase{5, ErrorKind::NoSuchRun}, RefusalCase{6, ErrorKind::None},
                                            RefusalCase{99, ErrorKind::Protocol}));
 
-// The loop on a thread of its own, as in the program; everything it waits for is rung from here.
+// The loop runs on its own thread, as in the program; the test triggers every event it waits for.
 TEST_F(ConsumerLoopTest, WakesForMessagesAndForSignals) {
     std::optional<ConsumerLoop::End> end;
     const SlabTicket ticket = run_.lease_filled(0, 10);
     run_.admit(kConsumerIndex, kSession);
     std::thread consumer([&] { end = loop_.run(); });
-    while (!producer_.hear<Hello>()) std::this_thread::yield();
-    producer_.say(Welcome{kSession, kConsumerIndex, 1});
+    while (!producer_.receive<Hello>()) std::this_thread::yield();
+    producer_.send(Welcome{kSession, kConsumerIndex, 1});
     deliver({ticket});
     while (receive_kinds().empty()) std::this_thread::yield();
     acknowledge_all();
     signals_.ring();
-    while (!producer_.hear<Disconnect>()) std::this_thread::yield();
+    while (!producer_.receive<Disconnect>()) std::this_thread::yield();
     consumer.join();
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);

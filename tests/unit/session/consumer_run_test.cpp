@@ -23,7 +23,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 SlabProcessor& never_made(std::uint32_t) {
-    ADD_FAILURE() << "it was not let in, and made its processor";
+    ADD_FAILURE() << "it created its processor without admission";
     throw std::logic_error("made");
 }
 
@@ -36,17 +36,17 @@ std::uint64_t dead_pid() {
 
 ErrorKind end_of(const Endpoint& endpoint) { return consume_run(endpoint, {}, never_made).error; }
 
-// Joined: it holds the run's lock. Let in: never, as the run has no ledger that it could read.
+// Joined: it holds the run's lock. Never admitted, as it cannot read the run's ledger.
 void join_and_fail(const RunNames& names) {
     EXPECT_EQ(end_of({.run_dir = "/nonexistent", .names = names, .producer_pid = dead_pid(), .epoch = 1}),
               ErrorKind::None);
 }
 
 // The producer saw this consumer's lock when it left, and left the sweep to it.
-TEST(ConsumerRun, SweepsWhenItIsTheLastAndWasNeverLetIn) {
+TEST(ConsumerRun, SweepsAsTheLastOneEvenIfNeverAdmitted) {
     const auto names = own_run("vain");
     {
-        const auto lock = RunLock::hold(names, true);  // no sweep of another's takes it until it is whole
+        const auto lock = RunLock::hold(names, true);  // protects it from other sweeps until it is complete
         SharedRegion::create(names.span(0), 4096).keep_name();
         ASSERT_THAT(objects_of(names), SizeIs(2));
     }
@@ -54,8 +54,8 @@ TEST(ConsumerRun, SweepsWhenItIsTheLastAndWasNeverLetIn) {
     EXPECT_THAT(objects_of(names), IsEmpty());
 }
 
-// It was met, and is closed before it is joined: its endpoint is gone, or the next run's.
-TEST(ConsumerRun, OneThatIsOverBeforeItIsJoinedHasEndedInOrder) {
+// The run was found, and closes before the join: its endpoint is gone, or the next run's.
+TEST(ConsumerRun, EndsInOrderWhenTheRunIsOverBeforeTheJoin) {
     std::string run_dir = (std::filesystem::temp_directory_path() / "offramp-joining-XXXXXX").string();
     ASSERT_NE(::mkdtemp(run_dir.data()), nullptr);
     Endpoint endpoint{.run_dir = run_dir, .names = own_run("over"), .producer_pid = 1, .epoch = 1};
@@ -66,11 +66,11 @@ TEST(ConsumerRun, OneThatIsOverBeforeItIsJoinedHasEndedInOrder) {
     EXPECT_EQ(end_of(endpoint), ErrorKind::None);
     const Endpoint dead{.run_dir = run_dir, .names = own_run("dead"), .producer_pid = dead_pid(), .epoch = 1};
     dead.publish();
-    EXPECT_EQ(end_of(dead), ErrorKind::ProducerGone) << "it left its endpoint";
+    EXPECT_EQ(end_of(dead), ErrorKind::ProducerGone) << "its endpoint is still there";
     std::filesystem::remove_all(run_dir);
 }
 
-TEST(ConsumerRun, LeavesARunThatLivesAlone) {
+TEST(ConsumerRun, DoesNotSweepALiveRun) {
     const auto names = own_run("lives");
     {
         const auto lock = RunLock::hold(names, true);

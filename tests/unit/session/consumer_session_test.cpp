@@ -24,13 +24,13 @@ class ConsumerSessionTest : public ::testing::Test {
 
     void welcome() {
         session_.step();
-        ASSERT_TRUE(producer_.hear<Hello>());
-        producer_.say(Welcome{kSession, 3, 1});
+        ASSERT_TRUE(producer_.receive<Hello>());
+        producer_.send(Welcome{kSession, 3, 1});
         session_.step();
         ASSERT_EQ(session_.state(), State::Serving);
     }
     void acknowledge(std::uint64_t through) {
-        producer_.say(ReleaseAck{kSession, through});
+        producer_.send(ReleaseAck{kSession, through});
         session_.step();
     }
     SlabTicket taken() {
@@ -49,7 +49,7 @@ class ConsumerSessionTest : public ::testing::Test {
 
 TEST_F(ConsumerSessionTest, SendsHelloOnceAndAnswersTheChallenge) {
     session_.step();
-    const auto hello = producer_.hear<Hello>();
+    const auto hello = producer_.receive<Hello>();
     ASSERT_TRUE(hello);
     EXPECT_EQ(hello->token, 7U);
     EXPECT_EQ(hello->window, 2U);
@@ -59,14 +59,14 @@ TEST_F(ConsumerSessionTest, SendsHelloOnceAndAnswersTheChallenge) {
 
     session_.step();
     EXPECT_TRUE(producer_.receives_nothing());
-    producer_.say(Challenge{0xabcdef});
+    producer_.send(Challenge{0xabcdef});
     session_.step();
-    const auto answer = producer_.hear<Answer>();
+    const auto answer = producer_.receive<Answer>();
     ASSERT_TRUE(answer);
     EXPECT_EQ(answer->secret, 0xabcdefU);
     EXPECT_FALSE(session_.welcomed());
 
-    producer_.say(Welcome{kSession, 3, 5});
+    producer_.send(Welcome{kSession, 3, 5});
     session_.step();
     EXPECT_TRUE(session_.welcomed());
     EXPECT_EQ(session_.welcome().consumer_index, 3U);
@@ -77,23 +77,23 @@ TEST_F(ConsumerSessionTest, AsksForSlabsWhenItIsReadyForThem) {
     ConsumerSession later(*port_, clock_,
                           {.run_nonce = kNonce, .window = 2, .first_window = 0, .program_version = "9.9.9"});
     later.step();
-    EXPECT_EQ(producer_.hear<Hello>()->window, 0U);
-    producer_.say(Welcome{kSession, 3, 1});
+    EXPECT_EQ(producer_.receive<Hello>()->window, 0U);
+    producer_.send(Welcome{kSession, 3, 1});
     later.step();
     EXPECT_TRUE(producer_.receives_nothing());
     later.open();
     later.step();
-    const auto credit = producer_.hear<Credit>();
+    const auto credit = producer_.receive<Credit>();
     ASSERT_TRUE(credit);
     EXPECT_EQ(credit->session, kSession);
     EXPECT_EQ(credit->window, 2U);
     later.lose_producer();
     later.meet(*port_);
     later.step();
-    EXPECT_EQ(producer_.hear<Hello>()->window, 2U) << "the next producer is told at once";
+    EXPECT_EQ(producer_.receive<Hello>()->window, 2U) << "the next producer learns it immediately";
 }
 
-TEST_F(ConsumerSessionTest, WaitsAsLongAsItIsNotAnswered) {
+TEST_F(ConsumerSessionTest, WaitsUntilItIsAnswered) {
     for (int i = 0; i < 100; ++i) {
         session_.step();
         clock_.advance(std::chrono::hours(1));
@@ -102,7 +102,7 @@ TEST_F(ConsumerSessionTest, WaitsAsLongAsItIsNotAnswered) {
     EXPECT_FALSE(session_.take());
 }
 
-TEST_F(ConsumerSessionTest, HandsOutDeliveriesInOrderAndGivesThemBack) {
+TEST_F(ConsumerSessionTest, ReturnsDeliveriesInOrder) {
     welcome();
     producer_.send_tickets(kSession, 1, {ticket_of(4), ticket_of(5)});
     session_.step();
@@ -114,13 +114,13 @@ TEST_F(ConsumerSessionTest, HandsOutDeliveriesInOrderAndGivesThemBack) {
     EXPECT_TRUE(session_.all_sent());
     EXPECT_FALSE(session_.settled());
 
-    const auto heard = producer_.receive_releases();
-    ASSERT_TRUE(heard);
-    EXPECT_EQ(heard->body.session, kSession);
-    EXPECT_EQ(heard->body.first_sequence, 1U);
-    ASSERT_EQ(heard->records.size(), 1U);
-    EXPECT_EQ(heard->records[0].ticket, ticket_of(4));
-    EXPECT_EQ(heard->records[0].kind, static_cast<std::uint32_t>(ReleaseKind::Completed));
+    const auto received = producer_.receive_releases();
+    ASSERT_TRUE(received);
+    EXPECT_EQ(received->body.session, kSession);
+    EXPECT_EQ(received->body.first_sequence, 1U);
+    ASSERT_EQ(received->records.size(), 1U);
+    EXPECT_EQ(received->records[0].ticket, ticket_of(4));
+    EXPECT_EQ(received->records[0].kind, static_cast<std::uint32_t>(ReleaseKind::Completed));
 
     const SlabTicket second = taken();
     EXPECT_EQ(second, ticket_of(5));
@@ -155,7 +155,7 @@ TEST_F(ConsumerSessionTest, RepeatsAReleaseUntilItIsAcknowledged) {
     EXPECT_FALSE(producer_.receive_releases());
 }
 
-TEST_F(ConsumerSessionTest, WhyOneFailedGoesAheadOfItsReleaseEachTimeThatItIsSent) {
+TEST_F(ConsumerSessionTest, SendsTheReasonOfAFailureBeforeEachRelease) {
     welcome();
     producer_.send_tickets(kSession, 1, {ticket_of(4), ticket_of(5)});
     session_.step();
@@ -167,11 +167,11 @@ TEST_F(ConsumerSessionTest, WhyOneFailedGoesAheadOfItsReleaseEachTimeThatItIsSen
         ASSERT_TRUE(failure) << time;
         EXPECT_EQ(failure->session, kSession);
         EXPECT_EQ(failure->sequence, 2U);
-        EXPECT_EQ(get_text(failure->text), std::string(2031, 'a')) << "as much as there is room for";
-        const auto heard = producer_.receive_releases();
-        ASSERT_TRUE(heard);
-        ASSERT_EQ(heard->records.size(), 2U);
-        EXPECT_EQ(heard->records[1].kind, static_cast<std::uint32_t>(ReleaseKind::Failed));
+        EXPECT_EQ(get_text(failure->text), std::string(2031, 'a')) << "cut to the space";
+        const auto received = producer_.receive_releases();
+        ASSERT_TRUE(received);
+        ASSERT_EQ(received->records.size(), 2U);
+        EXPECT_EQ(received->records[1].kind, static_cast<std::uint32_t>(ReleaseKind::Failed));
         clock_.advance(ReleaseLog::kRepeatEvery);
     }
     acknowledge(2);
@@ -180,7 +180,7 @@ TEST_F(ConsumerSessionTest, WhyOneFailedGoesAheadOfItsReleaseEachTimeThatItIsSen
     EXPECT_TRUE(producer_.receives_nothing());
 }
 
-TEST_F(ConsumerSessionTest, RepeatedDeliveriesAreTakenOnce) {
+TEST_F(ConsumerSessionTest, AcceptsARepeatedDeliveryOnce) {
     welcome();
     producer_.send_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
     producer_.send_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
@@ -201,7 +201,7 @@ TEST_F(ConsumerSessionTest, AMissingDeliveryEndsTheConsumer) {
     producer_.send_tickets(kSession, 3, {ticket_of(3)});
     try {
         session_.step();
-        FAIL() << "the gap was not seen";
+        FAIL() << "the gap was not detected";
     } catch (const ProtocolError& problem) {
         EXPECT_NE(std::string(problem.what()).find("deliveries 2 to 2 of session 42"), std::string::npos)
             << problem.what();
@@ -217,21 +217,21 @@ TEST_F(ConsumerSessionTest, MoreThanTheWindowEndsTheConsumer) {
     producer_.send_tickets(kSession, 3, {ticket_of(3)});
     try {
         session_.step();
-        FAIL() << "one too many was taken";
+        FAIL() << "one too many was accepted";
     } catch (const ProtocolError& problem) {
         EXPECT_NE(std::string(problem.what()).find("it would hold 3, and asked for 2"), std::string::npos)
             << problem.what();
     }
     EXPECT_EQ(taken(), ticket_of(2));
-    EXPECT_FALSE(session_.take()) << "it was not taken";
+    EXPECT_FALSE(session_.take()) << "it was not accepted";
 }
 
-// What a consumer says to the next producer has room for no more.
-TEST_F(ConsumerSessionTest, MoreThanAMessageHoldsEndsTheConsumerWhateverItsWindow) {
+// A Hello to the next producer has room for no more.
+TEST_F(ConsumerSessionTest, MoreThanAMessageHoldsEndsTheConsumer) {
     ConsumerSession wide(*port_, clock_, {.run_nonce = kNonce, .window = 1000, .program_version = "9.9.9"});
     wide.step();
-    ASSERT_TRUE(producer_.hear<Hello>());
-    producer_.say(Welcome{kSession, 3, 1});
+    ASSERT_TRUE(producer_.receive<Hello>());
+    producer_.send(Welcome{kSession, 3, 1});
     producer_.send_tickets(kSession, 1, std::vector<SlabTicket>(kMaxTicketsPerMessage, ticket_of(1)));
     wide.step();
     producer_.send_tickets(kSession, kMaxTicketsPerMessage + 1, {ticket_of(2)});
@@ -240,33 +240,33 @@ TEST_F(ConsumerSessionTest, MoreThanAMessageHoldsEndsTheConsumerWhateverItsWindo
     EXPECT_NO_THROW(wide.meet(*port_));
 }
 
-TEST_F(ConsumerSessionTest, OtherSessionsMessagesChangeNothing) {
+TEST_F(ConsumerSessionTest, IgnoresOtherSessionsMessages) {
     welcome();
     producer_.send_tickets(kSession + 1, 1, {ticket_of(1)});
-    producer_.say(Drain{kSession + 1, static_cast<std::uint32_t>(DrainReason::Aborted), 0});
-    producer_.say(ReleaseAck{kSession + 1, 1});
+    producer_.send(Drain{kSession + 1, static_cast<std::uint32_t>(DrainReason::Aborted), 0});
+    producer_.send(ReleaseAck{kSession + 1, 1});
     session_.step();
     EXPECT_EQ(session_.counts().other_session, 3U);
     EXPECT_FALSE(session_.take());
     EXPECT_EQ(session_.state(), State::Serving);
 }
 
-TEST_F(ConsumerSessionTest, TicketsBeforeTheWelcomeAreIgnored) {
+TEST_F(ConsumerSessionTest, IgnoresTicketsBeforeTheWelcome) {
     session_.step();
-    ASSERT_TRUE(producer_.hear<Hello>());
+    ASSERT_TRUE(producer_.receive<Hello>());
     producer_.send_tickets(0, 1, {ticket_of(1)});
     session_.step();
     EXPECT_FALSE(session_.take());
     EXPECT_EQ(session_.counts().other_session, 1U);
 }
 
-TEST_F(ConsumerSessionTest, ASecondWelcomeAndSenselessValuesAreIgnored) {
+TEST_F(ConsumerSessionTest, IgnoresASecondWelcomeAndInvalidValues) {
     welcome();
-    producer_.say(Welcome{kSession + 1, 9, 9});
+    producer_.send(Welcome{kSession + 1, 9, 9});
     producer_.send_tickets(kSession, 0, {ticket_of(1)});
-    producer_.say(ReleaseAck{kSession, 77});
-    producer_.say(Drain{kSession, 99, 0});
-    producer_.say(Disconnect{kSession});
+    producer_.send(ReleaseAck{kSession, 77});
+    producer_.send(Drain{kSession, 99, 0});
+    producer_.send(Disconnect{kSession});
     session_.step();
     EXPECT_EQ(session_.counts().out_of_place, 5U);
     EXPECT_EQ(session_.welcome().session, kSession);
@@ -274,21 +274,21 @@ TEST_F(ConsumerSessionTest, ASecondWelcomeAndSenselessValuesAreIgnored) {
     EXPECT_FALSE(session_.take());
 }
 
-TEST_F(ConsumerSessionTest, DrainFinishesWhatIsHeldThenDisconnects) {
+TEST_F(ConsumerSessionTest, ADrainFinishesTheHeldSlabsThenDisconnects) {
     welcome();
     producer_.send_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
-    producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::ScaleDown), 0});
+    producer_.send(Drain{kSession, static_cast<std::uint32_t>(DrainReason::ScaleDown), 0});
     session_.step();
     EXPECT_EQ(session_.state(), State::Draining);
     session_.release(taken(), ReleaseKind::Completed);
     session_.release(taken(), ReleaseKind::Completed);
     session_.step();
     EXPECT_EQ(producer_.receive_releases()->records.size(), 2U);
-    EXPECT_FALSE(producer_.hear<Disconnect>()) << "before the acknowledgement";
+    EXPECT_FALSE(producer_.receive<Disconnect>()) << "before the acknowledgement";
     EXPECT_EQ(session_.state(), State::Draining);
 
     acknowledge(2);
-    const auto disconnect = producer_.hear<Disconnect>();
+    const auto disconnect = producer_.receive<Disconnect>();
     ASSERT_TRUE(disconnect);
     EXPECT_EQ(disconnect->session, kSession);
     EXPECT_EQ(session_.state(), State::Ended);
@@ -297,12 +297,12 @@ TEST_F(ConsumerSessionTest, DrainFinishesWhatIsHeldThenDisconnects) {
     EXPECT_TRUE(producer_.receives_nothing());
 }
 
-TEST_F(ConsumerSessionTest, AnAbortReturnsWhatIsNotBegunAndKeepsWhatIs) {
+TEST_F(ConsumerSessionTest, AnAbortReturnsOnlySlabsNotBegun) {
     welcome();
     producer_.send_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
     session_.step();
     const SlabTicket begun = taken();
-    producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::Aborted), 0});
+    producer_.send(Drain{kSession, static_cast<std::uint32_t>(DrainReason::Aborted), 0});
     session_.step();
     EXPECT_FALSE(session_.take());
     const auto returned = producer_.receive_releases();
@@ -311,15 +311,15 @@ TEST_F(ConsumerSessionTest, AnAbortReturnsWhatIsNotBegunAndKeepsWhatIs) {
     EXPECT_EQ(returned->records[0].ticket, ticket_of(2));
     EXPECT_EQ(returned->records[0].kind, static_cast<std::uint32_t>(ReleaseKind::Returned));
     acknowledge(1);
-    EXPECT_FALSE(producer_.hear<Disconnect>()) << "one is still at work";
+    EXPECT_FALSE(producer_.receive<Disconnect>()) << "one is still processed";
 
     session_.release(begun, ReleaseKind::Completed);
     session_.step();
     acknowledge(2);
-    EXPECT_TRUE(producer_.hear<Disconnect>());
+    EXPECT_TRUE(producer_.receive<Disconnect>());
 }
 
-TEST_F(ConsumerSessionTest, LeavingGrantsNoCreditsAndReturnsWhatCameTooLate) {
+TEST_F(ConsumerSessionTest, LeavingGrantsNoCreditsAndReturnsLateDeliveries) {
     welcome();
     producer_.send_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
     session_.step();
@@ -327,11 +327,11 @@ TEST_F(ConsumerSessionTest, LeavingGrantsNoCreditsAndReturnsWhatCameTooLate) {
     session_.leave();
     session_.leave();
     session_.step();
-    const auto credit = producer_.hear<Credit>();
+    const auto credit = producer_.receive<Credit>();
     ASSERT_TRUE(credit);
     EXPECT_EQ(credit->session, kSession);
     EXPECT_EQ(credit->window, 0U);
-    EXPECT_FALSE(producer_.hear<Credit>()) << "once is enough";
+    EXPECT_FALSE(producer_.receive<Credit>()) << "once is enough";
 
     producer_.send_tickets(kSession, 3, {ticket_of(3)});  // sent before the credit was read
     session_.step();
@@ -340,8 +340,8 @@ TEST_F(ConsumerSessionTest, LeavingGrantsNoCreditsAndReturnsWhatCameTooLate) {
     session_.step();
 
     std::vector<ReleaseRecord> all;
-    while (const auto heard = producer_.receive_releases())
-        all.insert(all.end(), heard->records.begin(), heard->records.end());
+    while (const auto received = producer_.receive_releases())
+        all.insert(all.end(), received->records.begin(), received->records.end());
     ASSERT_EQ(all.size(), 3U);
     EXPECT_EQ(all[0].ticket, ticket_of(2));
     EXPECT_EQ(all[0].kind, static_cast<std::uint32_t>(ReleaseKind::Returned));
@@ -350,44 +350,44 @@ TEST_F(ConsumerSessionTest, LeavingGrantsNoCreditsAndReturnsWhatCameTooLate) {
     EXPECT_EQ(all[2].ticket, ticket_of(1));
     EXPECT_EQ(all[2].kind, static_cast<std::uint32_t>(ReleaseKind::Completed));
     acknowledge(3);
-    EXPECT_TRUE(producer_.hear<Disconnect>());
+    EXPECT_TRUE(producer_.receive<Disconnect>());
     EXPECT_EQ(session_.state(), State::Ended);
 }
 
-TEST_F(ConsumerSessionTest, LeavingBeforeTheWelcomeEndsAtOnceAndReportsIt) {
+TEST_F(ConsumerSessionTest, LeavingBeforeTheWelcomeEndsImmediately) {
     session_.step();
-    ASSERT_TRUE(producer_.hear<Hello>());
-    producer_.say(Challenge{1});
+    ASSERT_TRUE(producer_.receive<Hello>());
+    producer_.send(Challenge{1});
     session_.step();
-    ASSERT_TRUE(producer_.hear<Answer>());
-    producer_.say(Welcome{kSession, 3, 1});  // on its way
+    ASSERT_TRUE(producer_.receive<Answer>());
+    producer_.send(Welcome{kSession, 3, 1});  // under way
     session_.leave();
     session_.leave();
     EXPECT_EQ(session_.state(), State::Ended);
     session_.step();
     EXPECT_FALSE(session_.welcomed());
-    const auto disconnect = producer_.hear<Disconnect>();
+    const auto disconnect = producer_.receive<Disconnect>();
     ASSERT_TRUE(disconnect);
-    EXPECT_EQ(disconnect->session, 0U) << "it has heard of none";
+    EXPECT_EQ(disconnect->session, 0U) << "it knows no session";
     EXPECT_TRUE(producer_.receives_nothing());
 }
 
-TEST_F(ConsumerSessionTest, AbandonedItReturnsEverythingAndLeaves) {
+TEST_F(ConsumerSessionTest, ReturnsEverythingAndLeavesWhenAbandoned) {
     welcome();
     producer_.send_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
     session_.step();
     taken();
     session_.abandon();
     session_.step();
-    ASSERT_TRUE(producer_.hear<Credit>());
-    const auto heard = producer_.receive_releases();
-    ASSERT_TRUE(heard);
-    ASSERT_EQ(heard->records.size(), 2U);
-    for (const ReleaseRecord& record : heard->records)
+    ASSERT_TRUE(producer_.receive<Credit>());
+    const auto received = producer_.receive_releases();
+    ASSERT_TRUE(received);
+    ASSERT_EQ(received->records.size(), 2U);
+    for (const ReleaseRecord& record : received->records)
         EXPECT_EQ(record.kind, static_cast<std::uint32_t>(ReleaseKind::Returned));
-    producer_.send_tickets(kSession, 9, {ticket_of(3)});  // one before it is lost: its Disconnect gives back both
+    producer_.send_tickets(kSession, 9, {ticket_of(3)});  // the one before it is lost: its Disconnect returns both
     acknowledge(2);
-    EXPECT_TRUE(producer_.hear<Disconnect>());
+    EXPECT_TRUE(producer_.receive<Disconnect>());
     EXPECT_EQ(session_.state(), State::Ended);
 }
 
@@ -399,12 +399,12 @@ TEST_F(ConsumerSessionTest, AnotherRunsMessagesChangeNothing) {
     session_.release(ticket, ReleaseKind::Completed);
     session_.step();
     producer_.speak_for(kNonce + 1);
-    producer_.say(Challenge{1});
-    producer_.say(Welcome{kSession, 3, 1});
-    producer_.say(Refused{});
+    producer_.send(Challenge{1});
+    producer_.send(Welcome{kSession, 3, 1});
+    producer_.send(Refused{});
     producer_.send_tickets(kSession, 2, {ticket_of(2)});
-    producer_.say(ReleaseAck{kSession, 1});
-    producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::Aborted), 0});
+    producer_.send(ReleaseAck{kSession, 1});
+    producer_.send(Drain{kSession, static_cast<std::uint32_t>(DrainReason::Aborted), 0});
     session_.step();
     EXPECT_EQ(session_.counts().other_run, 6U);
     EXPECT_EQ(session_.state(), State::Serving);
@@ -412,12 +412,12 @@ TEST_F(ConsumerSessionTest, AnotherRunsMessagesChangeNothing) {
     EXPECT_FALSE(session_.settled()) << "its release is not acknowledged";
 }
 
-TEST_F(ConsumerSessionTest, ARefusalIsKeptWithItsText) {
+TEST_F(ConsumerSessionTest, KeepsARefusalWithItsText) {
     session_.step();
-    ASSERT_TRUE(producer_.hear<Hello>());
+    ASSERT_TRUE(producer_.receive<Hello>());
     Refused refused{static_cast<std::uint32_t>(RefusalReason::User), 0, {}};
     put_text(refused.text, "user 7 may not");
-    producer_.say(refused);
+    producer_.send(refused);
     session_.step();
     EXPECT_EQ(session_.state(), State::Refused);
     EXPECT_EQ(session_.refusal().reason, RefusalReason::User);
@@ -426,9 +426,9 @@ TEST_F(ConsumerSessionTest, ARefusalIsKeptWithItsText) {
     EXPECT_EQ(session_.state(), State::Refused);
 }
 
-TEST_F(ConsumerSessionTest, AProducerOfAnotherVersionIsNamed) {
+TEST_F(ConsumerSessionTest, NamesAProducerOfAnotherVersion) {
     session_.step();
-    ASSERT_TRUE(producer_.hear<Hello>());
+    ASSERT_TRUE(producer_.receive<Hello>());
     Bytes bytes = encode(kNonce, Challenge{1});
     const std::uint16_t version = kMessageVersion + 1;
     std::memcpy(bytes.data() + offsetof(MessageHeader, version), &version, sizeof version);
@@ -436,14 +436,14 @@ TEST_F(ConsumerSessionTest, AProducerOfAnotherVersionIsNamed) {
     EXPECT_THROW(session_.step(), ProtocolError);
 }
 
-TEST_F(ConsumerSessionTest, ReleasingWhatIsNotHeldIsACallersBug) {
+TEST_F(ConsumerSessionTest, ReleasingASlabNotHeldIsABug) {
     welcome();
     EXPECT_DEATH(session_.release(ticket_of(1), ReleaseKind::Completed), "take");
 }
 
-// Whatever bytes come, the session neither crashes nor hands out a slab that was not delivered to it; a gap
-// in the numbering, more than the window and another version are the only ends.
-TEST_F(ConsumerSessionTest, HostileBytesChangeNothing) {
+// For any bytes, the session neither crashes nor returns a slab that was not delivered to it; only a gap in
+// the numbering, more than the window and another version end it.
+TEST_F(ConsumerSessionTest, IgnoresHostileBytes) {
     welcome();
     const std::vector<Bytes> samples{encode(kNonce, Challenge{1}), encode(kNonce, Welcome{kSession, 1, 1}),
                                      encode(kNonce, ReleaseAck{kSession, 1}), encode(kNonce, Credit{kSession, 1, 0}),
@@ -458,12 +458,12 @@ TEST_F(ConsumerSessionTest, HostileBytesChangeNothing) {
             bytes.resize(*rc::gen::inRange<std::size_t>(0, bytes.size() + 1));
         }
         const ParsedMessage message = parse_message(bytes);
-        // These three have the right to change something; the tests above have them.
+        // These three may have an effect; the tests above cover them.
         RC_PRE(!message || (message.type != MessageType::Tickets && message.type != MessageType::Drain &&
                             message.type != MessageType::Refused));
         producer_.send_bytes(bytes);
         session_.step();
-        while (producer_.hear<Answer>()) {
+        while (producer_.receive<Answer>()) {
         }
         RC_ASSERT(session_.state() == State::Serving);
         RC_ASSERT(session_.welcome().session == kSession);
@@ -486,7 +486,7 @@ class WideWindowTest : public ConsumerSessionTest {
         session_.release(taken(), ReleaseKind::Completed, busy);
         session_.send_due();
     }
-    std::size_t heard() {
+    std::size_t received_count() {
         const auto releases = producer_.receive_releases();
         return releases ? releases->records.size() : 0;
     }
@@ -494,55 +494,55 @@ class WideWindowTest : public ConsumerSessionTest {
 
     void welcome() {
         session_.step();
-        ASSERT_TRUE(producer_.hear<Hello>());
-        producer_.say(Welcome{kSession, 3, 1});
+        ASSERT_TRUE(producer_.receive<Hello>());
+        producer_.send(Welcome{kSession, 3, 1});
         session_.step();
     }
     SlabTicket taken() { return session_.take().value_or(SlabTicket{}); }
 };
 
-TEST_F(WideWindowTest, ReleasesOfShortSlabsAreSentTogether) {
+TEST_F(WideWindowTest, SendsReleasesOfShortSlabsTogether) {
     const std::chrono::microseconds brief(1);
     for (int i = 0; i < 3; ++i) finish_one(brief);
-    EXPECT_EQ(heard(), 0U);
+    EXPECT_EQ(received_count(), 0U);
     EXPECT_TRUE(session_.all_sent()) << "held back on purpose";
     EXPECT_FALSE(session_.settled());
     finish_one(brief);
-    EXPECT_EQ(heard(), 4U) << "a quarter of the window";
+    EXPECT_EQ(received_count(), 4U) << "a quarter of the window";
 }
 
-TEST_F(WideWindowTest, TheReleaseOfALongSlabIsSentAtOnceWithThoseBeforeIt) {
+TEST_F(WideWindowTest, SendsALongSlabsReleaseImmediately) {
     finish_one(std::chrono::microseconds(1));
     finish_one(ConsumerSession::kHoldBack);
-    EXPECT_EQ(heard(), 2U);
+    EXPECT_EQ(received_count(), 2U);
     session_.release(taken(), ReleaseKind::Returned);
     session_.send_due();
-    EXPECT_EQ(heard(), 1U) << "nor does a return wait";
+    EXPECT_EQ(received_count(), 1U) << "a return does not wait, either";
 }
 
-TEST_F(WideWindowTest, TimeSpentOnSeveralAddsUp) {
+TEST_F(WideWindowTest, AddsUpTheTimeOfSeveralSlabs) {
     finish_one(ConsumerSession::kHoldBack / 2);
-    EXPECT_EQ(heard(), 0U);
+    EXPECT_EQ(received_count(), 0U);
     finish_one(ConsumerSession::kHoldBack / 2);
-    EXPECT_EQ(heard(), 2U);
+    EXPECT_EQ(received_count(), 2U);
     finish_one(ConsumerSession::kHoldBack / 2);
-    EXPECT_EQ(heard(), 0U) << "and starts again";
+    EXPECT_EQ(received_count(), 0U) << "and starts again";
 }
 
-TEST_F(WideWindowTest, NothingIsHeldBackOnceNothingIsAtHand) {
+TEST_F(WideWindowTest, HoldsNoReleaseBackWhenIdle) {
     for (int i = 0; i < 15; ++i) finish_one({});
-    while (heard() > 0) {
+    while (received_count() > 0) {
     }
     finish_one({});
-    EXPECT_GT(heard(), 0U);
-    EXPECT_EQ(heard(), 0U);
+    EXPECT_GT(received_count(), 0U);
+    EXPECT_EQ(received_count(), 0U);
 }
 
-TEST_F(WideWindowTest, LeavingSendsWhatWasHeldBack) {
+TEST_F(WideWindowTest, LeavingSendsTheHeldBackReleases) {
     finish_one({});
     session_.leave();
     session_.step();
-    EXPECT_EQ(heard(), 16U);
+    EXPECT_EQ(received_count(), 16U);
 }
 
 class FullChannelTest : public ConsumerSessionTest {
@@ -550,7 +550,7 @@ class FullChannelTest : public ConsumerSessionTest {
     FullChannelTest() : ConsumerSessionTest(1) {}
 };
 
-TEST_F(FullChannelTest, WhatTheChannelDoesNotTakeIsSentLater) {
+TEST_F(FullChannelTest, SendsLaterWhenTheChannelIsFull) {
     welcome();
     producer_.send_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
     session_.step();
@@ -569,7 +569,7 @@ TEST_F(FullChannelTest, WhatTheChannelDoesNotTakeIsSentLater) {
     EXPECT_EQ(second->body.first_sequence, 2U);
 }
 
-TEST_F(FullChannelTest, AProducerThatStallsIsWaitedForAsleep) {
+TEST_F(FullChannelTest, SleepsWhileTheProducerStalls) {
     welcome();
     producer_.send_tickets(kSession, 1, {ticket_of(1)});
     session_.step();

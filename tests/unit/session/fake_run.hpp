@@ -13,8 +13,7 @@
 
 namespace offramp {
 
-// A run's shared-memory objects, written as a producer would, for tests that play the producer. Removes them
-// at the end.
+// The shared-memory objects of a run, for tests that play the producer. Removed at the end.
 class FakeRun {
   public:
     static constexpr std::uint32_t kSlabs = 5;
@@ -24,7 +23,7 @@ class FakeRun {
 
     const RunNames& names() const { return names_; }
     std::span<std::byte> ledger_bytes() const { return ledger_.bytes(); }
-    // Its name; who has attached it keeps it.
+    // Removes its name; attached processes keep the object.
     void remove_ledger() { ledger_.unlink(); }
     void remove_spans() {
         for (SharedRegion& span : spans_) span.unlink();

@@ -1,4 +1,4 @@
-// A consumer whose producer dies, and what it does until the next one has taken over.
+// A consumer between the death of its producer and the takeover by the next one.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ class CountingProcessor final : public SlabProcessor {
     std::function<void()> behaviour;
 };
 
-// Finds the next producer when the test says that there is one.
+// Finds the next producer once the test has set one.
 class ScriptedSearch final : public ProducerSearch {
   public:
     explicit ScriptedSearch(InMemoryHub& hub) : hub_(hub) {}
@@ -88,18 +88,18 @@ class ProducerRecoveryTest : public ::testing::TestWithParam<bool> {
         return std::nullopt;
     }
     std::vector<Releases> receive_releases(std::vector<ReleaseRecord>* records = nullptr) {
-        std::vector<Releases> heard;
+        std::vector<Releases> received;
         Inbound inbound;
         while (producer_->try_receive_release(inbound)) {
             const ParsedMessage message = parse_message(inbound.bytes);
-            heard.push_back(message.as<Releases>());
+            received.push_back(message.as<Releases>());
             for (const ReleaseRecord& record : message.records_of<Releases>())
                 if (records != nullptr) records->push_back(record);
         }
-        return heard;
+        return received;
     }
     template <class Body>
-    void say(const Body& body) {
+    void send(const Body& body) {
         ASSERT_EQ(producer_->send(peer_, encode(run_.names().nonce, body)), SendOutcome::Sent);
     }
     void deliver(std::uint64_t first, const std::vector<SlabTicket>& tickets) {
@@ -107,7 +107,7 @@ class ProducerRecoveryTest : public ::testing::TestWithParam<bool> {
             encode(run_.names().nonce, Tickets{kSession, first}, std::span<const SlabTicket>(tickets));
         ASSERT_EQ(producer_->send(peer_, message), SendOutcome::Sent);
     }
-    void welcome(std::uint32_t epoch = 1) { say(Welcome{kSession, kConsumerIndex, epoch}); }
+    void welcome(std::uint32_t epoch = 1) { send(Welcome{kSession, kConsumerIndex, epoch}); }
     void begin() {
         run_.admit(kConsumerIndex, kSession);
         ASSERT_FALSE(settle());
@@ -120,10 +120,10 @@ class ProducerRecoveryTest : public ::testing::TestWithParam<bool> {
             if (const auto end = loop_.turn()) return end;
             if (loop_.idle()) return std::nullopt;
         }
-        ADD_FAILURE() << "the loop does not come to rest";
+        ADD_FAILURE() << "the loop does not become idle";
         return std::nullopt;
     }
-    // The run directory says so from now on, and the loop has looked.
+    // From now on the run directory shows it, and the loop has checked.
     std::optional<ConsumerLoop::End> settle_once_seen(RunLiveness liveness) {
         liveness_ = liveness;
         clock_.advance(ConsumerLoop::kObserveRunEvery);
@@ -164,7 +164,7 @@ class ProducerRecoveryTest : public ::testing::TestWithParam<bool> {
     RunLiveness liveness_ = RunLiveness::Open;
 };
 
-TEST_P(ProducerRecoveryTest, FinishesWhatItHoldsAndComesBackWithIt) {
+TEST_P(ProducerRecoveryTest, FinishesItsSlabsAndReportsThemOnReturn) {
     begin();
     const std::vector<SlabTicket> held{run_.lease_filled(0, 10), run_.lease_filled(1, 11)};
     deliver(1, held);
@@ -173,19 +173,19 @@ TEST_P(ProducerRecoveryTest, FinishesWhatItHoldsAndComesBackWithIt) {
         clock_.advance(ConsumerLoop::kLookEvery);
     };
     ASSERT_FALSE(settle());
-    EXPECT_EQ(processor_.items.size(), 2U) << "the one at hand, and the one that waited";
+    EXPECT_EQ(processor_.items.size(), 2U) << "the current one and the waiting one";
     EXPECT_EQ(search_.forgotten, 1) << "the dead one's connection is closed";
     EXPECT_TRUE(session_.away());
 
     next_producer();
-    receive_releases();  // the hub, unlike a socket, keeps what was sent to the dead
+    receive_releases();  // unlike a socket, the hub keeps messages to the dead producer
     ASSERT_FALSE(settle());
-    const auto heard = receive_hello();
-    ASSERT_TRUE(heard);
-    EXPECT_EQ(heard->hello.previous_session, kSession);
-    EXPECT_EQ(heard->hello.last_delivery, 2U);
-    EXPECT_EQ(heard->hello.holding, 0U);
-    EXPECT_EQ(heard->records, held) << "both released, and acknowledged by nobody";
+    const auto received = receive_hello();
+    ASSERT_TRUE(received);
+    EXPECT_EQ(received->hello.previous_session, kSession);
+    EXPECT_EQ(received->hello.last_delivery, 2U);
+    EXPECT_EQ(received->hello.holding, 0U);
+    EXPECT_EQ(received->records, held) << "both released, neither acknowledged";
     EXPECT_TRUE(receive_releases().empty()) << "not before the Welcome";
     welcome(2);
     ASSERT_FALSE(settle());
@@ -195,18 +195,18 @@ TEST_P(ProducerRecoveryTest, FinishesWhatItHoldsAndComesBackWithIt) {
     ASSERT_FALSE(releases.empty());
     EXPECT_EQ(releases[0].first_sequence, 1U) << "numbered from 1 again";
     EXPECT_EQ(records.size(), 2U);
-    deliver(1, {run_.lease_filled(2, 12)});  // as are deliveries
+    deliver(1, {run_.lease_filled(2, 12)});  // deliveries, too
     ASSERT_FALSE(settle());
     EXPECT_EQ(processor_.items.size(), 3U);
 }
 
-TEST_P(ProducerRecoveryTest, NamesWhatItHasNotBegunFirst) {
+TEST_P(ProducerRecoveryTest, NamesSlabsNotBegunFirst) {
     begin();
     const SlabTicket first = run_.lease_filled(0, 10);
     const SlabTicket second = run_.lease_filled(1, 11);
     const SlabTicket third = run_.lease_filled(2, 12);
     deliver(1, {first, second, third});
-    processor_.behaviour = [&] {  // dead and succeeded while the first slab is at work
+    processor_.behaviour = [&] {  // dead and succeeded during the first slab
         if (processor_.items.size() == 1) {
             kill_producer();
             next_producer();
@@ -214,16 +214,16 @@ TEST_P(ProducerRecoveryTest, NamesWhatItHasNotBegunFirst) {
         clock_.advance(ProducerLoss::kSearchEvery);
     };
     ASSERT_FALSE(loop_.turn());
-    ASSERT_FALSE(loop_.turn());  // sees the death, and works on
-    ASSERT_FALSE(loop_.turn());  // sees the next producer, and works on
-    const auto heard = receive_hello();
-    ASSERT_TRUE(heard);
-    EXPECT_EQ(heard->hello.holding, 1U);
-    EXPECT_EQ(heard->records, (std::vector{third, first, second}));
+    ASSERT_FALSE(loop_.turn());  // sees the death and continues
+    ASSERT_FALSE(loop_.turn());  // sees the next producer and continues
+    const auto received = receive_hello();
+    ASSERT_TRUE(received);
+    EXPECT_EQ(received->hello.holding, 1U);
+    EXPECT_EQ(received->records, (std::vector{third, first, second}));
     EXPECT_EQ(processor_.items.size(), 3U);
 }
 
-TEST_P(ProducerRecoveryTest, AskedToEndItEndsAtOnceAndWellWhenItHoldsNothing) {
+TEST_P(ProducerRecoveryTest, EndsInOrderWhenAskedWithoutSlabs) {
     begin();
     kill_producer();
     ASSERT_FALSE(settle());
@@ -233,7 +233,7 @@ TEST_P(ProducerRecoveryTest, AskedToEndItEndsAtOnceAndWellWhenItHoldsNothing) {
     EXPECT_EQ(end->error, ErrorKind::None);
 }
 
-TEST_P(ProducerRecoveryTest, AskedToEndBeforeAnybodyLetItInItEndsWell) {
+TEST_P(ProducerRecoveryTest, EndsInOrderWhenAskedBeforeAdmission) {
     ASSERT_FALSE(settle());
     kill_producer();
     ASSERT_FALSE(settle());
@@ -243,7 +243,7 @@ TEST_P(ProducerRecoveryTest, AskedToEndBeforeAnybodyLetItInItEndsWell) {
     EXPECT_EQ(end->error, ErrorKind::None);
 }
 
-TEST_P(ProducerRecoveryTest, AskedToEndWithAReleaseThatNoOneAcknowledgedItReportsWhatItLost) {
+TEST_P(ProducerRecoveryTest, ReportsALostReleaseWhenAskedToEnd) {
     begin();
     deliver(1, {run_.lease_filled(0, 10)});
     ASSERT_FALSE(settle());
@@ -257,14 +257,14 @@ TEST_P(ProducerRecoveryTest, AskedToEndWithAReleaseThatNoOneAcknowledgedItReport
 
 TEST_P(ProducerRecoveryTest, ADrainingConsumerEndsWithItsProducer) {
     begin();
-    say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
+    send(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
     kill_producer();
     const auto end = settle();
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
 }
 
-TEST_P(ProducerRecoveryTest, WaitsAsLongAsThereIsALauncherAndElseForItsPatience) {
+TEST_P(ProducerRecoveryTest, WaitsWhileALauncherLivesElseForItsPatience) {
     begin();
     kill_producer();
     ASSERT_FALSE(settle());
@@ -276,16 +276,16 @@ TEST_P(ProducerRecoveryTest, WaitsAsLongAsThereIsALauncherAndElseForItsPatience)
     }
 }
 
-TEST_P(ProducerRecoveryTest, SeveralProducersMayDieBeforeOneLetsItIn) {
+TEST_P(ProducerRecoveryTest, SurvivesSeveralDeadProducersBeforeAdmission) {
     begin();
     for (int i = 0; i < 3; ++i) {
         kill_producer();
         ASSERT_FALSE(settle());
         next_producer();
         ASSERT_FALSE(settle());
-        const auto heard = receive_hello();
-        ASSERT_TRUE(heard);
-        EXPECT_EQ(heard->hello.previous_session, kSession);
+        const auto received = receive_hello();
+        ASSERT_TRUE(received);
+        EXPECT_EQ(received->hello.previous_session, kSession);
     }
     welcome(4);
     ASSERT_FALSE(settle());
@@ -293,18 +293,18 @@ TEST_P(ProducerRecoveryTest, SeveralProducersMayDieBeforeOneLetsItIn) {
     EXPECT_EQ(search_.forgotten, 3);
 }
 
-TEST_P(ProducerRecoveryTest, AnotherSessionThanItsOwnIsNotTaken) {
+TEST_P(ProducerRecoveryTest, RefusesAnotherSession) {
     begin();
     kill_producer();
     ASSERT_FALSE(settle());
     next_producer();
     ASSERT_FALSE(settle());
     ASSERT_TRUE(receive_hello());
-    say(Welcome{kSession + 1, kConsumerIndex, 2});
+    send(Welcome{kSession + 1, kConsumerIndex, 2});
     EXPECT_THROW(settle(), ProtocolError);
 }
 
-TEST_P(ProducerRecoveryTest, ASignalBetweenProducersReturnsWhatIsNotBegun) {
+TEST_P(ProducerRecoveryTest, ASignalBetweenProducersReturnsSlabsNotBegun) {
     begin();
     kill_producer();
     ASSERT_FALSE(settle());
@@ -312,7 +312,7 @@ TEST_P(ProducerRecoveryTest, ASignalBetweenProducersReturnsWhatIsNotBegun) {
     ASSERT_FALSE(settle());
     ASSERT_TRUE(receive_hello());
     signals_.ring();
-    ASSERT_FALSE(settle()) << "it has been found: it leaves in order";
+    ASSERT_FALSE(settle()) << "the run was found: it leaves in order";
     welcome(2);
     const auto end = settle();
     ASSERT_TRUE(end);
@@ -339,7 +339,7 @@ TEST_P(ProducerRecoveryTest, AnUnansweredConsumerJoinsTheRecoveredProducer) {
     EXPECT_EQ(processor_.items.size(), 1U);
 }
 
-TEST_P(ProducerRecoveryTest, WhoComesBackToAClosedRunWithNothingEndsInOrder) {
+TEST_P(ProducerRecoveryTest, EndsInOrderReturningToAClosedRunWithoutSlabs) {
     begin();
     kill_producer();
     ASSERT_FALSE(settle());
@@ -350,7 +350,7 @@ TEST_P(ProducerRecoveryTest, WhoComesBackToAClosedRunWithNothingEndsInOrder) {
     EXPECT_EQ(end->error, ErrorKind::None);
 }
 
-TEST_P(ProducerRecoveryTest, WhoComesBackToAClosedRunWithAReleaseReportsThatItWasLost) {
+TEST_P(ProducerRecoveryTest, ReportsALostReleaseReturningToAClosedRun) {
     begin();
     deliver(1, {run_.lease_filled(0, 10)});
     ASSERT_FALSE(settle());

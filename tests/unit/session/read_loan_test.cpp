@@ -26,8 +26,8 @@ class ReadLoanTest : public ::testing::Test {
   protected:
     void SetUp() override {
         session_.step();
-        ASSERT_TRUE(producer_.hear<Hello>());
-        producer_.say(Welcome{kSession, kConsumerIndex, 1});
+        ASSERT_TRUE(producer_.receive<Hello>());
+        producer_.send(Welcome{kSession, kConsumerIndex, 1});
         ticket_ = run_.lease_filled(2, 10);
         producer_.send_tickets(kSession, 1, {ticket_});
         session_.step();
@@ -36,11 +36,11 @@ class ReadLoanTest : public ::testing::Test {
     ReadLoan open() { return ReadLoan::open(ticket_, mappings_, heartbeat_, session_, contents_); }
     std::optional<ReleaseKind> released() {
         session_.step();
-        const auto heard = producer_.receive_releases();
-        if (!heard) return std::nullopt;
-        EXPECT_EQ(heard->records.size(), 1U);
-        EXPECT_EQ(heard->records[0].ticket, ticket_);
-        return static_cast<ReleaseKind>(heard->records[0].kind);
+        const auto received = producer_.receive_releases();
+        if (!received) return std::nullopt;
+        EXPECT_EQ(received->records.size(), 1U);
+        EXPECT_EQ(received->records[0].ticket, ticket_);
+        return static_cast<ReleaseKind>(received->records[0].kind);
     }
     WorkWord work() const { return WorkWord::unpack(load_word(run_.heartbeat(kConsumerIndex).work)); }
     WorkWord work_of_ticket() const {
@@ -59,7 +59,7 @@ class ReadLoanTest : public ::testing::Test {
     SlabContents contents_;
 };
 
-TEST_F(ReadLoanTest, WhileItLivesADeathIsChargedToItsDelivery) {
+TEST_F(ReadLoanTest, ADeathDuringALoanIsChargedToItsDelivery) {
     EXPECT_EQ(work(), WorkWord{});
     ReadLoan loan = open();
     EXPECT_EQ(work(), work_of_ticket());
@@ -82,14 +82,14 @@ TEST_F(ReadLoanTest, CompletingCountsAndReleases) {
     EXPECT_GT(bytes, 0U);
 }
 
-TEST_F(ReadLoanTest, GivingBackReturnsAndCountsNothing) {
+TEST_F(ReadLoanTest, ReturningCountsNothing) {
     open().give_back();
     EXPECT_EQ(work(), WorkWord{});
     EXPECT_EQ(released(), ReleaseKind::Returned);
     EXPECT_EQ(load_word(run_.heartbeat(kConsumerIndex).slabs), 0U);
 }
 
-TEST_F(ReadLoanTest, ForgettingItGivesTheSlabBackOnce) {
+TEST_F(ReadLoanTest, ADroppedLoanReturnsTheSlabOnce) {
     {
         ReadLoan first = open();
         const ReadLoan second = std::move(first);
@@ -109,21 +109,21 @@ TEST_F(ReadLoanTest, ASlabThatDiffersFromItsTicketFails) {
     EXPECT_EQ(released(), ReleaseKind::Failed);
 }
 
-TEST_F(ReadLoanTest, OneWhoseMemoryCannotBeMappedIsReturned) {
+TEST_F(ReadLoanTest, ReturnsASlabThatCannotBeMapped) {
     run_.remove_spans();
     EXPECT_THROW(open(), Error);
     EXPECT_EQ(work(), WorkWord{});
     EXPECT_EQ(released(), ReleaseKind::Returned);
 }
 
-TEST_F(ReadLoanTest, UsingItTwiceIsACallersBug) {
+TEST_F(ReadLoanTest, UsingALoanTwiceIsABug) {
     ReadLoan loan = open();
     std::move(loan).give_back();
     // NOLINTNEXTLINE(bugprone-use-after-move): this use is the bug
     EXPECT_DEATH(std::move(loan).complete({}), "used up once");
 }
 
-TEST(Heartbeat, BelievedOnlyAfterWhatAFormerSessionLeftIsCleared) {
+TEST(Heartbeat, IsUsedOnlyAfterAnEarlierSessionsIsCleared) {
     HeartbeatRecord bytes{.work = 1, .progress = 2, .session = 3, .busy_ns = 4, .slabs = 5, .samples = 6, .bytes = 7};
     Heartbeat heartbeat(bytes, 9);
     EXPECT_EQ(bytes.session, 9U);

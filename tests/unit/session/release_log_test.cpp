@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-TEST(ReleaseLog, SendsEachReleaseAtOnceAndThenOnlyAfterTheTimeForRepeating) {
+TEST(ReleaseLog, SendsEachReleaseOnceUntilTheRepeatInterval) {
     ManualClock clock;
     ReleaseLog log;
     EXPECT_FALSE(log.due(clock.now()));
@@ -35,7 +35,7 @@ TEST(ReleaseLog, SendsEachReleaseAtOnceAndThenOnlyAfterTheTimeForRepeating) {
     EXPECT_EQ(log.next_due(), clock.now() + ReleaseLog::kRepeatEvery);
 }
 
-TEST(ReleaseLog, KeepsWhyOneFailedUntilItIsAcknowledgedAlsoUnderAnotherNumber) {
+TEST(ReleaseLog, KeepsAFailuresReasonUntilAcknowledged) {
     ManualClock clock;
     ReleaseLog log;
     log.add(ticket_of(1), ReleaseKind::Completed);
@@ -50,7 +50,7 @@ TEST(ReleaseLog, KeepsWhyOneFailedUntilItIsAcknowledgedAlsoUnderAnotherNumber) {
     EXPECT_TRUE(log.reasons().empty());
 }
 
-TEST(ReleaseLog, WhatWasNotHandedToTheChannelStaysDue) {
+TEST(ReleaseLog, KeepsUnsentReleasesDue) {
     ManualClock clock;
     ReleaseLog log;
     log.add(ticket_of(1), ReleaseKind::Returned);
@@ -59,7 +59,7 @@ TEST(ReleaseLog, WhatWasNotHandedToTheChannelStaysDue) {
     EXPECT_TRUE(log.has_unsent());
 }
 
-TEST(ReleaseLog, GoesBackToTheOldestUnacknowledgedAlthoughNewOnesKeepComing) {
+TEST(ReleaseLog, RepeatsTheOldestUnacknowledgedDespiteNewOnes) {
     ManualClock clock;
     ReleaseLog log;
     for (std::uint32_t slab = 0; slab < 4; ++slab) {
@@ -76,11 +76,11 @@ TEST(ReleaseLog, GoesBackToTheOldestUnacknowledgedAlthoughNewOnesKeepComing) {
     EXPECT_EQ(repeated->records.size(), 4U);
 }
 
-TEST(ReleaseLog, AcknowledgementsAreCumulativeAndSenselessOnesChangeNothing) {
+TEST(ReleaseLog, AcknowledgementsAreCumulativeAndInvalidOnesIgnored) {
     ManualClock clock;
     ReleaseLog log;
     for (std::uint32_t slab = 0; slab < 3; ++slab) log.add(ticket_of(slab), ReleaseKind::Completed);
-    EXPECT_FALSE(log.acknowledge(1, clock.now())) << "nothing was sent yet";
+    EXPECT_FALSE(log.acknowledge(1, clock.now())) << "no release was sent yet";
     log.mark_sent(*log.due(clock.now()), clock.now());
 
     EXPECT_TRUE(log.acknowledge(2, clock.now()));
@@ -92,10 +92,10 @@ TEST(ReleaseLog, AcknowledgementsAreCumulativeAndSenselessOnesChangeNothing) {
     EXPECT_EQ(log.unacknowledged(), 1U);
     EXPECT_TRUE(log.acknowledge(3, clock.now()));
     EXPECT_FALSE(log.next_due());
-    EXPECT_EQ(log.add(ticket_of(9), ReleaseKind::Completed), 4U) << "numbers go on";
+    EXPECT_EQ(log.add(ticket_of(9), ReleaseKind::Completed), 4U) << "numbers continue";
 }
 
-TEST(ReleaseLog, CutsWhatIsDueIntoMessages) {
+TEST(ReleaseLog, SplitsDueReleasesIntoMessages) {
     ManualClock clock;
     ReleaseLog log;
     for (std::uint32_t i = 0; i < kMaxTicketsPerMessage + 10; ++i) log.add(ticket_of(i), ReleaseKind::Completed);
@@ -109,9 +109,9 @@ TEST(ReleaseLog, CutsWhatIsDueIntoMessages) {
     EXPECT_EQ(second->records.size(), 10U);
 }
 
-// A receiver by the letter of common/design/wire-protocol.md, and a channel that loses and repeats as it likes: each
-// release is taken once, in order, and in the end every one is acknowledged.
-TEST(ReleaseLog, EveryReleaseIsTakenOnceInOrderWhateverIsLost) {
+// A receiver that follows common/design/wire-protocol.md, and a channel that loses and repeats at random: each release
+// is accepted once, in order, and in the end all are acknowledged.
+TEST(ReleaseLog, DeliversEveryReleaseOnceInOrderDespiteLoss) {
     const bool holds = rc::check("go-back-N over a bad channel", [] {
         ManualClock clock;
         ReleaseLog log;
@@ -153,7 +153,7 @@ TEST(ReleaseLog, EveryReleaseIsTakenOnceInOrderWhateverIsLost) {
                     if (!to_producer.empty()) to_producer.pop_front();  // lost
                     break;
                 case 6:
-                    if (!to_producer.empty()) deliver(to_producer.front());  // and will come again
+                    if (!to_producer.empty()) deliver(to_producer.front());  // it will come again
                     break;
                 case 7:
                     if (!to_consumer.empty()) {
@@ -167,7 +167,7 @@ TEST(ReleaseLog, EveryReleaseIsTakenOnceInOrderWhateverIsLost) {
             RC_ASSERT(log.unacknowledged() + taken.size() >= added);
         }
 
-        // The channel gets better. Each round repeats at most what one round lost.
+        // The channel improves. Each round repeats at most the losses of one round.
         for (int round = 0; round < 3 && log.unacknowledged() > 0; ++round) {
             clock.advance(ReleaseLog::kRepeatEvery);
             send_due();

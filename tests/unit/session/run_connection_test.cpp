@@ -32,9 +32,9 @@ class RunConnectionTest : public ::testing::Test {
     std::string run_dir_;
 };
 
-TEST_F(RunConnectionTest, TheEndpointReportsWhetherTheRunIsStillThere) {
+TEST_F(RunConnectionTest, TheEndpointShowsWhetherTheRunExists) {
     const RunConnection connection(run_dir_, run_.names(),
-                                   LedgerView::check(run_.ledger_bytes(), run_.names()));  // has met epoch 0
+                                   LedgerView::check(run_.ledger_bytes(), run_.names()));  // has joined epoch 0
     EXPECT_EQ(connection.liveness(), RunLiveness::Closed) << "no file";
     publish(run_.names(), 0);
     EXPECT_EQ(connection.liveness(), RunLiveness::Open);
@@ -43,7 +43,7 @@ TEST_F(RunConnectionTest, TheEndpointReportsWhetherTheRunIsStillThere) {
     publish({.run_id = run_.names().run_id, .nonce = run_.names().nonce + 1}, 1);
     EXPECT_EQ(connection.liveness(), RunLiveness::Replaced);
     std::ofstream(run_dir_ + "/endpoint") << "something else\n";
-    EXPECT_EQ(connection.liveness(), RunLiveness::Open) << "what cannot be read says nothing";
+    EXPECT_EQ(connection.liveness(), RunLiveness::Open) << "an unreadable file proves nothing";
     std::filesystem::remove_all(run_dir_);
     EXPECT_EQ(connection.liveness(), RunLiveness::Closed) << "no folder";
     run_.remove_ledger();
@@ -53,13 +53,13 @@ TEST_F(RunConnectionTest, TheEndpointReportsWhetherTheRunIsStillThere) {
     EXPECT_EQ(connection.liveness(), RunLiveness::OverAndReplaced);
 }
 
-TEST_F(RunConnectionTest, AnotherRunThereIsNotWaitedBeside) {
+TEST_F(RunConnectionTest, DoesNotWaitBesideAnotherRun) {
     RunConnection connection(run_dir_, run_.names(), LedgerView::check(run_.ledger_bytes(), run_.names()));
     EXPECT_FALSE(connection.look());
-    publish({.run_id = run_.names().run_id, .nonce = run_.names().nonce + 1}, 0);  // its first, as the one that was met
+    publish({.run_id = run_.names().run_id, .nonce = run_.names().nonce + 1}, 0);  // epoch 0, as the joined run
     try {
         connection.look();
-        FAIL() << "it is taken for nothing new";
+        FAIL() << "the other run was not noticed";
     } catch (const Error& problem) {
         EXPECT_EQ(problem.kind(), ErrorKind::NoSuchRun);
     }

@@ -78,14 +78,14 @@ TEST_F(RunSearchTest, FindsALiveRun) {
     EXPECT_EQ(found->names.nonce, 99U);
 }
 
-TEST_F(RunSearchTest, WaitsForARunThatIsNotThereYet) {
+TEST_F(RunSearchTest, WaitsForARunThatDoesNotExistYet) {
     std::thread producer([&] { publish(static_cast<std::uint64_t>(::getpid())); });
     const auto found = search(kForEver);
     producer.join();
     EXPECT_TRUE(found);
 }
 
-TEST_F(RunSearchTest, NoRunIsReportedWithItsDirectory) {
+TEST_F(RunSearchTest, ReportsTheDirectoryOfAMissingRun) {
     const std::string text = failure({});
     EXPECT_NE(text.find(run_dir_), std::string::npos) << text;
     EXPECT_NE(text.find("there is no file 'endpoint'"), std::string::npos) << text;
@@ -100,15 +100,15 @@ TEST_F(RunSearchTest, NoRunIsReportedWithItsDirectory) {
     }
 }
 
-TEST_F(RunSearchTest, WhatADeadProducerLeftIsNoRun) {
+TEST_F(RunSearchTest, IgnoresADeadProducersRun) {
     const std::uint64_t pid = dead_pid();
     publish(pid);
     const std::string text = failure({});
     EXPECT_NE(text.find("process " + std::to_string(pid) + ", is dead"), std::string::npos) << text;
 }
 
-// It listens, and its own pid does not exist here.
-TEST_F(RunSearchTest, AProducerInAnotherPidNamespaceIsNoDeadOne) {
+// It listens, but its pid does not exist here.
+TEST_F(RunSearchTest, TreatsAForeignPidNamespacesProducerAsAlive) {
     const std::uint64_t pid = dead_pid();
     publish(pid);
     const std::string path =
@@ -128,40 +128,40 @@ TEST_F(RunSearchTest, AProducerInAnotherPidNamespaceIsNoDeadOne) {
                   std::string::npos)
             << problem.what();
     }
-    door.reset();  // nobody listens any more
+    door.reset();  // closes the socket
     EXPECT_NE(failure({}).find("is dead"), std::string::npos);
 }
 
-TEST_F(RunSearchTest, TheLaunchersEndEndsTheWaiting) {
+TEST_F(RunSearchTest, TheLaunchersEndEndsTheWait) {
     launcher_.reset();
     EXPECT_NE(failure(kForEver).find("the process that started this consumer is gone"), std::string::npos);
 }
 
-TEST_F(RunSearchTest, ASignalEndsTheWaiting) {
+TEST_F(RunSearchTest, ASignalEndsTheWait) {
     ASSERT_EQ(::write(signaller_.get(), "x", 1), 1);
     EXPECT_FALSE(search(kForEver));
 }
 
-TEST_F(RunSearchTest, TheRunThatIsWantedIsFound) {
+TEST_F(RunSearchTest, FindsTheWantedRun) {
     publish(static_cast<std::uint64_t>(::getpid()));
     EXPECT_TRUE(search({}, 99));
 }
 
-TEST_F(RunSearchTest, AnotherRunThanTheWantedOneIsNotJoinedAndBothAreNamed) {
+TEST_F(RunSearchTest, RefusesAnotherRunAndNamesBoth) {
     publish(static_cast<std::uint64_t>(::getpid()), 0xbb);
     const std::string text = failure(kForEver, 0xaa);
     EXPECT_NE(text.find("nonce 00000000000000aa, is over"), std::string::npos) << text;
     EXPECT_NE(text.find("'search-test', nonce 00000000000000bb"), std::string::npos) << text;
 }
 
-TEST_F(RunSearchTest, AnotherRunIsNotWaitedForEitherWhenItsProducerIsDead) {
+TEST_F(RunSearchTest, DoesNotWaitForAnotherRunsDeadProducer) {
     publish(dead_pid(), 0xbb);
     EXPECT_NE(failure(kForEver, 0xaa).find("is over"), std::string::npos);
 }
 
-TEST_F(RunSearchTest, TheWantedRunIsOverWhenItsEndpointIsGone) { EXPECT_FALSE(search(kForEver, 99)); }
+TEST_F(RunSearchTest, TheWantedRunIsOverWithoutItsEndpoint) { EXPECT_FALSE(search(kForEver, 99)); }
 
-TEST_F(RunSearchTest, TheWantedRunIsWaitedForWhenItsProducerIsDeadForAnotherMayRecoverIt) {
+TEST_F(RunSearchTest, WaitsForASuccessorOfTheWantedRunsProducer) {
     publish(dead_pid());
     const std::string text = failure({}, 99);
     EXPECT_NE(text.find("is dead"), std::string::npos) << text;

@@ -15,14 +15,14 @@
 
 namespace offramp {
 
-// The producer's side of a conversation, said line by line by a test.
+// The producer's side of a conversation, controlled by a test.
 class ScriptedProducer {
   public:
     explicit ScriptedProducer(InMemoryHub& hub) : port_(hub.broker_port()) {}
 
-    // The next message of the work channel, if it is a Body; else nothing, and it is lost.
+    // The next message of the work channel, if it is a Body; any other message is dropped.
     template <class Body>
-    std::optional<Body> hear() {
+    std::optional<Body> receive() {
         Inbound inbound;
         if (!port_->try_receive_work(inbound)) return std::nullopt;
         peer_ = inbound.peer;
@@ -36,16 +36,16 @@ class ScriptedProducer {
         return !port_->try_receive_work(inbound) && !port_->try_receive_release(inbound);
     }
 
-    struct HeardReleases {
+    struct ReceivedReleases {
         Releases body{};
         std::vector<ReleaseRecord> records;
     };
-    std::optional<HeardReleases> receive_releases() {
+    std::optional<ReceivedReleases> receive_releases() {
         Inbound inbound;
         if (!port_->try_receive_release(inbound)) return std::nullopt;
         const ParsedMessage message = parse_message(inbound.bytes);
         if (!message || message.type != MessageType::Releases) return std::nullopt;
-        return HeardReleases{message.as<Releases>(), message.records_of<Releases>()};
+        return ReceivedReleases{message.as<Releases>(), message.records_of<Releases>()};
     }
 
     std::optional<Failure> receive_failure() {
@@ -56,11 +56,11 @@ class ScriptedProducer {
         return message.as<Failure>();
     }
 
-    // From here on it names this run, not the one that it has heard of.
+    // From now on it names this run instead of the consumer's.
     void speak_for(std::uint64_t run) { run_ = run; }
     void send_bytes(std::span<const std::byte> bytes) { ASSERT_EQ(port_->send(peer_, bytes), SendOutcome::Sent); }
     template <class Body>
-    void say(const Body& body) {
+    void send(const Body& body) {
         send_bytes(encode(run_, body));
     }
     void send_tickets(std::uint64_t session, std::uint64_t first_delivery, const std::vector<SlabTicket>& tickets) {
@@ -70,7 +70,7 @@ class ScriptedProducer {
   private:
     std::unique_ptr<BrokerPort> port_;
     std::string peer_;
-    std::uint64_t run_ = 0;  // as the consumer has named it
+    std::uint64_t run_ = 0;  // as named by the consumer
 };
 
 inline SlabTicket ticket_of(std::uint32_t slab, std::uint64_t generation = 1, std::uint32_t attempt = 1) {

@@ -11,7 +11,7 @@
 namespace offramp {
 namespace {
 
-TEST(SlabMappings, FindsEverySlabWhereTheProducerPutIt) {
+TEST(SlabMappings, FindsEverySlabInItsPlace) {
     FakeRun run;
     for (std::uint32_t i = 0; i < FakeRun::kSlabs; ++i) run.slab(i)[0] = std::byte(10 + i);
     SlabMappings mappings = SlabMappings::attach(run.names());
@@ -23,7 +23,7 @@ TEST(SlabMappings, FindsEverySlabWhereTheProducerPutIt) {
     EXPECT_THROW(mappings.slab(~0U), ProtocolError);
 }
 
-TEST(SlabMappings, CanMapEverythingAtOnceSoThatNoNameIsNeededLater) {
+TEST(SlabMappings, CanMapAllSlabsInAdvance) {
     auto run = std::make_unique<FakeRun>();
     run->slab(4)[1] = std::byte{77};
     SlabMappings mappings = SlabMappings::attach(run->names());
@@ -33,7 +33,7 @@ TEST(SlabMappings, CanMapEverythingAtOnceSoThatNoNameIsNeededLater) {
     EXPECT_EQ(mappings.slab(4)[1], std::byte{77});
 }
 
-TEST(SlabMappings, WritesTheHeartbeatThatItIsAskedFor) {
+TEST(SlabMappings, WritesTheRequestedHeartbeat) {
     FakeRun run;
     SlabMappings mappings = SlabMappings::attach(run.names());
     store_word(mappings.heartbeat(2).progress, 5);
@@ -41,7 +41,7 @@ TEST(SlabMappings, WritesTheHeartbeatThatItIsAskedFor) {
     EXPECT_EQ(load_word(run.heartbeat(1).progress), 0U);
 }
 
-TEST(SlabMappings, AnEndedRunIsASystemError) {
+TEST(SlabMappings, ReportsAnEndedRunAsASystemError) {
     RunNames names;
     {
         FakeRun run;
@@ -56,7 +56,7 @@ struct BrokenHeader {
     std::function<void(LedgerHeader&)> mutate;
 };
 
-TEST(LedgerView, ABrokenHeaderIsRefusedByName) {
+TEST(LedgerView, RefusesABrokenHeaderByName) {
     const std::vector<BrokenHeader> cases{
         {"magic", "magic", [](LedgerHeader& h) { h.magic ^= 1; }},
         {"version", "version", [](LedgerHeader& h) { h.version += 1; }},
@@ -83,7 +83,7 @@ TEST(LedgerView, ABrokenHeaderIsRefusedByName) {
         broken.mutate(run.header());
         try {
             SlabMappings::attach(run.names());
-            ADD_FAILURE() << broken.what << " was taken";
+            ADD_FAILURE() << broken.what << " was accepted";
         } catch (const ProtocolError& problem) {
             EXPECT_NE(std::string(problem.what()).find(broken.named), std::string::npos)
                 << broken.what << ": " << problem.what();
@@ -91,14 +91,14 @@ TEST(LedgerView, ABrokenHeaderIsRefusedByName) {
     }
 }
 
-TEST(SlabMappings, ASpanSmallerThanTheLedgerReportsIsRefused) {
+TEST(SlabMappings, RefusesASpanSmallerThanInTheLedger) {
     FakeRun run;
     run.header().slab_bytes *= 4096;
     SlabMappings mappings = SlabMappings::attach(run.names());
     EXPECT_THROW(mappings.slab(0), ProtocolError);
 }
 
-TEST(LedgerView, OnlyTheDeliveryThatTheLedgerWaitsForIsCurrent) {
+TEST(LedgerView, OnlyTheLedgersLatestDeliveryIsCurrent) {
     FakeRun run;
     SlabMappings mappings = SlabMappings::attach(run.names());
     const LedgerView& ledger = mappings.ledger();

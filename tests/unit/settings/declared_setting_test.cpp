@@ -18,7 +18,7 @@ DeclaredSetting declared_as(const std::string& text, std::string_view plug_in = 
     return settings.empty() ? DeclaredSetting{} : settings.front();
 }
 
-// The catalogue's settings are those of this build; these are not among them, and are described all the same.
+// The catalogue has this build's settings; these others are described nevertheless.
 Setting described(const DeclaredSetting& declared) {
     std::vector<Setting> table;
     SettingGroup group(table, declared.group);
@@ -26,7 +26,7 @@ Setting described(const DeclaredSetting& declared) {
     return table.at(0);
 }
 
-TEST(DeclaredSettings, ReadsEachKeyAndFillsInThePlugInsName) {
+TEST(DeclaredSettings, ReadsEachKeyAndTheNameOfThePlugIn) {
     const DeclaredSetting setting = declared_as(R"(
 [[setting]]
 flag = "brightest-base"
@@ -47,10 +47,10 @@ help = "Numbers are written in this base"
     EXPECT_EQ(made.environment_name(), "OFFRAMP_BRIGHTEST_BASE");
 }
 
-TEST(DeclaredSettings, ChangeTheResultsOfTheirProcessorsAlone) {
+TEST(DeclaredSettings, ChangeOnlyTheirProcessorsResults) {
     const std::string text = "[[setting]]\nkind = \"on-off\"\nchanges = \"results\"\nhelp = \"h\"\nflag = ";
     const Setting own = described(declared_as(text + "\"a\"", "one"));
-    const Setting shared = described(declared_as(text + "\"normalize\"", ""));  // of those who name it
+    const Setting shared = described(declared_as(text + "\"normalize\"", ""));  // of the processors that name it
     const struct {
         const char* processor;
         bool changes_own, changes_shared;
@@ -76,13 +76,13 @@ TEST(DeclaredSettings, ChangeTheResultsOfTheirProcessorsAlone) {
     EXPECT_EQ(pace.accepted, "0 to 1");
 }
 
-TEST(DeclaredSettings, RefusesATextThatDeclaresNothingThatCanBeUsed) {
+TEST(DeclaredSettings, RefusesAnUnusableDeclaration) {
     const std::string whole = "[[setting]]\nflag = \"a\"\nkind = \"whole\"\nchanges = \"conduct\"\nhelp = \"h\"\n";
     const struct {
         std::string text;
-        const char* says;
+        const char* expected;
     } cases[] = {
-        {"flag = \"a\"", "the settings in f.cpp:1: 'flag' stands above the first [[setting]] or [results]"},
+        {"flag = \"a\"", "the settings in f.cpp:1: 'flag' is above the first [[setting]] or [results]"},
         {"[[setting]]\nflag = \"a\"", ":1: a setting needs flag, kind, help and changes"},
         {"[[setting]]\nflag = \"a\"\nchanges = \"conduct\"\nhelp = \"h\"", ":1: a setting needs flag, kind, help"},
         {whole, ":1: --a needs a preset"},
@@ -101,29 +101,29 @@ TEST(DeclaredSettings, RefusesATextThatDeclaresNothingThatCanBeUsed) {
     for (const auto& one : cases) {
         try {
             read_declarations({.file = "f.cpp", .plug_in = {}, .text = one.text});
-            ADD_FAILURE() << "taken: " << one.text;
+            ADD_FAILURE() << "accepted: " << one.text;
         } catch (const ConfigError& refused) {
-            EXPECT_THAT(refused.what(), HasSubstr(one.says)) << one.text;
+            EXPECT_THAT(refused.what(), HasSubstr(one.expected)) << one.text;
         }
     }
 }
 
-TEST(DeclaredSettings, AValueMayStateWhatRunsAndConsumersMustKnow) {
-    const auto says = [](const char* key) {
+TEST(DeclaredSettings, AValueMayHoldFactsForRunsAndConsumers) {
+    const auto setting_with = [](const char* key) {
         return declared_as(std::string("[[setting]]\nflag = \"a\"\nkind = \"word\"\nwords = \"x, y\"\npreset = \"x\"\n"
                                        "changes = \"results\"\nhelp = \"h\"\n") +
                            key + " = \"y\"");
     };
-    EXPECT_EQ(says("reads-pictures").reads_pictures, "y");
-    EXPECT_EQ(says("reads-texts").reads_texts, "y");
-    EXPECT_EQ(says("memory-per-slab").memory_per_slab, "y");
+    EXPECT_EQ(setting_with("reads-pictures").reads_pictures, "y");
+    EXPECT_EQ(setting_with("reads-texts").reads_texts, "y");
+    EXPECT_EQ(setting_with("memory-per-slab").memory_per_slab, "y");
     CatalogueValues values;
     EXPECT_FALSE(makes_memory_per_slab(values));
     values.put("strategy", "workers");
     EXPECT_TRUE(makes_memory_per_slab(values));
 }
 
-TEST(DeclaredSettings, OneNamesTheWayOffTheDevice) {
+TEST(DeclaredSettings, OneSelectsTheEgress) {
     CatalogueValues values;
     EXPECT_TRUE(ChosenEgress::in(values).is_preset);
     EXPECT_EQ(ChosenEgress::in(values).name, "streams");
@@ -133,11 +133,11 @@ TEST(DeclaredSettings, OneNamesTheWayOffTheDevice) {
     EXPECT_EQ(ChosenEgress::in(values).flag, "strategy");
 }
 
-// --- those of this build ---
+// --- settings of this build ---
 
 using DeclaredSettingsOfThisBuild = Parsing;
 
-TEST_F(DeclaredSettingsOfThisBuild, EachIsInTheTableInItsGroupAndItsPresetIsAccepted) {
+TEST_F(DeclaredSettingsOfThisBuild, EachIsListedInItsGroupWithAValidDefault) {
     ASSERT_FALSE(DeclaredSetting::all().empty());
     const std::vector<Setting> settings = make_settings();
     for (const DeclaredSetting& declared : DeclaredSetting::all()) {
@@ -152,7 +152,7 @@ TEST_F(DeclaredSettingsOfThisBuild, EachIsInTheTableInItsGroupAndItsPresetIsAcce
     }
 }
 
-TEST_F(DeclaredSettingsOfThisBuild, EachThatChangesResultsIsOfAProcessor) {
+TEST_F(DeclaredSettingsOfThisBuild, EachThatChangesResultsBelongsToAProcessor) {
     for (const DeclaredSetting& declared : DeclaredSetting::all()) {
         const auto names_it = [&](const ProcessorResults& results) {
             return std::ranges::find(results.shared_settings, declared.flag) != results.shared_settings.end();
@@ -164,7 +164,7 @@ TEST_F(DeclaredSettingsOfThisBuild, EachThatChangesResultsIsOfAProcessor) {
     }
 }
 
-TEST_F(DeclaredSettingsOfThisBuild, EachRefusesWhatIsNotOfItsKind) {
+TEST_F(DeclaredSettingsOfThisBuild, EachRefusesValuesOfAnotherKind) {
     for (const DeclaredSetting& declared : DeclaredSetting::all()) {
         const Refusal refused = refusal({"--" + declared.flag + "=\xff"});
         EXPECT_EQ(refused.kind, ErrorKind::Usage);
@@ -172,7 +172,7 @@ TEST_F(DeclaredSettingsOfThisBuild, EachRefusesWhatIsNotOfItsKind) {
     }
 }
 
-TEST_F(DeclaredSettingsOfThisBuild, ReadTheCommandLineTheEnvironmentAndTheFileInThatOrder) {
+TEST_F(DeclaredSettingsOfThisBuild, AreReadFromCommandLineThenEnvironmentThenFile) {
     const std::string file = write_file("image-quality = 1\nimage-format = \"webp\"\nwrite-copy = true");
     set_environment("OFFRAMP_IMAGE_QUALITY", "2");
     set_environment("OFFRAMP_IMAGE_FORMAT", "jpeg");

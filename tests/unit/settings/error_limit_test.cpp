@@ -5,7 +5,7 @@
 namespace offramp {
 namespace {
 
-TEST(ErrorLimit, ANumberIsALimitWhateverTheItems) {
+TEST(ErrorLimit, ANumberIsALimitForAnyInput) {
     const auto limit = ErrorLimit::parse("2");
     ASSERT_TRUE(limit);
     EXPECT_FALSE(limit->exceeded(2, 2));
@@ -25,7 +25,7 @@ TEST(ErrorLimit, AShareGrowsWithTheItems) {
     EXPECT_EQ(ErrorLimit::parse("25")->allowed(7), 25U);
 }
 
-TEST(ErrorLimit, OfAFewItemsAShareAllowsOne) {
+TEST(ErrorLimit, AShareOfFewItemsAllowsOne) {
     const auto limit = ErrorLimit::parse("10%");
     ASSERT_TRUE(limit);
     EXPECT_FALSE(limit->exceeded(1, 2));
@@ -35,7 +35,7 @@ TEST(ErrorLimit, OfAFewItemsAShareAllowsOne) {
     EXPECT_EQ(limit->allowed(3001), 301U);
 }
 
-TEST(ErrorLimit, AnythingElseIsNone) {
+TEST(ErrorLimit, RefusesAnythingElse) {
     for (const char* text :
          {"", "%", "-1", "+1", "1.5", "1 %", "101%", "-0.1%", "nan%", "inf%", "1%%", "a", "99999999999999999999"})
         EXPECT_FALSE(ErrorLimit::parse(text)) << text;

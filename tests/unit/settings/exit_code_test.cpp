@@ -5,14 +5,14 @@
 namespace offramp {
 namespace {
 
-TEST(ExitCode, IsTheNumberOfTheErrorThatEndedAProgram) {
+TEST(ExitCode, IsTheNumberOfTheEndingError) {
     EXPECT_EQ(to_int(exit_code_for(ErrorKind::NoSuchRun)), 69);
     EXPECT_EQ(exit_code_for(ErrorKind::None), ExitCode::Ok);
     EXPECT_EQ(exit_code_for(ErrorKind::Interrupted), ExitCode::Interrupted);
 }
 
-// Schedulers and the launch script act on the numbers.
-TEST(ExitCode, KeepsTheNumbersOfEndsThatAreNoErrors) {
+// Schedulers and the launcher depend on the numbers.
+TEST(ExitCode, KeepsTheNumbersOfOtherEnds) {
     EXPECT_EQ(to_int(ExitCode::Ok), 0);
     EXPECT_EQ(to_int(ExitCode::DeadLetters), 84);
 }

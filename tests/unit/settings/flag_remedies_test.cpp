@@ -18,7 +18,7 @@ std::vector<Remedy> all_remedies() {
     return all;
 }
 
-TEST(FlagRemedies, TheFlagsThatTheyNameAreThere) {
+TEST(FlagRemedies, TheFlagsTheyNameExist) {
     const auto settings = make_settings();
     std::size_t named = 0;
     for (const Remedy which : all_remedies()) {
@@ -34,7 +34,7 @@ TEST(FlagRemedies, TheFlagsThatTheyNameAreThere) {
     EXPECT_GE(named, all_remedies().size());
 }
 
-TEST(FlagRemedies, TheLibrarysOwnWordsNameNone) {
+TEST(FlagRemedies, TheLibrarysTextsNameNone) {
     for (const Remedy which : all_remedies()) {
         const std::string text = library_remedy(which);
         EXPECT_FALSE(text.empty()) << static_cast<int>(which);

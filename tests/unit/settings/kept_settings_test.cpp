@@ -16,11 +16,11 @@ using testing::Not;
 
 class KeptSettings : public Parsing {
   protected:
-    // What a consumer goes by that was told this much, where a producer left `run`.
-    RunConfig consumer(const RunConfig& run, const std::vector<std::string>& told = {}) {
+    // The settings of a consumer with these arguments, beside a producer's `run`.
+    RunConfig consumer(const RunConfig& run, const std::vector<std::string>& arguments = {}) {
         keep_settings(folder_, run);
         std::vector<const char*> argv{"offramp-consumer"};
-        for (const std::string& word : told) argv.push_back(word.c_str());
+        for (const std::string& word : arguments) argv.push_back(word.c_str());
         return parse_consumer_config(static_cast<int>(argv.size()), argv.data(), "offramp-consumer", folder_).value();
     }
     std::string text_of(const RunConfig& run) {
@@ -53,7 +53,7 @@ class KeptSettings : public Parsing {
     }
 };
 
-TEST_F(KeptSettings, AConsumerThatWasGivenNothingGoesByTheRuns) {
+TEST_F(KeptSettings, AConsumerWithoutSettingsUsesTheRuns) {
     const RunConfig run = a_run();
     const RunConfig taken = consumer(run);
     EXPECT_EQ(SlabWork::difference(taken, run), "");
@@ -63,7 +63,7 @@ TEST_F(KeptSettings, AConsumerThatWasGivenNothingGoesByTheRuns) {
     EXPECT_EQ(kept_settings(folder_).processor, "cut-out");
 }
 
-TEST_F(KeptSettings, WhatItWasGivenCountsAndWhatIsItsOwnIsNotTheRuns) {
+TEST_F(KeptSettings, AConsumersSettingsTakePrecedence) {
     RunConfig run = a_run();
     run.log_file = "/the/log";
     run.lifeline_fd = 9;
@@ -81,7 +81,7 @@ TEST_F(KeptSettings, WhatItWasGivenCountsAndWhatIsItsOwnIsNotTheRuns) {
     EXPECT_FALSE(taken.resume || taken.overwrite);
 }
 
-TEST_F(KeptSettings, WhatItLeavesOpenTheRunHasSettled) {
+TEST_F(KeptSettings, UsesTheRunsValuesForUnsetOnes) {
     const RunConfig run = a_run();
     const RunConfig taken =
         consumer(run, {"--processor", "auto", "--image-size", "0", "--scores=auto", "--source", "auto"});
@@ -90,7 +90,7 @@ TEST_F(KeptSettings, WhatItLeavesOpenTheRunHasSettled) {
         << "a folder of that name";
 }
 
-TEST_F(KeptSettings, AProfileThatItWasGivenStandsForItsSettings) {
+TEST_F(KeptSettings, AGivenProfileProvidesItsSettings) {
     RunConfig run = a_run();
     run.processor = "checksum";
     EXPECT_EQ(SlabWork::difference(consumer(run, {"--profile", "embeddings"}), run)
@@ -98,7 +98,7 @@ TEST_F(KeptSettings, AProfileThatItWasGivenStandsForItsSettings) {
               0U);
 }
 
-TEST_F(KeptSettings, PathsLeadToTheSameFromAnyFolder) {
+TEST_F(KeptSettings, PathsAreResolvedFromAnyFolder) {
     RunConfig run = a_run();
     run.output = "results";
     run.input = "../pictures";
@@ -111,7 +111,7 @@ TEST_F(KeptSettings, PathsLeadToTheSameFromAnyFolder) {
     EXPECT_EQ(SlabWork::difference(taken, run), "");
 }
 
-TEST_F(KeptSettings, SecretsAreLeftOutAndCannotBeGuessedByIt) {
+TEST_F(KeptSettings, OmitSecretsAndDoNotRevealThem) {
     RunConfig run = a_run();
     run.processor = "http";
     run.catalogue.put("http-url", "https://me:SECRET@host/in?key=SECRET");
@@ -120,10 +120,10 @@ TEST_F(KeptSettings, SecretsAreLeftOutAndCannotBeGuessedByIt) {
     EXPECT_THAT(text, Not(HasSubstr("SECRET")));
     run.catalogue.put("http-url", "https://host/in?key=OTHER");
     run.catalogue.put("http-header", "Authorization: Bearer OTHER");
-    EXPECT_EQ(text_of(run), text) << "it is the same for every guess";
+    EXPECT_EQ(text_of(run), text) << "it is equal for every guess";
 }
 
-TEST_F(KeptSettings, OnlyWhoMayEnterTheRunReadsThem) {
+TEST_F(KeptSettings, OnlyUsersOfTheRunMayReadThem) {
     RunConfig run = a_run();
     keep_settings(folder_, run);
     EXPECT_EQ(mode(), 0600U);
@@ -132,10 +132,10 @@ TEST_F(KeptSettings, OnlyWhoMayEnterTheRunReadsThem) {
     EXPECT_EQ(mode(), 0640U);
 }
 
-TEST_F(KeptSettings, WhereNoneAreKeptThereIsNoSuchRun) {
+TEST_F(KeptSettings, WithoutThemThereIsNoSuchRun) {
     try {
         kept_settings(folder_);
-        ADD_FAILURE() << "nothing was refused";
+        ADD_FAILURE() << "no refusal";
     } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::NoSuchRun);
         EXPECT_THAT(error.what(), HasSubstr("producer-settings.toml"));

@@ -8,13 +8,13 @@ namespace {
 
 using testing::ElementsAre;
 
-TEST(OutputShapes, AreReadAsTheyAreWritten) {
+TEST(OutputShapes, AreReadBackAsWritten) {
     const auto shapes = OutputShapes::parse("96x256x256,1024");
     ASSERT_TRUE(shapes);
     EXPECT_THAT(shapes->outputs, ElementsAre(ElementsAre(96, 256, 256), ElementsAre(1024)));
 }
 
-TEST(OutputShapes, AnythingElseIsNone) {
+TEST(OutputShapes, RefusesAnythingElse) {
     for (const char* text : {"", ",", "3,", ",3", "3x", "x3", "3xx4", "3 x4", "0", "-1", "65537", "3;4",
                              "1x1x1x1x1x1x1x1", "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"})
         EXPECT_FALSE(OutputShapes::parse(text)) << text;

@@ -15,7 +15,7 @@
 
 namespace offramp {
 
-// Parses as a program would, with an environment of its own and a folder for files.
+// Parses like a program, with its own environment and a folder for files.
 class Parsing : public testing::Test {
   protected:
     Parsing() {

@@ -17,7 +17,7 @@ CatalogueSource results_in(std::string_view text, std::string_view plug_in = "br
     return {.file = "f.cpp", .plug_in = plug_in, .text = text};
 }
 
-TEST(DeclaredResults, HaveEachKeyAndThePlugInsName) {
+TEST(DeclaredResults, HaveEachKeyAndTheNameOfThePlugIn) {
     const auto results = read_results(results_in(R"(
 [[setting]]
 flag = "a"
@@ -57,7 +57,7 @@ settings = "mask-size, normalize"
     }
 }
 
-TEST(DeclaredResults, ReportWhoseTheyAreWhereTheFileIsNoPlugIns) {
+TEST(DeclaredResults, NameTheirProcessorOutsideAPlugIn) {
     const auto results = read_results(results_in("[results]\nof = \"auto\"\nendings = \".a, .b\"", ""));
     ASSERT_TRUE(results);
     EXPECT_EQ(results->processor, "auto");
@@ -66,20 +66,19 @@ TEST(DeclaredResults, ReportWhoseTheyAreWhereTheFileIsNoPlugIns) {
     EXPECT_EQ(results->ending(CatalogueValues()), ".a");
 }
 
-TEST(DeclaredResults, AreUnknownOfAFileThatDeclaresNone) {
+TEST(DeclaredResults, AreUnknownForAFileWithoutADeclaration) {
     const std::string setting = "[[setting]]\nflag = \"a\"\nkind = \"on-off\"\nchanges = \"results\"\nhelp = \"h\"\n";
     EXPECT_FALSE(read_results(results_in(setting)));
     EXPECT_EQ(read_declarations(results_in(setting + "[results]")).size(), 1U);
-    EXPECT_TRUE(read_results(results_in("[results]"))) << "none but those that its checkpoint tells of";
+    EXPECT_TRUE(read_results(results_in("[results]"))) << "only those in its checkpoint";
 }
 
-TEST(DeclaredResults, AreRefusedWhereTheyStateNothingThatCanBeUsed) {
+TEST(DeclaredResults, AreRefusedWhereUnusable) {
     const struct {
         std::string text;
-        const char* says;
+        const char* expected;
     } cases[] = {
-        {"whole = \"a\"\n[results]",
-         "the settings in f.cpp:1: 'whole' stands above the first [[setting]] or [results]"},
+        {"whole = \"a\"\n[results]", "the settings in f.cpp:1: 'whole' is above the first [[setting]] or [results]"},
         {"[results]\ncolour = \"red\"", ":2: 'colour' is not a key of results"},
         {"[results]\nreads = \"colours\"", ":2: reads is 'colours'"},
         {"[results]\n\nlooks-at = \"stars\"", ":3: looks-at is 'stars'"},
@@ -112,17 +111,17 @@ TEST(DeclaredResults, AreRefusedWhereTheyStateNothingThatCanBeUsed) {
     for (const auto& one : cases) {
         try {
             (void)read_results(results_in(one.text));
-            ADD_FAILURE() << "taken: " << one.text;
+            ADD_FAILURE() << "accepted: " << one.text;
         } catch (const ConfigError& refused) {
-            EXPECT_THAT(refused.what(), HasSubstr(one.says)) << one.text;
+            EXPECT_THAT(refused.what(), HasSubstr(one.expected)) << one.text;
         }
     }
-    EXPECT_THROW((void)read_results(results_in("[results]\nwhole = \"a\"", "")), ConfigError) << "of nobody";
+    EXPECT_THROW((void)read_results(results_in("[results]\nwhole = \"a\"", "")), ConfigError) << "no processor";
 }
 
-TEST(DeclaredResults, OfThisBuildStateWhoseTablesThereAre) {
+TEST(DeclaredResults, OfThisBuildNameTheTablesThatExist) {
     ResultSettings run;
-    run.processor = "embeddings-postgres,npy,somebodys,records-postgres";
+    run.processor = "embeddings-postgres,npy,custom,records-postgres";
     EXPECT_THAT(tables_of(run), ElementsAre("embeddings", "records"));
     run.sink_table = "own";
     EXPECT_THAT(tables_of(run), ElementsAre("own", "own"));
@@ -133,12 +132,12 @@ TEST(DeclaredResults, OfThisBuildStateWhoseTablesThereAre) {
     EXPECT_EQ(processor_for_vectors(run), "embeddings-postgres");
 }
 
-TEST(DeclaredResults, OfThisBuildAreThereForEachProcessorAndForAuto) {
+TEST(DeclaredResults, OfThisBuildExistForEachProcessorAndForAuto) {
     for (const char* const name : {"auto", "mask-png", "records-postgres", "write", "none"})
         EXPECT_NE(ProcessorResults::of(name), nullptr) << name;
-    EXPECT_EQ(ProcessorResults::of("somebodys"), nullptr);
-    EXPECT_TRUE(makes_files_of_items("somebodys", "")) << "anything may be";
-    EXPECT_TRUE(may_end_result("somebodys", "a"));
+    EXPECT_EQ(ProcessorResults::of("custom"), nullptr);
+    EXPECT_TRUE(makes_files_of_items("custom", "")) << "unknown results";
+    EXPECT_TRUE(may_end_result("custom", "a"));
     EXPECT_FALSE(has_results_in_folder("none", ""));
     EXPECT_FALSE(has_results_in_folder("write", "/dev/null"));
     EXPECT_TRUE(has_results_in_folder("write", "/"));

@@ -15,7 +15,7 @@ constexpr std::uint64_t kLargest = std::numeric_limits<std::int64_t>::max();
 
 template <class Number>
 Number any_of(Number least, Number most) {
-    // inRange leaves its upper end out.
+    // inRange excludes its upper end.
     return *rc::gen::oneOf(rc::gen::inRange<Number>(least, most), rc::gen::just(least), rc::gen::just(most));
 }
 
@@ -25,7 +25,7 @@ std::uint32_t zero_or(std::uint32_t least, std::uint32_t most) {
 
 std::string any_word(const std::vector<std::string>& words) { return *rc::gen::elementOf(words); }
 
-// Paths of all sorts: quotes, comment signs, commas, brackets, control characters, several bytes a character.
+// Paths of all kinds: quotes, comment signs, commas, brackets, control characters, multi-byte characters.
 std::string any_path() {
     static const std::vector<std::string> pieces{"a",      "/",          " ",    "#",  "\"", "'",    "\\",   ",",
                                                  "[",      "]",          "=",    "\n", "\t", "\x01", "\x7f", "\u00e9",
@@ -132,7 +132,7 @@ RunConfig any_config() {
         config.tile = any_of(32U, 8192U);
         config.overlap = *rc::gen::arbitrary<bool>() ? "auto" : std::to_string(any_of(0U, (config.tile - 1) / 2));
         config.image_size = *rc::gen::arbitrary<bool>() ? config.tile : 0;
-        config.resize_size = 0;  // what does not go with it
+        config.resize_size = 0;  // contradicts it
         config.shard.clear();
         if (config.has_processor("cut-out")) config.processor = "mask-png";
     }
@@ -150,7 +150,7 @@ RC_GTEST_FIXTURE_PROP(RoundTrip, TheTomlFormReadsBackToTheSameConfiguration, ())
     RC_ASSERT(read == config);
 }
 
-TEST_F(RoundTrip, SecretsOfTheCommandLineAreInNeitherForm) {
+TEST_F(RoundTrip, NeitherFormContainsSecrets) {
     const RunConfig config = parse(
         {"--http-url", "https://me:the-word@host/in?key=the-word", "--http-header", "Authorization: Bearer the-word"});
     EXPECT_EQ(config.catalogue.text("http-header"), "Authorization: Bearer the-word");
@@ -175,7 +175,7 @@ RC_GTEST_FIXTURE_PROP(RoundTrip, TheJsonFormReportsTheSameAsTheTomlForm, ()) {
     RC_ASSERT(object.size() == settings);
 }
 
-TEST_F(RoundTrip, ActionsAreNoPartOfAPrintedConfiguration) {
+TEST_F(RoundTrip, APrintedConfigurationOmitsActions) {
     RunConfig config;
     config.print_config = config.list = true;
     EXPECT_EQ(to_toml(config), to_toml(RunConfig{}));

@@ -154,7 +154,7 @@ const BadValue kBadValues[] = {
     {"random-weights", "no", "true, false, 1, 0"},
 };
 
-TEST_F(Parsing, EveryBadValueIsRefusedWithFlagValueAndWhatIsAccepted) {
+TEST_F(Parsing, RefusesBadValuesWithFlagValueAndAcceptedOnes) {
     for (const BadValue& bad : kBadValues) {
         const std::string flag = std::string("--") + bad.flag;
         const Refusal refused = refusal({flag + "=" + bad.value});
@@ -165,7 +165,7 @@ TEST_F(Parsing, EveryBadValueIsRefusedWithFlagValueAndWhatIsAccepted) {
 }
 
 // Weights without a network get the same remedy as with --weights (safetensors_file.cpp).
-TEST_F(Parsing, AWeightsOnlyModelIsRecognised) {
+TEST_F(Parsing, RecognisesAWeightsOnlyModel) {
     for (const char* file : {"folder/x.pth", "last.ckpt", "pytorch_model.bin"}) {
         const Refusal refused = refusal({std::string("--model=") + file});
         EXPECT_EQ(refused.kind, ErrorKind::Usage);
@@ -181,7 +181,7 @@ TEST_F(Parsing, AWeightsOnlyModelIsRecognised) {
                       HasSubstr("onnxruntime"), HasSubstr("offramp.Egress"), Not(HasSubstr("such a name"))));
 }
 
-TEST_F(Parsing, TheEnvironmentsBadValuesNameTheVariableToo) {
+TEST_F(Parsing, NamesTheVariableOfABadValue) {
     for (const BadValue& bad : kBadValues) {
         std::string variable = "OFFRAMP_" + std::string(bad.flag);
         for (char& c : variable) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
@@ -196,7 +196,7 @@ TEST_F(Parsing, TheEnvironmentsBadValuesNameTheVariableToo) {
 
 TEST_F(Parsing, EverySettingHasABadValueInThisTest) {
     for (const Setting& setting : make_settings()) {
-        // Of declared ones, which may be anybody's: DeclaredSettings.EachRefusesWhatIsNotOfItsKind.
+        // Declared settings: DeclaredSettings.EachRefusesValuesOfAnotherKind.
         if (setting.command_line_only || std::ranges::find(DeclaredSetting::all(), setting.flag,
                                                            &DeclaredSetting::flag) != DeclaredSetting::all().end())
             continue;
@@ -206,7 +206,7 @@ TEST_F(Parsing, EverySettingHasABadValueInThisTest) {
     }
 }
 
-TEST_F(Parsing, EveryPathRefusesAUrlByItsScheme) {
+TEST_F(Parsing, EveryPathRefusesAUrl) {
     int paths = 0;
     for (const Setting& setting : make_settings()) {
         const bool is_path =
@@ -225,7 +225,7 @@ TEST_F(Parsing, EveryPathRefusesAUrlByItsScheme) {
     EXPECT_NO_THROW(parse({"--output", "a:b/c://d", "--run-dir", "://x"})) << "a name with a colon is no URL";
 }
 
-TEST_F(Parsing, UnknownFlagsAreRefusedWithTheNearestKnownOne) {
+TEST_F(Parsing, RefusesUnknownFlagsAndNamesTheNearest) {
     const Refusal refused = refusal({"--image-sise", "512"});
     EXPECT_EQ(refused.kind, ErrorKind::Usage);
     EXPECT_THAT(refused.text, AllOf(HasSubstr("unknown flag --image-sise"), HasSubstr("Did you mean --image-size?")));
@@ -235,17 +235,17 @@ TEST_F(Parsing, UnknownFlagsAreRefusedWithTheNearestKnownOne) {
                 AllOf(HasSubstr("--xyzzyplugh"), testing::Not(HasSubstr("Did you mean"))));
 }
 
-TEST_F(Parsing, WhatIsNoFlagOrHasNoValueIsRefused) {
+TEST_F(Parsing, RefusesWordsWithoutAFlagOrValue) {
     EXPECT_THAT(refusal({"images"}).text, HasSubstr("'images' is not a flag"));
     const Refusal refused = refusal({"--batch"});
     EXPECT_EQ(refused.kind, ErrorKind::Usage);
     EXPECT_THAT(refused.text, HasSubstr("--batch"));
 }
 
-TEST_F(Parsing, TheFilesErrorsNameFileLineAndKey) {
+TEST_F(Parsing, ErrorsOfTheFileNameFileLineAndKey) {
     const struct {
         const char* text;
-        const char* says;
+        const char* expected;
     } cases[] = {
         {"# fine\nbatch = 4\nimage_size = 512", ":3: image_size is an unknown key. Did you mean image-size?"},
         {"batch = '4'",
@@ -265,11 +265,11 @@ TEST_F(Parsing, TheFilesErrorsNameFileLineAndKey) {
         const std::string path = write_file(one.text);
         const Refusal refused = refusal({"--config", path});
         EXPECT_EQ(refused.kind, ErrorKind::Config) << one.text;
-        EXPECT_THAT(refused.text, HasSubstr(path + one.says));
+        EXPECT_THAT(refused.text, HasSubstr(path + one.expected));
     }
 }
 
-TEST_F(Parsing, AFileThatCannotBeReadIsRefused) {
+TEST_F(Parsing, RefusesAnUnreadableFile) {
     for (const std::string& path : {(folder_ / "absent.toml").string(), folder_.string()}) {
         const Refusal refused = refusal({"--config", path});
         EXPECT_EQ(refused.kind, ErrorKind::Config);
@@ -278,13 +278,13 @@ TEST_F(Parsing, AFileThatCannotBeReadIsRefused) {
     EXPECT_EQ(parse({"--config", write_file("")}), RunConfig{});
 }
 
-TEST_F(Parsing, ActionsStandOnTheCommandLineOnly) {
+TEST_F(Parsing, AcceptsActionsOnlyOnTheCommandLine) {
     set_environment("OFFRAMP_LIST", "1");
     EXPECT_THAT(refusal({}).text,
                 AllOf(HasSubstr("OFFRAMP_LIST sets nothing"), HasSubstr("--list on the command line")));
 }
 
-TEST_F(Parsing, AVariableThatIsNoSettingIsRefusedLikeAFlag) {
+TEST_F(Parsing, RefusesAnUnknownVariableLikeAFlag) {
     set_environment("OFFRAMP_BATHC", "a secret");
     const Refusal refused = refusal({"--batch", "4"});
     EXPECT_EQ(refused.kind, ErrorKind::Usage);
@@ -292,10 +292,10 @@ TEST_F(Parsing, AVariableThatIsNoSettingIsRefusedLikeAFlag) {
                                     HasSubstr("Did you mean OFFRAMP_BATCH?"), Not(HasSubstr("secret"))));
     EXPECT_EQ(refusal({}, "offramp-consumer").kind, ErrorKind::Usage);
     set_environment("OFFRAMP_BATHC", "");
-    EXPECT_EQ(parse().batch, 0U) << "an empty one is none";
+    EXPECT_EQ(parse().batch, 0U) << "an empty variable is ignored";
 }
 
-TEST_F(Parsing, VariablesOfTheLaunchScriptAndOfTestsArePassedOver) {
+TEST_F(Parsing, IgnoresVariablesOfTheLauncherAndOfTests) {
     for (const char* name :
          {"OFFRAMP_BIN_DIR", "OFFRAMP_BUILD_DIR", "OFFRAMP_LIBRARY", "OFFRAMP_SHARD_INDEX", "OFFRAMP_SKIP_PACKAGES",
           "OFFRAMP_PYTHON", "OFFRAMP_TORCH_DIR", "OFFRAMP_CUDA_DIR", "OFFRAMP_TOKENIZER_PYTHON", "OFFRAMP_REVISION",
@@ -304,14 +304,14 @@ TEST_F(Parsing, VariablesOfTheLaunchScriptAndOfTestsArePassedOver) {
     EXPECT_EQ(parse(), RunConfig{});
 }
 
-TEST_F(Parsing, TheWordThatWasMeantIsReported) {
+TEST_F(Parsing, SuggestsTheIntendedWord) {
     EXPECT_THAT(refusal({"--profile", "embedings"}).text,
                 HasSubstr("Did you mean embeddings? Accepted: default, article, embeddings"));
     EXPECT_THAT(refusal({"--config", write_file("strategy = 'stream'")}).text, HasSubstr("Did you mean streams?"));
     EXPECT_THAT(refusal({"--profile", "zzzzzzzzz"}).text, Not(HasSubstr("Did you mean")));
 }
 
-TEST_F(Parsing, SettingsThatDoNotGoTogetherAreRefused) {
+TEST_F(Parsing, RefusesContradictingSettings) {
     const Refusal refused = refusal({"--model", "copy", "--transform", "class-map"});
     EXPECT_EQ(refused.kind, ErrorKind::Usage);
     EXPECT_THAT(refused.text, AllOf(HasSubstr("--transform 'class-map'"), HasSubstr("--model copy")));
@@ -319,7 +319,7 @@ TEST_F(Parsing, SettingsThatDoNotGoTogetherAreRefused) {
                 AllOf(HasSubstr("--weights 'w'"), HasSubstr("--model copy")));
 }
 
-TEST_F(Parsing, SettingsOfATransformGoWithThatTransformOnly) {
+TEST_F(Parsing, AcceptsATransformsSettingsOnlyWithIt) {
     EXPECT_THAT(refusal({"--confidence"}).text, AllOf(HasSubstr("--confidence"), HasSubstr("--transform 'none'")));
     EXPECT_THAT(refusal({"--transform=low-res", "--confidence"}).text, HasSubstr("--transform class-map"));
     for (const char* transform : {"--transform=none", "--transform=class-map"})
@@ -333,14 +333,14 @@ TEST_F(Parsing, SettingsOfATransformGoWithThatTransformOnly) {
     EXPECT_EQ(parse({"--transform=cast", "--output-dtype=bf16"}).output_dtype, "bf16");
 }
 
-TEST_F(Parsing, WhatToDoWithoutASlabBelongsToTheEgressThatKnowsHow) {
+TEST_F(Parsing, AcceptsWhenFullOnlyWithAnEgressThatSupportsIt) {
     EXPECT_THAT(refusal({"--spill-dir=/disk"}).text,
                 AllOf(HasSubstr("--spill-dir '/disk'"), HasSubstr("--when-full spill")));
     EXPECT_EQ(parse({"--when-full=spill", "--spill-dir=/disk"}).spill_dir, "/disk");
     EXPECT_EQ(parse({"--when-full=drop"}).when_full, "drop");
 }
 
-TEST_F(Parsing, AFolderForSamplesIsThatOfTheShardsWhosePlaceTheOutputIs) {
+TEST_F(Parsing, RefusesAnotherShardsSampleFolder) {
     for (const char* output : {"--output=/other", "--output=/all/more", "--output=/other/.offramp-shards/3"})
         EXPECT_THAT(refusal({"--samples-folder=/all", output}).text,
                     AllOf(HasSubstr("--samples-folder '/all'"), HasSubstr("not the place of a job's shard in it")));
@@ -348,7 +348,7 @@ TEST_F(Parsing, AFolderForSamplesIsThatOfTheShardsWhosePlaceTheOutputIs) {
     EXPECT_EQ(parse({"--samples-folder=/all", "--output=/all/.offramp-shards/3"}).samples_folder, "/all");
 }
 
-TEST_F(Parsing, ASinkIsOfAKnownKindGoesWithItsProcessorAndIsNeverShown) {
+TEST_F(Parsing, ValidatesTheSinkAndNeverShowsIt) {
     for (const Refusal& refused :
          {refusal({"--sink=mysql://u:secret@h/d"}), refusal({"--sink=postgres://u:secret@h/d", "--processor=checksum"}),
           refusal({"--sink=password=secret", "--profile=embeddings", "--processor=embeddings-sqlite"})}) {
@@ -357,7 +357,7 @@ TEST_F(Parsing, ASinkIsOfAKnownKindGoesWithItsProcessorAndIsNeverShown) {
     }
 }
 
-TEST_F(Parsing, ANamedTableIsOneProcessors) {
+TEST_F(Parsing, ANamedTableBelongsToOneProcessor) {
     const std::vector<std::string> flags{"--sink=dbname=d", "--processor=embeddings-postgres,npy,records-postgres"};
     const RunConfig both = parse(flags);
     EXPECT_EQ(tables_of(both), (std::vector<std::string>{"embeddings", "records"}));
@@ -368,7 +368,7 @@ TEST_F(Parsing, ANamedTableIsOneProcessors) {
               std::vector<std::string>{"own"});
 }
 
-TEST_F(Parsing, WeightsThatCannotBeReadAreMissingInput) {
+TEST_F(Parsing, ReportsUnreadableWeightsAsMissingInput) {
     const std::string path = (folder_ / "absent.safetensors").string();
     const Refusal refused = refusal({"--weights", path});
     EXPECT_EQ(refused.kind, ErrorKind::NoInput);

@@ -10,36 +10,36 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST_F(Parsing, WithoutAnySettingTheDefaultsStand) { EXPECT_EQ(parse(), RunConfig{}); }
+TEST_F(Parsing, UsesTheDefaultsWithoutSettings) { EXPECT_EQ(parse(), RunConfig{}); }
 
-// Each source of settings is stronger than the ones below it, whatever combination of them speaks.
+// Each source of settings overrides the ones below it, in every combination.
 TEST_F(Parsing, CommandLineBeatsEnvironmentBeatsFileBeatsProfileBeatsDefault) {
     const std::string file = write_file("batch = 3\n");
-    for (unsigned speaking = 0; speaking < 16; ++speaking) {
+    for (unsigned sources = 0; sources < 16; ++sources) {
         std::vector<std::string> arguments;
         std::uint32_t expected = RunConfig{}.batch;
-        if (speaking & 1) {
+        if (sources & 1) {
             arguments.insert(arguments.end(), {"--profile", "article"});
             expected = 64;
         }
-        if (speaking & 2) {
+        if (sources & 2) {
             arguments.insert(arguments.end(), {"--config", file});
             expected = 3;
         }
         ::unsetenv("OFFRAMP_BATCH");
-        if (speaking & 4) {
+        if (sources & 4) {
             set_environment("OFFRAMP_BATCH", "4");
             expected = 4;
         }
-        if (speaking & 8) {
+        if (sources & 8) {
             arguments.insert(arguments.end(), {"--batch", "5"});
             expected = 5;
         }
-        EXPECT_EQ(parse(arguments).batch, expected) << "combination " << speaking;
+        EXPECT_EQ(parse(arguments).batch, expected) << "combination " << sources;
     }
 }
 
-TEST_F(Parsing, TheProfileMayBeNamedAnywhereAndStaysTheWeakest) {
+TEST_F(Parsing, AProfileFromAnySourceStaysTheWeakest) {
     set_environment("OFFRAMP_PROFILE", "article");
     EXPECT_EQ(parse().batch, 64U);
     EXPECT_EQ(parse({"--profile", "default"}).batch, 0U);
@@ -50,18 +50,18 @@ TEST_F(Parsing, TheProfileMayBeNamedAnywhereAndStaysTheWeakest) {
     EXPECT_EQ(config.batch, 64U);
 }
 
-TEST_F(Parsing, TheFileMayBeNamedByTheEnvironment) {
+TEST_F(Parsing, TheEnvironmentMayNameTheFile) {
     set_environment("OFFRAMP_CONFIG", write_file("batch = 7"));
     EXPECT_EQ(parse().batch, 7U);
     EXPECT_EQ(parse({"--config", write_file("batch = 8", "other.toml")}).batch, 8U);
 }
 
-TEST_F(Parsing, AnEmptyVariableCountsAsNone) {
+TEST_F(Parsing, IgnoresAnEmptyVariable) {
     set_environment("OFFRAMP_BATCH", "");
     EXPECT_EQ(parse().batch, 0U);
 }
 
-TEST_F(Parsing, TheArticlesProfileIsTheArticlesExperiment) {
+TEST_F(Parsing, TheArticleProfileIsTheArticlesExperiment) {
     const RunConfig config = parse({"--profile", "article"});
     RunConfig expected;
     expected.profile = "article";
@@ -275,7 +275,7 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
     EXPECT_EQ(config, expected);
 }
 
-TEST_F(Parsing, SwitchesTakeTheirValueFromAnywhere) {
+TEST_F(Parsing, SwitchesAcceptAValueFromAnySource) {
     EXPECT_TRUE(parse({"--durable"}).durable);
     EXPECT_FALSE(parse({"--durable=false"}).durable);
     for (const char* on : {"1", "true"}) {
@@ -289,7 +289,7 @@ TEST_F(Parsing, SwitchesTakeTheirValueFromAnywhere) {
     }
 }
 
-TEST_F(Parsing, WordsForZeroAndSuffixesOfBytesAreUnderstood) {
+TEST_F(Parsing, UnderstandsWordsForZeroAndByteSuffixes) {
     EXPECT_EQ(parse({"--batch", "auto"}).batch, 0U);
     EXPECT_EQ(parse({"--limit", "all"}).limit, 0U);
     EXPECT_EQ(parse({"--copy-bytes", "auto"}).copy_bytes, 0U);
@@ -300,7 +300,7 @@ TEST_F(Parsing, WordsForZeroAndSuffixesOfBytesAreUnderstood) {
     EXPECT_EQ(parse({"--config", write_file("visibility-timeout = 12")}).visibility_timeout, 12);
 }
 
-TEST_F(Parsing, OfBoundsTheFirstNumberIsTheValueWhereverTheyStand) {
+TEST_F(Parsing, AValueWithBoundsStartsWithTheValue) {
     EXPECT_EQ(parse({"--consumers", "2..12"}).consumers, 2U);
     EXPECT_EQ(parse({"--config", write_file("consumers = \"3..3\"\n")}).consumers, 3U);
     EXPECT_EQ(parse({"--config", write_file("consumers = \"auto\"\n")}).consumers, 0U);
@@ -308,16 +308,16 @@ TEST_F(Parsing, OfBoundsTheFirstNumberIsTheValueWhereverTheyStand) {
     EXPECT_EQ(parse().consumers, 1U);
 }
 
-TEST_F(Parsing, TheLastOfARepeatedFlagCounts) { EXPECT_EQ(parse({"--batch", "2", "--batch", "3"}).batch, 3U); }
+TEST_F(Parsing, UsesTheLastOfARepeatedFlag) { EXPECT_EQ(parse({"--batch", "2", "--batch", "3"}).batch, 3U); }
 
-TEST_F(Parsing, ValuesThatLookLikeSomethingElseStayText) {
+TEST_F(Parsing, KeepsAmbiguousValuesAsText) {
     EXPECT_EQ(parse({"--input", "[a,b]"}).input, "[a,b]");
     EXPECT_EQ(parse({"--input", "a,b c#d"}).input, "a,b c#d");
     EXPECT_EQ(parse({"--input=\"q\""}).input, "\"q\"");
     EXPECT_EQ(parse({"--lifeline-fd", "-1"}).lifeline_fd, -1);
 }
 
-TEST_F(Parsing, HelpNamesEveryFlagAndAnswersAlone) {
+TEST_F(Parsing, HelpNamesEveryFlagAndEndsParsing) {
     testing::internal::CaptureStdout();
     EXPECT_EQ(try_parse({"--help-all"}), std::nullopt);
     const std::string help = testing::internal::GetCapturedStdout();
@@ -348,7 +348,7 @@ TEST_F(Parsing, VersionNamesProgramAndVersion) {
     EXPECT_EQ(testing::internal::GetCapturedStdout(), "offramp-consumer " + std::string(program_version()) + "\n");
 }
 
-TEST_F(Parsing, ProcessorsAreSplitAtTheirCommas) {
+TEST_F(Parsing, SplitsProcessorsAtCommas) {
     const RunConfig one = parse({"--processor", "mask-png"});
     EXPECT_EQ(one.processors(), std::vector<std::string>{"mask-png"});
     const RunConfig several = parse({"--processor", "mask-png,cut-out"});
@@ -357,7 +357,7 @@ TEST_F(Parsing, ProcessorsAreSplitAtTheirCommas) {
     EXPECT_FALSE(several.has_processor("mask") || one.has_processor("cut-out"));
 }
 
-TEST_F(Parsing, EmbeddingsGoWhereTheSinkIsUnlessAProcessorIsNamed) {
+TEST_F(Parsing, ASinkSelectsTheProcessorUnlessOneIsNamed) {
     EXPECT_EQ(parse({"--profile", "embeddings"}).processor, "embeddings-sqlite");
     for (const char* sink : {"postgres://u@h/d", "postgresql:///d?host=/run/p", "dbname=d"}) {
         EXPECT_EQ(parse({"--sink", sink, "--profile", "embeddings"}).processor, "embeddings-postgres");

@@ -15,7 +15,7 @@ TEST(ShardOfAnInput, IsWrittenAsNumberAndCount) {
         EXPECT_FALSE(Shard::parse(text)) << text;
 }
 
-TEST(ShardOfAnInput, AllTogetherAreTheWholeAndAsLargeAsOneAnother) {
+TEST(ShardOfAnInput, AllShardsTogetherAreTheWholeInEqualParts) {
     for (const std::uint64_t items : {0ULL, 1ULL, 7ULL, 12ULL, 1000ULL, ~0ULL})
         for (std::uint64_t count = 1; count <= 13; ++count) {
             std::uint64_t end = 0;

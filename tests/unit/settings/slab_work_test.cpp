@@ -14,18 +14,18 @@ RunConfig masks() {
     return config;
 }
 
-TEST(SlabWork, WhatChangesNoResultIsNoneOfIt) {
+TEST(SlabWork, OmitsSettingsThatChangeNoResult) {
     RunConfig config = masks();
     config.consumers = 7;
     config.window = 3;
     config.catalogue.put("png-level", 9);
-    config.catalogue.put("normalize", true);  // of vectors, which this processor does not make
+    config.catalogue.put("normalize", true);  // for vectors, which this processor does not make
     config.run_dir = "/tmp/run";
     EXPECT_EQ(SlabWork::of(config), SlabWork::of(masks()));
     EXPECT_EQ(SlabWork::of(config).hash(), SlabWork::of(masks()).hash());
 }
 
-TEST(SlabWork, WhatChangesResultsOrTheirPlaceIsNamedWithBothValues) {
+TEST(SlabWork, NamesAResultChangingSettingWithBothValues) {
     const auto difference = [](const RunConfig& config) {
         EXPECT_NE(SlabWork::of(config).hash(), SlabWork::of(masks()).hash());
         return SlabWork::difference(config, masks());
@@ -51,7 +51,7 @@ TEST(SlabWork, WhatChangesResultsOrTheirPlaceIsNamedWithBothValues) {
     EXPECT_NE(difference(config).find("--sink is 'postgres://host/vectors' and was to be nothing"), std::string::npos);
 }
 
-TEST(SlabWork, TheInputCountsWhereResultsAreMadeWithItsPictures) {
+TEST(SlabWork, IncludesTheInputWhereResultsNeedItsPictures) {
     for (const char* processor : {"auto", "mask-png", "mask-rle", "cut-out"}) {
         RunConfig config = masks(), other = masks();
         config.processor = other.processor = processor;
@@ -64,7 +64,7 @@ TEST(SlabWork, TheInputCountsWhereResultsAreMadeWithItsPictures) {
     }
 }
 
-TEST(SlabWork, AFolderIsTheSameByEachOfItsNames) {
+TEST(SlabWork, RecognisesAFolderByEachOfItsNames) {
     RunConfig config = masks();
     for (const std::string name : {"/tmp/masks/", "/tmp/./masks", "/tmp/other/../masks", "//tmp//masks"}) {
         config.output = name;
@@ -76,7 +76,7 @@ TEST(SlabWork, AFolderIsTheSameByEachOfItsNames) {
     EXPECT_EQ(SlabWork::of(config), SlabWork::of(whole));
 }
 
-TEST(SlabWork, HowPicturesWereCutCountsWhereTheyAreLookedAtAgain) {
+TEST(SlabWork, IncludesTheCutWhereResultsNeedThePictures) {
     RunConfig config = masks();
     config.input = "/tmp/pictures";
     config.image_size = 224;
@@ -95,10 +95,10 @@ TEST(SlabWork, HowPicturesWereCutCountsWhereTheyAreLookedAtAgain) {
     config.processor = "npy";
     RunConfig other = config;
     other.image_size = 192;
-    EXPECT_EQ(SlabWork::of(other), SlabWork::of(config)) << "it sees the model's output alone";
+    EXPECT_EQ(SlabWork::of(other), SlabWork::of(config)) << "it sees only the model's output";
 }
 
-TEST(SlabWork, AUrlsQueryNeitherCountsNorIsShown) {
+TEST(SlabWork, ExcludesAUrlsQueryAndDoesNotShowIt) {
     RunConfig config = masks();
     config.processor = "http";
     config.catalogue.put("http-url", "https://host/in?key=SECRET");

@@ -62,10 +62,10 @@ TEST(Toml, ReadsLinesKeysAndComments) {
     EXPECT_EQ(entries[2].line, 5U);
 }
 
-TEST(Toml, RefusesWhatItDoesNotReadAndReportsWhere) {
+TEST(Toml, RefusesUnsupportedSyntaxAndReportsWhere) {
     const struct {
         const char* text;
-        const char* says;
+        const char* expected;
     } cases[] = {
         {"\n[table]", "f:2: 'table' is a table that is not known. All settings stand at the top level: key = value"},
         {"\n[[table]]", "f:2: 'table' is a table that is not known"},
@@ -107,36 +107,36 @@ TEST(Toml, RefusesWhatItDoesNotReadAndReportsWhere) {
     for (const auto& one : cases) {
         try {
             read_toml(one.text, "f");
-            ADD_FAILURE() << "taken: " << one.text;
+            ADD_FAILURE() << "accepted: " << one.text;
         } catch (const ConfigError& error) {
-            EXPECT_THAT(error.what(), HasSubstr(one.says));
+            EXPECT_THAT(error.what(), HasSubstr(one.expected));
             EXPECT_EQ(error.kind(), ErrorKind::Config);
         }
     }
 }
 
-// toml++ takes a key's parts apart by recursion.
-TEST(Toml, RefusesALargeTextAndTakesTheDeepestOfTheRestApart) {
+// toml++ parses the parts of a key recursively.
+TEST(Toml, RefusesALargeTextAndParsesTheDeepestAllowed) {
     constexpr std::size_t kMost = std::size_t{128} << 10;
     const auto deep = [](std::size_t bytes) {
         std::string text;
         while (text.size() + 5 < bytes) text += "a.";
         return text + "a=1\n";
     };
-    for (const auto& [text, says] :
+    for (const auto& [text, expected] :
          {std::pair(deep(kMost + 2), "f has 1310"), std::pair(deep(kMost), "f:1: a key of more than 1000 parts"),
           std::pair("b = 1\n" + deep(2003), "f:2: 'a' is"),
           std::pair("b = 1\n" + deep(2009), "f:2: a key of more than 1000 parts")})
         try {
             read_toml(text, "f");
-            ADD_FAILURE() << "taken: " << text.size();
+            ADD_FAILURE() << "accepted: " << text.size();
         } catch (const ConfigError& error) {
-            EXPECT_THAT(error.what(), HasSubstr(says));
+            EXPECT_THAT(error.what(), HasSubstr(expected));
         }
     EXPECT_EQ(read_toml("a = 1" + std::string(kMost - 5, ' '), "f").size(), 1U);
 }
 
-TEST(Toml, TablesOfOneNameStandBelowTheRest) {
+TEST(Toml, ArraysOfTablesComeAfterTheRest) {
     const TomlDocument document = read_toml_of_tables(
         "a = 1\n[[input]]\nname = \"x\"\n\n [[ \"input\" ]] # the second\nname = 'y'\na = 2\n[[input]]", "f", "input");
     ASSERT_EQ(document.top.size(), 1U);
@@ -144,7 +144,7 @@ TEST(Toml, TablesOfOneNameStandBelowTheRest) {
     EXPECT_EQ(document.tables[0].line, 2U);
     ASSERT_EQ(document.tables[0].entries.size(), 1U);
     EXPECT_EQ(document.tables[0].entries[0].text, "x");
-    ASSERT_EQ(document.tables[1].entries.size(), 2U) << "a key of the top may stand in a table, too";
+    ASSERT_EQ(document.tables[1].entries.size(), 2U) << "a top-level key may be in a table, too";
     EXPECT_EQ(document.tables[1].entries[0].line, 6U);
     EXPECT_TRUE(document.tables[2].entries.empty());
     for (const char* const text : {"[input]", "[[output]]", "[[input]", "[[", "[[input]] a", "[[input.more]]",
@@ -152,7 +152,7 @@ TEST(Toml, TablesOfOneNameStandBelowTheRest) {
         EXPECT_THROW((void)read_toml_of_tables(text, "f", "input"), ConfigError) << text;
 }
 
-TEST(Toml, OneTableOfItsOwnNameMayStandAmongThem) {
+TEST(Toml, ATableMayStandAmongArraysOfTables) {
     const TomlDocument document = read_toml_of_tables(
         "[[input]]\nname = \"x\"\n[whole]\nb = 1\na = true\n[[input]]\nname = \"y\"", "f", "input", "whole");
     ASSERT_EQ(document.tables.size(), 2U);

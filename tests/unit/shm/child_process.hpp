@@ -9,8 +9,8 @@
 
 namespace offramp::support {
 
-// Owns a forked child that runs a function and then ends with the code it returns. The parent can wait for
-// the child's word that it has come to a point (say()); a child that is not waited for is killed.
+// Owns a forked child that runs a function and exits with its return code. The parent can wait until the
+// child has reached a point (report()); the destructor kills a child that is still running.
 class ChildProcess {
   public:
     template <class Body>
@@ -26,7 +26,7 @@ class ChildProcess {
             ::_exit(body(ends[1]));
         }
         ::close(ends[1]);
-        words_ = ends[0];
+        reports_ = ends[0];
     }
     ChildProcess(const ChildProcess&) = delete;
     ChildProcess& operator=(const ChildProcess&) = delete;
@@ -35,19 +35,19 @@ class ChildProcess {
             ::kill(pid_, SIGKILL);
             wait();
         }
-        ::close(words_);
+        ::close(reports_);
     }
 
     pid_t pid() const { return pid_; }
-    // For the child.
-    static void say(int fd) { [[maybe_unused]] const auto written = ::write(fd, "x", 1); }
-    // False when the child ended without its word.
-    bool heard() const {
-        char word = 0;
-        return ::read(words_, &word, 1) == 1;
+    // Called by the child.
+    static void report(int fd) { [[maybe_unused]] const auto written = ::write(fd, "x", 1); }
+    // Waits; false if the child ended without reporting.
+    bool reported() const {
+        char byte = 0;
+        return ::read(reports_, &byte, 1) == 1;
     }
     void kill() const { ::kill(pid_, SIGKILL); }
-    // The status as wait(2) gives it.
+    // The status of wait(2).
     int wait() {
         int status = 0;
         ::waitpid(std::exchange(pid_, -1), &status, 0);
@@ -56,7 +56,7 @@ class ChildProcess {
 
   private:
     pid_t pid_ = -1;
-    int words_ = -1;
+    int reports_ = -1;
 };
 
 // Blocks a child until it is killed.

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A cgroup file system of its own in a temporary folder.
+// A made-up cgroup file system in a temporary folder.
 class CgroupMemoryRoom : public ::testing::Test {
   protected:
     void SetUp() override {
@@ -31,7 +31,7 @@ class CgroupMemoryRoom : public ::testing::Test {
     fs::path root_;
 };
 
-TEST_F(CgroupMemoryRoom, IsNotKnownWithoutALimit) {
+TEST_F(CgroupMemoryRoom, IsUnknownWithoutALimit) {
     EXPECT_FALSE(room());
     write("membership", "0::/a\n");
     write("mount/a/memory.max", "max\n");
@@ -39,7 +39,7 @@ TEST_F(CgroupMemoryRoom, IsNotKnownWithoutALimit) {
     EXPECT_FALSE(room());
 }
 
-TEST_F(CgroupMemoryRoom, OfVersion2IsTheTightestOfAllAncestors) {
+TEST_F(CgroupMemoryRoom, TakesTheTightestAncestorInVersion2) {
     write("membership", "0::/slice/job\n");
     write("mount/slice/job/memory.max", "1000000\n");
     write("mount/slice/job/memory.current", "100000\n");
@@ -50,7 +50,7 @@ TEST_F(CgroupMemoryRoom, OfVersion2IsTheTightestOfAllAncestors) {
     EXPECT_EQ(room()->source, (root_ / "mount/slice/memory.max").string());
 }
 
-TEST_F(CgroupMemoryRoom, CountsTheCacheOfFilesAsFree) {
+TEST_F(CgroupMemoryRoom, CountsTheFileCacheAsFree) {
     write("membership", "0::/\n");
     write("mount/memory.max", "1000000\n");
     write("mount/memory.current", "900000\n");
@@ -59,7 +59,7 @@ TEST_F(CgroupMemoryRoom, CountsTheCacheOfFilesAsFree) {
     EXPECT_EQ(room()->free_bytes, 400000U);
 }
 
-TEST_F(CgroupMemoryRoom, IsNothingWhenTheLimitIsPassed) {
+TEST_F(CgroupMemoryRoom, IsZeroBeyondTheLimit) {
     write("membership", "0::/\n");
     write("mount/memory.max", "1000\n");
     write("mount/memory.current", "5000\n");
@@ -67,7 +67,7 @@ TEST_F(CgroupMemoryRoom, IsNothingWhenTheLimitIsPassed) {
     EXPECT_EQ(room()->free_bytes, 0U);
 }
 
-TEST_F(CgroupMemoryRoom, OfVersion1IsFoundAtTheMountWhenThePathIsTheHosts) {
+TEST_F(CgroupMemoryRoom, IsFoundAtTheMountWithAHostPathInVersion1) {
     write("membership", "12:cpu,cpuacct:/x\n5:memory:/docker/0123abcd\n1:name=systemd:/\n");
     write("mount/memory/memory.limit_in_bytes", "3000000\n");
     write("mount/memory/memory.usage_in_bytes", "1000000\n");
@@ -76,21 +76,21 @@ TEST_F(CgroupMemoryRoom, OfVersion1IsFoundAtTheMountWhenThePathIsTheHosts) {
     EXPECT_EQ(room()->free_bytes, 2250000U);
 }
 
-TEST_F(CgroupMemoryRoom, OfVersion1HasNoLimitAtTheLargestNumber) {
+TEST_F(CgroupMemoryRoom, HasNoLimitAtTheLargestNumberInVersion1) {
     write("membership", "5:memory:/\n");
     write("mount/memory/memory.limit_in_bytes", "9223372036854771712\n");
     write("mount/memory/memory.usage_in_bytes", "1000000\n");
     EXPECT_FALSE(room());
 }
 
-TEST_F(CgroupMemoryRoom, SurvivesFilesThatMakeNoSense) {
+TEST_F(CgroupMemoryRoom, SurvivesNonsensicalFiles) {
     write("membership", "nonsense\n:\n0::relative\n7:memory\n");
     write("mount/memory.max", "-12\n");
     write("mount/memory.current", "many\n");
     EXPECT_FALSE(room());
 }
 
-TEST(SharedMemoryRoom, IsThatOfTheFileSystem) {
+TEST(SharedMemoryRoom, EqualsTheFileSystemsRoom) {
     EXPECT_EQ(shared_memory_room().source, "/dev/shm");
     EXPECT_GT(shared_memory_room().free_bytes, 0U);
 }

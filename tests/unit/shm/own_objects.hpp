@@ -13,12 +13,12 @@
 
 namespace offramp::support {
 
-// Names that no other test of this machine uses.
+// Names that are unique on this machine.
 inline RunNames own_run(const std::string& what) {
     return {"t" + std::to_string(::getpid()) + "-" + what, RunNames::random_nonce()};
 }
 
-// What /dev/shm holds of a run.
+// The objects of a run in /dev/shm.
 inline std::vector<std::string> objects_of(const RunNames& names) {
     const std::string lock = names.lock().substr(1);
     const std::string prefix = lock.substr(0, lock.size() - 4);

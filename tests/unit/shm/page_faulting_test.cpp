@@ -23,16 +23,16 @@ void expect_faulted_in(void (*fault_in)(std::span<std::byte>), const char* what)
     EXPECT_EQ(region.bytes()[8191], std::byte{0});
 }
 
-TEST(PageFaulting, MakesEveryPagePresent) { expect_faulted_in(&fault_in_pages, "fault"); }
+TEST(PageFaulting, PopulatesEveryPage) { expect_faulted_in(&fault_in_pages, "fault"); }
 
 TEST(PageFaulting, TouchesEveryPageWhereTheKernelCannot) {
     expect_faulted_in([](std::span<std::byte> pages) { touch_pages(pages); }, "touch");
 }
 
-TEST(PageFaulting, ReportsWhenTheKernelHasNoPages) {
+TEST(PageFaulting, ReportsAShortageOfPages) {
     const auto names = support::own_run("empty");
     const auto region = SharedRegion::create(names.span(0), kBytes);
-    // Past the end of the object there is nothing to fault in: where a careless touch would die of SIGBUS.
+    // Past the end of the object there are no pages: a touch without a check would die of SIGBUS.
     ASSERT_EQ(::truncate(("/dev/shm" + names.span(0)).c_str(), 4096), 0);
     EXPECT_THROW(fault_in_pages(region.bytes()), SystemError);
 }

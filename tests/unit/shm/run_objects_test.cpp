@@ -36,8 +36,7 @@ using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr std::chrono::milliseconds kAtOnce{0};
-// Programs that start elsewhere on the machine at this moment look for dead runs too, and have a run's turn while they
-// look.
+// Other programs that start on the machine look for dead runs, too, and briefly hold the turn of a run.
 constexpr std::chrono::milliseconds kUntilTheyHaveLooked = std::chrono::minutes(1);
 
 void make_object(const std::string& name) { SharedRegion::create(name, 4096).keep_name(); }
@@ -54,7 +53,7 @@ ErrorKind kind_of(Call call) {
     return ErrorKind::None;
 }
 
-// A process that makes a run's objects, holds its lock, says so, and lives until it is killed.
+// A process that creates the objects of a run, holds its lock, reports that, and lives until it is killed.
 class Holder {
   public:
     explicit Holder(const RunNames& names)
@@ -64,11 +63,11 @@ class Holder {
               make_object(names.cells());
               make_object(names.span(0));
               make_object(names.span(11));
-              ChildProcess::say(words);
+              ChildProcess::report(words);
               support::wait_to_be_killed();
               return 0;
           }) {
-        EXPECT_TRUE(child_.heard());
+        EXPECT_TRUE(child_.reported());
     }
     void kill() {
         child_.kill();
@@ -94,7 +93,7 @@ TEST(RunNames, AcceptPlainRunIdsOnly) {
         EXPECT_EQ(kind_of([&] { RunNames::check_run_id(bad); }), ErrorKind::Usage) << bad;
 }
 
-TEST(RunNames, ReadBackTheNonceThatTheyWrite) {
+TEST(RunNames, ReadBackTheirNonce) {
     const RunNames names{"run", 0x00c0ffee};
     EXPECT_EQ(names.nonce_text(), "0000000000c0ffee");
     EXPECT_EQ(RunNames::nonce_in(names.nonce_text()), names.nonce);
@@ -104,7 +103,7 @@ TEST(RunNames, ReadBackTheNonceThatTheyWrite) {
         EXPECT_EQ(RunNames::nonce_in(text), std::nullopt) << text;
 }
 
-TEST(RunNames, HaveNoncesThatDiffer) { EXPECT_NE(RunNames::random_nonce(), RunNames::random_nonce()); }
+TEST(RunNames, HaveUniqueNonces) { EXPECT_NE(RunNames::random_nonce(), RunNames::random_nonce()); }
 
 TEST(RunLock, IsHeldByMany) {
     const auto names = own_run("many");
@@ -119,7 +118,7 @@ TEST(RunLock, IsHeldByMany) {
     EXPECT_THAT(objects_of(names), IsEmpty());
 }
 
-TEST(RunLock, IsMadeOnce) {
+TEST(RunLock, IsCreatedOnce) {
     const auto names = own_run("once");
     const auto lock = RunLock::hold(names, true);
     EXPECT_EQ(kind_of([&] { RunLock::hold(names, true); }), ErrorKind::RunInUse);
@@ -149,7 +148,7 @@ TEST(RunLock, FollowsNoLink) {
     remove_object(names.lock());
 }
 
-TEST(RunLock, HasTheModeWhateverTheUmask) {
+TEST(RunLock, HasItsModeWithAnyUmask) {
     for (const bool for_group : {false, true}) {
         const auto names = own_run("mode");
         const mode_t previous = ::umask(0077);
@@ -162,8 +161,8 @@ TEST(RunLock, HasTheModeWhateverTheUmask) {
     }
 }
 
-TEST(RunLock, OfAnotherUserIsHeldOnlyWhenItIsForTheGroup) {
-    if (::geteuid() != 0) GTEST_SKIP() << "only root can make another user's lock";
+TEST(RunLock, HoldsAnotherUsersLockOnlyWithGroupAccess) {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can create another user's lock";
     const auto names = own_run("other");
     const auto lock = RunLock::hold(names, true);
     const std::string path = "/dev/shm" + names.lock();
@@ -176,8 +175,8 @@ TEST(RunLock, OfAnotherUserIsHeldOnlyWhenItIsForTheGroup) {
     remove_object(names.lock());
 }
 
-// Each step of the races between making, joining and sweeping, stepped by hand.
-TEST(RunLockFile, SeesThatItsNameStandsForAnotherFile) {
+// Each step of the races between creating, joining and sweeping, by hand.
+TEST(RunLockFile, DetectsThatItsNameIsAnotherFile) {
     const auto names = own_run("swap");
     auto first = RunLockFile::create(names, 0600);
     ASSERT_TRUE(first);
@@ -191,7 +190,7 @@ TEST(RunLockFile, SeesThatItsNameStandsForAnotherFile) {
     ASSERT_TRUE(second);
     EXPECT_FALSE(opened->still_named());
     EXPECT_TRUE(second->still_named());
-    EXPECT_TRUE(second->try_lock_exclusive()) << "the first file's lock is none on the second";
+    EXPECT_TRUE(second->try_lock_exclusive()) << "the first file's lock does not lock the second";
     remove_object(names.lock());
 }
 
@@ -218,15 +217,15 @@ TEST(Sweep, SparesALiveRunAndRemovesADeadOne) {
 
     holder.kill();
     const auto removed = sweep_dead_runs();
-    // Another program that starts at this moment may sweep the same run first, or be at it.
+    // Another program that starts now may sweep the same run first, or at the same time.
     const std::vector<std::string> all = {names.lock(), names.ledger(), names.cells(), names.span(0), names.span(11)};
     EXPECT_THAT(removed, AnyOf(IsSupersetOf(all), Not(Contains(names.lock()))));
     while (!sweep_run(names)) std::this_thread::yield();
     EXPECT_THAT(objects_of(names), IsEmpty());
-    EXPECT_TRUE(sweep_run(names)) << "nothing is left of a run that was swept";
+    EXPECT_TRUE(sweep_run(names)) << "a swept run leaves nothing";
 }
 
-// How many files this process has open under the run's lock name to write.
+// The number of this process's open writable files with the run's lock name.
 int open_to_sweep(const RunNames& names) {
     int found = 0;
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -238,9 +237,9 @@ int open_to_sweep(const RunNames& names) {
     return found;
 }
 
-// A start elsewhere on the machine begins to sweep the run at the moment when its last process leaves, and is killed
-// before it is done: the one that leaves must not have gone away on account of the other's lock.
-TEST(Sweep, ThatAnotherHasBegunIsDoneByWhoLeavesWhenThatOneDies) {
+// Another program starts to sweep the run when its last process leaves, and is killed in the sweep: the leaving process
+// must not give up because of the other's lock.
+TEST(Sweep, TheLastToLeaveFinishesAnInterruptedSweep) {
     const auto names = own_run("turn");
     std::optional<RunLock> lock = RunLock::hold(names, true);
     make_object(names.ledger());
@@ -260,20 +259,20 @@ TEST(Sweep, ThatAnotherHasBegunIsDoneByWhoLeavesWhenThatOneDies) {
         left = true;
     });
     while (!left && open_to_sweep(names) < 2) std::this_thread::yield();
-    EXPECT_FALSE(left) << "it went while another's sweep was half-way";
+    EXPECT_FALSE(left) << "it left during another's sweep";
     other.reset();
     leaver.join();
     EXPECT_TRUE(clean);
     EXPECT_THAT(objects_of(names), IsEmpty());
 }
 
-TEST(Sweep, DoesNotWaitForALife) {
+TEST(Sweep, DoesNotWaitForALiveRun) {
     const auto names = own_run("life");
     const auto lock = RunLock::hold(names, true);
     auto sweep = RunLockFile::open_to_sweep(names);
     auto another = RunLockFile::open_to_sweep(names);
     ASSERT_TRUE(sweep && another);
-    EXPECT_TRUE(sweep->take_turn(kUntilTheyHaveLooked)) << "a life takes no turn";
+    EXPECT_TRUE(sweep->take_turn(kUntilTheyHaveLooked)) << "a living process takes no turn";
     EXPECT_FALSE(sweep->try_lock_exclusive());
     EXPECT_FALSE(another->take_turn(kAtOnce)) << "one sweep at a time";
     sweep.reset();
@@ -281,7 +280,7 @@ TEST(Sweep, DoesNotWaitForALife) {
     remove_object(names.lock());
 }
 
-TEST(Sweep, SparesARunWhoseConsumerOutlivesItsProducer) {
+TEST(Sweep, SparesARunWithALivingConsumer) {
     const auto names = own_run("consumer");
     Holder producer(names);
     const auto consumer = RunLock::hold(names, false);
@@ -294,7 +293,7 @@ TEST(Sweep, SparesARunWhoseConsumerOutlivesItsProducer) {
     for (const auto& name : {names.ledger(), names.cells(), names.span(0), names.span(11)}) remove_object(name);
 }
 
-TEST(Sweep, OfOneRunLeavesTheOther) {
+TEST(Sweep, RemovesOneRunAndKeepsTheOther) {
     const auto dead = own_run("two");
     RunNames live = dead;
     live.nonce = RunNames::random_nonce();
@@ -308,7 +307,7 @@ TEST(Sweep, OfOneRunLeavesTheOther) {
     EXPECT_TRUE(sweep_run(live));
 }
 
-// A run id may look like the beginning of another run's names.
+// A run id may be a prefix of another run's names.
 TEST(Sweep, DistinguishesRunsWithACommonPrefix) {
     const auto dead = own_run("prefix");
     const std::string object = dead.span(0).substr(std::string("/offramp-").size());
@@ -325,7 +324,7 @@ TEST(Sweep, DistinguishesRunsWithACommonPrefix) {
 }
 
 TEST(Sweep, NeverTouchesAnotherUsersObjects) {
-    if (::geteuid() != 0) GTEST_SKIP() << "only root can make another user's objects";
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can create another user's objects";
     const auto names = own_run("user");
     {
         const auto lock = RunLock::hold(names, true);
@@ -338,13 +337,13 @@ TEST(Sweep, NeverTouchesAnotherUsersObjects) {
     EXPECT_THAT(objects_of(names), SizeIs(3)) << "the lock is another user's";
 
     ASSERT_EQ(::chown(("/dev/shm" + names.lock()).c_str(), 0, 0), 0);
-    EXPECT_FALSE(sweep_run(names)) << "something is left";
+    EXPECT_FALSE(sweep_run(names)) << "an object is left";
     EXPECT_THAT(objects_of(names), SizeIs(1)) << "one object is another user's";
     remove_object(names.span(0));
 }
 
-// Who has one of them open or mapped, and be it for reading, has no lock that could be seen: the kernel knows.
-TEST(Sweep, OfARunWhoseLockIsLostWaitsUntilNoOneUsesIt) {
+// A process that has an object open or mapped, even for reading, holds no visible lock: only the kernel knows.
+TEST(Sweep, SparesARunWithoutALockWhileItIsUsed) {
     const auto names = own_run("lost");
     for (const bool mapped : {true, false}) {
         ChildProcess child([&](int words) {
@@ -353,17 +352,17 @@ TEST(Sweep, OfARunWhoseLockIsLostWaitsUntilNoOneUsesIt) {
             UniqueFd opened(::open(("/dev/shm" + names.span(0)).c_str(), O_RDONLY | O_CLOEXEC));
             void* const memory = mapped ? ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, opened.get(), 0) : MAP_FAILED;
             if (mapped && memory != MAP_FAILED) opened.reset();
-            ChildProcess::say(words);
+            ChildProcess::report(words);
             support::wait_to_be_killed();
             return 0;
         });
-        ASSERT_TRUE(child.heard());
+        ASSERT_TRUE(child.reported());
         EXPECT_FALSE(sweep_run(names));
         EXPECT_THAT(sweep_dead_runs(), Not(AnyOf(Contains(names.ledger()), Contains(names.span(0)))));
-        EXPECT_THAT(objects_of(names), SizeIs(2)) << "one is in use, and so is the other";
+        EXPECT_THAT(objects_of(names), SizeIs(2)) << "both are in use";
         child.kill();
         child.wait();
-        // Another program's sweep may be at it.
+        // Another program may be sweeping it.
         sweep_dead_runs();
         EXPECT_THAT(objects_of(names), IsEmpty());
     }
@@ -379,7 +378,7 @@ TEST(Sweep, KeepsForeignNames) {
     for (const char* suffix : {"sx", "s", "s1x", "lock2", "other", "s00000000001"}) remove_object(base + suffix);
 }
 
-// Whatever the run's id and nonce: its names are found again, and found to be its own.
+// For any id and nonce, a run's names are found again and recognised.
 RC_GTEST_PROP(Sweep, FindsTheObjectsOfAnyRun, ()) {
     const std::string bytes = "abcXYZ0189._-";
     const auto id = *rc::gen::resize(48, rc::gen::nonEmpty(rc::gen::container<std::string>(rc::gen::elementOf(bytes))));

@@ -82,18 +82,18 @@ TEST(SharedRegion, KeepsItsNameWhenAsked) {
     ::unlink(("/dev/shm" + names.span(0)).c_str());
 }
 
-TEST(SharedRegion, IsTakenOverAsItIs) {
+TEST(SharedRegion, IsTakenOverUnchanged) {
     const auto names = own_run("adopt");
     auto made = SharedRegion::create(names.span(0), kBytes);
     made.bytes()[kBytes - 1] = std::byte{42};
-    made.keep_name();  // as when its creator was killed
+    made.keep_name();  // as if its creator was killed
     {
         const auto adopted = SharedRegion::adopt(names.span(0), kBytes);
         EXPECT_EQ(adopted.bytes().size(), kBytes);
         EXPECT_EQ(adopted.bytes()[kBytes - 1], std::byte{42});
         adopted.bytes()[0] = std::byte{7};
     }
-    EXPECT_EQ(objects_of(names).size(), 1U) << "whoever fails at taking over leaves it for the next";
+    EXPECT_EQ(objects_of(names).size(), 1U) << "a failed takeover keeps it for the next";
     EXPECT_EQ(made.bytes()[0], std::byte{7}) << "the same memory";
     std::string text;
     EXPECT_EQ(kind_of([&] { SharedRegion::adopt(names.span(0), 2 * kBytes); }, &text), ErrorKind::Protocol);
@@ -112,7 +112,7 @@ TEST(SharedRegion, IsStillMappedAfterUnlink) {
     EXPECT_EQ(kind_of([&] { SharedRegionView::attach(names.span(0), Access::ReadOnly, 1); }), ErrorKind::NoSuchRun);
 }
 
-TEST(SharedRegion, LeavesANameAloneThatAnotherObjectHasTaken) {
+TEST(SharedRegion, KeepsANameThatAnotherObjectHasTaken) {
     const auto names = own_run("taken");
     {
         const auto region = SharedRegion::create(names.span(0), kBytes);
@@ -124,13 +124,13 @@ TEST(SharedRegion, LeavesANameAloneThatAnotherObjectHasTaken) {
     ::unlink(("/dev/shm" + names.span(0)).c_str());
 }
 
-TEST(SharedRegion, IsMadeByOneOnly) {
+TEST(SharedRegion, IsCreatedByOneProcessOnly) {
     const auto names = own_run("exclusive");
     const auto region = SharedRegion::create(names.ledger(), kBytes);
     region.bytes()[0] = std::byte{9};
     try {
         SharedRegion::create(names.ledger(), kBytes);
-        FAIL() << "a second object of the same name was made";
+        FAIL() << "a second object of the same name was created";
     } catch (const SystemError& problem) {
         EXPECT_EQ(problem.errno_value(), EEXIST);
         EXPECT_NE(std::string(problem.what()).find(names.ledger()), std::string::npos);
@@ -139,7 +139,7 @@ TEST(SharedRegion, IsMadeByOneOnly) {
     EXPECT_EQ(SharedRegionView::attach(names.ledger(), Access::ReadOnly, 1).bytes()[0], std::byte{9});
 }
 
-TEST(SharedRegion, HasTheModeWhateverTheUmask) {
+TEST(SharedRegion, HasItsModeWithAnyUmask) {
     const auto names = own_run("mode");
     const mode_t previous = ::umask(0077);
     const auto own = SharedRegion::create(names.ledger(), kBytes);
@@ -163,7 +163,7 @@ TEST(SharedRegion, IsClosedToOtherUsers) {
     EXPECT_EQ(WEXITSTATUS(child.wait()), to_int(ErrorKind::NotPermitted));
 }
 
-TEST(SharedRegion, ReportsBeforeAnythingIsMadeThatItDoesNotFit) {
+TEST(SharedRegion, ReportsMissingRoomBeforeCreatingAnything) {
     const auto names = own_run("huge");
     const std::size_t wanted = shared_memory_room().free_bytes + (std::size_t{1} << 40);
     std::string text;
@@ -178,11 +178,11 @@ TEST(SharedRegion, ReportsBeforeAnythingIsMadeThatItDoesNotFit) {
     EXPECT_NO_THROW(require_shared_memory(1, "one byte"));
 }
 
-TEST(SharedRegion, LeavesNothingWhenReservingFails) {
+TEST(SharedRegion, LeavesNothingWhenAReservationFails) {
     const auto names = own_run("limited");
     ChildProcess child([&](int) {
         std::signal(SIGXFSZ, SIG_IGN);
-        const rlimit limit{kBytes / 2, kBytes / 2};  // the file may not grow to the size: fallocate says EFBIG
+        const rlimit limit{kBytes / 2, kBytes / 2};  // the file may not grow to the size: fallocate fails with EFBIG
         if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;
         try {
             SharedRegion::create(names.span(0), kBytes);
@@ -197,7 +197,7 @@ TEST(SharedRegion, LeavesNothingWhenReservingFails) {
     EXPECT_TRUE(objects_of(names).empty());
 }
 
-TEST(SharedRegion, ReservesWhatItMaps) {
+TEST(SharedRegion, ReservesItsMappedMemory) {
     const auto names = own_run("reserved");
     const auto region = SharedRegion::create(names.span(0), 3 * kBytes);
     struct stat found = {};
@@ -206,7 +206,7 @@ TEST(SharedRegion, ReservesWhatItMaps) {
     EXPECT_GE(static_cast<std::size_t>(found.st_blocks) * 512, 3 * kBytes);
 }
 
-TEST(SharedRegion, TakesItsMemoryWhenPopulatedIfAsked) {
+TEST(SharedRegion, AllocatesOnPopulationIfAsked) {
     const auto names = own_run("later");
     auto region = SharedRegion::create(names.span(0), 3 * kBytes, {.reserve = RegionOptions::Reserve::WhenPopulated});
     region.populate(0, 3 * kBytes);
@@ -216,7 +216,7 @@ TEST(SharedRegion, TakesItsMemoryWhenPopulatedIfAsked) {
     EXPECT_GE(static_cast<std::size_t>(found.st_blocks) * 512, 3 * kBytes);
 }
 
-TEST(SharedRegion, IsLeftOutOfCoreDumps) {
+TEST(SharedRegion, IsExcludedFromCoreDumps) {
     const auto names = own_run("dump");
     const auto region = SharedRegion::create(names.span(0), kBytes);
     const auto view = SharedRegionView::attach(names.span(0), Access::ReadOnly, 1);
@@ -224,7 +224,7 @@ TEST(SharedRegion, IsLeftOutOfCoreDumps) {
     EXPECT_NE(smaps_field(view.bytes().data(), "VmFlags").find(" dd "), std::string::npos);
 }
 
-// Whether it gets them is the mount's to say.
+// The mount decides whether it gets them.
 TEST(SharedRegion, AsksForHugePages) {
     if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) GTEST_SKIP() << "this kernel has none";
     const auto names = own_run("huge");
@@ -276,7 +276,7 @@ TEST(SharedRegionView, IsReadOnlyWhenAskedFor) {
     EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) << status;
 }
 
-TEST(SharedRegionView, RefusesAnObjectThatIsTooSmall) {
+TEST(SharedRegionView, RefusesATooSmallObject) {
     const auto names = own_run("small");
     const auto region = SharedRegion::create(names.span(0), kBytes);
     std::string text;
@@ -294,11 +294,11 @@ TEST(SharedRegionView, RefusesAnEmptyObject) {
     ::unlink(path.c_str());
 }
 
-TEST(SharedRegionView, NamesTheObjectThatIsNotThere) {
+TEST(SharedRegionView, NamesAMissingObject) {
     std::string text;
-    EXPECT_EQ(kind_of([] { SharedRegionView::attach("/offramp-nobody", Access::ReadOnly, 1); }, &text),
+    EXPECT_EQ(kind_of([] { SharedRegionView::attach("/offramp-missing", Access::ReadOnly, 1); }, &text),
               ErrorKind::NoSuchRun);
-    EXPECT_NE(text.find("/offramp-nobody"), std::string::npos) << text;
+    EXPECT_NE(text.find("/offramp-missing"), std::string::npos) << text;
 }
 
 TEST(SharedRegionView, CopiesOnWriteAndDropsTheCopy) {
@@ -342,14 +342,14 @@ TEST(SharedRegions, AreNotInheritedByAForkedChild) {
         const int status = reads.wait();
         EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) << &bytes - mappings << ": " << status;
     }
-    // The control: a mapping that is not kept from children can be read by one.
+    // The control: a child can read a mapping that is not hidden from it.
     const std::vector<std::byte> inherited(1);
     ChildProcess reads([&](int) { return read(inherited); });
     EXPECT_EQ(reads.wait(), 0);
 }
 
-// Whichever moment a process forks at, also while a pool is being made.
-TEST(SharedRegions, AreNotInheritedWhileTheyAreMade) {
+// A process forks at any moment, even while a pool is created.
+TEST(SharedRegions, AreNotInheritedDuringCreation) {
     const auto names = own_run("making");
     std::atomic<bool> over{false};
     std::thread makes([&] {

@@ -26,7 +26,7 @@ using test::Tree;
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-TEST(AtomicFile, AppearsWholeWithItsFolders) {
+TEST(AtomicFile, AppearsCompleteWithItsFolders) {
     const ScratchFolder folder;
     {
         AtomicFile file(folder.path() + "/a/b/file");
@@ -38,27 +38,27 @@ TEST(AtomicFile, AppearsWholeWithItsFolders) {
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"a", ""}, {"a/b", ""}, {"a/b/file", "one two"}}));
 }
 
-TEST(AtomicFile, ReplacesWhatIsThere) {
+TEST(AtomicFile, ReplacesAnExistingFile) {
     const ScratchFolder folder;
     write_atomically(folder.path() + "/file", bytes_of("first, and longer"));
     write_atomically(folder.path() + "/file", bytes_of("second"));
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"file", "second"}}));
 }
 
-TEST(AtomicFile, ADurableOneIsTheSameFileInFoldersThatItMakes) {
+TEST(AtomicFile, ADurableFileIsWrittenInNewFoldersToo) {
     const ScratchFolder folder;
     write_atomically(folder.path() + "/a/b/c/file", bytes_of("text"), Durability::PowerCut);
     write_atomically(folder.path() + "/a/b/c/file", bytes_of("again"), Durability::PowerCut);
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"a", ""}, {"a/b", ""}, {"a/b/c", ""}, {"a/b/c/file", "again"}}));
 }
 
-TEST(AtomicFile, AnUncommittedOneLeavesNothing) {
+TEST(AtomicFile, LeavesNothingUncommitted) {
     const ScratchFolder folder;
     { AtomicFile(folder.path() + "/file").write(bytes_of("half")); }
     EXPECT_EQ(read_tree(folder.path()), Tree{});
 }
 
-TEST(AtomicFile, AFolderInItsPlaceIsAClearError) {
+TEST(AtomicFile, RefusesAFolderInItsPlace) {
     const ScratchFolder folder;
     std::filesystem::create_directories(folder.path() + "/file/inner");
     try {
@@ -71,7 +71,7 @@ TEST(AtomicFile, AFolderInItsPlaceIsAClearError) {
     }
 }
 
-TEST(AtomicFile, AFileInPlaceOfItsFolderIsAClearError) {
+TEST(AtomicFile, RefusesAFileInPlaceOfItsFolder) {
     const ScratchFolder folder;
     write_atomically(folder.path() + "/file", bytes_of("text"));
     try {
@@ -83,9 +83,8 @@ TEST(AtomicFile, AFileInPlaceOfItsFolderIsAClearError) {
     }
 }
 
-// /dev/full would not be a file beside its place; a limit on the size of files fails writes in the midst just as
-// well.
-TEST(AtomicFile, AWriteThatFailsInTheMidstNamesThePathAndLeavesNothing) {
+// /dev/full cannot be replaced by a rename; a limit on file sizes makes a write fail midway, too.
+TEST(AtomicFile, AFailedWriteNamesThePathAndLeavesNothing) {
     const ScratchFolder folder;
     const pid_t child = ::fork();
     if (child == 0) {
@@ -107,20 +106,20 @@ TEST(AtomicFile, AWriteThatFailsInTheMidstNamesThePathAndLeavesNothing) {
     EXPECT_EQ(read_tree(folder.path()), Tree{});
 }
 
-TEST(RequireWritableFolder, MakesItAndLeavesNothing) {
+TEST(RequireWritableFolder, CreatesTheFolderAndLeavesNoFile) {
     const ScratchFolder folder;
     require_writable_folder(folder.path() + "/a/b");
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"a", ""}, {"a/b", ""}}));
 }
 
-TEST(RequireWritableFolder, AFileInItsPlaceIsAClearError) {
+TEST(RequireWritableFolder, RefusesAFileInItsPlace) {
     const ScratchFolder folder;
     write_atomically(folder.path() + "/file", bytes_of("text"));
     EXPECT_THROW(require_writable_folder(folder.path() + "/file"), SystemError);
     EXPECT_THROW(require_writable_folder(folder.path() + "/file/below"), SystemError);
 }
 
-TEST(RemoveStaleTemporaries, RemovesThoseOfTheDeadAndNoOthers) {
+TEST(RemoveStaleTemporaries, RemovesOnlyThoseOfDeadProcesses) {
     const ScratchFolder folder;
     const pid_t child = ::fork();
     if (child == 0) {
@@ -151,11 +150,9 @@ TEST(RemoveStaleTemporaries, DoesNotFollowSymbolicLinks) {
     EXPECT_TRUE(std::filesystem::exists(leftover));
 }
 
-TEST(RemoveStaleTemporaries, AFolderThatDoesNotExistHasNone) {
-    EXPECT_EQ(remove_stale_temporaries("/nonexistent/offramp"), 0U);
-}
+TEST(RemoveStaleTemporaries, IgnoresAMissingFolder) { EXPECT_EQ(remove_stale_temporaries("/nonexistent/offramp"), 0U); }
 
-TEST(HeldOutput, FilesGoToTheFolderThatIsHeldWhateverItsNameLeadsTo) {
+TEST(HeldOutput, WritesToTheHeldFolderUnderAnyName) {
     const ScratchFolder folder;
     const std::string output = folder.path() + "/output", away = folder.path() + "/away";
     std::filesystem::create_directory(output);
@@ -179,7 +176,7 @@ TEST(HeldOutput, FilesGoToTheFolderThatIsHeldWhateverItsNameLeadsTo) {
     EXPECT_TRUE(std::filesystem::exists(folder.path() + "/elsewhere/d"));
 }
 
-TEST(HeldOutput, AFolderBelowThatTookResultsIsNotMadeAgain) {
+TEST(HeldOutput, DoesNotRecreateAFolderThatHeldResults) {
     const ScratchFolder folder;
     const std::string output = folder.path() + "/output";
     for (const bool replaced : {false, true})

@@ -26,7 +26,7 @@ std::string refusal(const std::string& setting) {
     return "accepted";
 }
 
-TEST(HttpHeaders, OneIsGivenInTheClear) {
+TEST(HttpHeaders, AcceptsAHeaderInTheClear) {
     EXPECT_THAT(read_http_headers(""), IsEmpty());
     EXPECT_THAT(read_http_headers("Authorization: Bearer a b"), ElementsAre("Authorization: Bearer a b"));
     EXPECT_EQ(http_header_value("Authorization: \t Bearer a b \t"), "Bearer a b");
@@ -35,7 +35,7 @@ TEST(HttpHeaders, OneIsGivenInTheClear) {
     EXPECT_EQ(http_header_value("none"), "none");
 }
 
-TEST(HttpHeaders, AFileHasOneALine) {
+TEST(HttpHeaders, ReadsOnePerLineFromAFile) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/headers";
     std::ofstream(path, std::ios::binary) << "A: 1\r\n\n  \nB:2: 3\nC: last";
@@ -48,7 +48,7 @@ TEST(HttpHeaders, AFileHasOneALine) {
     EXPECT_THROW(read_http_headers("@/no/such/file"), Error);
 }
 
-TEST(HttpHeaders, WhatIsNoneIsRefusedWithoutBeingShown) {
+TEST(HttpHeaders, RefusesOtherTextsWithoutShowingThem) {
     for (const std::string bad : {"the-secret", ": the-secret", "A B: the-secret",
                                   "A:", "A:  ", "A: the-secret\r\nB: c", "A: the-secret\x01"}) {
         EXPECT_THAT(refusal(bad), HasSubstr("--http-header is not a header"));
@@ -72,13 +72,13 @@ TEST(KeptUrl, HidesTheQuery) {
     const std::string kept = kept_url("https://me:word@host/path?key=SECRET#x");
     EXPECT_EQ(kept, "https://host/path?left-out");
     EXPECT_EQ(kept_url(kept), kept);
-    EXPECT_EQ(kept_url("https://host/path?key=OTHER"), kept) << "nor by guessing";
+    EXPECT_EQ(kept_url("https://host/path?key=OTHER"), kept) << "a query cannot be guessed from it";
     EXPECT_TRUE(is_missing_query(kept));
     EXPECT_EQ(kept_url("https://host/path"), "https://host/path");
     EXPECT_FALSE(is_missing_query("https://host/path?key=SECRET"));
 }
 
-TEST(KeptHeader, OfOneInTheClearOnlyThatThereWasOne) {
+TEST(KeptHeader, HidesAHeaderGivenInTheClear) {
     const std::string kept = kept_header("Authorization: Bearer SECRET");
     EXPECT_THAT(kept, Not(HasSubstr("SECRET")));
     EXPECT_TRUE(is_left_out(kept));
@@ -89,7 +89,7 @@ TEST(KeptHeader, OfOneInTheClearOnlyThatThereWasOne) {
     }
 }
 
-TEST(HttpVerdict, OfEveryKindOfAnswer) {
+TEST(HttpVerdict, JudgesEveryKindOfAnswer) {
     for (const long status : {200L, 201L, 202L, 204L, 299L}) EXPECT_EQ(verdict_of(status), HttpVerdict::Done) << status;
     for (const long status : {408L, 425L, 429L, 500L, 502L, 503L, 504L, 599L})
         EXPECT_EQ(verdict_of(status), HttpVerdict::TryAgain) << status;

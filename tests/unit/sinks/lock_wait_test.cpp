@@ -9,14 +9,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Looks for as long as it may; how long that was.
+// Polls until the patience ends; returns the waiting time.
 std::chrono::nanoseconds wait_to_the_end(LockWait& wait, ManualClock& clock) {
     const TimePoint began = clock.now();
     while (const auto sleep = wait.next()) clock.advance(*sleep);
     return clock.now() - began;
 }
 
-TEST(LockWait, LastsAsLongAsItsPatienceEachTime) {
+TEST(LockWait, LastsForItsPatienceEachTime) {
     ManualClock clock;
     LockWait wait(30ms, clock);
     for (int time = 0; time < 3; ++time) {
@@ -26,14 +26,14 @@ TEST(LockWait, LastsAsLongAsItsPatienceEachTime) {
     }
 }
 
-TEST(LockWait, LooksOftenAtFirst) {
+TEST(LockWait, PollsOftenAtFirst) {
     ManualClock clock;
     LockWait wait(30ms, clock);
     for (int look = 0; look < 10; ++look) EXPECT_EQ(wait.next(), 100us);
     EXPECT_EQ(wait.next(), 1ms);
 }
 
-TEST(LockWait, TimeInWhichItWasStoppedIsNoWaiting) {
+TEST(LockWait, ExcludesTimeInWhichTheProcessWasStopped) {
     ManualClock clock;
     LockWait wait(200ms, clock);
     ASSERT_TRUE(wait.next());
@@ -44,7 +44,7 @@ TEST(LockWait, TimeInWhichItWasStoppedIsNoWaiting) {
     EXPECT_LT(more, 151ms);
 }
 
-TEST(LockWait, WithoutPatienceItLooksOnce) {
+TEST(LockWait, PollsOnceWithoutPatience) {
     ManualClock clock;
     EXPECT_FALSE(LockWait(0ms, clock).next());
 }

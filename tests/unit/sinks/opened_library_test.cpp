@@ -21,21 +21,21 @@ std::string refusal(const std::vector<std::string>& names, const char* call) {
     }
 }
 
-TEST(OpenedLibrary, TheFirstThatIsThereIsOpened) {
+TEST(OpenedLibrary, OpensTheFirstThatExists) {
     EXPECT_EQ(refusal({"libnowhere.so.7", "libc.so.6"}, "strlen"), "length 4");
 }
 
-TEST(OpenedLibrary, NoneReportsWhoNeedsItAndHowToGetIt) {
-    const std::string said = refusal({"libnowhere.so.7", "libnowhere-other.so.7"}, "strlen");
-    EXPECT_THAT(said, HasSubstr("--processor shout needs a library that cannot be opened: libnowhere.so.7: "));
-    EXPECT_THAT(said, HasSubstr("apt-get install libshout"));
+TEST(OpenedLibrary, ReportsTheNeedAndTheRemedyWithoutAny) {
+    const std::string text = refusal({"libnowhere.so.7", "libnowhere-other.so.7"}, "strlen");
+    EXPECT_THAT(text, HasSubstr("--processor shout needs a library that cannot be opened: libnowhere.so.7: "));
+    EXPECT_THAT(text, HasSubstr("apt-get install libshout"));
 }
 
-TEST(OpenedLibrary, OneWithoutTheCallReportsWhich) {
-    const std::string said = refusal({"libc.so.6"}, "offramp_shout_loudly");
-    EXPECT_THAT(said,
+TEST(OpenedLibrary, ReportsAMissingFunction) {
+    const std::string text = refusal({"libc.so.6"}, "offramp_shout_loudly");
+    EXPECT_THAT(text,
                 HasSubstr("--processor shout needs the call offramp_shout_loudly, which libc.so.6 does not have"));
-    EXPECT_THAT(said, HasSubstr("apt-get install libshout"));
+    EXPECT_THAT(text, HasSubstr("apt-get install libshout"));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ TEST(SamplePath, JoinsFolderKeyAndSuffix) {
     EXPECT_EQ(sample_path("out", "..a", ""), "out/..a");
 }
 
-TEST(SampleName, WhatNoFileCanBeCalledIsCutInFrontOfTheSuffix) {
+TEST(SampleName, CutsATooLongNameBeforeTheSuffix) {
     const std::string long_part(200, 'k');
     const std::string suffix = "." + std::string(63, 'o') + ".webp";
     const std::string name = sample_name("folder/" + long_part + "a", suffix);
@@ -24,8 +24,8 @@ TEST(SampleName, WhatNoFileCanBeCalledIsCutInFrontOfTheSuffix) {
     EXPECT_NE(name, sample_name("folder/" + long_part + "b", suffix));
     EXPECT_EQ(name, sample_name("folder/" + long_part + "a", suffix));
     EXPECT_EQ(sample_path("out", "folder/" + long_part + "a", suffix), "out/" + name);
-    EXPECT_EQ(sample_name(long_part, suffix.substr(0, 55)), long_part + suffix.substr(0, 55)) << "255 bytes are well";
-    EXPECT_EQ(sample_name(std::string(255, '\xff'), ".png").size(), 255U) << "whatever the bytes are";
+    EXPECT_EQ(sample_name(long_part, suffix.substr(0, 55)), long_part + suffix.substr(0, 55)) << "255 bytes fit";
+    EXPECT_EQ(sample_name(std::string(255, '\xff'), ".png").size(), 255U) << "for any bytes";
 }
 
 TEST(SamplePath, TheErrorNamesKeyAndReason) {
@@ -39,7 +39,7 @@ TEST(SamplePath, TheErrorNamesKeyAndReason) {
     }
 }
 
-// Keys of the characters that matter: whatever is accepted stays below the folder.
+// Keys of the critical characters: an accepted key stays below the folder.
 RC_GTEST_PROP(SamplePath, NeverLeavesTheFolder, ()) {
     const auto key = *rc::gen::container<std::string>(rc::gen::element('.', '/', 'a', '\0', '\n', '\\'));
     try {
@@ -58,7 +58,7 @@ RC_GTEST_PROP(Escaped, IsOneLineAndReportsTextsApart, (const std::string& a, con
     RC_ASSERT((escaped(a) == escaped(b)) == (a == b));
 }
 
-TEST(CheckedOutputName, RefusesWhatCannotBePartOfAName) {
+TEST(CheckedOutputName, RefusesInvalidNames) {
     EXPECT_EQ(checked_output_name("layer4.conv1"), "layer4.conv1");
     for (const std::string_view name : {"", "a/b", "a\nb"}) EXPECT_THROW(checked_output_name(name), Error) << name;
 }

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using test::ScratchFolder;
 using ::testing::HasSubstr;
 
-// Bytes of which none of a mebibyte's pieces equals another.
+// Bytes in which all pieces of a mebibyte differ.
 std::string numbers(std::size_t bytes) {
     std::string text;
     for (std::size_t number = 0; text.size() < bytes; ++number) text += std::to_string(number) + " ";
@@ -57,7 +57,7 @@ RC_GTEST_PROP(RecordFile, GivesWhatTheFileHasWhereverItIsRead, ()) {
     }
 }
 
-TEST(RecordFile, OfNothingGivesNothing) {
+TEST(RecordFile, ReadsNothingFromAnEmptyFile) {
     const ScratchFolder folder;
     EXPECT_EQ(RecordFile(write_file(folder, "")).from(0, 1), "");
 }
@@ -70,7 +70,7 @@ TEST(RecordFile, RefusesANonFileByItsPath) {
                 HasSubstr("/none: cannot be opened: No such file"));
 }
 
-TEST(RecordFile, AFileThatBecomesShorterIsAnErrorAndNoCrash) {
+TEST(RecordFile, AShrinkingFileIsAnErrorNotACrash) {
     const ScratchFolder folder;
     const std::string path = write_file(folder, numbers(3 << 20));
     RecordFile file(path);

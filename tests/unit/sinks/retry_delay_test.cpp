@@ -10,12 +10,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The longest each may be; the shortest is half of it.
+// The longest value of each; the shortest is half of it.
 const std::vector<milliseconds> kWhole{milliseconds(100),  milliseconds(200),  milliseconds(400),
                                        milliseconds(800),  milliseconds(1600), milliseconds(3200),
                                        milliseconds(5000), milliseconds(5000), milliseconds(5000)};
 
-TEST(RetryDelay, DoublesUpToFiveSecondsAndVariesInItsUpperHalf) {
+TEST(RetryDelay, DoublesUpToFiveSecondsWithJitter) {
     std::set<milliseconds> seconds;
     for (std::uint32_t seed = 1; seed <= 200; ++seed) {
         RetryDelay delay(seed);
@@ -26,10 +26,10 @@ TEST(RetryDelay, DoublesUpToFiveSecondsAndVariesInItsUpperHalf) {
             if (i == 1) seconds.insert(next);
         }
     }
-    EXPECT_GT(seconds.size(), 30U) << "consumers would come back together";
+    EXPECT_GT(seconds.size(), 30U) << "else consumers would retry together";
 }
 
-TEST(RetryDelay, BeginsAnewAfterASuccess) {
+TEST(RetryDelay, RestartsAfterASuccess) {
     RetryDelay delay(7);
     for (int i = 0; i < 20; ++i) delay.next();
     delay.reset();

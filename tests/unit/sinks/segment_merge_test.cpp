@@ -47,7 +47,7 @@ fs::path only_segment(const std::string& folder) {
     return fs::directory_iterator(segment_folder(folder, "series"))->path();
 }
 
-TEST(MergeSegments, LinesOfJsonAreSortedByTheirItemToo) {
+TEST(MergeSegments, SortsJsonLinesByItem) {
     const ScratchFolder folder;
     for (const std::uint64_t item : {10, 9}) {
         SegmentFile segment(folder.path(), "series");
@@ -77,14 +77,14 @@ TEST(MergeSegments, SortsByItemAndRemovesTheSegments) {
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(2, 4) + expected_lines(10, 12)}}));
 }
 
-TEST(MergeSegments, WithoutSegmentsLeavesTheFileAlone) {
+TEST(MergeSegments, KeepsTheFileWithoutSegments) {
     const ScratchFolder folder;
     std::ofstream(folder.path() + "/all.tsv") << "from before";
     EXPECT_EQ(merge(folder.path()).segments, 0U);
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", "from before"}}));
 }
 
-TEST(MergeSegments, ADeliveryOfFewerOrMoreSamplesHidesNoLine) {
+TEST(MergeSegments, KeepsAllLinesOfDifferingDeliveries) {
     const ScratchFolder folder;
     deliver(folder.path(), 0, 8);
     deliver(folder.path(), 0, 4);
@@ -94,7 +94,7 @@ TEST(MergeSegments, ADeliveryOfFewerOrMoreSamplesHidesNoLine) {
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 8)}}));
 }
 
-TEST(MergeSegments, OfDifferingLinesTheLatestSegmentsAreKept) {
+TEST(MergeSegments, KeepsTheLatestOfDifferingLines) {
     const ScratchFolder folder;
     deliver(folder.path(), 0, 3, "old");
     const fs::path old = only_segment(folder.path());
@@ -105,7 +105,7 @@ TEST(MergeSegments, OfDifferingLinesTheLatestSegmentsAreKept) {
               expected_lines(0, 1, "old") + expected_lines(1, 2, "new") + expected_lines(2, 3, "old"));
 }
 
-TEST(MergeSegments, ADamagedSegmentIsNamedAndNothingIsLost) {
+TEST(MergeSegments, NamesADamagedSegmentWithoutLoss) {
     const ScratchFolder folder;
     deliver(folder.path(), 0, 3);
     const fs::path segment = only_segment(folder.path());
@@ -120,7 +120,7 @@ TEST(MergeSegments, ADamagedSegmentIsNamedAndNothingIsLost) {
     EXPECT_EQ(read_tree(folder.path()), before);
 }
 
-TEST(MergeSegments, OtherSeriesAreLeftAlone) {
+TEST(MergeSegments, KeepsOtherSeries) {
     const ScratchFolder folder;
     SegmentFile other(folder.path(), "other");
     other.begin(0, 0);
@@ -132,7 +132,7 @@ TEST(MergeSegments, OtherSeriesAreLeftAlone) {
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 1)}, {"other.tsv", "1\tx\n"}}));
 }
 
-TEST(MergeSegments, AContinuedRunKeepsWhatWasMergedBefore) {
+TEST(MergeSegments, AResumedRunKeepsMergedLines) {
     const ScratchFolder folder;
     const std::string file = folder.path() + "/all.tsv";
     deliver(folder.path(), 4, 8);
@@ -145,15 +145,15 @@ TEST(MergeSegments, AContinuedRunKeepsWhatWasMergedBefore) {
     EXPECT_EQ(outcome.kept, 3U);
     EXPECT_EQ(outcome.repeats, 1U);
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 9)}}));
-    // With nothing new, and after a death that left segments which are merged already.
+    // Without new segments, and after a death that left merged segments.
     EXPECT_EQ(merge_segments(folder.path(), "series", file).items, 0U);
     deliver(folder.path(), 0, 9);
     EXPECT_EQ(merge_segments(folder.path(), "series", file).repeats, 9U);
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 9)}}));
 }
 
-// Every N-th item, so that each segment is read from again and again; also by one who cannot have all of them open.
-TEST(MergeSegments, ItemsMayLieScatteredOverManySegments) {
+// Every N-th item, so that each segment is read repeatedly; also by a process that cannot have all of them open.
+TEST(MergeSegments, MergesItemsScatteredOverManySegments) {
     constexpr std::uint64_t kSegments = 50;
     const ScratchFolder folder;
     std::string wanted;
@@ -168,8 +168,8 @@ TEST(MergeSegments, ItemsMayLieScatteredOverManySegments) {
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", wanted}}));
 }
 
-// What is read at a time (RecordFile) ends within them.
-TEST(MergeSegments, LinesMayBeLongerThanWhatIsReadAtATime) {
+// A block of RecordFile ends inside them.
+TEST(MergeSegments, MergesLinesLongerThanABlock) {
     const ScratchFolder folder;
     const std::string file = folder.path() + "/all.tsv";
     const auto long_line = [](std::uint64_t item) {
@@ -192,8 +192,8 @@ TEST(MergeSegments, LinesMayBeLongerThanWhatIsReadAtATime) {
     EXPECT_TRUE(read_tree(folder.path()) == (Tree{{"all.tsv", wanted + expected_lines(8, 9)}}));
 }
 
-// Between the two times that it is read.
-TEST(MergeSegments, ASegmentThatChangesMeanwhileIsNamedAndItsBytesAreNotTaken) {
+// Between the two reads.
+TEST(MergeSegments, RefusesASegmentThatChanges) {
     const ScratchFolder folder;
     deliver(folder.path(), 0, 3);
     const fs::path segment = only_segment(folder.path());
@@ -213,7 +213,7 @@ TEST(MergeSegments, ASegmentThatChangesMeanwhileIsNamedAndItsBytesAreNotTaken) {
     EXPECT_TRUE(fs::exists(segment));
 }
 
-TEST(MergeSegments, AFormerOutputThatIsDamagedIsNamedAndNothingIsLost) {
+TEST(MergeSegments, NamesADamagedEarlierOutputWithoutLoss) {
     const ScratchFolder folder;
     const std::string file = folder.path() + "/all.tsv";
     std::ofstream(file) << std::string(3 << 20, '7');
@@ -228,8 +228,8 @@ TEST(MergeSegments, AFormerOutputThatIsDamagedIsNamedAndNothingIsLost) {
     EXPECT_TRUE(read_tree(folder.path()) == before);
 }
 
-// A merge whose launcher was killed goes on beside the next run's consumers.
-TEST(MergeSegments, WhatIsDeliveredMeanwhileStaysForTheNextMerge) {
+// The merge of a killed launcher continues beside the next run's consumers.
+TEST(MergeSegments, KeepsNewSegmentsForTheNextMerge) {
     const ScratchFolder folder;
     deliver(folder.path(), 0, 3);
     SegmentForm form = lines_form();
@@ -243,8 +243,8 @@ TEST(MergeSegments, WhatIsDeliveredMeanwhileStaysForTheNextMerge) {
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 6)}}));
 }
 
-// Killed after some of what was merged is removed.
-TEST(MergeSegments, ARemovalThatWasBrokenOffCostsNothing) {
+// Killed after removing some of the merged segments.
+TEST(MergeSegments, AnInterruptedRemovalLosesNothing) {
     const ScratchFolder folder, before;
     deliver(folder.path(), 0, 3);
     deliver(folder.path(), 3, 6);
@@ -256,19 +256,19 @@ TEST(MergeSegments, ARemovalThatWasBrokenOffCostsNothing) {
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 6)}}));
 }
 
-TEST(RemoveSegments, LeavesNothingOfThemAndAllElse) {
+TEST(RemoveSegments, RemovesThemAndKeepsOtherFiles) {
     const ScratchFolder folder;
     deliver(folder.path(), 0, 3);
     merge(folder.path());
     deliver(folder.path(), 3, 6);
     EXPECT_TRUE(has_segments(folder.path(), "series"));
-    std::ofstream(folder.path() + "/mask.png") << "a file of its own";
+    std::ofstream(folder.path() + "/mask.png") << "another file";
     for (int i = 0; i < 2; ++i) remove_segments(folder.path(), "series");
     EXPECT_FALSE(has_segments(folder.path(), "series"));
-    EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 3)}, {"mask.png", "a file of its own"}}));
+    EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 3)}, {"mask.png", "another file"}}));
 }
 
-TEST(SegmentFile, WithoutLinesLeavesNothing) {
+TEST(SegmentFile, LeavesNothingWithoutLines) {
     const ScratchFolder folder;
     SegmentFile segment(folder.path(), "series");
     segment.begin(3, 0);
@@ -276,7 +276,7 @@ TEST(SegmentFile, WithoutLinesLeavesNothing) {
     EXPECT_TRUE(read_tree(folder.path()).empty());
 }
 
-// Deliveries of ranges that cover [0, last), in any grouping, order and repetition, merge to the same bytes.
+// Deliveries of ranges that cover [0, last), with any grouping, order and repetition, merge to the same bytes.
 RC_GTEST_PROP(MergeSegments, IsIndependentOfGroupingOrderAndRepetition, ()) {
     const auto last = *rc::gen::inRange<std::uint64_t>(1, 40);
     std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;

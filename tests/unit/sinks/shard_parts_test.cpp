@@ -46,27 +46,27 @@ struct ShardParts : ::testing::Test {
     ScratchFolder folder;
 };
 
-TEST_F(ShardParts, LinesFollowOneAnotherAsInOneRun) {
+TEST_F(ShardParts, LinesAreOrderedAsInOneRun) {
     const std::vector<ShardPart> parts{part_of_lines(0, 2, "0\ta\n0\tb\n1\ta\n"), part(2, 9),
                                        part_of_lines(9, 11, "9\ta\n10\ta\n")};
     join(parts);
     EXPECT_EQ(joined(), "0\ta\n0\tb\n1\ta\n9\ta\n10\ta\n");
     join(parts);
-    EXPECT_EQ(joined(), "0\ta\n0\tb\n1\ta\n9\ta\n10\ta\n") << "once more, over itself";
+    EXPECT_EQ(joined(), "0\ta\n0\tb\n1\ta\n9\ta\n10\ta\n") << "again, over its own result";
 }
 
-TEST_F(ShardParts, OfItemsBesideItsOwnAPartReportsNothing) {
+TEST_F(ShardParts, IgnoresItemsOfOtherParts) {
     join({part_of_lines(0, 2, "1\tmine\n2\tseen\n"), part_of_lines(2, 4, "1\tseen\n2\tmine\n")});
     EXPECT_EQ(joined(), "1\tmine\n2\tmine\n");
 }
 
-TEST_F(ShardParts, WithoutAnyNothingIsMade) {
+TEST_F(ShardParts, CreateNothingWithoutParts) {
     join({part(0, 2), part(2, 4)});
     EXPECT_EQ(joined(), "none");
 }
 
-// Another merge may have ended and removed them: of what is left a whole file must not be made.
-TEST_F(ShardParts, WhatIsGoneIsReportedAndNothingIsReplaced) {
+// Another merge may have finished and removed them: the rest must not become a complete file.
+TEST_F(ShardParts, ReportMissingFilesAndReplaceNothing) {
     const std::vector<ShardPart> parts{part_of_lines(0, 2, "0\ta\n"), part_of_lines(2, 4, "2\ta\n")};
     join(parts);
     std::filesystem::remove(parts[1].folder + "/all.tsv");
@@ -84,7 +84,7 @@ TEST_F(ShardParts, WhatIsGoneIsReportedAndNothingIsReplaced) {
     EXPECT_THROW(join_databases(std::vector{database}, folder.path(), "records", Durability::Process), Error);
 }
 
-TEST_F(ShardParts, DamageIsReportedWithItsFileAndNothingIsReplaced) {
+TEST_F(ShardParts, ReportDamagedFilesAndReplaceNothing) {
     std::ofstream(folder.path() + "/all.tsv") << "0\tearlier\n";
     for (const char* const lines : {"2\ta\n2", "3\ta\n2\tb\n", "x\n"}) {
         try {
@@ -98,8 +98,8 @@ TEST_F(ShardParts, DamageIsReportedWithItsFileAndNothingIsReplaced) {
     }
 }
 
-// The file beside, to which rows are added, is not it.
-TEST_F(ShardParts, ADamagedDatabaseIsReported) {
+// The file beside it, which takes new rows, is another one.
+TEST_F(ShardParts, ReportADamagedDatabase) {
     std::vector<ShardPart> parts{part(0, 2), part(2, 4)};
     for (ShardPart& part : parts) part.files = {"records.sqlite"};
     OutputDatabase(parts[0].folder, "records", kSchema, Durability::Process).transact([](SqliteDatabase&) {});
@@ -115,7 +115,7 @@ TEST_F(ShardParts, ADamagedDatabaseIsReported) {
     EXPECT_FALSE(std::filesystem::exists(folder.path() + "/records/records.sqlite"));
 }
 
-TEST_F(ShardParts, ADatabaseHasTheRowsOfAllPartsOncePerItem) {
+TEST_F(ShardParts, ADatabaseHasEachItemOfAllPartsOnce) {
     const auto fill = [](ShardPart part, const char* rows) {
         part.files = {"records.sqlite"};
         {
@@ -141,7 +141,7 @@ TEST_F(ShardParts, ADatabaseHasTheRowsOfAllPartsOncePerItem) {
         EXPECT_TRUE(index.step());
         EXPECT_EQ(index.number(0), 1);
     }
-    // It goes on: its mark names it.
+    // It continues: its mark names it.
     OutputDatabase(folder.path() + "/records", "records", kSchema, Durability::Process)
         .transact([](SqliteDatabase& database) { database.execute("INSERT INTO records VALUES (7, 'done')"); });
     for (const ShardPart& part : parts)

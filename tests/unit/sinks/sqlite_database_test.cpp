@@ -44,7 +44,7 @@ std::int64_t number(SqliteDatabase& database, const std::string& question) {
     return statement.step() ? statement.number(0) : -1;
 }
 
-// Another program that has the database open, in a connection of its own.
+// Another program with an open connection to the database.
 class Stranger {
   public:
     explicit Stranger(const std::string& path) { EXPECT_EQ(sqlite3_open(path.c_str(), &connection_), SQLITE_OK); }
@@ -93,7 +93,7 @@ TEST(SqliteDatabase, ATransactionIsAllOrNothing) {
     EXPECT_EQ(number(database, "SELECT sum(a) FROM t"), 6);
 }
 
-TEST(SqliteDatabase, APowerCutIsProvidedForWhenAskedFor) {
+TEST(SqliteDatabase, SurvivesAPowerCutWhenAsked) {
     const ScratchFolder folder;
     SqliteDatabase careless(folder.path() + "/a.sqlite", Durability::Process);
     SqliteDatabase careful(folder.path() + "/b.sqlite", Durability::PowerCut);
@@ -101,7 +101,7 @@ TEST(SqliteDatabase, APowerCutIsProvidedForWhenAskedFor) {
     EXPECT_EQ(number(careful, "PRAGMA synchronous"), 2);
 }
 
-TEST(SqliteDatabase, AWriterWaitsForAnotherAndThenReportsIt) {
+TEST(SqliteDatabase, AWriterWaitsForAnotherThenReportsIt) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/d.sqlite";
     SqliteDatabase database(path, Durability::Process, std::chrono::milliseconds(30));
@@ -117,7 +117,7 @@ TEST(SqliteDatabase, AWriterWaitsForAnotherAndThenReportsIt) {
     EXPECT_EQ(number(database, "SELECT count(*) FROM t"), 1);
 }
 
-TEST(SqliteDatabase, BeginningWaitsForAnotherAndReportsIt) {
+TEST(SqliteDatabase, BeginWaitsForAnotherThenReportsIt) {
     for (const char* const lock : {"BEGIN EXCLUSIVE", "BEGIN IMMEDIATE"}) {
         const ScratchFolder folder;
         const std::string path = folder.path() + "/d.sqlite";
@@ -133,7 +133,7 @@ TEST(SqliteDatabase, BeginningWaitsForAnotherAndReportsIt) {
     }
 }
 
-TEST(SqliteDatabase, AFileThatIsMovedOrRemovedIsNotWrittenToUnnoticed) {
+TEST(SqliteDatabase, DetectsAMovedOrRemovedFile) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/d.sqlite";
     for (const bool moved : {true, false}) {
@@ -151,7 +151,7 @@ TEST(SqliteDatabase, AFileThatIsMovedOrRemovedIsNotWrittenToUnnoticed) {
     }
 }
 
-TEST(SqliteDatabase, AFullDiskIsACannotWriteAndHarmsNothing) {
+TEST(SqliteDatabase, AFullDiskIsAnErrorWithoutDamage) {
     const ScratchFolder folder;
     SqliteDatabase database(folder.path() + "/d.sqlite", Durability::Process);
     database.execute("CREATE TABLE t (a BLOB)");
@@ -166,7 +166,7 @@ TEST(SqliteDatabase, AFullDiskIsACannotWriteAndHarmsNothing) {
     EXPECT_NO_THROW(database.transact([&] { database.execute("INSERT INTO t VALUES (1)"); }));
 }
 
-TEST(SqliteDatabase, WhatIsNoDatabaseOrCannotBeOpenedIsACannotWrite) {
+TEST(SqliteDatabase, RefusesOtherFilesAndUnopenableOnes) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/d.sqlite";
     std::ofstream(path) << std::string(5000, 'x');
@@ -189,7 +189,7 @@ TEST(SqliteDatabase, ClosingTheLogLeavesOneFile) {
         EXPECT_TRUE(std::filesystem::exists(path + "-wal"));
         Stranger reader(path);
         reader.execute("BEGIN; SELECT * FROM t");
-        EXPECT_NO_THROW(database.close_log()) << "somebody else is reading";
+        EXPECT_NO_THROW(database.close_log()) << "another program is reading";
     }
     SqliteDatabase(path, Durability::Process).close_log();
     EXPECT_FALSE(std::filesystem::exists(path + "-wal"));
@@ -204,7 +204,7 @@ void add(OutputDatabase& database, std::int64_t a) {
     database.transact([&](SqliteDatabase& rows) { rows.prepared("INSERT INTO t VALUES (?)").bind(1, a).run(); });
 }
 
-TEST(OutputDatabase, IsMadeByTheFirstRowAndByAnyNumberOfWritersAtOnce) {
+TEST(OutputDatabase, IsCreatedByTheFirstOfConcurrentWriters) {
     const ScratchFolder folder;
     OutputDatabase unused(folder.path(), "rows", kSchema, Durability::Process);
     EXPECT_TRUE(test::read_tree(folder.path()).empty());
@@ -231,7 +231,7 @@ TEST(OutputDatabase, IsMadeByTheFirstRowAndByAnyNumberOfWritersAtOnce) {
     EXPECT_EQ(number(database, "SELECT count(*) FROM t"), kWriters * kRows);
 }
 
-TEST(OutputDatabase, OneThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
+TEST(OutputDatabase, WaitsForADatabaseThatWasTakenAway) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/rows.sqlite";
     {
@@ -252,8 +252,8 @@ TEST(OutputDatabase, OneThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
     EXPECT_NO_THROW(add(back, 2));
 }
 
-// It does not come back by itself.
-TEST(OutputDatabase, OneWhoseTableWasDroppedIsRefused) {
+// It does not return by itself.
+TEST(OutputDatabase, RefusesADatabaseWithoutItsTable) {
     const ScratchFolder folder;
     OutputDatabase database(folder.path(), "rows", kSchema, Durability::Process);
     add(database, 1);
@@ -264,7 +264,7 @@ TEST(OutputDatabase, OneWhoseTableWasDroppedIsRefused) {
                                     HasSubstr("--overwrite instead of --resume")));
 }
 
-TEST(OutputDatabase, AnotherOneInItsPlaceIsRefusedAndLeftAsItIs) {
+TEST(OutputDatabase, RefusesAnotherDatabaseInItsPlace) {
     const ScratchFolder folder, other;
     const std::string path = folder.path() + "/rows.sqlite";
     const auto begin = [](const std::string& in) {
@@ -273,7 +273,7 @@ TEST(OutputDatabase, AnotherOneInItsPlaceIsRefusedAndLeftAsItIs) {
     };
     for (const std::string& each : {folder.path(), other.path()}) {
         begin(each);
-        finish_database(each, "rows");  // nothing of it is in a log
+        finish_database(each, "rows");  // its log is empty
     }
     std::filesystem::rename(path, folder.path() + "/away");
     for (const bool empty : {false, true}) {
@@ -299,8 +299,8 @@ TEST(OutputDatabase, AnotherOneInItsPlaceIsRefusedAndLeftAsItIs) {
     EXPECT_NO_THROW(finish_database(folder.path(), "rows"));
 }
 
-// As a backup is put back: by a consumer that had it open, by one that begins now, and by the run's end.
-TEST(OutputDatabase, AnOlderCopyOfItselfIsRefusedAndTheNewerOneContinues) {
+// A restored backup: by a consumer that had it open, by one that starts now, and by the end of the run.
+TEST(OutputDatabase, RefusesAnOlderCopyAndContinuesTheNewer) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/rows.sqlite", older = folder.path() + "/older";
     const auto begin = [&](std::int64_t row) {
@@ -311,7 +311,7 @@ TEST(OutputDatabase, AnOlderCopyOfItselfIsRefusedAndTheNewerOneContinues) {
     begin(1);
     bring_to_the_file();
     std::filesystem::copy_file(path, older);
-    for (int row = 2; row < 6; ++row) begin(row);  // of several consumers
+    for (int row = 2; row < 6; ++row) begin(row);  // by several consumers
     bring_to_the_file();
     OutputDatabase open_already(folder.path(), "rows", kSchema, Durability::Process);
     add(open_already, 6);
@@ -323,7 +323,7 @@ TEST(OutputDatabase, AnOlderCopyOfItselfIsRefusedAndTheNewerOneContinues) {
         }
         EXPECT_NE(refusal_of([&] { add(open_already, 8); }).code, ErrorKind::None) << how;
     };
-    // Beside it lies the log of the newer one, which has the last rows, but not those that were brought to the file.
+    // Beside it is the log of the newer one, with the last rows but without those already checkpointed.
     std::filesystem::copy_file(older, path, std::filesystem::copy_options::overwrite_existing);
     expect_refused("its bytes");
     std::filesystem::copy_file(older, folder.path() + "/next");
@@ -333,7 +333,7 @@ TEST(OutputDatabase, AnOlderCopyOfItselfIsRefusedAndTheNewerOneContinues) {
     expect_refused("without a log");
 }
 
-TEST(OutputDatabase, ItsCommitsAreCountedByAllOfItsWritersAndADeathBetweenCommitAndMarkIsNoHarm) {
+TEST(OutputDatabase, CountsCommitsOfAllWritersDespiteADeath) {
     const ScratchFolder folder;
     const std::string mark = folder.path() + "/.offramp-made-rows";
     OutputDatabase one(folder.path(), "rows", kSchema, Durability::Process);
@@ -349,10 +349,10 @@ TEST(OutputDatabase, ItsCommitsAreCountedByAllOfItsWritersAndADeathBetweenCommit
     const std::string behind = text_of_mark();
     EXPECT_THAT(behind, HasSubstr(" 00000000000000000006 "));
     add(one, 10);
-    std::ofstream(mark) << behind;  // the consumer died before it noted its commit
+    std::ofstream(mark) << behind;  // the consumer died before noting its commit
     EXPECT_NO_THROW(add(other, 11));
     EXPECT_THAT(text_of_mark(), HasSubstr(" 00000000000000000008 "));
-    // Of a version that counted nothing, or of before the machine began anew.
+    // From a version without a count, or from before the machine restarted.
     for (const std::string& text :
          {behind.substr(0, behind.find(' ')) + "\n",
           behind.substr(0, behind.find(' ')) + " 00000000000000000999 00000000000000000999 another-boot\n"}) {
@@ -364,7 +364,7 @@ TEST(OutputDatabase, ItsCommitsAreCountedByAllOfItsWritersAndADeathBetweenCommit
     EXPECT_NO_THROW(finish_database(folder.path(), "rows"));
 }
 
-TEST(OutputDatabase, AnothersDatabaseIsRefused) {
+TEST(OutputDatabase, RefusesAForeignDatabase) {
     const ScratchFolder folder;
     const auto refused = [&] {
         return refusal_of([&] { OutputDatabase(folder.path(), "rows", kSchema, Durability::Process); });
@@ -376,14 +376,14 @@ TEST(OutputDatabase, AnothersDatabaseIsRefused) {
     EXPECT_THAT(refused().text, AllOf(HasSubstr("tables of version 99"), HasSubstr("knows 1")));
 }
 
-// --- a new run in a folder where something is ---
+// --- a new run in a folder with files ---
 
 std::string bytes_of(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Every file with its bytes, what databases keep beside them, too.
+// Every file with its bytes, including the side files of databases.
 std::map<std::string, std::string> files_in(const std::string& folder) {
     std::map<std::string, std::string> files;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
@@ -396,7 +396,7 @@ void copy_files(const std::string& from, const std::string& to) {
     std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
 }
 
-TEST(Overwrite, AnothersDatabaseStaysAndIsReported) {
+TEST(Overwrite, KeepsAndReportsAForeignDatabase) {
     for (const auto& [processor, path] :
          {std::pair("records", "records.sqlite"), std::pair("embeddings-sqlite", "embeddings.sqlite"),
           std::pair("checksum,records", "records/records.sqlite")}) {
@@ -415,15 +415,15 @@ TEST(Overwrite, AnothersDatabaseStaysAndIsReported) {
     }
 }
 
-TEST(Overwrite, WhatAnotherWroteToItsLogStays) {
+TEST(Overwrite, KeepsAnothersWritesToTheLog) {
     const ScratchFolder making;
     const ScratchFolder folder;
     {
         Stranger other(making.path() + "/records.sqlite");
         other.execute("PRAGMA journal_mode = WAL; CREATE TABLE t (a); INSERT INTO t VALUES ('precious')");
-        copy_files(making.path(), folder.path());  // as a killed program leaves it
+        copy_files(making.path(), folder.path());  // the state after a kill
     }
-    // A mark says that a database was begun here, not that this one is it.
+    // A mark records that a database was created here, not that this one is it.
     std::ofstream(folder.path() + "/.offramp-made-records") << "";
     auto before = files_in(folder.path());
     EXPECT_THAT(before["records.sqlite-wal"], HasSubstr("precious"));
@@ -435,7 +435,7 @@ TEST(Overwrite, WhatAnotherWroteToItsLogStays) {
     EXPECT_TRUE(std::filesystem::exists(folder.path() + "/records.sqlite-shm"));
 }
 
-TEST(Overwrite, WhatIsNoDatabaseStaysAndIsReported) {
+TEST(Overwrite, KeepsAndReportsAnotherFile) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/records.sqlite";
     const auto refused = [&] { return refusal_of([&] { prepare_run(test::config_for("records", folder.path())); }); };
@@ -445,7 +445,7 @@ TEST(Overwrite, WhatIsNoDatabaseStaysAndIsReported) {
         EXPECT_THAT(refused().text, AllOf(HasSubstr(path), HasSubstr("made by another program")));
         EXPECT_EQ(bytes_of(path), text);
     }
-    std::filesystem::rename(path, path + "-wal");  // of a database that somebody has moved
+    std::filesystem::rename(path, path + "-wal");  // the database was moved away
     EXPECT_THAT(refused().text, HasSubstr(path + "-wal"));
     EXPECT_TRUE(std::filesystem::exists(path + "-wal"));
     std::filesystem::remove(path + "-wal");
@@ -454,8 +454,8 @@ TEST(Overwrite, WhatIsNoDatabaseStaysAndIsReported) {
     EXPECT_TRUE(std::filesystem::is_directory(path));
 }
 
-// A run that was killed: all rows, and that the database is ours, stand in its log alone.
-TEST(Overwrite, ReplacesOfframpFilesHoweverItWasLeft) {
+// After a killed run: all rows and the ownership of the database are only in its log.
+TEST(Overwrite, ReplacesOfframpsFilesInAnyState) {
     const ScratchFolder making, fresh;
     std::vector<test::MemorySlab> slabs;
     slabs.push_back(test::make_slab(0, 4));
@@ -477,9 +477,9 @@ TEST(Overwrite, ReplacesOfframpFilesHoweverItWasLeft) {
         };
     OutputDatabase database(making.path(), "records", kSchema, Durability::Process);
     add(database, 1);
-    const auto ours = [&](const std::string& folder) { copy_files(making.path(), folder); };
+    const auto lay_own = [&](const std::string& folder) { copy_files(making.path(), folder); };
     expect_replaced("killed", [&](const std::string& folder, const std::string& path) {
-        ours(folder);
+        lay_own(folder);
         EXPECT_EQ(bytes_of(path).substr(68, 4), std::string(4, '\0'));
     });
     expect_replaced("damaged", [&](const std::string& folder, const std::string& path) {
@@ -492,7 +492,7 @@ TEST(Overwrite, ReplacesOfframpFilesHoweverItWasLeft) {
         std::filesystem::resize_file(path, 5000);
     });
     expect_replaced("of another version of this program", [&](const std::string& folder, const std::string& path) {
-        ours(folder);
+        lay_own(folder);
         Stranger(path).execute("PRAGMA user_version = 99");
     });
     expect_replaced("killed before anything stood in it",
@@ -503,7 +503,7 @@ TEST(Overwrite, ReplacesOfframpFilesHoweverItWasLeft) {
     });
 }
 
-// Between the steps of a replacement: what a call that was killed there left, the next one finishes.
+// Between the steps of a replacement: a call killed there is finished by the next one.
 TEST(PutDatabaseInPlace, IsFinishedByAnotherCall) {
     for (const std::string moved : {"", ".offramp-made-rows", "rows.sqlite"}) {
         const ScratchFolder folder, next;
@@ -528,7 +528,7 @@ TEST(PutDatabaseInPlace, IsFinishedByAnotherCall) {
     }
 }
 
-TEST(PutDatabaseInPlace, AnotherProgramsStaysAndOneThatIsReadWaits) {
+TEST(PutDatabaseInPlace, KeepsForeignDatabasesAndWaitsForReaders) {
     const ScratchFolder folder, next;
     OutputDatabase database(next.path(), "rows", kSchema, Durability::Process);
     add(database, 2);

@@ -27,14 +27,14 @@ ErrorKind code_of(const std::function<void()>& call) {
     return ErrorKind::None;
 }
 
-TEST(StreamFile, TakesADevice) { EXPECT_NO_THROW(StreamFile("/dev/null").write(kBytes)); }
+TEST(StreamFile, WritesToADevice) { EXPECT_NO_THROW(StreamFile("/dev/null").write(kBytes)); }
 
-TEST(StreamFile, AFullDeviceCannotBeWritten) {
+TEST(StreamFile, ReportsAFullDevice) {
     StreamFile full("/dev/full");
     EXPECT_EQ(code_of([&] { full.write(kBytes); }), ErrorKind::CannotWrite);
 }
 
-TEST(StreamFile, AFifoIsWrittenInSequence) {
+TEST(StreamFile, WritesToAFifoInSequence) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/fifo";
     ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
@@ -47,7 +47,7 @@ TEST(StreamFile, AFifoIsWrittenInSequence) {
     EXPECT_STREQ(text, "one two");
 }
 
-TEST(StreamFile, AFifoWithoutReaderIsAnUnavailableSinkAndNoSignal) {
+TEST(StreamFile, AFifoWithoutReaderIsAnUnavailableSink) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/fifo";
     ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
@@ -58,7 +58,7 @@ TEST(StreamFile, AFifoWithoutReaderIsAnUnavailableSinkAndNoSignal) {
     EXPECT_EQ(code_of([&] { fifo.write(kBytes); }), ErrorKind::SinkUnavailable);
 }
 
-TEST(StreamFile, AnOrdinaryFileIsRefused) {
+TEST(StreamFile, RefusesAnOrdinaryFile) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/file";
     std::ofstream(path) << "text";

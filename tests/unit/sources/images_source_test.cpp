@@ -51,7 +51,7 @@ TEST_F(ImagesSource, GivesPixelsInTheOrderOfNames) {
     EXPECT_EQ(source->description(), "images: 12 files under " + folder.path().string());
 }
 
-TEST_F(ImagesSource, GivesTheMiddle) {
+TEST_F(ImagesSource, CutsTheMiddle) {
     config.image_size = 32;
     config.resize_size = 36;
     const auto source = make(config, test::picture_input({32, 32}));
@@ -72,9 +72,9 @@ TEST_F(ImagesSource, ResizesAsConfigured) {
     EXPECT_NE(test::row_of(*make(config, test::picture_input(size)), 3, size), wanted);
 }
 
-// 64 x 64 with a --resize-size below; another size than the settings', which are all that consumers know; two different
-// sides.
-TEST_F(ImagesSource, RefusesAMiddleThatIsNone) {
+// 64 x 64 with a smaller --resize-size; a size other than that in the settings, which is all that consumers know; two
+// different sides.
+TEST_F(ImagesSource, RefusesAnInvalidMiddle) {
     const auto reason = [&](ImageSize size, std::uint32_t image_size) -> std::string {
         config.image_size = image_size;
         config.resize_size = 48;
@@ -93,7 +93,7 @@ TEST_F(ImagesSource, RefusesAMiddleThatIsNone) {
     EXPECT_EQ(reason({48, 48}, 48), "it was made");
 }
 
-TEST_F(ImagesSource, AnyNumberOfThreadsGetTheSameRows) {
+TEST_F(ImagesSource, GivesTheSameRowsToAnyNumberOfThreads) {
     const auto source = make(config, picture_input());
     std::vector<Rgb> rows(12);
     std::vector<std::thread> threads;
@@ -128,7 +128,7 @@ TEST_F(ImagesSource, AListMayNameFilesOutsideItsFolder) {
     EXPECT_EQ(row(*source, 2), gradient(kSize, 1));
 }
 
-TEST_F(ImagesSource, AnUnreadableItemReportsWhyAndTheNextIsRead) {
+TEST_F(ImagesSource, ReportsAnUnreadableItemAndReadsTheNext) {
     folder.write("sub/0.jpg", "text");
     const auto source = make(config, picture_input());
     try {
@@ -140,12 +140,12 @@ TEST_F(ImagesSource, AnUnreadableItemReportsWhyAndTheNextIsRead) {
     EXPECT_EQ(row(*source, 1), gradient(kSize, 0));
 }
 
-TEST_F(ImagesSource, OriginsAreFitForALogLine) {
+TEST_F(ImagesSource, OriginsArePrintable) {
     folder.write("sub/0\n\xff.jpg", "text");
     EXPECT_EQ(make(config, picture_input())->origin(0), folder / "sub/0\\x0a\\xff.jpg");
 }
 
-TEST_F(ImagesSource, AModelThatTakesNoPicturesIsNamed) {
+TEST_F(ImagesSource, RefusesAModelWithoutPictures) {
     config.model = "encoder";
     const std::int64_t shape[] = {4, 128, 256};
     for (const TensorSpec& input : {TensorSpec{}, TensorSpec::contiguous("tokens", kFloat32, shape)}) {

@@ -40,7 +40,7 @@ TEST_F(JsonlSource, ReadsTheManifestsPicturesInItsOrder) {
     EXPECT_EQ(source->description(), "jsonl: 2 lines of " + folder / "list.jsonl");
 }
 
-TEST_F(JsonlSource, AFileThatIsMissingIsReportedWithItsLine) {
+TEST_F(JsonlSource, ReportsAMissingFileWithItsLine) {
     const auto source = make("{\"uri\":\"photos/0.png\"}\n{\"uri\":\"photos/9.png\"}\n");
     EXPECT_EQ(source->origin(1), folder / "list.jsonl" + ":2 (" + folder / "photos/9.png" + ")");
     try {
@@ -51,7 +51,7 @@ TEST_F(JsonlSource, AFileThatIsMissingIsReportedWithItsLine) {
     }
 }
 
-TEST_F(JsonlSource, ColumnsEnterTheFingerprintAndPathsDoNot) {
+TEST_F(JsonlSource, TheFingerprintIncludesColumnsNotPaths) {
     const auto print = [&](const std::string& lines) { return source_fingerprint(*make(lines)); };
     const std::string previous =
         print("{\"id\":1,\"uri\":\"photos/0.png\",\"x\":1}\n{\"id\":2,\"uri\":\"photos/1.png\",\"x\":2}\n");

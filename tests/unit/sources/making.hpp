@@ -12,7 +12,7 @@
 #include "producer/runner/sources/batch_source.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
-// Sources by their names in the table, and what comes out of them.
+// Sources by their names in the table, and their rows.
 namespace offramp::test {
 
 inline std::unique_ptr<BatchSource> make_source(std::string_view name, const RunConfig& config, TensorSpec input,
@@ -28,7 +28,7 @@ inline std::unique_ptr<BatchSource> make_source(std::string_view name, const Run
                         .columns_are_read = reads_columns(config)});
 }
 
-// What a model of pictures takes, four at a time.
+// The input of a model of pictures, four at a time.
 inline TensorSpec picture_input(ImageSize size) {
     const std::int64_t shape[] = {4, 3, size.height, size.width};
     return TensorSpec::contiguous("input", kFloat32, shape);

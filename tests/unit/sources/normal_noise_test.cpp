@@ -52,7 +52,7 @@ TEST(NormalNoise, NeighboursAreUncorrelated) {
     }
 }
 
-TEST(NormalNoise, DependsOnSeedAndStreamAlone) {
+TEST(NormalNoise, DependsOnlyOnSeedAndStream) {
     EXPECT_EQ(noise(1, 2, 1001), noise(1, 2, 1001));
     EXPECT_NE(noise(1, 2, 1001), noise(1, 3, 1001));
     EXPECT_NE(noise(1, 2, 1001), noise(2, 2, 1001));
@@ -73,7 +73,7 @@ TEST(NormalNoise, StreamsDoNotRepeatEachOther) {
     EXPECT_EQ(seen.size(), 1000U);
 }
 
-// The promise of equal bits on every machine: a change here changes what every synthetic run computes on.
+// The bits must be equal on every machine: a change here changes the input of every synthetic run.
 TEST(NormalNoise, BitsAreFrozen) {
     std::uint64_t hash = 0xcbf29ce484222325ULL;
     for (const float value : noise(42, 7, 100'000))

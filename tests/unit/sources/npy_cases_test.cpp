@@ -48,7 +48,7 @@ struct NpyCases : ::testing::Test {
     RunConfig config;
 };
 
-TEST_F(NpyCases, EachArrayIsAnItemThatIsCalledAfterItsFile) {
+TEST_F(NpyCases, EachArrayIsAnItemNamedAfterItsFile) {
     write("bob.v2.npy", "(2, 3)", test::counting(6, 10));
     write("ann.npy", "(2, 3)", test::counting(6));
     folder.write(".hidden.npy", "no array");
@@ -65,7 +65,7 @@ TEST_F(NpyCases, EachArrayIsAnItemThatIsCalledAfterItsFile) {
     EXPECT_THAT(source->description(), HasSubstr("2 arrays as <f4 [2, 3] in "));
 }
 
-TEST_F(NpyCases, WhatIsNotLikeTheModelsInputIsSkipped) {
+TEST_F(NpyCases, SkipsArraysThatDoNotFitTheModel) {
     write("a.npy", "(2, 3)", test::counting(6));
     write("b.npy", "(2, 2)", test::counting(4));
     write("c.npy", "(2, 3)", test::counting(5));
@@ -84,13 +84,13 @@ TEST_F(NpyCases, WhatIsNotLikeTheModelsInputIsSkipped) {
     EXPECT_THAT(skipped(*source, 0), HasSubstr("a.npy"));
 }
 
-TEST_F(NpyCases, AFirstArrayThatDoesNotFitIsRefused) {
+TEST_F(NpyCases, RefusesAFirstArrayThatDoesNotFit) {
     EXPECT_THROW(make(), ConfigError);
     write("a.npy", "(2, 2)", test::counting(4));
     EXPECT_THROW(make(), ConfigError);
 }
 
-TEST_F(NpyCases, AFolderWithPicturesIsOneOfPictures) {
+TEST_F(NpyCases, AFolderWithPicturesIsReadAsPictures) {
     EXPECT_FALSE(has_arrays_alone(config.input));
     EXPECT_FALSE(has_arrays_alone(config.input + "/nowhere"));
     EXPECT_THAT(arrays_in(config.input + "/nowhere"), IsEmpty());

@@ -68,7 +68,7 @@ struct NpyFolder : ::testing::Test {
                                       {.name = "flag", .tokens = {}, .shape = {}, .dtype = kBool}};
 };
 
-TEST_F(NpyFolder, ARowIsThatOfEachFileWhereItsPartLies) {
+TEST_F(NpyFolder, ARowCombinesTheRowsOfAllFiles) {
     const auto source = make();
     EXPECT_EQ(source->items(), 3U);
     EXPECT_EQ(source->row_kind(), RowKind::Arrays);
@@ -79,10 +79,10 @@ TEST_F(NpyFolder, ARowIsThatOfEachFileWhereItsPartLies) {
     EXPECT_THAT(part<std::int64_t>(row(*source, 0), 1), ElementsAre(1, -2));
     EXPECT_THAT(part<std::int64_t>(row(*source, 1), 1), ElementsAre(3, 1LL << 40));
     EXPECT_THAT(part<std::uint8_t>(row(*source, 1), 2), ElementsAre(0));
-    EXPECT_THAT(part<std::uint8_t>(row(*source, 2), 2), ElementsAre(1)) << "a bool is 0 or 1, whatever the file has";
+    EXPECT_THAT(part<std::uint8_t>(row(*source, 2), 2), ElementsAre(1)) << "a bool is 0 or 1 for any byte in the file";
 }
 
-TEST_F(NpyFolder, HalfFloatsAreWidenedOrTaken) {
+TEST_F(NpyFolder, WidensOrKeepsHalfFloats) {
     const std::vector<std::uint16_t> halves{0x3c00, 0xc000, 0x7bff, 0x0001, 0x0400, 0x3555};
     folder.write("features.npy", npy("<f2", "(1, 2, 3)", bytes_of(halves)));
     inputs.resize(1);
@@ -94,14 +94,14 @@ TEST_F(NpyFolder, HalfFloatsAreWidenedOrTaken) {
     EXPECT_EQ(part<float>(row(*make(), 1), 0), std::vector<float>(20'001, 1.0F));
 }
 
-TEST_F(NpyFolder, OtherNumbersInAnyFileAreOtherInput) {
+TEST_F(NpyFolder, OtherNumbersInAnyFileChangeTheFingerprint) {
     const std::string previous = source_fingerprint(*make());
     EXPECT_EQ(source_fingerprint(*make()), previous);
     folder.write("flag.npy", npy("|b1", "(3,)", std::string("\x01\x01\x01", 3)));
     EXPECT_NE(source_fingerprint(*make()), previous);
 }
 
-TEST_F(NpyFolder, WhatDoesNotFitIsRefusedWithFileFoundAndWanted) {
+TEST_F(NpyFolder, RefusesAMismatchWithFileFoundAndExpected) {
     folder.write("ids.npy", npy("<i4", "(3, 2)", std::string(24, '\0')));
     EXPECT_THAT(error(ErrorKind::BadInput),
                 AllOf(HasSubstr("ids.npy': its elements are <i4"), HasSubstr("the input 'ids'"),
@@ -123,14 +123,14 @@ TEST_F(NpyFolder, WhatDoesNotFitIsRefusedWithFileFoundAndWanted) {
     EXPECT_THAT(error(ErrorKind::NoInput), HasSubstr("none is given"));
 }
 
-TEST_F(NpyFolder, AFileThatShrinksIsASkippedItem) {
+TEST_F(NpyFolder, SkipsItemsOfAShrinkingFile) {
     const auto source = make();
     std::filesystem::resize_file(folder / "ids.npy", std::filesystem::file_size(folder / "ids.npy") - 4);
     EXPECT_NO_THROW(row(*source, 1));
     EXPECT_THROW(row(*source, 2), UnreadableItem);
 }
 
-TEST_F(NpyFolder, SyntheticRowsAreNoiseInFloatsAndZerosElsewhere) {
+TEST_F(NpyFolder, SyntheticRowsAreNoiseForFloatsElseZeros) {
     inputs.push_back({.name = "half", .tokens = {}, .shape = {2}, .dtype = kFloat16});
     inputs.push_back({.name = "double", .tokens = {}, .shape = {1}, .dtype = kFloat64});
     const NormalNoise noise(3);

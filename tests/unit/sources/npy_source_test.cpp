@@ -68,7 +68,7 @@ TEST_F(NpyArray, GivesItsRowsAsTheModelsInput) {
     EXPECT_EQ(source->origin(2), folder / "array.npy row 2");
 }
 
-TEST_F(NpyArray, HalfFloatsAreWidened) {
+TEST_F(NpyArray, WidensHalfFloats) {
     const std::vector<std::uint16_t> halves{0x0000, 0x8000, 0x3c00, 0xc000, 0x7bff, 0x0001,
                                             0x0400, 0x7c00, 0xfc00, 0x3555, 0x83ff, 0x7e00};
     const auto source = make(npy("<f2", "(2, 2, 3)", bytes_of(halves)));
@@ -80,19 +80,19 @@ TEST_F(NpyArray, HalfFloatsAreWidened) {
     EXPECT_NE(second[5], second[5]);
 }
 
-TEST_F(NpyArray, BytesAreNumbersToAModelThatTakesNoPictures) {
+TEST_F(NpyArray, BytesAreNumbersForAModelWithoutPictures) {
     EXPECT_THAT(floats(*make(npy("|u1", "(1, 2, 3)", std::string("\x00\x01\x7f\x80\xfe\xff", 6))), 0),
                 ElementsAre(0, 1, 127, 128, 254, 255));
 }
 
-TEST_F(NpyArray, RowsTakeTheOrderInWhichTheModelWantsThem) {
+TEST_F(NpyArray, ConvertsRowsToTheModelsMemoryOrder) {
     input = takes({8, 3, 2, 2});
     input.strides = {12, 1, 6, 3};  // channels-last
     EXPECT_THAT(floats(*make(npy("<f4", "(1, 3, 2, 2)", bytes_of(counting(12)))), 0),
                 ElementsAre(0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11));
 }
 
-TEST_F(NpyArray, BytesArePixelsToAModelOfPictures) {
+TEST_F(NpyArray, BytesArePixelsForAModelOfPictures) {
     const ImageSize size{4, 2};
     input = test::picture_input(size);
     takes_images = true;
@@ -109,14 +109,14 @@ TEST_F(NpyArray, BytesArePixelsToAModelOfPictures) {
     EXPECT_EQ(make(npy("<f4", "(1, 3, 2, 4)", bytes_of(counting(24))))->row_kind(), RowKind::Float32);
 }
 
-TEST_F(NpyArray, RowsLargerThanABlockAreWhole) {
+TEST_F(NpyArray, ReadsRowsLargerThanABlock) {
     input = takes({2, 50'001});
     const std::vector<std::uint16_t> ones(100'002, 0x3c00);
     const auto source = make(npy("<f2", "(2, 50001)", bytes_of(ones)));
     EXPECT_EQ(floats(*source, 1), std::vector<float>(50'001, 1.0F));
 }
 
-TEST_F(NpyArray, OtherArraysOfTheSameShapeAreReported) {
+TEST_F(NpyArray, DetectsOtherArraysOfTheSameShape) {
     const auto print = [&](const std::string& file) { return source_fingerprint(*make(file)); };
     const std::string previous = print(npy("<f4", "(200, 2, 3)", bytes_of(counting(1200))));
     EXPECT_EQ(print(npy("<f4", "(200, 2, 3)", bytes_of(counting(1200)))), previous);
@@ -125,7 +125,7 @@ TEST_F(NpyArray, OtherArraysOfTheSameShapeAreReported) {
     EXPECT_NE(print(npy("<f2", "(200, 2, 3)", bytes_of(counting(600)))), previous);
 }
 
-TEST_F(NpyArray, AFileThatShrinksIsASkippedItem) {
+TEST_F(NpyArray, SkipsItemsOfAShrinkingFile) {
     const auto source = make(npy("<f4", "(4, 2, 3)", bytes_of(counting(24))));
     std::filesystem::resize_file(folder / "array.npy", std::filesystem::file_size(folder / "array.npy") - 4);
     EXPECT_EQ(floats(*source, 2), counting(6, 12));
@@ -153,7 +153,7 @@ TEST_F(NpyArray, RefusesANonFile) {
     EXPECT_THAT(refusal("/proc/self/mem", ErrorKind::BadInput), HasSubstr("no sound .npy file"));
 }
 
-TEST_F(NpyArray, WhatDoesNotFitTheModelIsRefusedWithBothShapes) {
+TEST_F(NpyArray, RefusesAMismatchWithBothShapes) {
     EXPECT_THAT(error(npy("<f4", "(4, 3, 2)", bytes_of(counting(24)))),
                 AllOf(HasSubstr("<f4 [4, 3, 2]"), HasSubstr("rows of [3, 2]"), HasSubstr("takes [2, 3]")));
     EXPECT_THAT(error(npy("<f4", "(24,)", bytes_of(counting(24)))), HasSubstr("rows of []"));
@@ -173,7 +173,7 @@ TEST_F(NpyArray, WhatDoesNotFitTheModelIsRefusedWithBothShapes) {
     EXPECT_THAT(error(npy("<f4", "(4, 2, 3)", bytes_of(counting(24))), ErrorKind::Usage), HasSubstr("takes none"));
 }
 
-TEST_F(NpyArray, ATruncatedFileIsRefusedAtTheStart) {
+TEST_F(NpyArray, RefusesATruncatedFileAtTheStart) {
     const std::string whole = npy("<f4", "(4, 2, 3)", bytes_of(counting(24)));
     EXPECT_THAT(error(whole.substr(0, whole.size() - 1)),
                 AllOf(HasSubstr("4 rows of 24 bytes"), HasSubstr("3 whole ones")));

@@ -13,8 +13,8 @@ namespace {
 constexpr ImageSize kTall{8, 400};
 constexpr TileSize kLow{16, 4};
 
-// A row of tiles that nobody cuts from any more is not held, however high the picture is.
-TEST(PictureBands, AreLetGoBehindThoseThatAreKept) {
+// A finished row of tiles is freed, however high the picture is.
+TEST(PictureBands, AreDroppedBehindTheKeptOnes) {
     TempFolder folder;
     const std::string path = folder.write("tall.png", encode_png(kTall, noise(kTall)));
     constexpr std::uint32_t kKept = 3;
@@ -29,7 +29,7 @@ TEST(PictureBands, AreLetGoBehindThoseThatAreKept) {
         for (std::uint32_t before = 1; before <= row; ++before)
             EXPECT_EQ(seen[before].expired(), before + kKept <= row) << before << " of " << row;
     }
-    EXPECT_EQ(lent.use_count(), 1) << "it is whoever has it that keeps it";
+    EXPECT_EQ(lent.use_count(), 1) << "only its reader keeps it";
     EXPECT_EQ(lent->rgb.size(), std::size_t{kLow.tile} * kTall.width * 3);
 }
 

@@ -25,7 +25,7 @@ struct ResultNames : ::testing::Test {
     RunConfig config;
 };
 
-TEST_F(ResultNames, AKeyAndAnOutputWithDotsThatMeetOthersAreRefusedByName) {
+TEST_F(ResultNames, RefusesDotsThatMakeNamesCollide) {
     add("cat.png");
     add("cat.aux.png");
     try {
@@ -39,7 +39,7 @@ TEST_F(ResultNames, AKeyAndAnOutputWithDotsThatMeetOthersAreRefusedByName) {
     }
 }
 
-TEST_F(ResultNames, DotsThatMeetNothingAreWell) {
+TEST_F(ResultNames, AcceptsDotsWithoutCollisions) {
     add("cat.png");
     add("cat.aux.png");
     EXPECT_NO_THROW(require_distinct({"classes", "auxclasses", "x.classes"}));

@@ -7,7 +7,7 @@
 namespace offramp {
 namespace {
 
-// Items with keys of their own, or without any; a row holds its item's number.
+// Items with or without keys; a row holds its item's number.
 class Numbered final : public BatchSource {
   public:
     explicit Numbered(std::uint64_t items, std::vector<std::string> keys = {})
@@ -39,7 +39,7 @@ RunConfig part(std::uint64_t limit, std::string shard) {
     return config;
 }
 
-TEST(SourcePart, WithoutALimitTheSourceIsItself) {
+TEST(SourcePart, ReturnsTheSourceWithoutALimit) {
     auto whole = std::make_unique<Numbered>(5);
     const BatchSource* const same = whole.get();
     EXPECT_EQ(part_of(std::move(whole), part(0, "")).get(), same);
@@ -47,7 +47,7 @@ TEST(SourcePart, WithoutALimitTheSourceIsItself) {
     EXPECT_EQ(part_of(std::move(whole), part(5, "2/3"))->description(), "numbers");
 }
 
-TEST(SourcePart, ALimitLeavesTheFirstItems) {
+TEST(SourcePart, ALimitKeepsTheFirstItems) {
     const auto first = part_of(std::make_unique<Numbered>(12), part(10, "2/4"));
     EXPECT_EQ(first->items(), 10U);
     EXPECT_EQ(first->description(), "numbers, of which the first 10");
@@ -58,15 +58,15 @@ TEST(SourcePart, ALimitLeavesTheFirstItems) {
     EXPECT_EQ(row[0], std::byte{9});
 }
 
-TEST(SourcePart, OnlyKeysThatAreLeftNeedRoom) {
+TEST(SourcePart, OnlyRemainingKeysNeedRoom) {
     EXPECT_EQ(part_of(std::make_unique<Numbered>(3, std::vector<std::string>{"a", "bb", "ccc"}), part(2, ""))
                   ->max_key_bytes(),
               2U);
 }
 
-TEST(SourceShare, IsAllWithoutAShard) { EXPECT_EQ(share_of(Numbered(12), part(0, "")), (ItemRange{0, 12})); }
+TEST(SourceShare, IsTheWholeInputWithoutAShard) { EXPECT_EQ(share_of(Numbered(12), part(0, "")), (ItemRange{0, 12})); }
 
-TEST(SourceShare, SharesOfALimitedInputMakeUpTheLimitedInput) {
+TEST(SourceShare, SharesOfALimitedInputAddUpToIt) {
     const auto limited = part_of(std::make_unique<Numbered>(120), part(107, ""));
     std::uint64_t next = 0;
     for (const char* const shard : {"1/4", "2/4", "3/4", "4/4"}) {
@@ -78,7 +78,7 @@ TEST(SourceShare, SharesOfALimitedInputMakeUpTheLimitedInput) {
     EXPECT_EQ(next, 107U);
 }
 
-TEST(SourceShare, AShardOfNothingIsRefused) {
+TEST(SourceShare, RefusesAnEmptyShard) {
     try {
         share_of(Numbered(3), part(0, "4/4"));
         FAIL() << "it was made";

@@ -56,14 +56,14 @@ TEST_F(SyntheticSource, NumbersItsItems) {
     EXPECT_EQ(source->max_key_bytes(), 0U);
 }
 
-TEST_F(SyntheticSource, NoOneAsksEachOfItsItemsForANoteOrAFile) {
+TEST_F(SyntheticSource, ItsItemsNeedNoIndividualNotesOrFiles) {
     config.batches = std::uint64_t{1} << 50;
     const auto source = make();
     EXPECT_FALSE(source->has_notes());
     EXPECT_EQ(source->note_hash(19), 0U);
     EXPECT_FALSE(source->has_files());
     EXPECT_EQ(source->file(19), "");
-    EXPECT_EQ(source_fingerprint(*source).size(), 16U) << "and not after years";
+    EXPECT_EQ(source_fingerprint(*source).size(), 16U) << "and in a short time";
 }
 
 TEST_F(SyntheticSource, AnItemIsTheSameInEveryRun) {
@@ -75,18 +75,18 @@ TEST_F(SyntheticSource, AnItemIsTheSameInEveryRun) {
     EXPECT_NE(row(*make(), 19), row(*source, 19));
 }
 
-TEST_F(SyntheticSource, ResidentOnTheDeviceItHasNoRows) {
+TEST_F(SyntheticSource, HasNoRowsWhenResidentOnTheDevice) {
     config.synthetic_on = "device";
     EXPECT_EQ(make()->row_kind(), RowKind::Nothing);
     EXPECT_EQ(make()->items(), 20U);
 }
 
-TEST_F(SyntheticSource, AModelWithoutInputGetsNoRows) {
+TEST_F(SyntheticSource, GivesNoRowsToAModelWithoutInput) {
     input = {};
     EXPECT_EQ(make()->row_kind(), RowKind::Nothing);
 }
 
-TEST_F(SyntheticSource, BadSettingsAreNamed) {
+TEST_F(SyntheticSource, NamesBadSettings) {
     config.synthetic_on = "moon";
     EXPECT_THAT(error(), HasSubstr("--synthetic-on 'moon' is not known. Known are: host, device"));
     config.synthetic_on = "host";

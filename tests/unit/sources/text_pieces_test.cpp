@@ -34,7 +34,7 @@ std::vector<std::string> lines_of(const std::string& text) {
     return found;
 }
 
-TEST(TextLines, AreWhatStandsBetweenTheirEnds) {
+TEST(TextLines, AreTheTextsBetweenLineEnds) {
     EXPECT_THAT(lines_of("one\ntwo\r\n\n four "), ElementsAre("one", "two", "", " four "));
     EXPECT_THAT(lines_of("one\n"), ElementsAre("one"));
     EXPECT_THAT(lines_of("\xef\xbb\xbf"
@@ -44,7 +44,7 @@ TEST(TextLines, AreWhatStandsBetweenTheirEnds) {
     EXPECT_THAT(lines_of("\n"), ElementsAre(""));
 }
 
-TEST(TextLines, OneMebibyteIsNotTooLongWhateverTheLinesEnd) {
+TEST(TextLines, OneMebibyteIsNotTooLongWithAnyLineEnd) {
     const std::string path = ::testing::TempDir() + "text_lines_test-" + std::to_string(::getpid()) + ".txt";
     const auto text_of = [&](const std::string& text) {
         std::ofstream(path, std::ios::binary) << text;
@@ -68,7 +68,7 @@ TEST(TextLines, AreFoundAcrossBlocks) {
     EXPECT_EQ(lines_of(text), wanted);
 }
 
-TEST(TextLines, ReportWhichFileCannotBeRead) {
+TEST(TextLines, ReportTheUnreadableFile) {
     for (const auto& [path, code] :
          {std::pair{"/nowhere/text.txt", ErrorKind::NoInput}, std::pair{"/tmp", ErrorKind::BadInput}}) {
         try {
@@ -81,7 +81,7 @@ TEST(TextLines, ReportWhichFileCannotBeRead) {
     }
 }
 
-TEST(TextLines, ALineThatIsGoneIsNoneToRead) {
+TEST(TextLines, AMissingLineIsUnreadable) {
     const std::string path = ::testing::TempDir() + "text_lines_test-" + std::to_string(::getpid()) + ".txt";
     std::ofstream(path, std::ios::binary) << "one\ntwo\n";
     const TextLines lines(path);
@@ -91,10 +91,10 @@ TEST(TextLines, ALineThatIsGoneIsNoneToRead) {
     std::filesystem::remove(path);
 }
 
-TEST(TextLines, ALineThatWasRewrittenInPlaceIsNoneToRead) {
+TEST(TextLines, ARewrittenLineIsUnreadable) {
     const std::string path = ::testing::TempDir() + "text_lines_test-" + std::to_string(::getpid()) + ".txt";
     const auto write = [&path](const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; };
-    // The last line goes on behind a block's end.
+    // The last line continues after the end of a block.
     const std::string before = "\xef\xbb\xbfone\r\ntwo\n\n" + std::string((1 << 20) + 7, 'x');
     write(before);
     const TextLines lines(path);
@@ -110,11 +110,11 @@ TEST(TextLines, ALineThatWasRewrittenInPlaceIsNoneToRead) {
     EXPECT_THAT([&] { (void)lines.line(3); }, was_changed);
     write(before + "and more\nat its end\n");
     EXPECT_EQ(lines.line(1), "two") << "as it was";
-    EXPECT_EQ(lines.line(3).size(), (1U << 20U) + 7) << "what is added to a file was not there when it was listed";
+    EXPECT_EQ(lines.line(3).size(), (1U << 20U) + 7) << "lines added after the listing do not count";
     std::filesystem::remove(path);
 }
 
-// Makers of rows that hold their own numbers, and what a test wants to happen meanwhile.
+// Makers of rows that contain their numbers, with hooks for tests.
 struct MadeRows : ::testing::Test {
     static constexpr std::size_t kNumbers = 2;
     static constexpr std::uint64_t kRows = TokenBlocks::kRows;
@@ -167,7 +167,7 @@ struct MadeRows : ::testing::Test {
         return false;
     }
 
-    // Time that goes on by as much with each look at it. 0: whoever works is always at work.
+    // A clock that advances with each reading. 0: workers are always busy.
     class Clock final : public offramp::Clock {
       public:
         TimePoint now() const override { return TimePoint(std::chrono::nanoseconds(now_ += step)); }
@@ -200,30 +200,30 @@ TEST_F(TokenBlocksTest, GiveEveryRowToManyThreads) {
     for (std::thread& thread : threads) thread.join();
     constexpr int kBlocks = static_cast<int>(kAll / kRows) + 1;
     EXPECT_GE(made, kBlocks);
-    EXPECT_LE(made, kBlocks + 8) << "each is made once, but for a thread that sleeps until its block is forgotten";
+    EXPECT_LE(made, kBlocks + 8) << "each is computed once, unless a thread sleeps until its block is forgotten";
 }
 
-TEST_F(TokenBlocksTest, MakeWhatTheyForgotAgain) {
+TEST_F(TokenBlocksTest, RecomputeForgottenBlocks) {
     const auto of = blocks(kRows * (TokenBlocks::kKept + 1));
     for (std::uint64_t block = 0; block <= TokenBlocks::kKept; ++block) expect_row(*of, block * kRows);
     expect_row(*of, 1);
     EXPECT_EQ(made, static_cast<int>(TokenBlocks::kKept) + 2);
 }
 
-TEST_F(TokenBlocksTest, AreMadeAheadOfWhoReadsThem) {
+TEST_F(TokenBlocksTest, AreComputedAheadOfTheirReaders) {
     constexpr int kBehindTheFirst = static_cast<int>(TokenBlocks::kAhead);
     const auto of = blocks(kRows * (TokenBlocks::kAhead + 20));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    EXPECT_EQ(made, 0) << "nobody has asked";
+    EXPECT_EQ(made, 0) << "no reader yet";
     expect_row(*of, 3);
     EXPECT_TRUE(soon([&] { return made == 1 + kBehindTheFirst; })) << made;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    EXPECT_EQ(made, 1 + kBehindTheFirst) << "so far, and no further";
+    EXPECT_EQ(made, 1 + kBehindTheFirst) << "up to this distance";
     expect_row(*of, 2 * kRows);
     EXPECT_TRUE(soon([&] { return made == 3 + kBehindTheFirst; })) << made;
 }
 
-TEST_F(TokenBlocksTest, WhatIsAskedForGoesBeforeWhatIsBehindIt) {
+TEST_F(TokenBlocksTest, RequestedBlocksComeBeforeLaterOnes) {
     std::mutex mutex;
     std::condition_variable changed;
     bool go = false;
@@ -234,10 +234,10 @@ TEST_F(TokenBlocksTest, WhatIsAskedForGoesBeforeWhatIsBehindIt) {
     constexpr std::uint64_t kFar = 2 * TokenBlocks::kAhead;
     const auto of = blocks(kRows * (kFar + 1));
     expect_row(*of, 0);
-    EXPECT_TRUE(soon([&] { return made == 2; })) << "one behind the first, which does not come to its end";
+    EXPECT_TRUE(soon([&] { return made == 2; })) << "one after the first, which does not finish";
     std::thread beside([&] {
         expect_row(*of, kFar * kRows);
-        EXPECT_EQ(made, 3) << "the next after the one that was in the making";
+        EXPECT_EQ(made, 3) << "the next after the one being computed";
     });
     EXPECT_TRUE(soon([&] { return of->asked_for() == 1; }));
     {
@@ -248,7 +248,7 @@ TEST_F(TokenBlocksTest, WhatIsAskedForGoesBeforeWhatIsBehindIt) {
     beside.join();
 }
 
-TEST_F(TokenBlocksTest, OthersJoinWhileThereIsWorkForThem) {
+TEST_F(TokenBlocksTest, AddWorkersWhileThereIsWork) {
     std::mutex mutex;
     std::condition_variable changed;
     int now = 0;
@@ -269,33 +269,33 @@ TEST_F(TokenBlocksTest, OthersJoinWhileThereIsWorkForThem) {
     EXPECT_TRUE(soon([&] { return expect_row(*of, kRows * block++), enough(); }));
     for (const std::uint64_t end = block + 100; block < end; ++block) expect_row(*of, kRows * block);
     EXPECT_EQ(of->makers(), 3U);
-    EXPECT_EQ(opened, 2) << "and no more than were asked for; the first one came open";
+    EXPECT_EQ(opened, 2) << "no more than requested; the first was open already";
 }
 
-TEST_F(TokenBlocksTest, NoOthersJoinWhileMakersIdle) {
+TEST_F(TokenBlocksTest, AddNoWorkersWhileSomeAreIdle) {
     clock.step = 1000;  // work is one step of three, and waiting the others
     const auto of = blocks(kRows * 60, 3);
     for (std::uint64_t block = 0; block < 60; ++block) expect_row(*of, block * kRows);
     EXPECT_EQ(opened, 0);
 }
 
-TEST_F(TokenBlocksTest, NoOthersJoinForAFewRows) {
+TEST_F(TokenBlocksTest, AddNoWorkersForAFewRows) {
     const auto of = blocks(kRows * 60, 3, kRows * 100);
     for (std::uint64_t block = 0; block < 60; ++block) expect_row(*of, block * kRows);
     EXPECT_EQ(opened, 0);
 }
 
-TEST_F(TokenBlocksTest, ThoseThatAreThereContinueWhenNoOtherCanBeHad) {
+TEST_F(TokenBlocksTest, ContinueWhenNoWorkerCanBeAdded) {
     on_open = [](Maker&) { throw std::runtime_error("no memory"); };
     const auto of = blocks(kRows * 60, 3);
     expect_row(*of, 0);
     EXPECT_TRUE(soon([&] { return opened == 1; }));
     for (std::uint64_t block = 0; block < 60; ++block) expect_row(*of, block * kRows);
     EXPECT_EQ(of->makers(), 1U);
-    EXPECT_EQ(opened, 1) << "it is not tried again";
+    EXPECT_EQ(opened, 1) << "it is not retried";
 }
 
-TEST_F(TokenBlocksTest, OnesThatComeUpDoNotKeepThemFromEnding) {
+TEST_F(TokenBlocksTest, EndDespiteAStartingWorker) {
     on_open = [](Maker& maker) {
         EXPECT_TRUE(soon([&maker] { return maker.ended.load(); }));
         throw std::runtime_error("it was ended");
@@ -308,22 +308,22 @@ TEST_F(TokenBlocksTest, OnesThatComeUpDoNotKeepThemFromEnding) {
 TEST_F(TokenBlocksTest, ReportFailuresToAllReaders) {
     on_make = [] { throw std::runtime_error("no tokenizer"); };
     const auto of = blocks(2 * kRows);
-    std::atomic<int> told = 0;
+    std::atomic<int> failures = 0;
     const auto ask = [&](std::uint64_t row) {
         try {
             row_of(*of, row);
         } catch (const std::runtime_error&) {
-            ++told;
+            ++failures;
         }
     };
     std::vector<std::thread> threads;
     for (std::uint64_t i = 0; i < 3; ++i) threads.emplace_back(ask, i);
     for (std::thread& thread : threads) thread.join();
     ask(kRows);
-    EXPECT_EQ(told, 4) << "who comes later, too";
+    EXPECT_EQ(failures, 4) << "later readers, too";
 }
 
-TEST_F(TokenBlocksTest, ARowThatCouldNotBeReadIsNoneAndItsNeighboursAreThere) {
+TEST_F(TokenBlocksTest, AnUnreadableRowDoesNotAffectItsNeighbours) {
     unreadable = {{kRows + 1, "the disk has gone"}};
     const auto of = blocks(2 * kRows);
     expect_row(*of, kRows);
@@ -331,13 +331,13 @@ TEST_F(TokenBlocksTest, ARowThatCouldNotBeReadIsNoneAndItsNeighboursAreThere) {
     expect_row(*of, kRows + 2);
 }
 
-TEST_F(TokenBlocksTest, WhatWasMadeBeforeAFailureIsThere) {
+TEST_F(TokenBlocksTest, KeepBlocksComputedBeforeAFailure) {
     on_make = [this] {
         if (made > 1) throw std::runtime_error("no tokenizer");
     };
     const auto of = blocks(3 * kRows);
     expect_row(*of, 0);
-    EXPECT_THROW(row_of(*of, kRows), std::runtime_error) << "made behind the first, by whichever thread";
+    EXPECT_THROW(row_of(*of, kRows), std::runtime_error) << "computed after the first, by any thread";
     expect_row(*of, 1);
 }
 

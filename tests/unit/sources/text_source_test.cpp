@@ -25,7 +25,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A tokenizer of whole words, as the `tokenizers` library writes it.
+// A tokenizer of whole words, in the format of the `tokenizers` library.
 constexpr const char* kWords = R"({"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
     "normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
     "model": {"type": "WordLevel", "vocab": {"[PAD]": 0, "[UNK]": 1, "slab": 2, "lease": 3, "ticket": 4}, "unk_token": "[UNK]"}})";
@@ -63,7 +63,7 @@ struct TextSource : ::testing::Test {
         return "it was made";
     }
 
-    // Processes that this one has, on any of its threads.
+    // The child processes of this one, of any of its threads.
     static std::size_t children() {
         std::size_t count = 0;
         for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -94,7 +94,7 @@ class TokenizedText : public TextSource {
     }
 };
 
-TEST_F(TokenizedText, IsIdsAndWhereTheyAreText) {
+TEST_F(TokenizedText, HasIdsAndAMask) {
     const auto source = make();
     ASSERT_EQ(source->items(), 4U);
     EXPECT_EQ(source->row_kind(), RowKind::Tokens);
@@ -104,7 +104,7 @@ TEST_F(TokenizedText, IsIdsAndWhereTheyAreText) {
     EXPECT_THAT(source->description(), AllOf(HasSubstr("4 lines"), HasSubstr("at most 3 tokens each of 5")));
 }
 
-TEST_F(TokenizedText, IsTheSameOfManyTokenizers) {
+TEST_F(TokenizedText, IsTheSameWithManyTokenizers) {
     constexpr std::uint64_t kLines = 12'000;
     const std::array<std::string, 3> words{"slab", "lease", "ticket"};
     const auto word = [](std::uint64_t line, std::uint64_t place) { return (line * 7 + line / 11 + place * 5) % 3; };
@@ -132,31 +132,31 @@ TEST_F(TokenizedText, IsTheSameOfManyTokenizers) {
     const std::size_t least = std::thread::hardware_concurrency() > 1 ? 2 : 1;
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     read_all();
-    // Another one joins where readers do nothing but wait for the first: on a machine at work elsewhere, not each time.
+    // Another tokenizer joins if readers only wait for the first: not always on a busy machine.
     while (children() < least && std::chrono::steady_clock::now() < until) read_all();
     EXPECT_EQ(wrong, 0U);
     EXPECT_GE(children(), least);
 }
 
-TEST_F(TokenizedText, TextsThatAreCutAreCounted) {
+TEST_F(TokenizedText, CountsTruncatedTexts) {
     config.input = write(
         "long.txt", "slab slab slab slab slab slab slab slab slab\nslab\nlease lease lease lease lease lease lease\n");
     auto source = make();
-    EXPECT_TRUE(source->left_out().empty()) << "nothing is loaded yet";
+    EXPECT_TRUE(source->left_out().empty()) << "no text is loaded yet";
     for (std::uint64_t item = 0; item < source->items(); ++item) row(*source, item);
     ASSERT_EQ(source->left_out().size(), 1U);
     EXPECT_EQ(source->left_out().front().count, 2U);
     EXPECT_THAT(source->left_out().front().what, HasSubstr("were cut"));
 }
 
-TEST_F(TokenizedText, ALineThatIsNoTextIsSkippedAndNamed) {
+TEST_F(TokenizedText, SkipsAndNamesALineThatIsNotText) {
     const auto source = make();
     EXPECT_THROW(row(*source, 3), UnreadableItem);
-    EXPECT_THAT(row(*source, 2), ElementsAre(4, 1, 2, 1, 1, 1)) << "its neighbours are not";
+    EXPECT_THAT(row(*source, 2), ElementsAre(4, 1, 2, 1, 1, 1)) << "its neighbours are read";
     EXPECT_THAT(source->origin(3), HasSubstr("input.txt line 4 (key 3)"));
 }
 
-TEST_F(TokenizedText, OtherWordsOrAnotherTokenizerAreOtherInput) {
+TEST_F(TokenizedText, OtherWordsOrTokenizersChangeTheFingerprint) {
     const auto note = [this](std::uint64_t item) { return make()->note_hash(item); };
     const std::uint64_t before = note(0);
     EXPECT_EQ(before, note(0));
@@ -165,7 +165,7 @@ TEST_F(TokenizedText, OtherWordsOrAnotherTokenizerAreOtherInput) {
     EXPECT_NE(before, note(0));
 }
 
-TEST_F(TokenizedText, TheTokenizerLiesBesideTheModel) {
+TEST_F(TokenizedText, FindsTheTokenizerBesideTheModel) {
     config.tokenizer.clear();
     config.model = folder / "minilm.pt2";
     EXPECT_THAT(error(ErrorKind::BadInput), AllOf(HasSubstr("minilm.tokenizer.json"), HasSubstr("--tokenizer FILE")));
@@ -173,31 +173,31 @@ TEST_F(TokenizedText, TheTokenizerLiesBesideTheModel) {
     EXPECT_THAT(row(*make(), 0), ElementsAre(2, 3, 0, 1, 1, 0));
 }
 
-TEST_F(TokenizedText, WhatIsNoTokenizerIsReportedInTheLibrarysWords) {
+TEST_F(TokenizedText, ReportsTheLibrarysErrorForAnInvalidTokenizer) {
     config.tokenizer = write("words.json", "{}");
     EXPECT_THAT(error(ErrorKind::BadInput),
                 AllOf(HasSubstr("words.json"), HasSubstr("Exception: "), HasSubstr("Wanted is a tokenizer.json")));
 }
 
-TEST_F(TextSource, APythonThatIsNotThereIsNamed) {
+TEST_F(TextSource, NamesAMissingPython) {
     ::setenv("OFFRAMP_TOKENIZER_PYTHON", "/nowhere/python3", 1);
     EXPECT_THAT(error(ErrorKind::System), AllOf(HasSubstr("/nowhere/python3"), HasSubstr("OFFRAMP_TOKENIZER_PYTHON")));
 }
 
-TEST_F(TextSource, AProgramThatEndsAtOnceIsNoTokenizer) {
+TEST_F(TextSource, RefusesAProgramThatEndsImmediately) {
     ::setenv("OFFRAMP_TOKENIZER_PYTHON", "true", 1);
     EXPECT_THAT(error(ErrorKind::System), HasSubstr("ended in the middle of its work"));
     EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "it is reaped";
 }
 
-TEST_F(TextSource, AModelThatTakesNoTokensIsRefused) {
+TEST_F(TextSource, RefusesAModelWithoutTokens) {
     input = TensorSpec::contiguous("image", kFloat32, std::vector<std::int64_t>{4, 3, 20, 20});
     EXPECT_THAT(error(ErrorKind::BadInput), AllOf(HasSubstr("float32"), HasSubstr("export sentence:FOLDER")));
     input = {};
     EXPECT_THAT(error(ErrorKind::BadInput), HasSubstr("takes no input"));
 }
 
-TEST_F(TextSource, Utf16IsRefusedWithItsRemedy) {
+TEST_F(TextSource, RefusesUtf16WithTheRemedy) {
     using namespace std::string_literals;
     for (const std::string& front : {"\xff\xfes\0l\0"s, "\xfe\xff\0s\0l"s, "s\0l\0a\0b\0\n\0"s, "\0s\0l\0a\0b"s}) {
         config.input = write("powershell.txt", front);
@@ -205,7 +205,7 @@ TEST_F(TextSource, Utf16IsRefusedWithItsRemedy) {
     }
 }
 
-TEST_F(TextSource, NoInputOrAnEmptyOneIsRefused) {
+TEST_F(TextSource, RefusesAMissingOrEmptyInput) {
     config.input.clear();
     EXPECT_THAT(error(ErrorKind::NoInput), HasSubstr("--input FILE"));
 }

@@ -49,7 +49,7 @@ struct TiledPicturesSource : ::testing::Test {
     RunConfig config;
 };
 
-// What a tile shows, from all of the picture; beyond it, its last pixels.
+// The pixels of a tile, from the whole picture; beyond it, its last pixels.
 Rgb shown(const TileOfPicture& tile) {
     const Rgb all = noise(tile.size);
     const Tiling tiling(tile.size, kTiles);
@@ -65,7 +65,7 @@ Rgb shown(const TileOfPicture& tile) {
     return pixels;
 }
 
-TEST_F(TiledPicturesSource, TilesAreCutInOrder) {
+TEST_F(TiledPicturesSource, CutsTilesInOrder) {
     const std::vector<ImageSize> sizes{{100, 61}, {1, 1}, {16, 16}, {17, 40}, {9, 200}};
     for (std::size_t i = 0; i < sizes.size(); ++i) write(std::string(1, static_cast<char>('a' + i)), sizes[i]);
     const auto source = make();
@@ -84,7 +84,7 @@ TEST_F(TiledPicturesSource, TilesAreCutInOrder) {
         for (int i = 0; i < 4; ++i) workers.emplace_back(work);
     }
     EXPECT_EQ(wrong, 0U);
-    for (std::uint64_t item = source->items(); item-- > 0;)  // each row anew from the top
+    for (std::uint64_t item = source->items(); item-- > 0;)  // each row starts again at the top
         EXPECT_EQ(test::row_of(*source, item, kTileSize), shown(*tile_of_key(source->key(item), kTiles)));
     std::set<std::string_view> keys;
     for (std::uint64_t item = 0; item < source->items(); ++item) keys.insert(source->key(item));
@@ -94,7 +94,7 @@ TEST_F(TiledPicturesSource, TilesAreCutInOrder) {
     EXPECT_EQ(source->origin(1), folder / "a.png" + ", tile 0,1");
 }
 
-TEST_F(TiledPicturesSource, ADamagedPictureIsReadAsFarAsItGoes) {
+TEST_F(TiledPicturesSource, ReadsADamagedPictureUpToTheDamage) {
     const ImageSize size{64, 300};
     const std::string png = encode_png(size, noise(size));
     folder.write("half.png", png.substr(0, png.size() / 2));
@@ -118,7 +118,7 @@ TEST_F(TiledPicturesSource, ADamagedPictureIsReadAsFarAsItGoes) {
     EXPECT_THROW(test::row_of(*source, tiles, kTileSize), UnreadableItem);
 }
 
-TEST_F(TiledPicturesSource, AJpegThatIsDamagedAsAWholeHasATileThatIs) {
+TEST_F(TiledPicturesSource, ADamagedJpegHasADamagedTile) {
     const ImageSize size{83, 61};
     const std::string file = encode_jpeg(size, noise(size), JpegTables{.restart_blocks = 2});
     const std::size_t marker = file.find("\xff\xd3");
@@ -134,8 +134,8 @@ TEST_F(TiledPicturesSource, AJpegThatIsDamagedAsAWholeHasATileThatIs) {
     }
 }
 
-// Also by one of the same size, and also in the middle of it.
-TEST_F(TiledPicturesSource, APictureThatChangedSinceItWasListedIsNotRead) {
+// Even by one of the same size, and in the middle of reading it.
+TEST_F(TiledPicturesSource, DoesNotReadAPictureThatChangedSinceTheListing) {
     const ImageSize size{40, 40};
     write("a", size);
     write("b", size);
@@ -161,7 +161,7 @@ TEST_F(TiledPicturesSource, APictureThatChangedSinceItWasListedIsNotRead) {
     EXPECT_EQ(part_of(make(), config)->stamp(tiles), source->stamp(tiles));
 }
 
-TEST_F(TiledPicturesSource, ALimitIsOfPictures) {
+TEST_F(TiledPicturesSource, ALimitCountsPictures) {
     write("a", {40, 40});
     write("b", {40, 40});
     config.limit = 1;
@@ -170,7 +170,7 @@ TEST_F(TiledPicturesSource, ALimitIsOfPictures) {
     EXPECT_THAT(source->description(), HasSubstr("of which the first 1, in 9 tiles of 16 pixels that overlap by 4"));
 }
 
-// What making the source logs.
+// The log of creating the source.
 std::string logged_by(const std::function<void()>& work) {
     std::ostringstream text;
     const auto before = spdlog::default_logger();
@@ -181,7 +181,7 @@ std::string logged_by(const std::function<void()>& work) {
     return text.str();
 }
 
-TEST_F(TiledPicturesSource, TilesThatMostlyShowNothingAreWarnedOf) {
+TEST_F(TiledPicturesSource, WarnsOfMostlyEmptyTiles) {
     const auto warning = [&] { return logged_by([&] { make(); }); };
     write("a", {10, 10});
     EXPECT_THAT(warning(), HasSubstr("--tile 16 is large for these pictures: of 1 of 1 tiles more than half is"));
@@ -189,25 +189,25 @@ TEST_F(TiledPicturesSource, TilesThatMostlyShowNothingAreWarnedOf) {
     write("b", {100, 5});
     EXPECT_THAT(warning(), HasSubstr("of 9 of 9 tiles"));
     write("c", {200, 100});
-    EXPECT_EQ(warning(), "") << "most are of the large one";
+    EXPECT_EQ(warning(), "") << "most tiles are of the large one";
     std::filesystem::remove(folder / "a.png");
     std::filesystem::remove(folder / "c.png");
     write("b", {100, 8});
     EXPECT_EQ(warning(), "") << "half of each is the picture";
 }
 
-TEST_F(TiledPicturesSource, AnotherSizeThanTheModelsIsRefused) {
+TEST_F(TiledPicturesSource, RefusesAnotherSizeThanTheModels) {
     write("a", {40, 40});
     try {
         make({32, 32});
-        FAIL() << "it was taken";
+        FAIL() << "it was accepted";
     } catch (const ConfigError& refused) {
         EXPECT_THAT(refused.what(), HasSubstr("--tile 16: the model"));
         EXPECT_THAT(refused.what(), HasSubstr("takes pictures of 32 x 32 pixels"));
     }
 }
 
-TEST_F(TiledPicturesSource, APictureWhoseRowsDoNotFitIsSkipped) {
+TEST_F(TiledPicturesSource, SkipsAPictureWhoseRowsDoNotFitInMemory) {
     config.tile = 8192;
     config.overlap = "0";
     folder.write("wide.png", png_header({300'000, 9000}) + std::string(100, 'x'));

@@ -25,7 +25,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Programs in the tokenizer's place that say something of themselves where the number of tokens is wanted.
+// Programs in the tokenizer's place that report facts about themselves as the number of tokens.
 class TokenizerStandIn : public ::testing::Test {
   protected:
     TokenizerProcess::Settings program(const std::string& text) {
@@ -52,11 +52,11 @@ class TokenizerStandIn : public ::testing::Test {
     std::string path_ = ::testing::TempDir() + "tokenizer_stand_in-" + std::to_string(::getpid()) + ".py";
 };
 
-TEST_F(TokenizerStandIn, HasNoneOfTheProducersDescriptors) {
-    const UniqueFd kept_by_children(::open("/dev/null", O_RDONLY));  // as a run's lock is
+TEST_F(TokenizerStandIn, InheritsNoDescriptorsOfTheProducer) {
+    const UniqueFd kept_by_children(::open("/dev/null", O_RDONLY));  // like a run's lock
     TokenizerProcess tokenizer(
         program("reply(0, struct.pack('<I', len(os.listdir('/proc/self/fd'))))\nsys.stdin.read()\n"));
-    EXPECT_EQ(tokenizer.open(), 4U) << "standard input, output and error, and the folder that is looked at";
+    EXPECT_EQ(tokenizer.open(), 4U) << "standard input, output and error, and the folder that is read";
 }
 
 TEST_F(TokenizerStandIn, EndsWithItsOwner) {
@@ -69,27 +69,27 @@ TEST_F(TokenizerStandIn, EndsWithItsOwner) {
     EXPECT_EQ(::kill(pid, 0), -1);
 }
 
-TEST_F(TokenizerStandIn, ItsDeathInMidRunIsReported) {
+TEST_F(TokenizerStandIn, ReportsItsDeathDuringARun) {
     TokenizerProcess tokenizer(program("reply(0, struct.pack('<I', 5))\nos.read(0, 4)\nos._exit(1)\n"));
     tokenizer.open();
     EXPECT_THAT(error_of_encoding(tokenizer), HasSubstr("ended in the middle of its work"));
-    EXPECT_THAT(error_of_encoding(tokenizer), HasSubstr("ended in the middle of its work")) << "and said again";
+    EXPECT_THAT(error_of_encoding(tokenizer), HasSubstr("ended in the middle of its work")) << "reported again";
 }
 
-TEST_F(TokenizerStandIn, WhatItGivesUpInMidRunIsNoFaultOfTheTokenizersFile) {
+TEST_F(TokenizerStandIn, AFailureDuringARunDoesNotBlameTheTokenizerFile) {
     TokenizerProcess tokenizer(
         program("reply(0, struct.pack('<I', 5))\nos.read(0, 4096)\nreply(1, b'MemoryError: ')\n"));
     tokenizer.open();
     EXPECT_THAT(error_of_encoding(tokenizer), HasSubstr("gave up: MemoryError"));
 }
 
-TEST_F(TokenizerStandIn, RowsOfAnotherLengthAreRefused) {
+TEST_F(TokenizerStandIn, RefusesRowsOfAnotherLength) {
     TokenizerProcess tokenizer(program("reply(0, struct.pack('<I', 5))\nos.read(0, 4096)\nreply(0, bytes(20))\n"));
     tokenizer.open();
     EXPECT_THAT(error_of_encoding(tokenizer), HasSubstr("gave 20 bytes, wanted 28"));
 }
 
-TEST_F(TokenizerStandIn, IsOfTheFileThatTheRunBeganWith) {
+TEST_F(TokenizerStandIn, UsesTheFileOfTheRunsStart) {
     const std::string text = path_ + ".txt";
     const std::string file = path_ + ".json";
     std::ofstream(text) << "text\n";
@@ -111,7 +111,7 @@ TEST_F(TokenizerStandIn, IsOfTheFileThatTheRunBeganWith) {
 }
 
 // Each row holds its text's size.
-TEST_F(TokenizerStandIn, ATextThatCouldNotBeReadAheadIsNotTakenForAnEmptyOne) {
+TEST_F(TokenizerStandIn, AnUnreadAheadTextIsNotAnEmptyOne) {
     const auto settings_of = [this](const std::string& file) {
         auto settings = program(
             "reply(0, struct.pack('<I', 5))\n"
@@ -146,7 +146,7 @@ TEST_F(TokenizerStandIn, ATextThatCouldNotBeReadAheadIsNotTakenForAnEmptyOne) {
 }
 
 TEST_F(TokenizerStandIn, WaitingForAnEndedProcessFails) {
-    TokenizerProcess tokenizer(program("sys.stdin.read()\n"));  // never says that it is up
+    TokenizerProcess tokenizer(program("sys.stdin.read()\n"));  // never reports that it is ready
     std::thread beside([&tokenizer] { EXPECT_THROW(tokenizer.open(), Error); });
     tokenizer.end_input();
     beside.join();

@@ -39,7 +39,7 @@ TEST_F(WebdatasetSource, GivesTheShardsPicturesInTheirOrder) {
     EXPECT_EQ(source->description(), "webdataset: 6 samples of 2 shards of " + folder.path().string());
 }
 
-TEST_F(WebdatasetSource, APartOfItKeepsItsKeys) {
+TEST_F(WebdatasetSource, APartKeepsItsKeys) {
     config.limit = 5;
     const auto source = make();
     ASSERT_EQ(source->items(), 5U);
@@ -47,7 +47,7 @@ TEST_F(WebdatasetSource, APartOfItKeepsItsKeys) {
     EXPECT_EQ(test::row_of(*source, 4, kSize), gradient(kSize, 4));
 }
 
-TEST_F(WebdatasetSource, WhereColumnsAreWrittenASampleWithoutReadableOnesIsSkipped) {
+TEST_F(WebdatasetSource, SkipsASampleWithUnreadableColumnsIfWritten) {
     const std::string picture = encode_png(kSize, gradient(kSize));
     folder.write("shard-1.tar", test::tar_member("0.png", picture) + test::tar_member("0.json", R"({"label": "ca)") +
                                     test::tar_member("1.png", picture) +
@@ -56,7 +56,7 @@ TEST_F(WebdatasetSource, WhereColumnsAreWrittenASampleWithoutReadableOnesIsSkipp
                                     test::tar_member("2.json", R"({"label": "cat"})") + test::tar_end());
     const auto without = make();
     for (std::uint64_t item = 3; item < 6; ++item)
-        EXPECT_EQ(test::row_of(*without, item, kSize), gradient(kSize)) << "nobody wants its columns";
+        EXPECT_EQ(test::row_of(*without, item, kSize), gradient(kSize)) << "its columns are not needed";
     config.processor = "mask-png,records";
     const auto source = make();
     for (const auto& [item, reason] :
@@ -71,7 +71,7 @@ TEST_F(WebdatasetSource, WhereColumnsAreWrittenASampleWithoutReadableOnesIsSkipp
     EXPECT_EQ(test::row_of(*source, 5, kSize), gradient(kSize));
 }
 
-TEST_F(WebdatasetSource, ColumnsThatComeOrGoChangeTheFingerprint) {
+TEST_F(WebdatasetSource, AddedOrRemovedColumnsChangeTheFingerprint) {
     const std::string previous = source_fingerprint(*make());
     EXPECT_EQ(source_fingerprint(*make()), previous);
     folder.write("shard-1.tar", test::tar_member("0.png", encode_png(kSize, gradient(kSize))) +

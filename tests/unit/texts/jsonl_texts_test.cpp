@@ -42,7 +42,7 @@ struct JsonlTextsTest : ::testing::Test {
     InputSettings config;
 };
 
-TEST_F(JsonlTextsTest, ARowIsAnIdATextAndColumns) {
+TEST_F(JsonlTextsTest, ReadsIdTextAndColumns) {
     const JsonlTexts texts = made(
         "\xef\xbb\xbf{\"id\": \"a/b.jpg\", \"text\": \"one\\ntwo\", \"z\": 1, \"a\": [null]}\r\n\n"
         "{\"text\": \"\", \"id\": 12345678901234567890123}");
@@ -50,25 +50,25 @@ TEST_F(JsonlTextsTest, ARowIsAnIdATextAndColumns) {
     EXPECT_EQ(texts.key(0), "a/b.jpg");
     EXPECT_EQ(texts.text(0), "one\ntwo");
     EXPECT_EQ(texts.beside(0).columns, R"({"a":[null],"z":1})");
-    EXPECT_EQ(texts.key(1), "12345678901234567890123") << "no rounded double";
+    EXPECT_EQ(texts.key(1), "12345678901234567890123") << "not rounded as a double";
     EXPECT_EQ(texts.text(1), "");
     EXPECT_EQ(texts.beside(1).columns, "{}");
     EXPECT_THAT(texts.origin(1), HasSubstr("texts.jsonl:3")) << "blank lines are counted as lines";
 }
 
-TEST_F(JsonlTextsTest, ColumnsAreChosenByName) {
+TEST_F(JsonlTextsTest, SelectsColumnsByName) {
     config.id_column = "key";
     config.text_column = "body";
     config.columns = "b,id";
     const JsonlTexts texts = made(
         "{\"key\": 1, \"body\": \"x\", \"id\": 7, \"a\": 1, \"b\": 2}\n{\"key\": 2, \"body\": \"y\", \"a\": "
         "\"other\"}\n");
-    EXPECT_EQ(texts.beside(0).columns, R"({"b":2,"id":7})") << "and the types of the others do not matter";
+    EXPECT_EQ(texts.beside(0).columns, R"({"b":2,"id":7})") << "other columns may have any type";
     EXPECT_EQ(texts.beside(1).columns, "{}");
 }
 
-// Keys are made fit for the names of files; who asks for the id gets what stands in the table.
-TEST_F(JsonlTextsTest, AnIdStaysAsItIsWhateverBecomesOfItsKey) {
+// Keys are made valid as file names; the id is the original one.
+TEST_F(JsonlTextsTest, KeepsAnIdWithAnyKey) {
     const std::vector<std::string> ids{"https://example.org/a?b=1#c", "../../etc/passwd", "/abs//x", "a\tb\u202e", "7"};
     std::string lines;
     for (const std::string& id : ids) lines += json_text(nlohmann::json{{"id", id}, {"text", "x"}}) + "\n";
@@ -100,9 +100,9 @@ TEST_F(JsonlTextsTest, ARefusalNamesFileLineValueAndRemedy) {
              {R"({"id": true, "text": "y"})", "true or false: true", "whole numbers"},
              {R"({"id": "b", "text": {"a": 1}})", "an object: {\"a\":1}", "--text-column"},
              {R"({"id": "b", "text": "y)", "not JSON: it breaks at byte 23. Give", "one JSON object a line"},
-             {R"({"id": "b", "id": "c", "text": "y"})", "its \"id\" is there more than once", "a name of its own"},
-             {R"({"id": "b", "text": "y", "\u0074ext": "z"})", "its \"text\" is there more than once", "a name"},
-             {R"({"n": 1, "id": "b", "text": "y", "n": 1})", "its \"n\" is there more than once", "a name"},
+             {R"({"id": "b", "id": "c", "text": "y"})", "its \"id\" is there more than once", "its own name"},
+             {R"({"id": "b", "text": "y", "\u0074ext": "z"})", "its \"text\" is there more than once", "its own name"},
+             {R"({"n": 1, "id": "b", "text": "y", "n": 1})", "its \"n\" is there more than once", "its own name"},
              {R"({"id": "b", "text": "y", "n": NaN})", "breaks at byte 31, since JSON has no NaN", "write null"},
              {R"({"id": "b", "text": "y", "n": [-Infinity]})", "since JSON has no Infinity", "allow_nan=False"},
              {R"({"id": "b", "text": "y\ud83d"})", "half of a surrogate pair (\\ud800 to", "write U+FFFD"},
@@ -115,20 +115,20 @@ TEST_F(JsonlTextsTest, ARefusalNamesFileLineValueAndRemedy) {
     EXPECT_THAT(refusal(good, ErrorKind::Usage), HasSubstr("named already"));
 }
 
-// A time that grows with the square of its length would be minutes.
-TEST_F(JsonlTextsTest, ANameThatIsThereTwiceBesideALongListIsFoundInTheTimeThatReadingTakes) {
+// With quadratic time, it would take minutes.
+TEST_F(JsonlTextsTest, FindsARepeatedNameBesideALongListQuickly) {
     std::string line = R"({"id": "b", "text": "y", "list": [{})";
     for (int i = 0; i < 1'000'000; ++i) line += ",{}";
     EXPECT_THAT(refusal(line + R"(], "i\u0064": "c"})"), HasSubstr("its \"id\" is there more than once"));
 }
 
-TEST_F(JsonlTextsTest, NamesWithinAColumnAreItsOwnAffair) {
+TEST_F(JsonlTextsTest, AllowsRepeatedNamesWithinAColumn) {
     const JsonlTexts texts = made(
         R"({"id": "{\"id\": :,", "text": ":", "a": {"text": 1, "id": [{"id": 2}], "b": 3, "b": 4}, "": "", ":": 5})");
     EXPECT_EQ(texts.beside(0).columns, R"({"":"",":":5,"a":{"b":4,"id":[{"id":2}],"text":1}})");
 }
 
-TEST_F(JsonlTextsTest, WhatIsInListsIsOfOneTypeToo) {
+TEST_F(JsonlTextsTest, ValuesInListsHaveOneTypeToo) {
     const auto lists = [](const std::vector<std::string>& values) {
         std::string lines;
         for (std::size_t i = 0; i < values.size(); ++i)
@@ -146,7 +146,7 @@ TEST_F(JsonlTextsTest, WhatIsInListsIsOfOneTypeToo) {
     EXPECT_EQ(made(lists({"[]", R"(["cat", 0.9])", "[null]", "null", R"([1, "dog"])", "[]"})).size(), 6U);
 }
 
-TEST_F(JsonlTextsTest, ATextOfTenMegabytesIsReadAsUnreadable) {
+TEST_F(JsonlTextsTest, ATenMegabyteTextIsUnreadable) {
     std::string text;
     text.resize(10'000'000, 'x');
     const JsonlTexts texts = made("{\"id\": 1, \"text\": \"" + text + "\", \"n\": 1}\n");
@@ -154,14 +154,14 @@ TEST_F(JsonlTextsTest, ATextOfTenMegabytesIsReadAsUnreadable) {
     EXPECT_EQ(texts.beside(0).columns, R"({"n":1})");
 }
 
-TEST_F(JsonlTextsTest, AFileThatBecameShorterIsAnUnreadableText) {
+TEST_F(JsonlTextsTest, ATruncatedFileIsAnUnreadableText) {
     const JsonlTexts texts = made("{\"id\": 1, \"text\": \"one\"}\n{\"id\": 2, \"text\": \"two\"}\n");
     std::filesystem::resize_file(config.input, 30);
     EXPECT_EQ(texts.text(0), "one");
     EXPECT_THROW(texts.text(1), UnreadableItem);
 }
 
-TEST_F(JsonlTextsTest, ARowThatWasRewrittenInPlaceIsUnreadable) {
+TEST_F(JsonlTextsTest, ARewrittenRowIsUnreadable) {
     const std::string before =
         "{\"id\": \"a\", \"text\": \"one\", \"n\": 1}\n{\"id\": \"b\", \"text\": \"two\", \"n\": 2}\n";
     const JsonlTexts texts = made(before);

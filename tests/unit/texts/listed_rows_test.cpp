@@ -30,7 +30,7 @@ struct ListedRowsOfARun : testing::Test {
         try {
             require_listed_rows(path(), *listed(rows));
         } catch (const Error& problem) {
-            EXPECT_EQ(problem.kind(), kind) << "restarting a consumer does not mend it";
+            EXPECT_EQ(problem.kind(), kind) << "restarting a consumer does not help";
             return problem.what();
         }
         return "";
@@ -39,16 +39,16 @@ struct ListedRowsOfARun : testing::Test {
     TempFolder folder;
 };
 
-TEST_F(ListedRowsOfARun, TheSameRowsAreTaken) {
+TEST_F(ListedRowsOfARun, AcceptsTheSameRows) {
     EXPECT_EQ(refused(kTwoRows), "");
-    EXPECT_EQ(refused(std::string("\n") + kTwoRows), "") << "wherever they stand";
+    EXPECT_EQ(refused(std::string("\n") + kTwoRows), "") << "at any position";
 }
 
-TEST_F(ListedRowsOfARun, RowsMayBeAddedAtTheEnd) {
+TEST_F(ListedRowsOfARun, AcceptsRowsAddedAtTheEnd) {
     EXPECT_EQ(refused(std::string(kTwoRows) + "{\"id\":\"c\",\"text\":\"three\"}\n"), "");
 }
 
-TEST_F(ListedRowsOfARun, ANewRunsTakeThePlaceOfThoseOfAnotherOneThere) {
+TEST_F(ListedRowsOfARun, ANewRunsRowsReplaceAnotherRuns) {
     const std::string other = "{\"id\":\"c\",\"text\":\"three\"}\n";
     keep_listed_rows(path(), *listed(other), true);
     EXPECT_EQ(refused(other), "");
@@ -56,7 +56,7 @@ TEST_F(ListedRowsOfARun, ANewRunsTakeThePlaceOfThoseOfAnotherOneThere) {
     EXPECT_EQ(std::filesystem::status(path()).permissions(), static_cast<std::filesystem::perms>(0640));
 }
 
-TEST_F(ListedRowsOfARun, OtherRowsAreRefused) {
+TEST_F(ListedRowsOfARun, RefusesOtherRows) {
     for (const char* rows :
          {"{\"id\":\"a\",\"text\":\"one\",\"year\":1999}\n{\"id\":\"b\",\"text\":\"two\",\"year\":2001}\n",
           "{\"id\":\"a\",\"text\":\"won\",\"year\":1999}\n{\"id\":\"b\",\"text\":\"two\",\"year\":2000}\n",
@@ -65,12 +65,12 @@ TEST_F(ListedRowsOfARun, OtherRowsAreRefused) {
         EXPECT_THAT(refused(rows), HasSubstr("not the 2 that the run began with")) << rows;
 }
 
-TEST_F(ListedRowsOfARun, WhereNoneWereKeptNothingIsRequired) {
+TEST_F(ListedRowsOfARun, RequiresNothingWithoutStoredRows) {
     std::filesystem::remove(path());
     EXPECT_EQ(refused("{\"id\":\"c\",\"text\":\"three\"}\n"), "");
 }
 
-TEST_F(ListedRowsOfARun, AKeptFileThatIsNoneIsRefused) {
+TEST_F(ListedRowsOfARun, RefusesAnInvalidStoredFile) {
     std::ofstream(path()) << "many";
     EXPECT_THAT(refused(kTwoRows, ErrorKind::Protocol), HasSubstr("listed-rows cannot be read"));
 }

@@ -29,7 +29,7 @@ struct ParquetTextsTest : ::testing::Test {
         if (!OFFRAMP_HAS_PARQUET) GTEST_SKIP() << "skipped: Offramp was built without Arrow";
     }
 
-    // By pyarrow: what `program` makes `table`, in row groups of so many rows.
+    // The table that `program` makes with pyarrow, in row groups of this many rows.
     void write_table(const std::string& program, int rows_in_group) {
         const std::string path =
             folder.write("write.py", "import sys, pyarrow, pyarrow.parquet\n" + program +
@@ -40,7 +40,7 @@ struct ParquetTextsTest : ::testing::Test {
         ASSERT_EQ(std::system((OFFRAMP_TEST_PYTHON " " + path + " " + config.input).c_str()), 0);
     }
 
-    // Of these columns, by pyarrow, in row groups of two; values lie in it as they are.
+    // A table of these columns by pyarrow, in row groups of two, uncompressed.
     void write(const std::string& names, const std::string& columns) {
         const std::string program =
             folder.write("write.py",
@@ -69,7 +69,7 @@ struct ParquetTextsTest : ::testing::Test {
     InputSettings config;
 };
 
-TEST_F(ParquetTextsTest, ARowThatWasRewrittenInPlaceIsUnreadable) {
+TEST_F(ParquetTextsTest, ARewrittenRowIsUnreadable) {
     write("['id', 'text', 'note']",
           "[['id-a', 'id-b', 'id-c'], ['one', 'two', 'three'], ['a note', 'old note', 'no note']]");
     std::string before;
@@ -87,7 +87,7 @@ TEST_F(ParquetTextsTest, ARowThatWasRewrittenInPlaceIsUnreadable) {
         folder.write("texts.parquet", after);
         const auto was_changed =
             ::testing::ThrowsMessage<UnreadableItem>(HasSubstr("the row was changed since it was listed"));
-        EXPECT_EQ(texts.text(0), "one") << "of the same row group";
+        EXPECT_EQ(texts.text(0), "one") << "from the same row group";
         EXPECT_EQ(texts.beside(0).columns, R"({"note":"a note"})");
         EXPECT_EQ(texts.text(2), "three");
         EXPECT_THAT([&] { (void)texts.beside(1).columns; }, was_changed) << other;
@@ -98,7 +98,7 @@ TEST_F(ParquetTextsTest, ARowThatWasRewrittenInPlaceIsUnreadable) {
     }
 }
 
-TEST_F(ParquetTextsTest, AColumnThatIsThereTwiceIsRefusedByItsName) {
+TEST_F(ParquetTextsTest, RefusesARepeatedColumnByName) {
     write("['id', 'text', 'text', 'body', 'n', 'n']", "[['a'], ['one'], ['two'], ['three'], [1], [2]]");
     EXPECT_THAT(refusal(), AllOf(HasSubstr("texts.parquet': it has 2 columns \"text\""), HasSubstr("--text-column")));
     config.text_column = "body";
@@ -114,7 +114,7 @@ TEST_F(ParquetTextsTest, AColumnThatIsThereTwiceIsRefusedByItsName) {
     EXPECT_EQ(texts.beside(0).columns, R"({"m":3})");
 }
 
-TEST_F(ParquetTextsTest, ValuesOfEachKindBecomeWhatJsonHasForThem) {
+TEST_F(ParquetTextsTest, ConvertsValuesOfEachKindToJson) {
     write_table(
         "import datetime, numpy\n"
         "table = pyarrow.table({'id': ['a'], 'text': ['one'],\n"
@@ -129,7 +129,7 @@ TEST_F(ParquetTextsTest, ValuesOfEachKindBecomeWhatJsonHasForThem) {
               R"("lasted":"5 ms","nothing":null})");
 }
 
-TEST_F(ParquetTextsTest, ARowThatIsNoTextIsNamed) {
+TEST_F(ParquetTextsTest, NamesARowThatIsNotText) {
     write_table(
         "table = pyarrow.table({'id': ['a', 'b', 'c'], 'text': pyarrow.Array.from_buffers(pyarrow.string(), 3, "
         "pyarrow.array([b'one', b'two', b'\\xff'], pyarrow.binary()).buffers())})",
@@ -140,7 +140,7 @@ TEST_F(ParquetTextsTest, ARowThatIsNoTextIsNamed) {
 
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30U;
 
-// The real file, until it fails.
+// Forwards to the real file until it fails.
 class FailingRows final : public ParquetRows {
   public:
     FailingRows(const std::string& path, const std::optional<ErrorKind>& failure)
@@ -159,7 +159,7 @@ class FailingRows final : public ParquetRows {
 };
 
 // The item would be skipped.
-TEST_F(ParquetTextsTest, WhereMemoryIsShortTheFileIsNotCalledChanged) {
+TEST_F(ParquetTextsTest, ReportsAMemoryShortageAsSuch) {
     write("['id', 'text']", "[['a'], ['one']]");
     std::optional<ErrorKind> failure;
     const ParquetTexts texts(config, std::make_unique<FailingRows>(config.input, failure));
@@ -178,7 +178,7 @@ TEST_F(ParquetTextsTest, WhereMemoryIsShortTheFileIsNotCalledChanged) {
     EXPECT_EQ(texts.text(0), "one");
 }
 
-// The real file, whose reads are counted.
+// Forwards to the real file and counts its reads.
 class CountedRows final : public ParquetRows {
   public:
     CountedRows(const std::string& path, std::vector<int>& reads)
@@ -198,8 +198,8 @@ class CountedRows final : public ParquetRows {
     std::vector<int>& reads_;
 };
 
-// Threads that load batches ask in many places at once.
-TEST_F(ParquetTextsTest, SmallRowGroupsAreReadOnceHoweverTheyAreAskedFor) {
+// Threads that load batches read in many places at the same time.
+TEST_F(ParquetTextsTest, ReadsSmallRowGroupsOnceInAnyOrder) {
     constexpr std::uint64_t kRows = 400;
     write_table(
         "table = pyarrow.table({'id': list(range(400)), 'text': [f'text {i}' for i in range(400)], 'n': "
@@ -214,10 +214,10 @@ TEST_F(ParquetTextsTest, SmallRowGroupsAreReadOnceHoweverTheyAreAskedFor) {
             ASSERT_EQ(texts.text(number), "text " + std::to_string(number));
             ASSERT_EQ(texts.beside(number).columns, "{\"n\":" + std::to_string(number) + "}");
         }
-    EXPECT_EQ(reads, std::vector<int>(80, 3)) << "and its texts once, and what stands beside them once";
+    EXPECT_EQ(reads, std::vector<int>(80, 3)) << "its texts once, and its other columns once";
 }
 
-TEST_F(ParquetTextsTest, OfLargeRowGroupsTwoAreKept) {
+TEST_F(ParquetTextsTest, KeepsTwoLargeRowGroups) {
     write_table(
         "table = pyarrow.table({'id': list(range(6)), 'text': [str(i) * 900_000 for i in range(6)] , 'n': ['x' * "
         "(17 << 20)] * 6})",
@@ -226,17 +226,17 @@ TEST_F(ParquetTextsTest, OfLargeRowGroupsTwoAreKept) {
     const ParquetTexts texts(config, std::make_unique<CountedRows>(config.input, reads));
     for (const std::uint64_t number : {1U, 2U, 0U, 3U, 1U, 2U})
         EXPECT_EQ(texts.beside(number).id, std::to_string(number));
-    EXPECT_EQ(reads, (std::vector<int>{2, 2, 1})) << "34 MiB each: the one that ends, and the one that begins";
+    EXPECT_EQ(reads, (std::vector<int>{2, 2, 1})) << "34 MiB each: the ending one and the starting one";
     (void)texts.beside(4);
     (void)texts.beside(0);
-    EXPECT_EQ(reads, (std::vector<int>{3, 2, 2})) << "a third takes the place of the one that was asked for first";
+    EXPECT_EQ(reads, (std::vector<int>{3, 2, 2})) << "a third replaces the least recently requested one";
     EXPECT_EQ(texts.text(5).front(), '5');
     EXPECT_EQ(texts.text(0).front(), '0');
     EXPECT_EQ(texts.text(5).front(), '5');
-    EXPECT_EQ(reads, (std::vector<int>{4, 2, 3})) << "texts are kept apart";
+    EXPECT_EQ(reads, (std::vector<int>{4, 2, 3})) << "texts are stored separately";
 }
 
-TEST_F(ParquetTextsTest, AnIdStaysAsItIsWhateverBecomesOfItsKey) {
+TEST_F(ParquetTextsTest, KeepsAnIdWithAnyKey) {
     write("['id', 'text']", "[['https://example.org/a?b#c', '../x', 'plain'], ['1', '2', '3']]");
     const ParquetTexts texts(config);
     EXPECT_EQ(texts.beside(0).id, "https://example.org/a?b#c");
@@ -244,8 +244,8 @@ TEST_F(ParquetTextsTest, AnIdStaysAsItIsWhateverBecomesOfItsKey) {
     EXPECT_NE(texts.key(1), "../x");
 }
 
-// Rows that are alike take next to nothing in a file, however many they are.
-TEST_F(ParquetTextsTest, ARowGroupThatNeedsTooMuchMemoryIsRefused) {
+// Equal rows take almost no space in a file.
+TEST_F(ParquetTextsTest, RefusesATooLargeRowGroup) {
     const std::string program =
         folder.write("write.py",
                      "import sys, pyarrow, pyarrow.parquet\n"
@@ -261,8 +261,8 @@ TEST_F(ParquetTextsTest, ARowGroupThatNeedsTooMuchMemoryIsRefused) {
     EXPECT_EQ(read(std::uint64_t{64} << 20U), 100'000U);
     EXPECT_THAT(
         [&] { read(std::uint64_t{1} << 20U); },
-        ::testing::ThrowsMessage<Error>(AllOf(HasSubstr("row group 1: "), HasSubstr("it needs more than 1 MiB at once"),
-                                              HasSubstr("row_group_size"))));
+        ::testing::ThrowsMessage<Error>(AllOf(
+            HasSubstr("row group 1: "), HasSubstr("it needs more than 1 MiB at a time"), HasSubstr("row_group_size"))));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ RC_GTEST_PROP(TextChunkKeys, ReportWhichTextAndWhichPartOfIt, ()) {
     RC_ASSERT(chunk_of_key(key) == chunk);
 }
 
-TEST(TextChunkKeys, InvalidFormsAreDistinguished) {
+TEST(TextChunkKeys, DistinguishInvalidForms) {
     EXPECT_EQ(chunk_key({.text = "doc/7", .number = 3, .begin = 120, .end = 480}), "doc/7#3@120-480");
     for (const char* key : {"", "a", "#1@0-1", "a#", "a#1", "a#1@0", "a#1@0-", "a#1@2-1", "a#-1@0-1", "a#1@0-1 ",
                             "a#01@0-1", "a#1@0-1x", "a#4294967296@0-1", "a#1@0-99999999999999999999"})

@@ -30,7 +30,7 @@ using std::chrono::seconds;
 
 constexpr seconds kWatchdog{60};
 
-// A log that stands still, a minute at most, until it is let go, as one on a disk that stalls.
+// A log that blocks, a minute at most, until released, like a log on a stalling disk.
 class StalledLog {
   public:
     StalledLog() {
@@ -55,7 +55,7 @@ class StalledLog {
     const std::shared_future<void> resumed_ = resume_.get_future().share();
 };
 
-// Time is what the test says.
+// The test sets the time.
 class LiveTraceTest : public ::testing::Test {
   protected:
     ~LiveTraceTest() override { take_ranges(); }
@@ -86,13 +86,13 @@ class LiveTraceTest : public ::testing::Test {
     LiveTrace trace_{folder_.path(), "consumer", "consumer", [this] { ++begun_; }};
 };
 
-TEST_F(LiveTraceTest, RecordsTheTimeThatIsAskedForAndNoOther) {
+TEST_F(LiveTraceTest, RecordsOnlyTheRequestedTime) {
     make_folder("a-1");
     look_after(milliseconds(0));
     EXPECT_FALSE(recording());
     ask("a-1");
     look_after(milliseconds(100));
-    EXPECT_FALSE(recording()) << "it looks now and then";
+    EXPECT_FALSE(recording()) << "it checks at intervals";
     look_after(milliseconds(300));
     EXPECT_TRUE(recording());
     EXPECT_EQ(begun_, 1);
@@ -106,17 +106,17 @@ TEST_F(LiveTraceTest, RecordsTheTimeThatIsAskedForAndNoOther) {
     look_after(milliseconds(3200));
     EXPECT_FALSE(recording());
     wait_for_answer();
-    const auto told = lines("a-1");
-    ASSERT_EQ(told.size(), 3U);
-    EXPECT_EQ(told[0]["process"], "consumer");
-    EXPECT_EQ(told[0]["pid"], ::getpid());
-    EXPECT_EQ(told[0]["not_kept"], 0);
-    EXPECT_EQ(told[1]["name"], "into");
-    EXPECT_EQ(told[2]["name"], "inside");
-    EXPECT_EQ(told[2]["lane"], "consumer");
+    const auto events = lines("a-1");
+    ASSERT_EQ(events.size(), 3U);
+    EXPECT_EQ(events[0]["process"], "consumer");
+    EXPECT_EQ(events[0]["pid"], ::getpid());
+    EXPECT_EQ(events[0]["not_kept"], 0);
+    EXPECT_EQ(events[1]["name"], "into");
+    EXPECT_EQ(events[2]["name"], "inside");
+    EXPECT_EQ(events[2]["lane"], "consumer");
 
     look_after(milliseconds(3500));
-    EXPECT_FALSE(recording()) << "the same request is none";
+    EXPECT_FALSE(recording()) << "the same request is ignored";
     make_folder("a-2");
     put({{"id", "a-2"}, {"from_ns", at(4000)}, {"until_ns", at(5000)}});
     look_after(milliseconds(4000));
@@ -124,7 +124,7 @@ TEST_F(LiveTraceTest, RecordsTheTimeThatIsAskedForAndNoOther) {
     EXPECT_EQ(begun_, 2);
 }
 
-TEST_F(LiveTraceTest, WhatIsBeforeTheTimeTakesNoRoomInIt) {
+TEST_F(LiveTraceTest, EventsBeforeTheRequestedTimeTakeNoRoom) {
     make_folder("a-1");
     ask("a-1");
     look_after(milliseconds(300));
@@ -132,13 +132,13 @@ TEST_F(LiveTraceTest, WhatIsBeforeTheTimeTakesNoRoomInIt) {
     record_range("inside", 3, at(1500), at(1600));
     look_after(milliseconds(3200));
     wait_for_answer();
-    const auto told = lines("a-1");
-    ASSERT_EQ(told.size(), 2U);
-    EXPECT_EQ(told[0]["not_kept"], 0);
-    EXPECT_EQ(told[1]["name"], "inside");
+    const auto events = lines("a-1");
+    ASSERT_EQ(events.size(), 2U);
+    EXPECT_EQ(events[0]["not_kept"], 0);
+    EXPECT_EQ(events[1]["name"], "inside");
 }
 
-TEST_F(LiveTraceTest, WhoLeavesMeanwhileLeavesWhatItHas) {
+TEST_F(LiveTraceTest, AProcessThatEndsEarlyWritesItsEvents) {
     make_folder("a-1");
     ask("a-1");
     look_after(milliseconds(300));
@@ -148,7 +148,7 @@ TEST_F(LiveTraceTest, WhoLeavesMeanwhileLeavesWhatItHas) {
     EXPECT_EQ(lines("a-1").size(), 2U);
 }
 
-TEST_F(LiveTraceTest, WhatIsNoRequestIsNone) {
+TEST_F(LiveTraceTest, IgnoresOtherFiles) {
     make_folder("late");
     const std::vector<nlohmann::json> requests{
         nlohmann::json::array(),
@@ -158,7 +158,7 @@ TEST_F(LiveTraceTest, WhatIsNoRequestIsNone) {
         {{"id", "nobodys-folder"}, {"from_ns", at(1000)}, {"until_ns", at(3000)}},
         {{"id", "late"}, {"from_ns", at(-9000)}, {"until_ns", at(-8000)}},
         {{"id", "late"}, {"from_ns", -1}, {"until_ns", "soon"}},
-        {{"id", "late"}, {"from_ns", at(1000)}, {"until_ns", at(24 * 3'600'000)}},  // of before the machine's start
+        {{"id", "late"}, {"from_ns", at(1000)}, {"until_ns", at(24 * 3'600'000)}},  // before the machine's start
     };
     milliseconds time{0};
     for (const nlohmann::json& request : requests) {
@@ -171,12 +171,12 @@ TEST_F(LiveTraceTest, WhatIsNoRequestIsNone) {
     EXPECT_FALSE(recording());
 }
 
-TEST_F(LiveTraceTest, AProcessThatRecordsAlreadyContinuesWithThat) {
+TEST_F(LiveTraceTest, AProcessThatAlreadyRecordsContinues) {
     make_folder("a-1");
     ask("a-1");
     ASSERT_TRUE(keep_ranges("main"));
     look_after(milliseconds(300));
-    record_range("mine", 1, at(1500), at(1600));
+    record_range("some", 1, at(1500), at(1600));
     look_after(milliseconds(3300));
     EXPECT_FALSE(std::filesystem::exists(answer("a-1")));
     const auto kept = take_ranges();
@@ -184,8 +184,8 @@ TEST_F(LiveTraceTest, AProcessThatRecordsAlreadyContinuesWithThat) {
     EXPECT_EQ(kept->ranges.size(), 1U);
 }
 
-// The writer says that it has no folder, to a log that stands still.
-TEST_F(LiveTraceTest, WhoLooksDoesNotWaitForWhatIsWritten) {
+// The writer reports the missing folder to the blocked log.
+TEST_F(LiveTraceTest, ACheckDoesNotWaitForTheWriting) {
     StalledLog log;
     make_folder("a-1");
     ask("a-1");
@@ -203,7 +203,7 @@ TEST_F(LiveTraceTest, WhoLooksDoesNotWaitForWhatIsWritten) {
     EXPECT_TRUE(recording()) << "the second one was not forgotten";
 }
 
-TEST_F(LiveTraceTest, AFolderThatGoesMeanwhileEndsNothing) {
+TEST_F(LiveTraceTest, SurvivesTheRemovalOfTheFolder) {
     make_folder("a-1");
     ask("a-1");
     look_after(milliseconds(300));

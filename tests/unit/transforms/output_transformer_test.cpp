@@ -24,7 +24,7 @@ TensorSpec spec_of(const char* name, DType dtype, std::initializer_list<std::int
 
 const TensorSpec kScores = spec_of("logits", kFloat32, {2, 3, 1, 2});
 
-// Scores of kScores, row by row and class by class: the classes of the pixels are 2, 0 and 1, 1.
+// Scores of kScores, by row and class: the classes of the pixels are 2, 0 and 1, 1.
 const std::vector<float> kValues{0, 5, 1, 4, 2, 3, /**/ -1, -1, 3, 0, -1, -1};
 
 class OutputTransformerTest : public testing::Test {
@@ -58,7 +58,7 @@ std::span<const std::uint8_t> bytes_of(const DeviceTensor& tensor) {
     return {static_cast<const std::uint8_t*>(tensor.data), tensor.spec.elements()};
 }
 
-TEST_F(OutputTransformerTest, NoneHandsTheTensorsThrough) {
+TEST_F(OutputTransformerTest, NonePassesTheTensorsThrough) {
     OutputTransformer none = make({kScores, spec_of("bytes", kUInt8, {2, 9})}, 1, {});
     EXPECT_EQ(none.transform(), OutputTransform::None);
     EXPECT_EQ(none.upsample_factor(), 1U);
@@ -70,7 +70,7 @@ TEST_F(OutputTransformerTest, NoneHandsTheTensorsThrough) {
     EXPECT_EQ(made.front().spec, kScores);
 }
 
-TEST_F(OutputTransformerTest, CastsEveryOutputAsItLies) {
+TEST_F(OutputTransformerTest, CastsEveryOutputInItsMemoryOrder) {
     TensorSpec channels_last = kScores;
     channels_last.strides = {6, 1, 6, 3};
     OutputTransformer cast = make({channels_last, spec_of("embedding", kFloat32, {2, 4})}, 1, {.transform = "cast"});
@@ -99,7 +99,7 @@ TEST_F(OutputTransformerTest, MapsClassesWithAndWithoutConfidence) {
     EXPECT_THAT(bytes_of(made.at(1)), ElementsAre(170, 170, 246, 147));  // 255 / (1 + e^-1 + e^-2), ...
 }
 
-TEST_F(OutputTransformerTest, OneChannelIsTheForegroundsAndItsScoresAreLookedAt) {
+TEST_F(OutputTransformerTest, OneChannelIsTheForegroundAndItsScoresAreChecked) {
     const TensorSpec one_channel = spec_of("mask", kFloat32, {2, 1, 1, 3});
     OutputTransformer map =
         make({one_channel}, 1,
@@ -121,7 +121,7 @@ TEST_F(OutputTransformerTest, OneChannelIsTheForegroundsAndItsScoresAreLookedAt)
     EXPECT_EQ(outliers_.at(0).of(1), 0);
 }
 
-// The CPU's device, which the transformer takes for a GPU: it does not wait for the work.
+// The CPU device, which the transformer treats as a GPU: it does not wait for the work.
 class DeviceThatIsBusy final : public Device {
   public:
     DeviceInfo info() const override { return real_->info(); }
@@ -143,8 +143,8 @@ class DeviceThatIsBusy final : public Device {
     std::unique_ptr<Device> real_ = open_cpu_device();
 };
 
-// As where the run drops what finds no free slab: whoever drops a batch does not wait for its work.
-TEST_F(OutputTransformerTest, WhatADroppedBatchsWorkFindsLaterIsNotTheNextBatchs) {
+// As when the run drops a batch without a free slab: dropping does not wait for its work.
+TEST_F(OutputTransformerTest, ADroppedBatchsOutliersDoNotReachTheNextBatch) {
     DeviceThatIsBusy device;
     const TensorSpec one_channel = spec_of("mask", kFloat32, {2, 1, 1, 3});
     OutputTransformer map(device, {one_channel}, 1,
@@ -160,15 +160,15 @@ TEST_F(OutputTransformerTest, WhatADroppedBatchsWorkFindsLaterIsNotTheNextBatchs
     };
     const float* const memory = reinterpret_cast<const float*>(submit(wrong).at(0).memory->data());
     const std::vector<RowOutliers> next = submit(right);
-    ASSERT_EQ(reinterpret_cast<const float*>(next.at(0).memory->data()), memory) << "what was dropped is used again";
+    ASSERT_EQ(reinterpret_cast<const float*>(next.at(0).memory->data()), memory) << "dropped memory is reused";
     gate.progress()->reach(opened);
     stream_->synchronize();
     EXPECT_EQ(next.at(0).of(0), 0);
     EXPECT_EQ(next.at(0).of(1), 0);
 }
 
-// As PyTorch compiles a network for channels-last: the stride of the only channel is 1, and the values lie as they
-// always do.
+// As in a network that PyTorch compiles for channels-last: the stride of the only channel is 1, and the values are in
+// the usual order.
 TEST_F(OutputTransformerTest, ADimensionOfOneElementMayHaveAnyStride) {
     TensorSpec one_channel = spec_of("mask", kFloat32, {2, 1, 4, 3});
     one_channel.strides[1] = 1;
@@ -197,7 +197,7 @@ TEST_F(OutputTransformerTest, SeveralOutputsKeepTheirNames) {
     EXPECT_THAT(names, ElementsAre("logits.classes", "logits.confidence", "aux.classes", "aux.confidence"));
 }
 
-TEST_F(OutputTransformerTest, LowResLeavesTheEnlargementToTheReader) {
+TEST_F(OutputTransformerTest, LowResLeavesTheEnlargementToConsumers) {
     OutputTransformer plain = make({kScores}, 8, {.transform = "low-res"});
     EXPECT_EQ(plain.transform(), OutputTransform::LowRes);
     EXPECT_EQ(plain.upsample_factor(), 8U);
@@ -208,13 +208,13 @@ TEST_F(OutputTransformerTest, LowResLeavesTheEnlargementToTheReader) {
     EXPECT_EQ(static_cast<const std::uint16_t*>(apply(half).front().data)[1], 0x4500);
 }
 
-TEST_F(OutputTransformerTest, MemoryIsUsedAgainOnceItsOwnerIsGone) {
+TEST_F(OutputTransformerTest, ReusesMemoryOnceItsOwnerIsGone) {
     OutputTransformer map = make({kScores}, 1, {.transform = "class-map"});
     std::set<const void*> seen;
     std::vector<DeviceTensor> before = apply(map);
     for (int i = 0; i < 20; ++i) {
         std::vector<DeviceTensor> now = apply(map);
-        EXPECT_NE(now.front().data, before.front().data) << "what is out is not written to";
+        EXPECT_NE(now.front().data, before.front().data) << "memory in use is not written";
         seen.insert(now.front().data);
         before = std::move(now);
     }
@@ -230,7 +230,7 @@ TEST_F(OutputTransformerTest, OutputsOutliveTheTransformer) {
     EXPECT_THAT(bytes_of(made.front()), ElementsAre(2, 0, 1, 1));
 }
 
-TEST_F(OutputTransformerTest, WhatDoesNotFitIsRefusedWithWhatIsAccepted) {
+TEST_F(OutputTransformerTest, RefusesAMismatchAndNamesAcceptedValues) {
     const TensorSpec embedding = spec_of("embedding", kFloat32, {2, 64});
     EXPECT_THAT(refusal({embedding}, 1, {.transform = "class-map"}),
                 AllOf(HasSubstr("embedding float32 [2, 64]"), HasSubstr("[B, classes, height, width]")));
@@ -250,7 +250,7 @@ TEST_F(OutputTransformerTest, WhatDoesNotFitIsRefusedWithWhatIsAccepted) {
     EXPECT_THAT(refusal({kScores}, 1, {.transform = "softmax"}), HasSubstr("none, cast, class-map, low-res"));
 }
 
-TEST_F(OutputTransformerTest, SettingsOfAnotherTransformAreRefused) {
+TEST_F(OutputTransformerTest, RefusesSettingsOfAnotherTransform) {
     EXPECT_THAT(refusal({kScores}, 1, {.confidence = true}),
                 HasSubstr("--confidence does not go with --transform none"));
     EXPECT_THAT(refusal({kScores}, 1, {.output_dtype = "fp16"}),

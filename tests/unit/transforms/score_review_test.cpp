@@ -20,7 +20,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr std::int64_t kScores = 3000;  // more than are looked at in one piece
+constexpr std::int64_t kScores = 3000;  // more than one block
 
 // Items come one by one, each with an output of one channel and others, in a slab of one row.
 class ScoreReviewTest : public testing::Test {
@@ -31,7 +31,7 @@ class ScoreReviewTest : public testing::Test {
             {TensorSpec::contiguous("vector", kFloat32, vector), TensorSpec::contiguous("mask", dtype, mask),
              TensorSpec::contiguous("classes", kFloat32, classes)},
             1);
-        memory_.assign(layout_.slab_bytes, std::byte{0xff});  // NaN where nothing is looked at
+        memory_.assign(layout_.slab_bytes, std::byte{0xff});  // NaN where the review must not read
         settings.skip = [this](std::uint64_t item, const std::string& reason) {
             skipped_.push_back(std::to_string(item) + ": " + reason);
             return skipped_.size() > allowed_;
@@ -40,7 +40,7 @@ class ScoreReviewTest : public testing::Test {
         review_.emplace(layout_, settings);
     }
 
-    // Whether an item passes that has this score in one place and 0.5 elsewhere.
+    // True if an item passes with this score in one place and 0.5 elsewhere.
     bool passes(float score, std::int64_t at = kScores - 1) {
         batch_.rows = {RowInfo{.item = item_++}};
         SlabWriter slab(memory_, layout_);
@@ -84,7 +84,7 @@ class ScoreReviewTest : public testing::Test {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-TEST_F(ScoreReviewTest, AnItemWithAScoreThatCannotBeIsSkippedWithIt) {
+TEST_F(ScoreReviewTest, SkipsAnItemWithAnImpossibleScore) {
     for (const DType dtype : {kFloat32, kFloat16, kBFloat16}) {
         item_ = 0;
         skipped_.clear();
@@ -108,13 +108,13 @@ TEST_F(ScoreReviewTest, ALogitIsAnyNumber) {
     EXPECT_FALSE(passes(NAN));
 }
 
-TEST_F(ScoreReviewTest, WhatNoOneTakesForTheForegroundIsNotLookedAt) {
+TEST_F(ScoreReviewTest, ChecksOnlyScoresUsedAsForeground) {
     begin(kFloat32, {});
     EXPECT_TRUE(passes(NAN));
     EXPECT_THAT(skipped_, IsEmpty());
 }
 
-TEST_F(ScoreReviewTest, WhatTheDeviceFoundCounts) {
+TEST_F(ScoreReviewTest, UsesTheDevicesFindings) {
     begin(kFloat32, {});
     const auto memory =
         std::shared_ptr<DeviceBuffer>(open_cpu_device()->allocate_pinned_host(sizeof(float), "outliers"));
@@ -125,7 +125,7 @@ TEST_F(ScoreReviewTest, WhatTheDeviceFoundCounts) {
     EXPECT_THAT(skipped_, ElementsAre(HasSubstr("output matte float32 [1, 1, 4, 4] holds 7")));
 }
 
-TEST_F(ScoreReviewTest, LogitsFromTheFirstItemOnAreARefusal) {
+TEST_F(ScoreReviewTest, RefusesLogitsFromTheFirstItem) {
     begin(kFloat32, {.in_slabs = true});
     for (std::uint64_t i = 1; i < ScoreReview::kAllWrong; ++i) EXPECT_FALSE(passes(-2));
     EXPECT_THAT(refusal(-2), AllOf(HasSubstr("the item '0'"), HasSubstr("holds -2"), HasSubstr("8 of 8 items"),
@@ -133,17 +133,17 @@ TEST_F(ScoreReviewTest, LogitsFromTheFirstItemOnAreARefusal) {
     EXPECT_EQ(too_many_, 0);
 }
 
-TEST_F(ScoreReviewTest, WhereOneItemPassedTheyAreNone) {
+TEST_F(ScoreReviewTest, DoesNotRefuseAfterOneValidItem) {
     begin(kFloat32, {.in_slabs = true});
     EXPECT_TRUE(passes(0.5F));
     for (int i = 0; i < 20; ++i) EXPECT_FALSE(passes(-2));
     begin(kFloat32, {.in_slabs = true, .passed_before = 1});  // in the run that is continued
     for (int i = 0; i < 20; ++i) EXPECT_FALSE(passes(-2));
     begin(kFloat32, {.in_slabs = true});
-    for (int i = 0; i < 20; ++i) EXPECT_FALSE(passes(NAN)) << "no logits either";
+    for (int i = 0; i < 20; ++i) EXPECT_FALSE(passes(NAN)) << "these are no logits";
 }
 
-TEST_F(ScoreReviewTest, TooManyAreLogitsWhereTheyAreMost) {
+TEST_F(ScoreReviewTest, ReportsLogitsWhenMostItemsFail) {
     allowed_ = 2;
     begin(kFloat32, {.in_slabs = true});
     EXPECT_TRUE(passes(0.5F));

@@ -12,56 +12,56 @@
 namespace offramp {
 namespace {
 
-// Two ends of a connection of this process with itself.
+// Both ends of a connection of this process with itself.
 struct Pair {
     Pair() {
         std::array<int, 2> ends{};
         EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
-        ours = UniqueFd(ends[0]);
-        theirs = UniqueFd(ends[1]);
+        accepted_end = UniqueFd(ends[0]);
+        far_end = UniqueFd(ends[1]);
     }
-    UniqueFd ours;
-    UniqueFd theirs;
+    UniqueFd accepted_end;
+    UniqueFd far_end;
 };
 
-TEST(ConnectionLimit, RefusesWhatOneProcessHasTooMany) {
+TEST(ConnectionLimit, LimitsConnectionsOfOneProcess) {
     ConnectionLimit limit(1000);
     std::vector<Pair> pairs(ConnectionLimit::kMostOfOneProcess + 1);
-    for (std::size_t i = 0; i + 1 < pairs.size(); ++i) EXPECT_TRUE(limit.accepted(pairs[i].ours.get()));
-    EXPECT_FALSE(limit.accepted(pairs.back().ours.get()));
+    for (std::size_t i = 0; i + 1 < pairs.size(); ++i) EXPECT_TRUE(limit.accepted(pairs[i].accepted_end.get()));
+    EXPECT_FALSE(limit.accepted(pairs.back().accepted_end.get()));
     EXPECT_EQ(limit.refused(), 1U);
     EXPECT_EQ(limit.connections(), ConnectionLimit::kMostOfOneProcess);
 }
 
-TEST(ConnectionLimit, RefusesWhatAllHaveTooMany) {
+TEST(ConnectionLimit, LimitsAllConnections) {
     ConnectionLimit limit(2);
     std::vector<Pair> pairs(3);
-    EXPECT_TRUE(limit.accepted(pairs[0].ours.get()) && limit.accepted(pairs[1].ours.get()));
-    EXPECT_FALSE(limit.accepted(pairs[2].ours.get()));
+    EXPECT_TRUE(limit.accepted(pairs[0].accepted_end.get()) && limit.accepted(pairs[1].accepted_end.get()));
+    EXPECT_FALSE(limit.accepted(pairs[2].accepted_end.get()));
 }
 
-TEST(ConnectionLimit, WhatIsDisconnectedMakesRoom) {
+TEST(ConnectionLimit, ADisconnectionMakesRoom) {
     ConnectionLimit limit(1);
     std::vector<Pair> pairs(3);
-    EXPECT_TRUE(limit.accepted(pairs[0].ours.get()));
-    EXPECT_FALSE(limit.accepted(pairs[1].ours.get()));
-    limit.disconnected(pairs[1].ours.get());
+    EXPECT_TRUE(limit.accepted(pairs[0].accepted_end.get()));
+    EXPECT_FALSE(limit.accepted(pairs[1].accepted_end.get()));
+    limit.disconnected(pairs[1].accepted_end.get());
     EXPECT_EQ(limit.connections(), 1U) << "a refused one was never counted";
-    limit.disconnected(pairs[0].ours.get());
-    limit.disconnected(pairs[0].ours.get());  // twice is as once
-    EXPECT_TRUE(limit.accepted(pairs[2].ours.get()));
+    limit.disconnected(pairs[0].accepted_end.get());
+    limit.disconnected(pairs[0].accepted_end.get());  // twice has no further effect
+    EXPECT_TRUE(limit.accepted(pairs[2].accepted_end.get()));
     EXPECT_EQ(limit.connections(), 1U);
 }
 
-TEST(ConnectionLimit, DistinguishesTheHostsOwnConnectionsFromItsOwn) {
+TEST(ConnectionLimit, IgnoresTheHostProgramsConnections) {
     ConnectionLimit limit(1000);
     const Pair hosts;
-    limit.disconnected(hosts.ours.get());
+    limit.disconnected(hosts.accepted_end.get());
     std::vector<Pair> pairs(ConnectionLimit::kMostOfOneProcess + 8);
-    for (const Pair& pair : pairs) limit.accepted(pair.ours.get());
+    for (const Pair& pair : pairs) limit.accepted(pair.accepted_end.get());
     for (const Pair& pair : pairs) {
         char byte = 0;
-        EXPECT_EQ(::recv(pair.theirs.get(), &byte, 1, MSG_DONTWAIT), -1) << "it only counts, and closes nothing";
+        EXPECT_EQ(::recv(pair.far_end.get(), &byte, 1, MSG_DONTWAIT), -1) << "it only counts, and closes no connection";
     }
 }
 

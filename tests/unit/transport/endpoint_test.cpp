@@ -41,7 +41,7 @@ TEST(Endpoint, NamesItsPlaces) {
     EXPECT_EQ(endpoint.file(), "/tmp/r/endpoint");
 }
 
-TEST(Endpoint, EachRunAndEpochHasSocketsOfItsOwn) {
+TEST(Endpoint, EachRunAndEpochHasItsOwnSockets) {
     const Endpoint next{"/tmp/r", {"r", 1}, 7, 12};
     EXPECT_EQ(next.work_address(), "ipc:///tmp/r/work-0000000d.sock");
     EXPECT_EQ(next.free_list_address(), "ipc:///tmp/r/free-0000000d.sock");
@@ -50,7 +50,7 @@ TEST(Endpoint, EachRunAndEpochHasSocketsOfItsOwn) {
     EXPECT_EQ(other.free_list_address(), "ipc:///tmp/r/free-76543211.sock");
 }
 
-// The form that other programs (the launch script) read.
+// The format that other programs, such as the launcher, read.
 TEST(Endpoint, IsWrittenInThisForm) {
     const TemporaryFolder folder;
     Endpoint{folder.path(), {"nightly-7", 0xc0ffee}, 4711, 2}.publish();
@@ -65,18 +65,18 @@ TEST(Endpoint, IsReplacedAsAWhole) {
     std::ifstream before(folder.file("endpoint"));
     Endpoint{folder.path(), {"a", 1}, 1, 2}.publish();
     EXPECT_EQ(Endpoint::read(folder.path())->epoch, 2U);
-    // Who had opened the previous file still reads it to its end: nothing was written into it.
+    // A reader of the previous file still reads it to its end: it was not written.
     EXPECT_NE(std::string(std::istreambuf_iterator<char>(before), {}).find("epoch=1\n"), std::string::npos);
-    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "no temporary file stays";
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "no temporary file is left";
 }
 
-TEST(Endpoint, IsNothingBeforeItIsThere) {
+TEST(Endpoint, IsAbsentBeforeItIsPublished) {
     const TemporaryFolder folder;
     EXPECT_FALSE(Endpoint::read(folder.path()));
     EXPECT_FALSE(Endpoint::read(folder.file("no-such-folder")));
 }
 
-TEST(Endpoint, IsRefusedWhenItIsNotWhatPublishWrites) {
+TEST(Endpoint, RefusesAnInvalidFile) {
     const TemporaryFolder folder;
     const std::string valid = kValid;
     const auto read_back = [&](const std::string& text) {
@@ -111,7 +111,7 @@ TEST(Endpoint, IsRefusedWhenItIsNotWhatPublishWrites) {
         EXPECT_EQ(read_back(text), ErrorKind::Protocol) << text;
 }
 
-TEST(Endpoint, OfAnotherVersionIsNamed) {
+TEST(Endpoint, NamesAnotherVersion) {
     const TemporaryFolder folder;
     std::ofstream(folder.file("endpoint")) << "offramp-endpoint=9\nsomething=new\n";
     std::string text;
@@ -119,7 +119,7 @@ TEST(Endpoint, OfAnotherVersionIsNamed) {
     EXPECT_NE(text.find("version 9"), std::string::npos) << text;
 }
 
-TEST(Endpoint, IsNoLinkAndNoFifo) {
+TEST(Endpoint, RefusesLinksAndFifos) {
     const TemporaryFolder folder;
     ASSERT_EQ(::symlink("/etc/hostname", folder.file("endpoint").c_str()), 0);
     EXPECT_EQ(kind_of([&] { Endpoint::read(folder.path()); }), ErrorKind::System);
@@ -128,7 +128,7 @@ TEST(Endpoint, IsNoLinkAndNoFifo) {
     EXPECT_EQ(kind_of([&] { Endpoint::read(folder.path()); }), ErrorKind::Protocol);
 }
 
-TEST(Endpoint, ReportsWhereItCannotBeWritten) {
+TEST(Endpoint, ReportsAnUnwritablePlace) {
     const TemporaryFolder folder;
     std::string text;
     EXPECT_EQ(kind_of([&] { Endpoint{folder.file("none"), {"r", 1}, 1, 1}.publish(); }, &text), ErrorKind::CannotWrite);
@@ -161,7 +161,7 @@ RC_GTEST_PROP(Endpoint, IsReadBack, (std::uint64_t nonce, std::uint32_t epoch)) 
     RC_ASSERT(read->run_dir == folder.path());
 }
 
-// One byte of a valid file changed: read as something valid, or refused; never anything else.
+// One byte of a valid file changed: read as a valid one, or refused.
 RC_GTEST_PROP(Endpoint, SurvivesAnyChangedByte, ()) {
     const TemporaryFolder folder;
     std::string text = kValid;

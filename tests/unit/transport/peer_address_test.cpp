@@ -16,7 +16,7 @@ TEST(PeerAddress, IsUidGidPid) {
     EXPECT_EQ(peer.pid, 4711);
 }
 
-TEST(PeerAddress, OfAForeignPidNamespaceKeepsTheUser) {
+TEST(PeerAddress, KeepsTheUserOfAForeignPidNamespace) {
     const auto peer = parse_peer_address("localhost:1000:100:0");
     EXPECT_EQ(peer.uid, 1000U);
     EXPECT_EQ(peer.pid, 0);

@@ -59,7 +59,7 @@ ErrorKind kind_of(const std::function<void()>& call) {
     return ErrorKind::None;
 }
 
-TEST(BoundSocketPath, ListensWhereNothingOrADeadSocketIs) {
+TEST(BoundSocketPath, ListensInAFreePlaceOrOverADeadSocket) {
     const TemporaryFolder folder;
     const std::string path = folder.file("s");
     for (const bool dead : {false, true}) {
@@ -71,8 +71,8 @@ TEST(BoundSocketPath, ListensWhereNothingOrADeadSocketIs) {
     }
 }
 
-// A dead producer's socket goes on listening in a child that it forked.
-TEST(BoundSocketPath, TakesTheSocketThatALivingProcessInherited) {
+// A dead producer's socket keeps listening in a child that it forked.
+TEST(BoundSocketPath, TakesASocketThatALivingProcessInherited) {
     const TemporaryFolder folder;
     const std::string path = folder.file("s");
     const auto inherited = bind_to(path);
@@ -81,10 +81,10 @@ TEST(BoundSocketPath, TakesTheSocketThatALivingProcessInherited) {
     const BoundSocketPath bound(fd.get(), path, false);
     ASSERT_TRUE(can_connect(path));
     const UniqueFd peer(::accept(fd.get(), nullptr, nullptr));
-    EXPECT_TRUE(peer) << "who connects now meets the new socket";
+    EXPECT_TRUE(peer) << "a new connection reaches the new socket";
 }
 
-TEST(BoundSocketPath, LeavesAnotherKindOfFileAlone) {
+TEST(BoundSocketPath, KeepsOtherKindsOfFiles) {
     const TemporaryFolder folder;
     std::ofstream(folder.file("s")) << "precious";
     const UniqueFd fd = stream_socket();
@@ -92,8 +92,8 @@ TEST(BoundSocketPath, LeavesAnotherKindOfFileAlone) {
     EXPECT_TRUE(exists(folder.file("s")));
 }
 
-TEST(BoundSocketPath, LeavesAnotherUsersSocketAlone) {
-    if (::geteuid() != 0) GTEST_SKIP() << "only root can make one";
+TEST(BoundSocketPath, KeepsAnotherUsersSocket) {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can create one";
     const TemporaryFolder folder;
     const auto other = bind_to(folder.file("s"));
     ASSERT_EQ(::chown(folder.file("s").c_str(), 1234, 1234), 0);
@@ -102,19 +102,19 @@ TEST(BoundSocketPath, LeavesAnotherUsersSocketAlone) {
     EXPECT_TRUE(can_connect(folder.file("s")));
 }
 
-TEST(BoundSocketPath, HasItsModeWhateverTheUmask) {
+TEST(BoundSocketPath, HasItsModeWithAnyUmask) {
     const TemporaryFolder folder;
     for (const mode_t mask : {0000, 0022, 0077, 0777})
         for (const bool group_may_connect : {false, true}) {
             const mode_t before = ::umask(mask);
             const UniqueFd fd = stream_socket();
             const BoundSocketPath bound(fd.get(), folder.file("s"), group_may_connect);
-            EXPECT_EQ(::umask(before), mask) << "the process's umask is as it was";
+            EXPECT_EQ(::umask(before), mask) << "the process's umask is unchanged";
             EXPECT_EQ(mode_of_file(folder.file("s")), group_may_connect ? 0660U : 0600U);
         }
 }
 
-TEST(BoundSocketPath, SeesATheftAndARemoval) {
+TEST(BoundSocketPath, DetectsATakeoverAndARemoval) {
     const TemporaryFolder folder;
     const std::string path = folder.file("s");
     const UniqueFd fd = stream_socket();
@@ -126,7 +126,7 @@ TEST(BoundSocketPath, SeesATheftAndARemoval) {
     EXPECT_THROW(bound.require_still_ours(), SystemError);
 }
 
-TEST(BoundSocketPath, RemovesItsOwnFileOnly) {
+TEST(BoundSocketPath, RemovesOnlyItsOwnFile) {
     const TemporaryFolder folder;
     const std::string path = folder.file("s");
     const UniqueFd first = stream_socket();
@@ -141,7 +141,7 @@ TEST(BoundSocketPath, RemovesItsOwnFileOnly) {
     EXPECT_TRUE(exists(path));
 }
 
-TEST(RunDirectoryLock, IsHeldByOne) {
+TEST(RunDirectoryLock, IsHeldByOneProcess) {
     const TemporaryFolder folder;
     {
         const RunDirectoryLock lock(folder.path());

@@ -7,7 +7,7 @@
 
 namespace offramp::support {
 
-// Owns a new folder of mode 0700, short enough for sockets, and removes it with all that is in it.
+// Owns a new folder of mode 0700, short enough for sockets, and removes it with its contents.
 class TemporaryFolder {
   public:
     TemporaryFolder() {

@@ -25,7 +25,7 @@ const std::array<Names, 11> kNames{{{kFloat32, "F32", "<f4"},
                                     {kBool, "BOOL", "|b1"},
                                     {{5, 64, 1}, "", "<c8"}}};
 
-TEST(DTypeNames, AreThoseOfTheFormats) {
+TEST(DTypeNames, AreTheFormatsNames) {
     for (const Names& names : kNames) {
         EXPECT_EQ(safetensors_dtype(names.dtype), names.safetensors) << to_string(names.dtype);
         EXPECT_EQ(npy_dtype(names.dtype), names.npy) << to_string(names.dtype);
@@ -33,7 +33,7 @@ TEST(DTypeNames, AreThoseOfTheFormats) {
 }
 
 // An 8-bit float, an integer of 24 bits, two lanes, an unknown code.
-TEST(DTypeNames, WhatAFormatDoesNotHaveHasNone) {
+TEST(DTypeNames, AreEmptyWithoutACounterpart) {
     for (const DType dtype : {DType{2, 8, 1}, DType{0, 24, 1}, DType{2, 32, 2}, DType{9, 32, 1}, DType{6, 16, 1}}) {
         EXPECT_EQ(safetensors_dtype(dtype), "") << to_string(dtype);
         EXPECT_EQ(npy_dtype(dtype), "") << to_string(dtype);

@@ -105,7 +105,7 @@ TEST(FrozenSlabHeader, NumbersOfTransforms) {
     EXPECT_EQ(static_cast<int>(OutputTransform::LowRes), 3);
 }
 
-// The test's own eye: any one byte that differs shows.
+// The test itself: any changed byte shows.
 TEST(FrozenSlabHeader, AnyChangedByteShowsInTheDump) {
     SlabHeader header{};
     const std::string before = hex_dump_of(header);

@@ -10,8 +10,7 @@
 
 namespace offramp {
 
-// Owns a slab's memory, of whole pages, that ends where a page without access begins: a read beyond it is a
-// crash.
+// Owns a slab's memory, of whole pages, that ends at a page without access: a read beyond it crashes.
 class GuardedSlab {
   public:
     explicit GuardedSlab(std::size_t bytes) : bytes_(bytes) {

@@ -6,8 +6,8 @@
 
 namespace offramp {
 
-// "0000: 4f 46 ..." with 16 bytes a line; lines of zeros alone are left out. A layout's bytes in a form that
-// shows in a diff.
+// "0000: 4f 46 ..." with 16 bytes a line, without lines of only zeros: the bytes of a layout in a form for
+// diffs.
 inline std::string hex_dump(std::span<const std::byte> bytes) {
     static constexpr char kDigits[] = "0123456789abcdef";
     const auto digit = [](std::size_t value) { return kDigits[value & 15]; };

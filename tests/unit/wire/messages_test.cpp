@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kHeaderBytes = sizeof(MessageHeader);
 constexpr std::uint64_t kRun = 0x1122334455667788;
 
-// What may stand in the header of each type, said a second time, on its own.
+// The allowed header fields of each type, defined a second time, independently.
 struct Form {
     std::size_t body;
     std::size_t record;
@@ -35,7 +35,7 @@ Bytes any_message() {
     return bytes;
 }
 
-// An accepted message is exactly what its header says, and its parts lie inside it.
+// An accepted message is exactly as its header describes, and its parts are inside it.
 void check_accepted(const ParsedMessage& message, const Bytes& bytes) {
     const Form form = kForms.at(static_cast<std::uint16_t>(message.type));
     MessageHeader header;
@@ -63,7 +63,7 @@ RC_GTEST_PROP(Messages, AMutatedMessageIsRefusedOrStillExact, ()) {
     Bytes bytes = any_message();
     for (int left = *rc::gen::inRange(1, 4); left > 0; --left) {
         const auto kind = *rc::gen::inRange(0, 4);
-        // Most changes hit the header, where the decisions are.
+        // Most changes hit the header, which decides.
         const auto reach = *rc::gen::weightedElement<std::size_t>({{4, kHeaderBytes}, {1, bytes.size()}});
         if (kind <= 1 && !bytes.empty())
             bytes[*rc::gen::inRange<std::size_t>(0, std::min(reach, bytes.size()))] =
@@ -73,7 +73,7 @@ RC_GTEST_PROP(Messages, AMutatedMessageIsRefusedOrStillExact, ()) {
         else
             bytes.resize(bytes.size() + *rc::gen::inRange<std::size_t>(1, 64));
     }
-    // A copy of exactly this size, so that a sanitizer sees a read beyond it.
+    // A copy of exactly this size, so that a sanitizer detects a read beyond it.
     const Bytes exact(bytes.begin(), bytes.end());
     const ParsedMessage message = parse_message(exact);
     if (message)
@@ -102,7 +102,7 @@ RC_GTEST_PROP(Messages, RecordsComeBackAsTheyWereSent, (std::uint64_t session, s
     RC_ASSERT(message.records_of<Tickets>() == tickets);
 }
 
-// One wrong field at a time, and the reason that is counted for it.
+// One wrong field at a time, and its counted reason.
 TEST(Messages, EachWrongFieldHasItsReason) {
     const Bytes good = encode(kRun, Credit{1, 2, 0});
     ASSERT_TRUE(parse_message(good));
@@ -143,17 +143,17 @@ TEST(MessagesDeathTest, TooManyRecordsBreakTheContract) {
                  "kMaxTicketsPerMessage");
 }
 
-TEST(TextField, IsCutToFitAndAlwaysEnds) {
+TEST(TextField, IsCutToFitAndTerminated) {
     std::array<char, 4> field{'x', 'x', 'x', 'x'};
     put_text(field, "ab");
     EXPECT_EQ(field, (std::array<char, 4>{'a', 'b', 0, 0}));
     put_text(field, "abcdef");
     EXPECT_EQ(get_text(field), "abc");
-    field = {'a', 'b', 'c', 'd'};  // a writer that forgot the end
+    field = {'a', 'b', 'c', 'd'};  // a writer without a terminator
     EXPECT_EQ(get_text(field), "abcd");
 }
 
-TEST(ParseProblem, EachHasItsOwnWords) {
+TEST(ParseProblem, EachHasItsText) {
     std::map<std::string_view, int> words;
     for (int problem = 0; problem <= static_cast<int>(ParseProblem::Count); ++problem)
         ++words[to_string(static_cast<ParseProblem>(problem))];

@@ -8,15 +8,15 @@
 #include "common/wire/slab_view.hpp"
 #include "tests/unit/wire/guarded_slab.hpp"
 
-// Whatever a header says, reading it is refused or harmless: never a byte beyond the slab (the guard page,
-// and the sanitizers, would end this program), and what is accepted holds together.
+// For any header, reading is refused or harmless: no byte beyond the slab is read (the guard page and
+// sanitizers would end this program), and an accepted slab is consistent.
 namespace offramp {
 namespace {
 
 constexpr SlabTicket kTicket{.epoch = 2, .slab = 3, .generation = 9, .attempt = 1};
 constexpr std::uint64_t kNonce = 7;
 
-// Two tensors (one of them channels-last), two batches, keys, a hole: every kind of field is in use.
+// Two tensors (one of them channels-last), two batches, keys, a hole: every kind of field is used.
 struct Corruption : testing::Test {
     Corruption() {
         SlabWriter writer(memory.bytes(), layout);
@@ -41,8 +41,8 @@ struct Corruption : testing::Test {
         return SlabLayout::make({TensorSpec::contiguous("embedding", kFloat32, embedding), masks}, 4, 2, 8);
     }
 
-    // True when the slab is accepted; then everything a processor may touch has been touched, and holds
-    // together.
+    // True if the slab is accepted; then everything that a processor may read has been read, and is
+    // consistent.
     bool follow() const {
         SlabContents contents;
         try {
@@ -82,7 +82,7 @@ struct Corruption : testing::Test {
         return true;
     }
 
-    // Writes a word of `width` bytes over the slab for the length of one reading.
+    // Overwrites a word of `width` bytes of the slab for one reading.
     bool follow_with(std::size_t offset, std::uint64_t value, std::size_t width) {
         const auto place = memory.bytes().subspan(offset, width);
         const std::vector<std::byte> before(place.begin(), place.end());
@@ -97,9 +97,9 @@ struct Corruption : testing::Test {
     std::size_t used = 0;
 };
 
-TEST_F(Corruption, TheUntouchedSlabIsAccepted) { EXPECT_TRUE(follow()); }
+TEST_F(Corruption, AcceptsTheUntouchedSlab) { EXPECT_TRUE(follow()); }
 
-TEST_F(Corruption, AnyByteMayHaveAnyValue) {
+TEST_F(Corruption, SurvivesAnyValueOfAnyByte) {
     int refused = 0;
     for (std::size_t offset = 0; offset < used; ++offset)
         for (const std::uint64_t value : {0x00, 0x01, 0x02, 0x07, 0x08, 0x10, 0x7f, 0x80, 0xfe, 0xff})
@@ -108,7 +108,7 @@ TEST_F(Corruption, AnyByteMayHaveAnyValue) {
     EXPECT_TRUE(follow());
 }
 
-TEST_F(Corruption, AnyWordMayHaveAnExtremeValue) {
+TEST_F(Corruption, SurvivesExtremeValuesOfAnyWord) {
     constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
     for (const std::size_t width : {std::size_t{2}, std::size_t{4}, std::size_t{8}})
         for (std::size_t offset = 0; offset + width <= used; offset += width)
@@ -119,9 +119,9 @@ TEST_F(Corruption, AnyWordMayHaveAnExtremeValue) {
     EXPECT_TRUE(follow());
 }
 
-// The fields that bound everything else, each beyond what the slab can hold: these must be refused, not
-// merely survived.
-TEST_F(Corruption, WhatReachesBeyondTheSlabIsRefused) {
+// The fields that bound all others, each beyond the size of the slab: these must be refused, not merely
+// survived.
+TEST_F(Corruption, RefusesExtentsBeyondTheSlab) {
     const struct {
         const char* field;
         std::size_t offset;
@@ -172,9 +172,8 @@ TEST_F(Corruption, WhatReachesBeyondTheSlabIsRefused) {
     EXPECT_TRUE(follow());
 }
 
-// Extents whose product overflows 64 bits, behind an extent of zero that hides them from a check of the whole
-// product.
-TEST_F(Corruption, ExtentsThatOverflowBehindAZeroAreRefused) {
+// Extents whose product overflows 64 bits, after a zero extent that hides them from a check of the product.
+TEST_F(Corruption, RefusesExtentsThatOverflowBehindAZero) {
     TensorRecord record;
     const auto place = memory.bytes().subspan(layout.tensors_offset, sizeof record);
     std::memcpy(&record, place.data(), sizeof record);

@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(SlabLayout, OfTheArticlesBatch) {
+TEST(SlabLayout, LaysOutTheArticlesBatch) {
     const std::int64_t shape[] = {64, 21, 512, 512};
     const SlabLayout layout = SlabLayout::make({TensorSpec::contiguous("logits", kFloat32, shape)}, 64);
     EXPECT_EQ(layout.header_bytes, 4096U);
@@ -56,14 +56,14 @@ RC_GTEST_PROP(SlabLayout, NothingOverlapsAndEverythingIsAligned, ()) {
     RC_ASSERT(layout.slab_bytes < layout.header_bytes + end + kPayloadAlignment + kPageBytes);
 }
 
-// A batch of one sample may carry any stride in dimension 0 (PyTorch does that); several of them in one slab
-// must not.
+// A batch of one sample may have any stride in dimension 0, as in PyTorch; several of them in one slab must
+// not.
 TEST(SlabLayout, RepairsTheStrideOfASingleSample) {
     TensorSpec one{.name = "t", .dims = 2, .shape = {1, 4}, .strides = {999, 1}};
     EXPECT_EQ(SlabLayout::make({one}, 3).tensors[0].strides[0], 4);
 }
 
-// What one maker leaves in the stride of a dimension of one element is not what another leaves there.
+// Libraries differ in the stride of a dimension of one element.
 RC_GTEST_PROP(SlabLayout, IsTheSameWhateverTheStridesOfSingleElementsAre, ()) {
     const TensorSpec plain = any_dense_tensor("t", *rc::gen::inRange<std::int64_t>(1, 3));
     TensorSpec other = plain;
@@ -89,7 +89,7 @@ std::string refusal(const std::vector<TensorSpec>& outputs, std::int64_t rows = 
     return "taken";
 }
 
-TEST(SlabLayout, RefusesWhatCannotBeLaidOut) {
+TEST(SlabLayout, RefusesInvalidLayouts) {
     const std::int64_t shape[] = {2, 3};
     const TensorSpec good = TensorSpec::contiguous("t", kFloat32, shape);
     EXPECT_EQ(refusal({good}), "taken");

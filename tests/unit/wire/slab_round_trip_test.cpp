@@ -11,12 +11,12 @@
 namespace offramp {
 namespace {
 
-// A piece of a batch as it was handed to the writer.
+// A piece of a batch as passed to the writer.
 struct Piece {
     std::uint64_t batch;
     std::uint32_t first_row;
-    std::vector<SampleView> samples;  // key: as the reader shall see it
-    std::vector<std::string> keys;    // as the writer is told
+    std::vector<SampleView> samples;  // key: as expected by the reader
+    std::vector<std::string> keys;    // as passed to the writer
 };
 
 Piece any_piece(std::size_t samples, std::size_t max_key_bytes) {
@@ -54,7 +54,7 @@ RC_GTEST_PROP(SlabRoundTrip, WhatIsWrittenIsRead, ()) {
     const GuardedSlab memory(layout.slab_bytes);
 
     SlabWriter writer(memory.bytes(), layout);
-    // A slab is used many times: what an earlier filling left must not show.
+    // A slab is reused many times: its earlier contents must not show.
     std::fill(memory.bytes().begin(), memory.bytes().end(), std::byte{0xaa});
     writer.begin({.run_nonce = 7,
                   .epoch = 2,
@@ -153,14 +153,14 @@ TEST_F(OneTensor, IsReadByItsTicketOnly) {
     EXPECT_EQ(refusal(8, {.epoch = 2, .slab = 3, .generation = 9}), "slab header: run is 7, wanted 8");
 }
 
-TEST_F(OneTensor, ASlabThatIsTooSmallIsRefused) {
+TEST_F(OneTensor, RefusesATooSmallSlab) {
     EXPECT_THROW(SlabContents::read(memory.bytes().first(100), 7, {.epoch = 2, .slab = 3, .generation = 9}),
                  ProtocolError);
     EXPECT_THROW(SlabContents::read(memory.bytes().first(kPageBytes), 7, {.epoch = 2, .slab = 3, .generation = 9}),
                  ProtocolError);
 }
 
-TEST_F(OneTensor, InAnotherSlabItIsTheSameUnderANewNumber) {
+TEST_F(OneTensor, IsTheSameInAnotherSlabExceptItsNumber) {
     const auto before = SlabContents::read(memory.bytes(), 7, {.epoch = 2, .slab = 3, .generation = 9});
     restamp_slab(memory.bytes(), 4, 6, 12);
     const auto after = SlabContents::read(memory.bytes(), 7, {.epoch = 4, .slab = 6, .generation = 12});
@@ -171,7 +171,7 @@ TEST_F(OneTensor, InAnotherSlabItIsTheSameUnderANewNumber) {
     EXPECT_THROW((void)SlabContents::read(memory.bytes(), 7, {.epoch = 2, .slab = 3, .generation = 9}), ProtocolError);
 }
 
-TEST_F(OneTensor, TheOnlyTensorNeedsNoNameAndAnUnknownOneListsTheKnown) {
+TEST_F(OneTensor, FindsTheOnlyTensorWithoutAName) {
     const auto contents = SlabContents::read(memory.bytes(), 7, {.epoch = 2, .slab = 3, .generation = 9});
     EXPECT_EQ(&contents.tensor(), &contents.tensor("out"));
     try {
@@ -182,7 +182,7 @@ TEST_F(OneTensor, TheOnlyTensorNeedsNoNameAndAnUnknownOneListsTheKnown) {
     }
 }
 
-TEST_F(OneTensor, AddBatchRefusesWhatHasNoRoomAndChangesNothing) {
+TEST_F(OneTensor, AddBatchWithoutRoomChangesNothing) {
     const std::vector<SampleEntry> three(3);
     EXPECT_FALSE(writer.add_batch(6, 0, three));  // 2 + 3 rows of 4
     const SampleEntry long_key[] = {{12, "0123456789012345678901234567890"}};

@@ -28,7 +28,7 @@ TEST(TensorSpec, ContiguousIsRowMajor) {
     EXPECT_TRUE(spec.dense_rows());
 }
 
-TEST(TensorSpec, DenseRowsMeanOneBlockASampleInAnyOrder) {
+TEST(TensorSpec, DenseRowsAreOneBlockPerSampleInAnyOrder) {
     EXPECT_TRUE(strided({2, 3, 4, 5}, {60, 20, 5, 1}).dense_rows());  // row-major
     EXPECT_TRUE(strided({2, 3, 4, 5}, {60, 1, 15, 3}).dense_rows());  // channels-last
     EXPECT_TRUE(strided({7}, {1}).dense_rows());                      // one element a sample
@@ -78,7 +78,7 @@ RC_GTEST_PROP(TensorSpec, DenseRowsAgreeWithTheDefinition, ()) {
     RC_ASSERT(spec.dense_rows() == covers_one_block_a_sample(spec));
 }
 
-TEST(DType, IsNamedAsNumpyAndPyTorchDo) {
+TEST(DType, IsNamedLikeNumpyAndPyTorch) {
     EXPECT_EQ(to_string(kFloat32), "float32");
     EXPECT_EQ(to_string(kBFloat16), "bfloat16");
     EXPECT_EQ(to_string(kUInt8), "uint8");
@@ -89,7 +89,7 @@ TEST(DType, IsNamedAsNumpyAndPyTorchDo) {
     EXPECT_EQ(to_string(DType{200, 8, 1}), "dtype(200,8,1)");
 }
 
-TEST(DType, OnlyWholeBytesOfOneLaneAreStored) {
+TEST(DType, StoresOnlyWholeBytesOfOneLane) {
     EXPECT_TRUE(kBFloat16.whole_bytes());
     EXPECT_TRUE((DType{5, 128, 1}.whole_bytes()));
     EXPECT_FALSE((DType{0, 4, 1}.whole_bytes()));

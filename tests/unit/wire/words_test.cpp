@@ -54,7 +54,7 @@ RC_GTEST_PROP(PackedWords, OversizedFieldsStayInTheirBits, (std::uint64_t large,
                WorkWord{attempt & (kMaxSlabs - 1), attempt & kMaxAttempt, attempt}));
 }
 
-TEST(SharedWords, AreStoredAndLoadedWhole) {
+TEST(SharedWords, AreStoredAndLoadedAtomically) {
     std::uint64_t word = 0;
     store_word(word, 0x0123456789abcdef);
     EXPECT_EQ(load_word(word), 0x0123456789abcdefU);

@@ -16,7 +16,7 @@ struct InputSettings {
     std::string source = "auto";   // a name of the sources' table; auto: source_of_input(); "text" when the model takes
                                    // tokens, "npy" when it takes arrays
     std::string input;             // folder, list, manifest, array, shards or text
-    std::string input_list;        // what lies in a folder of images, as it was listed before; empty: it is listed
+    std::string input_list;        // the stored listing of a folder of images; empty: it is listed
     std::string tokenizer;         // tokenizer.json of sources of texts; empty: beside the model
     std::string id_column = "id";  // of sources "jsonl-text" and "parquet-text"
     std::string text_column = "text";

@@ -8,8 +8,8 @@ namespace offramp {
 
 class SettingGroup;
 
-// What is made of the slabs, and where it goes: what both sides must know of it. What one processor alone reads is
-// declared in its own file, and is in RunConfig::catalogue.
+// The results of slabs and their place, as far as both sides must know it. Settings of a single processor are declared
+// in its file, and are in RunConfig::catalogue.
 struct ResultSettings {
     std::string processor = "auto";   // a name of the processors' table, or several with commas
     std::string output;               // folder

@@ -18,7 +18,7 @@ struct RunSettings {
     std::string log_level = "info";
     LogFormat log_format = LogFormat::Text;
     std::string log_file;
-    int lifeline_fd = -1;                 // a pipe whose end of file says that the launcher is gone
+    int lifeline_fd = -1;                 // a pipe whose end of file means that the launcher is gone
     std::uint32_t producer_restarts = 3;  // of a producer that dies; the launch script's
     double producer_wait_seconds = 60;    // that a consumer without a launcher waits for another producer; 0: none does
     std::string turn;                     // a file to lock while the model computes; empty: none
