@@ -128,7 +128,7 @@ def main():
     network.load_state_dict({name: value.float() for name, value in load_file(arguments.weights).items()})
     unseen = make(unseen_photograph, UNSEEN)
     figures = mean_iou([(found_things(network, pixels), mask) for pixels, mask in unseen], CLASSES)
-    print(f"{UNSEEN} unseen photographs, resized to {IMAGE_SIZE}: {figures.told()}")
+    print(f"{UNSEEN} unseen photographs, resized to {IMAGE_SIZE}: {figures.describe()}")
     if figures.mean < WANTED_IOU:
         raise SystemExit(f"that is less than {WANTED_IOU:.2f}")
 

@@ -18,43 +18,41 @@ class Parser(argparse.ArgumentParser):
 
 def parse(argv):
     parser = Parser(prog="./launch/offramp export", allow_abbrev=False,
-                    description="Compiles a network for the device that is here (AOTInductor) and writes MODEL.pt2 and, beside it, "
-                                "MODEL.toml with what a run must know of its input.")
+                    description="Compiles a network with AOTInductor. Writes MODEL.pt2 and MODEL.toml, the description of its input.")
     parser.add_argument("model", metavar="MODEL",
-                        help="torchvision:NAME (torchvision:deeplabv3_resnet50); sentence:FOLDER, a sentence-transformers model; or FILE.py:FUNCTION "
-                             "or MODULE:FUNCTION, which returns a torch.nn.Module")
-    parser.add_argument("--output", metavar="FILE.pt2", type=package_name, help="default: the network's name, here")
-    parser.add_argument("--weights", metavar="FILE", help="state dict, .safetensors or .pth; default: random weights, or the function's own")
-    parser.add_argument("--seed", type=int, default=0, help="of random weights (0)")
+                        help="network: torchvision:NAME, sentence:FOLDER (sentence-transformers), or FILE.py:FUNCTION or MODULE:FUNCTION that returns a torch.nn.Module")
+    parser.add_argument("--output", metavar="FILE.pt2", type=package_name, help="model file to write [the network's name, in this folder]")
+    parser.add_argument("--weights", metavar="FILE", help="state dict, .safetensors or .pth [random weights, or the function's own]")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random weights [0]")
     parser.add_argument("--argument", metavar="NAME=VALUE", action="append", default=[], type=named_value,
-                        help="passed to the function, as num_classes=2; may be repeated")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="what it is compiled for (auto: the GPU, if there is one)")
-    parser.add_argument("--batch", type=batch, default=None, metavar="N|any", help="samples in a batch (that of a run: 64, on a CPU 4)")
-    parser.add_argument("--image-size", type=size, default=None, metavar="N|HxW", help="of the pictures (torchvision's own for its networks, else 224)")
+                        help="argument of the function, such as num_classes=2; repeatable")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="device to compile for [auto: the GPU if there is one]")
+    parser.add_argument("--batch", type=batch, default=None, metavar="N|any", help="samples per batch [64; on the CPU 4]")
+    parser.add_argument("--image-size", type=size, default=None, metavar="N|HxW", help="size of the input pictures [torchvision's for its networks, else 224]")
     parser.add_argument("--resize-size", type=resize_size, default=None, metavar="N|none",
-                        help="of a picture's shorter side, before the middle is cut out in --image-size (torchvision's own for its networks; none: all of a "
-                             "picture is squeezed into it)")
-    parser.add_argument("--interpolation", choices=INTERPOLATIONS, default=None, help="how pictures are resized (torchvision's own for its networks)")
-    parser.add_argument("--input-shape", type=shape, default=None, metavar="128x256", help="one sample's shape, of a network that takes no pictures")
+                        help="length of a picture's shorter side before the centre crop to --image-size; none: squeeze the whole picture "
+                             "[torchvision's for its networks]")
+    parser.add_argument("--interpolation", choices=INTERPOLATIONS, default=None, help="how pictures are resized [torchvision's for its networks]")
+    parser.add_argument("--input-shape", type=shape, default=None, metavar="128x256", help="shape of one sample, for a network that takes no pictures")
     parser.add_argument("--input", dest="inputs", type=network_input, action="append", default=[], metavar="NAME=TYPE:SHAPE",
-                        help="an input of a network that takes several, once for each: NAME is that of forward()'s parameter, TYPE float32, int64 or another "
-                             "number's, SHAPE one sample's, left out where it is one number: features=float32:3x16. Of a text's tokens NAME=ids:128, NAME=mask:128 "
-                             "and NAME=types:128, int64 unless :int32 follows")
-    parser.add_argument("--tokenizer", metavar="FILE", help="tokenizer.json of a network that takes a text's tokens; it is put beside the model")
+                        help="one input of a network with several; repeatable. NAME: the parameter of forward(). TYPE: float32, int64 or another "
+                             "number. SHAPE: of one sample, omitted for a single number (features=float32:3x16). Tokens: NAME=ids:128, "
+                             "NAME=mask:128, NAME=types:128, int64 unless :int32 follows")
+    parser.add_argument("--tokenizer", metavar="FILE", help="tokenizer.json of a network that takes tokens; copied beside the model")
     parser.add_argument("--max-tokens", type=lambda text: whole(text, 8192), default=None, metavar="N",
-                        help="of a text, for sentence:FOLDER; longer ones are cut (the model's own)")
+                        help="tokens per text for sentence:FOLDER; longer texts are cut [the model's own]")
     parser.add_argument("--length", choices=("auto", "any", "fixed"), default="auto",
-                        help="of rows of tokens: any from 4 to the longest, so that a run fills short texts up to their neighbours only, or the longest; auto: "
-                             "any on a CPU where the network allows it, on a GPU the longest")
-    parser.add_argument("--precision", dest="asked_precision", choices=("fp32", "tf32", "bf16"), help="what it computes in; input and outputs stay float32 (fp32)")
-    parser.add_argument("--memory-format", choices=("auto", "contiguous", "channels-last"), default="auto", help="auto: channels-last on a GPU")
-    parser.add_argument("--mean", type=colours, default=None, metavar="R,G,B", help="subtracted from pixels in [0, 1] (torchvision's)")
-    parser.add_argument("--std", type=colours, default=None, metavar="R,G,B", help="what they are divided by then (torchvision's)")
-    parser.add_argument("--colour-order", choices=("rgb", "bgr"), default="rgb", help="that the network wants; mean and std are in the same order")
+                        help="length of token rows. any: from 4 to the longest, so short texts need less padding. fixed: always the longest. "
+                             "auto: any on a CPU if the network allows it, else fixed")
+    parser.add_argument("--precision", dest="asked_precision", choices=("fp32", "tf32", "bf16"), help="precision of the computation; input and outputs stay float32 [fp32]")
+    parser.add_argument("--memory-format", choices=("auto", "contiguous", "channels-last"), default="auto", help="memory layout of pictures [auto: channels-last on a GPU]")
+    parser.add_argument("--mean", type=colours, default=None, metavar="R,G,B", help="mean to subtract from pixels in [0, 1] [torchvision's]")
+    parser.add_argument("--std", type=colours, default=None, metavar="R,G,B", help="standard deviation to divide by [torchvision's]")
+    parser.add_argument("--colour-order", choices=("rgb", "bgr"), default="rgb", help="channel order of the network, --mean and --std [rgb]")
     parser.add_argument("--scores", choices=("probability", "logit"), default=None,
-                        help="what a network of one channel gives of each pixel's foreground, for the metadata (a run takes it for a probability unless told)")
+                        help="foreground value of a network of one channel, for the metadata [probability]")
     parser.add_argument("--tolerance", type=float, default=None,
-                        help="largest difference from eager PyTorch, as a share of the largest value (1e-3; tf32 1e-2; bf16 5e-2)")
+                        help="largest allowed difference from eager PyTorch, relative to the largest value [1e-3; tf32 1e-2; bf16 5e-2]")
     wish = parser.parse_args(argv)
     wish.precision = wish.asked_precision or "fp32"
     check_name(wish.model)

@@ -63,12 +63,12 @@ def show(places, output, config):
     try:
         fit = masks_fit(rows)
         write_png(output, "contact-sheet.png", rows)
-        write_html(output, "contact-sheet.html", rows, f"{len(rows)} rendered pictures cut out: {fit.told()}")
+        write_html(output, "contact-sheet.html", rows, f"{len(rows)} rendered pictures cut out: {fit.describe()}")
     except ImportError as problem:
         return f"\n{len(rows)} cut-outs are in {output}/cut-out; a contact sheet needs NumPy and Pillow ({problem})\n{own}"
     except (OSError, ValueError) as problem:
         return f"\n{len(rows)} cut-outs are in {output}/cut-out; no contact sheet could be made of them ({problem})\n{own}"
-    return (f"\n{len(rows)} rendered pictures cut out: {fit.told()}, against their true masks\n"
+    return (f"\n{len(rows)} rendered pictures cut out: {fit.describe()}, against their true masks\n"
             f"  cut-outs   {output}/cut-out, masks in {output}/mask-png, overlays in {output}/overlay\n"
             f"  look at    {output}/contact-sheet.html, or contact-sheet.png beside it\n{own}")
 

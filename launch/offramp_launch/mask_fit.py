@@ -15,7 +15,7 @@ class Fit(NamedTuple):
     def mean(self):
         return sum(self.by_class) / len(self.by_class)
 
-    def told(self):
+    def describe(self):
         classes = ", ".join(f"{name} {value:.3f}" for name, value in zip(CLASS_NAMES, self.by_class))
         return f"mean IoU {self.mean:.3f} ({classes}; the worst image {self.worst:.3f})"
 

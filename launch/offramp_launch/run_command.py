@@ -162,7 +162,7 @@ def samples_in_summary(run_dir, about):
     except (LaunchError, KeyboardInterrupt) as problem:
         code, failure = (problem.code, problem.in_one_line()) if isinstance(problem, LaunchError) else (ExitCode.INTERRUPTED, "the run was stopped before it began")
         with contextlib.suppress(OSError):
-            if run_dir.told(SUMMARY) is None:       # else the interruption came after the run's end
+            if run_dir.read_json(SUMMARY) is None:       # else the interruption came after the run's end
                 summary.write(run_dir, {**about, "incomplete": True, "exit": int(code), "failure": failure, "ended": summary.wall_clock()})
         raise
 
@@ -338,7 +338,7 @@ def supervise(plan, run_dir, output, unit, producer, about, go_on):
             if is_beside_output(output):
                 note(f"the earlier run's results in {output} are as they were; this run's are beside them, and replace them once --resume has "
                      "finished the rest")
-            return code, summary.tell(whole, unit, output, go_on(), run_dir.account())
+            return code, summary.describe(whole, unit, output, go_on(), run_dir.summary_name())
         finally:
             display.close()
             sweep(producer)

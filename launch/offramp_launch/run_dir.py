@@ -132,19 +132,19 @@ class RunDir:
     def file(self, name):
         return self.path / name
 
-    def told(self, name):
+    def read_json(self, name):
         """The JSON object in a file of this run. None where there is none, or still the earlier run's."""
         self.previous.look()
         return None if self.previous.holds(name) else read_object(self.file(name))
 
     def status(self, note=lambda left_out: None):
         """The valid part of status.json; empty without the file. Calls `note` with the names of invalid fields."""
-        status, left_out = validate_status(self.told("status.json") or {})
+        status, left_out = validate_status(self.read_json("status.json") or {})
         if left_out:
             note(left_out)
         return status
 
-    def account(self):
+    def summary_name(self):
         """File name of this run's summary."""
         self.previous.look()
         return NOT_BEGUN if self.previous.stands else SUMMARY

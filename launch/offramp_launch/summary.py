@@ -41,7 +41,7 @@ def merge(producer_summary, records):
 
 def producer_exit(run_dir):
     """The exit code in the producer's summary; None where it wrote none, or an error ended it."""
-    return (run_dir.told("producer-summary.json") or {}).get("exit")
+    return (run_dir.read_json("producer-summary.json") or {}).get("exit")
 
 
 def about(run_id, run_dir, version, commit, command, config, output):
@@ -52,7 +52,7 @@ def about(run_id, run_dir, version, commit, command, config, output):
 
 def read_producer_summary(run_dir):
     """The producer's summary; only {"incomplete": True} where it died before writing one."""
-    report = run_dir.told("producer-summary.json")
+    report = run_dir.read_json("producer-summary.json")
     return {"incomplete": True} if report is None else report
 
 
@@ -71,7 +71,7 @@ def write(run_dir, whole):
     directory only writes not-begun.json. Errors: OSError.
     """
     try:
-        _put(run_dir, run_dir.account(), whole)
+        _put(run_dir, run_dir.summary_name(), whole)
     finally:
         close_status(run_dir, whole)
 
@@ -82,16 +82,16 @@ def write_joined(run_dir, whole, run_is_over, nonce):
     the next run does once it has begun in the same directory. Errors: OSError.
     """
     _put(run_dir, SUMMARY, whole)
-    if run_is_over and (run_dir.told("status.json") or {}).get("nonce") in (nonce, None):
+    if run_is_over and (run_dir.read_json("status.json") or {}).get("nonce") in (nonce, None):
         close_status(run_dir, whole)
 
 
 def close_status(run_dir, whole):
     """Adds the run's end to the producer's last status. Leaves the file unchanged where it cannot be written."""
-    if run_dir.account() != SUMMARY:
+    if run_dir.summary_name() != SUMMARY:
         return
     with contextlib.suppress(OSError):
-        status = run_dir.told("status.json") or {"run_id": whole.get("run_id")}
+        status = run_dir.read_json("status.json") or {"run_id": whole.get("run_id")}
         status.update(state=last_state(status.get("state"), whole["exit"]), exit=whole["exit"], failure=whole["failure"], time=whole["ended"])
         if _counts(whole.get("samples")).get("recovered"):
             status["dead_lettered_samples"] = whole["samples"]["dead_letters"]
@@ -122,8 +122,8 @@ def wall_clock():
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def tell(summary, unit, output, go_on, account=SUMMARY):
-    """The summary as lines for a reader. `go_on`: the command that continues the run. `account`: the summary's file name."""
+def describe(summary, unit, output, go_on, file=SUMMARY):
+    """The summary as lines for a reader. `go_on`: the command that continues the run. `file`: the summary's file name."""
     lines = [f"Run {summary['run_id']} " + ("ended" if summary["exit"] == 0 else f"ended with exit code {summary['exit']}")]
     samples, batches = _counts(summary.get("samples")), _counts(summary.get("batches"))
     if not summary.get("incomplete"):
@@ -131,7 +131,8 @@ def tell(summary, unit, output, go_on, account=SUMMARY):
         if samples.get("done_before"):
             lines.append(f"  resumed    {samples['done_before']} {unit} were done by earlier runs")
         lines.append("  model      " + ", ".join(str(summary[key]) for key in ("model", "precision", "device") if summary.get(key)))
-        lines.append("  batches    " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in batches.items()))
+        if counted := {name: count for name, count in batches.items() if count}:
+            lines.append("  batches    " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counted.items()))
         if processor := summary.get("processor"):
             lines.append(f"  processor  {processor}{AUTO if processor == 'auto' else ''}")
     skipped = summary.get("skipped") or []
@@ -168,7 +169,7 @@ def tell(summary, unit, output, go_on, account=SUMMARY):
         lines += ["", f"  !! RANDOM WEIGHTS: these outputs show that the road works and MEAN NOTHING. {real}.", ""]
     if output and os.path.isdir(output) and (summary["exit"] == ExitCode.OK or not is_empty(output)):
         lines.append(f"  outputs    {output}")
-    lines.append(f"  summary    {summary['run_dir']}/{account}, logs in {summary['run_dir']}/{LOGS if account == SUMMARY else LOGS_NOT_BEGUN}/")
+    lines.append(f"  summary    {summary['run_dir']}/{file}, logs in {summary['run_dir']}/{LOGS if file == SUMMARY else LOGS_NOT_BEGUN}/")
     if summary.get("failure"):
         lines.append(f"offramp: {summary['failure']}")
     if leaves_work(summary):

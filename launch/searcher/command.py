@@ -27,16 +27,16 @@ def parse(argv):
     parser = Parser(prog="./launch/offramp query", allow_abbrev=False,
                     description="Prints the rows whose vectors are nearest to those of some words, by the cosine of their angle: rank, cosine, key, "
                                 "or the id and further columns that the table has, and with --input the text.")
-    parser.add_argument("texts", metavar="WORDS", nargs="+", help="one argument each text that is looked for")
-    parser.add_argument("--database", required=True, metavar="PATH|URI", help="embeddings.sqlite, or the folder it lies in; or the run's --sink, postgres://USER@HOST/DATABASE")
-    parser.add_argument("--table", default="embeddings", metavar="NAME", help="the run's --sink-table (embeddings)")
-    parser.add_argument("--model", required=True, metavar="FILE.pt2", help="the model that made the vectors; FILE.tokenizer.json lies beside it")
-    parser.add_argument("--tokenizer", metavar="FILE", help="the run's, where it had one of its own")
-    parser.add_argument("--input", metavar="FILE", help="the run's input, to show the texts: lines, JSON lines, or Parquet")
-    parser.add_argument("--id-column", default="id", metavar="NAME", help="the run's, where --input has ids (id)")
-    parser.add_argument("--text-column", default="text", metavar="NAME", help="the same (text)")
-    parser.add_argument("--top", type=int, default=10, metavar="N", help="rows at most (10)")
-    parser.add_argument("--output-name", metavar="NAME", help="of the model's output, where the database has several")
+    parser.add_argument("texts", metavar="WORDS", nargs="+", help="query texts, one argument each")
+    parser.add_argument("--database", required=True, metavar="PATH|URI", help="embeddings.sqlite or its folder, or the run's --sink, postgres://USER@HOST/DATABASE")
+    parser.add_argument("--table", default="embeddings", metavar="NAME", help="the run's --sink-table [embeddings]")
+    parser.add_argument("--model", required=True, metavar="FILE.pt2", help="model that made the vectors, with FILE.tokenizer.json beside it")
+    parser.add_argument("--tokenizer", metavar="FILE", help="tokenizer, if the run had its own")
+    parser.add_argument("--input", metavar="FILE", help="the run's input, to print the texts: lines, JSON lines or Parquet")
+    parser.add_argument("--id-column", default="id", metavar="NAME", help="the run's column of ids, if --input has ids [id]")
+    parser.add_argument("--text-column", default="text", metavar="NAME", help="the run's column of texts [text]")
+    parser.add_argument("--top", type=int, default=10, metavar="N", help="number of rows [10]")
+    parser.add_argument("--output-name", metavar="NAME", help="output of the model, if the database has several")
     return parser.parse_args(argv)
 
 

@@ -94,7 +94,7 @@ gpu() {
 import json, os, pathlib, sys
 
 sys.path.insert(0, "launch")
-from offramp_launch.watching.meaning import sentence
+from offramp_launch.watching.diagnosis import sentence
 out = pathlib.Path(sys.argv[1])
 name, uuid = os.environ["GPU"].splitlines()[0].split(", ")
 for which in ("running", "starved"):

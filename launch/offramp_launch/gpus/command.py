@@ -216,7 +216,7 @@ def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock,
             code, whole = conclude(run_dir, job, supervisor, code, about, time.monotonic() - began,
                                    lambda: gpus_job.merge(places, job, flags, lambda command, text="": ask(command, text, run_dir, lock, finishing), lock))
             display.show_end(run_dir.status())
-            return code, gpus_summary.lines(whole, unit, str(job.output), go_on(), run_dir.account())
+            return code, gpus_summary.lines(whole, unit, str(job.output), go_on(), run_dir.summary_name())
         finally:
             display.close()
             run_command.sweep(producer)

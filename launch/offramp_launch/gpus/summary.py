@@ -8,7 +8,7 @@ from offramp_launch.jobs import files as job_files
 from offramp_launch.gpus.status import counted, counts_of_summary, describe, summed, summed_tokens, total_of
 from offramp_launch.run_dir import SUMMARY, read_object
 
-KEPT = "told"       # the folder within the job's
+KEPT = "reports"       # the folder within the job's
 LISTS = ("skipped", "dead_letters", "unreadable_upcoming")
 SUMS = ("bytes", "producer_restarts", "producer_cpu_seconds")
 OF_ANY = ("model", "precision", "transform", "device_kind", "batch", "strategy")
@@ -70,6 +70,6 @@ def devices(ours, workers):
 
 def lines(whole, unit, output, go_on, report):
     """A single run's lines, plus the GPUs that were given up."""
-    first, *rest = summary.tell(whole, unit, output, go_on, report).splitlines()
+    first, *rest = summary.describe(whole, unit, output, go_on, report).splitlines()
     lost = [f"  given up   {worker['name']}: {worker['why_lost']}" for worker in whole["workers"] if worker["why_lost"]]
     return "\n".join([first, *lost, *(line for line in rest if line.strip() not in ("model", "batches"))])

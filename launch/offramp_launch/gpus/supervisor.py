@@ -364,7 +364,7 @@ class GpusSupervisor(ProcessLoop):
     def _describe(self):
         return {"run_id": self._run_id, "run_dir": str(self._run_dir.path), "consumers_wanted": self._consumers_wanted(),
                 "consumers_alive": consumers_of(self.status, self._workers), "launcher_pid": os.getpid(), "ending": self._is_ending(), "reload": None, "following": self._following(),
-                **self._logbook.told(), **self._reported_by_workers(), "status": self.status}
+                **self._logbook.record(), **self._reported_by_workers(), "status": self.status}
 
     def _reported_by_workers(self):
         """Each worker's report by name, and the sums over all."""
@@ -373,7 +373,7 @@ class GpusSupervisor(ProcessLoop):
                 **{name: sum(each[name] for each in workers.values()) for name in ("restarts", "takeovers", "consumer_busy_seconds")}}
 
     def _all_deaths(self):
-        return sorted([*self._logbook.told()["deaths"], *({**death, "who": f"{worker.name}: {death['who']}"} for worker in self._workers for death in worker.deaths())],
+        return sorted([*self._logbook.record()["deaths"], *({**death, "who": f"{worker.name}: {death['who']}"} for worker in self._workers for death in worker.deaths())],
                       key=lambda death: death["time"])[-KEPT_DEATHS:]
 
 

@@ -50,12 +50,12 @@ class Logbook:
         self._takeovers += 1
         self._keep()
 
-    def told(self):
+    def record(self):
         return {**self._counts(), "deaths": list(self._deaths), "consumer_busy_seconds": round(self._busy.seconds, 3), "log": list(self._lines)}
 
     def _counts(self):
         return {"restarts": self._restarts, "takeovers": self._takeovers}
 
     def _keep(self):
-        with contextlib.suppress(OSError):      # a full disk; told() still has the data
+        with contextlib.suppress(OSError):      # a full disk; record() still has the data
             self._run_dir.previous.put(LOGBOOK, json.dumps({**self._counts(), "deaths": list(self._deaths)}, indent=2) + "\n")

@@ -204,7 +204,7 @@ class Watch(ProcessLoop):
 
     def _describe(self):
         return {"run_id": self._plan.run_id, "run_dir": str(self._plan.run_dir.path), "consumers_wanted": len(self._slots.staying()),
-                "consumers_alive": len(self._slots.children()), "launcher_pid": os.getpid(), **self._facts(), **self._logbook.told(),
+                "consumers_alive": len(self._slots.children()), "launcher_pid": os.getpid(), **self._facts(), **self._logbook.record(),
                 "ending": self._draining, "status_seconds": self._plan.status_seconds, "following": self._follower.report(),
                 "reload": self._reload.describe() if self._reload else None, "status": self._status}
 

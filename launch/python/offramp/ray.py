@@ -277,16 +277,16 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(prog="offramp job ray", allow_abbrev=False, description="Does the shards of a job on a Ray cluster. launch/guide/many-gpus-and-hosts.md")
-    parser.add_argument("--job", required=True, help="the folder of `offramp job init`, which all nodes see")
-    parser.add_argument("--address", default="auto", help="of the cluster (auto); local: one of this machine alone, for this command")
-    parser.add_argument("--num-gpus", type=float, default=1, help="of a worker (1); 0 on CPUs")
-    parser.add_argument("--num-cpus", type=float, default=1, help="of a worker (1)")
-    parser.add_argument("--resource", action="append", default=[], type=resource, metavar="NAME=NUMBER", help="of a worker, beside them")
-    parser.add_argument("--workers", type=int, default=0, help="at most (0: as many as the cluster has room for)")
-    parser.add_argument("--attempts", type=int, default=5, help="at one shard (5)")
-    parser.add_argument("--pause", type=float, default=10, help="seconds after a first attempt, twice as many after each other (10)")
-    parser.add_argument("--offramp", help="the command on the nodes")
-    parser.add_argument("--flags", type=shlex.split, default=[], help="of each shard, in one word: --flags='--consumers 4'")
+    parser.add_argument("--job", required=True, help="folder of `offramp job init`, visible to all nodes")
+    parser.add_argument("--address", default="auto", help="address of the cluster; local: a cluster on this machine for this command [auto]")
+    parser.add_argument("--num-gpus", type=float, default=1, help="GPUs per worker; 0 for CPUs [1]")
+    parser.add_argument("--num-cpus", type=float, default=1, help="CPUs per worker [1]")
+    parser.add_argument("--resource", action="append", default=[], type=resource, metavar="NAME=NUMBER", help="further resource per worker; repeatable")
+    parser.add_argument("--workers", type=int, default=0, help="maximum number of workers [0: as many as fit the cluster]")
+    parser.add_argument("--attempts", type=int, default=5, help="attempts per shard [5]")
+    parser.add_argument("--pause", type=float, default=10, help="seconds before the second attempt; doubles with each further one [10]")
+    parser.add_argument("--offramp", help="offramp command on the nodes")
+    parser.add_argument("--flags", type=shlex.split, default=[], help="flags for each shard, as one argument: --flags='--consumers 4'")
     try:
         given = parser.parse_args(argv)
         done = run(given.job, given.address, given.num_gpus, given.attempts, num_cpus=given.num_cpus, resources=dict(given.resource), workers=given.workers,

@@ -62,14 +62,14 @@ TEST(ErrorBudget, ItsErrorGivesCountLimitAndTheFirstReasons) {
                       Not(HasSubstr("reason 3"))));
     EXPECT_THAT(ErrorBudget("10%", 12).failure(5, skipped).what(),
                 AllOf(HasSubstr("5 of 12 items could not be read, and --max-errors 10% allows 2"),
-                      HasSubstr("--max-errors 100%"), HasSubstr("--resume goes on")));
+                      HasSubstr("--max-errors 100%"), HasSubstr("--resume continues")));
     const auto none_of_5 = [&](ErrorBudget::Items kind) {
         return std::string(ErrorBudget("100%", 5, ErrorBudget::Of::Whole, kind).failure(5, skipped).what());
     };
     EXPECT_THAT(none_of_5(ErrorBudget::Items::Pictures),
                 AllOf(HasSubstr("none of the 5 items could be read"), HasSubstr("Pictures are read as JPEG")));
     EXPECT_THAT(none_of_5(ErrorBudget::Items::Any),
-                AllOf(HasSubstr("none of the 5 items could be read"), HasSubstr("Look whether --input"),
+                AllOf(HasSubstr("none of the 5 items could be read"), HasSubstr("Check that --input"),
                       Not(HasSubstr("Pictures"))));
 }
 

@@ -132,7 +132,7 @@ class DrainingTest(unittest.TestCase):
         self.assertEqual({"signal": "SIGTERM"}, producer.next_message(), "it abandons what nobody can take")
         said = stage.end(launcher, producer, [], code=130, summary={"samples": {"released": 0, "sourced": 8}, "failure": None})
         self.assertEqual(75, launcher.returncode, said)
-        self.assertTrue(stage.nobody_enters_before(launcher))
+        self.assertTrue(stage.no_puppet_starts_before(launcher))
         self.assertEqual(75, stage.summary()["exit"])
         self.assertRegex(stage.summary()["failure"], "nobody listens there.*Start again with --resume")
         self.assertEqual("offramp: " + stage.summary()["failure"], said.splitlines()[-2])

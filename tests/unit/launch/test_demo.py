@@ -32,7 +32,7 @@ class DemoTest(unittest.TestCase):
         self.assertAlmostEqual(fit.mean, (3 / 4 + 4 / 5) / 2)
         self.assertAlmostEqual(fit.worst, (1 / 2 + 2 / 3) / 2)
         self.assertEqual(mean_iou([(true, true)]).mean, 1)
-        self.assertIn("mean IoU 0.775 (background 0.750, thing 0.800", fit.told())
+        self.assertIn("mean IoU 0.775 (background 0.750, thing 0.800", fit.describe())
 
     def test_every_shipped_image_has_a_mask_with_an_object(self):
         images = demo.images(Places())

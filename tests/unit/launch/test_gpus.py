@@ -532,7 +532,7 @@ class Signals(JobInOutput):
                 with mock.patch(f"offramp_launch.{at}", impatient), contextlib.redirect_stdout(io.StringIO()):
                     code, _ = supervise(places, "run-1", run_dir, job, [(Device("producer 1", {}), {"consumers": 1})], [], {"max-errors": "0", "model": "copy"},
                                         {"run_id": "run-1", "run_dir": str(run_dir.path)}, types.SimpleNamespace(fd=0), lambda: "", self.notes.append)
-                self.assertEqual((code, run_dir.told("summary.json")["exit"], list(job.output.iterdir())), (0, 0, []))
+                self.assertEqual((code, run_dir.read_json("summary.json")["exit"], list(job.output.iterdir())), (0, 0, []))
 
     def test_one_signal_waits_for_the_merge_and_another_ends_it(self):
         run_dir = self.run_dir()

@@ -164,12 +164,12 @@ class RunDirTest(unittest.TestCase):
         held = run_dir.RunDir(self.places, run)
         self.addCleanup(os.close, held._lock)
         held.previous.put("config.json", "{}")
-        self.assertEqual((None, None, "not-begun.json"), (held.told("status.json"), held.told("producer-summary.json"), held.account()))
+        self.assertEqual((None, None, "not-begun.json"), (held.read_json("status.json"), held.read_json("producer-summary.json"), held.summary_name()))
         self.assertEqual('{"of": "the earlier one"}', held.file("config.json").read_text())
         new = run / "status.json.new"
         new.write_text('{"of": "this one"}')
         new.replace(run / "status.json")
-        self.assertEqual(({"of": "this one"}, "summary.json"), (held.told("status.json"), held.account()))
+        self.assertEqual(({"of": "this one"}, "summary.json"), (held.read_json("status.json"), held.summary_name()))
         self.assertEqual("{}", held.file("config.json").read_text())
         self.assertEqual({"launcher.lock", "logs", "output", "status.json", "config.json"}, {path.name for path in run.iterdir()})
 
@@ -221,7 +221,7 @@ class RunDirTest(unittest.TestCase):
             log = held.log("producer")
             with open(log, "w", encoding="utf-8") as file:
                 file.write(f"run {number}")
-            held.account()
+            held.summary_name()
             self.assertEqual({**before, "logs-not-begun/producer.log": f"run {number}"}, logs())
             os.close(held._lock)
         held = run_dir.RunDir(self.places, run)
@@ -229,7 +229,7 @@ class RunDirTest(unittest.TestCase):
         log = held.log("producer")
         with open(log, "w", encoding="utf-8") as file:
             (run / "status.json").write_text("{}")
-            self.assertEqual("summary.json", held.account(), "the run has begun")
+            self.assertEqual("summary.json", held.summary_name(), "the run has begun")
             file.write("run 5")
         self.assertEqual({"logs/producer.log": "run 5", "logs-before/producer.log": "run 2"}, logs())
         self.assertEqual((str(run / "logs" / "producer.log"), 5), (str(log), size_of(log)), "a reader of the log finds it")
@@ -510,28 +510,28 @@ class SummaryTest(unittest.TestCase):
 
     def test_reports_the_first_skipped_items_and_how_many_there_are(self):
         skipped = [{"item": index, "origin": f"{index}.jpg", "reason": "empty"} for index in range(30)]
-        text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 31}, "skipped": skipped}, "images", "", "x")
+        text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 31}, "skipped": skipped}, "images", "", "x")
         self.assertIn("skipped    31:", text)
         self.assertIn("19.jpg: empty\n    and 11 more: summary.json lists the first 30", text)
         self.assertNotIn("20.jpg", text)
-        text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {"skipped": 0}, "skipped": skipped}, "images", "", "x")
+        text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {"skipped": 0}, "skipped": skipped}, "images", "", "x")
         self.assertIn("skipped    30:", text)
         self.assertIn("and 10 more: summary.json lists all", text)
         self.assertNotIn("unreadable", text)
-        text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_upcoming": skipped[:7]}, "images", "", "x")
+        text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_upcoming": skipped[:7]}, "images", "", "x")
         self.assertIn("unreadable 7 more, in batches that were never started: summary.json lists them", text)
-        text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 20}, "skipped": skipped[:20]}, "images", "", "x")
+        text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 20}, "skipped": skipped[:20]}, "images", "", "x")
         self.assertNotIn(" more", text)
         tiles = {"item": 6, "origin": "b.png, tile 0,0", "reason": "damaged", "more_alike": 40}
-        text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 42}, "skipped": [tiles, skipped[0]]}, "tiles", "", "x")
+        text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 42}, "skipped": [tiles, skipped[0]]}, "tiles", "", "x")
         self.assertIn("skipped    42:\n    b.png, tile 0,0: damaged (and 40 more of it)\n    0.jpg: empty\n", text)
         self.assertNotIn("summary.json lists", text)
-        text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 61}, "skipped": [*skipped[:20], tiles]}, "tiles", "", "x")
+        text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 61}, "skipped": [*skipped[:20], tiles]}, "tiles", "", "x")
         self.assertIn("and 41 more: summary.json lists all", text)
-        text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_upcoming": [tiles, skipped[0]]}, "tiles", "", "x")
+        text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_upcoming": [tiles, skipped[0]]}, "tiles", "", "x")
         self.assertIn("unreadable 42 more, in batches", text)
         for listed, listing in ((1, "skipped    2:\n    0.jpg: empty\n    and 1 more: a producer that died found them"), (0, "skipped    2\n    a producer that died found them")):
-            text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 2}, "skipped": skipped[:listed]}, "images", "", "x")
+            text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 2}, "skipped": skipped[:listed]}, "images", "", "x")
             self.assertIn(f"{listing}; a run with --resume tries them again, and lists them\n", text)
 
     def test_shows_a_rate_only_for_a_run_with_results(self):
@@ -540,20 +540,20 @@ class SummaryTest(unittest.TestCase):
                                          (0, {"released": 0, "sourced": 0, "done_before": 8}, "done       nothing was left to do (2.00 s)"),
                                          (0, {"released": 0, "sourced": 3, "done_before": 8}, "done       0 images in 2.00 s"),
                                          (130, {"released": 0, "sourced": 0, "done_before": 8}, "done       0 images in 2.00 s")):
-            self.assertIn(f"  {line}\n", summary.tell({**run, "exit": exit_code, "samples": samples}, "images", "", "x"))
+            self.assertIn(f"  {line}\n", summary.describe({**run, "exit": exit_code, "samples": samples}, "images", "", "x"))
 
     def test_shows_the_steady_rate_only_if_measured(self):
         run = {"run_id": "r", "run_dir": "/r", "exit": 0, "seconds": 2, "first_batch_seconds": 1, "samples": {"released": 8}}
-        self.assertIn("after 1.00 s, then 9.00 images/s\n", summary.tell({**run, "steady": True, "samples_per_second": 9}, "images", "", "x"))
-        text = summary.tell({**run, "steady": False, "samples_per_second": 4}, "images", "", "x")
+        self.assertIn("after 1.00 s, then 9.00 images/s\n", summary.describe({**run, "steady": True, "samples_per_second": 9}, "images", "", "x"))
+        text = summary.describe({**run, "steady": False, "samples_per_second": 4}, "images", "", "x")
         self.assertIn("after 1.00 s, 4.00 images/s in all\n", text)
         self.assertNotIn("then", text)
 
     def test_reports_dropped_samples_and_their_list(self):
-        text = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"dropped_when_full": 7, "ever_spilled": 9}}, "images", "", "x")
+        text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"dropped_when_full": 7, "ever_spilled": 9}}, "images", "", "x")
         self.assertIn("7 images found no free slab: /r/dropped.jsonl lists them, --resume makes them", text)
         self.assertIn("9 images waited on the disk", text)
-        self.assertNotIn("slab", summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {}}, "images", "", "x"))
+        self.assertNotIn("slab", summary.describe({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {}}, "images", "", "x"))
 
     def test_prints_how_to_continue_only_if_that_helps(self):
         for exit_code, samples, goes_on in (
@@ -562,20 +562,20 @@ class SummaryTest(unittest.TestCase):
                 (71, {"released": 3}, True), (71, {}, False), (80, {}, False), (81, {}, False),
                 (81, {"done_before": 3}, True), (85, {}, False), (0, {"released": 8}, False), (0, {"released": 8, "dropped_when_full": 1}, True)):
             run = {"run_id": "r", "run_dir": "/r", "exit": exit_code, **({"incomplete": True} if samples is None else {"samples": samples})}
-            self.assertEqual(goes_on, "  go on      offramp --resume" in summary.tell(run, "images", "", "offramp --resume"), run)
+            self.assertEqual(goes_on, "  go on      offramp --resume" in summary.describe(run, "images", "", "offramp --resume"), run)
 
     def test_prints_no_command_after_a_wrong_setting(self):
         for exit_code in (64, 66, 77, 78, 83):
             for samples in ({"done_before": 3}, {"released": 2}):
                 run = {"run_id": "r", "run_dir": "/r", "exit": exit_code, "samples": samples}
-                self.assertNotIn("  go on  ", summary.tell(run, "images", "", "offramp --resume"), run)
+                self.assertNotIn("  go on  ", summary.describe(run, "images", "", "offramp --resume"), run)
 
     def test_random_weights_are_loud(self):
         run = {"run_id": "r", "run_dir": "/r", "exit": 0}
-        self.assertIn("RANDOM WEIGHTS", summary.tell({**run, "random_weights": True}, "images", "", "x"))
+        self.assertIn("RANDOM WEIGHTS", summary.describe({**run, "random_weights": True}, "images", "", "x"))
         for model, remedy in (("encoder, 12 parameters", "--weights FILE.safetensors gives"), ("AOTInductor package net.pt2: one output", "export --weights FILE")):
-            self.assertIn(remedy, summary.tell({**run, "model": model, "random_weights": True}, "images", "", "x"))
-        self.assertNotIn("RANDOM WEIGHTS", summary.tell({**run, "random_weights": False}, "images", "", "x"))
+            self.assertIn(remedy, summary.describe({**run, "model": model, "random_weights": True}, "images", "", "x"))
+        self.assertNotIn("RANDOM WEIGHTS", summary.describe({**run, "random_weights": False}, "images", "", "x"))
 
 
 class ProgressTest(unittest.TestCase):
