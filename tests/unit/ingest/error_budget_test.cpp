@@ -68,9 +68,8 @@ TEST(ErrorBudget, ItsErrorGivesCountLimitAndTheFirstReasons) {
     };
     EXPECT_THAT(none_of_5(ErrorBudget::Items::Pictures),
                 AllOf(HasSubstr("none of the 5 items could be read"), HasSubstr("Pictures are read as JPEG")));
-    EXPECT_THAT(none_of_5(ErrorBudget::Items::Any),
-                AllOf(HasSubstr("none of the 5 items could be read"), HasSubstr("Check that --input"),
-                      Not(HasSubstr("Pictures"))));
+    EXPECT_THAT(none_of_5(ErrorBudget::Items::Any), AllOf(HasSubstr("none of the 5 items could be read"),
+                                                          HasSubstr("Check that --input"), Not(HasSubstr("Pictures"))));
 }
 
 TEST(ErrorBudget, DoesNotCallAReadItemWithoutResultUnreadable) {
