@@ -142,7 +142,7 @@ class OnRay(unittest.TestCase):
         self.assertIn("'/nowhere/offramp' cannot be started on", world.logs())
         self.assertEqual(world.drive("--attempts", "2", "--flags=--run-dir /proc/none").wait(), 75, world.logs())
         self.assertIn("were tried 2 times and are not done", world.logs())
-        for flags, said in ((("--attempts", "0"), "attempts is 0"), (("--attempts", "x"), "invalid int value: 'x'"), (("--most", "3"), "unrecognized arguments: --most 3"),
+        for flags, reason in ((("--attempts", "0"), "attempts is 0"), (("--attempts", "x"), "invalid int value: 'x'"), (("--most", "3"), "unrecognized arguments: --most 3"),
                             (("--num-cpus", "0", "--num-gpus", "0"), "a worker takes nothing")):
             self.assertEqual(world.drive(*flags).wait(), 64, world.logs())
             self.assertIn(reason, world.logs())
