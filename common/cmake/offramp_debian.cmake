@@ -30,7 +30,7 @@ set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "headers of offramp, for CMake and p
 A C ABI and C++ headers over it, for programs that submit batches or
  consume them.")
 
-# What Debian wants beside every package's files.
+# Files that Debian requires in every package.
 find_program(gzip gzip REQUIRED)
 foreach(pair runtime=offramp development=offramp-dev)
     string(REPLACE "=" ";" pair ${pair})

@@ -1,4 +1,4 @@
-# What is installed, by component:
+# Installed files, by component:
 #   library                the library and all that its users build with: find_package(offramp 1), pkg-config
 #   programs               consumers, the command, the Python package
 #   runtime, development   both of them, as Debian packages divide them (offramp, offramp-dev)

@@ -1,4 +1,4 @@
-# What the project needs from outside. Debian's libraries by package or pkg-config; CUDA and LibTorch as imported targets on
+# External dependencies. Debian's libraries by package or pkg-config; CUDA and LibTorch as imported targets on
 # the files of a Python's wheels (or of a toolkit and a LibTorch of the user's own): the wheels carry no unversioned .so
 # names, and find_package(Torch) insists on an nvcc and takes what it finds under /usr/local.
 

@@ -9,7 +9,7 @@
 namespace offramp {
 namespace {
 
-// Of an element of any type, and of what operator new gives.
+// Alignment of any element type, and of memory from operator new.
 constexpr std::size_t kLeastAlignment = 16;
 
 }  // namespace

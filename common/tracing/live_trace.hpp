@@ -30,7 +30,7 @@ class LiveTrace {
   public:
     // At most this often it looks: a stat().
     static constexpr std::chrono::milliseconds kLookEvery{250};
-    // Of one process; what comes later is counted, not kept.
+    // Limit per process; later ranges are counted, not kept.
     static constexpr std::size_t kMostRangesKept = std::size_t{1} << 18;
 
     // `main_lane`: what the main thread is called. `on_begin`: called where a recording has begun, on look()'s thread.

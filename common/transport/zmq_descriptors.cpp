@@ -23,7 +23,7 @@
 namespace offramp {
 namespace {
 
-// Of a context: one for its end, one for the thread that closes sockets, one for the thread that serves them.
+// Descriptors of a context: one for its end, one each for the threads that close and that serve sockets.
 constexpr std::size_t kEventfdsOfAContext = 3;
 constexpr std::size_t kEpollsOfAContext = 2;
 

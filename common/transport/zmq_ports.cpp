@@ -58,7 +58,7 @@ void poll_until(std::vector<pollfd>& polled, std::span<const int> fds, std::chro
 
 std::string path_of(const std::string& ipc_address) { return ipc_address.substr(std::string_view("ipc://").size()); }
 
-// What a broker's socket listens with.
+// The listening side of a broker's socket.
 struct Listening {
     std::optional<BoundSocketPath> path;
     std::optional<ZmqDoor> door;

@@ -12,7 +12,7 @@
 
 #include "common/wire/slab_ticket.hpp"
 
-// What travels on the channels: fixed layouts behind one header, little-endian, no pointer, no variable field but a
+// Messages on the channels: fixed layouts behind one header, little-endian, no pointer, no variable field but a
 // counted tail of fixed records.
 //
 //   MessageHeader (24 bytes) | body of the type | records[count]

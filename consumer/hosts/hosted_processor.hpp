@@ -43,7 +43,7 @@ class HostedProcessor final : public Processor {
     static void check(const offramp_processor& code, HostedOptions options);
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override;
-    // Those that the last process() left.
+    // The files that the last process() left.
     std::vector<std::string> files_of(const SlabContents& slab, const SampleView& sample) const override;
 
   private:
@@ -78,7 +78,7 @@ class HostedProcessor final : public Processor {
     std::string bad_commit_;
     std::exception_ptr problem_;                                         // of a sink
     std::map<std::uint32_t, std::vector<std::string>> records_, files_;  // by the sample's index
-    // Of all these files, by the same: of samples with one key the later one's replace the earlier one's.
+    // All these files by key: those of a later sample with the same key replace the earlier ones.
     std::set<std::pair<std::uint32_t, std::string>> names_;
 };
 

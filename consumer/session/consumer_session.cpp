@@ -226,7 +226,7 @@ void ConsumerSession::on_tickets(const Tickets& tickets, const std::vector<SlabT
     const std::uint64_t seen = last_delivery_ + 1 - tickets.first_delivery;
     const auto repeated = static_cast<std::size_t>(std::min<std::uint64_t>(seen, records.size()));
     counts_.repeated += repeated;
-    // Those that a producer sent before it read of a window of 0 are returned unopened.
+    // Slabs that the producer sent before it read of a window of 0 are returned unopened.
     const std::size_t holding = held_.size() + pending_.size() + records.size() - repeated;
     if (!returns_new_ && holding > std::min<std::size_t>(window(), kMaxTicketsPerMessage))
         throw ProtocolError("the producer sent slabs beyond this consumer's window: with them it would hold " +

@@ -9,7 +9,7 @@
 
 namespace offramp {
 
-// What a consumer does when its producer dies: all of it, in this order. common/design/recovery.md also has the steps
+// Steps of a consumer whose producer died: all of them, in this order. common/design/recovery.md also has the steps
 // of the next producer.
 //
 //   note_death()      Its pidfd is readable. Its earlier messages still count.

@@ -23,7 +23,7 @@ class RunConnection final : public ProducerSearch {
 
     void forget() override;
     std::optional<Found> look() override;
-    // Of the last found producer. An unreadable run directory proves nothing: then the run is open.
+    // Liveness of the last found producer. An unreadable run directory proves nothing: then the run is open.
     RunLiveness liveness() const;
 
   private:

@@ -42,7 +42,7 @@ class SlabFailed : public Error {
     bool ends_consumer_ = false;
 };
 
-// What a consumer's loop does with each slab. When process() returns, the slab may be reused and its samples count as
+// Work of a consumer's loop on each slab. When process() returns, the slab may be reused and its samples count as
 // done.
 //
 // Delivery is at least once: killed at any point and run again, in another process, process() must leave the same.

@@ -6,7 +6,8 @@
 
 namespace offramp {
 
-// What the broker refuses or cannot send: counted under these words in status.json and the summary (`refused`).
+// Reasons why the broker refuses a message or cannot send one: counted under these words in status.json and the summary
+// (`refused`).
 enum class Refusal {
     // releases
     ReleaseOfAnotherRun,

@@ -30,7 +30,7 @@ struct PathParts {
     std::function<void()> on_failure;  // called on one of the path's threads
 };
 
-// What the program adds to a run. Each hook may be empty, except on_pool_failure with a pool and make_delivery without
+// Hooks of the program into a run. Each hook may be empty, except on_pool_failure with a pool and make_delivery without
 // consumers. Called on the thread that makes the run, unless another is named.
 struct EgressRunHooks {
     // A run begins: its memory exists, and no consumer has connected yet.

@@ -15,7 +15,7 @@
 
 namespace offramp {
 
-// What happens to a batch when no slab is free.
+// Policy for a batch when no slab is free.
 enum class WhenFull { Wait, Drop, Spill };
 
 // The settings of a run.

@@ -71,7 +71,8 @@ ColorMask color_mask(std::uint32_t mask) {
     return found;
 }
 
-// Of 16 bits five a colour, of more eight, unless the file has masks: in its header, or behind one of 40 bytes.
+// Five bits per colour of 16-bit pixels, else eight, unless the file has masks: in its header, or after one of 40
+// bytes.
 void read_masks(std::span<const std::byte> file, std::size_t header, BmpLayout& layout) {
     std::array<std::uint32_t, 3> masks{0xff0000, 0xff00, 0xff};
     if (layout.bits == 16) masks = {0x7c00, 0x3e0, 0x1f};

@@ -98,7 +98,7 @@ ImageSize ImageDecoder::decode_file_in_full(const PicturePlace& place, std::vect
     return size;
 }
 
-// Of file_, which is decoded once more where it has alpha.
+// Decodes file_ once more if it has alpha.
 BesideColours ImageDecoder::beside_colours(const Stored& stored) const {
     BesideColours beside{.alpha = {}, .profile = colour_profile(stored.format, file_)};
     if (stored.tiff) beside.profile = stored.tiff->profile();

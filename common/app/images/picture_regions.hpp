@@ -24,7 +24,7 @@ class PictureRegions {
     ImageSize size_;
 };
 
-// Of a TIFF in tiles, of at most kMostTiledPixels. Null: any other picture, which is read by its rows. Errors:
+// Opens a tiled TIFF of at most kMostTiledPixels. Null for any other picture, which is read by rows. Errors:
 // UnreadableItem.
 std::unique_ptr<PictureRegions> open_picture_regions(const PicturePlace& place);
 

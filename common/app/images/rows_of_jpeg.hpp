@@ -7,8 +7,8 @@
 
 namespace offramp {
 
-// Of a JPEG file that is stored upright. Errors: those of PictureRows; more than kMaxImagePixels where the decoder has
-// to hold all of it.
+// Rows of a JPEG file that is stored upright. Errors: those of PictureRows; more than kMaxImagePixels if the decoder
+// must hold the whole picture.
 std::unique_ptr<PictureRows> rows_of_jpeg(FileWindow file);
 
 }  // namespace offramp

@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-// Of a PNG file that is not interlaced. `size`: read_png_size() of it. Errors: those of PictureRows.
+// Rows of a PNG file that is not interlaced. `size`: read_png_size() of it. Errors: those of PictureRows.
 std::unique_ptr<PictureRows> rows_of_png(FileWindow file, ImageSize size);
 
 }  // namespace offramp

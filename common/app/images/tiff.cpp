@@ -19,7 +19,7 @@
 namespace offramp {
 namespace {
 
-// Of one row, or of one tile, as decoded, in all planes: what a few kilobytes can claim.
+// Limit of one decoded row or tile, in all planes: a few kilobytes of file can claim more.
 constexpr std::uint64_t kMostPieceBytes = std::uint64_t{256} << 20U;
 
 // `claimed`: by libtiff, of so many lines; there are so many such pieces.

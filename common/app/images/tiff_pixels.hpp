@@ -32,7 +32,7 @@ class TiffLines {
     explicit TiffLines(TiffColors colours);
 
     const TiffColors& colours() const { return colours_; }
-    // Of those seen so far that are 16-bit numbers of colours; of a palette none are.
+    // The largest 16-bit colour number so far; palette indexes do not count.
     std::uint16_t largest_of_16_bits() const { return largest_; }
     // `count` pixels from number `first` of a line on, whose samples stand together; 16 bits in the machine's order.
     void to_rgb(const std::uint8_t* line, std::uint32_t first, std::uint32_t count, std::uint8_t* rgb);

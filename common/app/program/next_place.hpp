@@ -28,7 +28,7 @@ std::string_view checked_next_place(std::string_view name, const std::string& fr
 
 // FOLDER/.offramp-next-NAME, or `folder` itself for no name.
 std::string folder_in(const std::string& folder, std::string_view next_place);
-// Those that lie in the folder.
+// The names of all next places in the folder.
 std::vector<std::string> next_places_in(const std::string& folder);
 
 }  // namespace offramp

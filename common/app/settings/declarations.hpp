@@ -8,7 +8,7 @@
 #include "common/app/settings/catalogue_source.hpp"
 #include "common/app/settings/toml.hpp"
 
-// What a source declares, as tables of TOML: for those who make settings and processors' results of them.
+// The tables of a settings file, for readers that make settings and processors' results of them.
 namespace offramp {
 
 // Tables [[setting]], and at most one [results]. Errors: ConfigError names file and line, for other tables and for keys

@@ -4,7 +4,7 @@
 
 #include "common/app/settings/effect.hpp"
 
-// What would be other with another value (Effect), by name: for those who declare settings.
+// The effects of settings (Effect), by name, for their declarations.
 namespace offramp {
 
 struct DeclaredSetting;
@@ -21,7 +21,7 @@ inline Effect of_slabs(Effect::When when, Effect::When in_processing = nullptr) 
     return {.on = Effect::On::Results, .in_slabs = std::move(when), .in_processing = std::move(in_processing)};
 }
 inline Effect of_processing(Effect::When when) { return of_slabs(nullptr, std::move(when)); }
-// Of items whose originals are looked at again.
+// Effect on items whose originals are read again.
 Effect of_items_at_hand();
 
 // In which runs.

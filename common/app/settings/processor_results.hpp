@@ -61,7 +61,7 @@ struct ProcessorResults {
     static const ProcessorResults* of(std::string_view processor);
 
     bool has_files_of_items() const { return !endings.empty(); }
-    // Of its files of items, with these settings; there are some.
+    // The ending of its files with these settings. Requires a processor with files.
     const std::string& ending(const CatalogueValues& values) const;
 };
 

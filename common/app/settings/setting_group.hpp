@@ -33,7 +33,7 @@ struct Storage {
     Storage(T Section::*member)  // NOLINT(google-explicit-constructor): a section's member is named as it is
         : put([member](RunConfig& config, T value) { config.*member = std::move(value); }),
           take([member](const RunConfig& config) { return config.*member; }) {}
-    // Of the declared setting `flag`, whose preset is a T.
+    // Storage of the declared setting `flag`, whose preset is a T.
     static Storage declared(const std::string& flag) { return Storage(flag); }
 
   private:

@@ -8,7 +8,7 @@
 
 namespace offramp {
 
-// What a run's consumers do with its slabs, and where the results go: the settings that decide it, by flag. A consumer
+// The settings that decide what consumers do with slabs and where results go, by flag. A consumer
 // sends it in its first message, as a hash, and is refused if it differs from the producer's: it would take slabs, and
 // their results would be missing where the run's are. Each setting declares whether it counts (Effect). Pure, but for
 // the links in the paths.

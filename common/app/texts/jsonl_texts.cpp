@@ -33,7 +33,7 @@ RegularFile open_lines(const std::string& input) {
 
 bool blank(std::string_view text) { return text.find_first_not_of(" \t\r") == std::string_view::npos; }
 
-// Of the file's first line. Errors: Error (BadInput), where another kind of file begins so.
+// Checks the file's first line. Errors: Error (BadInput) if another kind of file begins like this.
 void require_lines_of_json(std::string_view line) {
     if (line.starts_with("PAR1"))
         throw Error(ErrorKind::BadInput, "it begins as a Parquet file does", "For Parquet give --source parquet-text");

@@ -17,7 +17,7 @@
 namespace offramp {
 namespace {
 
-// Of its id, text and columns.
+// Hash of the row's id, text and columns.
 std::uint64_t hash_of(const TextTable& texts, std::uint64_t number) { return texts.hash(number); }
 
 std::uint64_t hash_of(const PictureList& pictures, std::uint64_t number) {
@@ -25,7 +25,7 @@ std::uint64_t hash_of(const PictureList& pictures, std::uint64_t number) {
     return XXH3_64bits_withSeed(key.data(), key.size(), pictures.listed_hash(number));
 }
 
-// Of the first rows: their number, and a hash of their contents.
+// The number of the first rows, and a hash of their contents.
 template <class List>
 std::string serialize(const List& list, std::uint64_t rows) {
     XXH64_hash_t hash = 0;

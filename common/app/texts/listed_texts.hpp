@@ -29,7 +29,7 @@ class ListedTexts : public TextTable {
     const std::string& input() const { return input_; }
     const TextColumns& chosen() const { return chosen_; }
     const RowHashes& listed(std::uint64_t number) const { return hashes_[number]; }
-    // Of any length. Errors: UnreadableItem.
+    // The text, whatever its length. Errors: UnreadableItem.
     virtual std::string whole_text(std::uint64_t number) const = 0;
 
   private:

@@ -21,7 +21,7 @@ namespace offramp {
 class ParquetTexts final : public ListedTexts {
   public:
     explicit ParquetTexts(const InputSettings& config, const StillWanted& still_wanted = {});
-    // Of a file that is open.
+    // Texts of an open file.
     ParquetTexts(const InputSettings& config, std::unique_ptr<ParquetRows> rows, const StillWanted& still_wanted = {});
 
     std::string description() const override;

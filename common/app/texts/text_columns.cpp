@@ -61,7 +61,7 @@ TypeName type_name(const json& value) {
     return {"an object", "a list of objects"};
 }
 
-// Of a value, so far as columns must keep to it: what is in lists within a list is not looked at.
+// The type that a column's values must share. Contents of nested lists are not checked.
 const char* type_of(const json& value) {
     if (!value.is_array()) return type_name(value).one;
     const char* type = kListOfNothing;

@@ -29,7 +29,7 @@ struct RowHashes {
     bool operator==(const RowHashes&) const = default;
 };
 
-// Of UnreadableItem.
+// Reason of an UnreadableItem.
 inline constexpr const char* kRowWasChanged = "the row was changed since it was listed";
 
 // Which columns of a table are a text's id, the text, and what is handed through.
@@ -40,8 +40,8 @@ class TextColumns {
 
     const std::string& id() const { return id_; }
     const std::string& text() const { return text_; }
-    // Of a table with these columns, those that are read, the id's and the text's in front. Errors: Error (BadInput)
-    // with what there is, when one is missing, or there more than once.
+    // The columns to read of a table with the columns `there`; the id and the text come first. Errors: Error (BadInput)
+    // with the table's columns, if one is missing or occurs twice.
     std::vector<std::string> chosen_of(const std::vector<std::string>& there) const;
 
     // Takes a row, a JSON object, apart. Errors: Error (BadInput), without the row's place: the id is missing, null, or

@@ -13,7 +13,7 @@ namespace offramp {
 // one. Errors: std::bad_alloc.
 class FastDeflate {
   public:
-    // Of all pieces of one stream: ISA-L counts in 32 bits.
+    // Limit of all pieces of one stream: ISA-L counts in 32 bits.
     static constexpr std::size_t kMostBytes = std::size_t{1} << 30U;
 
     FastDeflate();

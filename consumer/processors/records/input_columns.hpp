@@ -41,7 +41,7 @@ class InputColumns {
     std::optional<InputIndex> pictures_;
     std::unique_ptr<TextTable> texts_;
     bool in_chunks_ = false;  // samples are parts of texts, and have their columns
-    // Of the text that was asked for last: its chunks follow each other, and a row may be long.
+    // The text that was requested last: its chunks follow each other, and a row may be long.
     mutable std::optional<std::pair<std::uint64_t, BesideText>> last_;
     std::unordered_map<std::string_view, std::uint64_t> texts_by_key_;  // by the table's own keys
 };

@@ -11,8 +11,8 @@ namespace offramp {
 
 struct RunConfig;
 
-// What all that a run's processors append to is taken through, before it and behind it: the steps that prepare_run()
-// and finish_run() are made of, and those of a custom program's run. Each may be killed, and is made again.
+// The steps on outputs that a run's processors append to, before and after the run: the parts of prepare_run(),
+// finish_run() and their counterparts for a custom program's run. Each may be killed, and is made again.
 // `config`: whole, since each processor finds there what it declares for itself. `next_place`: where the run's results
 // lie (common/app/program/next_place.hpp); empty: in place. Errors: those of RunOutput.
 

@@ -23,8 +23,8 @@ struct PreviousOutput {
     std::string what;  // "FILE", "table ... of ...", for errors
 };
 
-// What all consumers of a run append to together, and what is done with it while none of them is there: before a run,
-// and when it has ended. Each call may be killed, and is made again. `own`: with the name and folder of the processor
+// An output that all consumers of a run append to, and the steps on it before the run and after its end, when no
+// consumer is there. Each call may be killed, and is made again. `own`: with the name and folder of the processor
 // that it is of (own_results). If a previous run's results are in that folder, a new run's go into `next`, a folder in
 // it (common/app/program/next_place.hpp), and take their place at its end.
 class RunOutput {
@@ -54,8 +54,8 @@ class RunOutput {
                              const std::string& /*next_place*/) const {
         return true;
     }
-    // Of a job: makes in own.output what one run would have made there, of what the runs of its shards finished.
-    // Nothing to be done where shards append to one and the same. Errors: those of finish() and put_in_place().
+    // Joins the finished outputs of a job's shards in own.output, as one run would have written them. Does nothing if
+    // the shards share one output. Errors: those of finish() and put_in_place().
     virtual void join(const ResultSettings& /*own*/, std::span<const ShardPart> /*parts*/) const {}
 };
 

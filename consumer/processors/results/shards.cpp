@@ -19,7 +19,7 @@ namespace offramp {
 
 namespace {
 
-// Of the files of a shard those that lie in `folder`, a folder of its place or that itself, by name.
+// The names of the shard's files in `folder`, which is its place or a folder in it.
 std::vector<std::string> files_in(const std::string& folder, const std::string& place,
                                   const std::vector<std::string>& files) {
     std::vector<std::string> names;
@@ -30,8 +30,8 @@ std::vector<std::string> files_in(const std::string& folder, const std::string& 
     return names;
 }
 
-// Of a file that the launcher writes whole, and that an attempt finds: what keeps it from being read may pass. Where it
-// is gone no process writes it again: the job was merged meanwhile, or given up.
+// Reads a file that the launcher writes whole. A read error may pass. A missing file is not written again: the job was
+// merged meanwhile, or given up.
 std::string text_of_job_file(const std::string& path) {
     try {
         const RegularFile file(path);

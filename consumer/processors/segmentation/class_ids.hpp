@@ -35,7 +35,7 @@ class ClassIds {
                                                 ImageSize size, const Progress& progress);
     std::span<const std::uint8_t> nearest(const SegmentationOutput& output, const SampleView& sample, ImageSize size,
                                           const Progress& progress);
-    // Of a line of scores, [classes, ids.size()].
+    // `line`: scores, [classes, ids.size()].
     void find_classes(std::span<const float> line, bool one_channel, std::span<std::uint8_t> ids);
     std::span<const std::uint8_t> reduce(const ClassScores& scores, const Progress& progress);
 

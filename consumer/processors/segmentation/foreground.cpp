@@ -8,7 +8,7 @@
 namespace offramp {
 namespace {
 
-// Of a line of scores, [classes, width].
+// `line`: scores, [classes, width].
 std::uint8_t foreground_at(std::span<const float> line, std::size_t width, std::size_t x) {
     float largest = line[x];
     for (std::size_t at = x; at < line.size(); at += width) largest = std::max(largest, line[at]);
@@ -18,7 +18,7 @@ std::uint8_t foreground_at(std::span<const float> line, std::size_t width, std::
     return probability > 0 ? static_cast<std::uint8_t>(probability * 255.0F + 0.5F) : std::uint8_t{0};  // NaN: 0
 }
 
-// Of one channel.
+// `score`: of a network of one channel.
 std::uint8_t alpha_of(float score, const ForegroundScale& scale) {
     const float probability = scale.logit ? 1.0F / (1.0F + std::exp(-score)) : std::min(score, 1.0F);
     return probability > 0 ? static_cast<std::uint8_t>(probability * 255.0F + 0.5F) : std::uint8_t{0};  // NaN: 0

@@ -48,7 +48,7 @@ class StitchedMasks {
              const StillCurrent& still_current);
 
   private:
-    // What is being added.
+    // The tile being added.
     struct Tile {
         const SegmentationOutput& output;
         const SampleView& sample;

@@ -74,7 +74,7 @@ std::uint64_t TileCanvas::cell_at(Cell cell) const {
     return layout_.cells_at + std::uint64_t{cell.row} * tiling_.across().cells() + cell.column;
 }
 
-// Of the nine cells that a tile shows, row by row, the inner one has no scores: corners and edges alternate.
+// A tile shows nine cells, row by row. The inner one has no scores; corners and edges alternate.
 std::uint64_t TileCanvas::scores_at(std::uint32_t tile_row, std::uint32_t tile_column, Cell cell) const {
     const std::uint32_t down = cell.row + 1 - 2 * tile_row, across = cell.column + 1 - 2 * tile_column;
     expect(down < 3 && across < 3 && (down != 1 || across != 1), "a tile has scores in the seams around it");

@@ -27,7 +27,7 @@ class ColumnsBeside {
 
     bool columns() const { return columns_.has_value(); }  // id, columns
     bool chunks() const { return chunks_; }                // chunk, start_char, end_char
-    // Those names, as far as they are there.
+    // The names of the columns that exist.
     std::vector<std::string> names() const;
     // Errors: those of InputColumns and chunk_named().
     VectorOrigin of(std::string_view key) const;

@@ -195,7 +195,7 @@ void write_rows(const VectorKind& kind, const std::function<std::string_view()>&
     }
 }
 
-// Of what columns these are, for the error.
+// A column by name; `path` is for the error.
 template <class Array>
 const Array& column_of(const arrow::RecordBatch& batch, const char* name, const std::string& path) {
     const auto column = batch.GetColumnByName(name);

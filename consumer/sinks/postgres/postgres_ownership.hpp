@@ -70,13 +70,13 @@ FoundTable find_offramp_table(PostgresDatabase& database, const PostgresLayout& 
 // Errors: ConfigError for a table of another version, or of another run than the mark's.
 void require_marked(const FoundTable& found, const PostgresLayout& layout, const std::string& table,
                     const PostgresDatabase& database, const std::string& mark);
-// Of a table that is a job's: its shards know it before they have a mark.
+// Number of a job's table: its shards know it before they have a mark.
 std::string number_of_job(const std::string& job, const std::string& random);
 // Errors: ConfigError where the table is another job's or run's, for which there need be no mark.
 void require_of_job(const FoundTable& found, const PostgresTarget& target, const std::string& table,
                     const PostgresDatabase& database, const std::string& mark);
-// Of a run that would replace the table. Errors: ConfigError where it is that of a job that is not merged, which shards
-// fill for days, and the mark does not name it.
+// Check before a run replaces the table. Errors: ConfigError if the table belongs to a job that is not merged, which
+// its shards may fill for days, and the mark does not name it.
 void require_no_job_under_way(const FoundTable& found, const std::string& table, const PostgresDatabase& database,
                               const std::string& mark);
 // The table of the run whose mark this is. Errors: as above; Error with SinkUnavailable when it is gone.

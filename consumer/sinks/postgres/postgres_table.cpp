@@ -21,7 +21,7 @@ std::string new_number() {
     return number.str();
 }
 
-// Of columns with ", " between.
+// `columns`: names separated by ", ".
 bool is_among(const std::string& columns, const std::string& column) {
     return (", " + columns + ", ").find(", " + column + ", ") != std::string::npos;
 }

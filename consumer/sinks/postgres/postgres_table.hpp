@@ -49,8 +49,8 @@ class PostgresTable {
     void transact(const PostgresColumns& columns, const std::function<void()>& progress,
                   const std::function<void(PostgresDatabase& database)>& work);
 
-    // Of the table that the rows go to; in a transaction. Errors: ConfigError where it was not made with all these
-    // further columns: another version of the program began it, or a run over another input.
+    // Checks the table that the rows go to; in a transaction. Errors: ConfigError if the table lacks one of these
+    // further columns: another version of the program or a run over another input made it.
     void require_columns(const std::vector<std::string>& columns);
     // Whether the run that made the table gave it this further column.
     bool was_made_with(const std::string& column);

@@ -9,7 +9,7 @@
 namespace offramp {
 namespace {
 
-// Of a window, and of a piece.
+// Size of a window, and of a piece.
 constexpr std::uint64_t kWindowBytes = 1 << 20;
 
 [[noreturn]] void fail(const std::string& path, const std::string& why) {

@@ -111,7 +111,7 @@ std::vector<Entry> entries_of(const std::vector<Segment>& segments, std::size_t 
     return entries;
 }
 
-// Of each item the entry of the latest segment, in order; reads it then, and counts the others.
+// Takes the entry of the latest segment for each item, in order; reads it, and counts the others.
 class Merging {
   public:
     // Borrows all.

@@ -51,7 +51,7 @@ struct Checkpoint {
     std::string header_line() const;
     std::string names_lines() const;
     std::uint64_t items() const;  // of the source
-    // Those that its runs process: all without --shard, and if the shard's items have their own numbers.
+    // The items that its runs process: all without --shard, or if the shard's items have their own numbers.
     ItemRange share() const;
 };
 

@@ -34,8 +34,8 @@ std::string chosen(const std::string& processor, std::span<const TensorSpec> out
     return std::ranges::any_of(outputs, becomes_masks) ? "mask-png" : "npy";
 }
 
-// What follows an item's key in the names of its files. With several matching outputs, the suffix contains the output's
-// name.
+// The suffixes after an item's key in the names of its files. With several matching outputs, the suffix contains the
+// output's name.
 std::vector<std::string> suffixes_of(const ProcessorResults& results, const CatalogueValues& catalogue,
                                      std::span<const TensorSpec> outputs) {
     const std::string& ending = results.ending(catalogue);

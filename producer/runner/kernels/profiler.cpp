@@ -2,7 +2,7 @@
 
 #include "producer/runner/kernels/runtime_check.hpp"
 
-// Of libcudart; their header is in a separate package, needed only here.
+// Functions of libcudart; their header is in a separate package, needed only here.
 // NOLINTBEGIN(readability-identifier-naming)
 extern "C" cudaError_t cudaProfilerStart(void);
 extern "C" cudaError_t cudaProfilerStop(void);

@@ -28,7 +28,7 @@ inline constexpr std::size_t kPartAlignment = 16;  // a GPU's widest read
 // The layout of the arrays of `inputs` in a row, for a batch of this many rows.
 std::vector<InputPart> lay_out_parts(std::span<const InputMetadata> inputs, std::uint32_t batch);
 
-// Of all the parts together, gaps included.
+// Size of all parts together, gaps included.
 std::size_t part_row_bytes(std::span<const InputPart> parts);
 
 // "features float32 [4, 3, 16], ids int64 [4, 5]"

@@ -202,7 +202,7 @@ bool read_input_shape(InputMetadata& input, const std::string& text) {
                                [&numbers](std::int64_t side) { return (numbers *= side) <= kMostNumbers; });
 }
 
-// Of a table [[input]].
+// Keys of a table [[input]].
 const Keys<InputMetadata>& known_input_keys() {
     static const Keys<InputMetadata> keys{
         {"name", {"1 to 63 letters, digits, '_', '-' and '.', no '.' in front", {TomlType::String}, read_input_name}},

@@ -50,7 +50,7 @@ struct ModelMetadata {
     bool takes_pictures() const { return input_shape.empty() && inputs.empty(); }
     bool takes_tokens() const { return inputs.empty() ? input_dtype == "int32" : !inputs.front().tokens.empty(); }
     bool takes_arrays() const { return !inputs.empty() && !takes_tokens(); }
-    // Of the text's tokens.
+    // Facts about the text's tokens.
     std::int64_t token_length() const { return inputs.empty() ? input_shape.back() : inputs.front().shape.front(); }
 };
 

@@ -22,7 +22,7 @@
 
 namespace offramp {
 
-// What a source writes into a row of a staging buffer.
+// A row of a staging buffer, for a source to fill.
 enum class RowKind {
     Nothing,  // no host data: the batch is resident on the device, or the model needs no input
     Pixels,   // [height, width, 3] 8-bit RGB; normalised on the device

@@ -7,7 +7,7 @@ namespace offramp {
 
 class SettingGroup;
 
-// Of --image-size and --resize-size.
+// Limits of --image-size and --resize-size.
 inline constexpr std::uint32_t kSmallestImageSize = 32;
 inline constexpr std::uint32_t kLargestImageSize = 8192;
 
