@@ -214,11 +214,11 @@ def _skipped_count(summary, skipped):
 
 def _listed_count(skipped):
     """Number of items behind the entries: parts of one item, such as a picture's tiles, share one entry if they share a reason."""
-    return sum(1 + (entry.get("more_alike") or 0) for entry in skipped)
+    return sum(1 + (entry.get("similar") or 0) for entry in skipped)
 
 
 def _more_of_it(entry):
-    return f" (and {entry['more_alike']} more of it)" if entry.get("more_alike") else ""
+    return f" (and {entry['similar']} more of it)" if entry.get("similar") else ""
 
 
 def recovered_line(samples, unit):

@@ -38,11 +38,11 @@ std::string words(Refusal refusal) {
         case Refusal::BeyondAGap:
             return "release beyond a gap";
         case Refusal::ReasonWithoutRelease:
-            return "reason of a release that does not come";
+            return "reason without a release";
         case Refusal::WorkOfAnotherRun:
             return "work message of another run";
         case Refusal::UnknownConsumer:
-            return "work message from nobody known";
+            return "work message from an unknown consumer";
         case Refusal::WorkForOtherConsumer:
             return "work message in another's name";
         case Refusal::OutOfTurn:
@@ -50,13 +50,13 @@ std::string words(Refusal refusal) {
         case Refusal::MoreHoldingsThanRecords:
             return "hello with more holdings than records";
         case Refusal::DiedMeanwhile:
-            return "peer died while it was being let in";
+            return "peer died during admission";
         case Refusal::ChallengeNotAnswered:
             return "challenge not answered";
         case Refusal::ForeignSession:
-            return "hello with a session that is not its own";
+            return "hello with a foreign session";
         case Refusal::PeerIsGone:
-            return "ticket for a peer that is gone";
+            return "ticket for a closed peer";
         case Refusal::TicketNotTaken:
             return "ticket not taken";
     }

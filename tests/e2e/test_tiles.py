@@ -420,8 +420,8 @@ class Tiles(unittest.TestCase):
         self.assertIn("truncated PNG", world.logs())
         (skipped,) = world.summary()["skipped"]
         self.assertRegex(skipped["origin"], r"square\.png, tile \d+,\d+$", "tiles with the same reason are one entry")
-        self.assertEqual(1 + skipped["more_alike"], world.summary()["samples"]["skipped"])
-        self.assertIn(f"{skipped['reason']} (and {skipped['more_alike']} more of it)", world.logs())
+        self.assertEqual(1 + skipped["similar"], world.summary()["samples"]["skipped"])
+        self.assertIn(f"{skipped['reason']} (and {skipped['similar']} more of it)", world.logs())
         self.assert_reported_as_lacking(world, "square")
         (images / "square.png").write_bytes(whole)
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())

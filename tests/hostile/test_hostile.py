@@ -18,7 +18,7 @@ REFUSED = ("hello with more holdings than records", "refused: another run", "ref
            "release in another's name", "release message: another message version", "release message: another type",
            "release message: length does not fit the type", "release message: not a message of this project",
            "release message: too many records", "release message: too short", "release message: unknown type",
-           "release of an unknown session", "release of another run", "work message from nobody known", "work message of another run",
+           "release of an unknown session", "release of another run", "work message from an unknown consumer", "work message of another run",
            "work message out of turn",
            "work message: length does not fit the type", "work message: not a message of this project",
            "work message: too many records", "work message: too short", "work message: unknown type")

@@ -124,7 +124,7 @@ print(kind == wire.REFUSED, struct.unpack_from("<I", body)[0], body[8:].split(by
             refused = self.finish(run)["refused"]
             self.assertEqual(refused["refused: another user"], 1)
             self.assertEqual(refused["release of an unknown session"], 4)
-            self.assertEqual(refused["work message from nobody known"], 4)
+            self.assertEqual(refused["work message from an unknown consumer"], 4)
 
     def test_the_launchers_own_socket(self):
         with LaunchedRun(*LONG, "--consumers", "2", "--status-seconds", "0.05") as run:

@@ -37,7 +37,7 @@ Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> fi
     std::uint64_t listed_above = 0;
     for (std::size_t i = 0; i < shown; ++i) {
         text += (i == 0 ? "" : "; ") + first[i].origin + ": " + first[i].reason;
-        if (first[i].more_alike > 0) text += " (and " + std::to_string(first[i].more_alike) + " more of it)";
+        if (first[i].similar > 0) text += " (and " + std::to_string(first[i].similar) + " more of it)";
         listed_above += first[i].stands_for();
     }
     if (failed > listed_above) text += "; and " + std::to_string(failed - listed_above) + " more";

@@ -139,7 +139,7 @@ std::vector<SkippedItem> Prefetcher::unreadable_upcoming() const {
             item.item = item.last_item;
             item.origin = item.last_origin;
         }
-        item.more_alike -= before;
+        item.similar -= before;
         ahead.push_back(std::move(item));
     }
     return ahead;

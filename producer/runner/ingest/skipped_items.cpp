@@ -9,11 +9,11 @@ namespace {
 
 // Adds one more item to those that `entry` represents.
 void add_similar(SkippedItem& entry, SkippedItem item) {
-    if (entry.more_alike == 0) {
+    if (entry.similar == 0) {
         entry.last_item = entry.item;
         entry.last_origin = entry.origin;
     }
-    ++entry.more_alike;
+    ++entry.similar;
     if (item.item > entry.last_item) {
         entry.last_item = item.item;
         entry.last_origin = item.origin;

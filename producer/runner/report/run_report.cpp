@@ -74,7 +74,7 @@ json items_json(const std::vector<SkippedItem>& items) {
     json list = json::array();
     for (const SkippedItem& item : items) {
         list.push_back({{"item", item.item}, {"origin", item.origin}, {"reason", item.reason}});
-        if (item.more_alike > 0) list.back()["more_alike"] = item.more_alike;
+        if (item.similar > 0) list.back()["similar"] = item.similar;
     }
     return list;
 }

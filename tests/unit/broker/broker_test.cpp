@@ -527,7 +527,7 @@ TEST(Broker, AConsumerThatEndsBeforeItsWelcomeFreesItsPlace) {
     refused.hello();
     refused.port->send_work(of_run(Disconnect{0}));
     f.broker->step();
-    EXPECT_EQ(f.report().refused.count("work message from nobody known"), 0U);
+    EXPECT_EQ(f.report().refused.count("work message from an unknown consumer"), 0U);
 }
 
 // --- deaths ---

@@ -460,7 +460,7 @@ TEST_F(PrefetcherTest, ReportsTheReadAheadPartsOfAPictureAsOne) {
     }
     const auto items_of = [](const std::vector<SkippedItem>& list) {
         std::uint64_t items = 0;
-        for (const SkippedItem& item : list) items += 1 + item.more_alike;
+        for (const SkippedItem& item : list) items += 1 + item.similar;
         return items;
     };
     const auto skipped = prefetcher.skipped().list(), ahead = prefetcher.unreadable_upcoming();

@@ -22,9 +22,9 @@ TEST(SkippedItems, TilesOfOnePictureDoNotDisplaceOthers) {
     const auto list = skipped.list();
     ASSERT_EQ(list.size(), 2U);
     EXPECT_EQ(list[0].origin, "c.jpg");
-    EXPECT_EQ(list[0].more_alike, 0U);
+    EXPECT_EQ(list[0].similar, 0U);
     EXPECT_EQ(list[1].origin, "b.png, tile 10");
-    EXPECT_EQ(list[1].more_alike, 999U);
+    EXPECT_EQ(list[1].similar, 999U);
 }
 
 TEST(SkippedItems, ListsTheFirstOfEqualPartsInAnyOrder) {
@@ -34,7 +34,7 @@ TEST(SkippedItems, ListsTheFirstOfEqualPartsInAnyOrder) {
     ASSERT_EQ(list.size(), 1U);
     EXPECT_EQ(list[0].item, 4U);
     EXPECT_EQ(list[0].origin, "b.png, tile 4");
-    EXPECT_EQ(list[0].more_alike, 2U);
+    EXPECT_EQ(list[0].similar, 2U);
     EXPECT_EQ(list[0].last_item, 9U);
     EXPECT_EQ(list[0].last_origin, "b.png, tile 9");
     EXPECT_TRUE(skipped.lists_all());
@@ -58,7 +58,7 @@ TEST(SkippedItems, AFullListStillCountsEqualParts) {
     skipped.record(tile(4, "b.png", "damaged"));
     EXPECT_EQ(skipped.total(), 4U);
     ASSERT_EQ(skipped.list().size(), 1U);
-    EXPECT_EQ(skipped.list()[0].more_alike, 1U);
+    EXPECT_EQ(skipped.list()[0].similar, 1U);
     EXPECT_FALSE(skipped.lists_all());
 }
 

@@ -522,7 +522,7 @@ class SummaryTest(unittest.TestCase):
         self.assertIn("unreadable 7 more, in batches that were never started: summary.json lists them", text)
         text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 20}, "skipped": skipped[:20]}, "images", "", "x")
         self.assertNotIn(" more", text)
-        tiles = {"item": 6, "origin": "b.png, tile 0,0", "reason": "damaged", "more_alike": 40}
+        tiles = {"item": 6, "origin": "b.png, tile 0,0", "reason": "damaged", "similar": 40}
         text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 42}, "skipped": [tiles, skipped[0]]}, "tiles", "", "x")
         self.assertIn("skipped    42:\n    b.png, tile 0,0: damaged (and 40 more of it)\n    0.jpg: empty\n", text)
         self.assertNotIn("summary.json lists", text)
