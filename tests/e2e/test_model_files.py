@@ -505,7 +505,7 @@ def later(): return Later()
         self.refused(137, "export was killed by SIGKILL", of="networks.py:dying")
 
     def test_without_a_compiler(self):
-        self.refused(71, "there is no 'no-such-compiler' here", "apt-get install g++", of="networks.py:vector", environment={"CXX": "no-such-compiler"})
+        self.refused(71, "'no-such-compiler' was not found", "apt-get install g++", of="networks.py:vector", environment={"CXX": "no-such-compiler"})
 
     def test_half_precision_weights_and_a_compiler_without_shared_libraries(self):
         import torch
