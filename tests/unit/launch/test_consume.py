@@ -86,7 +86,7 @@ class ConsumeTest(unittest.TestCase):
         self.assertEqual([str(self.run_dir)] * 2, [consumer.flag("--run-dir") for consumer in consumers])
         self.assertEqual([str(self.stage.folder / "results")] * 2, [consumer.flag("--output") for consumer in consumers])
         self.assertEqual(["npy"] * 2, [consumer.flag("--processor") for consumer in consumers])
-        self.assertEqual([["serve", NONCE]] * 2, [consumer.argv[:2] for consumer in consumers], "--only-run comes first, so that no consumer joins another run")
+        self.assertEqual([["serve", NONCE]] * 2, [consumer.argv[:2] for consumer in consumers], "serve NONCE comes first, so that no consumer joins another run")
         self.program.write_status(state="ended", released_samples=80, released_batches=10)
         for consumer in consumers:
             consumer.order(exit=0)
