@@ -207,7 +207,7 @@ class TorchScript(unittest.TestCase):
     def test_wrong_model_input_is_reported(self):
         model = self.saved(self.networks.Volumes(), "volumes.pt")
         printed, _ = self.arrays_of(model, self.images, "--batch", "4", code=65)
-        for word in ("failed in its own code on image float32 [4, 3, 224, 224], pictures by --image-size 224: ", "volumes.toml what one sample is",
+        for word in ("failed in its own code on image float32 [4, 3, 224, 224], pictures by --image-size 224: ", "Describe one sample in",
                      'input-shape = "1x32x48x48"', "image-size = N", "input-dtype"):
             self.assertIn(word, printed)
         model = self.saved(self.networks.Volumes(), "volumes.pt", 'input-shape = "2x6x10x8"\n')
