@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
-// The meaning of the one channel of a network [N, 1, H, W]: the probability that a pixel is foreground. Used by the
-// device, the CPU backend and the consumers, so that all find the same pixels.
+// The meaning of the one channel of a network [N, 1, H, W]: how sure it is that a pixel is foreground, as a probability
+// or a logit. Used by the device, the CPU backend and the consumers, so that all find the same pixels.
 namespace offramp {
 
 struct ForegroundScale {

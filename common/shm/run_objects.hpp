@@ -58,7 +58,8 @@ std::vector<std::string> sweep_dead_runs();
 
 // The same for one run, by who leaves it: true when nothing of it is left. A RunLock of the calling process counts as a
 // life: give it back first. Blocks: for `patience` at the most, while another process sweeps this run. That one may die
-// half-way, and then the rest is done here; it does not wait for a living process, which will sweep itself.
+// half-way, and then the rest is done here; it does not wait for a living process, which will sweep the run when it
+// leaves.
 bool sweep_run(const RunNames& names, std::chrono::milliseconds patience = std::chrono::seconds(5));
 
 }  // namespace offramp

@@ -162,31 +162,18 @@ int serve(CommandLine flags, CommandLine whole, const RunConfig& given, std::opt
     return code;
 }
 
-// A dead letter: whole, or with a `report` sample by sample. Its results go where the flags say, which may be another
-// place than the run's.
-int retry(CommandLine flags, CommandLine whole, const std::string& payload, const std::string& report,
-          const ProcessorMaking& making) {
+// A dead letter, sample by sample. Its results go where the flags say, which may be another place than the run's.
+int retry_each_sample(CommandLine flags, CommandLine whole, const std::string& payload, const std::string& report,
+                      const ProcessorMaking& making) {
     auto config = parse_run_config(flags.argc, flags.argv, kProgram);
     if (!config) return to_int(ExitCode::Ok);
-    const std::string file = std::filesystem::absolute(payload).string();
     config = for_any_folder(*std::move(config));  // a custom processor may change the working folder
     require_processors(*config, making.besides);
     start_logging(kProgram, config->log_level, config->log_format, config->log_file);
     exec_interpreter(*config, whole, making);
     OutputOfRun output(*config, {});
     const auto processor = making.make(*config);
-    SlabProcessor& guarded = output.guard(*processor, *config);
-    return report.empty() ? retry_payload(file, guarded) : retry_samples(file, report, guarded);
-}
-
-// Merges what the consumers of a run left, once they are gone.
-int finish(int argc, const char* const* argv, const ProcessorMaking& making) {
-    const auto config = parse_run_config(argc, argv, kProgram);
-    if (!config) return to_int(ExitCode::Ok);
-    require_processors(*config, making.besides);
-    start_logging(kProgram, config->log_level, config->log_format, config->log_file);
-    finish_run(*config);
-    return to_int(ExitCode::Ok);
+    return retry_samples(payload, report, output.guard(*processor, *config));
 }
 
 int run_command(int argc, const char* const* argv, const ProcessorMaking& making) {
@@ -210,17 +197,17 @@ int run_command(int argc, const char* const* argv, const ProcessorMaking& making
                            prepare_own_run(config, argv[2], ItemNumbers::Continue);
                        }));
     if (argc > 3 && word == "join-shards") return join(argv[2], argv[3], argc - 3, argv + 3);
-    if (word == "finish") return finish(argc - 1, argv + 1, making);
     if (argc > 2 && word == "finish-own-run") return finish_own(argv[2], argc - 2, argv + 2);
+    if (argc > 3 && word == "retry-samples")
+        return retry_each_sample({argc - 3, argv + 3}, whole, argv[3], argv[2], making);
+    const bool finishes = word == "finish";
+    const std::string payload = argc > 2 && word == "retry" ? std::filesystem::absolute(argv[2]).string() : "";
     // The launcher starts this consumer for this run alone, and not for the next one in the same directory.
     std::optional<std::uint64_t> nonce;
-    if (argc > 2 && word == "serve") {
-        nonce = nonce_of(argv[2]);
-        argc -= 2;
-        argv += 2;
-    }
-    if (argc > 2 && word == "retry") return retry({argc - 2, argv + 2}, whole, argv[2], "", making);
-    if (argc > 3 && word == "retry-samples") return retry({argc - 3, argv + 3}, whole, argv[3], argv[2], making);
+    if (argc > 2 && word == "serve") nonce = nonce_of(argv[2]);
+    const int words = finishes ? 1 : nonce || !payload.empty() ? 2 : 0;
+    argc -= words;
+    argv += words;
     const EndSignals signals;
     auto given = parse_run_config(argc, argv, kProgram);
     if (!given) return to_int(ExitCode::Ok);
@@ -229,9 +216,16 @@ int run_command(int argc, const char* const* argv, const ProcessorMaking& making
     if (given->print_config) return std::printf("%s\n", to_json(*given).c_str()), to_int(ExitCode::Ok);
 
     start_logging(kProgram, given->log_level, given->log_format, given->log_file);
+    if (finishes) {
+        finish_run(*given);
+        return to_int(ExitCode::Ok);
+    }
     exec_interpreter(*given, whole, making);    // it starts while the run does
     given = for_any_folder(*std::move(given));  // a custom processor may change the working folder
-    return serve({argc, argv}, whole, *given, nonce, signals, making);
+    if (payload.empty()) return serve({argc, argv}, whole, *given, nonce, signals, making);
+    OutputOfRun output(*given, {});
+    const auto processor = making.make(*given);
+    return retry_payload(payload, output.guard(*processor, *given));
 }
 
 }  // namespace

@@ -247,8 +247,8 @@ def lines_of(whole, output, followers):
     """The summary as lines for a reader."""
     samples = whole["samples"]
     lines = [f"Run {whole['run_id']} " + (("ended" if whole["exit"] == 0 else f"ended with exit code {whole['exit']}") if whole["run_is_over"]
-                                          else "goes on without consumers of this command"),
-             f"  done       {samples['released']} samples, {whole['batches']['released']} batches; consumers worked for {whole['seconds']:.2f} s"]
+                                          else "continues without consumers of this command"),
+             f"  done       {samples['released']} samples, {whole['batches']['released']} batches; consumers were present for {whole['seconds']:.2f} s"]
     if followers:
         lines.append(f"  consumers  {followers} ended early and were followed by others")
     if samples.get("recovered"):

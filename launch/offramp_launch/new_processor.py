@@ -50,7 +50,7 @@ def files_for(places, name, language):
     source = name + ending
     taken_by = (EXAMPLE_RUN, f"{places.command} consume --run-dir RUN") if places.is_installed else ("", "")
     return {source: (templates / processor).read_text().replace(*taken_by).replace("NAME", name),
-            f"test_{name}.py": (templates / test).read_text().replace("NAME", name).replace('SOURCE"', f'{source}"').replace('"""SOURCE,', f'"""{source},')}
+            f"test_{name}.py": (templates / test).read_text().replace("NAME", name).replace('SOURCE"', f'{source}"').replace('"""Compiles SOURCE ', f'"""Compiles {source} ')}
 
 
 def write_all(folder, files):

@@ -176,7 +176,7 @@ def prepare(folder, consumer, identity, run_id="", continues=False, beyond=False
     Prepares the place for a run's results, before its programs start. Earlier results stay until this run has some. The consumer
     refuses foreign files, and the results of a finished run, unless --overwrite is given; its error goes to the user.
     `run_id`: the run that holds the output's lock, in which the consumer takes a share. `continues`: the run continues the work there.
-    `beyond`: results also go elsewhere. `words`: the consumer's flags for this.
+    `beyond`: results also go elsewhere. `words`: the consumer's command, with its argument.
     Signals make it wait for the consumer, or kill it: the consumer may be moving a previous run's results into place, and the caller holds the lock.
     """
     folder = pathlib.Path(folder)

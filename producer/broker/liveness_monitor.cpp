@@ -77,7 +77,7 @@ void LivenessMonitor::leave_out_pause(TimePoint now) {
     }
     run_end_.leave_out(lost);
     if (lost >= kLongestLook)
-        spdlog::info("this process did not run for {:.1f} s: visibility timeouts do not count this time",
+        spdlog::info("this process did not run for {:.1f} s, which do not count for any visibility timeout",
                      std::chrono::duration<double>(now - last).count());
 }
 

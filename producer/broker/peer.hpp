@@ -29,7 +29,7 @@ struct Peer {
     std::vector<SlabTicket> kept;        // and still holds these, or has released them
     bool away = false;  // a previous producer's consumer that has not returned: no connection, but a pidfd
     ConsumerRef ref;
-    std::uint32_t window = 0;  // most deliveries that it will hold
+    std::uint32_t window = 0;  // deliveries that it will hold at a time
     std::uint32_t held = 0;
     std::uint64_t next_delivery = 1;
     std::uint64_t releases_seen = 0;  // through this sequence number

@@ -14,7 +14,7 @@ namespace offramp {
 // any.
 
 nlohmann::json totals_json(const SlabTotals& totals);
-// Releases by outcome: only the first three changed anything.
+// Releases by outcome: only the first four changed anything.
 nlohmann::json releases_json(const BrokerReport& broker);
 enum class WhichConsumers { Living, All };
 nlohmann::json consumers_json(const BrokerReport& broker, WhichConsumers which);

@@ -6,7 +6,8 @@
 
 namespace offramp {
 
-// Represents a caller's stream on the CPU, where the caller computes on its own thread. Work is done within the call.
+// Represents a caller's stream on the CPU, where the caller computes on its own thread and has finished when it
+// submits. Work is done within the call.
 // Blocks: each call, until it is done; wait_for(), until the event is.
 class CpuStreamView final : public Stream {
   public:

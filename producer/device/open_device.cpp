@@ -36,7 +36,7 @@ std::unique_ptr<Device> open_device(const std::string& which, int runtime_versio
     const GpuSearch search = find_gpus(runtime_version);
     if (search.count == 0)
         throw CudaError(ErrorKind::DeviceUnsupported, "Device '" + which + "' cannot be used: " + search.obstacle,
-                        remedy(Remedy::RunOnCpu) + ", or install the missing part");
+                        remedy(Remedy::RunOnCpu) + ", or fix the cause");
     if (index >= search.count) {
         const std::string known = search.count == 1 ? "1 GPU: cuda:0"
                                                     : std::to_string(search.count) +

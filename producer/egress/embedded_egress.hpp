@@ -19,7 +19,7 @@ namespace offramp {
 struct EmbeddedEgressOptions {
     std::string run_dir;              // consumers find the run by it: absent, empty, or an earlier run's
     std::string run_id;               // in the names of its shared memory
-    std::string name;                 // of the run, written into slab headers; at most 63 bytes
+    std::string name;                 // shown to consumers, in the slabs' headers; at most 63 bytes
     std::vector<TensorSpec> tensors;  // of one batch; dimension 0: the most samples in a batch
     std::string device = "auto";      // where the tensors are: auto, cpu, cuda, cuda:N
     std::uint32_t slabs = 0;

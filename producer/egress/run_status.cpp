@@ -20,7 +20,7 @@ using nlohmann::json;
 
 constexpr std::chrono::milliseconds kWriteInterval{500};
 constexpr std::uint64_t kRateNs = 10'000'000'000;  // rates and shares cover the last ten seconds
-constexpr double kNoticed = 0.2;                   // a longer share of waiting limits the run
+constexpr double kNoticed = 0.2;                   // a larger share of waiting limits the run
 
 double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 

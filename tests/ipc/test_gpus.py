@@ -178,7 +178,7 @@ class Gpus(GpusTest):
             self.assertEqual(self.command(world, "scale", "2")[0], 64)
             self.assertRegex(self.command(world, "scale", "6..193")[1], r"consumers 6\.\.193 is out of bounds")
             code, printed = self.command(world, "scale", "6..100")      # more than a single run may have
-            self.assertEqual((code, "follow the work of each worker from now on, within 6..100 in all" in printed), (0, True), printed)
+            self.assertEqual((code, "autoscaled per worker from now on, within 6..100 in all" in printed), (0, True), printed)
             one = world.status_of("producer 3")["run_dir"]
             code, printed = self.command(world, "scale", "3", "--run-dir", one)
             self.assertEqual((code, "2 -> 3 consumers" in printed), (0, True), printed)

@@ -307,7 +307,7 @@ class ProgramRuns(Loops):
         self.post.write_text("import time\n\ndef save(slab):\n    time.sleep(0.2)\n")
         launcher = self.launch("--consumers", "2..6", program=self.program(batches=100000))
         wait_for(lambda: (self.work.run_dir / "status.json").exists() and len(self.read_json("status.json").get("consumers") or []) > 2, "more consumers")
-        self.assertIn("which do not follow the work any more", self.call("scale", "2"))
+        self.assertIn("autoscaling off", self.call("scale", "2"))
         launcher.send_signal(signal.SIGINT)
         self.assertIn("consumers: 2 -> ", self.wait_for_exit(launcher, 130))
         following = self.read_json("summary.json")["following"]

@@ -14,7 +14,7 @@ struct TarMember {
     std::uint64_t bytes = 0;
 };
 
-// A member of an archive that is not an ordinary file with bytes there.
+// Counts of the members of an archive that are not ordinary files with bytes there.
 struct TarLeftOut {
     std::uint64_t links = 0;           // hard or symbolic, to other members
     std::uint64_t sparse = 0;          // files with holes, as GNU tar writes them
@@ -24,9 +24,9 @@ struct TarLeftOut {
 // Reads the headers of a tar archive, from one to the next, and hands out its ordinary files in their order: ustar, pax
 // (path and size) and GNU (long names, large sizes). Folders, links and devices are passed over. Its bytes are not
 // read. `left_out`, if any, counts skipped members. Returns the problem, in one line: where it ends too early, or is
-// not a tar any more; nothing if it is whole, which its end mark shows (a block of zeros). The last returned member may
-// be partly beyond the archive's end. `read_at` reads as many bytes as it is asked for, or fewer at the archive's end.
-// Errors: what `read_at` and `take` throw.
+// not a tar any more; nothing if it is whole, which its end mark shows (a block of zeros). The last member passed to
+// `take` may be partly beyond the archive's end. `read_at` reads as many bytes as it is asked for, or fewer at the
+// archive's end. Errors: what `read_at` and `take` throw.
 std::optional<std::string> index_tar(
     const std::function<std::size_t(std::uint64_t offset, char* to, std::size_t bytes)>& read_at,
     const std::function<void(const TarMember& member)>& take, TarLeftOut* left_out = nullptr);

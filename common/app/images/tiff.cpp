@@ -35,7 +35,7 @@ void check_piece(std::uint64_t line_bytes, std::uint32_t lines, std::size_t piec
 
 }  // namespace
 
-// A handle for each plane if rows are in strips of one sample each: all are read from their tops in parallel.
+// A handle for each plane if rows are in strips of one sample each: all are read from their tops side by side.
 class TiffPicture::Reader {
   public:
     Reader(PictureBytes bytes, std::uint64_t most_pixels, TiffPart part) : bytes_(std::move(bytes)) {

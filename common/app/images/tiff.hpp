@@ -17,8 +17,8 @@ enum class TiffPart { Colours, Alpha };
 // A TIFF's picture, of which any part can be decoded: the first one in full resolution, where a file has several. 8-bit
 // RGB: gray and palettes are expanded, 16 bits scaled to 8 (0..65535 to 0..255), CMYK converted as PIL does, alpha is
 // dropped (RGB that was multiplied by it is divided), profiles are not applied. Owns the file and libtiff's handles of
-// it. Thread: one at a time; several pictures together. Blocks: on the disk. Errors: UnreadableItem with the reason;
-// the constructor: truncated, damaged, more than `most_pixels`, a layout that is not read, with the remedy.
+// it. Thread: one at a time; several pictures concurrently. Blocks: on the disk. Errors: UnreadableItem with the
+// reason; the constructor: truncated, damaged, more than `most_pixels`, a layout that is not read, with the remedy.
 class TiffPicture {
   public:
     explicit TiffPicture(PictureBytes bytes, std::uint64_t most_pixels = kMaxImagePixels,

@@ -52,7 +52,8 @@ bool reads_beside_texts(const RunConfig& config);
 bool reads_columns(const RunConfig& config);
 // A processor reads the input: its pictures, or the data of its items.
 bool reads_input(const RunConfig& config);
-// The run has a processor of this setting: the setting is in its file, or names it.
+// The run has a processor that reads this setting: the setting is in the processor's file, or is named by its
+// [results].
 Effect::When has_reader_of(const DeclaredSetting& setting);
 
 }  // namespace offramp

@@ -52,7 +52,8 @@ std::string help_of(const Setting& setting) {
 
 [[noreturn]] void refuse_argument(const std::string& argument, const std::vector<Setting>& settings) {
     if (!argument.starts_with('-'))
-        throw ConfigError("'" + argument + "' is not a flag", "Every setting is a flag: --name value; see --help");
+        throw ConfigError("'" + argument + "' is neither a flag nor a command in first place with its arguments",
+                          "Every setting is a flag: --name value; see --help");
     std::vector<std::string> known = flags_of(settings);
     known.insert(known.end(), {"help", "help-all", "version"});
     const std::size_t dashes = std::min(argument.find_first_not_of('-'), argument.size());

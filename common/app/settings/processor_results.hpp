@@ -27,8 +27,8 @@ enum class FileNames { Shortest, Key, KeyAndOutput };
 enum class ResultPlace { Output, WritePath, Elsewhere };
 
 // The results of a processor, for programs that must know them without creating one: the producer refuses what would
-// leave nothing, or replace another run's results, before it computes anything. Each processor declares it in its own
-// file, in the same text as its settings (declared_setting.hpp); a test checks consumer/processors/plugins against it:
+// leave nothing, or replace another run's results, before it computes anything. Each processor declares it in the
+// TOML file of its settings (declared_setting.hpp); a test checks consumer/processors/plugins against it:
 //
 //     [results]
 //     reads = "masks"

@@ -13,8 +13,8 @@ struct BesideText {
 };
 
 // Texts with ids and columns, in an order that stays. The producer reads them by number; consumers list the same input
-// and find a sample's columns by its key. Holds names, not texts. Thread: any, several together. Blocks: on the disk.
-// Errors: text() and beside(): UnreadableItem with the reason.
+// and find a sample's columns by its key. Holds names, not texts. Thread: any, several concurrently. Blocks: on the
+// disk. Errors: text() and beside(): UnreadableItem with the reason.
 class TextTable {
   public:
     virtual ~TextTable() = default;

@@ -20,9 +20,10 @@
 namespace offramp {
 
 // Canvases of the same output in places that are not this run's (common/app/program/next_place.hpp): of a run that this
-// one replaces, which may be continued as long as this one has noted nothing done. A consumer removes them before it
-// puts a mask in place, since they would mark the mask as made. All tiles of the picture are noted by then as replaced,
-// so that the run that is continued makes it anew. Mostly there are none, and this does nothing.
+// one replaces, which may be continued as long as this one has noted nothing done. A consumer removes those of a
+// picture before it puts the picture's mask in place, since they would mark the mask as made. All tiles of the picture
+// are noted by then as replaced, so that the run that is continued makes it anew. Mostly there are none, and this does
+// nothing.
 class CanvasesOfOthers {
   public:
     CanvasesOfOthers(const ProcessorOptions& options, std::string_view processor);

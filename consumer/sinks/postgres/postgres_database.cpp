@@ -161,7 +161,7 @@ void PostgresDatabase::fail(const std::string& tried, const pg_result* result) c
 }
 
 // If a client is killed or gives up while a statement waits, the server releases its locks, instead of running the
-// statement for no client. Servers before version 14 cannot do this, nor can all systems.
+// statement for no client. Servers before version 14 cannot do this, and not all systems can.
 void PostgresDatabase::notice_death_of_clients() {
     try {
         run("SET client_connection_check_interval = '5s'");

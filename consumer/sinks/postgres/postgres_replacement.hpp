@@ -45,7 +45,8 @@ std::string postgres_table_name(
 // RunInUse, and ConfigError without `overwrite`, as above.
 void put_postgres_table_in_place(const PostgresLayout& layout, const std::string& next, const std::string& folder,
                                  const PostgresTarget& target, bool overwrite);
-// Removes the further tables that the mark in `next` names, and which cannot be continued any more; then the mark.
+// Removes the tables that the mark in `next` names, which are beside the previous run's and cannot be continued any
+// more; then the mark.
 // Tables in a database of another --sink stay, and so does their mark.
 void remove_next_postgres_table(const PostgresLayout& layout, const std::string& next, const PostgresTarget& target);
 

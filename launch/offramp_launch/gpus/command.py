@@ -41,7 +41,7 @@ NOT_HERE = {
     "--shard": "it runs all shards: --shards sets their number",
     "--strategy": "the article's rungs are measured with one producer",
     "--consumer-user": "it has no consumers of another user",
-    "--samples-folder": "it is an internal flag of the programs", "--input-list": "only programs give it to each other",
+    "--samples-folder": "it is an internal flag of the programs", "--input-list": "it is an internal flag of the programs",
     "--turn": "it is an internal flag of the programs",
     "--trace-dir": "all its programs would write the same files", "--log-file": "all its programs would write to one file",
 }

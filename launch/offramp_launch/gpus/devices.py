@@ -58,7 +58,7 @@ def require_whole(wanted, gpus):
     for gpu in gpus:
         if gpu.parts == "Enabled":
             raise LaunchError(f"--gpus {wanted}: {gpu.model} ({gpu.uuid}) is in MIG mode, and only one of its instances would work",
-                              f"List the instances (nvidia-smi -L) in {VISIBLE}=MIG-...,MIG-..., or turn MIG mode off", ExitCode.USAGE)
+                              f"Set {VISIBLE}=MIG-...,MIG-... to the instances that nvidia-smi -L lists, or turn MIG mode off", ExitCode.USAGE)
 
 
 def names_of(numbers):

@@ -248,7 +248,7 @@ class GpusSupervisor(ProcessLoop):
             self.counts[worker.index] = counts_of_status(worker.status)
 
     def _require_few_errors(self, skipped):
-        """Each shard's run gets the whole run's limit; only the sum over all shards enforces it."""
+        """Each shard's run gets the whole run's limit, which the sum over all shards must keep, too."""
         if skipped > self._error_limit:
             self.fail(LaunchError(f"{skipped} of {self._job.items} items had to be skipped, and --max-errors allows {self._error_limit}",
                                   "Fix them, or allow more (--max-errors 100% skips every unreadable item); --resume continues the run", ExitCode.BAD_INPUT))
@@ -335,9 +335,9 @@ class GpusSupervisor(ProcessLoop):
                 worker.scale()
         if bounds:
             self._bounds = bounds
-            more = f", which follow the work of each worker from now on, within {bounds} in all"
+            more = f", autoscaled per worker from now on, within {bounds} in all"
         else:
-            more = f", which do not follow the work any more; scale {self._bounds} has them do so" if followed else ""
+            more = f", autoscaling off; scale {self._bounds} turns it on again" if followed else ""
         self._display.note(f"scale: {before} -> {wanted} consumers{more}")
         return {"before": before, "consumers": wanted, "more": more, **self._describe()}
 
@@ -378,7 +378,7 @@ class GpusSupervisor(ProcessLoop):
 
 
 def reported_by_run(code):
-    """A signal's code becomes TRY_AGAIN."""
+    """Codes outside ExitCode, such as a signal's, become TRY_AGAIN."""
     return code if code in {int(each) for each in ExitCode} else TRY_AGAIN
 
 

@@ -18,7 +18,7 @@ def gpus_of(job, given, flags):
     if "--gpus-per-shard" not in given:
         return 0 if device_of([*job.facts["flags"], *flags]) == "cpu" else 1
     if (wanted := count(given["--gpus-per-shard"], "--gpus-per-shard")) > 1:
-        raise LaunchError(f"--gpus-per-shard is {wanted}, and a shard works on one GPU", "Give 1, or 0 for a job on CPUs, and run more shards (--at-once)", ExitCode.USAGE)
+        raise LaunchError(f"--gpus-per-shard is {wanted}, and a shard works on one GPU", "Give 1, or 0 for a job on CPUs. More shards can run at the same time (--at-once)", ExitCode.USAGE)
     return wanted
 
 

@@ -72,7 +72,7 @@ class Moment:
     lost: int               # samples that found no free slab: dropped, or waiting on the disk
     computing: float        # busy time of the device; None where unknown
     consumers: dict         # session: (slabs, samples, busy seconds)
-    reports_work: bool        # whether every consumer reports its busy time
+    reports_work: bool      # whether every consumer reports its busy time
     slabs: int              # number that the run can use
     at_work: bool           # a slab waits for a consumer, or is leased
     tail: bool              # all the input is in slabs

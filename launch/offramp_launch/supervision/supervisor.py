@@ -89,7 +89,6 @@ class Supervisor(Watch):
     def _make_producer(self, command):
         identity = self._plan.account.of_the_producer() if self._plan.account else {}
         program, *flags = self._plan.producer
-        program, *flags = self._plan.producer
         return self._spawn("producer", [program, *command, *flags], identity)
 
     def _others(self):

@@ -158,17 +158,17 @@ class Watch(ProcessLoop):
         before, followed = len(self._slots.staying()), self._follower.bounds
         if bounds:
             self._follower.take_up(bounds)
-            more = f", which follow the work from now on, within {bounds}"
+            more = f", autoscaled from now on, within {bounds}"
         else:
             self._follower.leave_off()
-            more = f", which do not follow the work any more; scale {followed} has them do so" if followed else ""
+            more = f", autoscaling off; scale {followed} turns it on again" if followed else ""
         self._display.note(f"scale: {before} -> {wanted} consumers{more}")
         self._slots.bring_to(wanted)
         return {"before": before, "consumers": wanted, "more": more, **self._describe()}
 
     def _require_consumers_are_accepted(self):
         if self._draining or not self._takes_consumers():
-            raise LaunchError("the run is ending; it takes no consumers any more", "", ExitCode.NO_SUCH_RUN)
+            raise LaunchError("the run is ending; it takes no more consumers", "", ExitCode.NO_SUCH_RUN)
 
     def _begin_reload(self):
         """Supersedes a reload under way: its newcomers may have started before the latest change."""

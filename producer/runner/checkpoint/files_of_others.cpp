@@ -118,8 +118,8 @@ class OwnResults {
             made.insert(hashes[item]);
     }
 
-    // True for an item that the earlier run processed. Items without names are identified by number: valid for a source
-    // of the same kind, or with --resume.
+    // True for an item that the earlier run processed. Without recorded names, items are compared by number: only if
+    // this source's items have no names either, or with --resume.
     bool was_there(std::uint64_t item) {
         if (names_.empty()) return resumes_ || (source_.max_key_bytes() == 0 && is_in(previous_->share(), item));
         const std::uint64_t result = hash_of_result_name(source_.key(item), item);

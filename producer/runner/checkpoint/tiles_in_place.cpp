@@ -158,7 +158,7 @@ ItemRanges TilesInPlace::of(const ItemRanges& done) const {
     });
     if (lost.empty()) return done;
     spdlog::warn(
-        "{} are made again: the results of an earlier run are gone from {}, or is of another state of the "
+        "{} are made again: the results of an earlier run are gone from {}, or are of another state of the "
         "picture",
         named.text(), outputs_.front().canvases);
     ItemRanges left;

@@ -36,7 +36,7 @@ class ComputeClock {
     struct Pair {
         std::unique_ptr<Event> begun, ended;
         std::uint64_t batch = 0;
-        std::uint64_t first = 0;  // batches_ at its begin
+        std::uint64_t first = 0;  // batches_ at its beginning
         bool open = false;
     };
     void close(Pair& pair);

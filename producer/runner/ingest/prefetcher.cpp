@@ -12,9 +12,9 @@
 namespace offramp {
 namespace {
 
-// The number of batches kept ready beyond their upload. A model that takes microseconds per batch must not wait for a
-// thread to wake up, and batches that are left out must not delay uploads. Device memory bounds the number of uploaded
-// batches.
+// The least capacity of the queue of finished batches, which includes batches that need no upload. A model that takes
+// microseconds per batch must not wait for a thread to wake up, and batches that are left out must not delay uploads.
+// Device memory bounds the number of uploaded batches.
 constexpr std::size_t kBatchesAhead = 128;
 
 bool needs_upload(BatchSource& source, const ModelInput& input) {

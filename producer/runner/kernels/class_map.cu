@@ -119,7 +119,8 @@ __global__ void map_classes(std::uint8_t* ids, std::uint8_t* confidence, const f
     }
 }
 
-// One channel: a thread per pixel. The first thread that finds an outlier writes it straight to the host.
+// One channel: a thread per pixel. Each thread that finds an outlier writes it straight to the
+// host; any one of them remains.
 template <bool kEnlarges, bool kConfidence>
 __global__ void map_foreground(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const float* scores,
                                const __grid_constant__ ForegroundPlan plan, std::uint64_t pixels) {

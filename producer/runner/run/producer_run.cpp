@@ -170,7 +170,7 @@ RunFacts ProducerRun::facts() const {
 }
 
 // Destroys the parts in reverse: no copy may write into a slab, and no thread read the broker's memory, after its
-// owner.
+// owner is gone.
 ProducerRun::~ProducerRun() {
     lifecycle_.end();
     if (pipeline_) pipeline_->stop();
@@ -278,7 +278,7 @@ void ProducerRun::leave_to_successor(std::exception_ptr error) {
     if (!device_is_lost || !place_.owns_run() || !strategy_->traits().survives_producer() ||
         !launcher_.may_be_succeeded())
         return;
-    spdlog::critical("{}. Slabs in flight are left to another producer (recover)", lifecycle_.failure());
+    spdlog::critical("{}. Slabs in flight are left to another producer (command recover)", lifecycle_.failure());
     save_recording();
     std::_Exit(to_int(kind));
 }

@@ -26,7 +26,8 @@ std::string obstacle_to(Reads reads, const TensorSpec& output, std::uint32_t ups
     return {};
 }
 
-// The format that a processor of the run reads. "auto" means masks if an output can become masks, otherwise anything.
+// The format that a processor of the run reads; one that declares nothing reads anything. "auto" means masks if an
+// output can become masks, otherwise anything.
 Reads reads_of(const std::string& processor, std::span<const TensorSpec> outputs, std::uint32_t upsample_factor) {
     const auto becomes_masks = [&](const TensorSpec& output) {
         return obstacle_to_masks(output, upsample_factor).empty();

@@ -23,9 +23,6 @@ namespace offramp {
 //
 // Owns: prefetcher, inference, review, measurements. Borrows: its parts. Thread: flow() the model's; the rest any.
 // Blocks: flow(), for the length of the input. Errors: flow() throws the parts' errors.
-//
-// Owns: prefetcher, inference, review, measurements. Borrows: its parts. Thread: flow() the model's; the rest any.
-// Blocks: flow(), for the length of the input. Errors: what a part met, from flow().
 class RunPipeline {
   public:
     struct Parts {

@@ -40,7 +40,7 @@ std::unique_ptr<Processor> make_faulty_processor(const RunConfig& config) {
 }  // namespace
 }  // namespace offramp::faulty
 
-// --finish and --join-shards treat its results as those of OFFRAMP_TEST_THEN.
+// finish and join-shards treat its results as those of OFFRAMP_TEST_THEN.
 int main(int argc, char** argv) {
     std::vector<const char*> words(argv, argv + argc);
     const std::string then = offramp::faulty::text_setting("OFFRAMP_TEST_THEN", "none");

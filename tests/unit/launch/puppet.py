@@ -5,7 +5,7 @@ Replaces the producer and the consumer. It connects to the test, sends its role,
     {"eats": true}: allocate memory until it is killed
 
 It reports each SIGTERM and the end of its lifeline to the test, and exits on its own only when the lifeline ends. An action
-"instead of a run", such as --sweep, it carries out immediately.
+"instead of a run", such as sweep, it carries out immediately.
 """
 
 import json

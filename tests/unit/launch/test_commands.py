@@ -45,7 +45,7 @@ class HelpTest(unittest.TestCase):
     def test_consume_lists_the_flags_of_its_program(self):
         output = ("Takes outputs.\nUsage: offramp-consumer [OPTIONS]\n\nDelivery:\n  --window N    Slabs\n\n\nConsumers:\n  --processor-option KEY=VALUE\n"
                   "              Handed to one's own\n  --lifeline-fd N              Pipe\n                              on, off\n  --png-level N  Compression\n\n\n"
-                  "Instead of a run:\n  --sweep   Remove\n")
+                  "Instead of a run:\n  --list   Print\n")
         self.assertEqual("Consumers:\n  --processor-option KEY=VALUE\n              Handed to one's own\n  --png-level N  Compression", flags_among(output))
         self.assertEqual("Something else", flags_among("Something else\n"), "an unknown text is returned whole")
 

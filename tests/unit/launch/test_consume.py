@@ -137,7 +137,7 @@ class ConsumeTest(unittest.TestCase):
         for consumer in consumers:
             self.assertEqual({"signal": "SIGTERM"}, consumer.next_message())
             consumer.order(exit=0)
-        self.assertIn("goes on without consumers", self.end(launcher, 130))
+        self.assertIn("continues without consumers", self.end(launcher, 130))
         self.assertEqual(0, stopper.wait(WATCHDOG_SECONDS))
         self.assertIsNone(self.program.process.poll(), "the program goes on")
         self.assertEqual("running", self.status()["state"])

@@ -248,7 +248,7 @@ class Ages(JobInOutput):
         supervisor = GpusSupervisor(None, "run-1", self.run_dir(), job, devices, [], 0, mock.Mock(), (), bounds=Bounds(2, 4))
         self.addCleanup(supervisor.close)
         answer = supervisor._scale("4")
-        self.assertEqual((", which do not follow the work any more; scale 2..4 has them do so", {"bounds": "2..4", "follows": False, "changes": None, "mean_consumers": None}),
+        self.assertEqual((", autoscaling off; scale 2..4 turns it on again", {"bounds": "2..4", "follows": False, "changes": None, "mean_consumers": None}),
                          (answer["more"], answer["following"]))
         self.assertEqual("", supervisor._scale("3")["more"])
         self.assertTrue(supervisor._scale("2..6")["following"] == {"bounds": "2..6", "follows": True, "changes": None, "mean_consumers": None})

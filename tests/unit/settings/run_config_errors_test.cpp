@@ -236,7 +236,7 @@ TEST_F(Parsing, RefusesUnknownFlagsAndNamesTheNearest) {
 }
 
 TEST_F(Parsing, RefusesWordsWithoutAFlagOrValue) {
-    EXPECT_THAT(refusal({"images"}).text, HasSubstr("'images' is not a flag"));
+    EXPECT_THAT(refusal({"images"}).text, HasSubstr("'images' is neither a flag nor a command"));
     const Refusal refused = refusal({"--batch"});
     EXPECT_EQ(refused.kind, ErrorKind::Usage);
     EXPECT_THAT(refused.text, HasSubstr("--batch"));

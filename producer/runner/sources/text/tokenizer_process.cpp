@@ -106,7 +106,7 @@ void TokenizerProcess::start() {
     const UniqueFd theirs(pair[1]);
     const std::string length = std::to_string(settings_.length);
     std::string tokens = std::to_string(settings_.chunk_tokens), overlap = std::to_string(settings_.chunk_overlap);
-    // argv requires char*, but nothing is changed
+    // argv requires char*, but nothing is changed.
     std::array<char*, 8> words{settings_.python.data(), settings_.server.data(), settings_.tokenizer.data(),
                                const_cast<char*>(length.c_str()), settings_.prompt.data()};
     if (settings_.chunk_tokens > 0) {

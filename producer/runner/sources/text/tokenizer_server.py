@@ -114,7 +114,7 @@ class Chunker:
 def cut(text, offsets, words, most, overlap):
     """
     Spans of characters, each of at most `most` of the tokens at `offsets`. A span ends at the end of a word if it keeps half of its tokens, and begins
-    at the begin of one if it keeps a part of the overlap: preferably at white space, else between the tokenizer's words, else anywhere.
+    at the beginning of one if it keeps a part of the overlap: preferably at white space, else between the tokenizer's words, else anywhere.
     """
     def begins_word(token):
         at = offsets[token][0]
