@@ -327,7 +327,7 @@ def status(places, argv):
     for line in (*lines_of_workers(now), *describe_holders(now)):
         print(line)
     if now.get("slabs"):
-        print("  slabs " + ", ".join(f"{state} {number}" for state, number in now["slabs"].items()))
+        print("  slabs " + ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in now["slabs"].items() if number))
     return int(ExitCode.OK)
 
 

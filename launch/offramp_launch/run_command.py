@@ -31,7 +31,7 @@ from offramp_launch.supervision.watch import STATUS_SECONDS, RunPlan
 from offramp_launch.watching import address
 
 # Flags that make the producer answer instead of running.
-ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list")
+ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list", "--help-all")
 # Set by the launcher for every program of the run.
 SETTLED = ("--run-dir", "--run-id", "--lifeline-fd")
 # Given anew for every run, so not part of the settings that another run may start from.

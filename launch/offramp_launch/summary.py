@@ -166,7 +166,7 @@ def describe(summary, unit, output, go_on, file=SUMMARY):
         # The weights of a complete model file were fixed when it was made.
         real = "./launch/offramp export --weights FILE makes a model with real ones" if re.search(r"\.pt2?\b", str(summary.get("model"))) else \
             "--weights FILE.safetensors gives it real ones"
-        lines += ["", f"  !! RANDOM WEIGHTS: these outputs show that the road works and MEAN NOTHING. {real}.", ""]
+        lines += ["", f"  !! RANDOM WEIGHTS: these outputs MEAN NOTHING. {real}.", ""]
     if output and os.path.isdir(output) and (summary["exit"] == ExitCode.OK or not is_empty(output)):
         lines.append(f"  outputs    {output}")
     lines.append(f"  summary    {summary['run_dir']}/{file}, logs in {summary['run_dir']}/{LOGS if file == SUMMARY else LOGS_NOT_BEGUN}/")

@@ -81,8 +81,8 @@ void describe_input(SettingGroup& group) {
     group
         .text("max-errors", &InputSettings::max_errors, kRuntime, "N|P%",
               "a number (25) or a share of all items (0% to 100%)",
-              "Maximum number or share of skipped items before the run fails. A share is of the whole input, "
-              "rounded up",
+              "Maximum number or share of skipped items before the run fails. A share is of the whole input after "
+              "--limit, rounded up",
               check_max_errors)
         .toml_types.push_back(TomlType::Integer);
 }

@@ -14,7 +14,7 @@ void describe_model(SettingGroup& group) {
                "AOTInductor package (.pt2, see ./launch/offramp export) or TorchScript (.pt)",
                check_model);
     group.path("weights", &ModelSettings::weights, kKnownByItsBytes, "FILE", "the path of a .safetensors file",
-               "The model's weights; none: those shipped with it, else random ones from --seed");
+               "Weights of a built-in model; default: those shipped with it");
     rare.on_off("random-weights", &ModelSettings::random_weights, kKnownByItsBytes,
                 "Give a model without weights random ones from --seed, for measurements and tests");
     rare.whole("seed", &ModelSettings::seed, of_slabs(always), {0, kAnyNumber, ""},
