@@ -151,7 +151,7 @@ def retry_outcome(incident, ended, output):
         return f"done; output in {output}", ended
     done = len(incident.get("samples") or []) - len(left)
     reason = f": {reason_of(incident)}" if any(sample.get("why") for sample in left) else ""
-    words = f"{len(left)} samples failed again" + (f" with exit {ended}" if ended else "") + reason
+    words = f"{len(left)} {'sample' if len(left) == 1 else 'samples'} failed again" + (f" with exit {ended}" if ended else "") + reason
     return words + (f"; {done} done, output in {output}" if done else ""), ended or int(ExitCode.DEAD_LETTERS)
 
 

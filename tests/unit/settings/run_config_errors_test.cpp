@@ -118,7 +118,7 @@ const BadValue kBadValues[] = {
     {"max-failures", "0", "1 to 1000"},
     {"window", "257", "1 to 256, or 0 for auto"},
     {"consumer-user", "a:b", "a user's name"},
-    {"processor", "MaskPng", "a name that --list prints"},
+    {"processor", "MaskPng", "a built-in name (npy, mask-png, ...; --list)"},
     {"processor", "mask-png,", "several with commas"},
     {"processor", "mask-png,,cut-out", "several with commas"},
     {"output", "\xfe", "a path"},

@@ -43,11 +43,11 @@ bool ResultSettings::has_database() const {
 
 void describe_results(SettingGroup& group) {
     SettingGroup rare = group.advanced();
-    group.text(
-        "processor", &ResultSettings::processor, of_processing(always), "NAME[,NAME]",
-        "a name that --list prints; or a custom one: FILE.py:FUNCTION, python:PACKAGE.MODULE:FUNCTION, so:FILE.so, "
-        "exec:COMMAND; several with commas",
-        "Processor for each slab; with several, each writes to its own folder OUTPUT/NAME", check_plugin_names);
+    group.text("processor", &ResultSettings::processor, of_processing(always), "NAME[,NAME]",
+               "a built-in name (npy, mask-png, ...; --list); or a custom one: FILE.py:FUNCTION, "
+               "python:PACKAGE.MODULE:FUNCTION, so:FILE.so, "
+               "exec:COMMAND; several with commas",
+               "Processor for each slab; with several, each writes to its own folder OUTPUT/NAME", check_plugin_names);
     group.path("output", &ResultSettings::output, kPlace, "PATH", "a path", "Folder for results");
     rare.path("samples-folder", &ResultSettings::samples_folder, kPlace, "PATH", "a path",
               "Folder for results of single samples, shared by the shards of a job; none: --output");
