@@ -38,8 +38,8 @@ WithinRelease::~WithinRelease() { --releases_at_work; }
 std::int32_t guarded(offramp_error* error, const std::function<std::int32_t()>& body) noexcept {
     if (releases_at_work > 0)
         return refused(error, OFFRAMP_BAD_ARGUMENT,
-                       "a batch's `release` called the library, which would wait for itself. Let it only note that the "
-                       "tensors are free, and call from another thread or later");
+                       "a batch's `release` called the library, which would deadlock. Only record there that the "
+                       "tensors are free, and call the library later or from another thread");
     try {
         const std::int32_t code = body();
         if (code == OFFRAMP_OK) refused(error, code, {});
@@ -60,7 +60,7 @@ void require_struct(const void* given, std::size_t size, std::size_t least, cons
     if (size < least || size > kMostOfAStruct || size % alignof(void*) != 0)  // no pointer is cut in half
         throw ConfigError(std::string(name) + " has a `size` of " + std::to_string(size) +
                               " bytes and needs at least " + std::to_string(least),
-                          "Set its first field to sizeof of it");
+                          "Set its first field, `size`, to the struct's sizeof");
 }
 
 std::chrono::nanoseconds seconds_or(double seconds, std::chrono::nanoseconds otherwise, const char* name) {

@@ -28,7 +28,7 @@ std::string absolute(const std::string& folder) {
 void fail_moved(const std::string& what, const std::string& folder, const std::string& why) {
     throw Error(ErrorKind::CannotWrite,
                 what + " " + folder + " was moved, unmounted or replaced while this run wrote to it (" + why +
-                    "): nothing more counts as done",
+                    "): no further results are recorded",
                 "Put the folder back, or mount it again. " + remedy(Remedy::RunAgain));
 }
 
@@ -40,7 +40,7 @@ HeldFolder::HeldFolder(std::string folder, std::string what)
     struct stat found {};
     if (!fd_ || ::fstat(fd_.get(), &found) != 0)
         throw SystemError("opening " + what_ + " " + name_, errno,
-                          way_to_write(errno, "Give a folder that is there and that this user may write to"),
+                          way_to_write(errno, "Give an existing folder that this user may write to"),
                           ErrorKind::CannotWrite);
     identity_ = {found.st_dev, found.st_ino};
 }

@@ -53,7 +53,7 @@ void close_in_the_child() {
 // Once a process.
 void close_in_children() {
     static const int problem = ::pthread_atfork(lock_before_fork, unlock_behind_fork, close_in_the_child);
-    if (problem != 0) throw SystemError("minding forks of this process", problem);
+    if (problem != 0) throw SystemError("registering a fork handler", problem);
 }
 
 // A number that no copy has. What is locked stays so: the lock is the open file's, whichever number it has. Under the
@@ -68,7 +68,7 @@ UniqueFd apart_from_copies(UniqueFd fd) {
     std::vector<UniqueFd> in_between;
     while (is_registered(fd.get())) {
         UniqueFd moved(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
-        if (!moved) throw SystemError("giving a lock another descriptor", errno);
+        if (!moved) throw SystemError("moving a lock to another file descriptor", errno);
         in_between.push_back(std::exchange(fd, std::move(moved)));
     }
     return fd;

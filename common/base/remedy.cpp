@@ -41,7 +41,7 @@ const char* library_remedy(Remedy which) noexcept {
         case Remedy::LessMemory:
             return "use less: smaller batches, or fewer slabs";
         case Remedy::AnotherLogFile:
-            return "Let the log go to another file";
+            return "Log to another file";
         case Remedy::WritableOutput:
             return "Write results to a folder that this user may write to";
         case Remedy::AnotherOutput:

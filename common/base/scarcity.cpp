@@ -24,12 +24,12 @@ std::exception_ptr with_limits_named(std::exception_ptr error) {
         std::rethrow_exception(error);
     } catch (const std::system_error& problem) {
         if (problem.code() != std::errc::resource_unavailable_try_again) return error;
-        return std::make_exception_ptr(Error(ErrorKind::System,
-                                             "the system gives no further thread (" + std::string(problem.what()) + ")",
-                                             std::string(kMoreProcesses) + ", or of memory (ulimit -v)"));
+        return std::make_exception_ptr(
+            Error(ErrorKind::System, "the system cannot start another thread (" + std::string(problem.what()) + ")",
+                  std::string(kMoreProcesses) + ", or of memory (ulimit -v)"));
     } catch (const std::bad_alloc&) {
         return std::make_exception_ptr(
-            Error(ErrorKind::System, "the system gives no further memory",
+            Error(ErrorKind::System, "the system has no memory left for this process",
                   "Raise the limit (ulimit -v, memory.max of a container), or " + remedy(Remedy::LessMemory)));
     } catch (...) {
         return error;

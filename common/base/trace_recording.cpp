@@ -114,7 +114,7 @@ void keep(const Lane* lane, const char* name, std::uint64_t batch, std::uint64_t
 
 bool keep_ranges(std::string_view main_lane, const RangesWanted& wanted) {
     static const int problem = ::pthread_atfork(lock_recording, unlock_recording, end_recording_in_the_child);
-    if (problem != 0) throw SystemError("minding forks of this process", problem);
+    if (problem != 0) throw SystemError("registering a fork handler", problem);
     Recording& recording = instance();
     const std::lock_guard lock(recording.mutex);
     if (on) return false;

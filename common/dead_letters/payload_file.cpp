@@ -28,7 +28,7 @@ PayloadFile::PayloadFile(const std::string& path)
     if (metadata == file_.metadata().end())
         throw ProtocolError(
             "'" + path + "' is not the payload of a dead letter: its metadata has no '" + kPayloadMetadata + "'",
-            "Give a file of a run's folder dead-letters/");
+            "Give a file from a run's folder dead-letters/");
     NotedSlab noted = read_payload_metadata(metadata->second);
     slab_ = std::move(noted.slab);
     for (std::size_t i = 0; i < slab_.tensors.size(); ++i) {
@@ -37,7 +37,7 @@ PayloadFile::PayloadFile(const std::string& path)
         const std::size_t wanted = tensor.spec.row_bytes() * static_cast<std::size_t>(tensor.spec.rows());
         if (stored == nullptr || stored->bytes.size() != wanted)
             throw ProtocolError("'" + path + "': tensor '" + noted.stored_as[i] + "' has " +
-                                std::to_string(stored == nullptr ? 0 : stored->bytes.size()) + " bytes, wanted " +
+                                std::to_string(stored == nullptr ? 0 : stored->bytes.size()) + " bytes, expected " +
                                 std::to_string(wanted));
         tensor.bytes = stored->bytes;
         if (reinterpret_cast<std::uintptr_t>(tensor.bytes.data()) % kLeastAlignment == 0) continue;

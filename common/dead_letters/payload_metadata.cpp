@@ -34,9 +34,7 @@ json spec_metadata(const TensorSpec& spec, const std::string& stored_as) {
 }
 
 void require(bool holds, const char* field) {
-    if (!holds)
-        throw ProtocolError(std::string("the metadata of a dead letter's payload: '") + field +
-                            "' is not what it should be");
+    if (!holds) throw ProtocolError(std::string("the metadata of a dead letter's payload: '") + field + "' is invalid");
 }
 
 TensorSpec read_spec(const json& metadata) {

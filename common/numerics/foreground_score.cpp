@@ -12,7 +12,7 @@ ForegroundScale ForegroundScale::of(std::string_view scores, double threshold) {
 }
 
 std::string ForegroundScale::objection_to(float score) {
-    if (std::isnan(score)) return "NaN, which is not a number: in 16 bits, numbers may have become too large";
+    if (std::isnan(score)) return "NaN: in 16 bits, numbers may have become too large";
     char text[96];
     std::snprintf(text, sizeof text, "%g as the foreground's probability, which must be between 0 and 1",
                   static_cast<double>(score));

@@ -151,7 +151,7 @@ const StoredTensor* SafetensorsFile::find(std::string_view name) const {
 void SafetensorsFile::map_file() {
     const UniqueFd file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
     if (file.get() < 0)
-        throw SystemError("open " + words_.what + " '" + path_ + "'", errno, "Give a readable .safetensors file",
+        throw SystemError("opening " + words_.what + " '" + path_ + "'", errno, "Give a readable .safetensors file",
                           ErrorKind::BadInput);
     struct stat status {};
     if (::fstat(file.get(), &status) != 0) throw SystemError("fstat of " + words_.what + " '" + path_ + "'", errno);

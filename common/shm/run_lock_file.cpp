@@ -39,7 +39,7 @@ std::optional<RunLockFile> RunLockFile::open(const RunNames& names, int access) 
     if (!fd) {
         if (errno == ENOENT) return std::nullopt;
         throw SystemError("opening the run's lock " + path, errno,
-                          errno == EACCES ? "It is another user's. " + remedy(Remedy::OpenToAnotherUser) : "",
+                          errno == EACCES ? "It belongs to another user. " + remedy(Remedy::OpenToAnotherUser) : "",
                           errno == EACCES ? ErrorKind::NotPermitted : ErrorKind::System);
     }
     return RunLockFile(std::move(fd), path);

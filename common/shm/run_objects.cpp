@@ -88,7 +88,8 @@ bool remove_own(const std::string& name) {
     struct stat found = {};
     if (::lstat(path.c_str(), &found) != 0) return false;
     if (!S_ISREG(found.st_mode) || found.st_uid != ::geteuid()) {
-        spdlog::warn("{} has the name of a dead run's object and is not ours: left alone", path);
+        spdlog::warn("{} has the name of a dead run's object but is not a regular file of this user: it is left alone",
+                     path);
         return false;
     }
     if (::unlink(path.c_str()) == 0) return true;
@@ -255,7 +256,7 @@ bool sweep_run(const RunNames& names, std::chrono::milliseconds patience) {
     try {
         std::vector<std::string> removed;
         if (!sweep_one(names, patience, removed))
-            spdlog::warn("another process has been removing run '{}' for {} ms: what it leaves, the next start removes",
+            spdlog::warn("another process has been removing run '{}' for {} ms: the next start removes the rest",
                          names.run_id, patience.count());
         return !anything_left(names);
     } catch (const Error& problem) {

@@ -120,7 +120,7 @@ bip::shared_memory_object create_object(const std::string& name, std::size_t byt
         const int reason = problem.get_native_error();
         if (reason == ENOSPC) throw_full(bytes, shared_memory_room(), name);  // no inode left
         throw SystemError("creating shared memory " + name, reason,
-                          reason == EEXIST ? "Objects are never taken over: " + remedy(Remedy::SweepMemory) : "");
+                          reason == EEXIST ? "An existing object is never reused: " + remedy(Remedy::SweepMemory) : "");
     }
 }
 
@@ -133,7 +133,7 @@ bip::shared_memory_object open_object(const std::string& name, bip::mode_t mode)
         if (reason == ENOENT)
             throw SystemError(tried, reason, "The run has ended, or was never there", ErrorKind::NoSuchRun);
         if (reason == EACCES)
-            throw SystemError(tried, reason, "It is another user's. " + remedy(Remedy::OpenToAnotherUser),
+            throw SystemError(tried, reason, "It belongs to another user. " + remedy(Remedy::OpenToAnotherUser),
                               ErrorKind::NotPermitted);
         throw SystemError(tried, reason);
     }

@@ -50,7 +50,7 @@ void LiveTrace::look(TimePoint now) {
         const std::uint64_t at_ns = to_ns(now);
         if (request && at_ns < request->until_ns && request->until_ns - at_ns <= kLongestNs) begin(*request);
     } catch (const std::exception& problem) {
-        spdlog::warn("no trace of this process: {}", problem.what());
+        spdlog::warn("this process records no trace: {}", problem.what());
     }
 }
 
@@ -93,7 +93,7 @@ void LiveTrace::stop() {
         try {
             write_range_file(to, kept);
         } catch (const std::exception& problem) {
-            spdlog::warn("no trace of this process: {}", problem.what());
+            spdlog::warn("this process records no trace: {}", problem.what());
         }
     });
 }
@@ -107,7 +107,7 @@ void LiveTrace::end() noexcept {
         if (under_way_) stop();
         if (writing_.valid()) writing_.wait();
     } catch (const std::exception& problem) {
-        spdlog::warn("no trace of this process: {}", problem.what());
+        spdlog::warn("this process records no trace: {}", problem.what());
     }
 }
 

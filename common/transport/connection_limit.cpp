@@ -36,7 +36,8 @@ bool ConnectionLimit::accepted(int fd) {
     lock.unlock();
     if (refused % kRefusalsALogLine == 0)
         spdlog::warn(
-            "a connection of process {} was refused ({} so far): it has {}, all have {}, at most {} and {} are allowed",
+            "a connection of process {} was refused ({} so far): it has {} connections and all processes {}; the "
+            "limits are {} and {}",
             pid, refused + 1, of_this_process, all, kMostOfOneProcess, most_);
     return false;
 }

@@ -154,7 +154,7 @@ std::optional<Endpoint> Endpoint::read(const std::string& run_dir) {
     if (!fd) {
         if (errno == ENOENT) return std::nullopt;
         throw SystemError("opening the run's endpoint " + file, errno,
-                          errno == EACCES ? "It is another user's. " + remedy(Remedy::OpenToAnotherUser) : "",
+                          errno == EACCES ? "It belongs to another user. " + remedy(Remedy::OpenToAnotherUser) : "",
                           errno == EACCES ? ErrorKind::NotPermitted : ErrorKind::System);
     }
     EndpointText text(file, read_all(fd.get(), file));
@@ -189,7 +189,7 @@ void Endpoint::remove_previous_sockets() const {
 void Endpoint::check_run_dir(const std::string& run_dir) {
     constexpr std::size_t kMostBytes = sizeof(sockaddr_un::sun_path) - 1;
     if (run_dir.empty() || run_dir[0] != '/')
-        throw ConfigError("run directory '" + run_dir + "' is not an absolute path", "Give it from / on");
+        throw ConfigError("run directory '" + run_dir + "' is not an absolute path", "Give a path that begins with /");
     if (std::any_of(run_dir.begin(), run_dir.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
         throw ConfigError("run directory '" + run_dir + "' holds a control character", "Choose another");
     const std::size_t path_bytes = run_dir.size() + kSocketOfAnyRun.size();

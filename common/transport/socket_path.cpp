@@ -40,7 +40,7 @@ void remove_dead_socket(const std::string& path) {
 
 RunDirectoryLock::RunDirectoryLock(const std::string& run_dir)
     : fd_(UniqueFd(::open(run_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC))) {
-    if (!fd_) throw SystemError("opening the run directory " + run_dir, errno, "It must exist and be ours");
+    if (!fd_) throw SystemError("opening the run directory " + run_dir, errno, "It must exist and belong to this user");
     while (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
         if (errno == EINTR) continue;
         if (errno == EWOULDBLOCK)

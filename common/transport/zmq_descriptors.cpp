@@ -87,7 +87,7 @@ struct ZmqCalls {
             door.is_at_rest_ = ::epoll_ctl(door.epoll_, EPOLL_CTL_MOD, door.fd_, &nothing) == 0;
             is_first = !std::exchange(door.was_reported_, true);
         }
-        if (is_first) spdlog::warn("{}", SystemError("a consumer that connects has to wait", problem).what());
+        if (is_first) spdlog::warn("{}", SystemError("a connecting consumer has to wait", problem).what());
     }
 
     static int epoll_ctl(int epoll, int operation, int fd, epoll_event* event) noexcept {
@@ -170,7 +170,7 @@ bool are_in_one_object(const void* one, const void* other) {
 void redirect_libzmq() {
     // Once, also where the redirection fails and is tried again: a handler that is registered twice locks twice.
     static const int atfork_problem = ::pthread_atfork(lock_doors, unlock_doors, forget_doors);
-    if (atfork_problem != 0) throw SystemError("minding forks of this process", atfork_problem);
+    if (atfork_problem != 0) throw SystemError("registering a fork handler", atfork_problem);
     static const bool is_done = [] {
         const std::array needed{
             import_of("accept4", &ZmqCalls::accept4),
@@ -186,7 +186,7 @@ void redirect_libzmq() {
         // The functions here must go on calling the system's.
         const bool is_shared = !are_in_one_object(in_libzmq, reinterpret_cast<const void*>(&ZmqCalls::accept4));
         if (!is_shared || redirect_imports(in_libzmq, needed) != needed.size())
-            throw Error(ErrorKind::System, "this libzmq does not open its descriptors by the functions that are known",
+            throw Error(ErrorKind::System, "this libzmq opens file descriptors with unknown functions",
                         "Use a libzmq 4.3 that is a shared library, such as Debian's libzmq5");
         redirect_imports(in_libzmq, others);
         return true;

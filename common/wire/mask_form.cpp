@@ -15,10 +15,10 @@ bool is_class_scores(const TensorSpec& spec) {
 
 std::string obstacle_to_masks(const TensorSpec& spec, std::uint32_t upsample_factor) {
     if (!is_class_map(spec) && !is_class_scores(spec))
-        return "needed are class ids, uint8, bool, int32 or int64 [N, H, W] or [N, 1, H, W], or class scores, float32, "
-               "float16 or bfloat16 [N, C, H, W]";
+        return "expected class ids (uint8, bool, int32 or int64 [N, H, W] or [N, 1, H, W]) or class scores (float32, "
+               "float16 or bfloat16 [N, C, H, W])";
     if (is_class_scores(spec) && (spec.shape[1] < 1 || spec.shape[1] > kMostClassesOfMasks))
-        return "it has " + std::to_string(spec.shape[1]) + " classes, a mask holds 1 to " +
+        return "it has " + std::to_string(spec.shape[1]) + " classes; a mask holds 1 to " +
                std::to_string(kMostClassesOfMasks);
     const std::int64_t height = spec.shape[spec.dims - 2];
     const std::int64_t width = spec.shape[spec.dims - 1];

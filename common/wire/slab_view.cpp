@@ -19,7 +19,7 @@ std::string in_words(Number number) {
 template <class Found, class Wanted>
 void require(bool holds, const char* field, Found found, Wanted wanted) {
     if (!holds)
-        throw ProtocolError("slab header: " + std::string(field) + " is " + in_words(found) + ", wanted " +
+        throw ProtocolError("slab header: " + std::string(field) + " is " + in_words(found) + ", expected " +
                             in_words(wanted));
 }
 

@@ -90,9 +90,10 @@ void HostedProcessor::create() {
                                           .values = values.data()};
     const std::int32_t code = code_.create(&host_, &given, &self_);
     if (code == OFFRAMP_OK) return;
-    const std::string text = "--processor " + options_.name + ": " + why_or("it cannot be made");
+    const std::string text = "--processor " + options_.name + ": " + why_or("it did not start");
     if (code == OFFRAMP_RETRY) throw Error(ErrorKind::SinkUnavailable, text);
-    throw ConfigError(text, options_.options.empty() ? "Correct it" : "Correct it, or its --processor-option");
+    throw ConfigError(text,
+                      options_.options.empty() ? "Fix the processor" : "Fix the processor, or its --processor-option");
 }
 
 void HostedProcessor::process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) {
@@ -140,7 +141,7 @@ const SampleView& HostedProcessor::sample(std::uint32_t index) const {
         throw BadCommit("sample " + std::to_string(index) + " could not be read, and has no result",
                         "Leave out samples whose `empty` is 1");
     if (options_.output.empty())
-        throw ConfigError("--processor " + options_.name + " commits results and the run has no --output",
+        throw ConfigError("--processor " + options_.name + " commits results, but the run has no --output",
                           "Give the folder for them");
     return slab_->samples[index];
 }
@@ -149,7 +150,7 @@ void HostedProcessor::commit_file(std::uint32_t index, std::string_view ending, 
     const SampleView& of = sample(index);
     if (ending.size() < 2 || ending.front() != '.' || ending.find('/') != std::string_view::npos)
         throw BadCommit("a file of sample '" + of.key + "' ends with '" + std::string(ending) + "'",
-                        "Give an ending with a dot in front and no slash, as .png");
+                        "Give an ending that begins with a dot and has no slash, such as .png");
     std::string name = sample_name(of.key, ending);
     if (kOthersRecordsFile == name)
         throw BadCommit("a file of sample '" + of.key + "' would be " + std::string(kOthersRecordsFile),

@@ -14,8 +14,8 @@ const offramp_processor& code_of(const ProcessorSpec& spec, const std::string& n
     if (spec.kind == ProcessorSpec::Kind::SharedObject) return open_processor(spec.what);
     if (spec.kind == ProcessorSpec::Kind::Executable) return executable_processor();
     if (python == nullptr)
-        throw ConfigError("--processor " + name + " runs in an interpreter, and this process is not one",
-                          "Start offramp-consumer: it goes on in the interpreter of --consumer-python");
+        throw ConfigError("--processor " + name + " needs a Python interpreter, and this process is not one",
+                          "Start offramp-consumer, which uses the interpreter of --consumer-python");
     return *python;
 }
 
@@ -27,7 +27,8 @@ std::vector<std::pair<std::string, std::string>> processor_options(std::string_v
     const auto take = [&] {
         const std::size_t equals = pair.find('=');
         if (equals == 0 || equals == std::string::npos)
-            throw ConfigError("--processor-option has '" + pair + "'", "Give KEY=VALUE, several with commas");
+            throw ConfigError("--processor-option '" + pair + "' is not KEY=VALUE",
+                              "Give KEY=VALUE pairs, separated by commas");
         const std::string key = pair.substr(0, equals);
         if (std::ranges::find(options, key, &std::pair<std::string, std::string>::first) != options.end())
             throw ConfigError("--processor-option gives '" + key + "' twice", "Give each once");

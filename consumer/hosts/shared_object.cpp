@@ -23,7 +23,7 @@ const offramp_processor& open_processor(const std::string& path) {
     void* const object = ::dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (object == nullptr)
         throw ConfigError(named + " cannot be loaded: " + last_loader_error(),
-                          "Link it with all that it needs, and build it for this machine");
+                          "Link it with all libraries that it needs, and build it for this machine");
     using Entry = const offramp_processor* (*)();
     const auto entry = reinterpret_cast<Entry>(::dlsym(object, kEntry));
     if (entry == nullptr)
@@ -32,7 +32,7 @@ const offramp_processor& open_processor(const std::string& path) {
     const offramp_processor* const processor = entry();
     if (processor == nullptr || processor->size < offsetof(offramp_processor, destroy) + sizeof(processor->destroy) ||
         processor->create == nullptr || processor->process == nullptr)
-        throw ConfigError(named + ": " + std::string(kEntry) + "() gives no whole offramp_processor",
+        throw ConfigError(named + ": " + std::string(kEntry) + "() returns an incomplete offramp_processor",
                           "Set `size` to its sizeof, and `create` and `process`");
     return *processor;
 }

@@ -24,7 +24,7 @@ std::unique_ptr<Processor> make_one(const std::string& name, const ProcessorOpti
         if (entry.name == name) return entry.make(options);
         known += (known.empty() ? "" : ", ") + std::string(entry.name);
     }
-    throw ConfigError("--processor is '" + name + "'", "Known: " + known + "; several with commas");
+    throw ConfigError("--processor '" + name + "' is unknown", "Known: " + known + "; several with commas");
 }
 
 // Several processors on each slab, in their order. Every one commits what is its own; a death between two of them
@@ -120,7 +120,7 @@ std::vector<ResultSettings> own_results(const ResultSettings& run) {
             throw ConfigError("--processor names '" + name + "' twice", "Name each once");
         if (!own.output.empty() &&
             std::ranges::any_of(each, [&](const ResultSettings& other) { return other.output == own.output; }))
-            throw ConfigError("--processor names two whose results would lie in " + own.output,
+            throw ConfigError("two processors of --processor would write to " + own.output,
                               "Give their files or functions different names");
         each.push_back(std::move(own));
     }

@@ -57,8 +57,7 @@ void ConsumerLoop::abandon() noexcept {
         while (!session_->away() && session_->state() != ConsumerSession::State::Refused && !turn())
             if (idle_) wait();
     } catch (...) {
-        spdlog::error("this consumer ends, and could not give back what it holds: {}",
-                      exception_text(std::current_exception()));
+        spdlog::error("this consumer ends without returning its slabs: {}", exception_text(std::current_exception()));
     }
 }
 
@@ -96,7 +95,7 @@ void ConsumerLoop::look_at_fds() {
         session_->leave();
     }
     if (hung_up(fds_.lifeline)) {
-        spdlog::info("the process that started this consumer is gone: ending");
+        spdlog::info("the process that started this consumer has ended: ending");
         fds_.lifeline = -1;
         launcher_gone_since_ = clock_->now();
         session_->leave();
@@ -135,7 +134,7 @@ std::optional<ConsumerLoop::End> ConsumerLoop::end_if_run_is_over() {
     if (state == State::Ended || state == State::Refused) return std::nullopt;
     if (just_died && is_replaced(liveness)) {
         if (asked_to_end_ || state == State::Draining) return std::nullopt;  // it ends with its producer
-        throw Error(ErrorKind::NoSuchRun, "the producer is dead, and the run in its directory is another one by now",
+        throw Error(ErrorKind::NoSuchRun, "the producer is dead, and another run uses its directory now",
                     "The run that this consumer was started for is over; start it again");
     }
     if (may_be_served(liveness) && state != State::Greeting && !just_died) return std::nullopt;
@@ -144,8 +143,8 @@ std::optional<ConsumerLoop::End> ConsumerLoop::end_if_run_is_over() {
         spdlog::error("the run is over, and its producer did not take back this consumer's slabs");
         return End{.error = ErrorKind::ProducerGone, .launcher_gone = launcher_gone};
     }
-    spdlog::info("the run is over: {}",
-                 state == State::Greeting ? "it was closed before it let this consumer in" : "nothing of it is held");
+    spdlog::info("the run is over: {}", state == State::Greeting ? "it was closed before it let this consumer in"
+                                                                 : "this consumer holds none of its slabs");
     return End{.error = error_, .launcher_gone = launcher_gone};
 }
 
@@ -160,7 +159,7 @@ std::optional<ConsumerLoop::End> ConsumerLoop::end_if_over() {
     }
     if (launcher_gone && clock_->now() - *launcher_gone_since_ >= kOrphanPatience) {
         spdlog::warn(
-            "the process that started this consumer is gone, and the producer does not answer: exiting without a "
+            "the process that started this consumer has ended, and the producer does not answer: exiting without a "
             "disconnect");
         return End{.error = error_, .launcher_gone = true};
     }
@@ -198,8 +197,8 @@ std::optional<ConsumerLoop::End> ConsumerLoop::refused_end() const {
                         "Start fewer consumers");
         case RefusalReason::Work:
             throw ConfigError("the producer refused this consumer: " + refusal.text,
-                              "Start it with the run's settings; a consumer without settings, of a program of one's "
-                              "own, reads only runs that such a program began");
+                              "Start it with the run's settings. A custom consumer without settings reads only runs "
+                              "that a custom program began");
         case RefusalReason::Version:
             break;
     }

@@ -230,7 +230,7 @@ void ConsumerSession::on_tickets(const Tickets& tickets, const std::vector<SlabT
     const std::size_t holding = held_.size() + pending_.size() + records.size() - repeated;
     if (!returns_new_ && holding > std::min<std::size_t>(window(), kMaxTicketsPerMessage))
         throw ProtocolError("the producer sent slabs beyond this consumer's window: with them it would hold " +
-                                std::to_string(holding) + ", and asked for " + std::to_string(window()) + " at most",
+                                std::to_string(holding) + ", but it asked for " + std::to_string(window()) + " at most",
                             "This consumer ends, so that the producer gives them to another one");
     for (std::size_t i = repeated; i < records.size(); ++i) {
         pending_.push_back(records[i]);

@@ -14,8 +14,8 @@ constexpr std::uint64_t kMostSlabBytes = std::uint64_t{1} << 43;  // times kMaxS
 
 void require(bool holds, const char* field, std::uint64_t found, const std::string& wanted) {
     if (!holds)
-        throw ProtocolError("ledger: " + std::string(field) + " is " + std::to_string(found) + ", wanted " + wanted,
-                            "Use producer and consumers of one build, and a run directory of a run that lives");
+        throw ProtocolError("ledger: " + std::string(field) + " is " + std::to_string(found) + ", expected " + wanted,
+                            "Use producer and consumers of one build, and the run directory of a live run");
 }
 
 std::string between(std::uint64_t least, std::uint64_t most) {
@@ -59,7 +59,7 @@ LedgerView LedgerView::check(std::span<const std::byte> ledger, const RunNames& 
     require(header.version == kLedgerVersion, "version", header.version, std::to_string(kLedgerVersion));
     require(header.run_nonce == names.nonce, "run_nonce", header.run_nonce, std::to_string(names.nonce));
     if (get_text(header.run_id) != names.run_id)
-        throw ProtocolError("ledger: run_id is '" + get_text(header.run_id) + "', wanted '" + names.run_id + "'");
+        throw ProtocolError("ledger: run_id is '" + get_text(header.run_id) + "', expected '" + names.run_id + "'");
     check_geometry(header, ledger.size());
     return {ledger, header};
 }

@@ -22,9 +22,9 @@ ProducerLoss::Verdict ProducerLoss::verdict(const Requests& requests) const {
     const bool at_work = session_.has_pending() && next_producer_.search != nullptr;
     if (!leaving && (!timed_out || at_work)) return Verdict::Continue;
     if (over)
-        spdlog::info("the producer has ended, and nothing of it is held: ending");
+        spdlog::info("the producer has ended, and this consumer holds none of its slabs: ending");
     else
-        spdlog::error("the producer is dead{}", leaving ? "" : ", and no other took over");
+        spdlog::error("the producer is dead{}", leaving ? "" : ", and no other producer took over");
     return over ? Verdict::EndInOrder : Verdict::EndAlone;
 }
 
@@ -33,7 +33,7 @@ void ProducerLoss::detach() {
     if (session_.settled())
         spdlog::info("the producer has ended: waiting for another one, or for a request to end");
     else
-        spdlog::warn("the producer is dead: finishing what is held, and waiting for another one");
+        spdlog::warn("the producer is dead: finishing the slabs at hand, and waiting for another one");
     session_.lose_producer();
     detached_ = true;
     next_producer_.search->forget();

@@ -19,7 +19,7 @@ std::optional<ProducerSearch::Found> RunConnection::look() {
     if (!endpoint) return std::nullopt;
     if (is_other_run(*endpoint))
         throw Error(ErrorKind::NoSuchRun,
-                    "the run directory '" + run_dir_ + "' is another run's by now, '" + endpoint->names.run_id + "'",
+                    "the run directory '" + run_dir_ + "' now belongs to another run, '" + endpoint->names.run_id + "'",
                     "The run that this consumer was started for is over; start it again");
     if (endpoint->epoch <= epoch_) return std::nullopt;
     // The ledger knows a later one than the file when yet another producer is recovering the run.
@@ -40,7 +40,7 @@ RunLiveness RunConnection::liveness() const {
         if (is_other_run(*endpoint)) return has_memory() ? RunLiveness::Replaced : RunLiveness::OverAndReplaced;
         return endpoint->epoch > epoch_ ? RunLiveness::TakenOver : RunLiveness::Open;
     } catch (const Error& problem) {
-        spdlog::debug("the run's endpoint could not be looked at: {}", problem.what());
+        spdlog::debug("the run's endpoint could not be read: {}", problem.what());
         return RunLiveness::Open;
     }
 }

@@ -105,7 +105,7 @@ std::optional<Endpoint> find_run(const std::string& run_dir, const WatchedFds& f
             return "waiting for a run in '" + run_dir + "': " + describe_found(run_dir, endpoint);
         };
         if (hung_up(fds.lifeline))
-            throw Error(ErrorKind::NoSuchRun, waiting() + ", and the process that started this consumer is gone");
+            throw Error(ErrorKind::NoSuchRun, waiting() + ", and the process that started this consumer has ended");
         if (clock.now() >= give_up_at)
             throw Error(ErrorKind::NoSuchRun, waiting(),
                         "Start the producer with the same run directory, or check the path");

@@ -24,7 +24,7 @@ OpenedLibrary::OpenedLibrary(const std::vector<std::string>& names, std::string 
 void* OpenedLibrary::symbol(const char* name) const {
     void* const found = ::dlsym(handle_, name);
     if (found == nullptr)
-        throw ConfigError(wanted_by_ + " needs the call " + name + ", which " + name_ + " does not have", fix_);
+        throw ConfigError(wanted_by_ + " needs the function " + name + ", which " + name_ + " does not have", fix_);
     return found;
 }
 

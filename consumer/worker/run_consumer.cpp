@@ -115,8 +115,8 @@ void require_same_work(const RunConfig& config, const RunConfig& run) {
     const std::string difference = SlabWork::difference(config, run);
     if (difference.empty()) return;
     throw ConfigError(
-        "this consumer's results would not be those of the run in " + config.run_dir + ": " + difference,
-        "Leave these out: it takes the run's own settings, which stand in " + kept_settings_path(config.run_dir));
+        "this consumer's results would differ from those of the run in " + config.run_dir + ": " + difference,
+        "Leave these out: the consumer reads the run's settings in " + kept_settings_path(config.run_dir));
 }
 
 // Goes on as the interpreter that the processors need, unless this is it.
@@ -129,7 +129,7 @@ std::uint64_t nonce_of(std::string_view text) {
     const auto nonce = RunNames::nonce_in(text);
     if (!nonce)
         throw ConfigError("serve '" + std::string(text) + "'",
-                          "Give the 16 hexadecimal digits behind nonce= in the run's file 'endpoint'");
+                          "Give the 16 hexadecimal digits after nonce= in the run's file 'endpoint'");
     return *nonce;
 }
 

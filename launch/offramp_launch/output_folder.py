@@ -140,8 +140,8 @@ class OutputLock:
         except OSError as problem:
             why = problem.strerror
         if why:
-            raise LaunchError(f"the output folder {self._folder} was moved, unmounted or replaced while this run wrote to it ({why}): nothing more counts "
-                              "as done",
+            raise LaunchError(f"the output folder {self._folder} was moved, unmounted or replaced while this run wrote to it ({why}): no further results "
+                              "are recorded",
                               "Put the folder back, or mount it again, and continue with --resume", ExitCode.CANNOT_WRITE)
         if not self._has_its_name():
             raise LaunchError(f"{os.path.join(self._folder, LOCK)} was removed or replaced while this run wrote to that folder",

@@ -218,7 +218,7 @@ def _listed_count(skipped):
 
 
 def _more_of_it(entry):
-    return f" (and {entry['similar']} more of it)" if entry.get("similar") else ""
+    return f" (and {entry['similar']} more like it)" if entry.get("similar") else ""
 
 
 def recovered_line(samples, unit):

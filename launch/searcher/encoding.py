@@ -55,7 +55,7 @@ def tokens(file, texts, length, prompt):
         raise LaunchError(f"the PyPI package `tokenizers` is not installed ({problem})", "pip install tokenizers, in the Python that --python names",
                           ExitCode.SYSTEM) from problem
     except Exception as problem:    # the library throws bare Exceptions
-        raise LaunchError(f"tokenizer {file}: {problem}", "Wanted is a tokenizer.json as the `tokenizers` library writes it",
+        raise LaunchError(f"tokenizer {file}: {problem}", "Give a tokenizer.json that the `tokenizers` library wrote",
                           ExitCode.BAD_INPUT) from problem
     return numpy.frombuffer(tokenizer.rows(texts), "<i4").reshape(-1, 2, length)
 

@@ -37,7 +37,7 @@ void Admission::take_messages() {
             state_.count(MessageChannel::Work, message.problem);
             if (message.problem == ParseProblem::Version)
                 refuse(inbound.peer, RefusalReason::Version,
-                       "message version " + std::to_string(message.version) + ", this run speaks " +
+                       "message version " + std::to_string(message.version) + ", this run uses " +
                            std::to_string(kMessageVersion) + ": start consumers of the producer's own build");
             continue;
         }
@@ -119,11 +119,11 @@ void Admission::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     if (hello.previous_session == 0 && hello.work != state_.options.work)
         return refuse(inbound.peer, RefusalReason::Work,
                       "process " + std::to_string(who.pid) +
-                          " would do other work than the run's consumers: its results would be others, or elsewhere");
+                          " has other settings than the run's consumers: its results would differ, or go elsewhere");
     if (run_end_.ended() || run_end_.closing()) return refuse(inbound.peer, RefusalReason::Ended, "the run has ended");
     if (state_.peers.present() >= state_.peers.capacity())
         return refuse(inbound.peer, RefusalReason::Full,
-                      "the run has its " + std::to_string(state_.peers.capacity()) + " consumers already");
+                      "the run already has its maximum of " + std::to_string(state_.peers.capacity()) + " consumers");
     std::optional<WatchedProcess> watched;
     try {
         watched = state_.watch.open(who.pid);
@@ -162,14 +162,14 @@ void Admission::on_answer(Peer& peer, const Answer& answer) {
         state_.count(Refusal::ForeignSession);
         refuse(peer.routing_id, RefusalReason::Nonce,
                "session " + std::to_string(admission_of(peer.previous_session)) +
-                   " is not this process's: start the consumer again");
+                   " belongs to another process: start the consumer again");
         peer.gone = true;
         return;
     }
     const auto ref = state_.ledger.admit(static_cast<std::uint64_t>(peer.credentials.pid), peer.watched.start_time,
                                          peer.credentials.uid, peer.token);
     if (!ref) {
-        refuse(peer.routing_id, RefusalReason::Full, "the run has its full number of consumers already");
+        refuse(peer.routing_id, RefusalReason::Full, "the run already has its maximum number of consumers");
         peer.gone = true;
         return;
     }
@@ -179,7 +179,7 @@ void Admission::on_answer(Peer& peer, const Answer& answer) {
     peer.alive_at = state_.clock.now();
     state_.port.send(peer.routing_id,
                      state_.message(Welcome{ref->session, ref->consumer_index, state_.ledger.epoch()}));
-    spdlog::info("consumer {} (pid {}) is in", admission_of(ref->session), peer.credentials.pid);
+    spdlog::info("consumer {} (pid {}) joined", admission_of(ref->session), peer.credentials.pid);
     if (run_end_.begun()) run_end_.send_drain(peer, DrainReason::RunEnded);
 }
 

@@ -135,7 +135,7 @@ DeadLetterOutcome DeadLetterWriter::write(const DeadLetterJob& job) const {
     } catch (const std::exception& problem) {
         outcome.error = problem.what();
     }
-    spdlog::error("batch {} became a dead letter ({}), and {} be kept: {}", job.first_batch, job.reason,
+    spdlog::error("batch {} became a dead letter ({}), and {} be saved: {}", job.first_batch, job.reason,
                   outcome.payload.empty() ? "its payload cannot" : "its incident report cannot", outcome.error);
     if (!outcome.payload.empty()) return outcome;
     try {

@@ -63,7 +63,7 @@ void LivenessMonitor::reap(Peer& peer) {
                      peer.credentials.pid);
     else
         spdlog::warn("consumer {} (pid {}) died holding {}{}", admission_of(peer.ref.session), peer.credentials.pid,
-                     slabs_held_by(peer), work != 0 ? ", one of them in work" : "");
+                     slabs_held_by(peer), work != 0 ? ", one of them in progress" : "");
     state_.take_slabs_back(peer, work, "died");
 }
 
@@ -136,7 +136,7 @@ void LivenessMonitor::on_stalled(Peer& peer) {
     ++state_.totals.visibility_timeouts;
     if (!state_.options.kill_stalled) return;
     if (is_this_process(peer)) {
-        spdlog::error("consumer {} (pid {}) is stalled and is not killed: it is in the producer's own process",
+        spdlog::error("consumer {} (pid {}) is stalled and is not killed: it runs in the producer's own process",
                       admission_of(peer.ref.session), peer.credentials.pid);
         return;
     }

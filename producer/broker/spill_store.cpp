@@ -52,7 +52,8 @@ void read_file(const std::string& path, std::span<std::byte> bytes) {
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) throw SystemError(tried, errno, remedy(Remedy::RunAgain));
         if (got == 0)
-            throw SystemError(tried + ": it ends too soon", EIO, "Another process cut it. " + remedy(Remedy::RunAgain));
+            throw SystemError(tried + ": it ends too soon", EIO,
+                              "Another process truncated it. " + remedy(Remedy::RunAgain));
         bytes = bytes.subspan(static_cast<std::size_t>(got));
     }
 }

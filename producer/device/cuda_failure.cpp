@@ -11,7 +11,7 @@ namespace {
 
 std::string hint_for(int error_number) {
     if (is_sticky(error_number))
-        return "The GPU's context is lost and only a new process gets another; look for Xid lines in the kernel log";
+        return "The GPU's context is lost: start the program again, and look for Xid lines in the kernel log";
     switch (error_kind_of(error_number)) {
         case ErrorKind::DeviceOutOfMemory:
             return "Use a smaller batch, or free the memory that other processes hold (nvidia-smi lists them)";

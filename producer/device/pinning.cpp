@@ -31,7 +31,7 @@ void Pinning::prove(std::span<std::byte> range) {
     proof_ = device_.prove_pinned(range.first(std::min(range.size(), kProvedBytes)));
     if (device_.is_gpu() && !proof_.registered && options_.wanted)
         throw Error(ErrorKind::DeviceUnsupported,
-                    "the slabs could not be page-locked: CUDA does not know them as host memory",
+                    "the slabs could not be page-locked: CUDA does not recognize them as page-locked memory",
                     remedy(Remedy::PageLocking));
     spdlog::info("slabs are {}: {:.1f} GB/s into them", proof_.registered ? "page-locked" : "ordinary memory",
                  proof_.gigabytes_per_second);

@@ -49,9 +49,10 @@ EmbeddedEgressOptions checked(EmbeddedEgressOptions options) {
     require(!options.tensors.empty(), "no tensors were described", "Describe what a batch holds: name, type, shape");
     const std::int64_t rows = options.tensors.front().rows();
     for (const TensorSpec& tensor : options.tensors)
-        require(tensor.rows() == rows,
-                "tensor " + tensor.describe() + " has other samples than " + options.tensors.front().describe(),
-                "Dimension 0 of each tensor counts a batch's samples");
+        require(
+            tensor.rows() == rows,
+            "tensor " + tensor.describe() + " has another number of samples than " + options.tensors.front().describe(),
+            "Dimension 0 of each tensor counts a batch's samples");
     require(rows >= 1 && rows <= kMaxSamplesPerSlab, "a batch of " + std::to_string(rows) + " samples",
             "Give 1 to " + std::to_string(kMaxSamplesPerSlab));
     require(options.slabs <= kMostSlabs, std::to_string(options.slabs) + " slabs",
@@ -61,7 +62,7 @@ EmbeddedEgressOptions checked(EmbeddedEgressOptions options) {
     require(options.max_key_bytes <= kMaxKeyBytes, "keys of " + std::to_string(options.max_key_bytes) + " bytes",
             "Give at most " + std::to_string(kMaxKeyBytes));
     require(options.name.size() < 64, "a name of " + std::to_string(options.name.size()) + " bytes", "Give at most 63");
-    require(options.visibility_timeout > std::chrono::nanoseconds{}, "a visibility timeout of nothing",
+    require(options.visibility_timeout > std::chrono::nanoseconds{}, "the visibility timeout is not above 0 s",
             "Give seconds: 30 is the default");
     require(options.max_failures >= 1, "max_failures is 0", "Give at least 1: 3 is the default");
     if (options.run_id.empty()) options.run_id = "egress-" + std::to_string(::getpid());
@@ -247,23 +248,22 @@ void EmbeddedEgress::Parts::check(const Batch& batch) const {
     const auto one_a_row = [&](std::size_t count) { return count == 0 || count == batch.rows; };
     if (!one_a_row(batch.keys.size()))
         refuse(std::to_string(batch.keys.size()) + " keys for " + std::to_string(batch.rows) + " samples",
-               "Give one a sample, or none");
+               "Give one for each sample, or none");
     if (!one_a_row(batch.items.size()))
         refuse(std::to_string(batch.items.size()) + " items for " + std::to_string(batch.rows) + " samples",
-               "Give one a sample, or none");
+               "Give one for each sample, or none");
     for (const std::string& key : batch.keys)
         if (key.empty() || key.size() > options.max_key_bytes || !is_utf8(key))
             refuse("a key of " + std::to_string(key.size()) + " bytes: '" + printable(key.substr(0, 64)) + "'",
                    "Keys are UTF-8 of 1 to " + std::to_string(options.max_key_bytes) + " bytes (max_key_bytes)");
     if (!batch.items.empty() && (batch.items.front() < next_item ||
                                  std::ranges::adjacent_find(batch.items, std::greater_equal<>()) != batch.items.end()))
-        refuse("the items' numbers do not rise",
-               "Number each item once, in the order in which they are submitted; the next is " +
-                   std::to_string(next_item) + " or more");
+        refuse("item numbers do not increase", "Number items once, in the order of submission; the next number is " +
+                                                   std::to_string(next_item) + " or more");
     // kMostItems itself is the end of the last range.
     constexpr std::uint64_t kMostItems = std::numeric_limits<std::uint64_t>::max();
     if (batch.items.empty() ? batch.rows > kMostItems - next_item : batch.items.back() == kMostItems)
-        refuse("the item number " + std::to_string(kMostItems), "Number items from 0 to one less than that");
+        refuse("an item has the number " + std::to_string(kMostItems), "Use item numbers below that");
 }
 
 OutputBatch EmbeddedEgress::Parts::described(Batch batch) {

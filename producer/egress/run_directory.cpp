@@ -28,10 +28,10 @@ void require_a_runs_own(const std::string& folder) {
     const std::filesystem::directory_iterator first(folder, problem);
     if (problem) throw SystemError("listing the run directory " + folder, problem.value(), "", ErrorKind::CannotWrite);
     if (first != std::filesystem::directory_iterator())
-        throw ConfigError(
-            folder + " is not a run's directory: it holds other things, such as '" +
-                printable(first->path().filename().string()) + "'",
-            "Give a folder that is not there yet, such as " + folder + "/run, an empty one, or one of an earlier run");
+        throw ConfigError(folder + " is not a run's directory: it holds other things, such as '" +
+                              printable(first->path().filename().string()) + "'",
+                          "Give a folder that does not exist yet, such as " + folder +
+                              "/run, an empty one, or one of an earlier run");
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, RunSta
     struct stat found {};
     if (problem || ::stat(path_.c_str(), &found) != 0)
         throw SystemError("making the run directory " + path_, problem ? problem.value() : errno,
-                          "Give the run a directory that can be written", ErrorKind::CannotWrite);
+                          "Give the run a directory that this user may write to", ErrorKind::CannotWrite);
     if (found.st_uid != ::geteuid())
         throw Error(ErrorKind::NotPermitted,
                     "the run directory " + path_ + " belongs to user " + std::to_string(found.st_uid),

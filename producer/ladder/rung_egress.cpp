@@ -50,8 +50,9 @@ std::unique_ptr<EgressStrategy> RungEgress::chosen_by(const RunConfig& config) {
     const std::string& rung = config.catalogue.text("strategy");
     auto chosen = std::make_unique<RungEgress>(Rung::named(rung));
     if (config.recover && !chosen->traits().survives_producer())
-        throw ConfigError("a run of --strategy '" + rung + "' cannot be taken over: its slabs go with its producer",
-                          "Start it again without the command recover; streams, async and pool survive their producer");
+        throw ConfigError(
+            "a run of --strategy '" + rung + "' cannot be taken over: its slabs are lost with its producer",
+            "Start it again without the command recover; streams, async and pool survive their producer");
     if (config.when_full != "block" && !chosen->rung_.is_default())
         throw ConfigError(
             "--when-full '" + config.when_full + "' does not go with --strategy '" + rung + "', which always waits",

@@ -15,7 +15,7 @@ void require(bool holds, const char* of, std::size_t index, const char* field, s
              const std::string& wanted) {
     if (!holds)
         throw ProtocolError("ledger: " + std::string(of) + " " + std::to_string(index) + ": " + field + " is " +
-                                std::to_string(found) + ", wanted " + wanted,
+                                std::to_string(found) + ", expected " + wanted,
                             "Another process wrote to its memory. " + remedy(Remedy::RunAgain));
 }
 

@@ -95,7 +95,7 @@ RunMemory RunMemory::adopt(const RunNames& names, const SlabLayout& layout, cons
     require_same_layout(header, wanted);
     if (watch_process(header.producer_pid, header.producer_start_time))
         throw Error(ErrorKind::RunInUse,
-                    "the run's producer, process " + std::to_string(header.producer_pid) + ", lives",
+                    "the run's producer, process " + std::to_string(header.producer_pid) + ", is alive",
                     "Only a run whose producer is dead can be taken over");
     // The epoch first: a death from here on has used it up.
     std::atomic_ref(header.epoch).store(header.epoch + 1, std::memory_order_release);

@@ -67,7 +67,7 @@ std::vector<SpilledSlab> read_spilled(const SpillStore& store, const SlabLedger&
     std::vector<SpilledSlab> spilled;
     for (const SpilledFile& file : store.left_there()) {
         if (file.slab >= ledger.slab_count())
-            throw ProtocolError(file.path + " is of slab " + std::to_string(file.slab) + ", but the run has " +
+            throw ProtocolError(file.path + " belongs to slab " + std::to_string(file.slab) + ", but the run has " +
                                 std::to_string(ledger.slab_count()));
         const MappedFile bytes(file.path);
         const SlabTicket ticket{

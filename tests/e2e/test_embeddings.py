@@ -148,7 +148,7 @@ class Embeddings(unittest.TestCase):
         return library.encode(list(lines), batch_size=16, convert_to_numpy=True, show_progress_bar=False)
 
     def test_incompatible_flags_are_refused_by_name(self):
-        for flags, words in ((("--source", "synthetic"), "takes tokens"), (("--tokenizer", str(self.input)), "Wanted is a tokenizer.json"),
+        for flags, words in ((("--source", "synthetic"), "takes tokens"), (("--tokenizer", str(self.input)), "Give a tokenizer.json"),
                              (("--model", "copy", "--copy-outputs", "384"), "--source text gives tokens")):
             world = self.world()
             self.assertNotEqual(world.start(*flags).wait(), 0)

@@ -77,7 +77,7 @@ class Launcher(unittest.TestCase):
             (folder / "none.jsonl").write_text("\n")
             (folder / "none.txt").write_bytes(b"\xef\xbb\xbf")
             for flags, reason in ((("--input", "empty"), "no image file in this folder"), (("--input", "others"), "no image file in this folder (1 other files)"),
-                                  (("--input", "list.txt"), "no path in this list file"), (("--input", "none.jsonl"), "no line in this manifest"),
+                                  (("--input", "list.txt"), "no path in this list file"), (("--input", "none.jsonl"), "the manifest has no lines"),
                                   (("--input", "missing"), "No such file or directory"), (("--source", "npy", "--input", "empty"), "no .npy file in this folder"),
                                   (("--source", "text", "--input", "none.txt"), "has no lines")):
                 with self.subTest(flags), LaunchedRun("--device", "cpu", "--model", "cutout", "--consumers", "1", "--log-level", "info") as run:

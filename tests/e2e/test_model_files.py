@@ -242,7 +242,7 @@ class ModelFiles(unittest.TestCase):
         torch.jit.trace(self.networks.vector().eval(), self.input[:2]).save(str(self.folder / "vector.pt"))
         code, printed, _ = self.run_of("vector.pt", "--processor", "mask-png", "--batch", "2", "--image-size", "32")
         self.assertEqual(code, 64, printed)
-        self.assertIn("--processor mask-png finds no output of the model that it can read", printed)
+        self.assertIn("--processor mask-png cannot read any output of the model", printed)
         self.assertIn("output float32 [2, 6]", printed)
         self.assertIn("needed are class ids", printed)
 
@@ -269,7 +269,7 @@ class ModelFiles(unittest.TestCase):
     def test_weights_alone_are_no_model(self):
         import torch
         torch.save(self.networks.several().state_dict(), self.folder / "weights.pt")
-        self.refused(65, "weights.pt' is not TorchScript", "Weights alone: ./launch/offramp export FILE.py:FUNCTION --weights ", model="weights.pt")
+        self.refused(65, "weights.pt' is not TorchScript", "For weights alone, run ./launch/offramp export FILE.py:FUNCTION --weights ", model="weights.pt")
 
     def test_an_exported_program_must_be_compiled(self):
         import torch

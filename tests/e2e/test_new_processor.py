@@ -65,7 +65,7 @@ class NewProcessor(unittest.TestCase):
             (run.output / "7.txt").write_text("mine")
             (run.output / "7.scores.txt").write_text("no result's name")
             self.assertEqual(64, run.wait(run.start_producer(program=producer)), run.logs())
-            self.assertRegex(run.logs(), r"--output: .*/7\.txt is there, .*: the result of brightest for the item '7' would replace it")
+            self.assertRegex(run.logs(), r"--output: .*/7\.txt exists, .*: the result of brightest for the item '7' would replace it")
             self.assertEqual({"7.txt": b"mine", "7.scores.txt": b"no result's name"}, run.files())
             run.start_producer("--overwrite", program=producer)
             run.start_consumer(program=consumer)

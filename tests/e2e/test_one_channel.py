@@ -235,7 +235,7 @@ class OneChannel(unittest.TestCase):
         torch.jit.script(self.networks.Flat().eval()).save(str(self.folder / "flat.pt"))
         code, printed, _ = self.run_of("flat.pt", "mask-png")
         self.assertEqual(code, 64, printed)
-        self.assertRegex(printed, r"output float32 \[\d, 32, 32\]: needed are class ids")
+        self.assertRegex(printed, r"output float32 \[\d, 32, 32\]: expected class ids")
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ class OutputForms(unittest.TestCase):
         body = f"x.mean((2, 3)).masked_fill({at.format(first)}, float('inf')).masked_fill({at.format(second)}, float('nan'))"
         code, printed, files = self.run_of(body, "--processor", processor, *flags)
         self.assertEqual(code, 0, printed)
-        self.assertIn("infinite or NaN: NULL in their rows", printed)
+        self.assertIn("infinite or NaN: their rows store NULL", printed)
         path = self.folder / "results"
         path.write_bytes(next(iter(content for name, content in files.items() if not pathlib.Path(name).name.startswith("."))))
         if processor == "embeddings-parquet":

@@ -135,7 +135,7 @@ class PicturesOut(unittest.TestCase):
     def test_a_processor_that_was_chosen_still_refuses(self):
         code, printed, files = self.run_of("Classifier.pt", "--processor", "mask-png")
         self.assertEqual((code, files), (64, {}), printed)
-        self.assertIn("needed are class ids", printed)
+        self.assertIn("expected class ids", printed)
 
 
 if __name__ == "__main__":

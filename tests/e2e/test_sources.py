@@ -125,7 +125,7 @@ class Sources(unittest.TestCase):
         self.assertEqual(sorted(found), ["a.png"])
         self.assertEqual(summary["samples"]["skipped"], 3)
         reported = [f"{item['origin']} {item['reason']}" for item in summary["skipped"]]
-        for line, reason in ((2, "not JSON"), (3, "No such file"), (4, "is that of line 1")):
+        for line, reason in ((2, "not JSON"), (3, "No such file"), (4, "is also the id of line 1")):
             self.assertTrue(any(f"list.jsonl:{line}" in text and reason in text for text in reported), reported)
 
         with tarfile.open(self.folder / "whole.tar", "w") as tar:

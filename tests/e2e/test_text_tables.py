@@ -75,7 +75,7 @@ class TextTables(TextRuns, unittest.TestCase):
             self.replace(path, [{**row, "year": 0} for row in self.rows])
             world.call("scale", "3", "--run-dir", world.run_dir)
             self.assertEqual(world.wait(), 65, world.logs())
-        self.assertIn(f"not the {ROWS} that the run began with", (world.folder / "launcher.log").read_text())
+        self.assertIn(f"its first {ROWS} rows are not those that the run began with", (world.folder / "launcher.log").read_text())
         self.assertNotIn("restart", (world.folder / "launcher.log").read_text())
 
     def test_a_second_producer_that_finds_other_rows_ends_the_run(self):
@@ -83,7 +83,7 @@ class TextTables(TextRuns, unittest.TestCase):
             self.replace(path, [{**row, "year": 0} for row in self.rows])
             os.kill(int(endpoint(world.run_dir)["producer_pid"]), signal.SIGKILL)
             self.assertEqual(world.wait(), 65, world.logs())
-        self.assertIn(f"not the {ROWS} that the run began with", (world.folder / "launcher.log").read_text())
+        self.assertIn(f"its first {ROWS} rows are not those that the run began with", (world.folder / "launcher.log").read_text())
 
     def test_a_continued_run_keeps_its_own_rows_and_not_a_dead_runs(self):
         path = self.write("grown.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows))
@@ -201,7 +201,7 @@ class TextTables(TextRuns, unittest.TestCase):
         import pyarrow.parquet
         good = '{"id": "a", "text": "slab"}\n'
         lines = (("", 66, ("no lines",)), ("\n\n", 66, ("no lines",)),
-                 (good + good, 65, ("line 2", "its id 'a' is that of line 1", "--id-column")),
+                 (good + good, 65, ("line 2", "its id 'a' is also the id of line 1", "--id-column")),
                  (good + '{"text": "slab"}', 65, ("line 2", 'no "id"', "--id-column")),
                  (good + '{"id": null, "text": "slab"}', 65, ("line 2", '"id"', "is null")),
                  (good + '{"id": 1.5, "text": "slab"}', 65, ("line 2", "a number: 1.5", "whole numbers")),
@@ -217,15 +217,15 @@ class TextTables(TextRuns, unittest.TestCase):
         for number, (content, code, words) in enumerate(lines):
             self.assert_refused("jsonl-text", self.write(f"bad-{number}.jsonl", content), code, words)
         self.assert_refused("jsonl-text", self.jsonl, 65, ('no line has the column "yaer"', '"year"'), "--columns", "yaer")
-        self.assert_refused("jsonl-text", self.jsonl, 64, ("names 'id', which is named already",), "--columns", "year,id")
+        self.assert_refused("jsonl-text", self.jsonl, 64, ("names 'id', which is already included",), "--columns", "year,id")
 
         whole = self.parquet.read_bytes()
         self.assert_refused("parquet-text", self.write("empty.parquet", b""), 66, ("is empty",))
-        self.assert_refused("parquet-text", self.write("cut.parquet", whole[:len(whole) // 2]), 65, ("no whole Parquet file", "copy or write it anew"))
+        self.assert_refused("parquet-text", self.write("cut.parquet", whole[:len(whole) // 2]), 65, ("not a complete Parquet file", "copy or write it again"))
         self.assert_refused("parquet-text", self.jsonl, 65, ("not a Parquet file", "JSON lines", "--source jsonl-text"))
         data = bytearray(whole)
         data[len(data) // 8:len(data) // 4] = bytes(len(data) // 4 - len(data) // 8)
-        self.assert_refused("parquet-text", self.write("damaged.parquet", bytes(data)), 65, ("row group", "copy or write it anew"))
+        self.assert_refused("parquet-text", self.write("damaged.parquet", bytes(data)), 65, ("row group", "copy or write it again"))
         self.assert_refused("parquet-text", self.parquet, 65, ('no column "body"', '"title"', "--text-column"), "--text-column", "body")
         self.assert_refused("parquet-text", self.parquet, 65, ("row 1", '"year" is a number: 1990'), "--text-column", "year")
         schema = pyarrow.schema([("id", pyarrow.int64()), ("text", pyarrow.string())])

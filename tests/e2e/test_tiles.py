@@ -373,7 +373,7 @@ class Tiles(unittest.TestCase):
             canvas.unlink()
         self.continue_stopped(world)
         self.assertEqual(world.wait(), 73, world.logs())
-        self.assertIn("was removed or changed while the run was under way", world.logs())
+        self.assertIn("was removed or changed during the run", world.logs())
         world.environment = before
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.results(), wanted)
@@ -390,7 +390,7 @@ class Tiles(unittest.TestCase):
         noise((1200, 1200), 4).save(images / "large.png")
         self.continue_stopped(world)
         self.assertEqual(world.wait(), 0, world.logs())
-        self.assertIn("it became another picture since the run began", world.logs())
+        self.assertIn("the picture changed after the run began", world.logs())
         self.assertFalse((world.output / "large.png").exists(), "an incomplete mask was written")
         world.environment = before
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
@@ -421,7 +421,7 @@ class Tiles(unittest.TestCase):
         (skipped,) = world.summary()["skipped"]
         self.assertRegex(skipped["origin"], r"square\.png, tile \d+,\d+$", "tiles with the same reason are one entry")
         self.assertEqual(1 + skipped["similar"], world.summary()["samples"]["skipped"])
-        self.assertIn(f"{skipped['reason']} (and {skipped['similar']} more of it)", world.logs())
+        self.assertIn(f"{skipped['reason']} (and {skipped['similar']} more like it)", world.logs())
         self.assert_reported_as_lacking(world, "square")
         (images / "square.png").write_bytes(whole)
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
@@ -447,7 +447,7 @@ class Tiles(unittest.TestCase):
         folder = re.escape(str(world.output / ".offramp-tiles"))
         self.assertRegex((world.folder / "launcher.log").read_text(),
                          rf"\[run\] {by}: {len(names)} {'pictures lack' if many else 'picture lacks'} tiles and {'have' if many else 'has'} no mask: {', '.join(names)}; "
-                         rf"what is there of {'them' if many else 'it'}, \d+ MiB in {folder}, is kept for --resume.*remove that folder")
+                         rf"{'their' if many else 'its'} finished tiles, \d+ MiB in {folder}, are kept for --resume.*remove that folder")
         self.assertEqual(len(names), len(list((world.output / ".offramp-tiles").iterdir())))
 
     def test_a_run_that_fails_of_damaged_pictures_reports_which_it_has_begun(self):
@@ -462,7 +462,7 @@ class Tiles(unittest.TestCase):
         self.assertTrue(found, "no tile was done before the damage")
         many = len(found) > 1
         printed = (world.folder / "launcher.log").read_text()
-        self.assertRegex(printed, rf"\[run\] finish: {'2 pictures are' if many else '1 picture is'} not finished: square{', tall' if many else ''}; --resume goes on")
+        self.assertRegex(printed, rf"\[run\] finish: {'2 pictures are' if many else '1 picture is'} not finished: square{', tall' if many else ''}; --resume continues")
         self.assertNotIn("remove that folder", printed)
 
     def test_flags_that_tiles_exclude(self):

@@ -201,7 +201,7 @@ class TorchScript(unittest.TestCase):
     def test_a_missing_size_is_reported_with_its_flag(self):
         printed, found = self.arrays_of(self.saved(self.networks.Itself(), "itself.pt"), self.images, "--processor", "npy", "--limit", "2")
         self.assertEqual({array.shape for array in found.values()}, {(3, 224, 224)})
-        self.assertIn("pictures are brought to 224 x 224 pixels, a default", printed)
+        self.assertIn("pictures are resized to 224 x 224 pixels, a default", printed)
         self.assertIn("Give --image-size N, or write image-size = N there", printed)
 
     def test_wrong_model_input_is_reported(self):
@@ -293,7 +293,7 @@ class TorchScript(unittest.TestCase):
         with LaunchedRun("--model", str(self.folder / "mean.pt"), "--input", str(self.images), "--device", DEVICE, "--processor", "none", "--image-size", "64",
                          "--resize-size", "48") as run:
             self.assertEqual(run.start().wait(), 64, run.logs())
-            self.assertIn("--resize-size 48 leaves the middle of a picture, and the model takes 64 x 64 pixels", run.logs())
+            self.assertIn("--resize-size 48 crops pictures to a square, but the model takes 64 x 64 pixels", run.logs())
 
     def test_the_mask_is_put_back_where_the_crop_was(self):
         self.saved(self.networks.Thing(), "thing.pt", "image-size = 64\nresize-size = 80\n")

@@ -147,7 +147,7 @@ class Consume(unittest.TestCase):
         first = results.read_text()
         self.assertEqual(80, first.count("batch-"))
         printed = self.once(64, "checksum")
-        self.assertIn("came to its end", printed)
+        self.assertIn("which has finished", printed)
         self.assertIn("--overwrite", printed)
         self.assertIn("cannot be added to", self.once(64, "checksum", "--resume"))
         self.assertEqual(first, results.read_text())

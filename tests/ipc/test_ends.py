@@ -128,8 +128,8 @@ class Ends(unittest.TestCase):
             run.start_producer()
             link = run.folder / "link"
             link.symlink_to(run.folder)
-            for flags, differing in ((("--processor", "none"), "--processor is 'none' and was to be 'checksum'"),
-                                     (("--processor", "npy", "--output", str(run.folder / "typo")), f"--output is '{run.folder}/typo' and was to be '{run.output}'")):
+            for flags, differing in ((("--processor", "none"), "--processor is 'none' and should be 'checksum'"),
+                                     (("--processor", "npy", "--output", str(run.folder / "typo")), f"--output is '{run.folder}/typo' and should be '{run.output}'")):
                 refused = run.start_consumer(*flags)
                 self.assertEqual(run.wait(refused), 64, run.logs())
                 log = (run.folder / f"consumer-{len(run.consumers)}.log").read_text()

@@ -84,7 +84,7 @@ class Gpus(GpusTest):
             gate.open()
             wait_for(lambda: not world.processes(), "the other processes' exit")
         self.assertEqual(world.start().wait(), 64, world.logs())
-        self.assertIn("--resume goes on with it", world.logs())
+        self.assertIn("--resume continues it", world.logs())
         code, printed = self.command(world, "job", "merge", "--job", str(world.output / ".offramp-shards/job"))
         self.assertEqual((code, "run --gpus N --resume" in printed), (64, True), printed)
         self.assertEqual(world.start("--resume", "--seed", "3").wait(), 65, world.logs())
@@ -241,7 +241,7 @@ class Gpus(GpusTest):
         world = self.world(*FEW, "--processor", "checksum")
         cpu = {"--gpus=0": "'0' is not valid", "--gpus=x": "names GPUs", "--gpus=all": "names GPUs", "--gpus=0,1": "names GPUs", "--gpus=65": "asks for 65 workers",
                "--shards=0": "--shards is 0", "--shards=102": "the input has 101 items", "--shards=x": "is not a whole number", "--shard=1/2": "it runs all shards",
-               "--overwrite": "give another --output", "--producer=x": "chooses its GPU itself", "--consumer-user=nobody": "another user", "--http-header=A: b": "in the clear",
+               "--overwrite": "give another --output", "--producer=x": "chooses its GPU itself", "--consumer-user=nobody": "another user", "--http-header=A: b": "not in a file",
                "--turn=x": "an internal flag"}
         for flag, reason in cpu.items():
             with self.subTest(flag):

@@ -96,7 +96,7 @@ class Http(unittest.TestCase):
                 # libcurl itself retries on a new connection if a kept one ends without a byte of an answer.
                 if fault not in ("dropped", "answer lost"):
                     self.assertIn("trying again", log)
-                self.assertEqual("in 1 s as it asks for" in log, fault.endswith("later"))
+                self.assertEqual("in 1 s as it requested" in log, fault.endswith("later"))
                 self.assertNotIn("of-the-query", log)
                 again = [times[1] - times[0] for times in receiver.seen.values() if len(times) > 1]
                 self.assertGreaterEqual(len(again), 1)
@@ -299,7 +299,7 @@ class Launched(unittest.TestCase):
 
     def test_settings_that_cannot_be_used_are_reported_without_secrets(self):
         consumer = os.path.join(os.environ["OFFRAMP_TEST_BIN"], "offramp-consumer")
-        for flags, reason in ((("--http-url", "http://me:word@127.0.0.1/in"), "http://127.0.0.1/in has a user or a password"),
+        for flags, reason in ((("--http-url", "http://me:word@127.0.0.1/in"), "http://127.0.0.1/in contains a user or a password"),
                             (("--http-url", "http://127.0.0.1/in", "--http-header", "Authorization word"), "is not a header"),
                             (("--http-url", "http://127.0.0.1/in", "--http-header", "Idempotency-Key: word"), "'idempotency-key', which each request has"),
                             (("--http-url", "http://127.0.0.1/in", "--http-header", "@/no/such/file"), "'/no/such/file': cannot be opened")):

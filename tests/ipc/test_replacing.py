@@ -149,10 +149,10 @@ class Replacing(InWorlds):
         replaced = {name for name, text in before.items() if world.results()[name] != text}
         self.assertTrue(replaced and all(name.endswith(".npy") for name in replaced), replaced)
         world.flags = (*ALL, "--batches", "2")
-        self.refused(world.start(), 64, "which came to its end", "--resume", "--overwrite")
+        self.refused(world.start(), 64, "which has finished", "--resume", "--overwrite")
         world.flags = (*ALL, "--batches", "4")
         self.assertEqual(world.start("--resume").wait(), 0, "the previous run continues")
-        self.assertIn("items are made again", world.logs())
+        self.assertIn("items are processed again", world.logs())
         self.assertTrue(len(replaced) / 8 <= world.summary()["samples"]["released"] <= 32, world.summary()["samples"])
         self.assertEqual(world.results(), before)
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
@@ -163,7 +163,7 @@ class Replacing(InWorlds):
         checkpoint = (world.output / ".offramp-checkpoint").read_bytes()
         for processor in ("mask-png", "mask-rle", "cut-out", "overlay", "image", "npy,mask-png"):
             world.flags = (*COPY, "--processor", processor, "--batches", "4")
-            self.refused(world.start("--overwrite"), 64, "finds no output of the model that it can read", "float16 [8, 8]")
+            self.refused(world.start("--overwrite"), 64, "cannot read any output of the model", "float16 [8, 8]")
             self.assertEqual(world.results(), before)
             self.assertEqual((world.output / ".offramp-checkpoint").read_bytes(), checkpoint)
 
@@ -194,7 +194,7 @@ class Replacing(InWorlds):
                 for name in MERGED:
                     self.assertIn(world.results().get(name), (before[name], fresh[name]), f"{name} belongs to neither run")
                 if seed % 2:    # any next run finishes the replacement, even one that is then refused
-                    self.refused(world.start(), 64, "which came to its end")
+                    self.refused(world.start(), 64, "which has finished")
                     self.assertEqual(world.results(), fresh)
                 self.assertEqual(world.start("--resume").wait(), 0, world.logs())
                 self.assertEqual(world.summary()["samples"]["released"], 0, "everything was done before")
@@ -209,7 +209,7 @@ class Replacing(InWorlds):
                 mine.parent.mkdir(parents=True)
                 mine.write_text("precious\n")
                 for more in ((), ("--resume",)):
-                    self.refused(world.start(*more), 64, f"{name} is there", "the item '9'", "--overwrite")
+                    self.refused(world.start(*more), 64, f"{name} exists", "the item '9'", "--overwrite")
                     self.assertEqual([path for path in world.output.rglob("*") if path.is_file()], [mine])
                     self.assertEqual(mine.read_text(), "precious\n")
                 self.assertEqual(world.start("--overwrite").wait(), 0, world.logs())
@@ -222,10 +222,10 @@ class Replacing(InWorlds):
         self.assertEqual(world.results()["checksums.tsv"], before["checksums.tsv"])
         (world.output / "checksums.tsv").write_text("precious\n")
         world.flags = (*COPY, "--processor", "checksum", "--batches", "2")
-        self.refused(world.start(), 64, "of --processor npy, which came to its end")
+        self.refused(world.start(), 64, "of --processor npy, which has finished")
         (world.output / ".offramp-checkpoint").unlink()
         for more in ((), ("--overwrite",)):
-            self.refused(world.start(*more), 64, "checksums.tsv is where this run's results go, and was made by another program")
+            self.refused(world.start(*more), 64, "checksums.tsv exists and was made by another program, but this run's results go there")
         self.assertEqual((world.output / "checksums.tsv").read_text(), "precious\n")
 
 

@@ -159,7 +159,7 @@ class Resume(InWorlds):
         world = self.world("--device", "cpu", "--model", "copy", "--consumers", "1", "--slabs", "4", "--copy-outputs", "1x24x32", "--batch", "8",
                            "--batches", "20", "--processor", "mask-png", "--max-errors", "5", "--shard", "2/2")
         self.assertEqual(world.start().wait(), 64, world.logs())
-        self.assertRegex(world.logs(), r"the item '80': .*; so it is with 8 of 8 items")
+        self.assertRegex(world.logs(), r"the item '80': .*; this affects 8 of 8 items")
 
     def test_a_torn_checkpoint_costs_work_and_a_strange_one_is_refused(self):
         world = self.world(*SHORT)
@@ -171,7 +171,7 @@ class Resume(InWorlds):
         checkpoint.write_bytes(b"".join(lines)[:-9])
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertLess(world.summary()["samples"]["done_before"], 320)
-        self.assertIn("were torn", world.logs())
+        self.assertIn("were incomplete", world.logs())
         self.assertEqual(world.results(), before)
         checkpoint.write_text("something else\n")
         self.assertEqual(world.start("--resume").wait(), 65, world.logs())
@@ -187,7 +187,7 @@ class Resume(InWorlds):
             world.until(lambda: world.status().get("done_samples", 0) >= 80, "some rows")
             database.rename(away)
             gate.open()
-            world.until(lambda: "and with it results that count as done" in world.logs(), "a consumer without its database")
+            world.until(lambda: "with results that are recorded as done" in world.logs(), "a consumer without its database")
             self.assertFalse(database.exists(), "a new database was created")
             away.rename(database)
             self.assertEqual(world.wait(), 0, world.logs())

@@ -70,7 +70,7 @@ class Rungs(unittest.TestCase):
                 done = subprocess.run([BIN / "offramp-producer", *WORK, "--strategy", rung, "--run-dir", "/nowhere", "--run-id", "nobody"],
                                       capture_output=True, text=True, timeout=60, check=False)
                 self.assertEqual((done.returncode, done.stdout), (64, ""))
-                self.assertEqual(done.stderr, f"offramp-producer: --strategy '{rung}' is run by offramp-ladder, which takes the same flags\n")
+                self.assertEqual(done.stderr, f"offramp-producer: --strategy '{rung}' needs offramp-ladder, which takes the same flags\n")
         # A sweep needs no rung.
         done = subprocess.run([BIN / "offramp-producer", "sweep"], env={**os.environ, "OFFRAMP_STRATEGY": "pool"}, capture_output=True, text=True,
                               timeout=60, check=False)

@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant("another run's words count", "producer/broker/admission.cpp", """        if (message.run != state_.options.run_nonce) {
             state_.count(""", """        if (message.run == 0) {
             state_.count(""", ("broker_test",)),
-    Mutant("another run's producer is believed", SESSION, "heard.run != options_.run_nonce && ", "heard.run == 0 && ", ("session_test",)),
+    Mutant("another run's producer is believed", SESSION, "parsed.run != options_.run_nonce && ", "parsed.run == 0 && ", ("session_test",)),
     Mutant("each run has the sockets of the one before", "common/transport/endpoint.cpp", "(endpoint.names.nonce + endpoint.epoch)", "(endpoint.epoch)",
            ("transport_test",)),
     Mutant("a session is continued by its process", "producer/broker/peer_table.cpp", "peer->away && !peer->gone && peer->token == token",

@@ -250,7 +250,7 @@ class Consumers(World):
         self.assertEqual(80, len(done) + len(printed), "accepted slabs are not delivered again")
 
     def test_producers_death_is_reported_even_after_another_run_starts(self):
-        for when, message in (("once the other run is there", "another one by now"), ("before", "the producer is dead")):
+        for when, message in (("once the other run is there", "another run uses its directory now"), ("before", "the producer is dead")):
             with self.subTest(f"it sees the death {when}"):
                 self.run_dir = self.folder / when
                 killed = self.produce(1, consumers=2)

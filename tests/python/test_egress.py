@@ -313,7 +313,7 @@ class Batches(Egresses):
                 (good, ["a", "\udcff", "c", "d"], None, offramp.BadArgument, "Keys are UTF-8"),
                 (good, ["a" * 300, "b", "c", "d"], None, offramp.BadArgument, "a key of 300 bytes"),
                 (good, None, [1, 2, 3], offramp.BadArgument, "3 items for 4 samples"),
-                (good, None, [1, 2, 2, 3], offramp.BadArgument, "do not rise"),
+                (good, None, [1, 2, 2, 3], offramp.BadArgument, "do not increase"),
                 (good, None, [-1, 2, 3, 4], offramp.BadArgument, "the item -1"),
                 (good, None, [1, 2, 3, 1 << 64], offramp.BadArgument, "is out of range"),
                 (good, 5, None, TypeError, "keys are 5. Give a list, one per sample, such as"),
@@ -498,7 +498,7 @@ class Batches(Egresses):
                 self.assertEqual(shape[1:], eval(cut, {"values": {"spectrum": whole[0], "length": length[0]}}).shape)
         with self.assertRaisesRegex(offramp.BadArgument, "Reshape it to 2 dimensions"):
             egress.submit({"spectrum": numpy.zeros((1, 4, 1), "float32")})
-        with self.assertRaisesRegex(offramp.BadArgument, "of samples of several sizes the largest, to which you pad them"):
+        with self.assertRaisesRegex(offramp.BadArgument, "If samples differ in size, give the largest size, pad each sample to it"):
             offramp.Egress(self.run_dir, {"spectrum": ("float32", (4, -1))}, "cpu")
 
     def test_a_drained_egress_is_closed_without_a_warning(self):

@@ -236,7 +236,7 @@ def save(slab):
         checkpoint = self.work.output / ".offramp-egress"
         before = self.work.results(), checkpoint.read_text()
         printed = self.work.run(batches=5, code=1)
-        self.assertIn("which came to its end", printed.splitlines()[-1])
+        self.assertIn("which has finished", printed.splitlines()[-1])
         self.assertEqual(before, (self.work.results(), checkpoint.read_text()))
         self.work.run(batches=5, settings={"overwrite": True})
         self.assertEqual(5 * ROWS + 1, len(self.work.results()))

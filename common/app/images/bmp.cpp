@@ -48,7 +48,7 @@ struct BmpLayout {
 };
 
 [[noreturn]] void refuse_layout(const std::string& what) {
-    throw UnreadableItem("BMP with " + what + ", which is not read");
+    throw UnreadableItem("BMP with " + what + ", which is not supported");
 }
 [[noreturn]] void refuse_damaged(const std::string& why) { throw UnreadableItem("damaged BMP: " + why); }
 
@@ -99,12 +99,13 @@ void check_packing(const BmpLayout& layout, std::uint32_t number) {
     using enum Packing;
     constexpr std::array<unsigned, 6> kBits{1, 4, 8, 16, 24, 32};
     if (std::ranges::find(kBits, layout.bits) == kBits.end())
-        refuse_layout(std::to_string(layout.bits) + " bits a pixel");
+        refuse_layout(std::to_string(layout.bits) + " bits per pixel");
     if (number > static_cast<std::uint32_t>(Masks)) refuse_layout("compression " + std::to_string(number));
     const bool fits = layout.packing == None || (layout.packing == Runs8 && layout.bits == 8) ||
                       (layout.packing == Runs4 && layout.bits == 4) || (layout.packing == Masks && layout.bits > 8);
     if (!fits)
-        refuse_layout("compression " + std::to_string(number) + " of " + std::to_string(layout.bits) + " bits a pixel");
+        refuse_layout("compression " + std::to_string(number) + " with " + std::to_string(layout.bits) +
+                      " bits per pixel");
 }
 
 BmpLayout layout_of(std::span<const std::byte> file) {

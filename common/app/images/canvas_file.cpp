@@ -91,7 +91,7 @@ FoundCanvas::FoundCanvas(std::string path, const CanvasForm& wanted)
     : path_(std::move(path)), file_(::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) {
     if (!file_ && errno != ENOENT && errno != ENOTDIR)
         throw SystemError("opening the working file of a mask, " + path_, errno,
-                          "Make it a file that this user may change, or remove it");
+                          "Make it writable for this user, or remove it");
     if (!file_) return;
     CanvasHeader header;
     const CanvasHeader known;
@@ -161,7 +161,7 @@ void FoundCanvas::remove() {
     if (::fstat(file_.get(), &own) == 0 && ::lstat(path_.c_str(), &named) == 0 && own.st_ino == named.st_ino &&
         own.st_dev == named.st_dev && ::unlink(path_.c_str()) != 0 && errno != ENOENT)
         throw SystemError("removing the working file of a mask, " + path_, errno,
-                          "Make its folder one that this user may change, or remove it", ErrorKind::CannotWrite);
+                          "Make its folder writable for this user, or remove the file", ErrorKind::CannotWrite);
     file_.reset();
 }
 

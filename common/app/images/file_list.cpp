@@ -24,8 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kWanted =
-    "Give --input a folder of pictures (.jpg, .png, .tif, .webp, .bmp, .gif), a text file with one path a line, or one "
-    "picture";
+    "Give --input a folder of pictures (.jpg, .png, .tif, .webp, .bmp, .gif), a text file with one path per line, or "
+    "one picture";
 
 [[noreturn]] void no_input(const std::string& input, const std::string& why, const std::string& hint = kWanted) {
     throw ConfigError("--input '" + printable(input) + "': " + why, hint, ErrorKind::NoInput);
@@ -96,10 +96,9 @@ FileList list_folder(const std::string& input, const StillWanted& still_wanted) 
     FolderWalk walk(input, still_wanted);
     walk.walk_all();
     if (walk.names.empty())
-        no_input(
-            input, "no image file in this folder (" + std::to_string(walk.other_files) + " other files)",
-            "Files called .jpg, .jpeg, .jpe, .jfif, .png, .apng, .tif, .tiff, .webp, .bmp, .gif are taken, also from "
-            "folders below; hidden ones are not");
+        no_input(input, "no image file in this folder (" + std::to_string(walk.other_files) + " other files)",
+                 "Images are files that end in .jpg, .jpeg, .jpe, .jfif, .png, .apng, .tif, .tiff, .webp, .bmp or "
+                 ".gif, in this folder or below it. Hidden files are skipped");
     std::sort(walk.names.begin(), walk.names.end());
     return {.description = std::to_string(walk.names.size()) + " files under " + printable(input),
             .root = input,
@@ -154,7 +153,7 @@ FileList read_list(const std::string& input, std::ifstream& file, std::string te
     }
     if (list.names.empty())
         no_input(input, "no path in this list file",
-                 "One path a line; blank lines and those that begin with # do not count");
+                 "Write one path per line; blank lines and lines that begin with # are ignored");
     list.description = std::to_string(list.names.size()) + " files listed in " + printable(input);
     return list;
 }
@@ -181,7 +180,7 @@ FileList list_image_files(const std::string& input, const StillWanted& still_wan
     std::error_code error;
     const fs::file_status status = fs::status(input, error);
     if (status.type() == fs::file_type::not_found) no_input(input, "no such file or folder");
-    if (error) no_input(input, "cannot be looked at: " + error.message());
+    if (error) no_input(input, "cannot be accessed: " + error.message());
     if (fs::is_directory(status)) return list_folder(input, still_wanted);
 
     std::ifstream file(input, std::ios::binary);
@@ -206,17 +205,17 @@ FileList read_listed_files(const std::string& input, const std::string& listed) 
     std::ifstream file(listed, std::ios::binary);
     if (!file)
         throw ConfigError("--input-list '" + printable(listed) + "' cannot be opened: " + std::strerror(errno),
-                          "A job makes it, at its beginning: look whether its folder is there", ErrorKind::NoInput);
+                          "`offramp job init` wrote this list: check that the job's folder exists", ErrorKind::NoInput);
     std::uint64_t count = 0;
     FileList list{.description = {}, .root = input, .names = {}};
     if (file >> count && file.get() == '\n')
         for (std::string name; std::getline(file, name, '\0') && !file.eof();) list.names.push_back(std::move(name));
     if (file.bad())
         throw ConfigError("--input-list '" + printable(listed) + "' cannot be read: " + std::strerror(errno),
-                          "A job makes it, at its beginning: look whether its folder is there", ErrorKind::NoInput);
+                          "`offramp job init` wrote this list: check that the job's folder exists", ErrorKind::NoInput);
     if (list.names.empty() || list.names.size() != count)
         throw ConfigError("--input-list '" + printable(listed) +
-                              "' is truncated, or not the list of a job: it declares " + std::to_string(count) +
+                              "' is truncated, or is not the list of a job: it declares " + std::to_string(count) +
                               " files and has " + std::to_string(list.names.size()),
                           "Begin another job", ErrorKind::BadInput);
     list.description = std::to_string(count) + " files under " + printable(input) + ", as they were listed";

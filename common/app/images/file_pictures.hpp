@@ -17,7 +17,7 @@ class FilePictures final : public PictureList {
     std::string description() const override { return files_.description; }
     std::vector<LeftOut> left_out() const override {
         if (files_.other_files == 0) return {};
-        return {{"other files, whose names do not end as those of pictures do", files_.other_files}};
+        return {{"other files, which do not have a picture's extension", files_.other_files}};
     }
     std::uint64_t size() const override { return keys_.size(); }
     std::string_view key(std::uint64_t picture) const override { return keys_[picture]; }

@@ -20,8 +20,8 @@ std::uint64_t bytes_at(const PicturePlace& place, std::uint64_t file_bytes) {
     const std::uint64_t left = file_bytes - std::min(place.offset, file_bytes);
     const std::uint64_t bytes = place.bytes.value_or(left);
     if (bytes > left)
-        throw UnreadableItem("truncated: " + std::to_string(bytes) + " bytes from " + std::to_string(place.offset) +
-                             " on are its own, and " + printable(place.path) + " ends at " +
+        throw UnreadableItem("truncated: it needs " + std::to_string(bytes) + " bytes from byte " +
+                             std::to_string(place.offset) + " on, but " + printable(place.path) + " ends at " +
                              std::to_string(file_bytes));
     if (bytes == 0) throw UnreadableItem("an empty file (0 bytes)");
     return bytes;
@@ -29,7 +29,7 @@ std::uint64_t bytes_at(const PicturePlace& place, std::uint64_t file_bytes) {
 
 void refuse_format(ImageFormat format) {
     if (format == ImageFormat::Unknown)
-        throw UnreadableItem("not an image: its content is none of JPEG, PNG, TIFF, WebP, BMP and GIF");
+        throw UnreadableItem("not an image: its content is not JPEG, PNG, TIFF, WebP, BMP or GIF");
     throw UnreadableItem("a " + std::string(to_string(format)) +
                          " image; only JPEG, PNG, TIFF, WebP, BMP and GIF are read");
 }
@@ -63,16 +63,15 @@ void check_pixels(ImageSize size, std::uint64_t most) {
     if (size.pixels() > most)
         throw UnreadableItem("an image of " + std::to_string(size.width) + " x " + std::to_string(size.height) +
                              " pixels; at most " + std::to_string(most / 1'000'000) + " megapixels are read" +
-                             (most == kMaxImagePixels ? " (larger ones in tiles, --tile)" : ""));
+                             (most == kMaxImagePixels ? " (cut larger ones into tiles with --tile)" : ""));
 }
 
 void check_held_whole(ImageSize size, const std::string& what) {
     if (size.pixels() > kMaxImagePixels)
-        throw UnreadableItem(
-            what + " of " + std::to_string(size.width) + " x " + std::to_string(size.height) +
-            " pixels, which cannot be decoded row by row; of such ones at most " +
-            std::to_string(kMaxImagePixels / 1'000'000) +
-            " megapixels are read. A PNG without interlacing, a baseline JPEG or a TIFF may be larger");
+        throw UnreadableItem(what + " of " + std::to_string(size.width) + " x " + std::to_string(size.height) +
+                             " pixels, which cannot be decoded row by row; the limit for these is " +
+                             std::to_string(kMaxImagePixels / 1'000'000) +
+                             " megapixels. A PNG without interlacing, a baseline JPEG or a TIFF may be larger");
 }
 
 void ImageDecoder::decode_file(const PicturePlace& place, const PictureFrame& frame, std::span<std::byte> rgb) {

@@ -120,14 +120,14 @@ json parse_input_object(std::string_view text) {
         throw UnreadableItem("not JSON: it breaks at byte " + std::to_string(problem.byte) +
                              (why.empty() ? "" : ", since " + why));
     } catch (const json::out_of_range& problem) {
-        throw UnreadableItem("a number that no double holds: '" + number_in(problem.what()) + "'");
+        throw UnreadableItem("a number beyond the range of a double: '" + number_in(problem.what()) + "'");
     } catch (const json::exception& problem) {
         throw UnreadableItem(std::string("not JSON: ") + problem.what());
     }
     if (!parsed.is_object()) throw UnreadableItem(std::string("not a JSON object, but ") + parsed.type_name());
     if (parsed.size() != members)
         throw UnreadableItem("its \"" + repeated_name(with_texts) +
-                             "\" is there more than once: give each value its own name");
+                             "\" appears more than once: give each value its own name");
     return parsed;
 }
 

@@ -192,7 +192,7 @@ void JpegPicture::Decoder::begin() {
         if (!read_header(&jpeg, &errors, &source, &progress)) refuse();
         if (jpeg.jpeg_color_space == JCS_UNKNOWN)
             throw UnreadableItem("JPEG with " + std::to_string(jpeg.num_components) +
-                                 " colours a pixel; only 1, 3 and 4 are read");
+                                 " colours per pixel; only 1, 3 and 4 are supported");
     } catch (...) {
         jpeg_destroy_decompress(&jpeg);  // whose destructor is not called
         throw;
@@ -202,7 +202,7 @@ void JpegPicture::Decoder::begin() {
 void JpegPicture::Decoder::refuse() const {
     if (window && !window->problem().empty()) throw UnreadableItem(window->problem());
     if (source.ran_out && source.last == std::array{std::byte{0xff}, std::byte{0xd9}})
-        throw UnreadableItem("damaged JPEG: a segment or a scan goes on behind the end mark");
+        throw UnreadableItem("damaged JPEG: a segment or a scan continues after the end marker");
     if (source.ran_out)
         throw UnreadableItem("truncated JPEG: its " + std::to_string(file_bytes) + " bytes end before the image does");
     throw UnreadableItem((is_unsupported(errors.base.msg_code) ? "JPEG that cannot be read: " : "damaged JPEG: ") +

@@ -25,7 +25,7 @@ constexpr std::size_t kMostLineBytes = std::size_t{16} << 20;
 
 [[noreturn]] void refuse(const std::string& input, const std::string& why, ErrorKind code) {
     throw ConfigError("--input '" + printable(input) + "': " + why,
-                      "Give --input a file with one JSON object a line: {\"id\": \"7\", \"uri\": \"photos/7.jpg\"}; "
+                      "Give --input a file with one JSON object per line: {\"id\": \"7\", \"uri\": \"photos/7.jpg\"}; "
                       "for a folder of images, --source images",
                       code);
 }
@@ -79,7 +79,7 @@ Entry parse(std::string_view text) {
     Entry entry;
     entry.columns = parse_input_object(text);
     const auto uri = entry.columns.find("uri");
-    if (uri == entry.columns.end()) throw UnreadableItem("no \"uri\" in it");
+    if (uri == entry.columns.end()) throw UnreadableItem("it has no \"uri\"");
     if (!uri->is_string() || uri->get_ref<const std::string&>().empty())
         throw UnreadableItem("its \"uri\" is not text");
     entry.uri = uri->get<std::string>();
@@ -120,16 +120,16 @@ std::string path_of(const std::string& uri) {
     if (const std::size_t scheme_end = uri.find("://");
         scheme_end != std::string::npos && uri.find('/') == scheme_end + 1) {
         if (uri.substr(0, scheme_end) != "file")
-            throw UnreadableItem("its \"uri\" is of '" + printable(uri.substr(0, scheme_end)) +
-                                 "'; only files are read");
+            throw UnreadableItem("its \"uri\" has the scheme '" + printable(uri.substr(0, scheme_end)) +
+                                 "'; only local files are supported");
         const std::string_view rest = std::string_view(uri).substr(scheme_end + 3);
         const std::size_t path_begin = rest.find('/');
         const std::string_view host = rest.substr(0, path_begin);
         if (path_begin == std::string_view::npos || (!host.empty() && host != "localhost"))
-            throw UnreadableItem("its \"uri\" is on another machine; only files are read");
+            throw UnreadableItem("its \"uri\" names another machine; only local files are supported");
         path = without_percents(rest.substr(path_begin));
     }
-    if (path.find('\0') != std::string::npos) throw UnreadableItem("its \"uri\" holds a NUL");
+    if (path.find('\0') != std::string::npos) throw UnreadableItem("its \"uri\" contains a NUL character");
     return path;
 }
 
@@ -145,7 +145,7 @@ JsonlPictures::JsonlPictures(const std::string& input) : input_(input), file_(op
     } catch (const Error& problem) {
         refuse(input, problem.what(), problem.kind());
     }
-    if (lines_.empty()) refuse(input, "no line in this manifest", ErrorKind::NoInput);
+    if (lines_.empty()) refuse(input, "the manifest has no lines", ErrorKind::NoInput);
 }
 
 void JsonlPictures::read_lines() {
@@ -171,8 +171,8 @@ void JsonlPictures::take(const Line& line, std::string_view text) {
         const std::string path = path_of(entry.uri);
         if (entry.id)
             if (const auto [found, fresh] = ids_.try_emplace(*entry.id, line.number); !fresh)
-                throw UnreadableItem("its id '" + printable(*entry.id) + "' is that of line " +
-                                     std::to_string(found->second) + ", too");
+                throw UnreadableItem("its id '" + printable(*entry.id) + "' is also the id of line " +
+                                     std::to_string(found->second));
         keys_.push_back(entry.id ? *entry.id : without_image_extension(path));
         const std::string columns = entry.columns.empty() ? std::string() : json_text(entry.columns);
         lines_.back().columns_hash = columns.empty() ? 0 : XXH3_64bits(columns.data(), columns.size());
@@ -200,7 +200,7 @@ std::string JsonlPictures::text_of(std::uint64_t picture) const {
     } catch (const Error& problem) {
         throw UnreadableItem(line_label(line.number) + " " + problem.what());
     }
-    if (got < text.size()) throw UnreadableItem(line_label(line.number) + " is gone: the manifest became shorter");
+    if (got < text.size()) throw UnreadableItem(line_label(line.number) + " is missing: the manifest became shorter");
     if (XXH3_64bits(text.data(), text.size()) != line.hash)
         throw UnreadableItem(line_label(line.number) + " was changed since the manifest was listed");
     return text;

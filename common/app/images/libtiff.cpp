@@ -16,8 +16,8 @@ template <class Call>
 void find_call(void* library, const char* library_name, Call*& call, const char* name) {
     void* const found = ::dlsym(library, name);
     if (found == nullptr)
-        throw UnreadableItem("TIFF needs libtiff 4.5 or later: " + std::string(library_name) + " has no call " + name +
-                             kGetLibtiff);
+        throw UnreadableItem("TIFF needs libtiff 4.5 or later: " + std::string(library_name) + " has no function " +
+                             name + kGetLibtiff);
     call = reinterpret_cast<Call*>(found);
 }
 

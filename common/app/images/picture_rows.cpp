@@ -36,7 +36,7 @@ class HeldWhole final : public PictureRows {
         expect(rows <= size().height - read_, "no more rows are read than there are");
         if (rows == 0) return;
         if (read_ == 0 && !(ImageDecoder().decode_file_in_full(place_, rgb_) == size()))
-            throw UnreadableItem("it became another picture while it was read");
+            throw UnreadableItem("the picture changed while it was read");
         const std::size_t row_bytes = std::size_t{size().width} * 3;
         std::memcpy(rgb, rgb_.data() + read_ * row_bytes, rows * row_bytes);
         read_ += rows;
@@ -69,7 +69,7 @@ std::unique_ptr<PictureRows> open_picture_rows(const PicturePlace& place) {
         const ImageSize size = read_png_size(front, kMostTiledPixels);
         const auto orientation = or_unreadable([&] { return png_orientation(picture_bytes(place)); });
         if (orientation != Orientation::Upright)
-            return held_whole(place, upright_size(size, orientation), "a PNG that is turned to be upright");
+            return held_whole(place, upright_size(size, orientation), "a PNG with a rotation in its metadata");
         return front[kInterlaceAt] == std::byte{0} ? rows_of_png(std::move(file), size)
                                                    : held_whole(place, size, "an interlaced PNG");
     }
@@ -78,7 +78,7 @@ std::unique_ptr<PictureRows> open_picture_rows(const PicturePlace& place) {
         const Orientation orientation = jpeg_orientation(front);
         auto rows = rows_of_jpeg(std::move(file));
         if (orientation == Orientation::Upright) return rows;
-        return held_whole(place, upright_size(rows->size(), orientation), "a JPEG that is turned to be upright");
+        return held_whole(place, upright_size(rows->size(), orientation), "a JPEG with a rotation in its metadata");
     }
     if (format == ImageFormat::Webp) {
         // Its size is before the pixels, its orientation after them.
@@ -92,7 +92,7 @@ std::unique_ptr<PictureRows> open_picture_rows(const PicturePlace& place) {
         TiffPicture picture(picture_bytes(place), kMostTiledPixels);
         if (picture.orientation() == Orientation::Upright) return rows_of_tiff(std::move(picture));
         return held_whole(place, upright_size(picture.size(), picture.orientation()),
-                          "a TIFF that is turned to be upright");
+                          "a TIFF with a rotation in its metadata");
     }
     refuse_format(format);
 }

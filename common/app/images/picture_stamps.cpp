@@ -45,7 +45,7 @@ void PictureStamps::keep(const std::string& path, bool readable_by_group) {
     std::ranges::sort(entries_);
     const mode_t mode = readable_by_group ? 0640 : 0600;
     WholeFile file(path, mode, [&](int problem) {
-        return SystemError("writing " + path, problem, "Give the run a directory that can be written",
+        return SystemError("writing " + path, problem, "Give the run a directory that this user may write to",
                            ErrorKind::CannotWrite);
     });
     file.set_mode(mode);
@@ -60,7 +60,7 @@ PictureStamps PictureStamps::kept(const std::string& path) {
     if (!file) return stamps;
     const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
     if (!bytes.starts_with(kMagic) || (bytes.size() - kMagic.size()) % sizeof(Entry) != 0)
-        throw ProtocolError(path + " cannot be read", "Start the run again, with --resume");
+        throw ProtocolError(path + " is damaged", "Start the run again, with --resume");
     stamps.entries_.resize((bytes.size() - kMagic.size()) / sizeof(Entry));
     std::memcpy(stamps.entries_.data(), bytes.data() + kMagic.size(), bytes.size() - kMagic.size());
     return stamps;

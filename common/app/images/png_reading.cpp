@@ -55,7 +55,7 @@ int begin_rows(png_structp png, png_infop info, PngReading* reading, std::uint32
     png_read_update_info(png, info);
     if (png_get_rowbytes(png, info) != std::size_t{width} * static_cast<std::size_t>(channels) ||
         png_get_image_height(png, info) != height)
-        png_error(png, "its header disagrees with itself");
+        png_error(png, "its header is inconsistent");
     return passes;
 }
 
@@ -65,7 +65,7 @@ std::string truncated_png(std::uint64_t file_bytes) {
 
 std::string png_problem(const PngReading& reading, std::uint64_t file_bytes) {
     if (reading.ran_out) return truncated_png(file_bytes);
-    return std::string("damaged PNG: ") + (reading.message[0] == '\0' ? "no memory" : reading.message);
+    return std::string("damaged PNG: ") + (reading.message[0] == '\0' ? "out of memory" : reading.message);
 }
 
 }  // namespace offramp

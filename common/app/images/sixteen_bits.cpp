@@ -11,11 +11,11 @@ std::string warning_about_16_bits(std::uint16_t largest) {
     constexpr int kMostOfDark = 14;
     const int bits = std::bit_width(largest);
     if (bits == 0 || bits > kMostOfDark) return {};
-    return "a picture of 16 bits a channel uses " + std::to_string(bits) + " of them, its largest number is " +
+    return "a picture with 16 bits per channel uses only " + std::to_string(bits) + " of them (its largest value is " +
            std::to_string(largest) +
-           ": 16 bits are scaled by 65535 to 255, so it comes out dark. Stretch it before, for example with "
+           "): 65535 becomes 255, so the picture comes out dark. Stretch its values first, for example with "
            "ImageMagick's `-evaluate multiply " +
-           std::to_string(1U << static_cast<unsigned>(16 - bits)) + "`. Other such pictures are not named";
+           std::to_string(1U << static_cast<unsigned>(16 - bits)) + "`. Further pictures like it are not reported";
 }
 
 void warn_of_16_bits(std::uint16_t largest) {

@@ -117,26 +117,27 @@ std::optional<std::string> index_tar(const std::function<std::size_t(std::uint64
     Notes notes;
     for (std::uint64_t at = 0;;) {
         const std::size_t got = read_at(at, block.data(), kBlock);
-        if (got == 0)
-            return "truncated: there is nothing " + at_byte(at) + ", where its next member or its end mark would be";
+        if (got == 0) return "truncated: it ends " + at_byte(at) + ", before its next member or its end mark";
         if (got < kBlock) return "truncated: it ends " + at_byte(at + got) + ", within a header";
         if (is_zero(block)) {
             if (left_out != nullptr) passed_over.continues_after_end = has_header_behind(read_at, at);
             return std::nullopt;
         }
         const auto stored = number(block, 124, 12);
-        if (!sum_is_right(block) || !stored || *stored > kMostBytes) return "no tar header " + at_byte(at);
+        if (!sum_is_right(block) || !stored || *stored > kMostBytes) return "an invalid tar header " + at_byte(at);
         const char type = block[156];
         const bool is_note = type == 'x' || type == 'g' || type == 'L' || type == 'K';
         const std::uint64_t bytes = is_note ? *stored : notes.bytes.value_or(*stored);
         const std::uint64_t begin = at + kBlock;
         if (is_note) {
-            if (bytes > kMostNoteBytes) return "a note of " + std::to_string(bytes) + " bytes " + at_byte(at);
+            if (bytes > kMostNoteBytes)
+                return "an extended header of " + std::to_string(bytes) + " bytes " + at_byte(at);
             std::string text(bytes, '\0');
             const std::size_t there = read_at(begin, text.data(), text.size());
-            if (there < text.size()) return "truncated: it ends " + at_byte(begin + there) + ", within a note";
+            if (there < text.size())
+                return "truncated: it ends " + at_byte(begin + there) + ", within an extended header";
             if (type == 'L') notes.name = text.substr(0, text.find('\0'));
-            if (type == 'x' && !read_pax(text, notes)) return "no sound pax records " + at_byte(begin);
+            if (type == 'x' && !read_pax(text, notes)) return "invalid pax records " + at_byte(begin);
         } else {
             const std::string name = notes.name ? *notes.name : name_in(block);
             const bool plain = type == '0' || type == '\0' || type == '7';
@@ -149,7 +150,7 @@ std::optional<std::string> index_tar(const std::function<std::size_t(std::uint64
         const bool without_bytes =
             type == '1' || type == '2' || type == '3' || type == '4' || type == '5' || type == '6';
         const std::uint64_t padded = without_bytes ? 0 : (bytes + kBlock - 1) / kBlock * kBlock;
-        if (begin > kMostBytes || padded > kMostBytes) return "no tar header " + at_byte(at);
+        if (begin > kMostBytes || padded > kMostBytes) return "an invalid tar header " + at_byte(at);
         at = begin + padded;
     }
 }

@@ -28,8 +28,8 @@ constexpr std::uint64_t kMostBytesOfAPart = std::uint64_t{16} << 20;
 constexpr std::string_view kEnding = ".tar";
 
 [[noreturn]] void refuse(const std::string& input, const std::string& why, ErrorKind code = ErrorKind::NoInput) {
-    throw ConfigError("--input '" + printable(input) + "': " + why, "Give --input a .tar file, or a folder of some",
-                      code);
+    throw ConfigError("--input '" + printable(input) + "': " + why,
+                      "Give --input a .tar file, or a folder of .tar files", code);
 }
 
 // Names relative to the folder, in their order. Errors: ConfigError: a folder that cannot be listed could hide shards.
@@ -95,7 +95,7 @@ TarPictures::TarPictures(const std::string& input, const StillWanted& still_want
     std::error_code error;
     const fs::file_status status = fs::status(input, error);
     if (status.type() == fs::file_type::not_found) refuse(input, "no such file or folder");
-    if (error) refuse(input, "cannot be looked at: " + error.message());
+    if (error) refuse(input, "cannot be accessed: " + error.message());
     std::vector<std::string> names;
     if (fs::is_directory(status)) {
         folder_ = input;
@@ -110,7 +110,7 @@ TarPictures::TarPictures(const std::string& input, const StillWanted& still_want
         if (still_wanted) still_wanted();
         read_shard(name);
     }
-    if (samples_.empty()) refuse(input, "no sample in " + std::to_string(names.size()) + " shards");
+    if (samples_.empty()) refuse(input, "no samples in " + std::to_string(names.size()) + " shards");
     keys_ = make_item_keys(keys_, NamesAre::Ids);
 }
 
@@ -148,7 +148,7 @@ void TarPictures::read_shard(const std::string& name) {
         end_sample();
         std::array<char, 2> front{};
         if (problem && read_at(file, 0, front) == 2 && front[0] == '\x1f' && front[1] == '\x8b')
-            problem = "gzip-compressed; shards are read at any place: unpack it with gunzip";
+            problem = "gzip-compressed, which cannot be read at random positions: unpack it with gunzip";
         if (problem) add_broken(shard, prefix, *problem);
     } catch (const UnreadableItem& unreadable) {
         end_sample();
@@ -224,7 +224,7 @@ void TarPictures::add_each(std::uint32_t shard, const std::string& name, const M
 }
 
 void TarPictures::add_broken(std::uint32_t shard, const std::string& name, std::string why) {
-    broken_.emplace(samples_.size(), "the shard is broken: " + std::move(why));
+    broken_.emplace(samples_.size(), "the shard is damaged: " + std::move(why));
     samples_.push_back({.shard = shard});
     keys_.push_back(name + "/(broken)");
 }
@@ -241,10 +241,10 @@ std::vector<LeftOut> TarPictures::left_out() const {
     };
     add("members that are links", passed_over_.links);
     add("members that are sparse files", passed_over_.sparse);
-    add("shards that go on behind their end mark (archives put one behind another)", continuing_);
-    add("further pictures of samples that have their picture", further_pictures_);
-    add("members of a name that their sample has already", repeated_);
-    add("members that are neither pictures nor .json, .txt or .cls of one", other_members_);
+    add("parts of shards after their end mark (concatenated archives)", continuing_);
+    add("pictures after the first one of their sample", further_pictures_);
+    add("members whose sample already has one of that name", repeated_);
+    add("members other than pictures and their .json, .txt and .cls", other_members_);
     return left_out;
 }
 
@@ -268,7 +268,7 @@ std::string TarPictures::text_of(const Sample& sample, const Part& part) const {
                              " bytes; at most 16 MiB are read");
     std::string text(part.bytes, '\0');
     if (read_at(open_shard(shards_[sample.shard]), part.offset, text) < text.size())
-        throw UnreadableItem("truncated: its ." + part.extension + " goes on behind the shard's end");
+        throw UnreadableItem("truncated: its ." + part.extension + " continues beyond the shard's end");
     return text;
 }
 

@@ -28,7 +28,7 @@ void check_piece(std::uint64_t line_bytes, std::uint32_t lines, std::size_t piec
     if (line_bytes > kMostPieceBytes / lines / pieces)
         throw UnreadableItem(std::string("TIFF with ") + what + " of more than " +
                              std::to_string(kMostPieceBytes >> 20U) +
-                             " MiB. Write it anew with smaller ones, for example with `tiffcp -t`");
+                             " MiB. Rewrite it with smaller ones, for example with `tiffcp -t`");
     if (claimed != line_bytes * lines)
         throw UnreadableItem(std::string("damaged TIFF: its header and the size of its ") + what + " disagree");
 }

@@ -129,7 +129,7 @@ std::uint32_t go_to_page_in_full(TiffHandle& handle) {
         at_it = false;
         if (libtiff().read_directory(handle.get()) == 1 && !is_a_lesser_page(handle.get()) &&
             !was_reported.exchange(true))
-            spdlog::warn("a TIFF of the input has several pages: of such ones the first is read");
+            spdlog::warn("a TIFF of the input has several pages: only the first page of a TIFF is read");
     }
     handle.forget();  // what is wrong with other pages
     if (!at_it && libtiff().set_directory(handle.get(), static_cast<tdir_t>(page)) != 1) handle.refuse();

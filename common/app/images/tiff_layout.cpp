@@ -16,7 +16,7 @@ constexpr const char* kConvertTiff = "Convert it, for example with ImageMagick, 
 std::string name_of_compression(std::uint16_t compression) {
     switch (compression) {
         case COMPRESSION_OJPEG:
-            return "JPEG of the old kind (6)";
+            return "old-style JPEG (6)";
         case COMPRESSION_WEBP:
             return "WebP";
         case COMPRESSION_CCITTRLE:
@@ -34,16 +34,16 @@ std::string name_of_compression(std::uint16_t compression) {
         case COMPRESSION_JP2000:
             return "JPEG 2000";
         default:
-            return "the kind " + std::to_string(compression);
+            return "type " + std::to_string(compression);
     }
 }
 
 std::string name_of_colours(std::uint16_t photometric) {
     switch (photometric) {
         case PHOTOMETRIC_SEPARATED:
-            return "inks that are not those of CMYK";
+            return "inks other than CMYK";
         case PHOTOMETRIC_YCBCR:
-            return "YCbCr colours that are not compressed as JPEG";
+            return "YCbCr colours without JPEG compression";
         case PHOTOMETRIC_CIELAB:
         case PHOTOMETRIC_ICCLAB:
         case PHOTOMETRIC_ITULAB:
@@ -56,7 +56,7 @@ std::string name_of_colours(std::uint16_t photometric) {
         case PHOTOMETRIC_MASK:
             return "a transparency mask's pixels";
         default:
-            return "colours of the kind " + std::to_string(photometric);
+            return "colours of type " + std::to_string(photometric);
     }
 }
 
@@ -77,7 +77,7 @@ void check_compression(TIFF* tiff) {
 std::vector<std::uint8_t> tiff_palette(const TiffHandle& handle, unsigned bits) {
     std::uint16_t *red = nullptr, *green = nullptr, *blue = nullptr;
     if (libtiff().get_field(handle.get(), TIFFTAG_COLORMAP, &red, &green, &blue) != 1)
-        throw UnreadableItem("damaged TIFF: it has a palette's numbers and no palette");
+        throw UnreadableItem("damaged TIFF: its pixels are palette indices, but it has no palette");
     const std::size_t colours = std::size_t{1} << bits;
     const auto fits = [colours](const std::uint16_t* of) {
         return std::all_of(of, of + colours, [](auto v) { return v < 256; });
@@ -113,14 +113,14 @@ TiffColors read_tiff_layout(const TiffHandle& handle) {
         refuse_layout(form == SAMPLEFORMAT_INT ? "signed numbers of " + bits + " bits" : std::string("complex numbers"),
                       kNumbersRead);
     constexpr std::array<unsigned, 5> kBits{1, 2, 4, 8, 16};
-    if (std::ranges::find(kBits, colours.bits) == kBits.end()) refuse_layout(bits + " bits a channel", kNumbersRead);
+    if (std::ranges::find(kBits, colours.bits) == kBits.end()) refuse_layout(bits + " bits per channel", kNumbersRead);
     constexpr const char* kColoursRead = "gray, palettes, RGB, CMYK, and JPEG's YCbCr are read";
     std::uint16_t photometric = 0;
     if (libtiff().get_field(tiff, TIFFTAG_PHOTOMETRIC, &photometric) != 1)
-        throw UnreadableItem("damaged TIFF: it does not say what its numbers mean (PhotometricInterpretation)");
+        throw UnreadableItem("damaged TIFF: it lacks PhotometricInterpretation, which states its colours");
     if (photometric == PHOTOMETRIC_YCBCR && compression == COMPRESSION_JPEG) {
         if (tiff_field<std::uint16_t>(tiff, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG) != PLANARCONFIG_CONTIG)
-            refuse_layout("JPEG's YCbCr colours in a plane each", "those that stand together are read");
+            refuse_layout("JPEG's YCbCr colours in separate planes", "interleaved ones are read");
         libtiff().set_field(tiff, TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
         photometric = PHOTOMETRIC_RGB;
     }
@@ -146,7 +146,8 @@ TiffColors read_tiff_layout(const TiffHandle& handle) {
                           (wanted == 1   ? "gray or a palette"
                            : wanted == 3 ? "RGB"
                                          : "CMYK"),
-                      "gray with one of alpha, RGB and CMYK with others up to 64, which are dropped, are read");
+                      "gray with at most one alpha channel, and RGB and CMYK with up to 64 channels, of which extra "
+                      "ones are dropped, are read");
     for (std::uint32_t i = 0; i < extra && wanted + i < colours.samples && !colours.alpha; ++i)
         if (kinds[i] == EXTRASAMPLE_ASSOCALPHA || kinds[i] == EXTRASAMPLE_UNASSALPHA) colours.alpha = wanted + i;
     for (std::uint32_t i = 0; i < extra && wanted + i < colours.samples; ++i)

@@ -29,9 +29,9 @@ std::uint32_t number_at(std::span<const std::byte> file, std::size_t at) {
     const bool short_of_bytes = file.size() < 8 || file.size() - 8 < number_at(file, 4);
     if (short_of_bytes || status == VP8_STATUS_NOT_ENOUGH_DATA || status == VP8_STATUS_SUSPENDED)
         throw UnreadableItem("truncated WebP: its " + std::to_string(file.size()) + " bytes end before the image does");
-    if (status == VP8_STATUS_OUT_OF_MEMORY) throw UnreadableItem("WebP: no memory to decode it in");
+    if (status == VP8_STATUS_OUT_OF_MEMORY) throw UnreadableItem("WebP: out of memory while it was decoded");
     if (status == VP8_STATUS_UNSUPPORTED_FEATURE)
-        throw UnreadableItem("WebP with a feature that libwebp does not read");
+        throw UnreadableItem("WebP with a feature that libwebp does not support");
     throw UnreadableItem("damaged WebP");
 }
 
@@ -46,7 +46,8 @@ struct Canvas {
 void decode_still(std::span<const std::byte> picture, std::span<const std::byte> file, const Canvas& to) {
     WebPDecoderConfig config;
     if (WebPInitDecoderConfig(&config) == 0)
-        throw UnreadableItem("WebP: libwebp is another version than it was built for");
+        throw UnreadableItem(
+            "WebP: the installed libwebp has another version than the one that Offramp was built with");
     config.output.colorspace = to.channels;
     config.output.is_external_memory = 1;
     config.output.u.RGBA = {

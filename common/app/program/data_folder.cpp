@@ -10,7 +10,7 @@ namespace offramp {
 std::string data_folder() {
     std::error_code failure;
     const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
-    if (failure) throw SystemError("read the link /proc/self/exe", failure.value(), "Is /proc mounted?");
+    if (failure) throw SystemError("reading the link /proc/self/exe", failure.value(), "Is /proc mounted?");
     return (program.parent_path().parent_path() / "share").string();
 }
 

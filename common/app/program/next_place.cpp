@@ -46,7 +46,7 @@ std::string next_place_of(const std::string& output) {
     if (!file && (errno == ENOENT || errno == ENOTDIR)) return {};
     std::array<char, kLongest + 2> text{};
     const ssize_t got = file ? ::read(file.get(), text.data(), text.size()) : -1;
-    if (got < 0) throw SystemError("reading " + path, errno, "Make it a file that this user may read, or remove it");
+    if (got < 0) throw SystemError("reading " + path, errno, "Make it readable for this user, or remove it");
     std::string_view name(text.data(), static_cast<std::size_t>(got));
     if (name.ends_with('\n')) name.remove_suffix(1);
     return std::string(checked_next_place(name, path));
@@ -73,7 +73,7 @@ std::string new_next_place() {
 
 std::string_view checked_next_place(std::string_view name, const std::string& from) {
     if (!is_name(name))
-        throw ConfigError(from + " does not name a place of a run's results",
+        throw ConfigError(from + " does not name a folder of a run's results",
                           "Remove it, or " + remedy(Remedy::AnotherOutput));
     return name;
 }

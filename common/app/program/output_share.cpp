@@ -52,14 +52,14 @@ OutputShare::OutputShare(const HeldFolder& output, const std::string& run_id, Lo
     const std::string run = is_there ? OutputHolder::read(file.get()).run : std::string();
     if (is_there && (run_id.empty() || run == run_id)) {
         if (!has_share)
-            throw Error(ErrorKind::RunInUse, "another run begins to write to " + output.name(),
-                        "Wait for its end, or give this run another --output");
+            throw Error(ErrorKind::RunInUse, "another run is starting to write to " + output.name(),
+                        "Wait until it ends, or give this run another --output");
         file_ = ProcessOwnFd(std::move(file));
         return;
     }
     if (lock == Lock::Optional) return;
     fail_moved("the output folder", output.name(),
-               is_there ? "the lock there is of run " + run : "no lock of run " + run_id + " is there");
+               is_there ? "the lock there belongs to run " + run : "the lock of run " + run_id + " is missing");
 }
 
 void require_lock_in_place(const HeldFolder& output, int lock) {
@@ -70,7 +70,7 @@ void require_lock_in_place(const HeldFolder& output, int lock) {
         return;
     throw Error(ErrorKind::CannotWrite,
                 output.name() + "/" + kOutputLockName + " was removed or replaced while this run wrote to that folder",
-                "Leave it there while a run lives, and go on with --resume");
+                "Do not remove it during a run; continue with --resume");
 }
 
 }  // namespace offramp

@@ -21,7 +21,7 @@ void write(const RangeFile& to, const RecordedRanges& kept) {
     std::error_code ignored;
     std::filesystem::create_directories(to.folder, ignored);
     write_range_file(to, kept);
-    if (kept.not_kept > 0) spdlog::warn("{} time ranges were not kept in {}", kept.not_kept, to.path());
+    if (kept.not_kept > 0) spdlog::warn("{} time ranges were not recorded in {}", kept.not_kept, to.path());
 }
 
 }  // namespace

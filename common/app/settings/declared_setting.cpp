@@ -121,7 +121,7 @@ DeclaredSetting read_one(const TomlTable& table, const CatalogueSource& source) 
     setting.preset = setting.kind == Kind::OnOff ? SettingValue(false) : SettingValue(std::string());
     if (preset != nullptr) {
         const auto value = preset_of(setting.kind, preset->text);
-        if (!value) fail(preset->line, "preset is '" + preset->text + "'");
+        if (!value) fail(preset->line, "preset does not fit the kind: '" + preset->text + "'");
         setting.preset = *value;
     } else if (has_number || setting.kind == Kind::Word) {
         fail(table.line, "--" + setting.flag + " needs a preset");

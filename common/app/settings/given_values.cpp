@@ -116,14 +116,14 @@ void refuse_unknown_variable(const std::string& name, const std::vector<Setting>
     for (const Setting& setting : settings) {
         if (!setting.command_line_only) known.push_back(setting.environment_name());
         if (name != known.back() && name == setting.environment_name())
-            throw ConfigError("the environment variable " + name + " sets nothing",
+            throw ConfigError("the environment variable " + name + " has no effect",
                               "Give --" + setting.flag + " on the command line");
     }
     if (std::ranges::find(known, name) != known.end()) return;
     known.insert(known.end(), kOtherVariables.begin(), kOtherVariables.end());
     throw ConfigError(
         "the environment variable " + name + " is not a setting",
-        suggestion(name, known, "") + "Every flag is also one: --batch is OFFRAMP_BATCH; unset what is none");
+        suggestion(name, known, "") + "Each flag has one, such as OFFRAMP_BATCH for --batch. Unset this one");
 }
 
 void refuse_unknown_variables(const std::vector<Setting>& settings) {
@@ -173,7 +173,7 @@ const Setting& setting_for(const TomlEntry& entry, const std::string& place, con
         return setting;
     }
     throw ConfigError(place + " is an unknown key",
-                      suggestion(entry.key, keys, "") + "Keys are the flags without their dashes in front; see --help",
+                      suggestion(entry.key, keys, "") + "Keys are flags without the leading dashes; see --help",
                       ErrorKind::Config);
 }
 
@@ -187,7 +187,7 @@ GivenValues read_file(const std::string& path, const std::vector<Setting>& setti
         const auto& types = setting.toml_types;
         if (std::find(types.begin(), types.end(), entry.type) == types.end())
             throw ConfigError(place + " (--" + setting.flag + ") is " + std::string(to_string(entry.type)) + " ('" +
-                                  entry.text + "'), wanted " + std::string(to_string(types.front())),
+                                  entry.text + "'), expected " + std::string(to_string(types.front())),
                               "Accepted: " + setting.accepted, ErrorKind::Config);
         given[setting.flag] = {entry.text, place + " (--" + setting.flag + ")", ErrorKind::Config};
     }

@@ -24,7 +24,7 @@ GivenValues read_kept(const std::string& run_dir, const std::vector<Setting>& se
         throw Error(ErrorKind::NoSuchRun,
                     "the settings of the run in " + run_dir +
                         " cannot be read: " + SystemError("opening " + path, errno).what(),
-                    "Its producer leaves them there: start the run again");
+                    "Its producer writes them when it starts: start the run again");
     return read_file(path, settings);
 }
 
@@ -46,7 +46,7 @@ void keep_settings(const std::string& run_dir, const RunConfig& config) {
     const mode_t mode = config.consumer_user.empty() ? 0600 : 0640;
     WholeFile file(path, mode, [&](int problem) {
         return SystemError("writing " + path, problem,
-                           way_to_write(problem, "Give --run-dir a folder that can be written"),
+                           way_to_write(problem, "Give --run-dir a folder that this user may write to"),
                            ErrorKind::CannotWrite);
     });
     file.set_mode(mode);

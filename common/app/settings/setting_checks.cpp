@@ -71,7 +71,7 @@ Problem check_device(const std::string& text) {
 Problem check_plugin_name(const std::string& text) {
     const bool plain = std::all_of(
         text.begin(), text.end(), [](char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || c == '-' || c == '_'; });
-    if (text.empty() || !plain) return "is not such a name";
+    if (text.empty() || !plain) return "is not a valid name";
     return std::nullopt;
 }
 
@@ -104,8 +104,8 @@ Problem check_model(const std::string& text) {
     for (const char* extension : {".safetensors", ".pt2", ".pt"})
         if (text.ends_with(extension)) return std::nullopt;
     if (text.ends_with(".onnx"))
-        return "is ONNX, which a run does not read. Export the PyTorch network that it was made of (./launch/offramp "
-               "export FILE.py:FUNCTION), or run it with onnxruntime in a loop of your own that hands its outputs to "
+        return "is ONNX, which a run does not read. Export the PyTorch network that it was made from (./launch/offramp "
+               "export FILE.py:FUNCTION), or run it with onnxruntime in your own loop that passes its outputs to "
                "offramp.Egress (launch/guide/python.md)";
     return check_plugin_name(text);
 }
@@ -117,7 +117,7 @@ Problem check_shapes(const std::string& text) {
 
 Problem check_url(const std::string& text) {
     const bool known = text.starts_with("http://") || text.starts_with("https://");
-    if (!text.empty() && !known) return "is not a URL of HTTP";
+    if (!text.empty() && !known) return "is not an HTTP URL";
     return std::nullopt;
 }
 
@@ -151,7 +151,7 @@ Problem check_column_names(const std::string& text) {
     for (std::size_t begin = 0; begin <= text.size() && !text.empty();) {
         const std::size_t end = std::min(text.find(',', begin), text.size());
         const std::string name = text.substr(begin, end - begin);
-        if (name.empty()) return "has a name that is empty";
+        if (name.empty()) return "has an empty name";
         if (!is_utf8(name)) return "is not UTF-8";
         if (!names.insert(name).second) return "names '" + name + "' twice";
         begin = end + 1;

@@ -42,7 +42,7 @@ template <class KindOf>
 void check_tiles(const RunConfig& config, KindOf kind_of) {
     const std::string tile = "--tile " + std::to_string(config.tile);
     if (config.tile == 0)
-        throw ConfigError("--overlap '" + config.overlap + "' needs --tile, of whose tiles it is",
+        throw ConfigError("--overlap '" + config.overlap + "' needs --tile",
                           "Give --tile the model's input size, or leave --overlap out", kind_of("overlap"));
     if (2 * std::uint64_t{config.overlap_pixels()} >= config.tile)
         throw ConfigError("--overlap '" + config.overlap + "' is not less than half of " + tile,
@@ -51,26 +51,26 @@ void check_tiles(const RunConfig& config, KindOf kind_of) {
                           kind_of("overlap"));
     if (config.resize_size > 0)
         throw ConfigError("--resize-size " + std::to_string(config.resize_size) + " does not go with " + tile +
-                              ", whose tiles are cut from pictures as they are",
+                              ", which cuts tiles from pictures in their own size",
                           "Leave --resize-size out, or --tile", kind_of("resize-size"));
     if (config.image_size > 0 && config.image_size != config.tile)
         throw ConfigError("--image-size " + std::to_string(config.image_size) + " does not go with " + tile +
-                              ": a tile goes through the model as it is",
+                              ": tiles are not resized",
                           "Leave --image-size out, or give both the same number", kind_of("image-size"));
     for (const std::string& processor : config.processors())
         if (const ProcessorResults* const known = ProcessorResults::of(processor);
             known != nullptr && needs_whole_pictures(*known))
             throw ConfigError("--processor '" + processor + "' does not go with " + tile +
-                                  ": it needs whole pictures, and does not put tiles together",
+                                  ": it needs whole pictures and does not merge tiles",
                               "Choose --processor " + processors_that_put_tiles_together() +
-                                  ", or one that takes any array, to which each tile is a sample",
+                                  ", or one that takes any array and treats each tile as a sample",
                               kind_of("processor"));
     if (config.catalogue.text("mask-size") == "model")
         throw ConfigError("--mask-size 'model' does not go with " + tile + ", whose masks have their pictures' sizes",
                           "Leave --mask-size out", kind_of("mask-size"));
     if (!config.shard.empty() && config.samples_folder.empty())
         throw ConfigError("--shard '" + config.shard + "' does not go with " + tile +
-                              ": tiles of one picture would be in several runs, whose outputs are apart",
+                              ": tiles of one picture would be spread over runs with separate outputs",
                           "Make a job, whose shards share one output: ./launch/offramp job init", kind_of("shard"));
 }
 
@@ -90,16 +90,16 @@ void check_together(const RunConfig& config, const GivenValues& given, const std
                           "Choose --transform class-map, or leave --confidence out", kind_of("confidence"));
     if (config.output_dtype != "auto" && config.transform != "cast" && config.transform != "low-res")
         throw ConfigError("--output-dtype '" + config.output_dtype + "' does not go with --transform '" +
-                              config.transform + "', which leaves no choice of it",
+                              config.transform + "', which sets the type itself",
                           "Choose --transform cast or low-res, or leave --output-dtype out", kind_of("output-dtype"));
     if (config.output_dtype == "fp32" && config.transform == "cast")
-        throw ConfigError("--output-dtype 'fp32' does not go with --transform 'cast', which makes 16 bits of 32",
+        throw ConfigError("--output-dtype 'fp32' does not go with --transform 'cast', which converts 32 bits to 16",
                           "Accepted: auto, fp16, bf16", kind_of("output-dtype"));
     if (config.tile > 0 || config.overlap != "auto") check_tiles(config, kind_of);
     if (config.chunk_overlap > 0 && config.chunk_overlap >= config.chunk_tokens)
         throw ConfigError(
             "--chunk-overlap " + std::to_string(config.chunk_overlap) +
-                (config.chunk_tokens == 0 ? " needs --chunk-tokens, of whose chunks it is"
+                (config.chunk_tokens == 0 ? " needs --chunk-tokens"
                                           : " is not less than --chunk-tokens " + std::to_string(config.chunk_tokens)),
             config.chunk_tokens == 0 ? "Give --chunk-tokens, at most what the model takes; or leave --chunk-overlap out"
                                      : "An eighth of a chunk is usual: " + std::to_string(config.chunk_tokens / 8),
@@ -115,20 +115,20 @@ void check_together(const RunConfig& config, const GivenValues& given, const std
     if (!config.samples_folder.empty() &&
         !config.output.starts_with(config.samples_folder + "/" + std::string(kReservedPrefix) + "shards/"))
         throw ConfigError("--samples-folder '" + config.samples_folder + "' does not go with --output '" +
-                              config.output + "', which is not the place of a job's shard in it",
+                              config.output + "', which is not a shard's folder in it",
                           "Leave --samples-folder out: ./launch/offramp shard gives both", kind_of("samples-folder"));
     if (!config.sink.empty() && !config.has_database())
         throw ConfigError(
-            "--sink is of an unknown kind",
+            "--sink has an unknown form (not shown: it may hold a password)",
             "Accepted: postgres://USER@HOST/DATABASE, or key words: 'host=/run/postgresql dbname=vectors'",
             kind_of("sink"));
     if (config.has_database() && config.processor != "auto" && tables_of(config).empty())
         throw ConfigError(
-            "--sink does not go with --processor '" + config.processor + "', which writes to no database there",
+            "--sink does not go with --processor '" + config.processor + "', which does not write to a database",
             "Choose --processor " + processors_of_databases() + ", or leave --sink out", kind_of("sink"));
     if (config.sink_table != "auto" && tables_of(config).size() > 1)
-        throw ConfigError("--sink-table '" + config.sink_table + "' is one table, and --processor '" +
-                              config.processor + "' makes several",
+        throw ConfigError("--sink-table '" + config.sink_table + "' names one table, but --processor '" +
+                              config.processor + "' writes several",
                           "Leave --sink-table out, and name another schema by --sink: "
                           "postgres://USER@HOST/DATABASE?options=-csearch_path%3DSCHEMA,public",
                           kind_of("sink-table"));

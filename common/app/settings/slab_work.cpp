@@ -35,7 +35,7 @@ std::string SlabWork::difference(const RunConfig& config, const RunConfig& wante
         if (!setting.effect.makes_work(config) && !setting.effect.makes_work(wanted)) continue;
         const std::string is = setting.compared(config), was = setting.compared(wanted);
         if (is != was)
-            text += (text.empty() ? "--" : ", --") + setting.flag + " is " + shown(is) + " and was to be " + shown(was);
+            text += (text.empty() ? "--" : ", --") + setting.flag + " is " + shown(is) + " and should be " + shown(was);
     }
     return text;
 }

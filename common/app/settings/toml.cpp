@@ -41,7 +41,7 @@ void require_shallow_keys(std::string_view text, const std::string& name) {
         const std::string_view key = whole.substr(0, whole.find('='));
         if (std::ranges::count(key, '.') > kMostDotsOfAKey)
             fail(name, line, "a key of more than " + std::to_string(kMostDotsOfAKey) + " parts",
-                 "All settings stand at the top level: key = value");
+                 "All settings belong at the top level: key = value");
         text.remove_prefix(std::min(text.size(), whole.size() + 1));
     }
 }
@@ -102,7 +102,7 @@ TomlTable table_of(const toml::table& from, std::size_t line, const std::string&
 }
 
 std::string known_tables(std::string_view table, std::string_view single) {
-    if (table.empty()) return "All settings stand at the top level: key = value";
+    if (table.empty()) return "All settings belong at the top level: key = value";
     const std::string many = "Known: [[" + std::string(table) + "]]";
     return single.empty() ? many : many + " and [" + std::string(single) + "]";
 }
@@ -130,8 +130,9 @@ std::vector<TomlEntry> read_toml(std::string_view text, const std::string& name)
 TomlDocument read_toml_of_tables(std::string_view text, const std::string& name, std::string_view table,
                                  std::string_view single) {
     if (text.size() > kMostBytes)
-        throw ConfigError(name + " has " + std::to_string(text.size()) + " bytes, which is too much for settings",
-                          "Accepted: at most " + std::to_string(kMostBytes), ErrorKind::Config);
+        throw ConfigError(
+            name + " has " + std::to_string(text.size()) + " bytes, which is too large for a settings file",
+            "Accepted: at most " + std::to_string(kMostBytes), ErrorKind::Config);
     require_shallow_keys(text, name);
     const toml::parse_result parsed = toml::parse(text, std::string_view(name));
     if (!parsed)
@@ -145,7 +146,7 @@ TomlDocument read_toml_of_tables(std::string_view text, const std::string& name,
         else if (!single.empty() && key->str() == single && node->is_table())
             document.single = table_of(*node->as_table(), line_of(key->source()), name);
         else if (node->is_table() || node->is_array_of_tables())
-            fail(name, line_of(key->source()), "'" + std::string(key->str()) + "' is a table that is not known",
+            fail(name, line_of(key->source()), "'" + std::string(key->str()) + "' is an unknown table",
                  known_tables(table, single));
         else
             document.top.push_back(entry_of(*key, *node, name));

@@ -14,7 +14,7 @@ namespace offramp {
 namespace {
 
 constexpr std::size_t kMostLineBytes = std::size_t{64} << 20;
-constexpr const char* kLinesForm = "Give a file with one JSON object a line: {\"id\": \"7\", \"text\": \"...\"}";
+constexpr const char* kLinesForm = "Give a file with one JSON object per line: {\"id\": \"7\", \"text\": \"...\"}";
 
 [[noreturn]] void refuse_lines(const std::string& input, const std::string& why, ErrorKind kind,
                                const std::string& remedy = kLinesForm) {
@@ -46,7 +46,7 @@ nlohmann::json object_of(std::string_view line) {
         std::size_t at = 0;
         while (const std::size_t bytes = utf8_character_bytes(line.substr(at))) at += bytes;
         throw Error(ErrorKind::BadInput, "it is not UTF-8 from byte " + std::to_string(at + 1) + " on",
-                    "Write the file in UTF-8; where it is in Latin-1: iconv -f LATIN1 -t UTF-8 FILE > NEW_FILE");
+                    "Write the file in UTF-8. If it is Latin-1: iconv -f LATIN1 -t UTF-8 FILE > NEW_FILE");
     }
     try {
         return parse_input_object(line);
@@ -95,7 +95,7 @@ void JsonlTexts::read_lines(const StillWanted& still_wanted) {
                 line.bytes += end;
                 if (text.size() > kMostLineBytes)
                     throw Error(ErrorKind::BadInput, "it is longer than 64 MiB",
-                                "Cut the text, or is this not a file of lines?");
+                                "Shorten the text, and check that the file has one JSON object per line");
                 if (end < left.size()) end_line(1);
                 left.remove_prefix(std::min(end + 1, left.size()));
             }

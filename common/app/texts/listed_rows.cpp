@@ -39,7 +39,7 @@ std::string serialize(const List& list, std::uint64_t rows) {
 void keep(const std::string& path, const std::string& content, bool readable_by_group) {
     const mode_t mode = readable_by_group ? 0640 : 0600;
     WholeFile file(path, mode, [&](int problem) {
-        return SystemError("writing " + path, problem, "Give the run a directory that can be written",
+        return SystemError("writing " + path, problem, "Give the run a directory that this user may write to",
                            ErrorKind::CannotWrite);
     });
     file.set_mode(mode);
@@ -56,12 +56,12 @@ void require(const std::string& path, const List& list) {
     std::string content;
     if (!std::getline(file, content) ||
         std::from_chars(content.data(), content.data() + content.size(), rows).ec != std::errc())
-        throw ProtocolError(path + " cannot be read", "Start the run again, with --resume");
+        throw ProtocolError(path + " is damaged", "Start the run again, with --resume");
     if (list.size() < rows || serialize(list, rows) != content)
         throw Error(ErrorKind::BadInput,
-                    list.description() + ": they are not the " + std::to_string(rows) +
-                        " that the run began with: a row was changed, taken out or put in between",
-                    "Put back what the run began with and give --resume, or begin another run with another --output");
+                    list.description() + ": its first " + std::to_string(rows) +
+                        " rows are not those that the run began with: a row was changed, removed or inserted",
+                    "Restore the original rows and give --resume, or begin another run with another --output");
 }
 
 }  // namespace

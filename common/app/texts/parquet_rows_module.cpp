@@ -25,7 +25,7 @@ using nlohmann::json;
     throw Error(ErrorKind::BadInput, why, remedy);
 }
 
-constexpr const char* kDamaged = "The file is damaged or was not written to its end: copy or write it anew";
+constexpr const char* kDamaged = "The file is damaged or incomplete: copy or write it again";
 
 // Arrow's memory for one file, with an end to it. Thread: any, as Arrow may use some.
 class BoundedPool final : public arrow::MemoryPool {
@@ -70,12 +70,12 @@ class BoundedPool final : public arrow::MemoryPool {
 };
 
 constexpr const char* kSmallerGroups =
-    "The file is sound: write it with smaller row groups (pyarrow: write_table(..., row_group_size=10000)), or name "
-    "the columns that are wanted with --columns";
+    "The file is intact: write it with smaller row groups (pyarrow: write_table(..., row_group_size=10000)), or select "
+    "the columns you need with --columns";
 
 constexpr const char* kAnotherType =
-    "The file is sound: write it with another compression or type of the column, or name the columns that are wanted "
-    "with --columns";
+    "The file is intact: write it with another compression or type of the column, or select the columns you need with "
+    "--columns";
 
 // A column of more than 2 GiB in one row group, of a type that Arrow does not read in pieces: of lists, above all.
 bool is_of_size(const arrow::Status& status) {
@@ -102,7 +102,7 @@ json text_of(std::string_view text, const std::string& column) {
         std::size_t at = 0;
         while (const std::size_t bytes = utf8_character_bytes(text.substr(at))) at += bytes;
         refuse("its \"" + printable(column) + "\" is not UTF-8 from byte " + std::to_string(at + 1) + " on",
-               "Write the column as text in UTF-8; one that is neither id nor text can be left out with --columns");
+               "Write the column as text in UTF-8. --columns can leave out any column except id and text");
     }
     return std::string(text);
 }
@@ -196,7 +196,7 @@ json value_of(const arrow::Array& array, std::int64_t at, const std::string& col
         case Type::BINARY_VIEW:
         case Type::FIXED_SIZE_BINARY:
             refuse("its \"" + printable(column) + "\" is bytes (" + array.type()->ToString() + "), not text",
-                   "Write the column as text; one that is neither id nor text can be left out with --columns");
+                   "Write the column as text. --columns can leave out any column except id and text");
         default:
             return checked(array.GetScalar(at), "")->ToString();
     }
@@ -230,7 +230,7 @@ class File final : public ParquetRows {
   public:
     File(const std::string& path, std::uint64_t most_bytes) : pool_(most_bytes) {
         const auto file = checked(arrow::io::ReadableFile::Open(path), "");
-        reader_ = checked(parquet::arrow::OpenFile(file, &pool_), "no whole Parquet file: ");
+        reader_ = checked(parquet::arrow::OpenFile(file, &pool_), "not a complete Parquet file: ");
         check(reader_->GetSchema(&schema_), "");
     }
 
@@ -261,7 +261,7 @@ class File final : public ParquetRows {
         for (const Cells& column : read)
             if (column.rows() != rows)
                 refuse(where + "its \"" + printable(column.name()) + "\" has " + std::to_string(column.rows()) +
-                           " rows, and its \"" + printable(read.front().name()) + "\" " + std::to_string(rows),
+                           " rows, but its \"" + printable(read.front().name()) + "\" " + std::to_string(rows),
                        kDamaged);
         for (std::int64_t row = 0; row < rows; ++row) {
             json object = json::object();

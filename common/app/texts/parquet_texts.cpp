@@ -77,8 +77,8 @@ void ParquetTexts::read_rows(const StillWanted& still_wanted) {
             if (row != begins_.back())
                 throw Error(ErrorKind::BadInput,
                             "row group " + std::to_string(group + 1) + " has " + std::to_string(row - begins_[group]) +
-                                " rows, and " + std::to_string(groups[group]) + " in the file's footer",
-                            "Write the file anew");
+                                " rows, but " + std::to_string(groups[group]) + " in the file's footer",
+                            "Write the file again");
         }
         if (row == 0)
             refuse_table(input(), "it has no rows", ErrorKind::NoInput, "Give a file with a row for each text");

@@ -39,8 +39,8 @@ std::optional<TextChunk> chunk_of_key(std::string_view key) {
 
 TextChunk chunk_named(std::string_view key) {
     if (const auto chunk = chunk_of_key(key)) return *chunk;
-    throw Error(ErrorKind::System, "the sample '" + printable(key) + "' is named like no chunk of a text",
-                "Give the consumer the run's --chunk-tokens, or leave it to the run");
+    throw Error(ErrorKind::System, "the sample '" + printable(key) + "' does not have the key of a chunk",
+                "Give the consumer the run's --chunk-tokens, or leave --chunk-tokens out");
 }
 
 }  // namespace offramp

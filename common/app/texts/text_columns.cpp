@@ -79,7 +79,7 @@ bool is_list(std::string_view type) { return type.starts_with(kListOfNothing); }
 json& member(json& row, const std::string& name, const char* what, const char* flag) {
     const auto found = row.find(name);
     if (found != row.end() && !found->is_null()) return *found;
-    refuse_row(found == row.end() ? "there is no " + in_quotes(name) + " in it, which is the " + what
+    refuse_row(found == row.end() ? "it has no " + in_quotes(name) + ", which is the " + what
                                   : "its " + in_quotes(name) + ", which is the " + what + ", is null",
                std::string("Give each row one, or name another column with ") + flag);
 }
@@ -116,9 +116,9 @@ TextColumns::TextColumns(const InputSettings& config)
     names.insert(text_);
     for (const std::string& name : further_) {
         if (!names.insert(name).second)
-            throw ConfigError(
-                "--columns '" + printable(config.columns) + "' names '" + printable(name) + "', which is named already",
-                "Name each column once; the key of a result is its id without being named");
+            throw ConfigError("--columns '" + printable(config.columns) + "' names '" + printable(name) +
+                                  "', which is already included",
+                              "Name each column once, and neither the id nor the text column");
     }
 }
 
@@ -132,11 +132,10 @@ std::vector<std::string> TextColumns::chosen_of(const std::vector<std::string>& 
         const char* const flag = i == 0 ? "--id-column" : i == 1 ? "--text-column" : "--columns";
         if (times > 1)
             refuse_row("it has " + std::to_string(times) + " columns " + in_quotes(chosen[i]),
-                       i < 2 ? std::string("Name a column that is there once with ") + flag
-                             : "Leave them out: name the columns that are wanted with --columns; or give them names of "
-                               "their own");
+                       i < 2 ? std::string("Name a column that appears once with ") + flag
+                             : "Select the columns you need with --columns, or rename them");
         refuse_row(
-            "it has no column " + in_quotes(chosen[i]) + ", which " + flag + " means; its columns: " + listed(there),
+            "it has no column " + in_quotes(chosen[i]) + ", which " + flag + " names; its columns: " + listed(there),
             std::string("Name one of them with ") + flag);
     }
     return chosen;
@@ -173,17 +172,15 @@ void TextListing::add(std::uint64_t place, json&& row) {
             seen->second = {type, place};
             continue;
         }
-        refuse_row(
-            "its " + in_quotes(name) + " is " + std::string(type) + " (" + shown(value) + "), and in " + unit_ + " " +
-                std::to_string(seen->second.place) + " it is " + std::string(seen->second.type),
-            "Give a column values of one type (null is allowed), or leave it out: --columns names those that are "
-            "wanted");
+        refuse_row("its " + in_quotes(name) + " is " + std::string(type) + " (" + shown(value) + "), and in " + unit_ +
+                       " " + std::to_string(seen->second.place) + " it is " + std::string(seen->second.type),
+                   "Give a column values of one type (null is allowed), or select other columns with --columns");
     }
     const TextRow taken = columns_.row_of(std::move(row));
     const auto [other, is_new] = ids_.try_emplace(taken.id, place);
     if (!is_new)
-        refuse_row("its id '" + printable(utf8_prefix(taken.id, kShownBytes)) + "' is that of " + unit_ + " " +
-                       std::to_string(other->second) + ", too",
+        refuse_row("its id '" + printable(utf8_prefix(taken.id, kShownBytes)) + "' is also the id of " + unit_ + " " +
+                       std::to_string(other->second),
                    "Results are named by their ids: give each row its own, or name another column with --id-column");
     hashes.push_back(RowHashes::of(taken));
     keys.push_back(taken.id);
@@ -195,7 +192,7 @@ void TextListing::end() {
             std::vector<std::string> there(names_.begin(), names_.end());
             std::sort(there.begin(), there.end());
             refuse_row("no " + unit_ + " has the column " + in_quotes(name) +
-                           ", which --columns means; their columns: " + listed(there),
+                           ", which --columns names; their columns: " + listed(there),
                        "Name some of them with --columns");
         }
     keys = make_item_keys(keys, NamesAre::Ids);

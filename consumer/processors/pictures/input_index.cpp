@@ -43,7 +43,7 @@ std::uint64_t InputIndex::number_of(std::string_view key) const {
     if (!found)
         throw Error(ErrorKind::NoInput,
                     "no image of " + pictures_->description() + " is the original of the sample '" + escaped(key) + "'",
-                    "Leave the input as it is while a run reads it");
+                    "Do not change the input during a run");
     return *found;
 }
 

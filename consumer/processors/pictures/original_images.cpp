@@ -18,8 +18,8 @@ OriginalImages::OriginalImages(const InputSettings& config, std::string_view pro
     : input_(config, processor, run_dir), frame_({config.image_size, config.image_size}, config.resize_size) {
     if (config.resize_size != 0 && (config.image_size == 0 || config.image_size > config.resize_size))
         throw ConfigError(
-            "processor " + std::string(processor) + " does not know the middle of its originals: --image-size is " +
-                std::to_string(config.image_size) + ", and --resize-size " + std::to_string(config.resize_size),
+            "processor " + std::string(processor) + " cannot locate the crop in its originals: --image-size is " +
+                std::to_string(config.image_size) + " and --resize-size is " + std::to_string(config.resize_size),
             "Give an --image-size of " + std::to_string(kSmallestImageSize) + " to " +
                 std::to_string(config.resize_size));
 }
@@ -49,7 +49,7 @@ OriginalImages::Image OriginalImages::found(std::string_view key, Read&& read) {
         throw Error(ErrorKind::NoInput,
                     "the original of the sample '" + escaped(key) + "', " + input_.pictures().origin(number) +
                         ", cannot be read any more: " + problem.what(),
-                    "Leave the input as it is while a run reads it");
+                    "Do not change the input during a run");
     }
 }
 
@@ -58,9 +58,10 @@ void OriginalImages::require_another_file(const std::string& result) const {
     struct stat of_original {};
     if (::stat(result.c_str(), &of_result) != 0 || ::stat(last_.c_str(), &of_original) != 0) return;
     if (of_result.st_dev != of_original.st_dev || of_result.st_ino != of_original.st_ino) return;
-    throw Error(ErrorKind::Usage,
-                "'" + printable(result) + "' is the picture that it would be made from, '" + printable(last_) + "'",
-                "Give --output another folder");
+    throw Error(
+        ErrorKind::Usage,
+        "'" + printable(result) + "' would replace the picture that it is made from, '" + printable(last_) + "'",
+        "Give --output another folder");
 }
 
 }  // namespace offramp

@@ -38,15 +38,15 @@ PixelRange PixelRange::named(std::string_view text) {
     if (text == "0:1") return {.black = 0, .white = 1};
     if (text == "-1:1") return {.black = -1, .white = 1};
     if (text == "0:255") return {.black = 0, .white = 255};
-    throw ConfigError("--image-range is '" + std::string(text) + "'", "Accepted: 0:1, -1:1, 0:255");
+    throw ConfigError("--image-range '" + std::string(text) + "' is unknown", "Accepted: 0:1, -1:1, 0:255");
 }
 
 std::vector<PictureOutput> picture_outputs(const SlabContents& slab, std::string_view processor) {
     std::string reasons;
     std::vector<PictureOutput> fitting = find_outputs(slab, reasons);
     if (fitting.empty())
-        throw ConfigError("processor " + std::string(processor) + " finds no output of model '" + slab.model +
-                              "' that is pictures" + reasons,
+        throw ConfigError("processor " + std::string(processor) + " finds no pictures among the outputs of model '" +
+                              slab.model + "'" + reasons,
                           "Choose a model that gives pictures or another --processor");
     return fitting;
 }
@@ -80,9 +80,9 @@ std::span<const std::uint8_t> OutputPixels::of(const PictureOutput& output, cons
 void OutputPixels::refuse(float number, const PictureOutput& output, const SampleView& sample) const {
     char text[160];
     if (std::isnan(number))
-        std::snprintf(text, sizeof text, "NaN, which is not a number");
+        std::snprintf(text, sizeof text, "NaN");
     else
-        std::snprintf(text, sizeof text, "%g, far beyond black and white, which --image-range sets to %g and %g",
+        std::snprintf(text, sizeof text, "%g, far outside of black and white, which are %g and %g by --image-range",
                       static_cast<double>(number), static_cast<double>(range_.black),
                       static_cast<double>(range_.white));
     throw ConfigError(describe_output(output.tensor->spec) + " of the item '" + sample.key + "' holds " + text,

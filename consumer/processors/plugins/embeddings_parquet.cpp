@@ -27,8 +27,8 @@ void require_one_length(const std::vector<VectorOutput>& outputs, const SlabCont
             throw ConfigError("processor embeddings-parquet: outputs '" + outputs.front().name() + "' and '" +
                                   output.name() + "' of model '" + slab.model + "' make vectors of " +
                                   std::to_string(outputs.front().dimensions) + " and " +
-                                  std::to_string(output.dimensions) + " numbers, and a Parquet column has one length",
-                              "Cut them with --truncate-dim, or take --processor embeddings-sqlite");
+                                  std::to_string(output.dimensions) + " numbers, but a Parquet column has one length",
+                              "Shorten them with --truncate-dim, or use --processor embeddings-sqlite");
 }
 
 // Puts each sample's vectors into OUTPUT/embeddings.parquet: rows in segments, one a slab, that become the file when

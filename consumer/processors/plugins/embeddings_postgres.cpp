@@ -101,7 +101,7 @@ class EmbeddingsPostgres final : public Processor {
         } catch (const PostgresError& error) {
             if (error.sqlstate() != kNoSuchKey) throw;
             throw ConfigError(
-                table_.name() + " has lost its key: rows could be stored twice",
+                table_.name() + " has lost its primary key: rows could be stored twice",
                 "ALTER TABLE " + table_.rows() + " ADD PRIMARY KEY (" + key_ + "); or give another --sink-table");
         }
         const auto same = database.rows(
@@ -115,8 +115,8 @@ class EmbeddingsPostgres final : public Processor {
     // Their numbers are part of its key.
     void refuse_chunks_of_another_run() {
         if (beside_.chunks() || !table_.was_made_with("chunk")) return;
-        throw ConfigError(table_.name() + " has rows of chunks of texts, and this run's samples are none",
-                          "Give the --chunk-tokens that it was made with, or another --sink-table");
+        throw ConfigError(table_.name() + " has rows of chunks of texts, but this run's samples are not chunks",
+                          "Give the --chunk-tokens that the table was made with, or another --sink-table");
     }
 
     // False, and nothing is changed, when some of the rows are there already: those of a slab that is delivered for the
@@ -241,8 +241,8 @@ class EmbeddingsPostgres final : public Processor {
         const std::string made = described(std::to_string(output.dimensions), dtype, vectors_.normalizes());
         if (found == made) return;
         throw ConfigError(table_.name() + " has vectors of " + found + " of output '" + output.name() +
-                              "', and this run makes " + made,
-                          "Give another --sink-table, or the settings that it was made with (--truncate-dim, "
+                              "', but this run makes " + made,
+                          "Give another --sink-table, or the settings that the table was made with (--truncate-dim, "
                           "--vector-dtype, --normalize, --model)");
     }
 

@@ -107,8 +107,8 @@ class EmbeddingsSqlite final : public Processor {
         const std::string made = described(output.dimensions, vectors_.dtype(), vectors_.normalizes());
         if (found == made) return;
         throw ConfigError("database " + database_.path() + " has vectors of " + found + " of output '" + output.name() +
-                              "', and this run makes " + made,
-                          "Give another --output, or the settings that it was made with (--truncate-dim, "
+                              "', but this run makes " + made,
+                          "Give another --output, or the settings that the database was made with (--truncate-dim, "
                           "--vector-dtype, --normalize, --model)");
     }
 

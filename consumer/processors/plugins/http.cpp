@@ -60,8 +60,8 @@ const std::string& whole_url(const CatalogueValues& given) {
     const std::string& url = given.text("http-url");
     if (is_missing_query(url))
         throw ConfigError(
-            "--http-url '" + url + "' is from the settings of a run, which keep no query: it may hold a secret",
-            "Give --http-url as that run had it");
+            "--http-url '" + url + "' comes from a run's saved settings, which omit the query: it may hold a secret",
+            "Give the run's full --http-url");
     return url;
 }
 
@@ -69,8 +69,8 @@ const std::string& whole_header(const CatalogueValues& given) {
     const std::string& header = given.text("http-header");
     if (is_left_out(header))
         throw ConfigError(
-            "--http-header is from the settings of a run, which keep none that is given in the clear: it may be a "
-            "secret",
+            "--http-header comes from a run's saved settings, which omit headers that are not in a file: they may be "
+            "secrets",
             "Give the same --http-header as that run, or start the run with one in a file: --http-header @FILE");
     return header;
 }

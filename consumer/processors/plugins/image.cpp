@@ -93,9 +93,9 @@ class ImageFiles final : public Processor {
 
     void require_format_for(const PictureOutput& output) const {
         if (format_ == "jpeg" && output.channels() == 4)
-            throw ConfigError(
-                "processor image: " + describe_output(output.tensor->spec) + " has alpha, which JPEG does not hold",
-                "Give --image-format png or webp");
+            throw ConfigError("processor image: " + describe_output(output.tensor->spec) +
+                                  " has an alpha channel, which JPEG cannot store",
+                              "Give --image-format png or webp");
     }
 
     ImageSize size_of(const PictureOutput& output, const SampleView& sample) {

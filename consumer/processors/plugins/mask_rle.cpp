@@ -22,8 +22,8 @@ void require_countable(const SegmentationOutput& output) {
     const std::uint64_t pixels = std::uint64_t{output.width()} * output.height();
     if (pixels <= std::numeric_limits<std::uint32_t>::max()) return;
     throw ConfigError("processor mask-rle: " + describe_output(output.tensor->spec) + " makes masks of " +
-                          std::to_string(pixels) + " pixels, and COCO's run lengths count to 4294967295",
-                      "Take --processor mask-png");
+                          std::to_string(pixels) + " pixels, but COCO's run lengths end at 4294967295",
+                      "Use --processor mask-png");
 }
 
 // Writes each sample's classes as COCO's run-length encodings, a line of JSON a sample and output, all in

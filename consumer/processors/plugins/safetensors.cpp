@@ -20,8 +20,9 @@ namespace {
 std::string dtype_of(const TensorSpec& spec) {
     std::string name = safetensors_dtype(spec.dtype);
     if (!name.empty()) return name;
-    throw ConfigError("processor safetensors: " + describe_output(spec) + " is of a type that the format does not have",
-                      "Take --processor npy or write");
+    throw ConfigError(
+        "processor safetensors: " + describe_output(spec) + " has a type that the format does not support",
+        "Use --processor npy or write");
 }
 
 // Writes all outputs of each sample as one file, OUTPUT/KEY.safetensors; its metadata name key and model.

@@ -88,8 +88,8 @@ void append_json_array(std::string& text, const TensorSpec& spec, std::span<cons
     text += '[';
     if (!append_elements(text, spec.dtype, elements))
         throw ConfigError("processor " + std::string(processor) + ": " + describe_output(spec) +
-                              " is of a type that JSON has no numbers for",
-                          "Take --http-body npy, or --processor safetensors");
+                              " has a type that JSON cannot represent",
+                          "Use --http-body npy, or --processor safetensors");
     text += ']';
 }
 

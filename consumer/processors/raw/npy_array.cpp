@@ -16,9 +16,9 @@ std::string descr_of(const TensorSpec& spec, std::string_view processor) {
     // A bfloat16 is written as the float32 of its value.
     std::string name = npy_dtype(spec.dtype == kBFloat16 ? kFloat32 : spec.dtype);
     if (!name.empty()) return name;
-    throw ConfigError(
-        "processor " + std::string(processor) + ": " + describe_output(spec) + " is of a type that NumPy does not have",
-        "Take --processor safetensors or write");
+    throw ConfigError("processor " + std::string(processor) + ": " + describe_output(spec) +
+                          " has a type that NumPy does not support",
+                      "Use --processor safetensors or write");
 }
 
 }  // namespace

@@ -50,11 +50,11 @@ std::string InputColumns::origin(std::uint64_t number) const {
 }
 
 BesideText InputColumns::of(std::string_view key) const {
-    constexpr const char* kLeave = "Leave the input as it is while a run reads it";
+    constexpr const char* kLeave = "Do not change the input during a run";
     const auto found = find(key);
     if (!found && texts_)
         throw Error(ErrorKind::NoInput,
-                    texts_->description() + ": none has the id of the sample '" + escaped(key) + "'", kLeave);
+                    texts_->description() + ": no text has the id of the sample '" + escaped(key) + "'", kLeave);
     const std::uint64_t number = found ? *found : pictures_->number_of(key);
     try {
         return at(number);

@@ -64,9 +64,9 @@ void report_missing_tiles(const MissingTiles& missing, const std::string& folder
     if (pictures == 0) return;
     const bool one = pictures == 1;
     spdlog::warn(
-        "{} {} tiles and {} no mask{}; what is there of {}, {} MiB in {}, is kept for --resume, which makes the tiles "
-        "that are missing, and all of a picture that changed. If you will not resume the run, remove that folder",
-        number_of(pictures), one ? "lacks" : "lack", one ? "has" : "have", names_in(missing), one ? "it" : "them",
+        "{} {} tiles and {} no mask{}; {} finished tiles, {} MiB in {}, are kept for --resume, which computes "
+        "the missing tiles, and all tiles of a changed picture. If you will not resume the run, remove that folder",
+        number_of(pictures), one ? "lacks" : "lack", one ? "has" : "have", names_in(missing), one ? "its" : "their",
         (missing.bytes + (1U << 20U) - 1) >> 20U, folder);
 }
 
@@ -75,7 +75,7 @@ void report_unfinished(const MissingTiles& missing) {
     const std::size_t pictures = pictures_in(missing);
     if (pictures == 0) return;
     const bool one = pictures == 1;
-    spdlog::warn("{} {} not finished{}; --resume goes on with {}", number_of(pictures), one ? "is" : "are",
+    spdlog::warn("{} {} not finished{}; --resume continues with {}", number_of(pictures), one ? "is" : "are",
                  names_in(missing), one ? "it" : "them");
 }
 

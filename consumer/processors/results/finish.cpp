@@ -15,7 +15,7 @@
 namespace offramp {
 namespace {
 
-constexpr const char* kHowToContinue = "Give --resume to make what is missing or new, ";
+constexpr const char* kHowToContinue = "Give --resume to compute missing and new items, ";
 constexpr const char* kNoCheckpoint = "There is no checkpoint that --resume could continue. Give ";
 constexpr const char* kOtherwise =
     "--overwrite to replace them once this run has results, or another place (--output, --write-path, "
@@ -23,7 +23,7 @@ constexpr const char* kOtherwise =
 
 // `previous`: the run that made them, if that is known.
 [[noreturn]] void refuse(const std::string& what, const PreviousRun* previous, const ResultSettings& config) {
-    const std::string whose = previous && previous->finished ? "run " + previous->run_id + ", which came to its end"
+    const std::string whose = previous && previous->finished ? "run " + previous->run_id + ", which has finished"
                                                              : "an earlier run that may be finished";
     throw ConfigError(what + " holds the results of " + whose,
                       std::string(config.resume || previous == nullptr ? kNoCheckpoint : kHowToContinue) + kOtherwise);

@@ -110,7 +110,7 @@ void require_no_other_work(const PreviousRun& previous, const ResultSettings& co
     if (std::ranges::is_permutation(previous.processors, own)) return;
     std::string names;
     for (const std::string& name : previous.processors) names += (names.empty() ? "" : ",") + name;
-    const char* const elsewhere = "give this run another --output, or --overwrite to give them up";
+    const char* const elsewhere = "give this run another --output, or --overwrite to discard them";
     const bool is_unfinished = !previous.ended || previous.left > 0;
     const auto has_results = [&](const std::string& processor) {
         return has_results_in_folder(processor, previous.write_path);
@@ -120,13 +120,13 @@ void require_no_other_work(const PreviousRun& previous, const ResultSettings& co
     };
     if (is_unfinished && std::ranges::any_of(previous.processors, has_results))
         throw ConfigError(
-            "--output " + config.output + " holds what run " + previous.run_id + " of --processor " + names +
-                " has not finished" +
+            "--output " + config.output + " holds results of the unfinished run " + previous.run_id +
+                " of --processor " + names +
                 (previous.left > 0 ? ": " + std::to_string(previous.left) + " of its items are left" : std::string()),
             std::string("Finish that with --resume and its own settings, ") + elsewhere);
     if (previous.ended && std::ranges::any_of(previous.processors, has_files))
         throw ConfigError("--output " + config.output + " holds the results of run " + previous.run_id +
-                              " of --processor " + names + ", which came to its end",
+                              " of --processor " + names + ", which has finished",
                           std::string("Name all processors in one run, ") + elsewhere);
 }
 

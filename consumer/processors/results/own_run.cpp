@@ -32,8 +32,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kOwnRunOtherwise =
-    "--overwrite to replace them once this run has come to its end, or another --output";
+constexpr const char* kOwnRunOtherwise = "--overwrite to replace them once this run has finished, or another --output";
 
 std::string note_in(const std::string& output) { return output + "/" + std::string(kReservedPrefix) + "own-run"; }
 
@@ -106,7 +105,7 @@ Found look_at_outputs(const RunConfig& config) {
 void require_by_key(const Found& found) {
     if (found.by_item.empty()) return;
     throw ConfigError(found.what + " cannot be added to: processor " + found.by_item +
-                          " keeps results by the items' numbers, which each run of a custom program counts anew",
+                          " keeps results by item number, which each run of a custom program counts from 0",
                       std::string("Give ") + kOwnRunOtherwise);
 }
 
@@ -119,7 +118,7 @@ void require_noted_elsewhere(const RunConfig& config, const std::string& next_pl
         const std::string folder = folder_in(own.output, noted);
         if (!std::filesystem::is_empty(folder, none) && !none)
             throw ConfigError(
-                folder + " holds what an earlier run made that was to replace the results in " + own.output,
+                folder + " holds the results of an earlier run, which were to replace those in " + own.output,
                 "Move it away to keep it, or give --overwrite, or another --output");
     });
 }
@@ -137,7 +136,7 @@ void require_nothing_finished(const ResultSettings& config, const std::optional<
         kOwnRunOtherwise;
     if (previous && previous->finished && std::ranges::any_of(previous->processors, in_folder))
         throw ConfigError(
-            "--output " + config.output + " holds the results of run " + previous->run_id + ", which came to its end",
+            "--output " + config.output + " holds the results of run " + previous->run_id + ", which has finished",
             choice);
     if (!found.what.empty())
         throw ConfigError(found.what + " holds the results of an earlier run that may be unfinished", choice);
@@ -154,8 +153,8 @@ void prepare_own_run(const RunConfig& config, const std::string& run, ItemNumber
     if (previous) complete_previous(config, *previous);
     if (!config.overwrite && previous) {
         if (!previous->of_own_program)
-            throw ConfigError("--output " + config.output + " holds what run " + previous->run_id +
-                                  " made, which is not a run of a custom program",
+            throw ConfigError("--output " + config.output + " holds the results of run " + previous->run_id +
+                                  ", which is not a run of a custom program",
                               "Continue that run with `offramp run --resume`, give this run another --output, or "
                               "give --overwrite to replace the results");
         require_no_other_work(*previous, config);

@@ -69,8 +69,8 @@ class PostgresRows final : public RunOutput {
         if (state == PostgresTableState::Ended && !own.overwrite) return {PreviousOutput::State::Ended, name};
         if (const std::string lost = look_at_replaced_table(layout_, target); !lost.empty())
             spdlog::warn(
-                "{} will be replaced when this run has come to its end, and the new one will not have {}: make that "
-                "again then",
+                "{} will be replaced when this run has finished, and the new table will lack {}: create that again "
+                "then",
                 name, lost);
         return {state == PostgresTableState::Ended ? PreviousOutput::State::Ended : PreviousOutput::State::Parts, name};
     }
@@ -109,8 +109,9 @@ class PostgresRows final : public RunOutput {
             const auto mark = read_postgres_mark(path);
             if (!mark) continue;
             if (first && mark->number != first->number)
-                throw ConfigError(named(*first) + " was begun anew while shards filled it: " + path + " is of another",
-                                  "Some shards' rows are gone: begin another job");
+                throw ConfigError(
+                    named(*first) + " was recreated while shards filled it: " + path + " belongs to another table",
+                    "Some shards' rows are lost: begin another job");
             if (!first) put_postgres_mark(layout_, path, own.output);
             first = mark;
         }
@@ -129,7 +130,7 @@ class PostgresRows final : public RunOutput {
         throw ConfigError("a run into " + own.output + " has ended, and its results are not in their place yet, " +
                               named(*made) + ": that needs its --sink",
                           "Repeat that run with --resume and its --sink; or give another --output; or remove " + mark +
-                              " to give those results up");
+                              " to discard those results");
     }
 
     DeclaredTable table_;

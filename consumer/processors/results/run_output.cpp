@@ -25,7 +25,7 @@ bool is_there(const std::string& path) {
 Durability durability_of(const ResultSettings& own) { return own.durable ? Durability::PowerCut : Durability::Process; }
 
 [[noreturn]] void fail_file_exists(const std::string& file) {
-    throw ConfigError(file + " is where this run's results go, and was made by another program",
+    throw ConfigError(file + " exists and was made by another program, but this run's results go there",
                       "Move it away, or give another --output");
 }
 

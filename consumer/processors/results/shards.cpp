@@ -41,10 +41,11 @@ std::string text_of_job_file(const std::string& path) {
     } catch (const Error& problem) {
         std::error_code unknown;
         if (!std::filesystem::exists(path, unknown) && !unknown)
-            throw Error(ErrorKind::CannotWrite, path + ", which names the job of this output, is gone",
-                        "Check that the folder that all hosts share is there; else the job was merged or given up");
+            throw Error(
+                ErrorKind::CannotWrite, path + ", which names the job of this output, is gone",
+                "Check that the shared folder is mounted on this host. If it is, the job was merged or discarded");
         throw Error(ErrorKind::SinkUnavailable, path + ", which names the job of this output: " + problem.what(),
-                    "Check that the folder that all hosts share is there, and start the shard again");
+                    "Check that the shared folder is mounted on this host, and start the shard again");
     }
 }
 
@@ -71,7 +72,7 @@ std::string job_of_shard(const std::string& place) {
     const std::string shards = "/" + std::string(kReservedPrefix) + "shards/";
     const std::size_t at = place.rfind(shards);
     if (at == std::string::npos)
-        throw ConfigError("--samples-folder is for a job's shards, and --output " + place + " is not a shard's place",
+        throw ConfigError("--samples-folder is for a job's shards, and --output " + place + " is not a shard's folder",
                           "Leave --samples-folder out: ./launch/offramp shard gives both");
     const std::string path = place.substr(0, at) + shards + "job.json";
     const nlohmann::json job_file = parse_json_or_discard(text_of_job_file(path));

@@ -107,8 +107,8 @@ std::vector<SegmentationOutput> segmentation_outputs(const SlabContents& slab, s
     std::string reasons;
     std::vector<SegmentationOutput> fitting = find_outputs(slab, reasons);
     if (fitting.empty())
-        throw ConfigError("processor " + std::string(processor) + " finds no output of model '" + slab.model +
-                              "' to make masks of" + reasons,
+        throw ConfigError("processor " + std::string(processor) + " cannot make masks of any output of model '" +
+                              slab.model + "'" + reasons,
                           "Choose a segmentation model or another --processor");
     return fitting;
 }

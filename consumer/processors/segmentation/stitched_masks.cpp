@@ -93,10 +93,9 @@ bool StitchedMasks::add(const SegmentationOutput& output, const SampleView& samp
                         const StillCurrent& still_current) {
     const auto place = tile_of_key(sample.key, size_);
     if (!place)
-        throw Error(ErrorKind::BadInput, "'" + printable(sample.key) + "' is not a tile of " +
-                                             std::to_string(size_.tile) +
-                                             " pixels of a picture: the run is one with "
-                                             "--tile, and its source gives others");
+        throw Error(ErrorKind::BadInput,
+                    "'" + printable(sample.key) + "' is not a tile of " + std::to_string(size_.tile) +
+                        " pixels of a picture: the run has --tile, but its source gives other samples");
     const Tile tile{.output = output, .sample = sample, .place = *place, .progress = progress};
     const std::string path = sample_path(folder_, place->picture, output.suffix + ".png");
     const auto ids = ids_.of(output, sample, ImageSize{size_.tile, size_.tile}, progress);

@@ -65,9 +65,10 @@ void TileCanvas::require_form() const {
     throw Error(
         ErrorKind::BadInput,
         "the working file of a mask, " + path_ +
-            (only_changed ? ", is of another state of the picture, which changed while the run was under way"
-                          : ", is of another picture size, tile, overlap or number of classes, or of another version"),
-        "Stop the run and continue it with --resume, which makes the picture anew");
+            (only_changed
+                 ? ", belongs to an earlier version of the picture, which changed during the run"
+                 : ", was made with another picture size, tile, overlap or number of classes, or by another version"),
+        "Stop the run and continue it with --resume, which computes the picture again");
 }
 
 std::uint64_t TileCanvas::cell_at(Cell cell) const {
@@ -102,7 +103,7 @@ void TileCanvas::read(std::uint64_t at, std::span<std::byte> bytes) const {
         if (got == 0)
             throw Error(ErrorKind::BadInput,
                         "the working file of a mask, " + path_ + ", was truncated by another process",
-                        "Stop the run and continue it with --resume, which makes what is missing");
+                        "Stop the run and continue it with --resume, which computes what is missing");
         at += static_cast<std::uint64_t>(got);
         bytes = bytes.subspan(static_cast<std::size_t>(got));
     }

@@ -42,12 +42,12 @@ std::vector<VectorOutput> SampleVectors::outputs(const SlabContents& slab) const
             throw ConfigError("--truncate-dim is " + std::to_string(truncate_dim_) + ", but " +
                                   describe_output(tensor.spec) + " of model '" + slab.model + "' has only " +
                                   std::to_string(numbers) + " numbers",
-                              "Give at most so many, or 0 for all");
+                              "Give at most that number, or 0 for all");
         fitting.push_back({.tensor = &tensor, .dimensions = truncate_dim_ == 0 ? numbers : truncate_dim_});
     }
     if (fitting.empty())
-        throw ConfigError("processor " + processor_ + " finds no output of model '" + slab.model +
-                              "' that is a vector: needed is float32, float16 or bfloat16 [N, D]" + others,
+        throw ConfigError("processor " + processor_ + " finds no vectors among the outputs of model '" + slab.model +
+                              "': expected float32, float16 or bfloat16 [N, D]" + others,
                           "Choose a model that makes embeddings, or another --processor");
     return fitting;
 }
@@ -62,7 +62,7 @@ std::span<const std::byte> SampleVectors::of(const VectorOutput& output, const S
 
 void SampleVectors::report_unstored() {
     if (unheld_ > 0)
-        spdlog::warn("{}: {} vectors have numbers that are infinite or NaN: NULL in their rows ({})", processor_,
+        spdlog::warn("{}: {} vectors have numbers that are infinite or NaN: their rows store NULL ({})", processor_,
                      unheld_, first_unheld_);
     unheld_ = 0;
 }

@@ -71,7 +71,7 @@ struct offramp_consumer final : offramp::SlabProcessor {
             throw offramp::Error(offramp::ErrorKind::SinkUnavailable,
                                  "the consumer's function asked to try again later");
         failed = "the consumer's function returned " + std::to_string(code) +
-                 ": a failure is counted against its slab" + (why.empty() ? "" : ": " + why);
+                 ", which counts as a failure of its slab" + (why.empty() ? "" : ": " + why);
         throw offramp::SlabFailed::at_the_end(why.empty() ? failed : why);
     }
 };
@@ -106,8 +106,8 @@ std::string text_of(std::int32_t code) {
         case OFFRAMP_STOPPED:
             return "offramp_consumer_stop() was called";
         case OFFRAMP_RETRY:
-            return "the consumer's function asked to try again later: its slab went back. Run it again when its sink "
-                   "is there";
+            return "the consumer's function asked to try again later: its slab was returned. Run the consumer again "
+                   "when its sink is available";
         case OFFRAMP_PRODUCER_GONE:
             return "the producer is dead. Start it again, then this consumer";
         default:
@@ -127,7 +127,7 @@ std::int32_t offramp_consumer_open(const offramp_consumer_options* options, offr
                                    offramp_error* error) {
     if (consumer == nullptr)
         return refused(error, OFFRAMP_BAD_ARGUMENT,
-                       "there is nowhere to put the consumer. Give the address of an offramp_consumer*");
+                       "the address for the consumer is null. Give the address of an offramp_consumer*");
     *consumer = nullptr;
     return guarded(error, [&] {
         quiet_log();

@@ -71,7 +71,7 @@ void HeldOutput::require_known(const std::string& folder) const {
     if (known == known_.end() || identity_of(through(folder)) == known->second) return;
     throw Error(ErrorKind::CannotWrite,
                 "the folder " + folder + ", which this run has put results into, was moved or replaced",
-                "Put it back, and go on with --resume");
+                "Put it back, and continue with --resume");
 }
 
 // With those around it: none of them is made again.

@@ -63,7 +63,7 @@ std::string read_file(const std::string& path) {
 void require_no_credentials(const std::string& url) {
     if (has_credentials(url))
         throw ConfigError(
-            "--http-url " + redacted_url(url) + " has a user or a password in it, which lists of processes show",
+            "--http-url " + redacted_url(url) + " contains a user or a password, which process lists show",
             "Take them out, and give 'Authorization: Basic ...' as --http-header @FILE");
 }
 

@@ -32,7 +32,7 @@ constexpr std::size_t kLeastSecret = 4;
 void start_library() {
     static const CURLcode started = libcurl().global_init(CURL_GLOBAL_DEFAULT);
     if (started != CURLE_OK)
-        throw Error(ErrorKind::System, std::string("libcurl does not start: ") + libcurl().easy_strerror(started));
+        throw Error(ErrorKind::System, std::string("libcurl cannot start: ") + libcurl().easy_strerror(started));
 }
 
 // Errors that a retry cannot fix: the URL, the certificate, the library.
@@ -78,7 +78,7 @@ class HttpSink::Connection {
     explicit Connection(const HttpTarget& target) {
         start_library();
         handle_.reset(libcurl().easy_init());
-        if (!handle_) throw Error(ErrorKind::System, "libcurl gives no handle");
+        if (!handle_) throw Error(ErrorKind::System, "libcurl cannot create a handle");
         set(CURLOPT_NOSIGNAL, 1L);
         set(CURLOPT_ERRORBUFFER, problem_);
         set(CURLOPT_PROTOCOLS_STR, "http,https");
@@ -246,11 +246,11 @@ bool HttpSink::post(const HttpMessage& message, const std::function<void()>& pro
                         "http: " + shown_ + " " + described(outcome) + " to " + std::string(message.what) +
                             ", posted " + std::to_string(tries) + (tries == 1 ? " time" : " times") +
                             answer_of(outcome),
-                        "The run waits for it; is the server up and the address right?");
+                        "The run waits for it: check the server and the address");
         if (tries == 1)
             spdlog::warn("http: {} {} to {}: trying again{}", shown_, described(outcome), message.what,
                          outcome.retry_after.count() > 0
-                             ? fmt::format(", in {} s as it asks for", outcome.retry_after.count())
+                             ? fmt::format(", in {} s as it requested", outcome.retry_after.count())
                              : "");
         if (!pause(std::max<milliseconds>(delay, outcome.retry_after), progress, wanted)) return false;
     }
@@ -268,7 +268,7 @@ bool HttpSink::pause(milliseconds length, const std::function<void()>& progress,
 
 std::string HttpSink::described(const Outcome& outcome) const {
     if (outcome.answered) return "answers " + std::to_string(outcome.status);
-    return "gives no answer (" + on_one_line(outcome.reason) + ")";
+    return "does not answer (" + on_one_line(outcome.reason) + ")";
 }
 
 // A server may repeat what it was sent.
@@ -285,9 +285,9 @@ void HttpSink::refuse(const HttpMessage& message, const Outcome& outcome) const 
         "http: " + shown_ + " " + described(outcome) + " to " + std::string(message.what) + answer_of(outcome);
     if (outcome.answered && verdict_of(outcome.status) == HttpVerdict::NotThisOne)
         throw Error(ErrorKind::System, failure,
-                    "It refuses this result; the batch is dead-lettered when it refuses it three times");
+                    "The server rejects this result; after three rejections the batch becomes a dead letter");
     throw ConfigError(failure, outcome.answered && outcome.status < 400
-                                   ? "Redirects are not followed: give the address it leads to as --http-url"
+                                   ? "Redirects are not followed: give the new address as --http-url"
                                    : "Check --http-url, --http-header, --http-body and --http-ca-file");
 }
 

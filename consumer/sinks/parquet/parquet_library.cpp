@@ -6,11 +6,9 @@ namespace offramp {
 namespace {
 
 constexpr const char* kFix =
-    "No package has it; a build from the sources does, when the Python package pyarrow is there: in a checkout "
-    "`launch/offramp run --processor embeddings-parquet` installs it into the set-up's own Python and builds again; "
-    "for "
-    "a Python of your own, install it there (pip install pyarrow) and build with -DOFFRAMP_PYTHON= that Python. "
-    "--processor embeddings-sqlite needs none";
+    "No package contains it; a build from source does if pyarrow is installed. In a checkout, `launch/offramp run "
+    "--processor embeddings-parquet` installs pyarrow and builds again. To use your own Python, run `pip install "
+    "pyarrow` there and build with -DOFFRAMP_PYTHON=PATH. --processor embeddings-sqlite does not need it";
 
 }  // namespace
 

@@ -32,22 +32,22 @@ constexpr Verdict kVerdicts[] = {
     {"3D000", ErrorKind::Usage, "Create it (createdb), or name another one in --sink"},
     {"3F000", ErrorKind::Usage, "Create the schema, or give another --sink-table"},
     {"42501", ErrorKind::NotPermitted, "Grant it to the user of --sink, or name another user"},
-    {"53100", ErrorKind::CannotWrite, "Free space on the server's disk; --resume goes on"},
-    {"58030", ErrorKind::CannotWrite, "Check the server's disk; --resume goes on"},
-    {"25006", ErrorKind::CannotWrite, "The server only reads: name the primary in --sink"},
+    {"53100", ErrorKind::CannotWrite, "Free space on the server's disk, then continue with --resume"},
+    {"58030", ErrorKind::CannotWrite, "Check the server's disk, then continue with --resume"},
+    {"25006", ErrorKind::CannotWrite, "The server is read-only: name the primary in --sink"},
     {"22P05", ErrorKind::Usage, "Name a database whose encoding is UTF8"},
-    {"08", ErrorKind::SinkUnavailable, "Start the server again; what was done so far is kept"},
+    {"08", ErrorKind::SinkUnavailable, "Start the server again; completed results are kept"},
     {"40", ErrorKind::SinkUnavailable, ""},
     {"53", ErrorKind::SinkUnavailable, "Give the server more connections or memory, or the run fewer --consumers"},
     {"55", ErrorKind::SinkUnavailable, ""},
-    {"57", ErrorKind::SinkUnavailable, "Start the server again; what was done so far is kept"},
+    {"57", ErrorKind::SinkUnavailable, "Start the server again; completed results are kept"},
 };
-constexpr const char* kComeBack = "Is the server there, and does it take connections? What was done so far is kept";
+constexpr const char* kComeBack = "Check that the server runs and accepts connections; completed results are kept";
 
 Verdict verdict_on(std::string_view state) {
     for (const Verdict& verdict : kVerdicts)
         if (!state.empty() && state.starts_with(verdict.state)) return verdict;
-    return {state, ErrorKind::System, "Is it a database of another program, or of another version?"};
+    return {state, ErrorKind::System, "Check that this version of Offramp made the tables"};
 }
 
 // The server's own words, in one line.
@@ -80,7 +80,7 @@ PostgresDatabase::PostgresDatabase(const std::string& sink, std::optional<std::c
     const std::unique_ptr<PQconninfoOption, FreeOptions> parsed(libpq().conninfo_parse(sink.c_str(), &problem));
     libpq().freemem(problem);  // may hold the password
     if (!parsed)
-        throw ConfigError("--sink cannot be understood as a PostgreSQL",
+        throw ConfigError("--sink is not a valid PostgreSQL address",
                           "Accepted: postgres://USER:PASSWORD@HOST:PORT/DATABASE, or key words: 'host=/run/postgresql "
                           "dbname=vectors'");
     std::vector<const char*> words;
@@ -188,8 +188,8 @@ void PostgresDatabase::give_up(const std::string& tried) {
     connection_.reset();
     throw PostgresError(ErrorKind::SinkUnavailable, {},
                         name_ + " has not answered for " + std::to_string(patience_->count()) + " s: " + tried,
-                        "Check what it waits for (pg_stat_activity): a lock, a disk? What was done so far is "
-                        "kept; --sink-patience-seconds waits longer");
+                        "Check what it waits for (pg_stat_activity): a lock, a disk? Or raise --sink-patience-seconds; "
+                        "completed results are kept");
 }
 
 // Reads what the server has sent, for it may accept nothing before. The next result reports a broken connection.

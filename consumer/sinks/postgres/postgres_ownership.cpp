@@ -100,24 +100,24 @@ void fail_table_removed(const std::string& table, const PostgresDatabase& databa
     const PostgresMark made = read_postgres_mark(mark).value_or(PostgresMark{});
     if (!made.database.empty() && made.database != database.name())
         throw ConfigError("the results of an earlier run into this --output are in " + named(made) +
-                              ", and --sink leads to " + database.name() + ", which does not have them",
+                              ", but --sink names " + database.name() + ", which does not have them",
                           "Give the --sink of that run, and --resume; or give this run another --output; or remove " +
-                              mark + " to give those results up");
-    throw Error(ErrorKind::SinkUnavailable, named(table, database) + " is gone, and with it results that count as done",
-                "Bring it back; or give --overwrite instead of --resume; or remove " + mark + " to go on without them");
+                              mark + " to discard those results");
+    throw Error(ErrorKind::SinkUnavailable, named(table, database) + " is gone, with results that are recorded as done",
+                "Restore it; or give --overwrite instead of --resume; or remove " + mark + " to continue without them");
 }
 
 void require_marked(const FoundTable& found, const PostgresLayout& layout, const std::string& table,
                     const PostgresDatabase& database, const std::string& mark) {
     if (found.version != layout.version)
-        throw ConfigError(named(table, database) + " is of version " + found.version + "; this program knows " +
+        throw ConfigError(named(table, database) + " is of version " + found.version + "; this program supports " +
                               std::string(layout.version),
                           "Rename it, or give another --sink-table");
     const auto made = read_postgres_mark(mark);
     if (made && made->number != found.number)
         throw ConfigError(
-            named(table, database) + " was begun anew by another run, and this one's results in it are gone",
-            "Give each run its own --sink-table; --overwrite instead of --resume makes all anew");
+            named(table, database) + " was recreated by another run, and this run's results in it are lost",
+            "Give each run its own --sink-table; --overwrite instead of --resume computes all results again");
 }
 
 std::string number_of_job(const std::string& job, const std::string& random) { return job + "." + random; }
@@ -137,8 +137,8 @@ void require_no_job_under_way(const FoundTable& found, const std::string& table,
     if (const auto made = read_postgres_mark(mark); made && made->number == found.number) return;
     throw ConfigError(
         named(table, database) + " holds results of " + describe_owner(found) + ", which is not merged yet",
-        "Give each run and each job its own --sink-table; where that job is given up, drop the "
-        "table, or give --overwrite");
+        "Give each run and each job its own --sink-table; if that job is abandoned, drop the table, or give "
+        "--overwrite");
 }
 
 FoundTable find_marked(PostgresDatabase& database, const PostgresLayout& layout, const std::string& mark,
@@ -172,7 +172,7 @@ void lock_alone(PostgresDatabase& database, const PostgresLayout& layout, const 
     } catch (const PostgresError& error) {
         if (error.sqlstate() != "55P03") throw;
         throw Error(ErrorKind::RunInUse, "another run writes to " + named(table, database),
-                    "Wait for its end, or give this run another --sink-table");
+                    "Wait until it ends, or give this run another --sink-table");
     }
 }
 

@@ -95,7 +95,7 @@ void require_continued_postgres_table(const PostgresLayout& layout, const std::s
     PostgresDatabase database(target.sink);
     if (!find_offramp_table(database, layout, target.table).there || has_postgres_mark(layout, folder)) return;
     throw ConfigError(
-        "--resume, but nothing in --output " + folder + " continues " + named(target.table, database) +
+        "--resume found nothing in --output " + folder + " that continues " + named(target.table, database) +
             ", which holds a run's results",
         "Give that run's --output; or --overwrite instead of --resume to replace the table; or another --sink-table");
 }

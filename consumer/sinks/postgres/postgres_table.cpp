@@ -32,7 +32,7 @@ void make_pgvector(PostgresDatabase& database) {
         database.run("CREATE EXTENSION IF NOT EXISTS vector");
     } catch (const PostgresError& error) {
         if (error.kind() == ErrorKind::SinkUnavailable) throw;
-        throw ConfigError(database.name() + " has no pgvector, and it cannot be made: " + error.what(),
+        throw ConfigError(database.name() + " lacks pgvector, and it cannot be created: " + error.what(),
                           "Install pgvector on the server (Debian: postgresql-NN-pgvector), and have a superuser run: "
                           "CREATE EXTENSION vector");
     }
@@ -130,10 +130,10 @@ void PostgresTable::require_columns(const std::vector<std::string>& columns) {
                       "attisdropped",
                       {rows_, column})
                 .empty())
-            throw ConfigError(name() + " has no column '" + column +
-                                  "' of a run, which this one fills: it was created for another input",
-                              "Give --overwrite instead of --resume; shards of a job need another job; or give "
-                              "another --sink-table");
+            throw ConfigError(
+                name() + " has no column '" + column + "', which this run fills: it was created for another input",
+                "Give --overwrite instead of --resume; shards of a job need another job; or give "
+                "another --sink-table");
 }
 
 }  // namespace offramp

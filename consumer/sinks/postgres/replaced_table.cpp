@@ -86,10 +86,10 @@ void require_replaceable_table(PostgresDatabase& database, const PostgresLayout&
     const std::string dependents =
         listed(database.rows(std::string(kGone) + kDependents, {in_array(layout, table), rows, ours}));
     if (!dependents.empty())
-        throw ConfigError(named(table, database) + " cannot be replaced without " + dependents,
-                          "Drop that, or keep the table with it under another name (ALTER TABLE " + rows +
-                              " RENAME TO ...), and repeat the run (one that is done with "
-                              "--resume); or give another --sink-table");
+        throw ConfigError(
+            named(table, database) + " cannot be replaced without " + dependents,
+            "Drop that, or keep the table with it under another name (ALTER TABLE " + rows +
+                " RENAME TO ...), and repeat the run (a finished one with --resume); or give another --sink-table");
     if (database.rows("SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass($1)", {rows})
             .at(0)
             .at(0) != "t")

@@ -46,7 +46,7 @@ void RecordFile::read_window(std::uint64_t at, std::uint64_t bytes) {
     } catch (const Error& problem) {
         fail(path_, problem.what());
     }
-    if (got < bytes) fail(path_, "it has become shorter than the " + std::to_string(size()) + " bytes that it had");
+    if (got < bytes) fail(path_, "it shrank from " + std::to_string(size()) + " bytes");
     window_ = std::move(window);
     window_at_ = at;
 }

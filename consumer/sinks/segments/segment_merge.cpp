@@ -48,7 +48,7 @@ void require_whole(const std::string& path, std::string_view text) {
     // The name ends in the hash of the bytes; batch and row do not enter into it.
     const std::string wanted = segment_file_name(0, 0, text);
     const std::string_view hash = std::string_view(wanted).substr(wanted.rfind('-'));
-    if (!path.ends_with(hash)) fail_damaged(path, "its bytes are not those that its name was made of");
+    if (!path.ends_with(hash)) fail_damaged(path, "its content does not match the hash in its name");
 }
 
 // The latest first.
@@ -69,7 +69,7 @@ std::vector<Segment> list_segments(const fs::path& folder) {
 
 SegmentRecord first_line(std::string_view text) {
     const std::size_t newline = text.find('\n');
-    if (newline == std::string_view::npos) return {.damage = "its last line has no end"};
+    if (newline == std::string_view::npos) return {.damage = "its last line is incomplete"};
     std::string_view line = text.substr(0, newline + 1);
     SegmentRecord record{.bytes = line.size()};
     const bool json = line.starts_with(kJsonLine);
@@ -161,7 +161,7 @@ class Merging {
         while (!records.empty()) {
             const SegmentRecord record = form_.first(records);
             if (record.damage != nullptr || record.item != entry.item)
-                fail_damaged(segments_[entry.rank].path, "its bytes have changed while it was merged");
+                fail_damaged(segments_[entry.rank].path, "it changed while it was merged");
             records.remove_prefix(record.bytes);
         }
     }

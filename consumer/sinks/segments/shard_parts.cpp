@@ -108,8 +108,8 @@ bool ShardPart::has(const std::string& file) const {
     if (fs::exists(path, failure)) return true;
     throw Error(
         ErrorKind::BadInput,
-        path + ", listed in the shard's record, " + (failure ? "cannot be looked at: " + failure.message() : "is gone"),
-        "Check that the folder that all hosts share is there. If it is: " + to_do_again);
+        path + ", listed in the shard's record, " + (failure ? "cannot be accessed: " + failure.message() : "is gone"),
+        "Check that the shared folder is mounted on this host. If it is: " + to_do_again);
 }
 
 std::string ShardPart::scratch(const std::string& file) const {

@@ -49,10 +49,10 @@ bool is_there(const std::string& path) {
 }
 
 [[noreturn]] void fail_table_removed(const std::string& path, const std::string& mark) {
-    throw Error(ErrorKind::SinkUnavailable, "database " + path + " is gone, and with it results that count as done",
-                "Put it back: the run goes on when it is there; or end the run, and give --overwrite instead of "
-                "--resume; or remove " +
-                    mark + " to go on without them");
+    throw Error(
+        ErrorKind::SinkUnavailable, "database " + path + " is gone, with results that are recorded as done",
+        "Put it back, and the run continues; or end the run, and give --overwrite instead of --resume; or remove " +
+            mark + " to continue without them");
 }
 
 std::int64_t number_of(SqliteDatabase& database, const char* question) {
@@ -75,7 +75,7 @@ void require_offramp_database(SqliteDatabase& database) {
     const std::int64_t version = number_of(database, "PRAGMA user_version") & ((1 << kVersionBits) - 1);
     if (version != kVersion)
         throw ConfigError("database " + database.path() + " has tables of version " + std::to_string(version) +
-                              "; this program knows " + std::to_string(kVersion),
+                              "; this program supports " + std::to_string(kVersion),
                           "Move it away, or give another --output");
 }
 
@@ -89,8 +89,8 @@ std::int64_t new_user_version() {
 }
 
 std::string remedy_without(const std::string& mark) {
-    return "Put that one back, and go on with --resume; or give --overwrite instead of --resume; or remove " + mark +
-           " to go on with the one that is there";
+    return "Put that one back, and continue with --resume; or give --overwrite instead of --resume; or remove " + mark +
+           " to continue with the present one";
 }
 
 using Counts = DatabaseCounts;
@@ -176,12 +176,10 @@ std::int64_t changes_of(const SqliteDatabase& database) { return database.in_hea
 
 void require_not_older(const std::string& path, const Counts& there, const Counts& seen, const std::string& mark) {
     if (there.commits >= seen.commits && there.changes >= seen.changes) return;
-    throw ConfigError(
-        fmt::format(
-            "database {} is an older copy of the one that this run wrote to, and lacks results that count as done: "
-            "it has {} commits and {} changes, of {} and {}",
-            path, there.commits, there.changes, seen.commits, seen.changes),
-        remedy_without(mark));
+    throw ConfigError(fmt::format("database {} is an older copy of the one that this run wrote to, and lacks results "
+                                  "that are recorded as done: it has {} commits and {} changes, of {} and {}",
+                                  path, there.commits, there.changes, seen.commits, seen.changes),
+                      remedy_without(mark));
 }
 
 // Before it is opened: by that, or by its end, the newer one's log may come to the file, and hide that it is older.
@@ -198,7 +196,7 @@ void require_marked(SqliteDatabase& database, const std::string& mark) {
     const Mark noted(mark);
     if (const std::int64_t number = noted.number(); number != 0 && number != own_number_of(database))
         throw ConfigError(
-            "database " + database.path() + " is not the one that this run began, whose results count as done",
+            "database " + database.path() + " is not the one that this run began, whose results are recorded as done",
             remedy_without(mark));
     require_not_older(database.path(), {commits_of(database), changes_of(database)}, noted.counts(), mark);
 }
@@ -229,7 +227,7 @@ bool is_offramp_database(const std::string& path) {
 }
 
 [[noreturn]] void fail_file_exists(const std::string& file) {
-    throw ConfigError(file + " is where this run's database goes, and was made by another program",
+    throw ConfigError(file + " exists and was made by another program, but this run's database goes there",
                       "Move it away, or give another --output");
 }
 
@@ -346,8 +344,8 @@ bool put_database_in_place(const std::string& next, const std::string& folder, c
     const auto logs = logs_of(from);
     if (std::any_of(logs.begin(), logs.end(), is_there))
         throw Error(ErrorKind::SinkUnavailable,
-                    "database " + from + " is open in another program, and cannot take the place of " + to,
-                    "End that program, and go on with --resume");
+                    "database " + from + " is open in another program, and cannot replace " + to,
+                    "End that program, and continue with --resume");
     require_replaceable(folder, name);
     for (const std::string& log : logs_of(to)) {
         std::error_code failure;

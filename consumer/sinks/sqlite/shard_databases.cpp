@@ -82,7 +82,7 @@ void join_databases(std::span<const ShardPart> parts, const std::string& folder,
             add_part(*database, part, path);
         } catch (const Error& problem) {
             throw Error(problem.kind(), "adding the rows of " + path + ": " + problem.what(),
-                        "Where that one is damaged: " + part.to_do_again);
+                        "If that database is damaged: " + part.to_do_again);
         }
     }
     if (!database) return;
@@ -90,8 +90,7 @@ void join_databases(std::span<const ShardPart> parts, const std::string& folder,
     finish_database(beside, name);
     make_folder(folder);
     if (!put_database_in_place(beside, folder, name))
-        throw Error(ErrorKind::SinkUnavailable,
-                    path_in(beside, name) + ", which the shards' rows were put into, is gone",
+        throw Error(ErrorKind::SinkUnavailable, path_in(beside, name) + ", which received the shards' rows, is gone",
                     "Merge again, and leave that folder alone until it has ended");
     remove_folder(beside);
 }

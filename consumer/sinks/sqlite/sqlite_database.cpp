@@ -76,7 +76,7 @@ SqliteStatement& SqliteStatement::bind_bytes(int place, std::span<const std::byt
 
 SqliteStatement& SqliteStatement::bind_nothing(int place) {
     const int result = sqlite3_bind_null(statement_.get(), place);
-    if (result != SQLITE_OK) database_->fail("binding nothing", result);
+    if (result != SQLITE_OK) database_->fail("binding NULL", result);
     return *this;
 }
 
@@ -166,7 +166,7 @@ void SqliteDatabase::start_log() {
         if (result == SQLITE_OK)
             throw Error(
                 ErrorKind::CannotWrite,
-                "database " + path_ + ": its file system has no memory that processes share, which its log needs",
+                "database " + path_ + ": its file system does not support shared memory, which SQLite's log needs",
                 "Give an output on a local disk");
         if ((result & 0xff) != SQLITE_BUSY || !wait_on()) fail("starting its log", result);
     }
@@ -204,7 +204,7 @@ void SqliteDatabase::require_in_place() {
     if (sqlite3_file_control(connection_.get(), "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved == 0)
         return;
     throw Error(ErrorKind::SinkUnavailable, "database " + path_ + " was moved or removed while it was written to",
-                "Put it back: the run goes on when it is there");
+                "Put it back, and the run continues");
 }
 
 std::int64_t SqliteDatabase::in_header(std::int64_t at) const {
@@ -257,12 +257,13 @@ void SqliteDatabase::fail(const std::string& tried, int result) const {
         default:
             if (text.starts_with("no such table"))
                 throw ConfigError(
-                    "database " + path_ + ": " + text + ": it is gone, and with it results that count as done",
-                    "Put a copy of the database back that has it, and go on with --resume; or give --overwrite "
+                    "database " + path_ + ": " + text + ": the table is gone, with results that are recorded as done",
+                    "Restore a copy of the database that has it, and continue with --resume; or give --overwrite "
                     "instead of --resume");
-            throw Error(ErrorKind::System,
-                        "database " + path_ + ": " + tried + ": " + text + " (SQLite's " + std::to_string(result) + ")",
-                        "Is it a database of another program, or of another version?");
+            throw Error(
+                ErrorKind::System,
+                "database " + path_ + ": " + tried + ": " + text + " (SQLite error " + std::to_string(result) + ")",
+                "Check that this version of Offramp made the database");
     }
 }
 

@@ -189,7 +189,7 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http, 
 def require_nothing_in(output):
     """Errors: LaunchError (USAGE)."""
     if gpus_job.is_begun_in(output):
-        raise LaunchError(f"--output {output} holds an unfinished run with --gpus", "--resume goes on with it; else give another --output, or remove what is there",
+        raise LaunchError(f"--output {output} holds an unfinished run with --gpus", "--resume continues it; else give another --output, or remove what is there",
                           ExitCode.USAGE)
     if gpus_job.holds_more_than_a_job(output):
         raise LaunchError(f"--output {output} holds something already: {', '.join(sorted(os.listdir(output))[:3])}",

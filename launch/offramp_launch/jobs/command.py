@@ -157,7 +157,7 @@ def folder_written_to(config):
 def require_job_flags(flags):
     header = take_values(flags, ("--http-header",))[0].get("--http-header", "@")
     if not header.startswith("@"):
-        raise LaunchError("--http-header in the clear would be stored in the job's folder, which others may read", "Give it as @FILE, a file that every host sees",
+        raise LaunchError("an --http-header that is not in a file would be stored in the job's folder, which others may read", "Give it as @FILE, a file that every host sees",
                           ExitCode.USAGE)
     refuse_names(flag.partition("=")[0] for flag in flags)
 

@@ -122,8 +122,8 @@ class Checkpoint:
         except OSError as problem:
             why = problem.strerror or str(problem)
         if why:
-            raise CannotWrite(f"the folder {self.folder} was moved, unmounted or replaced while results were written to it ({why}): nothing more counts as done. "
-                              "Put it back or mount it again, and continue with resume=True")
+            raise CannotWrite(f"the folder {self.folder} was moved, unmounted or replaced while results were written to it ({why}): no further results "
+                              "are recorded. Put it back or mount it again, and continue with resume=True")
 
     def _share_lock(self) -> None:
         """Shares the launcher's lock on the folder, so that the folder stays locked if the launcher dies."""

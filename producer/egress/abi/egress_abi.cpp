@@ -78,8 +78,8 @@ TensorSpec spec_of(const offramp_tensor* given, std::uint32_t index) {
         if (tensor.shape[i] < 1)
             throw ConfigError(
                 "dimension " + std::to_string(i) + " of " + which + " is " + std::to_string(tensor.shape[i]),
-                "Give 1 or more: of samples of several sizes the largest, to which you pad them, with a tensor of "
-                "their lengths beside it");
+                "Give 1 or more. If samples differ in size, give the largest size, pad each sample to it, and add a "
+                "tensor with their lengths");
     TensorSpec spec = TensorSpec::contiguous(
         tensor.name, DType{tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes}, {tensor.shape, tensor.dims});
     if (tensor.strides != nullptr) std::copy_n(tensor.strides, tensor.dims, spec.strides.begin());
@@ -133,13 +133,13 @@ std::vector<std::string> split_keys(std::string_view text, std::uint32_t rows) {
     while (!text.empty()) {
         const std::size_t end = text.find('\0');
         if (end == std::string_view::npos)
-            throw ConfigError("the last key in key_text has no NUL behind it", "Put one behind each");
+            throw ConfigError("the last key in key_text does not end with a NUL", "End each key with a NUL");
         if (keys.size() == rows)
-            throw ConfigError("more keys than samples, " + std::to_string(rows), "Give one a sample, or none");
+            throw ConfigError("more keys than samples, " + std::to_string(rows), "Give one for each sample, or none");
         keys.emplace_back(text.substr(0, end));
         text.remove_prefix(end + 1);
     }
-    if (keys.empty()) throw ConfigError("key_text has no key in it", "Give one a sample, or a null key_text");
+    if (keys.empty()) throw ConfigError("key_text has no key in it", "Give one for each sample, or a null key_text");
     return keys;
 }
 
@@ -154,7 +154,7 @@ EmbeddedEgress::Batch batch_of(const offramp_batch& given, std::uint32_t tensors
     if (given.keys != nullptr)
         for (std::uint32_t row = 0; row < given.rows; ++row) {
             if (given.keys[row] == nullptr)
-                throw ConfigError("key " + std::to_string(row) + " is null", "Give one a row, or no keys at all");
+                throw ConfigError("key " + std::to_string(row) + " is null", "Give one for each sample, or no keys");
             batch.keys.emplace_back(given.keys[row]);
         }
     if (given.key_text != nullptr) {
@@ -188,7 +188,7 @@ std::function<void(std::span<const ItemRange>)> noting_in(std::shared_ptr<Comple
 // None: no limit.
 std::optional<std::chrono::nanoseconds> timeout_of(double seconds) {
     if (std::isnan(seconds))
-        throw ConfigError("the timeout is not a number", "Give seconds, or a negative number to wait for ever");
+        throw ConfigError("the timeout is not a number", "Give seconds, or a negative number to wait without a limit");
     if (seconds < 0) return std::nullopt;
     return std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(seconds, kMostSeconds) * 1e9));
 }
@@ -197,8 +197,8 @@ std::optional<std::chrono::nanoseconds> timeout_of(double seconds) {
 bool take_items(const std::shared_ptr<CompletedItems>& items, const char* option, offramp_items* ranges,
                 std::uint32_t capacity, double timeout_seconds, std::uint32_t* count) {
     if (ranges == nullptr || capacity == 0 || count == nullptr)
-        throw ConfigError("there is nowhere to put which items these are",
-                          "Give the address of one offramp_items or more, how many they are, and that of a count");
+        throw ConfigError("the address of the items or of their count is null, or the capacity is 0",
+                          "Give an array of at least one offramp_items, its capacity, and the address of a count");
     *count = 0;
     if (items == nullptr)
         throw ConfigError(std::string("the egress was opened without ") + option,
@@ -219,7 +219,7 @@ extern "C" {
 std::int32_t offramp_egress_open(const offramp_egress_options* options, offramp_egress** egress, offramp_error* error) {
     if (egress == nullptr)
         return refused(error, OFFRAMP_BAD_ARGUMENT,
-                       "there is nowhere to put the egress. Give the address of an offramp_egress*");
+                       "the address for the egress is null. Give the address of an offramp_egress*");
     *egress = nullptr;
     return guarded(error, [&] {
         quiet_log();
@@ -291,7 +291,8 @@ std::int32_t offramp_egress_wait_released(offramp_egress* egress, std::uint64_t 
                                           std::uint64_t* released, offramp_error* error) {
     return on(egress, error, [&] {
         if (released == nullptr)
-            throw ConfigError("there is nowhere to put how many are released", "Give the address of a uint64_t");
+            throw ConfigError("the address for the number of released batches is null",
+                              "Give the address of a uint64_t");
         *released = egress->released->wait(seen, timeout_of(timeout_seconds));
         if (*released > seen) return std::int32_t{OFFRAMP_OK};
         return refused(error, OFFRAMP_TIMEOUT, "no more batches are released yet. Call it again");
@@ -302,10 +303,11 @@ std::int32_t offramp_egress_wait_unattended(offramp_egress* egress, std::uint64_
                                             double timeout_seconds, std::uint64_t* released, offramp_error* error) {
     return on(egress, error, [&] {
         if (released == nullptr)
-            throw ConfigError("there is nowhere to put how many are released", "Give the address of a uint64_t");
+            throw ConfigError("the address for the number of released batches is null",
+                              "Give the address of a uint64_t");
         const auto quiet = seconds_or(quiet_seconds, kQuiet, "quiet_seconds");
         const auto now = egress->released->wait_unattended(seen, quiet, timeout_of(timeout_seconds));
-        if (!now) return refused(error, OFFRAMP_STOPPED, "such waits were ended. Close the egress");
+        if (!now) return refused(error, OFFRAMP_STOPPED, "waiting for released batches was stopped. Close the egress");
         *released = *now;
         if (*released > seen) return std::int32_t{OFFRAMP_OK};
         return refused(error, OFFRAMP_TIMEOUT, "no more batches are released yet. Call it again");

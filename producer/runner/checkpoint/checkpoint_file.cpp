@@ -135,7 +135,7 @@ Checkpoint parse_checkpoint(std::string_view text, const std::string& path) {
         return line;
     };
     if (!read_header(next_line(), checkpoint))
-        throw Error(ErrorKind::BadInput, path + " is not a checkpoint of a run, or one of another version",
+        throw Error(ErrorKind::BadInput, path + " is not a checkpoint, or has another version",
                     "Remove it and leave --resume out: every item is then processed again");
     const std::uint64_t items = checkpoint.items();
     while (!text.empty()) {
@@ -158,11 +158,11 @@ std::optional<std::string> text_of_own_file(const std::string& path, const char*
     const auto fail = [&](int problem, const char* remedy) {
         throw SystemError(std::string("reading ") + what + " " + path, problem, remedy);
     };
-    constexpr const char* kReadable = "Make it a file that this user may read, or remove it";
+    constexpr const char* kReadable = "Make it readable for this user, or remove it";
     if (!file) fail(errno, kReadable);
     struct stat found {};
     if (::fstat(file.get(), &found) != 0) fail(errno, kReadable);
-    if (!S_ISREG(found.st_mode)) fail(EINVAL, "It is not an ordinary file: remove it");
+    if (!S_ISREG(found.st_mode)) fail(EINVAL, "It is not a regular file: remove it");
     std::string text;
     std::array<char, 65536> block{};
     for (;;) {

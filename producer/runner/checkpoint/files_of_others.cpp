@@ -179,7 +179,7 @@ void for_each_file_of_items(
 [[noreturn]] void refuse(const std::string& place, const std::string& file, const std::string& key,
                          const std::string& processor) {
     throw ConfigError(place + ": " + printable(file) +
-                          " is there, and no checkpoint of these items lists it: the result of " + processor +
+                          " exists, but no checkpoint of these items lists it: the result of " + processor +
                           " for the item '" + printable(key) + "' would replace it",
                       "Give " + place + " another folder, move the file away, or replace it with --overwrite");
 }

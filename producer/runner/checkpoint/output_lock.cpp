@@ -29,7 +29,7 @@ constexpr mode_t kMode = 0644;
     throw Error(
         ErrorKind::RunInUse,
         "run " + holder.run + " (process " + holder.pid + ", or a program that it started) writes to " + folder.name(),
-        "Wait for its end, end it (offramp stop), or give this run another --output");
+        "Wait until it ends, stop it (offramp stop), or give this run another --output");
 }
 
 UniqueFd open_lock(const HeldFolder& folder) {
@@ -44,7 +44,7 @@ UniqueFd open_lock(const HeldFolder& folder) {
     if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1)  // a planted file: its target must not be touched
         throw Error(ErrorKind::CannotWrite,
                     folder.name() + "/" + kOutputLockName +
-                        " is not a lock of ours: it is not an ordinary file, or one of several names",
+                        " is not a run's lock: it is not a regular file, or it has several names",
                     "Remove it");
     return file;
 }
@@ -80,7 +80,9 @@ bool OutputLock::try_lock(const std::string& run_id, OutputShare::Lock lock) {
     if (::flock(file.get(), is_launched ? LOCK_SH | LOCK_NB : LOCK_EX | LOCK_NB) != 0) {
         if (errno == EINTR) return false;
         const bool has_locks = errno == EWOULDBLOCK;
-        if (!has_locks) spdlog::warn("{} has no locks: a second run into it would not be noticed", folder_.name());
+        if (!has_locks)
+            spdlog::warn("the file system of {} has no locks: a second run into it would not be detected",
+                         folder_.name());
         const OutputHolder holder = OutputHolder::read(file.get());
         if (has_locks && holder.run != run_id) refuse(folder_, holder);
         if (has_locks) ::flock(file.get(), LOCK_SH | LOCK_NB);

@@ -87,8 +87,7 @@ std::string describe_missing_input(const Checkpoint& previous, const BatchSource
 std::string describe_shard_mismatch(const Checkpoint& previous, const BatchSource& source, ItemRange share) {
     const ItemRange was = previous.share();
     if (source.items() == previous.items() || share.begin == was.begin) return {};
-    return fmt::format(". Its items were those from number {} on, and are those from number {} on", was.begin,
-                       share.begin);
+    return fmt::format(". Its items began at number {}, and now begin at number {}", was.begin, share.begin);
 }
 
 // Logs the work to continue. Errors: ConfigError when the folder's checkpoint is of other work.
@@ -101,8 +100,8 @@ void check_same_work(const std::optional<Checkpoint>& previous, CheckpointIdenti
     if (!previous->identity.facts.contains(CheckpointIdentity::kItemsOfTheWhole))
         identity.facts.erase(CheckpointIdentity::kItemsOfTheWhole);
     if (grew(*previous, source, share)) {
-        spdlog::info("{}: {} items joined the {} that were there", flag, source.items() - previous->items(),
-                     previous->items());
+        spdlog::info("{}: {} new items were added to the {} of the earlier run", flag,
+                     source.items() - previous->items(), previous->items());
         for (const char* fact : {CheckpointIdentity::kItems, CheckpointIdentity::kNamesOfItems})
             identity.facts[fact] = previous->identity.facts.at(fact);
     }
@@ -112,8 +111,8 @@ void check_same_work(const std::optional<Checkpoint>& previous, CheckpointIdenti
                 describe_missing_input(*previous, source) + describe_shard_mismatch(*previous, source, share),
             "Repeat that run's input and settings, give another --output, or --overwrite instead of " + flag);
     if (previous->ignored_lines > 0)
-        spdlog::warn("{}: {} lines of {}/{} were torn: their items are processed again", flag, previous->ignored_lines,
-                     folder, kCheckpointName);
+        spdlog::warn("{}: {} lines of {}/{} were incomplete: their items are processed again", flag,
+                     previous->ignored_lines, folder, kCheckpointName);
     spdlog::info("{}: {} of {} items are done, the last of them by run {}", flag, previous->done.items(),
                  previous->items(), previous->run_id);
 }
@@ -189,8 +188,8 @@ ItemRanges RunCheckpoint::without_replaced(const Checkpoint& previous, const Bat
             if (!replaced.contains(hash_of_replaced_name(source, item))) left.add({item, item + 1});
     if (left.items() < previous.done.items())
         spdlog::info(
-            "{} items are made again: a run that started to replace run {} may have begun with them, and completed "
-            "nothing",
+            "{} items are processed again: a run that started to replace run {} may have begun with them, but "
+            "completed none",
             previous.done.items() - left.items(), previous.run_id);
     return left;
 }

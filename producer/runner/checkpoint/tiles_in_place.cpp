@@ -157,10 +157,8 @@ ItemRanges TilesInPlace::of(const ItemRanges& done) const {
         lost.insert(lost.end(), items.begin(), items.end());
     });
     if (lost.empty()) return done;
-    spdlog::warn(
-        "{} are made again: the results of an earlier run are gone from {}, or are of another state of the "
-        "picture",
-        named.text(), outputs_.front().canvases);
+    spdlog::warn("{} are processed again: their results of an earlier run are gone from {}, or the picture has changed",
+                 named.text(), outputs_.front().canvases);
     ItemRanges left;
     for (const ItemRange& range : done.list()) {
         std::uint64_t from = range.begin;
@@ -180,9 +178,9 @@ void TilesInPlace::require(const ItemRanges& done) const {
     });
     if (named.empty()) return;
     throw Error(ErrorKind::CannotWrite,
-                named.text() + " were made and are gone: " + outputs_.front().canvases +
-                    ", or a mask, was removed or changed while the run was under way",
-                "Leave the output folder as it is until the run has ended; --resume makes them again");
+                named.text() + " were finished and are gone: " + outputs_.front().canvases +
+                    ", or a mask, was removed or changed during the run",
+                "Do not change the output folder during a run; --resume processes them again");
 }
 
 }  // namespace offramp

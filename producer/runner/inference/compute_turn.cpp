@@ -25,7 +25,8 @@ ComputeTurn::ComputeTurn(const std::string& path) : path_(path) {
     if (path_.empty()) return;
     // O_NONBLOCK, in case the name is a FIFO's; O_RDWR, without which NFS has no exclusive locks.
     UniqueFd file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, kMode));
-    if (!file) throw SystemError("opening the file of --turn, " + path_, errno, "Name a file that this user may make");
+    if (!file)
+        throw SystemError("opening the file of --turn, " + path_, errno, "Name a file that this user may create");
     file_ = ProcessOwnFd(std::move(file));
     // Check now, not after loading, that the file can be locked. Others that see this lock try again.
     if (lock(LOCK_SH | LOCK_NB)) lock(LOCK_UN);

@@ -37,7 +37,7 @@ Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> fi
     std::uint64_t listed_above = 0;
     for (std::size_t i = 0; i < shown; ++i) {
         text += (i == 0 ? "" : "; ") + first[i].origin + ": " + first[i].reason;
-        if (first[i].similar > 0) text += " (and " + std::to_string(first[i].similar) + " more of it)";
+        if (first[i].similar > 0) text += " (and " + std::to_string(first[i].similar) + " more like it)";
         listed_above += first[i].stands_for();
     }
     if (failed > listed_above) text += "; and " + std::to_string(failed - listed_above) + " more";
@@ -46,7 +46,7 @@ Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> fi
                         "read); --resume continues from the completed items"
         : !unreadable ? "Check that model, weights and --precision are the intended ones"
         : kind_ == Items::Pictures
-            ? "Check that --input is the intended one. Pictures are read as JPEG, PNG, TIFF or WebP"
+            ? "Check that --input is the intended one. Pictures may be JPEG, PNG, TIFF, WebP, BMP or GIF"
             : "Check that --input is the intended one";
     return Error(ErrorKind::BadInput, text, remedy);
 }

@@ -25,7 +25,7 @@ InputUpload::InputUpload(Device& device, const ModelInput& input, RowKind rows) 
     expect(input.kind != InputKind::None && rows != RowKind::Nothing, "there is something to upload");
     if (rows == RowKind::Arrays || input.kind == InputKind::Arrays) {
         if (rows != RowKind::Arrays)
-            throw ConfigError("the model takes " + describe_parts(input.parts) + ", and the source gives no arrays",
+            throw ConfigError("the model takes " + describe_parts(input.parts) + ", but the source gives no arrays",
                               kGiveArrays);
         expect(input.kind == InputKind::Arrays && tensor.dense_rows(), "arrays go where arrays are taken");
         staged_row_bytes_ = tensor.row_bytes();
@@ -33,7 +33,7 @@ InputUpload::InputUpload(Device& device, const ModelInput& input, RowKind rows) 
     }
     if (rows == RowKind::Tokens || tensor.dtype == kInt32) {
         if (rows != RowKind::Tokens)
-            throw ConfigError("the model takes tokens, " + tensor.describe() + ", and the source gives none",
+            throw ConfigError("the model takes tokens, " + tensor.describe() + ", but the source gives none",
                               "Use --source text, with --input FILE; or --synthetic-on device");
         expect(tensor.dtype == kInt32 && tensor.dense_rows(), "tokens go where tokens are taken");
         staged_row_bytes_ = tensor.row_bytes();
@@ -41,10 +41,10 @@ InputUpload::InputUpload(Device& device, const ModelInput& input, RowKind rows) 
     }
     if (!tensor.dense_rows() || (tensor.dtype != kFloat32 && tensor.dtype != kBFloat16))
         throw ConfigError("model input " + tensor.describe() + " cannot be uploaded",
-                          "Known are dense float32 and bfloat16 inputs, and int32 tokens");
+                          "Supported: dense float32 and bfloat16 inputs, and int32 tokens");
     if (rows == RowKind::Pixels) {
         if (input.kind != InputKind::Image || tensor.dims != 4 || tensor.shape[1] != 3)
-            throw ConfigError("the source gives pictures and the model takes " + tensor.describe(),
+            throw ConfigError("the source gives pictures, but the model takes " + tensor.describe(),
                               "Use --source synthetic");
         staged_row_bytes_ = static_cast<std::size_t>(tensor.shape[2] * tensor.shape[3] * 3);
         between_ = device.allocate(staged_row_bytes_ * rows_of(input), "a batch of pixels");

@@ -92,7 +92,7 @@ std::unique_ptr<Model> make_copy_model(const ModelOptions& options, Device& devi
     if (options.copy_outputs.empty() && (options.copy_bytes == 0 || options.copy_bytes % options.batch != 0))
         throw ConfigError("--copy-bytes " + std::to_string(options.copy_bytes) + " is not a multiple of --batch " +
                               std::to_string(options.batch),
-                          "Give a size that every sample has an equal share of");
+                          "Give a multiple of --batch");
     return std::make_unique<CopyModel>(options, device);
 }
 

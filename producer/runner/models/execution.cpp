@@ -55,7 +55,7 @@ void check_options(const ModelOptions& options) {
         throw ConfigError("unknown memory format '" + options.memory_format + "'", "Known: contiguous, channels-last");
     if (options.batch == 0) throw ConfigError("the batch size is 0", "Give --batch 1 or more");
     if (options.precision == "tf32" && options.device_index < 0)
-        throw ConfigError("the precision tf32 exists on a GPU only, and this model runs on the CPU",
+        throw ConfigError("the precision tf32 needs a GPU, but this model runs on the CPU",
                           "Use --precision fp32, or bf16");
 }
 

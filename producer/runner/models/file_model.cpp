@@ -175,7 +175,7 @@ class FileModel final : public Model {
         if (made.size() != outputs_.size())
             throw ConfigError(file_ + " gave " + std::to_string(made.size()) + " outputs where the first batch had " +
                                   std::to_string(outputs_.size()),
-                              "Only models can be run that always give the same outputs", ErrorKind::BadInput);
+                              "Use a model that always gives the same number of outputs", ErrorKind::BadInput);
         return made;
     }
 
@@ -354,13 +354,12 @@ class FileModel final : public Model {
         if (!std::ranges::equal(tensor.sizes(), std::span(spec.shape).first(spec.dims)))
             throw ConfigError(file_ + " gave the output '" + spec.name + "' of shape " + shape_of(tensor) +
                                   " where the first batch's was " + spec.describe(),
-                              "Only models can be run whose outputs have the same shape for every input",
-                              ErrorKind::BadInput);
+                              "Use a model whose outputs have the same shape for every input", ErrorKind::BadInput);
         if (output_dtype(tensor, file_) != spec.dtype)
-            throw ConfigError(
-                file_ + " gave the output '" + spec.name + "' of type " + c10::toString(tensor.scalar_type()) +
-                    " where the first batch's was " + spec.describe(),
-                "Only models can be run whose outputs have the same type for every input", ErrorKind::BadInput);
+            throw ConfigError(file_ + " gave the output '" + spec.name + "' of type " +
+                                  c10::toString(tensor.scalar_type()) + " where the first batch's was " +
+                                  spec.describe(),
+                              "Use a model whose outputs have the same type for every input", ErrorKind::BadInput);
     }
 
     Execution execution_;

@@ -16,9 +16,9 @@ namespace offramp {
 namespace {
 
 constexpr const char* kFix =
-    "It needs LibTorch 2.7 or later, the one of the Python that it was built against: run ./launch/offramp setup, or "
-    "build again with -DOFFRAMP_PYTHON= that Python, or put its torch/lib into LD_LIBRARY_PATH; the model 'copy' needs "
-    "none";
+    "It needs the LibTorch (2.7 or later) of the Python that it was built with: run ./launch/offramp setup, or build "
+    "again with -DOFFRAMP_PYTHON=PATH of that Python, or put its torch/lib into LD_LIBRARY_PATH. The model 'copy' does "
+    "not need it";
 
 [[noreturn]] void refuse(const std::string& what_happened) {
     throw ConfigError(what_happened, kFix, ErrorKind::DeviceUnsupported);
@@ -29,7 +29,7 @@ constexpr const char* kFix =
 std::string ModelLibrary::default_path() {
     std::error_code failure;
     const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
-    if (failure) throw SystemError("read the link /proc/self/exe", failure.value(), "Is /proc mounted?");
+    if (failure) throw SystemError("reading the link /proc/self/exe", failure.value(), "Is /proc mounted?");
     return (program.parent_path().parent_path() / "lib" / "libofframp_models.so").string();
 }
 
@@ -37,7 +37,7 @@ ModelLibrary ModelLibrary::open(const std::string& path) {
     const std::string file = path.empty() ? default_path() : path;
     std::error_code failure;
     if (!std::filesystem::exists(file, failure))
-        refuse("no module of models at '" + file + "': it was not built (OFFRAMP_MODELS=OFF) or not brought along");
+        refuse("no module of models at '" + file + "': it was not built (OFFRAMP_MODELS=OFF) or not installed");
     // If models run on the CPU, decoding and consumers need the same cores: OpenMP's threads wait for one another
     // asleep. Read once, when its library is loaded.
     ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);

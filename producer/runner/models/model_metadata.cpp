@@ -153,7 +153,7 @@ const Keys<ModelMetadata>& known_keys() {
           {TomlType::String},
           one_of(&ModelMetadata::memory_format, {"contiguous", "channels-last"})}},
         {"outputs",
-         {"names with commas between",
+         {"names, separated by commas",
           {TomlType::String},
           [](ModelMetadata& metadata, const std::string& text) {
               metadata.outputs = parts_of(text);
@@ -267,14 +267,14 @@ void check_input(const InputMetadata& input, const std::string& file, const Toml
     if (input.tokens.empty()) return;
     if (input.shape.size() != 1)
         refuse_table(file, table,
-                     "the input '" + input.name + "' is of tokens, and its shape is " +
+                     "the input '" + input.name + "' has tokens, but its shape is " +
                          (input.shape.empty() ? "not given" : "of another form"),
                      "Accepted with tokens: shape = LENGTH, the tokens of a text");
     const bool fits = input.dtype == kInt64 || input.dtype == kInt32 ||
                       (input.tokens == "mask" && (input.dtype == kFloat32 || input.dtype == kBool));
     if (!fits)
         refuse_table(file, table,
-                     "the input '" + input.name + "' is of tokens, and its dtype is " + to_string(input.dtype),
+                     "the input '" + input.name + "' has tokens, but its dtype is " + to_string(input.dtype),
                      "Accepted with tokens: int64, int32; of a mask also float32, bool");
 }
 
@@ -297,18 +297,19 @@ void check_together(const ModelMetadata& metadata, const InputMetadata& input, c
             refuse_table(metadata.file, table, "a second input is called '" + input.name + "'",
                          "Give each its own name");
     if (metadata.inputs.size() == kMostInputs)
-        refuse_table(metadata.file, table, "these are more than 16 inputs", "A model of 1 to 16 inputs can be fed");
+        refuse_table(metadata.file, table, "there are more than 16 inputs", "Use a model with 1 to 16 inputs");
     if (metadata.inputs.empty()) return;
     const InputMetadata& first = metadata.inputs.front();
     if (first.tokens.empty() != input.tokens.empty())
-        refuse_table(metadata.file, table,
-                     "of the inputs '" + first.name + "' and '" + input.name + "' one is of tokens and one is an array",
-                     "All of a model's inputs are tokens of a text, or all are arrays");
+        refuse_table(
+            metadata.file, table,
+            "of the inputs '" + first.name + "' and '" + input.name + "', one has tokens and the other one is an array",
+            "All of a model's inputs are tokens of a text, or all are arrays");
     if (!input.tokens.empty() && first.shape != input.shape)
         refuse_table(metadata.file, table,
                      "the input '" + input.name + "' has " + std::to_string(input.shape.front()) + " tokens, and '" +
                          first.name + "' has " + std::to_string(first.shape.front()),
-                     "All of them are of the same text: shape is one number");
+                     "All belong to the same text: give each the same shape");
 }
 
 void read_inputs(const TomlDocument& document, ModelMetadata& metadata) {
@@ -323,10 +324,11 @@ void read_inputs(const TomlDocument& document, ModelMetadata& metadata) {
                                                           "std",         "colour-order",  "memory-format"};
     for (const TomlEntry& entry : document.top)
         if (std::ranges::find(kOfOneInput, entry.key) != kOfOneInput.end())
-            throw ConfigError(metadata.file + ":" + std::to_string(entry.line) + ": " + entry.key +
-                                  " does not go with [[input]] in line " + std::to_string(document.tables.front().line),
-                              "Tables [[input]] describe the whole input; pictures beside other inputs cannot be fed",
-                              ErrorKind::Config);
+            throw ConfigError(
+                metadata.file + ":" + std::to_string(entry.line) + ": " + entry.key +
+                    " does not go with [[input]] in line " + std::to_string(document.tables.front().line),
+                "Tables [[input]] describe the whole input; pictures beside other inputs are not supported",
+                ErrorKind::Config);
 }
 
 // Consumers derive the part of a picture from the settings alone, where both sides have one number.

@@ -48,16 +48,15 @@ std::string tables_for(const NetworkInputs& inputs, const ModelMetadata& metadat
 void check_inputs(const NetworkInputs& inputs, const ModelMetadata& metadata, const std::string& model_file) {
     const std::string model = "the model '" + model_file + "'";
     const std::size_t most = inputs.names.size();
-    if (most == 0)
-        throw ConfigError(model + " takes no input", "Only models that take input can be fed", ErrorKind::BadInput);
+    if (most == 0) throw ConfigError(model + " takes no input", "Use a model that takes input", ErrorKind::BadInput);
     if (inputs.needed > kMostInputs)
         throw ConfigError(model + " takes " + std::to_string(inputs.needed) + " inputs",
-                          "A model of 1 to 16 inputs can be fed", ErrorKind::BadInput);
+                          "Use a model with 1 to 16 inputs", ErrorKind::BadInput);
     const std::size_t table_count = std::max<std::size_t>(metadata.inputs.size(), 1);
     if (table_count < inputs.needed || table_count > most)
         throw ConfigError(model + " takes " + std::to_string(inputs.needed) +
                               (most > inputs.needed ? " to " + std::to_string(most) : "") +
-                              (most == 1 ? " input" : " inputs") + ", and " + metadata.file +
+                              (most == 1 ? " input" : " inputs") + ", but " + metadata.file +
                               (metadata.inputs.empty() ? " has no tables [[input]]"
                                                        : " has " + std::to_string(table_count) + " [[input]]"),
                           tables_for(inputs, metadata), ErrorKind::Config);
@@ -65,7 +64,7 @@ void check_inputs(const NetworkInputs& inputs, const ModelMetadata& metadata, co
     for (std::size_t i = 0; i < table_count && table_count > 1; ++i)
         if (const std::string& name = inputs.names[i]; !name.empty() && name != metadata.inputs[i].name)
             throw ConfigError("the input number " + std::to_string(i + 1) + " of " + model + " is '" + name +
-                                  "', and " + metadata.file + " calls it '" + metadata.inputs[i].name + "'",
+                                  "', but " + metadata.file + " calls it '" + metadata.inputs[i].name + "'",
                               tables_for(inputs, metadata), ErrorKind::Config);
 }
 

@@ -99,7 +99,7 @@ Weights read(const std::string& path, std::span<const TensorDemand> demands,
         }
         const std::optional<at::ScalarType> type = float_type(stored->dtype);
         if (!type || stored->shape != demand.shape)
-            wrong.add("'" + demand.name + "': wanted " + describe(demand) + ", found " + offramp::describe(*stored));
+            wrong.add("'" + demand.name + "': expected " + describe(demand) + ", found " + offramp::describe(*stored));
         else
             weights.emplace(demand.name, copy_of(*stored, *type));
     }

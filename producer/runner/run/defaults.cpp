@@ -187,10 +187,10 @@ std::string warning_about_size(const RunConfig& given, const RunConfig& resolved
     if (sized || (!file && (resolved.model != "deeplabv3-resnet50" || resolved.image_size != kUnknownImageSize)))
         return {};
     const std::string size = std::to_string(resolved.image_size) + " x " + std::to_string(resolved.image_size);
-    if (!file) return "pictures are brought to " + size + " pixels, the default on a CPU; --image-size N gives another";
+    if (!file) return "pictures are resized to " + size + " pixels, the default on a CPU; --image-size N gives another";
     const ModelMetadata metadata = read_model_metadata(resolved.model);
     if (!metadata.takes_pictures() || metadata.height != 0) return {};
-    return "pictures are brought to " + size + " pixels, a default: neither '" + resolved.model + "' nor " +
+    return "pictures are resized to " + size + " pixels, a default: neither '" + resolved.model + "' nor " +
            metadata.file +
            " states the size that the model was made for. Give --image-size N, or write image-size = N there";
 }

@@ -61,7 +61,7 @@ void EndWatch::watch(int signals_fd, int lifeline_fd) {
         try {
             beat_.work();
         } catch (const std::exception& problem) {
-            spdlog::warn("the status file: {}", problem.what());
+            spdlog::warn("cannot update the status file: {}", problem.what());
         }
     }
 }

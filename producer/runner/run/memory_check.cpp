@@ -44,8 +44,8 @@ void require_memory(const MachineMemory& memory, std::uint32_t slabs, std::uint6
     const std::uint64_t pool = slabs * slab_bytes;
     if (memory.total == 0 || (pool + memory.own <= memory.total && pool <= memory.available)) return;
     const std::string sizes = fmt::format(
-        "{} for {} slabs of {:.1f} MiB, beside {} that this producer has by now, its model and what a batch "
-        "of {} takes in it",
+        "{} for {} slabs of {:.1f} MiB, beside the {} that this producer uses now, its model and the model's memory "
+        "for a batch of {}",
         gibibytes(pool), slabs, static_cast<double>(slab_bytes) / (1U << 20U), gibibytes(memory.own), batch);
     const std::string fix =
         "Give a smaller --batch, fewer --slabs, or with --tile a smaller --tile and a model of that size";

@@ -19,7 +19,7 @@ std::string obstacle_to(Reads reads, const TensorSpec& output, std::uint32_t ups
         case Reads::Pictures:
             return obstacle_to_pictures(output);
         case Reads::Vectors:
-            return is_vectors(output) ? "" : "needed are vectors, float32, float16 or bfloat16 [N, D]";
+            return is_vectors(output) ? "" : "expected vectors: float32, float16 or bfloat16 [N, D]";
         case Reads::Anything:
             break;
     }
@@ -117,7 +117,7 @@ void require_readable_outputs(const RunConfig& config, std::span<const TensorSpe
             reasons += "; " + describe_output(output) + ": " + reason;
         }
         if (!readable)
-            throw ConfigError("--processor " + processor + " finds no output of the model that it can read" + reasons,
+            throw ConfigError("--processor " + processor + " cannot read any output of the model" + reasons,
                               "Choose another model, or another --processor: npy and safetensors take any output");
     }
 }

@@ -12,8 +12,8 @@ ExitCode RunOutcome::exit_code(const RunStats& last) const {
     if (!broker.conserved() || !nothing_abandoned ||
         last.sourced != last.skipped + last.dropped.samples + broker.published.samples) {
         spdlog::critical(
-            "samples are not accounted for: {} sourced, {} skipped, {} dropped ({} of them for want of a slab), {} "
-            "published, {} completed, {} in flight, {} spilled, {} dead letters",
+            "samples are not accounted for: {} sourced, {} skipped, {} dropped ({} of them because no slab was free), "
+            "{} published, {} completed, {} in flight, {} spilled, {} dead letters",
             last.sourced, last.skipped, last.dropped.samples, last.dropped_when_full.samples, broker.published.samples,
             broker.completed.samples, broker.in_flight.samples, broker.spilled.samples, broker.dead_lettered.samples);
         return exit_code_for(ErrorKind::CountMismatch);

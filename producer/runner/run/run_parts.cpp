@@ -38,8 +38,8 @@ void log_chosen_processor(const RunConfig& config, const OutputTransformer& tran
     };
     if (config.processor != "auto" || std::ranges::any_of(transformer.outputs(), becomes_masks)) return;
     spdlog::warn(
-        "no output of the model can become masks ({}): each is written as an array, as by --processor npy. Another "
-        "--processor is chosen by name",
+        "no output of the model can become masks ({}): each is written as an array, as by --processor npy. Give "
+        "--processor to choose another one",
         transformer.outputs().front().describe());
 }
 

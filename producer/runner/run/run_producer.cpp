@@ -101,7 +101,7 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
     if (!sweeps && !strategy) {
         const ChosenEgress chosen = ChosenEgress::in(parsed->catalogue);
         throw ConfigError("--" + chosen.flag + " '" + chosen.name +
-                          "' is run by offramp-ladder, which takes the same flags");
+                          "' needs offramp-ladder, which takes the same flags");
     }
     if (!sweeps && (parsed->run_dir.empty() || parsed->run_id.empty()))
         throw ConfigError("a producer needs --run-dir and --run-id",

@@ -54,7 +54,7 @@ void require_input(const std::string& input) {
     if (!path.has_filename()) path = path.parent_path();  // a folder's name may end in '/'
     const auto nearest = nearest_beside(path);
     throw ConfigError("--input '" + input + "': " + std::strerror(failure ? failure.value() : ENOENT),
-                      nearest ? "Did you mean " + *nearest + "?" : "Give a folder of images or a file that is there",
+                      nearest ? "Did you mean " + *nearest + "?" : "Give an existing file, or folder of images",
                       ErrorKind::NoInput);
 }
 

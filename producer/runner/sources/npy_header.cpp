@@ -11,7 +11,7 @@ namespace {
 using namespace std::string_view_literals;
 
 [[noreturn]] void refuse(const std::string& why) {
-    throw ConfigError("no sound .npy file: " + why, "Write it with numpy.save()", ErrorKind::BadInput);
+    throw ConfigError("not a valid .npy file: " + why, "Write it with numpy.save()", ErrorKind::BadInput);
 }
 
 // The header's text, a Python dictionary of three entries: {'descr': '<f4', 'fortran_order': False, 'shape': (100, 3,
@@ -88,7 +88,7 @@ class Dictionary {
             skip_blanks();
             std::int64_t number = 0;
             const auto result = std::from_chars(left_.data(), left_.data() + left_.size(), number);
-            if (result.ec != std::errc() || number < 0) refuse("its shape holds no number of 0 or more");
+            if (result.ec != std::errc() || number < 0) refuse("its shape is not a list of numbers from 0 up");
             left_.remove_prefix(static_cast<std::size_t>(result.ptr - left_.data()));
             all.push_back(number);
             if (take(')')) break;
@@ -104,7 +104,7 @@ class Dictionary {
 
 NpyHeader read_npy_header(std::span<const std::byte> front) {
     const std::string_view text(reinterpret_cast<const char*>(front.data()), front.size());
-    if (!text.starts_with("\x93NUMPY"sv)) refuse("it does not begin as one");
+    if (!text.starts_with("\x93NUMPY"sv)) refuse("it does not begin with the magic of .npy");
     if (text.size() < 10) refuse("it ends within its header");
     const auto byte = [&](std::size_t at) { return std::to_integer<std::size_t>(front[at]); };
     const std::size_t version = byte(6);

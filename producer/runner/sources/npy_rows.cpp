@@ -82,13 +82,14 @@ NpyRowLayout NpyRowLayout::of(const NpyFile& file, const TensorSpec& input, cons
     else if (descr == "|u1" || descr == "<u1")
         layout.from = Element::UInt8;
     else
-        file.refuse("its elements are " + printable(descr) + "; read are <f4, <f2 and |u1", "Save array.astype('<f4')");
+        file.refuse("its elements are " + printable(descr) + "; supported are <f4, <f2 and |u1",
+                    "Save array.astype('<f4')");
     if (input.dims == 0)
-        throw ConfigError("source 'npy' gives input, and the model '" + model + "' takes none",
+        throw ConfigError("source 'npy' gives input, but the model '" + model + "' takes none",
                           "Choose a model that takes input");
     if (input.dtype != kFloat32 && input.dtype != kBFloat16)
         throw ConfigError(
-            "source 'npy' gives floating-point input, and the model '" + model + "' takes " + input.describe(),
+            "source 'npy' gives floating-point input, but the model '" + model + "' takes " + input.describe(),
             "Choose a model that takes floating-point input");
     layout.shape.assign(file.row_shape().begin(), file.row_shape().end());
     const std::vector<std::int64_t> wanted(input.shape.begin() + 1,

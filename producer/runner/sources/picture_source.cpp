@@ -96,7 +96,7 @@ PictureFrame frame_of(const InputSettings& config, ImageSize size) {
     if (shorter == 0) return {size, 0, way};
     if (size.width != size.height || size.width != config.image_size || shorter < size.width)
         throw ConfigError("--resize-size " + std::to_string(shorter) +
-                              " leaves the middle of a picture, and the model takes " + std::to_string(size.height) +
+                              " crops pictures to a square, but the model takes " + std::to_string(size.height) +
                               " x " + std::to_string(size.width) + " pixels",
                           "Accepted with it: a square --image-size of " + std::to_string(kSmallestImageSize) + " to " +
                               std::to_string(shorter) +
@@ -111,7 +111,7 @@ std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const So
     const TensorSpec& input = options.model_input;
     if (!options.model_takes_images || input.dims != 4)
         throw ConfigError(
-            "source '" + std::string(name) + "' gives pictures, and the model '" + options.model->model + "' takes " +
+            "source '" + std::string(name) + "' gives pictures, but the model '" + options.model->model + "' takes " +
                 (input.dims == 0         ? "no input"
                  : options.parts.empty() ? input.describe()
                                          : describe_parts(options.parts)),

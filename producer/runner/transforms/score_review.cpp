@@ -84,7 +84,7 @@ bool ScoreReview::rejects(const RowInfo& row, const std::string& output, float o
 void ScoreReview::end_slab() {
     const bool no_probabilities = no_probability_ == looked_at_ && no_probability_ >= kAllWrong;
     if (no_probabilities || (too_many_ && 2 * no_probability_ > looked_at_))
-        throw ConfigError(first_ + "; so it is with " + std::to_string(no_probability_) + " of " +
+        throw ConfigError(first_ + "; this affects " + std::to_string(no_probability_) + " of " +
                               std::to_string(looked_at_) + " items",
                           "If the network gives logits, give --scores logit (or write scores = \"logit\" into the "
                           "metadata beside the "

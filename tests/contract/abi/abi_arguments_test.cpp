@@ -141,7 +141,7 @@ TEST_F(Arguments, OpenRefusesBadOnes) {
     with_tensor([&] { tensors_[0].dims = 9; }, "9 dimensions");
     with_tensor([&] { tensors_[0].shape = nullptr; }, "no shape");
     with_tensor([&] { tensors_[0].shape = none.data(); }, "dimension 1 of tensor 0 is 0");
-    with_tensor([&] { tensors_[0].shape = others.data(); }, "other samples");
+    with_tensor([&] { tensors_[0].shape = others.data(); }, "another number of samples");
     with_tensor([&] { tensors_[0].strides = gaps.data(); }, "dense");
     with_tensor([&] { tensors_[0].dtype = {2, 3, 1}; }, "scores");
     EXPECT_FALSE(std::filesystem::exists(other + "/endpoint")) << "no run was started";
@@ -177,9 +177,9 @@ TEST_F(Arguments, SubmitRefusesBadOnes) {
     with([&](offramp_batch& batch) { batch.keys = long_keys; }, "a key of 256 bytes");
     with([&](offramp_batch& batch) { batch.keys = bad_keys; }, R"(\xff\x1b[31m)");
     with([&](offramp_batch& batch) { batch.keys = empty_keys; }, "a key of 0 bytes");
-    with([&](offramp_batch& batch) { batch.items = same; }, "do not rise");
+    with([&](offramp_batch& batch) { batch.items = same; }, "do not increase");
     const std::uint64_t last[kRows] = {1, 2, 3, ~std::uint64_t{0}};
-    with([&](offramp_batch& batch) { batch.items = last; }, "the item number 18446744073709551615");
+    with([&](offramp_batch& batch) { batch.items = last; }, "the number 18446744073709551615");
     EXPECT_EQ(released_, 0);
 }
 
@@ -207,7 +207,7 @@ TEST_F(Arguments, WaitingForReleasesRefusesBadOnes) {
     EXPECT_EQ(offramp_egress_wait_released(nullptr, 0, 0, &released, &error_), OFFRAMP_BAD_ARGUMENT);
     EXPECT_THAT(error_.text, HasSubstr("the egress is null"));
     EXPECT_EQ(offramp_egress_wait_released(egress_, 0, 0, nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
-    EXPECT_THAT(error_.text, HasSubstr("nowhere to put"));
+    EXPECT_THAT(error_.text, HasSubstr("the number of released batches is null"));
     const double no_number = std::numeric_limits<double>::quiet_NaN();
     EXPECT_EQ(offramp_egress_wait_released(egress_, 0, no_number, &released, &error_), OFFRAMP_BAD_ARGUMENT);
     EXPECT_EQ(released, 77U);
@@ -217,7 +217,7 @@ TEST_F(Arguments, WaitingForReleasesRefusesBadOnes) {
     EXPECT_EQ(offramp_egress_wait_released(egress_, 5, 0, &released, nullptr), OFFRAMP_TIMEOUT);
     EXPECT_EQ(offramp_egress_wait_unattended(nullptr, 0, 0, 0, &released, &error_), OFFRAMP_BAD_ARGUMENT);
     EXPECT_EQ(offramp_egress_wait_unattended(egress_, 0, 0, 0, nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
-    EXPECT_THAT(error_.text, HasSubstr("nowhere to put"));
+    EXPECT_THAT(error_.text, HasSubstr("the number of released batches is null"));
     EXPECT_EQ(offramp_egress_wait_unattended(egress_, 0, -1, 0, &released, &error_), OFFRAMP_BAD_ARGUMENT);
     EXPECT_THAT(error_.text, HasSubstr("quiet_seconds is -1"));
     EXPECT_EQ(offramp_egress_wait_unattended(egress_, 0, 0, no_number, &released, &error_), OFFRAMP_BAD_ARGUMENT);
@@ -234,7 +234,7 @@ TEST_F(Arguments, TakeCompletedRefusesBadOnes) {
     EXPECT_EQ(offramp_egress_take_completed(nullptr, ranges, 2, 0, &count, &error_), OFFRAMP_BAD_ARGUMENT);
     EXPECT_THAT(error_.text, HasSubstr("the egress is null"));
     EXPECT_EQ(offramp_egress_take_completed(egress_, nullptr, 2, 0, &count, &error_), OFFRAMP_BAD_ARGUMENT);
-    EXPECT_THAT(error_.text, HasSubstr("nowhere to put"));
+    EXPECT_THAT(error_.text, HasSubstr("the address of the items or of their count is null"));
     EXPECT_EQ(offramp_egress_take_completed(egress_, ranges, 0, 0, &count, &error_), OFFRAMP_BAD_ARGUMENT);
     EXPECT_EQ(offramp_egress_take_completed(egress_, ranges, 2, 0, nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
     EXPECT_EQ(count, 77U);

@@ -38,7 +38,7 @@ class GpuKernelsDeathTest : public testing::Test {
 
 TEST_F(GpuKernelsDeathTest, CallsALostContextBroken) {
     EXPECT_EXIT(exit_with_the_code_of_a_bad_address(), testing::ExitedWithCode(to_int(ErrorKind::DeviceBroken)),
-                "CUDA_ERROR_ILLEGAL_ADDRESS \\(700\\).*only a new process");
+                "CUDA_ERROR_ILLEGAL_ADDRESS \\(700\\).*start the program again");
 }
 
 TEST_F(GpuKernelsDeathTest, SurvivesDestructorsAfterALostContext) {

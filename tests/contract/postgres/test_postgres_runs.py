@@ -62,7 +62,7 @@ class Killed:
             self.server.kill()
             gate.open()
             world.until(lambda: "cannot be connected to" in world.logs(), "a consumer that finds no server")
-            self.assertIn("What was done so far is kept", world.logs())
+            self.assertIn("completed results are kept", world.logs())
             self.server.start()
             self.assertEqual(world.wait(), 0, world.logs())
         self.assertEqual(self.rows(), self.undisturbed())
@@ -348,7 +348,7 @@ class Runs(Killed, WithServer):
         self.sql("CREATE INDEX mine ON embeddings (item)")
         self.sql("GRANT SELECT ON embeddings TO stranger")
         self.assertEqual(world.start("--overwrite").wait(), 0, world.logs())
-        self.assertRegex((world.folder / "launcher.log").read_text(), r"\[run\] warning: table 'embeddings' .* will not have index mine")
+        self.assertRegex((world.folder / "launcher.log").read_text(), r"\[run\] warning: table 'embeddings' .* will lack index mine")
         self.assertEqual(self.sql("SELECT has_table_privilege('stranger', 'embeddings', 'SELECT')"), [["t"]])
 
     def test_resume_does_not_drop_a_table_of_another_folder(self):
@@ -368,10 +368,10 @@ class Runs(Killed, WithServer):
         return world
 
     def test_errors_of_the_server_are_reported(self):
-        self.refused(75, "cannot be connected to", "Is the server there", sink="postgres:///db?host=/nowhere/at/all")
+        self.refused(75, "cannot be connected to", "Check that the server runs", sink="postgres:///db?host=/nowhere/at/all")
         self.refused(64, "'no_such'", "does not exist", "createdb", sink=self.server.uri("no_such"))
         self.refused(64, "unknown kind", sink="mysql://localhost/db")
-        self.refused(64, "cannot be understood", sink="postgres://localhost/db?colour=green")
+        self.refused(64, "not a valid PostgreSQL address", sink="postgres://localhost/db?colour=green")
         other = self.world(processor="checksum")
         self.assertEqual(other.start().wait(), 64, other.logs())
         self.assertIn("does not go with --processor 'checksum'", other.logs())
@@ -379,7 +379,7 @@ class Runs(Killed, WithServer):
         self.assertEqual(without.start().wait(), 64, without.logs())
         self.assertIn("needs --sink", without.logs())
         self.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-        self.refused(64, "has no pgvector", "CREATE EXTENSION vector", sink=self.server.uri(self.database, "stranger", PASSWORD))
+        self.refused(64, "lacks pgvector", "CREATE EXTENSION vector", sink=self.server.uri(self.database, "stranger", PASSWORD))
         self.sql("CREATE EXTENSION vector")
         self.refused(77, "permission denied for schema public", "Grant it", sink=self.server.uri(self.database, "stranger", PASSWORD))
 

@@ -101,7 +101,7 @@ TEST_F(EmbeddingsPostgres, RefusesATableThatHasLostItsKey) {
     database_->run("ALTER TABLE " + config_.sink_table + " DROP CONSTRAINT " + config_.sink_table + "_pkey");
     const Refusal refused = refusal_of([&] { process(config_, slab_of({"a"}, 1).contents); });
     EXPECT_EQ(refused.code, ErrorKind::Usage);
-    EXPECT_THAT(refused.text, AllOf(HasSubstr(config_.sink_table), HasSubstr("lost its key"),
+    EXPECT_THAT(refused.text, AllOf(HasSubstr(config_.sink_table), HasSubstr("lost its primary key"),
                                     HasSubstr("ADD PRIMARY KEY (key, output)")));
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "1");
     database_->run("ALTER TABLE " + config_.sink_table + " ADD PRIMARY KEY (key, output)");
@@ -226,7 +226,7 @@ TEST_F(EmbeddingsPostgres, ChunksAreRowsOfTheirTextAndOfNoOtherTable) {
     EXPECT_EQ(chunks.code, ErrorKind::Usage);
     EXPECT_THAT(chunks.text, AllOf(HasSubstr(config_.sink_table), HasSubstr("has no column 'chunk'")));
     const Refusal unnamed = refusal_of([&] { process(config_, slab_of({"b"}, 1).contents); });
-    EXPECT_THAT(unnamed.text, AllOf(HasSubstr("'b'"), HasSubstr("like no chunk")));
+    EXPECT_THAT(unnamed.text, AllOf(HasSubstr("'b'"), HasSubstr("does not have the key of a chunk")));
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "1");
 }
 
@@ -287,8 +287,7 @@ TEST_F(EmbeddingsPostgres, WaitsForATableThatWasTakenAway) {
                              std::function<void()>([&] { finish_run(config_); })}) {
         const Refusal refused = refusal_of(work);
         EXPECT_EQ(refused.code, ErrorKind::SinkUnavailable);
-        EXPECT_THAT(refused.text,
-                    AllOf(HasSubstr(config_.sink_table), HasSubstr("is gone"), HasSubstr("Bring it back")));
+        EXPECT_THAT(refused.text, AllOf(HasSubstr(config_.sink_table), HasSubstr("is gone"), HasSubstr("Restore it")));
     }
     EXPECT_EQ(value("SELECT to_regclass('" + config_.sink_table + "')"), "NULL");
     database_->run("ALTER TABLE away RENAME TO " + config_.sink_table);
@@ -310,7 +309,7 @@ TEST_F(EmbeddingsPostgres, FailsWhenAnotherRunReplacedItsTable) {
     finish_run(other);
     const Refusal refused = refusal_of([&] { process(config_, sample.contents); });
     EXPECT_EQ(refused.code, ErrorKind::Usage);
-    EXPECT_THAT(refused.text, AllOf(HasSubstr("begun anew by another run"), HasSubstr("its own --sink-table")));
+    EXPECT_THAT(refused.text, AllOf(HasSubstr("recreated by another run"), HasSubstr("its own --sink-table")));
 }
 
 TEST_F(EmbeddingsPostgres, CreatesAnIndexPerVectorLength) {
@@ -476,7 +475,7 @@ TEST_F(EmbeddingsPostgres, ReportsInAdvanceWhatAReplacementDrops) {
     EXPECT_THAT(printed(), AllOf(HasSubstr("index " + table + "_by_item"),
                                  HasSubstr("constraint " + table + "_checked on table " + table),
                                  HasSubstr("rule " + table + "_kept on table " + table),
-                                 HasSubstr("when this run has come to its end"), ::testing::Not(HasSubstr("_hnsw")),
+                                 HasSubstr("when this run has finished"), ::testing::Not(HasSubstr("_hnsw")),
                                  ::testing::Not(HasSubstr("_pkey")), ::testing::Not(HasSubstr("type "))));
     EXPECT_EQ(value("SELECT count(*) FROM pg_tables WHERE tablename LIKE '%rehearsal%'"), "0");
 }

@@ -141,10 +141,9 @@ TEST_P(ProcessorContract, KeepsEarlierResultsUntilAnotherRunFinishes) {
     finish_run(config);
     const Tree previous = results_in(folder.path());
     const auto stays = [&] { return names_files_by_key() || results_in(folder.path()) == previous; };
-    EXPECT_THAT(
-        refusal_of_preparing(config),
-        ::testing::AllOf(::testing::HasSubstr("the-run, which came to its end"), ::testing::HasSubstr("--resume"),
-                         ::testing::HasSubstr("--overwrite"), ::testing::HasSubstr("--output")));
+    EXPECT_THAT(refusal_of_preparing(config),
+                ::testing::AllOf(::testing::HasSubstr("the-run, which has finished"), ::testing::HasSubstr("--resume"),
+                                 ::testing::HasSubstr("--overwrite"), ::testing::HasSubstr("--output")));
     EXPECT_TRUE(stays());
     config.overwrite = true;
     std::vector<MemorySlab> slabs;
@@ -449,11 +448,11 @@ TEST(SeveralProcessors, AnotherRunDoesNotTakeTheCheckpointOfResultsThatNeedIt) {
             prepare_run(next);
             ADD_FAILURE() << names;
         } catch (const ConfigError& error) {
-            EXPECT_THAT(error.what(),
-                        ::testing::AllOf(
-                            ::testing::HasSubstr(std::string("of --processor ") + names),
-                            ::testing::HasSubstr(came == Came::ToItsEnd ? "which came to its end" : "has not finished"),
-                            ::testing::HasSubstr("another --output"), ::testing::HasSubstr("--overwrite")));
+            EXPECT_THAT(
+                error.what(),
+                ::testing::AllOf(::testing::HasSubstr(std::string("of --processor ") + names),
+                                 ::testing::HasSubstr(came == Came::ToItsEnd ? "which has finished" : "unfinished run"),
+                                 ::testing::HasSubstr("another --output"), ::testing::HasSubstr("--overwrite")));
             EXPECT_EQ(came == Came::ToItsEndButForSome,
                       std::string(error.what()).find(": 7 of its items are left") != std::string::npos)
                 << error.what();

@@ -160,8 +160,7 @@ TEST_F(RecordsPostgres, WaitForATableThatWasTakenAway) {
                              std::function<void()>([&] { finish_run(config_); })}) {
         const Refusal refused = refusal_of(work);
         EXPECT_EQ(refused.code, ErrorKind::SinkUnavailable);
-        EXPECT_THAT(refused.text,
-                    AllOf(HasSubstr(config_.sink_table), HasSubstr("is gone"), HasSubstr("Bring it back")));
+        EXPECT_THAT(refused.text, AllOf(HasSubstr(config_.sink_table), HasSubstr("is gone"), HasSubstr("Restore it")));
     }
     database_->run("ALTER TABLE records_away RENAME TO " + config_.sink_table);
     EXPECT_NO_THROW(process(config_, made.contents));

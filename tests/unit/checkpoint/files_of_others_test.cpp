@@ -54,7 +54,7 @@ struct FilesOfOthers : ::testing::Test {
             const std::string text = problem.what();
             EXPECT_NE(text.find("--overwrite"), std::string::npos) << text;
             const std::size_t at = text.find(folder.path() + "/") + folder.path().size() + 1;
-            return text.substr(at, text.find(" is there") - at);
+            return text.substr(at, text.find(" exists,") - at);
         }
         return "";
     }

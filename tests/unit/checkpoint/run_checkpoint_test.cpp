@@ -257,7 +257,7 @@ TEST_F(GrowingInput, AShardContinuesOnlyAtTheSameOffset) {
         ADD_FAILURE() << "it continued";
     } catch (const ConfigError& problem) {
         EXPECT_THAT(problem.what(), HasSubstr("items was 2 and is 4"));
-        EXPECT_THAT(problem.what(), HasSubstr("Its items were those from number 1 on, and are those from number 2 on"));
+        EXPECT_THAT(problem.what(), HasSubstr("Its items began at number 1, and now begin at number 2"));
     }
 }
 
@@ -294,8 +294,8 @@ TEST_F(GrowingInput, AnInterruptedExtensionOfAFinishedRunCountsAsFinished) {
             prepare_run(config_of("c"));
             ADD_FAILURE() << "finished results would be replaced";
         } catch (const ConfigError& problem) {
-            EXPECT_NE(std::string(problem.what()).find("which came to its end"), std::string::npos) << problem.what();
-            EXPECT_NE(std::string(problem.what()).find("--resume to make what is missing or new"), std::string::npos)
+            EXPECT_NE(std::string(problem.what()).find("which has finished"), std::string::npos) << problem.what();
+            EXPECT_NE(std::string(problem.what()).find("--resume to compute missing and new items"), std::string::npos)
                 << problem.what();
         }
         RunConfig config = config_of("c");

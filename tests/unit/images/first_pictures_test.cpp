@@ -209,10 +209,10 @@ TEST_F(FirstPictures, DamagedBmp) {
     const auto with = [&](std::size_t at, const std::string& text) {
         return std::string(file).replace(at, text.size(), text);
     };
-    EXPECT_EQ(reason(with(14, "\x11")), "BMP with a header of 17 bytes, which is not read");
-    EXPECT_EQ(reason(with(28, "\x02")), "BMP with 2 bits a pixel, which is not read");
-    EXPECT_EQ(reason(with(30, "\x04")), "BMP with compression 4, which is not read");
-    EXPECT_EQ(reason(with(30, "\x01")), "BMP with compression 1 of 24 bits a pixel, which is not read");
+    EXPECT_EQ(reason(with(14, "\x11")), "BMP with a header of 17 bytes, which is not supported");
+    EXPECT_EQ(reason(with(28, "\x02")), "BMP with 2 bits per pixel, which is not supported");
+    EXPECT_EQ(reason(with(30, "\x04")), "BMP with compression 4, which is not supported");
+    EXPECT_EQ(reason(with(30, "\x01")), "BMP with compression 1 with 24 bits per pixel, which is not supported");
     EXPECT_EQ(reason(with(18, "\0\0"s)), "damaged BMP: it has no pixels");
     EXPECT_THAT(reason(with(20, "\x10\x10")), HasSubstr("megapixels"));
     EXPECT_THAT(reason("BM is how this text begins, and it names no picture"), HasSubstr("not an image"));

@@ -301,20 +301,22 @@ TEST(BadImage, WebpOfManyPicturesOrPixels) {
 
 TEST(BadImage, RefusesHugeDimensionsByTheHeaderAlone) {
     const TempFolder folder;
-    EXPECT_EQ(reason_of(folder.write("a.png", png_header({60'000, 60'000}))),
-              "an image of 60000 x 60000 pixels; at most 100 megapixels are read (larger ones in tiles, --tile)");
+    EXPECT_EQ(
+        reason_of(folder.write("a.png", png_header({60'000, 60'000}))),
+        "an image of 60000 x 60000 pixels; at most 100 megapixels are read (cut larger ones into tiles with --tile)");
     std::string jpeg = encode_jpeg(kSize, gradient(kSize));
     const std::size_t frame = jpeg.find("\xff\xc0");  // height and width stand 5 bytes into the frame's header
     for (const std::size_t at : {5U, 6U, 7U, 8U}) jpeg[frame + at] = static_cast<char>(0xee);
-    EXPECT_EQ(reason_of(folder.write("a.jpg", jpeg)),
-              "an image of 61166 x 61166 pixels; at most 100 megapixels are read (larger ones in tiles, --tile)");
+    EXPECT_EQ(
+        reason_of(folder.write("a.jpg", jpeg)),
+        "an image of 61166 x 61166 pixels; at most 100 megapixels are read (cut larger ones into tiles with --tile)");
     EXPECT_THAT(reason_of(folder.write("b.png", png_header({0, 5}))), StartsWith("damaged PNG"));
 }
 
 TEST(BadImage, RefusesTwentyThousandPixelsSquareByTheHeaderAlone) {
     const TempFolder folder;
     const char* const reason =
-        "an image of 20000 x 20000 pixels; at most 100 megapixels are read (larger ones in tiles, --tile)";
+        "an image of 20000 x 20000 pixels; at most 100 megapixels are read (cut larger ones into tiles with --tile)";
     const std::string png = folder.write("a.png", png_header({20'000, 20'000}));
     std::string jpeg = encode_jpeg(kSize, gradient(kSize));
     const std::size_t frame = jpeg.find("\xff\xc0");

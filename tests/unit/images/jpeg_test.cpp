@@ -63,7 +63,7 @@ TEST_F(Jpeg, ReportsAnUnreadableHeader) {
     const std::string good = encode_jpeg(kJpegSize, gradient(kJpegSize), JpegTables{});
     for (const auto& [name, file] : with_bad_headers(good))
         EXPECT_THAT(read(file), AnyOf(StartsWith("damaged JPEG: "), StartsWith("JPEG that cannot be read: "),
-                                      StartsWith("JPEG with 2 colours a pixel")))
+                                      StartsWith("JPEG with 2 colours per pixel")))
             << name;
     const auto bad = with_bad_headers(good);
     EXPECT_EQ(read(bad.at("two starts")), "damaged JPEG: Invalid JPEG file structure: two SOI markers");
@@ -103,7 +103,7 @@ TEST_F(Jpeg, DistinguishesTruncatedFromDamaged) {
     EXPECT_EQ(read(file.substr(0, file.size() - 2)),
               "truncated JPEG: its " + std::to_string(file.size() - 2) + " bytes end before the image does");
     EXPECT_EQ(read(std::string(file).insert(2, "\xff\xfe\xff\xff")),
-              "damaged JPEG: a segment or a scan goes on behind the end mark");
+              "damaged JPEG: a segment or a scan continues after the end marker");
 }
 
 // As PIL converts it, whatever the file states about its ink: 255 is no ink. In gray the colour transform has no

@@ -80,9 +80,9 @@ TEST_F(Jsonl, FileUrisArePaths) {
     EXPECT_EQ(pictures.place(2).path, folder / "d%20e.jpg");
     EXPECT_EQ(pictures.place(3).path, folder / "odd/a://b.jpg");
     EXPECT_EQ(reason("{\"uri\":\"https://example.com/a.jpg\"}"),
-              "line 1: its \"uri\" is of 'https'; only files are read");
+              "line 1: its \"uri\" has the scheme 'https'; only local files are supported");
     EXPECT_EQ(reason("{\"uri\":\"file://server/a.jpg\"}"),
-              "line 1: its \"uri\" is on another machine; only files are read");
+              "line 1: its \"uri\" names another machine; only local files are supported");
 }
 
 TEST_F(Jsonl, TreatsBadLinesAsUnreadablePictures) {
@@ -90,10 +90,10 @@ TEST_F(Jsonl, TreatsBadLinesAsUnreadablePictures) {
     EXPECT_EQ(reason("photos/a.jpg"), "line 1: not JSON: it breaks at byte 1");
     EXPECT_EQ(reason("{\"uri\":\"\xff.jpg\"}"), "line 1: not JSON: it breaks at byte 9");
     EXPECT_EQ(reason("[\"a.jpg\"]"), "line 1: not a JSON object, but array");
-    EXPECT_EQ(reason("{\"id\":\"a\"}"), "line 1: no \"uri\" in it");
+    EXPECT_EQ(reason("{\"id\":\"a\"}"), "line 1: it has no \"uri\"");
     EXPECT_EQ(reason("{\"uri\":7}"), "line 1: its \"uri\" is not text");
     EXPECT_EQ(reason("{\"uri\":\"\"}"), "line 1: its \"uri\" is not text");
-    EXPECT_EQ(reason("{\"uri\":\"a.jpg\\u0000\"}"), "line 1: its \"uri\" holds a NUL");
+    EXPECT_EQ(reason("{\"uri\":\"a.jpg\\u0000\"}"), "line 1: its \"uri\" contains a NUL character");
     for (const char* const id : {"1.5", "null", "\"\"", "[]", "true"})
         EXPECT_EQ(reason(std::string("{\"uri\":\"a.jpg\",\"id\":") + id + "}"),
                   "line 1: its \"id\" is neither text nor a whole number");
@@ -144,11 +144,11 @@ TEST_F(Jsonl, KeepsWholeNumbersBeyond64BitsAsTexts) {
 }
 
 TEST_F(Jsonl, RefusesNumbersBeyondADouble) {
-    EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"v\":1e999}"), "line 1: a number that no double holds: '1e999'");
-    EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"v\":[-1e999]}"), "line 1: a number that no double holds: '-1e999'");
+    EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"v\":1e999}"), "line 1: a number beyond the range of a double: '1e999'");
+    EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"v\":[-1e999]}"), "line 1: a number beyond the range of a double: '-1e999'");
     EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"v\":" + std::string(400, '9') + ".0}"),
-              "line 1: a number that no double holds: '" + std::string(40, '9') + "...'");
-    EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"id\":1e999}"), "line 1: a number that no double holds: '1e999'");
+              "line 1: a number beyond the range of a double: '" + std::string(40, '9') + "...'");
+    EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"id\":1e999}"), "line 1: a number beyond the range of a double: '1e999'");
     const auto pictures =
         list("{\"uri\":\"a.jpg\"}\n{\"uri\":\"b.jpg\",\"v\":1e999}\n{\"uri\":\"c.jpg\",\"v\":1e-999}\n");
     EXPECT_THAT(keys(pictures), ElementsAre("a", "line-2", "c"));
@@ -169,7 +169,7 @@ TEST_F(Jsonl, CountsABadLineInItsPlace) {
 TEST_F(Jsonl, RefusesTheSecondOfTwoEqualIds) {
     const auto pictures = list(
         "{\"id\":\"x\",\"uri\":\"1.jpg\"}\n{\"id\":\"x\",\"uri\":\"2.jpg\"}\n{\"id\":\"line-2\",\"uri\":\"3.jpg\"}\n");
-    EXPECT_EQ(reason(pictures, 1), "line 2: its id 'x' is that of line 1, too");
+    EXPECT_EQ(reason(pictures, 1), "line 2: its id 'x' is also the id of line 1");
     EXPECT_EQ(pictures.key(0), "x");
     EXPECT_EQ(reason(pictures, 0), "");
     EXPECT_THAT(keys(pictures), ElementsAre("x", "line-2", "line-2-2"));  // unique with any ids
@@ -217,13 +217,13 @@ TEST_F(Jsonl, DetectsAManifestThatChanges) {
     const auto pictures = list("{\"uri\":\"a.jpg\"}\n{\"uri\":\"b.jpg\"}\n");
     folder.write("list.jsonl", "{\"uri\":5      }\n");
     EXPECT_EQ(reason(pictures, 0), "line 1 was changed since the manifest was listed");
-    EXPECT_THAT(reason(pictures, 1), HasSubstr("line 2 is gone: the manifest became shorter"));
+    EXPECT_THAT(reason(pictures, 1), HasSubstr("line 2 is missing: the manifest became shorter"));
 }
 
 TEST_F(Jsonl, RefusesOtherFiles) {
     EXPECT_THAT(refusal("", ErrorKind::NoInput), HasSubstr("none is given"));
     EXPECT_THAT(refusal(folder / "none.jsonl", ErrorKind::NoInput), HasSubstr("No such file"));
-    EXPECT_THAT(refusal(folder.write("e.jsonl", "\n\n"), ErrorKind::NoInput), HasSubstr("no line in this manifest"));
+    EXPECT_THAT(refusal(folder.write("e.jsonl", "\n\n"), ErrorKind::NoInput), HasSubstr("the manifest has no lines"));
     EXPECT_THAT(refusal(folder.path().string(), ErrorKind::BadInput),
                 AllOf(HasSubstr("a folder, not a file"), HasSubstr("--source images")));
     EXPECT_THAT(refusal("/proc/self/mem", ErrorKind::NoInput),

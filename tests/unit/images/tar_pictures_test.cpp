@@ -97,20 +97,20 @@ TEST(TarIndex, ReportsATruncationAnywhere) {
 }
 
 TEST(TarIndex, ReportsOtherFiles) {
-    EXPECT_EQ(index(std::string(2000, 'x')).problem, "no tar header at byte 0");
+    EXPECT_EQ(index(std::string(2000, 'x')).problem, "an invalid tar header at byte 0");
     std::string spoilt = tar_member("a", "1") + tar_member("b", "2") + tar_end();
     spoilt[1024 + 3] = 'x';
-    EXPECT_EQ(index(spoilt).problem, "no tar header at byte 1024");
+    EXPECT_EQ(index(spoilt).problem, "an invalid tar header at byte 1024");
     EXPECT_THAT(index(spoilt).names, ElementsAre("a"));
     EXPECT_EQ(index(tar_header({.name = "x", .bytes = 6, .type = 'x'}) + tar_padded("9 a=b\n") + tar_end()).problem,
-              "no sound pax records at byte 512");
+              "invalid pax records at byte 512");
     EXPECT_EQ(index(tar_header({.name = "L", .bytes = 2 << 20, .type = 'L'})).problem,
-              "a note of 2097152 bytes at byte 0");
+              "an extended header of 2097152 bytes at byte 0");
     EXPECT_EQ(index(tar_header({.name = "a",
                                 .size_field = std::string("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 12)}) +
                     tar_end())
                   .problem,
-              "no tar header at byte 0");
+              "an invalid tar header at byte 0");
 }
 
 struct Shards : ::testing::Test {
@@ -214,9 +214,9 @@ TEST_F(Shards, CountsUnusedMembers) {
     const TarPictures pictures(folder / "s.tar");
     EXPECT_THAT(keys(pictures), ElementsAre("s/a", "s/c.l", "s/c.r"));
     EXPECT_THAT(left_out_texts(pictures.left_out()),
-                ElementsAre("1 members that are links", "2 further pictures of samples that have their picture",
-                            "2 members of a name that their sample has already",
-                            "3 members that are neither pictures nor .json, .txt or .cls of one"));
+                ElementsAre("1 members that are links", "2 pictures after the first one of their sample",
+                            "2 members whose sample already has one of that name",
+                            "3 members other than pictures and their .json, .txt and .cls"));
 }
 
 TEST_F(Shards, WritesNumbersThatJsonLacksAsNull) {
@@ -250,7 +250,7 @@ TEST_F(Shards, ReportsUnreadableColumnsAndContinues) {
             return std::string(unreadable.what());
         }
     };
-    EXPECT_EQ(complaint(0), "its .json: a number that no double holds: '1e999'");
+    EXPECT_EQ(complaint(0), "its .json: a number beyond the range of a double: '1e999'");
     EXPECT_EQ(complaint(1), "its .json: nested deeper than 64 levels");
     EXPECT_EQ(complaint(2), "its .json: not JSON: it breaks at byte 6");
     EXPECT_EQ(complaint(3), "{\"v\":[[1e+99]]}");
@@ -265,7 +265,7 @@ TEST_F(Shards, ReadsATruncatedShardUpToItsEndAndCountsIt) {
     EXPECT_THAT(keys(pictures), ElementsAre("0/a", "0/b", "0/(broken)", "1/a", "1/b"));
     EXPECT_EQ(reason(pictures, 0), "");
     EXPECT_THAT(reason(pictures, 1), StartsWith("truncated: "));
-    EXPECT_THAT(reason(pictures, 2), HasSubstr("the shard is broken: truncated"));
+    EXPECT_THAT(reason(pictures, 2), HasSubstr("the shard is damaged: truncated"));
     EXPECT_EQ(reason(pictures, 4), "");
 }
 
@@ -288,7 +288,7 @@ TEST_F(Shards, RefusesAShardWithoutSamples) {
     EXPECT_THAT(refusal(""), HasSubstr("none is given"));
     EXPECT_THAT(refusal(folder / "none.tar"), HasSubstr("no such file"));
     EXPECT_THAT(refusal(folder.path().string()), HasSubstr("no .tar file"));
-    EXPECT_THAT(refusal(folder.write("e.tar", tar_end())), HasSubstr("no sample in 1 shards"));
+    EXPECT_THAT(refusal(folder.write("e.tar", tar_end())), HasSubstr("no samples in 1 shards"));
 }
 
 }  // namespace

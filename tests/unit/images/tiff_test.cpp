@@ -411,11 +411,11 @@ TEST_F(TiffTest, RefusesUnsupportedKindsWithTheRemedy) {
     };
     const auto contains = [](const char* what) { return AllOf(HasSubstr(what), HasSubstr("Convert it")); };
     EXPECT_THAT(refused([](TiffPage& page) { page.photometric = PHOTOMETRIC_YCBCR; }),
-                contains("YCbCr colours that are not compressed as JPEG"));
+                contains("YCbCr colours without JPEG compression"));
     EXPECT_THAT(refused([](TiffPage& page) {
                     page.photometric = PHOTOMETRIC_SEPARATED, page.samples = 4, page.ink_set = INKSET_MULTIINK;
                 }),
-                contains("TIFF with inks that are not those of CMYK; only gray, palettes, RGB, CMYK"));
+                contains("TIFF with inks other than CMYK; only gray, palettes, RGB, CMYK"));
     EXPECT_THAT(refused([](TiffPage& page) { page.photometric = PHOTOMETRIC_SEPARATED; }),
                 contains("3 channels of CMYK"));
     EXPECT_THAT(refused([](TiffPage& page) { page.photometric = PHOTOMETRIC_CIELAB; }), contains("L*a*b* colours"));
@@ -434,7 +434,7 @@ TEST_F(TiffTest, RefusesUnsupportedKindsWithTheRemedy) {
     planes.planar = PLANARCONFIG_SEPARATE;
     planes.strip_rows = 16;
     const std::string ycbcr = with_tag(encode_tiff({planes}), TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_YCBCR);
-    EXPECT_THAT(reason_of_tiff(folder.write("r.tif", ycbcr)), contains("JPEG's YCbCr colours in a plane each"));
+    EXPECT_THAT(reason_of_tiff(folder.write("r.tif", ycbcr)), contains("JPEG's YCbCr colours in separate planes"));
 }
 
 TEST_F(TiffTest, ReportsTheProblemOfABrokenFile) {
@@ -645,7 +645,7 @@ TEST(LibtiffTest, ReportsAMissingOrOldLibraryWithTheRemedy) {
                 AllOf(HasSubstr("needs libtiff 4.5 or later"), HasSubstr("libtiff-none.so.6: cannot open"),
                       HasSubstr("apt-get install libtiff6")));
     EXPECT_THAT(reason("libm.so.6"),
-                AllOf(HasSubstr("libm.so.6 has no call TIFF"), HasSubstr("apt-get install libtiff6")));
+                AllOf(HasSubstr("libm.so.6 has no function TIFF"), HasSubstr("apt-get install libtiff6")));
 }
 
 // Each handle has its own errors.

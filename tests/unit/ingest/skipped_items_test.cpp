@@ -76,7 +76,7 @@ TEST(SkippedItems, AFailureReportsTheNumberOfEqualParts) {
     skipped.record({.item = 31, .origin = "c.jpg", .reason = "CMYK"});
     const std::string text = ErrorBudget("1", 40).failure(skipped.total(), skipped.list()).what();
     EXPECT_THAT(text, HasSubstr("31 of 40 items could not be read"));
-    EXPECT_THAT(text, HasSubstr("b.png, tile 0: damaged (and 29 more of it); c.jpg: CMYK. "));
+    EXPECT_THAT(text, HasSubstr("b.png, tile 0: damaged (and 29 more like it); c.jpg: CMYK. "));
     EXPECT_THAT(ErrorBudget("1", 40).failure(29, skipped.list()).what(), HasSubstr("31 of 40 items"))
         << "others were found in between";
 }

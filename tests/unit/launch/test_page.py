@@ -155,7 +155,7 @@ class PageTest(unittest.TestCase):
 
     def test_every_time_is_in_the_viewers_time_zone(self):
         self.set_time_zone("Asia/Tokyo")
-        self.assertEqual("13:32:55 consumer 1 (pid 1738) is in", diagnosis.at_clock("2026-11-26T04:32:55.637Z consumer 1 (pid 1738) is in"))
+        self.assertEqual("13:32:55 consumer 1 (pid 1738) joined", diagnosis.at_clock("2026-11-26T04:32:55.637Z consumer 1 (pid 1738) joined"))
         self.assertEqual("a line without a time", diagnosis.at_clock("a line without a time"))
 
     def test_counts_of_one_are_singular(self):

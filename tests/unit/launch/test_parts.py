@@ -524,7 +524,7 @@ class SummaryTest(unittest.TestCase):
         self.assertNotIn(" more", text)
         tiles = {"item": 6, "origin": "b.png, tile 0,0", "reason": "damaged", "similar": 40}
         text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 42}, "skipped": [tiles, skipped[0]]}, "tiles", "", "x")
-        self.assertIn("skipped    42:\n    b.png, tile 0,0: damaged (and 40 more of it)\n    0.jpg: empty\n", text)
+        self.assertIn("skipped    42:\n    b.png, tile 0,0: damaged (and 40 more like it)\n    0.jpg: empty\n", text)
         self.assertNotIn("summary.json lists", text)
         text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 61}, "skipped": [*skipped[:20], tiles]}, "tiles", "", "x")
         self.assertIn("and 41 more: summary.json lists all", text)

@@ -406,11 +406,11 @@ TEST(SlabLedgerAdopt, RefusesInvalidWords) {
     };
     EXPECT_EQ(refusal([](LedgerFixture&) {}), "");
     EXPECT_THAT(refusal([](LedgerFixture& f) { store_word(f.entries[0].word, std::uint64_t{9} << 60); }),
-                testing::StartsWith("ledger: slab 0: state is 9, wanted 0 to 5"));
+                testing::StartsWith("ledger: slab 0: state is 9, expected 0 to 5"));
     EXPECT_THAT(refusal([](LedgerFixture& f) {
                     store_word(f.entries[0].holders[3], HolderWord{true, 1, 2000, 1}.pack());
                 }),
-                testing::StartsWith("ledger: slab 0: a holder's consumer index is 2000, wanted below 8"));
+                testing::StartsWith("ledger: slab 0: a holder's consumer index is 2000, expected below 8"));
     EXPECT_THAT(refusal([](LedgerFixture& f) {
                     store_word(f.entries[1].holders[0], HolderWord{true, 1, 1, 1}.pack());
                 }),

@@ -145,7 +145,7 @@ TEST_P(DeepLabV3BadOption, IsRefusedWithTheValue) {
 
 constexpr BadOption kBadOptions[] = {
     {"Precision", [](ModelOptions& o) { o.precision = "fp8"; }, "unknown precision 'fp8'. Known: fp32, tf32, bf16"},
-    {"PrecisionOfGpu", [](ModelOptions& o) { o.precision = "tf32"; }, "tf32 exists on a GPU only"},
+    {"PrecisionOfGpu", [](ModelOptions& o) { o.precision = "tf32"; }, "tf32 needs a GPU"},
     {"MemoryFormat", [](ModelOptions& o) { o.memory_format = "nhwc"; }, "unknown memory format 'nhwc'"},
     {"ImageSizeOfNoWholeFactor",
      [](ModelOptions& o) {

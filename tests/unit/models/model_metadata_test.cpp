@@ -192,7 +192,7 @@ TEST(ModelMetadata, NameABadInputItsLineAndTheAcceptedValues) {
     EXPECT_THAT(error_of(ids + "shape = 3\ndtype = \"float32\""),
                 AllOf(HasSubstr("dtype is float32"), HasSubstr("int64, int32")));
     EXPECT_THAT(error_of(ids + "shape = 3\n" + begun),
-                AllOf(HasSubstr("net.toml:5: "), HasSubstr("one is of tokens and one is an array")));
+                AllOf(HasSubstr("net.toml:5: "), HasSubstr("one has tokens and the other one is an array")));
     EXPECT_THAT(error_of(ids + "shape = 3\n[[input]]\nname = \"m\"\ntokens = \"mask\"\nshape = 4"),
                 AllOf(HasSubstr("net.toml:5: "), HasSubstr("has 4 tokens, and 'ids' has 3")));
     std::string many;

@@ -39,7 +39,7 @@ TEST(NetworkInputs, FitByNumberAndName) {
 
 TEST(NetworkInputs, ShowTheKnownPartOfAFittingInput) {
     EXPECT_THAT(error_of({.names = {"x", "y"}, .needed = 2}, arrays({"y"})),
-                AllOf(HasSubstr("'net.pt2' takes 2 inputs, and net.toml has 1 [[input]]"),
+                AllOf(HasSubstr("'net.pt2' takes 2 inputs, but net.toml has 1 [[input]]"),
                       HasSubstr("\n[[input]]\nname = \"x\"\nshape = \"SHAPE\"\ndtype = \"float32\"\n[[input]]\nname = "
                                 "\"y\"\nshape = \"3x4\"\ndtype = \"int8\"")));
     EXPECT_THAT(error_of({.names = {"input_ids", "attention_mask"}, .needed = 2}, ""),
@@ -47,13 +47,13 @@ TEST(NetworkInputs, ShowTheKnownPartOfAFittingInput) {
                       HasSubstr("name = \"input_ids\"\ntokens = \"ids\"\nshape = LENGTH"),
                       HasSubstr("name = \"attention_mask\"\ntokens = \"mask\"")));
     EXPECT_THAT(error_of({.names = {"x", "y"}, .needed = 2}, arrays({"y", "x"})),
-                AllOf(HasSubstr("the input number 1 of the model 'net.pt2' is 'x', and net.toml calls it 'y'"),
+                AllOf(HasSubstr("the input number 1 of the model 'net.pt2' is 'x', but net.toml calls it 'y'"),
                       HasSubstr("in this order")));
     EXPECT_THAT(error_of({.names = {"", ""}, .needed = 2}, arrays({"a"})),
                 AllOf(HasSubstr("name = \"a\"\nshape = \"3x4\""), HasSubstr("name = \"NAME\"")));
     EXPECT_THAT(error_of({.names = {"x", "y", "z"}, .needed = 2}, ""), HasSubstr("takes 2 to 3 inputs"));
     EXPECT_THAT(error_of({.names = {"x"}, .needed = 1}, arrays({"x", "y"})),
-                HasSubstr("takes 1 input, and net.toml has 2 [[input]]"));
+                HasSubstr("takes 1 input, but net.toml has 2 [[input]]"));
     EXPECT_THAT(error_of({}, "", ErrorKind::BadInput), HasSubstr("takes no input"));
 }
 

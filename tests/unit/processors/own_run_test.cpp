@@ -146,10 +146,10 @@ TEST_F(OwnRun, LeavesNoCheckpointWithoutResults) {
 TEST_F(OwnRun, KeepsAFinishedRunsResultsUnlessAsked) {
     whole_run("first", 0);
     const Tree before = test::read_tree(folder_.path());
-    EXPECT_THAT(refusal("second"), AllOf(HasSubstr("results of run first, which came to its end"),
+    EXPECT_THAT(refusal("second"), AllOf(HasSubstr("results of run first, which has finished"),
                                          HasSubstr("--overwrite"), Not(HasSubstr("--resume"))));
     EXPECT_THAT(refusal("second", Wish::Resume), AllOf(HasSubstr("checksums.tsv cannot be added to"),
-                                                       HasSubstr("by the items' numbers"), HasSubstr("--overwrite")));
+                                                       HasSubstr("by item number"), HasSubstr("--overwrite")));
     EXPECT_EQ(test::read_tree(folder_.path()), before);
 }
 
@@ -193,7 +193,7 @@ TEST_F(OwnRun, TheNextRunFirstFinishesAnInterruptedEnd) {
     finish("second", OwnRunEnd::Unfinished);
     // The state after a kill during the writing of the final checkpoint.
     std::ofstream(folder_.path() + "/.offramp-checkpoint", std::ios::app) << "{\"ended\":true}\n";
-    EXPECT_THAT(refusal("third"), HasSubstr("results of run second, which came to its end"));
+    EXPECT_THAT(refusal("third"), HasSubstr("results of run second, which has finished"));
     EXPECT_EQ(results(), results_of({6}));
 }
 

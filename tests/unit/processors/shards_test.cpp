@@ -41,7 +41,7 @@ TEST_F(JobOfShard, IsReadFromTheOutput) {
 
 // A user may give --samples-folder.
 TEST_F(JobOfShard, AnotherFolderIsNotAShards) {
-    EXPECT_EQ(refusal_of(folder.path(), "not a shard's place"), ErrorKind::Usage);
+    EXPECT_EQ(refusal_of(folder.path(), "not a shard's folder"), ErrorKind::Usage);
 }
 
 TEST_F(JobOfShard, RetriesAnUnreadableFileButNoMissingOne) {

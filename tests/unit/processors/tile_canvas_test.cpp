@@ -132,7 +132,7 @@ TEST_F(TileCanvasTest, RefusesAChangedPictureUntilItsMaskIsMade) {
         FAIL() << "it was accepted";
     } catch (const Error& problem) {
         EXPECT_EQ(problem.kind(), ErrorKind::BadInput);
-        EXPECT_THAT(problem.what(), ::testing::HasSubstr("is of another state of the picture"));
+        EXPECT_THAT(problem.what(), ::testing::HasSubstr("belongs to an earlier version of the picture"));
         EXPECT_THAT(problem.what(), ::testing::HasSubstr("--resume"));
     }
     canvas.note_committed();
@@ -238,18 +238,19 @@ TEST_F(TileCanvasTest, ReportsIncompletePicturesAtTheEnd) {
     TileCanvas(next + "0", kForm, Durability::Process, "whole").note_committed();
     const TileCanvas first(next + "1", kForm, Durability::Process, "p1");
     const auto broken_off = [&](const RunOutput& output) { output.note_broken_off({}, folder + "/.offramp-next-1"); };
-    EXPECT_THAT(warning(broken_off), ::testing::HasSubstr("1 picture is not finished: p1; --resume goes on with it"));
+    EXPECT_THAT(warning(broken_off), ::testing::HasSubstr("1 picture is not finished: p1; --resume continues with it"));
     EXPECT_TRUE(fs::exists(next + "0")) << "which goes on with it";
     for (const char* name : {"5", "4", "3", "2"})
         TileCanvas(next + name, kForm, Durability::Process, std::string("p") + name);
-    EXPECT_THAT(warning(broken_off),
-                ::testing::AllOf(::testing::HasSubstr("5 pictures are not finished: p1, p2, p3, and 2 more; --resume "
-                                                      "goes on with them"),
-                                 ::testing::Not(::testing::HasSubstr("remove"))));
+    EXPECT_THAT(
+        warning(broken_off),
+        ::testing::AllOf(
+            ::testing::HasSubstr("5 pictures are not finished: p1, p2, p3, and 2 more; --resume continues with them"),
+            ::testing::Not(::testing::HasSubstr("remove"))));
     EXPECT_THAT(warning(end),
-                ::testing::HasSubstr("5 pictures lack tiles and have no mask: p1, p2, p3, and 2 more; what is there of "
-                                     "them, 1 MiB in " +
-                                     folder + "/.offramp-tiles, is kept for --resume"))
+                ::testing::HasSubstr(
+                    "5 pictures lack tiles and have no mask: p1, p2, p3, and 2 more; their finished tiles, 1 MiB in " +
+                    folder + "/.offramp-tiles, are kept for --resume"))
         << "by the place where they are put";
     EXPECT_FALSE(fs::exists(next + "0"));
 }

@@ -39,7 +39,7 @@ std::string memory_verdict(const MachineMemory& memory, std::uint32_t slabs, std
 TEST(MemoryCheck, RefusesMoreThanTheMachineHasWithTheSizes) {
     EXPECT_THAT(memory_verdict({.total = 23 * kGib, .available = 12 * kGib, .own = 11 * kGib}, 8, 2 * kGib),
                 AllOf(HasSubstr("error: the run takes more memory than the 23.0 GiB of this machine: 16.0 GiB for 8 "
-                                "slabs of 2048.0 MiB, beside 11.0 GiB that this producer has by now"),
+                                "slabs of 2048.0 MiB, beside the 11.0 GiB that this producer uses now"),
                       HasSubstr("a batch of 4"), HasSubstr("smaller --batch, fewer --slabs"), HasSubstr("--tile")));
 }
 

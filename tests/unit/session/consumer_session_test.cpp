@@ -219,7 +219,7 @@ TEST_F(ConsumerSessionTest, MoreThanTheWindowEndsTheConsumer) {
         session_.step();
         FAIL() << "one too many was accepted";
     } catch (const ProtocolError& problem) {
-        EXPECT_NE(std::string(problem.what()).find("it would hold 3, and asked for 2"), std::string::npos)
+        EXPECT_NE(std::string(problem.what()).find("it would hold 3, but it asked for 2"), std::string::npos)
             << problem.what();
     }
     EXPECT_EQ(taken(), ticket_of(2));

@@ -134,7 +134,7 @@ TEST_F(RunSearchTest, TreatsAForeignPidNamespacesProducerAsAlive) {
 
 TEST_F(RunSearchTest, TheLaunchersEndEndsTheWait) {
     launcher_.reset();
-    EXPECT_NE(failure(kForEver).find("the process that started this consumer is gone"), std::string::npos);
+    EXPECT_NE(failure(kForEver).find("the process that started this consumer has ended"), std::string::npos);
 }
 
 TEST_F(RunSearchTest, ASignalEndsTheWait) {

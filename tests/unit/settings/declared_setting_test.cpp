@@ -86,7 +86,7 @@ TEST(DeclaredSettings, RefusesAnUnusableDeclaration) {
         {"[[setting]]\nflag = \"a\"", ":1: a setting needs flag, kind, help and changes"},
         {"[[setting]]\nflag = \"a\"\nchanges = \"conduct\"\nhelp = \"h\"", ":1: a setting needs flag, kind, help"},
         {whole, ":1: --a needs a preset"},
-        {whole + "preset = \"many\"", ":6: preset is 'many'"},
+        {whole + "preset = \"many\"", ":6: preset does not fit the kind: 'many'"},
         {whole + "preset = 1\nleast = \"few\"", ":7: least is 'few'"},
         {whole + "colour = 1", ":6: 'colour' is not a key of a setting"},
         {"[[setting]]\nkind = \"number\"", ":2: kind is 'number'"},

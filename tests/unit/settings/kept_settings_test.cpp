@@ -74,7 +74,7 @@ TEST_F(KeptSettings, AConsumersSettingsTakePrecedence) {
     EXPECT_EQ(taken.threshold, 0.5);
     EXPECT_EQ(taken.catalogue.number("png-level"), 9);
     EXPECT_EQ(SlabWork::difference(taken, run),
-              "--image-size is '192' and was to be '224', --threshold is '0.5' and was to be '0.25'");
+              "--image-size is '192' and should be '224', --threshold is '0.5' and should be '0.25'");
     EXPECT_EQ(taken.run_dir, "");
     EXPECT_EQ(taken.log_file, "");
     EXPECT_EQ(taken.lifeline_fd, -1);
@@ -94,7 +94,7 @@ TEST_F(KeptSettings, AGivenProfileProvidesItsSettings) {
     RunConfig run = a_run();
     run.processor = "checksum";
     EXPECT_EQ(SlabWork::difference(consumer(run, {"--profile", "embeddings"}), run)
-                  .find("--processor is 'embeddings-sqlite' and was to be 'checksum'"),
+                  .find("--processor is 'embeddings-sqlite' and should be 'checksum'"),
               0U);
 }
 

@@ -32,23 +32,23 @@ TEST(SlabWork, NamesAResultChangingSettingWithBothValues) {
     };
     RunConfig config = masks();
     config.output = "/tmp/typo";
-    EXPECT_EQ(difference(config), "--output is '/tmp/typo' and was to be '/tmp/masks'");
+    EXPECT_EQ(difference(config), "--output is '/tmp/typo' and should be '/tmp/masks'");
     config = masks();
     config.catalogue.put("mask-size", "model");
-    EXPECT_EQ(difference(config), "--mask-size is 'model' and was to be 'image'");
+    EXPECT_EQ(difference(config), "--mask-size is 'model' and should be 'image'");
     config = masks();
     config.scores = "logit";
-    EXPECT_EQ(difference(config), "--scores is 'logit' and was to be 'auto'");
+    EXPECT_EQ(difference(config), "--scores is 'logit' and should be 'auto'");
     config = masks();
     config.durable = true;
-    EXPECT_EQ(difference(config), "--durable is 'true' and was to be 'false'");
+    EXPECT_EQ(difference(config), "--durable is 'true' and should be 'false'");
     config = masks();
     config.processor = "mask-png,npy";
-    EXPECT_EQ(difference(config), "--processor is 'mask-png,npy' and was to be 'mask-png'");
+    EXPECT_EQ(difference(config), "--processor is 'mask-png,npy' and should be 'mask-png'");
     config = masks();
     config.processor = "embeddings-postgres";
     config.sink = "postgres://host/vectors";
-    EXPECT_NE(difference(config).find("--sink is 'postgres://host/vectors' and was to be nothing"), std::string::npos);
+    EXPECT_NE(difference(config).find("--sink is 'postgres://host/vectors' and should be nothing"), std::string::npos);
 }
 
 TEST(SlabWork, IncludesTheInputWhereResultsNeedItsPictures) {
@@ -57,7 +57,7 @@ TEST(SlabWork, IncludesTheInputWhereResultsNeedItsPictures) {
         config.processor = other.processor = processor;
         config.input = "/tmp/pictures";
         other.input = "/tmp/others";
-        EXPECT_EQ(SlabWork::difference(other, config), "--input is '/tmp/others' and was to be '/tmp/pictures'")
+        EXPECT_EQ(SlabWork::difference(other, config), "--input is '/tmp/others' and should be '/tmp/pictures'")
             << processor;
         for (RunConfig* const each : {&config, &other}) each->catalogue.put("mask-size", "model");
         EXPECT_EQ(SlabWork::of(other) == SlabWork::of(config), config.processor != "cut-out") << processor;
@@ -85,11 +85,11 @@ TEST(SlabWork, IncludesTheCutWhereResultsNeedThePictures) {
         config.processor = processor;
         RunConfig other = config;
         other.image_size = 192;
-        EXPECT_EQ(SlabWork::difference(other, config), "--image-size is '192' and was to be '224'") << processor;
+        EXPECT_EQ(SlabWork::difference(other, config), "--image-size is '192' and should be '224'") << processor;
         EXPECT_NE(SlabWork::of(other).hash(), SlabWork::of(config).hash());
         other = config;
         other.resize_size = 0;
-        EXPECT_EQ(SlabWork::difference(other, config), "--resize-size is '0' and was to be '256'") << processor;
+        EXPECT_EQ(SlabWork::difference(other, config), "--resize-size is '0' and should be '256'") << processor;
         EXPECT_NE(SlabWork::of(other).hash(), SlabWork::of(config).hash());
     }
     config.processor = "npy";
@@ -107,7 +107,7 @@ TEST(SlabWork, ExcludesAUrlsQueryAndDoesNotShowIt) {
     EXPECT_EQ(SlabWork::of(other).hash(), SlabWork::of(config).hash());
     other.catalogue.put("http-url", "https://host/other?key=SECRET");
     EXPECT_EQ(SlabWork::difference(other, config),
-              "--http-url is 'https://host/other' and was to be 'https://host/in'");
+              "--http-url is 'https://host/other' and should be 'https://host/in'");
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ TEST(OpenedLibrary, ReportsTheNeedAndTheRemedyWithoutAny) {
 TEST(OpenedLibrary, ReportsAMissingFunction) {
     const std::string text = refusal({"libc.so.6"}, "offramp_shout_loudly");
     EXPECT_THAT(text,
-                HasSubstr("--processor shout needs the call offramp_shout_loudly, which libc.so.6 does not have"));
+                HasSubstr("--processor shout needs the function offramp_shout_loudly, which libc.so.6 does not have"));
     EXPECT_THAT(text, HasSubstr("apt-get install libshout"));
 }
 

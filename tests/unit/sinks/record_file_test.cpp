@@ -77,8 +77,7 @@ TEST(RecordFile, AShrinkingFileIsAnErrorNotACrash) {
     file.from(0, 1);
     fs::resize_file(path, 2 << 20);
     for (int tries = 0; tries < 2; ++tries)
-        EXPECT_THAT(error_of([&] { file.from(5 << 19, 1); }),
-                    HasSubstr(path + ": it has become shorter than the 3145728 bytes"));
+        EXPECT_THAT(error_of([&] { file.from(5 << 19, 1); }), HasSubstr(path + ": it shrank from 3145728 bytes"));
 }
 
 }  // namespace

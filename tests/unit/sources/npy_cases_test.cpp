@@ -76,7 +76,7 @@ TEST_F(NpyCases, SkipsArraysThatDoNotFitTheModel) {
     const auto source = make();
     EXPECT_THAT(skipped(*source, 1), HasSubstr("takes [2, 3]"));
     EXPECT_THAT(skipped(*source, 2), HasSubstr("truncated"));
-    EXPECT_THAT(skipped(*source, 3), HasSubstr("no sound .npy file"));
+    EXPECT_THAT(skipped(*source, 3), HasSubstr("not a valid .npy file"));
     EXPECT_EQ(row(*source, 4), std::vector<float>(6, 1)) << "half floats are widened";
     EXPECT_THAT(skipped(*source, 5), HasSubstr("takes [2, 3]"));
     EXPECT_THAT(skipped(*source, 6), HasSubstr("takes [2, 3]"));

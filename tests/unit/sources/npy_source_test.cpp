@@ -150,7 +150,7 @@ TEST_F(NpyArray, RefusesANonFile) {
     EXPECT_THAT(refusal(folder.path().string(), ErrorKind::NoInput), HasSubstr("no .npy file in this folder"));
     ASSERT_EQ(::mkfifo((folder / "p.npy").c_str(), 0644), 0);
     EXPECT_THAT(refusal(folder / "p.npy", ErrorKind::BadInput), HasSubstr("not a regular file"));
-    EXPECT_THAT(refusal("/proc/self/mem", ErrorKind::BadInput), HasSubstr("no sound .npy file"));
+    EXPECT_THAT(refusal("/proc/self/mem", ErrorKind::BadInput), HasSubstr("not a valid .npy file"));
 }
 
 TEST_F(NpyArray, RefusesAMismatchWithBothShapes) {
@@ -179,7 +179,7 @@ TEST_F(NpyArray, RefusesATruncatedFileAtTheStart) {
                 AllOf(HasSubstr("4 rows of 24 bytes"), HasSubstr("3 whole ones")));
     EXPECT_THAT(error(npy("<f4", "(9000000000000000000, 2, 3)", "x")), HasSubstr("truncated"));
     for (std::size_t kept = 0; kept < 80; ++kept)
-        EXPECT_THAT(error(whole.substr(0, kept)), HasSubstr("no sound .npy file")) << kept;
+        EXPECT_THAT(error(whole.substr(0, kept)), HasSubstr("not a valid .npy file")) << kept;
     config.input = folder / "none.npy";
     EXPECT_THROW(test::make_source("npy", config, input, false), ConfigError);
     config.input = folder.path().string();

@@ -88,7 +88,7 @@ TEST_F(SyntheticSource, GivesNoRowsToAModelWithoutInput) {
 
 TEST_F(SyntheticSource, NamesBadSettings) {
     config.synthetic_on = "moon";
-    EXPECT_THAT(error(), HasSubstr("--synthetic-on 'moon' is not known. Known are: host, device"));
+    EXPECT_THAT(error(), HasSubstr("--synthetic-on 'moon' is unknown. Known: host, device"));
     config.synthetic_on = "host";
     config.batches = 0;
     EXPECT_THAT(error(), HasSubstr("--batches is 0"));

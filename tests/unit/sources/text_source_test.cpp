@@ -176,7 +176,7 @@ TEST_F(TokenizedText, FindsTheTokenizerBesideTheModel) {
 TEST_F(TokenizedText, ReportsTheLibrarysErrorForAnInvalidTokenizer) {
     config.tokenizer = write("words.json", "{}");
     EXPECT_THAT(error(ErrorKind::BadInput),
-                AllOf(HasSubstr("words.json"), HasSubstr("Exception: "), HasSubstr("Wanted is a tokenizer.json")));
+                AllOf(HasSubstr("words.json"), HasSubstr("Exception: "), HasSubstr("Give a tokenizer.json")));
 }
 
 TEST_F(TextSource, NamesAMissingPython) {

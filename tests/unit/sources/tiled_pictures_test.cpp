@@ -152,7 +152,7 @@ TEST_F(TiledPicturesSource, DoesNotReadAPictureThatChangedSinceTheListing) {
             test::row_of(*source, item, kTileSize);
             ADD_FAILURE() << "tile " << item << " was read";
         } catch (const UnreadableItem& unreadable) {
-            EXPECT_THAT(unreadable.what(), HasSubstr("it became another picture since the run began"));
+            EXPECT_THAT(unreadable.what(), HasSubstr("the picture changed after the run began"));
         }
     }
     EXPECT_EQ(test::row_of(*source, tiles, kTileSize), shown(*tile_of_key(source->key(tiles), kTiles)));
@@ -184,7 +184,7 @@ std::string logged_by(const std::function<void()>& work) {
 TEST_F(TiledPicturesSource, WarnsOfMostlyEmptyTiles) {
     const auto warning = [&] { return logged_by([&] { make(); }); };
     write("a", {10, 10});
-    EXPECT_THAT(warning(), HasSubstr("--tile 16 is large for these pictures: of 1 of 1 tiles more than half is"));
+    EXPECT_THAT(warning(), HasSubstr("--tile 16 is large for these pictures: in 1 of 1 tiles, more than half is"));
     EXPECT_THAT(warning(), HasSubstr("a.png (10 x 10 pixels)"));
     write("b", {100, 5});
     EXPECT_THAT(warning(), HasSubstr("of 9 of 9 tiles"));

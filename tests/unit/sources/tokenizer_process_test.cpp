@@ -86,7 +86,7 @@ TEST_F(TokenizerStandIn, AFailureDuringARunDoesNotBlameTheTokenizerFile) {
 TEST_F(TokenizerStandIn, RefusesRowsOfAnotherLength) {
     TokenizerProcess tokenizer(program("reply(0, struct.pack('<I', 5))\nos.read(0, 4096)\nreply(0, bytes(20))\n"));
     tokenizer.open();
-    EXPECT_THAT(error_of_encoding(tokenizer), HasSubstr("gave 20 bytes, wanted 28"));
+    EXPECT_THAT(error_of_encoding(tokenizer), HasSubstr("gave 20 bytes, expected 28"));
 }
 
 TEST_F(TokenizerStandIn, UsesTheFileOfTheRunsStart) {

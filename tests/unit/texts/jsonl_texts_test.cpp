@@ -94,15 +94,15 @@ TEST_F(JsonlTextsTest, AHashDistinguishesIdsTextsAndColumns) {
 TEST_F(JsonlTextsTest, ARefusalNamesFileLineValueAndRemedy) {
     const std::string good = "{\"id\": \"a\", \"text\": \"x\"}\n\n";
     for (const auto& [line, found, remedy] : std::vector<std::tuple<std::string, std::string, std::string>>{
-             {R"({"id": "a", "text": "y"})", "its id 'a' is that of line 1, too", "give each row its own"},
+             {R"({"id": "a", "text": "y"})", "its id 'a' is also the id of line 1", "give each row its own"},
              {R"({"text": "y"})", "there is no \"id\" in it", "--id-column"},
              {R"({"id": "", "text": "y"})", "is empty", "--id-column"},
              {R"({"id": true, "text": "y"})", "true or false: true", "whole numbers"},
              {R"({"id": "b", "text": {"a": 1}})", "an object: {\"a\":1}", "--text-column"},
-             {R"({"id": "b", "text": "y)", "not JSON: it breaks at byte 23. Give", "one JSON object a line"},
-             {R"({"id": "b", "id": "c", "text": "y"})", "its \"id\" is there more than once", "its own name"},
-             {R"({"id": "b", "text": "y", "\u0074ext": "z"})", "its \"text\" is there more than once", "its own name"},
-             {R"({"n": 1, "id": "b", "text": "y", "n": 1})", "its \"n\" is there more than once", "its own name"},
+             {R"({"id": "b", "text": "y)", "not JSON: it breaks at byte 23. Give", "one JSON object per line"},
+             {R"({"id": "b", "id": "c", "text": "y"})", "its \"id\" appears more than once", "its own name"},
+             {R"({"id": "b", "text": "y", "\u0074ext": "z"})", "its \"text\" appears more than once", "its own name"},
+             {R"({"n": 1, "id": "b", "text": "y", "n": 1})", "its \"n\" appears more than once", "its own name"},
              {R"({"id": "b", "text": "y", "n": NaN})", "breaks at byte 31, since JSON has no NaN", "write null"},
              {R"({"id": "b", "text": "y", "n": [-Infinity]})", "since JSON has no Infinity", "allow_nan=False"},
              {R"({"id": "b", "text": "y\ud83d"})", "half of a surrogate pair (\\ud800 to", "write U+FFFD"},
@@ -112,14 +112,14 @@ TEST_F(JsonlTextsTest, ARefusalNamesFileLineValueAndRemedy) {
                     AllOf(HasSubstr("texts.jsonl': line 3: "), HasSubstr(found), HasSubstr(remedy)));
     EXPECT_THAT(refusal("", ErrorKind::NoInput), HasSubstr("no lines"));
     config.columns = "b,text";
-    EXPECT_THAT(refusal(good, ErrorKind::Usage), HasSubstr("named already"));
+    EXPECT_THAT(refusal(good, ErrorKind::Usage), HasSubstr("already included"));
 }
 
 // With quadratic time, it would take minutes.
 TEST_F(JsonlTextsTest, FindsARepeatedNameBesideALongListQuickly) {
     std::string line = R"({"id": "b", "text": "y", "list": [{})";
     for (int i = 0; i < 1'000'000; ++i) line += ",{}";
-    EXPECT_THAT(refusal(line + R"(], "i\u0064": "c"})"), HasSubstr("its \"id\" is there more than once"));
+    EXPECT_THAT(refusal(line + R"(], "i\u0064": "c"})"), HasSubstr("its \"id\" appears more than once"));
 }
 
 TEST_F(JsonlTextsTest, AllowsRepeatedNamesWithinAColumn) {

@@ -147,10 +147,10 @@ TEST_F(OneTensor, IsReadByItsTicketOnly) {
     EXPECT_EQ(refusal(7, {.epoch = 2, .slab = 3, .generation = 9}), "taken");
     EXPECT_EQ(refusal(7, {.epoch = 5, .slab = 3, .generation = 9}),
               "taken");  // a restarted producer's ticket
-    EXPECT_EQ(refusal(7, {.epoch = 1, .slab = 3, .generation = 9}), "slab header: epoch is 2, wanted 1");
-    EXPECT_EQ(refusal(7, {.epoch = 2, .slab = 4, .generation = 9}), "slab header: slab is 3, wanted 4");
-    EXPECT_EQ(refusal(7, {.epoch = 2, .slab = 3, .generation = 8}), "slab header: generation is 9, wanted 8");
-    EXPECT_EQ(refusal(8, {.epoch = 2, .slab = 3, .generation = 9}), "slab header: run is 7, wanted 8");
+    EXPECT_EQ(refusal(7, {.epoch = 1, .slab = 3, .generation = 9}), "slab header: epoch is 2, expected 1");
+    EXPECT_EQ(refusal(7, {.epoch = 2, .slab = 4, .generation = 9}), "slab header: slab is 3, expected 4");
+    EXPECT_EQ(refusal(7, {.epoch = 2, .slab = 3, .generation = 8}), "slab header: generation is 9, expected 8");
+    EXPECT_EQ(refusal(8, {.epoch = 2, .slab = 3, .generation = 9}), "slab header: run is 7, expected 8");
 }
 
 TEST_F(OneTensor, RefusesATooSmallSlab) {

@@ -138,7 +138,7 @@ class Egress {
         if (values.size() == rows) return values.data();
         offramp_error error{OFFRAMP_BAD_ARGUMENT, {}};
         const std::string text = std::to_string(values.size()) + " " + what + " for " + std::to_string(rows) +
-                                 " samples. Give one a sample, or none";
+                                 " samples. Give one for each sample, or none";
         text.copy(error.text, sizeof error.text - 1);
         throw Error(error);
     }

@@ -41,7 +41,7 @@ void collect(const c10::IValue& value, const std::string& name, const std::strin
                     outputs);
         }
     } else if (!value.isNone()) {
-        throw ConfigError("the model '" + file + "' gives, beside tensors, a value of type " + value.tagKind(),
+        throw ConfigError("the model '" + file + "' gives a value that is not a tensor, of type " + value.tagKind(),
                           "A model's outputs are tensors, alone or in tuples, lists and dictionaries",
                           ErrorKind::BadInput);
     }
@@ -99,11 +99,11 @@ class ScriptNetwork final : public FileNetwork {
     [[noreturn]] static void refuse(const std::string& file, const std::string& reason) {
         throw ConfigError(
             "--model '" + file + "' is not TorchScript that this LibTorch reads: " + first_sentence(reason),
-            "What torch.save wrote is compiled. A network: write net.py with `import torch` and `def make(): return "
-            "torch.load('" +
+            "Compile what torch.save wrote. For a whole network, write net.py with `import torch` and `def make(): "
+            "return torch.load('" +
                 file +
-                "', weights_only=False)`, then ./launch/offramp export net.py:make --output compiled.pt2. Weights "
-                "alone: ./launch/offramp export FILE.py:FUNCTION --weights " +
+                "', weights_only=False)`, then run ./launch/offramp export net.py:make --output compiled.pt2. For "
+                "weights alone, run ./launch/offramp export FILE.py:FUNCTION --weights " +
                 file + ", with the function that makes their network",
             ErrorKind::BadInput);
     }

@@ -84,9 +84,9 @@ std::string fix_for(const std::string& refusal, const ModelMetadata& metadata) {
     const bool of_the_batch =
         refusal.find("dim value") != std::string::npos && refusal.find(" at 0,") != std::string::npos;
     if (!of_the_batch && input && *input >= 0 && static_cast<std::size_t>(*input) < metadata.inputs.size())
-        return "Write in " + metadata.file + " what it takes: shape and dtype of the [[input]] '" +
+        return "Correct in " + metadata.file + " the shape and dtype of the [[input]] '" +
                metadata.inputs[static_cast<std::size_t>(*input)].name +
-               "'; the input is contiguous, and the model must have been made for that";
+               "'; the input is contiguous, and the model must accept that";
     if (refusal.find("unmatched dtype") != std::string::npos)
         return "Write its type into the TOML file beside it: input-dtype = \"bfloat16\" or \"int32\", and any other "
                "type in a table [[input]]";
@@ -270,7 +270,7 @@ class CompiledNetwork final : public FileNetwork {
     std::unique_ptr<Loader> load(const Execution& execution) const {
         if (!is_zip(file_))
             throw ConfigError(
-                "--model '" + file_ + "' is not a model: a .pt2 file is a zip archive, and this is not one",
+                "--model '" + file_ + "' is not a model: a .pt2 file is a zip archive, but this file is not",
                 "Make one with ./launch/offramp export, or torch._inductor.aoti_compile_and_package",
                 ErrorKind::BadInput);
         Metadata metadata;
@@ -293,11 +293,11 @@ class CompiledNetwork final : public FileNetwork {
         const std::string maker = value_of(metadata, "torch");
         if (metadata.empty())
             throw ConfigError("--model '" + file_ + "' holds no compiled model: " + reason,
-                              "What torch.export.save wrote is compiled: write net.py with `import torch` and "
-                              "`def make(): return torch.export.load('" +
+                              "Compile what torch.export.save wrote: write net.py with `import torch` and `def make(): "
+                              "return torch.export.load('" +
                                   file_ +
-                                  "').module()`, then ./launch/offramp export net.py:make --output compiled.pt2 "
-                                  "(with the program's --batch and --image-size). TorchScript is called .pt",
+                                  "').module()`, then run ./launch/offramp export net.py:make --output compiled.pt2 "
+                                  "(with the program's --batch and --image-size). A TorchScript file ends in .pt",
                               ErrorKind::BadInput);
         throw ConfigError(
             "--model '" + file_ + "', made by " + (maker.empty() ? "an unnamed PyTorch" : "PyTorch " + maker) +

@@ -56,7 +56,7 @@ std::uint64_t count_items(const InputSettings& config) {
 std::unique_ptr<BatchSource> make_synthetic(const SourceOptions& options) {
     const InputSettings& config = *options.input;
     if (config.synthetic_on != "host" && config.synthetic_on != "device")
-        throw ConfigError("--synthetic-on '" + config.synthetic_on + "' is not known", "Known are: host, device");
+        throw ConfigError("--synthetic-on '" + config.synthetic_on + "' is unknown", "Known: host, device");
     const bool uploads = config.synthetic_on == "host" && options.model_input.dims > 0;
     const RowKind rows = !uploads ? RowKind::Nothing : options.parts.empty() ? RowKind::Float32 : RowKind::Arrays;
     return std::make_unique<SyntheticSource>(count_items(config), rows, options.parts, options.model->seed);

@@ -23,7 +23,7 @@ std::string tokenizer_of(const InputSettings& config, const ModelSettings& model
     if (!config.tokenizer.empty()) return config.tokenizer;
     const std::string beside = std::filesystem::path(model.model).replace_extension(".tokenizer.json").string();
     if (std::filesystem::exists(beside)) return beside;
-    throw ConfigError("--source " + source + " needs the model's tokenizer, and '" + beside + "' is not there",
+    throw ConfigError("--source " + source + " needs the model's tokenizer, but '" + beside + "' does not exist",
                       "Give --tokenizer FILE, the tokenizer.json that the model was trained with", ErrorKind::BadInput);
 }
 

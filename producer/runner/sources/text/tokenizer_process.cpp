@@ -131,7 +131,7 @@ std::vector<std::int32_t> TokenizerProcess::encode(std::span<const std::string_v
     std::vector<std::int32_t> was_cut(texts.size());
     const std::size_t wanted = rows.size_bytes() + was_cut.size() * sizeof(std::int32_t);
     if (const std::uint32_t bytes = receive_front(); bytes != wanted)
-        fail("gave " + std::to_string(bytes) + " bytes, wanted " + std::to_string(wanted));
+        fail("gave " + std::to_string(bytes) + " bytes, expected " + std::to_string(wanted));
     receive(std::as_writable_bytes(rows));
     receive(std::as_writable_bytes(std::span(was_cut)));
     return was_cut;
@@ -192,7 +192,7 @@ std::uint32_t TokenizerProcess::receive_front() {
         throw ConfigError("tokenizer '" + settings_.tokenizer + "': " + reason,
                           no_library ? "Install the PyPI package `tokenizers` for '" + settings_.python +
                                            "', or name a Python that has it in OFFRAMP_TOKENIZER_PYTHON"
-                                     : "Wanted is a tokenizer.json as the `tokenizers` library writes it",
+                                     : "Give a tokenizer.json that the `tokenizers` library wrote",
                           no_library ? ErrorKind::System : ErrorKind::BadInput);
     }
     if (front[0] != 0) fail("gave an answer of an unknown kind: " + std::to_string(front[0]));
@@ -202,7 +202,7 @@ std::uint32_t TokenizerProcess::receive_front() {
 void TokenizerProcess::receive_reply(std::span<std::byte> payload) {
     const std::uint32_t bytes = receive_front();
     if (bytes != payload.size())
-        fail("gave " + std::to_string(bytes) + " bytes, wanted " + std::to_string(payload.size()));
+        fail("gave " + std::to_string(bytes) + " bytes, expected " + std::to_string(payload.size()));
     receive(payload);
 }
 

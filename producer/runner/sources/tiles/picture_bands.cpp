@@ -35,7 +35,7 @@ std::shared_ptr<const PictureBand> PictureBands::of_row(std::uint32_t tile_row) 
 
 void PictureBands::restart() {
     rows_ = open_picture_rows(place_);
-    if (!(rows_->size() == size_)) throw UnreadableItem("it became another picture since the run began");
+    if (!(rows_->size() == size_)) throw UnreadableItem("the picture changed after the run began");
     read_ = 0;
     bands_.clear();
 }

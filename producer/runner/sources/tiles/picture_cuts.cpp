@@ -91,7 +91,7 @@ class CutsOfRegions final : public PictureCuts {
         }
         Decoder decoder{.regions = open_picture_regions(place_), .rgb = {}};
         if (decoder.regions == nullptr || !(decoder.regions->size() == size_))
-            throw UnreadableItem("it became another picture since the run began");
+            throw UnreadableItem("the picture changed after the run began");
         return decoder;
     }
 

@@ -131,7 +131,7 @@ class TiledPictures final : public BatchSource {
         loan->cut(tile_row, tile_column, row);
         // Check after the cut: data read before a change is intact.
         if (stamp_of(input_.pictures->place(picture)) != of.stamp)
-            throw UnreadableItem("it became another picture since the run began");
+            throw UnreadableItem("the picture changed after the run began");
     }
 
   private:
@@ -173,9 +173,9 @@ class TiledPictures final : public BatchSource {
         if (2 * empty_tiles_ <= items()) return;
         const auto [width, height] = pictures_[first_empty_].plan.size;
         spdlog::warn(
-            "--tile {} is large for these pictures: of {} of {} tiles more than half is beyond the picture, as of "
-            "{} ({} x {} pixels), and takes as long as a whole one. A model that is exported with a smaller "
-            "--image-size, and --tile of that size, take less",
+            "--tile {} is large for these pictures: in {} of {} tiles, more than half is outside the picture (as in "
+            "{}, {} x {} pixels), at the cost of a full tile. Export the model with a smaller --image-size, and use "
+            "that --tile",
             input_.size.tile, empty_tiles_, items(), input_.pictures->origin(first_empty_), width, height);
     }
 
