@@ -187,7 +187,7 @@ def resolve_run(places, argv):
 def resolve(program, argv):
     """The settings as a program resolves them. Producer and consumers know every flag. Passes a refusal on unchanged."""
     try:
-        answer = subprocess.run([program, *argv, "--print-config"], capture_output=True, text=True, check=False)
+        answer = subprocess.run([program, "--print-config", *argv], capture_output=True, text=True, check=False)
     except OSError as problem:
         raise cannot_be_started(program, problem) from problem
     if answer.returncode != 0:

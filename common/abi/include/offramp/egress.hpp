@@ -92,7 +92,8 @@ class Egress {
         held.release();
     }
 
-    // True when consumers have finished all slabs; false after the timeout.
+    // True when consumers have finished all slabs, dead letters included: stats().samples_dead_lettered counts those.
+    // False after the timeout.
     bool drain(std::optional<std::chrono::duration<double>> timeout = std::nullopt) {
         const double seconds = timeout ? timeout->count() : -1;
         return detail::checked(
