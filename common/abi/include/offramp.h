@@ -131,7 +131,8 @@ typedef struct offramp_batch {
     const void* const* tensors; /* addresses on the device, in the options' order; dense, `rows` samples each */
     uint32_t tensor_count;
     uint32_t rows;           /* 1 to the options' shape[0] */
-    const char* const* keys; /* one per row, names its results; NULL: the items' numbers */
+    const char* const* keys; /* one per row, names its results; NULL: the items' numbers. Consumers that write files
+                                refuse absolute paths and ".." */
     const uint64_t* items;   /* one per row, rising from batch to batch; NULL: counted on */
     void* stream; /* cudaStream_t or CUstream that writes the tensors; NULL: the legacy stream. Ignored on the CPU */
     void* owner;  /* passed to `release` when the tensors may be overwritten or freed: on any thread, also within this
