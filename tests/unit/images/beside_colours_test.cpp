@@ -103,10 +103,10 @@ TEST(PngOf16Bits, GrayEqualsThatOfATiff) {
 }
 
 TEST(PngOf16Bits, WarnsOfNumbersThatUseFewBits) {
-    EXPECT_THAT(warning_about_16_bits(4095), AllOf(HasSubstr("uses 12 of them"), HasSubstr("4095"), HasSubstr("dark"),
-                                                   HasSubstr("-evaluate multiply 16`")));
-    EXPECT_THAT(warning_about_16_bits(16383), HasSubstr("uses 14 of them"));
-    EXPECT_THAT(warning_about_16_bits(1), HasSubstr("uses 1 of them"));
+    EXPECT_THAT(warning_about_16_bits(4095), AllOf(HasSubstr("uses only 12 of them"), HasSubstr("4095"),
+                                                   HasSubstr("dark"), HasSubstr("-evaluate multiply 16`")));
+    EXPECT_THAT(warning_about_16_bits(16383), HasSubstr("uses only 14 of them"));
+    EXPECT_THAT(warning_about_16_bits(1), HasSubstr("uses only 1 of them"));
     for (const int largest : {0, 16384, 65535})
         EXPECT_EQ(warning_about_16_bits(static_cast<std::uint16_t>(largest)), "") << largest;
 }

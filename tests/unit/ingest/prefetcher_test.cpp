@@ -456,7 +456,7 @@ TEST_F(PrefetcherTest, ReportsTheReadAheadPartsOfAPictureAsOne) {
         }
         FAIL() << "it succeeded";
     } catch (const Error& error) {
-        EXPECT_THAT(error.what(), AllOf(HasSubstr("/fake/6: torn (and "), HasSubstr(" more like it).  ")));
+        EXPECT_THAT(error.what(), AllOf(HasSubstr("/fake/6: torn (and "), HasSubstr(" more like it). ")));
     }
     const auto items_of = [](const std::vector<SkippedItem>& list) {
         std::uint64_t items = 0;

@@ -363,7 +363,7 @@ TEST_F(Parsing, ANamedTableBelongsToOneProcessor) {
     EXPECT_EQ(tables_of(both), (std::vector<std::string>{"embeddings", "records"}));
     const Refusal refused = refusal({flags[0], flags[1], "--sink-table=own"});
     EXPECT_EQ(refused.kind, ErrorKind::Usage);
-    EXPECT_THAT(refused.text, AllOf(HasSubstr("--sink-table 'own' is one table"), HasSubstr("search_path")));
+    EXPECT_THAT(refused.text, AllOf(HasSubstr("--sink-table 'own' names one table"), HasSubstr("search_path")));
     EXPECT_EQ(tables_of(parse({"--sink=dbname=d", "--processor=npy,records-postgres", "--sink-table=own"})),
               std::vector<std::string>{"own"});
 }

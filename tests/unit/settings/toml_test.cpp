@@ -67,10 +67,10 @@ TEST(Toml, RefusesUnsupportedSyntaxAndReportsWhere) {
         const char* text;
         const char* expected;
     } cases[] = {
-        {"\n[table]", "f:2: 'table' is a table that is not known. All settings stand at the top level: key = value"},
-        {"\n[[table]]", "f:2: 'table' is a table that is not known"},
-        {"a.b = 1", "f:1: 'a' is a table that is not known"},
-        {"a = {b = 1}", "f:1: 'a' is a table that is not known"},
+        {"\n[table]", "f:2: 'table' is an unknown table. All settings belong at the top level: key = value"},
+        {"\n[[table]]", "f:2: 'table' is an unknown table"},
+        {"a.b = 1", "f:1: 'a' is an unknown table"},
+        {"a = {b = 1}", "f:1: 'a' is an unknown table"},
         {"a = [1, 2]", "f:1: 'a' is an array. A setting has one value: a string in quotes, a number, true or false"},
         {"a = 1979-05-27", "f:1: 'a' is a date or a time"},
         {"b = 1\n\na = 07:32:00", "f:3: 'a' is a date or a time"},

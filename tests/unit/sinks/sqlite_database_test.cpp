@@ -373,7 +373,7 @@ TEST(OutputDatabase, RefusesAForeignDatabase) {
     EXPECT_EQ(refused().code, ErrorKind::Usage);
     EXPECT_THAT(refused().text, HasSubstr("made by another program"));
     Stranger(folder.path() + "/rows.sqlite").execute("PRAGMA application_id = 1330005586; PRAGMA user_version = 99");
-    EXPECT_THAT(refused().text, AllOf(HasSubstr("tables of version 99"), HasSubstr("knows 1")));
+    EXPECT_THAT(refused().text, AllOf(HasSubstr("tables of version 99"), HasSubstr("supports 1")));
 }
 
 // --- a new run in a folder with files ---

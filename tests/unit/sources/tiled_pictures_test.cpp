@@ -185,9 +185,9 @@ TEST_F(TiledPicturesSource, WarnsOfMostlyEmptyTiles) {
     const auto warning = [&] { return logged_by([&] { make(); }); };
     write("a", {10, 10});
     EXPECT_THAT(warning(), HasSubstr("--tile 16 is large for these pictures: in 1 of 1 tiles, more than half is"));
-    EXPECT_THAT(warning(), HasSubstr("a.png (10 x 10 pixels)"));
+    EXPECT_THAT(warning(), HasSubstr("a.png, 10 x 10 pixels"));
     write("b", {100, 5});
-    EXPECT_THAT(warning(), HasSubstr("of 9 of 9 tiles"));
+    EXPECT_THAT(warning(), HasSubstr("in 9 of 9 tiles"));
     write("c", {200, 100});
     EXPECT_EQ(warning(), "") << "most tiles are of the large one";
     std::filesystem::remove(folder / "a.png");

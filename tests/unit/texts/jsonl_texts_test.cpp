@@ -95,7 +95,7 @@ TEST_F(JsonlTextsTest, ARefusalNamesFileLineValueAndRemedy) {
     const std::string good = "{\"id\": \"a\", \"text\": \"x\"}\n\n";
     for (const auto& [line, found, remedy] : std::vector<std::tuple<std::string, std::string, std::string>>{
              {R"({"id": "a", "text": "y"})", "its id 'a' is also the id of line 1", "give each row its own"},
-             {R"({"text": "y"})", "there is no \"id\" in it", "--id-column"},
+             {R"({"text": "y"})", "it has no \"id\"", "--id-column"},
              {R"({"id": "", "text": "y"})", "is empty", "--id-column"},
              {R"({"id": true, "text": "y"})", "true or false: true", "whole numbers"},
              {R"({"id": "b", "text": {"a": 1}})", "an object: {\"a\":1}", "--text-column"},

@@ -72,7 +72,7 @@ TEST_F(ListedRowsOfARun, RequiresNothingWithoutStoredRows) {
 
 TEST_F(ListedRowsOfARun, RefusesAnInvalidStoredFile) {
     std::ofstream(path()) << "many";
-    EXPECT_THAT(refused(kTwoRows, ErrorKind::Protocol), HasSubstr("listed-rows cannot be read"));
+    EXPECT_THAT(refused(kTwoRows, ErrorKind::Protocol), HasSubstr("listed-rows is damaged"));
 }
 
 }  // namespace
