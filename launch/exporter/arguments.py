@@ -67,9 +67,9 @@ def check_name(model):
         what, fix = diagnose_file(model)
         raise LaunchError(f"'{model}' {what}", fix, ExitCode.USAGE)
     if origin == "sentence" and not pathlib.Path(name).is_dir():
-        raise LaunchError(f"{model}: there is no folder '{name}'", "Give the folder of a sentence-transformers model", ExitCode.NO_INPUT)
+        raise LaunchError(f"{model}: the folder '{name}' does not exist", "Give the folder of a sentence-transformers model", ExitCode.NO_INPUT)
     if origin.endswith(".py") and not pathlib.Path(origin).is_file():
-        raise LaunchError(f"{model}: there is no file '{origin}'", "FILE.py is a path; a module is named without .py", ExitCode.NO_INPUT)
+        raise LaunchError(f"{model}: the file '{origin}' does not exist", "FILE.py is a path; a module is named without .py", ExitCode.NO_INPUT)
 
 
 def diagnose_file(model):
@@ -86,13 +86,13 @@ def diagnose_file(model):
         return "is a file, not a function that returns a network", fix
     if ending in (".safetensors", ".ckpt", ".bin"):
         return "holds weights without a network", f"Name the network too: export torchvision:NAME --weights {model}, or FILE.py:FUNCTION --weights {model}"
-    return "names no network", "torchvision:NAME, sentence:FOLDER, FILE.py:FUNCTION or MODULE:FUNCTION"
+    return "does not name a network", "Give torchvision:NAME, sentence:FOLDER, FILE.py:FUNCTION or MODULE:FUNCTION"
 
 
 def check_together(parser, wish):
     of_one_input = [*flags_of_pictures(wish), *(["--input-shape"] if wish.input_shape else []), *(["--max-tokens"] if wish.max_tokens else [])]
     if wish.inputs and of_one_input:
-        parser.error(f"{of_one_input[0]} does not go with --input, which describes all inputs")
+        parser.error(f"{of_one_input[0]} cannot be combined with --input, which describes all inputs")
     if wish.tokenizer and not any(one.tokens for one in wish.inputs):
         parser.error("--tokenizer is for a network that takes a text's tokens (--input NAME=ids:128)")
 
@@ -142,7 +142,7 @@ def resize_size(text):
         return 0
     number = whole(text, LARGEST_SIZE)
     if number < SMALLEST_SIZE:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number from {SMALLEST_SIZE} to {LARGEST_SIZE}, nor none")
+        raise argparse.ArgumentTypeError(f"'{text}' is neither a number from {SMALLEST_SIZE} to {LARGEST_SIZE} nor 'none'")
     return number
 
 

@@ -38,12 +38,12 @@ def export(wish):
     plan = compiling.plan(wish, network)
     say(f"{wish.model} for {plan.device_name()}: input {plan.describe_input()}, {wish.precision}")
     if network.prompt:
-        say(f"the folder's default prompt {network.prompt!r} is put in front of each text")
+        say(f"each text is prefixed with the folder's default prompt {network.prompt!r}")
     module = compiling.prepared(network.module, plan)
     file = pathlib.Path(wish.output or f"{network.name}.pt2")
     check_places(file)
     if file.exists():
-        say(f"{file} exists and is replaced once the new model is complete; --output names another file")
+        say(f"{file} exists and will be replaced once the new model is complete; pass --output to write another file")
     try:
         make_files(file, wish, plan, network, module)
     except OSError as problem:
@@ -69,7 +69,7 @@ def how_to_run(file, network):
 def check_places(file):
     """Checks the output before the compiler runs for minutes."""
     if not file.parent.is_dir():
-        raise LaunchError(f"--output {file}: there is no folder {file.parent}", "Make it, or give another", ExitCode.CANNOT_WRITE)
+        raise LaunchError(f"--output {file}: the folder {file.parent} does not exist", "Create it, or give another", ExitCode.CANNOT_WRITE)
     for suffix in SUFFIXES:
         if file.with_suffix(suffix).is_dir():
             raise LaunchError(f"{file.with_suffix(suffix)} cannot be made: it is a folder", "Give --output another name", ExitCode.CANNOT_WRITE)
@@ -87,7 +87,7 @@ def make_files(file, wish, plan, network, module):
             obstacle = obstacle or "the compiler made its length fixed"
             if plan.length == "any":
                 raise LaunchError(f"--length any: {obstacle}; nothing was written", "Give --length fixed", ExitCode.BAD_INPUT)
-            say(f"texts are filled up to {plan.longest} tokens each, because this model takes only this length: {obstacle}")
+            say(f"texts are padded to {plan.longest} tokens each, because this model accepts only this length: {obstacle}")
         say(f"largest difference from eager PyTorch: {difference.describe()}")
         if not difference.largest <= plan.tolerance:
             raise LaunchError(f"the compiled model differs from the network by {difference.largest:.2g} of its largest value, more than "

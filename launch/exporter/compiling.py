@@ -101,14 +101,14 @@ def plan(wish, network):
         raise LaunchError("--device cuda: PyTorch finds no GPU", "Export on a machine with a GPU, or give --device cpu",
                           ExitCode.DEVICE_UNSUPPORTED)
     if device == "cpu" and wish.precision == "tf32":
-        raise LaunchError("--precision tf32 exists on a GPU only", "Give fp32 or bf16", ExitCode.USAGE)
+        raise LaunchError("--precision tf32 needs a GPU", "Give fp32 or bf16", ExitCode.USAGE)
     tokens = network.tokens or any(one.tokens for one in network.inputs)
     pictures = wish.input_shape is None and not tokens and not network.inputs
     if not pictures and (given := flags_of_pictures(wish)):
-        raise LaunchError(f"{given[0]} is for networks of pictures, and {wish.model} takes {'numbers' if wish.input_shape else 'tokens'}", "Omit it",
+        raise LaunchError(f"{given[0]} is for networks that take pictures, but {wish.model} takes {'numbers' if wish.input_shape else 'tokens'}", "Omit it",
                           ExitCode.USAGE)
     if wish.length == "any" and not tokens:
-        raise LaunchError(f"--length any is for networks of a text's tokens, and {wish.model} takes none", "Omit it", ExitCode.USAGE)
+        raise LaunchError(f"--length any is for networks that take a text's tokens, but {wish.model} takes none", "Omit it", ExitCode.USAGE)
     sample = (2, network.tokens) if network.tokens else wish.input_shape
     height, width = wish.image_size or (defaults.image_size, defaults.image_size)
     memory_format = wish.memory_format
@@ -129,7 +129,7 @@ def resize_size(wish, defaults, size):
         return in_proportion if SMALLEST_SIZE <= smallest == largest else 0
     if wish.resize_size and not SMALLEST_SIZE <= smallest == largest <= wish.resize_size:
         raise LaunchError(f"--resize-size {wish.resize_size} cuts out the middle of a picture, but the network takes {'x'.join(map(str, size))} pixels",
-                          f"Accepted with it: a square --image-size of {SMALLEST_SIZE} to {wish.resize_size}", ExitCode.USAGE)
+                          f"Give a square --image-size of {SMALLEST_SIZE} to {wish.resize_size}, or omit --resize-size", ExitCode.USAGE)
     return wish.resize_size
 
 
@@ -221,7 +221,7 @@ def without_graphs():
 
 def advice_for(problem):
     """The advice, followed by the line of the network's code that failed."""
-    advice = "Only networks that do the same for every input can"
+    advice = "Only networks that run the same operations for every input can be exported"
     if "data-dependent" in str(problem):
         advice += ": replace each `if` or loop over values by torch.where or torch.cond, or save it as TorchScript, which run accepts " \
                   "(torch.jit.script(network).save('net.pt'), run --model net.pt)"
@@ -238,7 +238,7 @@ def check_outputs(module, given, named, batch):
     except Exception as problem:  # the network's code may raise any exception
         line = own_line(problem)
         raise LaunchError(f"the network cannot be exported, because it fails on an input {', '.join(str(list(one.shape)) for one in (*given, *named.values()))}: "
-                          f"{first_lines(problem)}", line or "A run calls it in this way", ExitCode.BAD_INPUT) from problem
+                          f"{first_lines(problem)}", line or "A run passes these inputs: fix forward(), or describe its inputs with --input", ExitCode.BAD_INPUT) from problem
     for name, tensor in zip(names, tensors):
         check_is_batch(name, tensor, batch)
     return answer
@@ -308,7 +308,7 @@ def check_any_length(module, plan):
         with torch.no_grad():
             shapes.append([tuple(one.shape) for one in flattened(module(*given, **named))[0]])
     if shapes[0] != shapes[1]:
-        raise LaunchError(f"the outputs have other shapes for shorter texts: {shapes[0]}, {shapes[1]}", "Give --length fixed", ExitCode.BAD_INPUT)
+        raise LaunchError(f"the shapes of the outputs depend on the text's length: {shapes[0]}, {shapes[1]}", "Give --length fixed", ExitCode.BAD_INPUT)
     length = (SHORTEST + plan.longest) // 2
     given, named = plan.arguments(plan.example_batch, 0, length)
     longer = torch.nn.ConstantPad1d((0, plan.longest - length), 0)
@@ -317,7 +317,7 @@ def check_any_length(module, plan):
         filled_up, _ = flattened(module(*map(longer, given), **{name: longer(one) for name, one in named.items()}))
     if not all(torch.allclose(one.double(), other.double(), rtol=0, atol=plan.tolerance * max(one.double().abs().max().item(), 1e-9))
                for one, other in zip(short, filled_up)):
-        raise LaunchError("the outputs depend on how far texts are filled up: the mask does not hide all of the padding", "Give --length fixed",
+        raise LaunchError("the outputs depend on the padding of texts: the mask does not hide all of it", "Give --length fixed",
                           ExitCode.BAD_INPUT)
 
 

@@ -76,7 +76,7 @@ def of_network(inputs, module):
     if not inputs:
         several = needed or named       # if forward() requires none, it needs some of the optional ones
         if len(several) > 1:
-            raise LaunchError(f"the network cannot be exported as one of pictures: its forward() takes {', '.join(several)}",
+            raise LaunchError(f"the network cannot be exported with one input of pictures: its forward() takes {', '.join(several)}",
                               f"Describe each of them: {' '.join(flag_for(name) for name in several)}", ExitCode.BAD_INPUT)
         return ()
     check_together(inputs, given)

@@ -58,7 +58,7 @@ class Network:
 def make(wish):
     origin, _, name = wish.model.rpartition(":")
     if wish.inputs and origin in (TORCHVISION, SENTENCE):
-        raise LaunchError(f"--input does not go with {origin}:", "The inputs of these networks are known", ExitCode.USAGE)
+        raise LaunchError(f"--input cannot be combined with {origin}:", "Omit it: the inputs of these networks are known", ExitCode.USAGE)
     if origin == SENTENCE:
         return sentence_encoder(name, wish)
     torch.manual_seed(wish.seed)
@@ -94,7 +94,8 @@ def tokenizer(wish):
 
 def sentence_encoder(folder, wish):
     if wish.weights or wish.argument or wish.input_shape:
-        raise LaunchError("--weights, --argument and --input-shape do not go with sentence:FOLDER", "The folder contains them", ExitCode.USAGE)
+        raise LaunchError("--weights, --argument and --input-shape cannot be combined with sentence:FOLDER", "Omit them: the folder contains the weights and settings",
+                          ExitCode.USAGE)
     from exporter import sentences
     made = sentences.read(folder, wish.max_tokens, wish.asked_precision)
     return Network(pathlib.Path(folder).resolve().name, made.network, False, Defaults(), made.tokens, made.vocabulary, made_tokenizer=made.tokenizer,
@@ -156,7 +157,7 @@ def from_function(origin, name, arguments):
 
 
 def call(function, what, arguments):
-    with own_code.reported(f"{what} could not be made", "--argument NAME=VALUE passes arguments on",
+    with own_code.reported(f"{what} failed", "Pass its arguments with --argument NAME=VALUE",
                        lambda problem: ExitCode.USAGE if isinstance(problem, (TypeError, ValueError)) else ExitCode.BAD_INPUT):
         return function(**arguments)
 
@@ -169,7 +170,7 @@ def load(module, file):
     missing, unexpected = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
     other = sorted(name for name in wanted.keys() & found.keys() if wanted[name].shape != found[name].shape)
     problems = [f"{len(names)} {what} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
-                for names, what in ((missing, "missing"), (unexpected, "unexpected"), (other, "of another shape")) if names]
+                for names, what in ((missing, "missing"), (unexpected, "unexpected"), (other, "of the wrong shape")) if names]
     if problems:
         raise LaunchError(f"--weights {file} do not fit the network: {'; '.join(problems)}",
                           "Pass the network's arguments with --argument, such as num_classes=2", ExitCode.BAD_INPUT)

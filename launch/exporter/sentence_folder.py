@@ -45,7 +45,7 @@ class File:
     def __init__(self, path):
         self.path, self._left = path, content(path)
         if not isinstance(self._left, dict):
-            raise LaunchError(f"{path} is not an object of JSON", "Is the folder complete?", ExitCode.BAD_INPUT)
+            raise LaunchError(f"{path} is not a JSON object", "Is the folder complete?", ExitCode.BAD_INPUT)
 
     def take(self, key, default=None):
         return self._left.pop(key, default)
@@ -80,7 +80,7 @@ def read(folder):
     except (AttributeError, TypeError) as problem:
         raise LaunchError(f"{folder / 'modules.json'} is not a list of modules: {problem}", "Is the folder complete?", ExitCode.BAD_INPUT) from problem
     if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in ([], ["Normalize"]):
-        raise LaunchError(f"{folder / 'modules.json'} has the modules {', '.join(kinds)}", "Supported are Transformer, Pooling and perhaps Normalize, in this order. "
+        raise LaunchError(f"{folder / 'modules.json'} has the modules {', '.join(kinds)}", "Export supports Transformer, Pooling and optionally Normalize, in this order. "
                           + OWN_FUNCTION, ExitCode.BAD_INPUT)
     return found
 
@@ -92,7 +92,7 @@ def read_model(file, found):
     check_requirements(file, file.take("requirements"))
     prompts, name = {"query": "", "document": "", **(file.take("prompts") or {})}, file.take("default_prompt_name")
     if name is not None and name not in prompts:
-        raise LaunchError(f"{file.path} has default_prompt_name = {json.dumps(name)}, but no prompt of that name", f"prompts has {', '.join(prompts)}",
+        raise LaunchError(f"{file.path} has default_prompt_name = {json.dumps(name)}, but no prompt of that name", f"Give one of its prompts: {', '.join(prompts)}",
                           ExitCode.BAD_INPUT)
     found.prompt = prompts.get(name) or ""
     found.truncate_dim = file.take("truncate_dim")
@@ -128,7 +128,7 @@ def read_module(folder, part, found):
     kind = part["type"].rpartition(".")[2]
     readers = {"Transformer": read_transformer, "Pooling": read_pooling, "Normalize": read_normalize}
     if kind not in readers or not part["type"].startswith("sentence_transformers."):
-        raise LaunchError(f"{folder} has a part of type {part['type'] if kind in readers else kind}", "Supported are sentence-transformers' own Transformer, Pooling and "
+        raise LaunchError(f"{folder} has a module of type {part['type'] if kind in readers else kind}", "Export supports only sentence-transformers' own Transformer, Pooling and "
                           f"Normalize. {OWN_FUNCTION}", ExitCode.BAD_INPUT)
     if kwargs := part.get("kwargs"):
         raise LaunchError(f"{folder / 'modules.json'} has kwargs = {json.dumps(kwargs)} for {kind}, which export does not support", OWN_FUNCTION, ExitCode.BAD_INPUT)
@@ -169,7 +169,7 @@ def read_pooling(place, found):
     mode = file.take("pooling_mode")
     modes = flags or ["mean"] if mode is None else [mode] if isinstance(mode, str) else mode
     if len(modes) != 1 or modes[0] not in POOLINGS:
-        raise LaunchError(f"{file.path} pools by {', '.join(map(str, modes))} (pooling_mode)", f"Supported are the mean of the tokens and the first token. {OWN_FUNCTION}",
+        raise LaunchError(f"{file.path} pools by {', '.join(map(str, modes))} (pooling_mode)", f"Export supports the mean of the tokens and the first token. {OWN_FUNCTION}",
                           ExitCode.BAD_INPUT)
     found.pooling = modes[0]
     file.take("embedding_dimension"), file.take("word_embedding_dimension")

@@ -81,15 +81,15 @@ def check_kind(settings, config):
                           ExitCode.BAD_INPUT)
     architecture = (getattr(config, "architectures", None) or [""])[0]
     if not settings.has_modules and architecture.endswith("ForCausalLM"):
-        raise LaunchError(f"{settings.folder} has no modules.json, and then {architecture} pools by lasttoken", OWN_FUNCTION, ExitCode.BAD_INPUT)
+        raise LaunchError(f"{settings.folder}: without a modules.json, {architecture} pools by the last token, which export does not support", OWN_FUNCTION, ExitCode.BAD_INPUT)
 
 
 def check_tokenizer(settings, tokenizer):
     if not tokenizer.is_fast:
-        raise LaunchError(f"{settings.folder}: its tokenizer ({type(tokenizer).__name__}) is not of the `tokenizers` library", "Save the folder with a newer transformers, "
+        raise LaunchError(f"{settings.folder}: its tokenizer ({type(tokenizer).__name__}) does not use the `tokenizers` library", "Save the folder with a newer transformers, "
                           "which writes a tokenizer.json", ExitCode.BAD_INPUT)
     if not settings.has_modules and getattr(tokenizer, "chat_template", None):
-        raise LaunchError(f"{settings.folder} has no modules.json and a chat_template, which sentence-transformers then puts around texts", OWN_FUNCTION,
+        raise LaunchError(f"{settings.folder}: without a modules.json, sentence-transformers applies the tokenizer's chat_template, which export does not support", OWN_FUNCTION,
                           ExitCode.BAD_INPUT)
     if any(tokenizer("a text").get("token_type_ids", ())):
         raise LaunchError(f"{settings.folder}: its tokenizer produces token_type_ids other than 0", OWN_FUNCTION, ExitCode.BAD_INPUT)
@@ -100,8 +100,8 @@ def in_float32(settings, transformer, precision):
     if transformer.dtype == torch.float32 or precision is not None:
         return transformer.float()
     name = str(transformer.dtype).removeprefix("torch.")
-    raise LaunchError(f"{settings.folder}: its weights have the dtype {name}, in which sentence-transformers computes",
-                      f"--precision fp32 computes in float32: vectors then differ from sentence-transformers' by the rounding of {name}", ExitCode.BAD_INPUT)
+    raise LaunchError(f"{settings.folder}: its weights have the dtype {name}, and so would sentence-transformers' vectors; export computes in another",
+                      f"Pass --precision fp32 to compute in float32: vectors then differ from sentence-transformers' by the rounding of {name}", ExitCode.BAD_INPUT)
 
 
 def tokens_of(settings, tokenizer, config):

@@ -28,7 +28,7 @@ def start(places, argv):
     flags, rest = take_values(argv, ["--older-than"])
     is_dry_run, rest = take_switch(rest, "--dry-run")
     if rest:
-        raise LaunchError(f"clean does not take '{rest[0]}'", "See ./launch/offramp clean --help", ExitCode.USAGE)
+        raise LaunchError(f"clean does not accept '{rest[0]}'", "See ./launch/offramp clean --help", ExitCode.USAGE)
     before = time.time() - days_of(flags.get("--older-than", str(DAYS))) * DAY_SECONDS
     removed, kept = 0, 0
     for entry in entries_of(places):

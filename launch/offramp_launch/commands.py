@@ -261,7 +261,7 @@ def consume_help(places):
         return int(ExitCode.OK)
     program = subprocess.run([places.consumer(), "--help-all"], stdout=subprocess.PIPE, text=True, check=False)
     if program.returncode != 0:
-        raise LaunchError(f"the flags of consumers cannot be listed: {places.consumer()} --help-all ended with {program.returncode}",
+        raise LaunchError(f"the flags of consumers cannot be listed: {places.consumer()} --help-all ended with exit code {program.returncode}",
                           "Its error is above; ./launch/offramp setup rebuilds it", ExitCode.SYSTEM)
     print("\nAll flags of consumers, those of each processor among them:\n\n" + consume_command.flags_among(program.stdout))
     return int(ExitCode.OK)
@@ -289,7 +289,7 @@ def bench(places, argv):
 def scale(places, argv):
     flags, rest = take_values(argv, ["--run-dir"])
     if not rest:
-        raise LaunchError("scale needs a number of consumers, bounds, or auto", "./launch/offramp scale 4, or 2..12", ExitCode.USAGE)
+        raise LaunchError("scale needs a number of consumers, bounds, or auto", "Give one, such as ./launch/offramp scale 4, or 2..12", ExitCode.USAGE)
     wanted = rest[0] if are_bounds(rest[0]) else count(rest[0], "scale")
     refuse(rest[1:], "scale")
     reply = client(places, flags).ask({"do": "scale", "consumers": wanted})
@@ -374,4 +374,4 @@ def examine(places, argv):
 
 def refuse(rest, command):
     if rest:
-        raise LaunchError(f"{command} does not take '{rest[0]}'", "See ./launch/offramp help", ExitCode.USAGE)
+        raise LaunchError(f"{command} does not accept '{rest[0]}'", "See ./launch/offramp help", ExitCode.USAGE)

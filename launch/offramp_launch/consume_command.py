@@ -120,7 +120,7 @@ def require_consumer_flags(argv, command, besides):
     for name in (argument.partition("=")[0] for argument in argv):
         for names, why, remedy in REFUSED:
             if name in names and name not in besides:
-                raise LaunchError(f"{command} has no {name}: {why}", remedy, ExitCode.USAGE)
+                raise LaunchError(f"{command} does not accept {name}: {why}", remedy, ExitCode.USAGE)
 
 
 def flags_among(text, section="Consumers:"):
@@ -143,7 +143,7 @@ def flags_among(text, section="Consumers:"):
 def require_processors(config):
     for processor in config.get("processor", "").split(","):
         if processor in NEED_PICTURES and not config.get("input"):
-            raise LaunchError(f"processor {processor} needs the pictures behind the outputs, and the run of a program does not name them",
+            raise LaunchError(f"processor {processor} needs the original pictures, which your program's run does not provide",
                               "Give --input FOLDER with them, where each sample's key is a picture's path without its ending, or choose another --processor",
                               ExitCode.USAGE)
 
@@ -154,7 +154,7 @@ def attend(plan, places, endpoint, program, output, about, note):
                    watch_on=lambda display: ProgramWatch(plan, display, endpoint, program),
                    conclude=lambda *ended: conclude(plan, about, *ended),
                    lines=lambda attendance, whole: lines_of(whole, output, followers_among(attendance.records)),
-                   beside=": --resume adds to that")
+                   beside=": --resume adds to this run's")
 
 
 def watched(plan, places, output, note, watch_on, conclude, lines, beside):
@@ -173,7 +173,7 @@ def watched(plan, places, output, note, watch_on, conclude, lines, beside):
             code, whole = conclude(watch, code, finishing, time.monotonic() - began)
             display.show_end(watch.status)
             if is_beside_output(output):
-                note(f"the earlier results in {output} are as they were; this run's are beside them{beside}")
+                note(f"the earlier results in {output} are unchanged; this run's results are stored beside them{beside}")
             return code, "\n".join(lines(watch, whole))
         finally:
             display.close()
@@ -234,7 +234,7 @@ def failure_of(code, attendance, finishing, dead_letters):
     elif attendance.run_is_over:
         what = "the run is over, and its program did not report how it ended"
     else:
-        what = "consumers were stopped before the run was over: it waits for others; start them with this command and --resume"
+        what = "the consumers were stopped before the run ended, and the run waits for new ones: start them with this command and --resume"
     return in_one_line(what)
 
 
@@ -247,10 +247,10 @@ def lines_of(whole, output, followers):
     """The summary as lines for a reader."""
     samples = whole["samples"]
     lines = [f"Run {whole['run_id']} " + (("ended" if whole["exit"] == 0 else f"ended with exit code {whole['exit']}") if whole["run_is_over"]
-                                          else "continues without consumers of this command"),
+                                          else "continues without the consumers of this command"),
              f"  done       {samples['released']} samples, {whole['batches']['released']} batches; consumers were present for {whole['seconds']:.2f} s"]
     if followers:
-        lines.append(f"  consumers  {followers} ended early and were followed by others")
+        lines.append(f"  consumers  {followers} ended early and were replaced")
     if samples.get("recovered"):
         lines.append(summary.recovered_line(samples["recovered"], "samples"))
     if samples["dead_letters"]:

@@ -29,7 +29,7 @@ def start(places, argv):
     flags, rest = take_values(argv, ["--run-dir"])
     what, *rest = rest or [""]
     if what not in ("list", "show", "retry"):
-        raise LaunchError(f"dead-letters has no command '{what}'" if what else "dead-letters needs a command", "Known: list, show, retry", ExitCode.USAGE)
+        raise LaunchError(f"'{what}' is not a command of dead-letters" if what else "dead-letters needs a command", "Known: list, show, retry", ExitCode.USAGE)
     run_dir = choose_run(places, flags.get("--run-dir"))
     return {"list": list_all, "show": show, "retry": retry}[what](places, run_dir, rest)
 
@@ -39,7 +39,7 @@ def choose_run(places, wanted):
     if wanted:
         folder = pathlib.Path(wanted).absolute()
         if not folder.is_dir():
-            raise LaunchError(f"there is no run directory '{folder}'", "Give the directory of a run", ExitCode.NO_INPUT)
+            raise LaunchError(f"the run directory '{folder}' does not exist", "Give the directory of a run", ExitCode.NO_INPUT)
         require_owned_by_user(folder)
         return folder
     found = [run / FOLDER for run in own_runs(places) if (run / FOLDER).is_dir()]
@@ -252,8 +252,8 @@ def mark_of_run(config, processor, mark):
     for place in [*beside, "."] if whose == run else []:
         with contextlib.suppress(OSError):
             return shared_folder.read(output, f"{processor if ',' in processors else '.'}/{place}/{mark}")
-    why = f"holds the results of run {whose} now" if whose not in ("", run) else "has no mark of its table"
-    raise LaunchError(f"the rows cannot be put into the table of run {run}: its --output {output} {why}",
+    why = f"holds the results of run {whose} now" if whose not in ("", run) else "does not name that table"
+    raise LaunchError(f"the table of run {run} cannot be found: its --output {output} {why}",
                       "Repeat the run with --resume, which processes dead letters; or give --sink-table NAME, another table for the retries", ExitCode.USAGE)
 
 
@@ -286,4 +286,4 @@ def one_name(rest, command):
 
 def refuse(rest, command):
     if rest:
-        raise LaunchError(f"dead-letters {command} does not take '{rest[0]}'", "See ./launch/offramp help", ExitCode.USAGE)
+        raise LaunchError(f"dead-letters {command} does not accept '{rest[0]}'", "See ./launch/offramp help", ExitCode.USAGE)

@@ -70,7 +70,7 @@ def numpy(interpreter):
     found = subprocess.run([str(interpreter), "-c", "import numpy; print(numpy.__version__)"], capture_output=True, text=True, check=False)
     if found.returncode == 0:
         return Finding("NumPy", f"{found.stdout.strip()}, of {interpreter}")
-    return Finding("NumPy", f"none in {interpreter}; slabs are read through it", numpy_remedy(interpreter), ExitCode.SYSTEM)
+    return Finding("NumPy", f"none in {interpreter}; Python consumers need it to read slabs", numpy_remedy(interpreter), ExitCode.SYSTEM)
 
 
 def consumers(program):
@@ -160,7 +160,7 @@ def nvcc(places):
     try:
         output = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
     except OSError:
-        return Finding("nvcc", f"'{path}' is gone", SET_UP, ExitCode.SYSTEM)
+        return Finding("nvcc", f"'{path}' no longer exists", SET_UP, ExitCode.SYSTEM)
     version = re.search(r"release [\d.]+, (V[\d.]+)", output)
     return Finding("nvcc", f"{version[1] if version else 'of an unknown version'}, {path}")
 

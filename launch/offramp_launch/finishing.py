@@ -54,7 +54,7 @@ class Finishing:
         with contextlib.suppress(OSError):      # a terminal that is gone
             if not self._asked or number == signal.SIGHUP:
                 self._asked = True
-                self._note("waiting until the outputs are merged (once more ends it; --resume then continues)")
+                self._note("merging the outputs (another signal stops it, and --resume then continues)")
                 return
             self._note("stopped merging the outputs")
         self._ended = True

@@ -72,6 +72,6 @@ def incidents_of(run_dir):
         try:
             incident = json.loads(path.read_text())
         except (OSError, ValueError) as problem:
-            raise LaunchError(f"'{path}' cannot be read ({problem})", "", ExitCode.BAD_INPUT) from problem
+            raise LaunchError(f"'{path}' cannot be read: {problem}", "", ExitCode.BAD_INPUT) from problem
         incidents[path.stem] = incident
     return dict(sorted(incidents.items(), key=lambda entry: (entry[1].get("batch") or 0, entry[0])))

@@ -98,7 +98,7 @@ def existing_entries(folder, endpoint):
     if status and status.get("state") in ENDS:
         return "its earlier run is over"
     if status:
-        return "a run has begun there, and takes no consumers yet"
+        return "the run there accepts no consumers yet"
     return "no program has begun one there" if folder.is_dir() else "it does not exist"
 
 
@@ -113,7 +113,7 @@ def wait_for_run_of(pid, folder):
             return met, program
         ended = bool(select.select([program], [], [], LOOK_AGAIN_SECONDS)[0])
     raise LaunchError(f"the program (pid {pid}) whose outputs were to be consumed ended before it began a run in '{folder}'",
-                      "Its own messages say why", ExitCode.NO_SUCH_RUN)
+                      "See its own messages for the reason", ExitCode.NO_SUCH_RUN)
 
 
 def require_may_join(folder):
@@ -128,7 +128,7 @@ def require_may_join(folder):
 
 def require_of_own_program(folder):
     if (folder / PRODUCERS_OWN).exists():
-        raise LaunchError(f"the run in '{folder}' belongs to offramp-producer, not to a program of yours",
+        raise LaunchError(f"the run in '{folder}' belongs to offramp-producer, not to your own program",
                           f"./launch/offramp scale N --run-dir {folder} sets its number of consumers; without a launcher: "
                           f"offramp-consumer --run-dir {folder}", ExitCode.USAGE)
 

@@ -25,7 +25,7 @@ def start(places, argv):
     if not rest:
         raise LaunchError("new-processor needs a name", "./launch/offramp new-processor save", ExitCode.USAGE)
     if len(rest) > 1:
-        raise LaunchError(f"new-processor does not take '{rest[1]}'", "See ./launch/offramp new-processor --help", ExitCode.USAGE)
+        raise LaunchError(f"new-processor does not accept '{rest[1]}'", "See ./launch/offramp new-processor --help", ExitCode.USAGE)
     folder, name = pathlib.Path(rest[0]).parent, pathlib.Path(rest[0]).name
     require_usable(name, language)
     write_all(folder, files_for(places, name, language))
@@ -38,7 +38,7 @@ def start(places, argv):
 def require_usable(name, language):
     """The name becomes that of a file, a module, and in Python a function."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or language == "python" and keyword.iskeyword(name):
-        raise LaunchError(f"'{name}' cannot be the name of a processor", "Give letters, digits and _, such as save_masks, without an ending", ExitCode.USAGE)
+        raise LaunchError(f"'{name}' cannot name a processor", "Give letters, digits and _, such as save_masks, without an ending", ExitCode.USAGE)
     if language == "python" and name in {*getattr(sys, "stdlib_module_names", ()), "numpy", "offramp", "torch"}:
         raise LaunchError(f"a file {name}.py would hide the module '{name}'", f"Give another name, such as save_{name}", ExitCode.USAGE)
 

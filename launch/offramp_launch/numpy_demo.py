@@ -29,7 +29,7 @@ def start(places, argv):
         there, rest = take_switch(rest, switch)
         switches += [switch] * there
     if rest:
-        raise LaunchError(f"demo does not take '{rest[0]}'", "See ./launch/offramp demo --help", ExitCode.USAGE)
+        raise LaunchError(f"demo does not accept '{rest[0]}'", "See ./launch/offramp demo --help", ExitCode.USAGE)
     python = places.venv_python
     require_numpy(python)
     if "--processor" in flags:      # a copy of its post.py imports modules beside the original

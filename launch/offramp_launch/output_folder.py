@@ -186,8 +186,8 @@ def prepare(folder, consumer, identity, run_id="", continues=False, beyond=False
     program, *flags = consumer
     done = interrupts.wait_through(
         [program, *words, *flags, *(["--run-id", run_id] if run_id else [])],
-        lambda: note(f"[run] waiting until {folder} is checked and put in order (once more ends it)", flush=True),
-        lambda: note(f"[run] stopped putting {folder} in order; the next run continues it", flush=True),
+        lambda: note(f"[run] checking and repairing {folder} (another signal stops it)", flush=True),
+        lambda: note(f"[run] stopped repairing {folder}; the next run continues it", flush=True),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **identity)
     if done.returncode != 0:
         raise LaunchError(last_error(done.stderr) or done.stderr.strip() or f"'{program} {words[0]}' ended with exit code {done.returncode} and wrote nothing",
@@ -208,7 +208,7 @@ def require_no_job(output, config):
     for flag, folder in (("--output", output), ("--write-path", writes)):
         if folder and shared_folder.holds(folder, CLAIM):
             require_no_gpus(flag, folder)
-            raise LaunchError(f"{flag} {folder} is where the shards of {job_noted_in(folder)} write, which is not merged yet",
+            raise LaunchError(f"{flag} {folder} is in use by the shards of {job_noted_in(folder)}, which is not merged yet",
                               f"Give this run another {flag}, or merge first (./launch/offramp job merge). To give up that job and its shards' results, "
                               f"end the running shards and remove {pathlib.Path(folder) / CLAIM.parent}: later ones then do nothing", ExitCode.USAGE)
 
@@ -218,7 +218,7 @@ def require_no_gpus(flag, folder):
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         claim = json.loads(shared_folder.read(folder, CLAIM, LONGEST_CLAIM))
         if pathlib.PurePath(claim["folder"]).parts[-2:] == (CLAIM.parent.name, "job"):
-            raise LaunchError(f"{flag} {folder} holds results of a run with --gpus that has not come to its end",
+            raise LaunchError(f"{flag} {folder} holds an unfinished run with --gpus",
                               f"Continue it with its flags: ./launch/offramp run --gpus N --resume; or give this run another {flag}", ExitCode.USAGE)
 
 

@@ -17,7 +17,7 @@ def start(places, flags, argv):
     wheel, rest = take_switch(rest, "--wheel")
     deb, rest = take_switch(rest, "--deb")
     if rest:
-        raise LaunchError(f"package does not take '{rest[0]}'", "See ./launch/offramp package --help", ExitCode.USAGE)
+        raise LaunchError(f"package does not accept '{rest[0]}'", "See ./launch/offramp package --help", ExitCode.USAGE)
     into = pathlib.Path(given.get("--into") or places.build / "packages").absolute()
     require_folder(into)
     with one_at_a_time(places):

@@ -35,7 +35,7 @@ def start(places, argv, typed):
     typed = sink.hide_password(typed, os.environ)
     consumer = str(places.consumer())
     if config.get("resume") and not (config.get("output") or config.get("run-dir")):
-        raise LaunchError("--resume does not say which run is to be continued", "Give its --output (or its --run-dir, if it had no --output)", ExitCode.USAGE)
+        raise LaunchError("--resume needs the run to continue", "Give its --output (or its --run-dir, if it had no --output)", ExitCode.USAGE)
 
     run_id = config.get("run-id") or new_run_id()
     run_path = choose_run_dir(places, config.get("run-dir"), run_id)
@@ -99,8 +99,8 @@ def supervise(plan, places, output, environment, about, go_on, note):
     def lines(supervisor, whole):
         shown_lines = lines_of(whole, output, followers_among(supervisor.records) if not supervisor.producer_restarts else 0)
         if supervisor.producer_restarts:
-            shown_lines.insert(2, f"  producers  died and were followed by another {supervisor.producer_restarts} times")
-        return [*shown_lines, *([f"  go on      {go_on()}"] if summary.leaves_work(whole) and (supervisor.died or supervisor.completed()) else [])]
+            shown_lines.insert(2, f"  producers  died and were replaced {supervisor.producer_restarts} times")
+        return [*shown_lines, *([f"  continue   {go_on()}"] if summary.leaves_work(whole) and (supervisor.died or supervisor.completed()) else [])]
 
     sweep(str(places.producer()))
     return watched(plan, places, output, note, watch_on, lambda *ended: conclude(plan, about, *ended), lines,

@@ -95,7 +95,7 @@ def describe_holders(status):
            if number and name in ("foreign", "stale", "malformed")}
     odd.update({reason: number for reason, number in (status.get("refused") or {}).items() if number})
     if odd:
-        lines.append("  not taken " + ", ".join(f"{reason} {number}" for reason, number in odd.items()))
+        lines.append("  refused   " + ", ".join(f"{reason} {number}" for reason, number in odd.items()))
     if status.get("dead_lettered_samples"):
         lines.append(f"  dead       {status['dead_lettered_samples']} samples; ./launch/offramp dead-letters list")
     if status.get("dropped_samples"):

@@ -79,7 +79,7 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
     consumers, bounds = number_of_consumers(config, argv, first) if rungs.of_run(config).has_consumers else (config.get("consumers") or 0, None)
 
     if config.get("resume") and not (config.get("output") or config.get("run-dir")):
-        raise LaunchError("--resume does not say which run is to be continued",
+        raise LaunchError("--resume needs the run to continue",
                           "Give its --output (or its --run-dir, if it had no --output)", ExitCode.USAGE)
     run_id = config.get("run-id") or new_run_id()
     account = account_of(config.get("consumer-user"))
@@ -220,7 +220,7 @@ def number_of_consumers(config, argv, first=None):
         return bounds.within(first or default_consumers(config)), bounds
     consumers = config.get("consumers") or default_consumers(config)
     if consumers > MOST_CONSUMERS:
-        raise LaunchError(f"--consumers {consumers} is more than a run can hold", f"At most {MOST_CONSUMERS}", ExitCode.USAGE)
+        raise LaunchError(f"--consumers {consumers} is more than a run can hold", f"Give at most {MOST_CONSUMERS}", ExitCode.USAGE)
     return consumers, None
 
 
@@ -336,8 +336,8 @@ def supervise(plan, run_dir, output, unit, producer, about, go_on):
             code, whole = conclude(plan, run_dir, supervisor, code, about, finishing)
             display.show_end(run_dir.status())
             if is_beside_output(output):
-                note(f"the earlier run's results in {output} are as they were; this run's are beside them, and replace them once --resume has "
-                     "finished the rest")
+                note(f"the earlier run's results in {output} are unchanged; this run's results are stored beside them, and replace them once --resume "
+                     "has finished the rest")
             return code, summary.describe(whole, unit, output, go_on(), run_dir.summary_name())
         finally:
             display.close()

@@ -110,7 +110,7 @@ class RunDir:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
-            raise LaunchError(f"a run lives in '{folder}' already", "Choose another --run-dir, or end that run: "
+            raise LaunchError(f"'{folder}' already has a live run", "Choose another --run-dir, or end that run: "
                               f"./launch/offramp stop --run-dir {folder}", ExitCode.RUN_IN_USE) from None
         with contextlib.suppress(FileNotFoundError):
             os.unlink(CONTROL_SOCKET, dir_fd=inside)

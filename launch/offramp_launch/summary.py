@@ -161,19 +161,19 @@ def describe(summary, unit, output, go_on, file=SUMMARY):
     if samples.get("ever_spilled"):
         lines.append(f"  spilled    {samples['ever_spilled']} {unit} waited on the disk for a consumer")
     if summary.get("producer_restarts"):
-        lines.append(f"  producers  died and were followed by another {summary['producer_restarts']} times")
+        lines.append(f"  producers  died and were replaced {summary['producer_restarts']} times")
     if summary.get("random_weights"):
         # The weights of a complete model file were fixed when it was made.
         real = "./launch/offramp export --weights FILE makes a model with real ones" if re.search(r"\.pt2?\b", str(summary.get("model"))) else \
             "--weights FILE.safetensors gives it real ones"
-        lines += ["", f"  !! RANDOM WEIGHTS: these outputs MEAN NOTHING. {real}.", ""]
+        lines += ["", f"  !! RANDOM WEIGHTS: these outputs MEAN NOTHING; they only show that the pipeline works. {real}.", ""]
     if output and os.path.isdir(output) and (summary["exit"] == ExitCode.OK or not is_empty(output)):
         lines.append(f"  outputs    {output}")
     lines.append(f"  summary    {summary['run_dir']}/{file}, logs in {summary['run_dir']}/{LOGS if file == SUMMARY else LOGS_NOT_BEGUN}/")
     if summary.get("failure"):
         lines.append(f"offramp: {summary['failure']}")
     if leaves_work(summary):
-        lines.append(f"  go on      {go_on}")
+        lines.append(f"  continue   {go_on}")
     return "\n".join(lines)
 
 

@@ -24,7 +24,7 @@ class ConsumerUser:
         try:
             entry = pwd.getpwnam(name)
         except KeyError:
-            raise LaunchError(f"--consumer-user: there is no user '{name}'", "See getent passwd", ExitCode.USAGE) from None
+            raise LaunchError(f"--consumer-user: the user '{name}' does not exist", "getent passwd lists the users", ExitCode.USAGE) from None
         if os.geteuid() not in (0, entry.pw_uid):
             raise LaunchError(f"--consumer-user: only root may start consumers as '{name}'",
                               "Run as root, or leave --consumer-user out", ExitCode.NOT_PERMITTED)

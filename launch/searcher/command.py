@@ -42,7 +42,7 @@ def parse(argv):
 
 def search(wish):
     if wish.top < 1:
-        raise LaunchError(f"--top {wish.top} is not a number of rows", "Give 1 or more", ExitCode.USAGE)
+        raise LaunchError(f"--top is {wish.top}", "Give 1 or more", ExitCode.USAGE)
     try:
         from searcher import encoding, texts, vectors
         if is_postgres(wish.database):

@@ -26,7 +26,7 @@ def encode(model, tokenizer, texts, output):
             raise LaunchError(f"{file} does not exist", RUN_MODEL, ExitCode.NO_INPUT)
     length, batch, names, inputs, prompt = read_metadata(metadata_file, output)
     if output not in names:
-        raise LaunchError(f"{model} has no output '{output}' ({', '.join(names)})", RUN_MODEL, ExitCode.BAD_INPUT)
+        raise LaunchError(f"the vectors are of the output '{output}', and {model} has the outputs {', '.join(names)}", RUN_MODEL, ExitCode.BAD_INPUT)
     rows = tokens(tokenizer, texts, length, prompt)
     return [vectors[names.index(output)] for vectors in run(model, [numpy.repeat(row[None], batch, 0) for row in rows], inputs)]
 
@@ -41,7 +41,7 @@ def read_metadata(file, output):
         length = int(metadata["input"][0]["shape"] if inputs else metadata["input-shape"].partition("x")[2])
         return length, int(metadata.get("batch", OPEN_BATCH)), metadata.get("outputs", output).split(","), inputs, str(metadata.get("prompt", ""))
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise LaunchError(f"{file} cannot be understood: {problem!r}", "launch/guide/runner.md has its keys", ExitCode.CONFIG) from problem
+        raise LaunchError(f"{file} is invalid: {problem!r}", "launch/guide/runner.md lists its keys", ExitCode.CONFIG) from problem
 
 
 def tokens(file, texts, length, prompt):
@@ -55,7 +55,7 @@ def tokens(file, texts, length, prompt):
         raise LaunchError(f"the PyPI package `tokenizers` is not installed ({problem})", "pip install tokenizers, in the Python that --python names",
                           ExitCode.SYSTEM) from problem
     except Exception as problem:    # the library throws bare Exceptions
-        raise LaunchError(f"tokenizer {file}: {problem}", "Give a tokenizer.json that the `tokenizers` library wrote",
+        raise LaunchError(f"tokenizer {file}: {problem}", "Give a tokenizer.json of the `tokenizers` library",
                           ExitCode.BAD_INPUT) from problem
     return numpy.frombuffer(tokenizer.rows(texts), "<i4").reshape(-1, 2, length)
 

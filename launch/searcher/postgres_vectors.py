@@ -78,7 +78,7 @@ def refused():
     try:
         yield
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn) as problem:
-        raise LaunchError(f"there are no vectors of a run: {problem}", "Give the run's --sink as --database, and its --sink-table as --table",
+        raise LaunchError(f"the database has no vectors of a run: {problem}", "Give the run's --sink as --database, and its --sink-table as --table",
                           ExitCode.BAD_INPUT) from problem
     except psycopg.OperationalError as problem:
         raise LaunchError(f"the database of --database cannot be read: {problem}", "Check host, user, password (PGPASSWORD) and database",

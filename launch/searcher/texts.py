@@ -13,7 +13,7 @@ class Lines:
     def __init__(self, file, id_column, text_column):
         content = read_bytes(file).removeprefix(b"\xef\xbb\xbf")
         if is_parquet(file) or begins_with_row(content, (id_column, text_column)):
-            raise LaunchError(f"--input {file} is a table of texts, and the table of vectors has no ids (--vector-columns none)",
+            raise LaunchError(f"--input {file} is a table of texts, but the vectors were stored without ids (--vector-columns none)",
                               "Leave --input out", ExitCode.USAGE)
         self._file = file
         self._lines = [line.removesuffix(b"\r").decode(errors="replace") for line in content.split(b"\n")]
@@ -21,7 +21,7 @@ class Lines:
     def find(self, rows):
         """[text or None] for these rows."""
         if unknown := next((row.key for row in rows if row.chunk is not None and not row.key.isdigit()), None):
-            raise LaunchError(f"--input {self._file} has lines, whose texts have numbers, but the table has a text named {unknown!r}",
+            raise LaunchError(f"--input {self._file} numbers its texts by line, but the vectors have the text {unknown!r}",
                               "Give the input that the vectors were made from, or leave --input out", ExitCode.USAGE)
         numbers = [row.item if row.chunk is None else int(row.key) for row in rows]
         return [self._lines[number] if number < len(self._lines) else None for number in numbers]

@@ -110,7 +110,7 @@ class Gpus(unittest.TestCase):
             listed.write_text("\n".join(names[:-1]))       # the other two shards find this list
             gate.open()
             self.assertEqual(world.wait(), 65, world.logs())
-        self.assertRegex(world.logs(), r"offramp: shard \d on producer \d ended with exit code 65, and would end so again: .*items was 14 and is 13")
+        self.assertRegex(world.logs(), r"offramp: shard \d on producer \d ended with exit code 65, which a retry cannot fix: .*items was 14 and is 13")
         listed.write_text("\n".join(names))
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         samples = world.summary()["samples"]

@@ -387,8 +387,8 @@ class Export(unittest.TestCase):
         return done.stderr
 
     def test_invalid_names_of_networks(self):
-        self.refused(64, "'networks.py' names no network", "FILE.py:FUNCTION", of="networks.py")
-        self.refused(66, "there is no file 'nowhere.py'", of="nowhere.py:several")
+        self.refused(64, "'networks.py' does not name a network", "FILE.py:FUNCTION", of="networks.py")
+        self.refused(66, "the file 'nowhere.py' does not exist", of="nowhere.py:several")
         self.refused(66, "cannot be imported", of="nowhere:several")
         self.refused(64, "has no function 'severall'", of="networks.py:severall")
         self.refused(65, "returned int", "torch.nn.Module", of="networks.py:no_network")
@@ -404,8 +404,8 @@ class Export(unittest.TestCase):
                                    ("net.pt", 64, "torch.load('net.pt', weights_only=False)", "--weights net.pt"),
                                    ("net.pth", 64, "torch.load('net.pth', weights_only=False)", "--weights net.pth"),
                                    ("net.safetensors", 64, "holds weights without a network", "--weights net.safetensors"),
-                                   ("resnet50", 64, "'resnet50' names no network"), ("sentence:nowhere", 66, "there is no folder 'nowhere'"),
-                                   ("nowhere.py:make", 66, "there is no file 'nowhere.py'")):
+                                   ("resnet50", 64, "'resnet50' does not name a network"), ("sentence:nowhere", 66, "the folder 'nowhere' does not exist"),
+                                   ("nowhere.py:make", 66, "the file 'nowhere.py' does not exist")):
             with self.subTest(name):
                 self.refused(code, *words, of=name, environment=environment)
 
@@ -438,17 +438,17 @@ class Export(unittest.TestCase):
 
     def test_an_error_of_the_users_code_ends_with_its_line(self):
         for name, code, reason, last, text in (
-                ("raises", 65, "could not be made: RuntimeError: no such backbone", "6: raise RuntimeError('no such backbone')", """
+                ("raises", 65, "failed: RuntimeError: no such backbone", "6: raise RuntimeError('no such backbone')", """
 import json
 import torch
 def raises():
     # of which the command knows nothing
     raise RuntimeError('no such backbone')
 """),
-                ("without_message", 65, "could not be made: AssertionError", "2: def without_message(depth=0): assert depth", "\ndef without_message(depth=0): assert depth"),
-                ("of_the_library", 64, "could not be made: JSONDecodeError", "3: def of_the_library(): json.loads('{')", "\nimport json\ndef of_the_library(): json.loads('{')"),
-                ("arguments", 64, "could not be made: ValueError: depth", "2: def arguments(): raise ValueError('depth')", "\ndef arguments(): raise ValueError('depth')"),
-                ("ends", 65, "could not be made: SystemExit: 0", "2: def ends(): raise SystemExit(0)", "\ndef ends(): raise SystemExit(0)"),
+                ("without_message", 65, "failed: AssertionError", "2: def without_message(depth=0): assert depth", "\ndef without_message(depth=0): assert depth"),
+                ("of_the_library", 64, "failed: JSONDecodeError", "3: def of_the_library(): json.loads('{')", "\nimport json\ndef of_the_library(): json.loads('{')"),
+                ("arguments", 64, "failed: ValueError: depth", "2: def arguments(): raise ValueError('depth')", "\ndef arguments(): raise ValueError('depth')"),
+                ("ends", 65, "failed: SystemExit: 0", "2: def ends(): raise SystemExit(0)", "\ndef ends(): raise SystemExit(0)"),
                 ("on_import", 65, "cannot be imported: NameError", "2: torhc.nn.Module", "\ntorhc.nn.Module"),
                 ("wants", 66, "cannot be imported: ModuleNotFoundError", "2: import no_such_package", "\nimport no_such_package"),
                 ("language", 66, "cannot be imported: SyntaxError", "2: def language(:", "\ndef language(:\n"),
@@ -484,7 +484,7 @@ def later(): return Later()
         (self.folder / "text.pth").write_text("no weights")
         self.refused(65, "cannot be read", of="networks.py:vector", flags=("--weights", "text.pth"))
         torch.save({"layer.weight": torch.zeros(7, 3), "other": torch.zeros(1)}, self.folder / "some.pth")
-        self.refused(65, "1 missing (layer.bias)", "1 unexpected (other)", "1 of another shape (layer.weight)", of="networks.py:vector",
+        self.refused(65, "1 missing (layer.bias)", "1 unexpected (other)", "1 of the wrong shape (layer.weight)", of="networks.py:vector",
                      flags=("--weights", "some.pth"))
 
     def test_a_difference_beyond_the_tolerance_writes_nothing(self):
@@ -492,9 +492,9 @@ def later(): return Later()
 
     def test_flags(self):
         self.refused(64, "'0' is not a number from 1 to 65536", of="networks.py:vector", flags=("--batch", "0"))
-        self.refused(64, "tf32 exists on a GPU only", of="networks.py:vector", flags=("--precision", "tf32"))
+        self.refused(64, "tf32 needs a GPU", of="networks.py:vector", flags=("--precision", "tf32"))
         self.refused(64, "does not end in .pt2", of="networks.py:vector", flags=("--output", "net.onnx"))
-        self.refused(73, "there is no folder", of="networks.py:vector", flags=("--output", "nowhere/net.pt2"))
+        self.refused(73, "nowhere does not exist", of="networks.py:vector", flags=("--output", "nowhere/net.pt2"))
 
     def test_a_folder_in_the_way(self):
         (self.folder / "vector.toml").mkdir()

@@ -86,9 +86,9 @@ class SentenceExport(unittest.TestCase):
         (self.folder / "networks.py").write_text(NETWORKS)
         ids = ("--device", "cpu", "--input", "ids=ids:16", "--input", "mask=mask:16")
         for function, flags, is_open, note in (("pooled", (), True, "rows of any length"), ("pooled", ("--length", "fixed"), False, ""),
-                                               ("each_token", (), False, "texts are filled up to 16 tokens each"),
-                                               ("unmasked", (), False, "the outputs depend on how far texts are filled up"),
-                                               ("of_sixteen", (), False, "texts are filled up to 16 tokens each")):
+                                               ("each_token", (), False, "texts are padded to 16 tokens each"),
+                                               ("unmasked", (), False, "the outputs depend on the padding of texts"),
+                                               ("of_sixteen", (), False, "texts are padded to 16 tokens each")):
             with self.subTest(function=function, flags=flags):
                 done = export(self.folder, f"networks.py:{function}", *ids, *flags, "--output", "net.pt2")
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -96,7 +96,7 @@ class SentenceExport(unittest.TestCase):
                 self.assertEqual("any-length = true" in (self.folder / "net.toml").read_text(), is_open)
         refused = export(self.folder, "networks.py:each_token", *ids, "--length", "any", "--output", "net.pt2")
         self.assertEqual(refused.returncode, 65, refused.stdout + refused.stderr)
-        self.assertIn("other shapes for shorter texts", refused.stderr)
+        self.assertIn("the shapes of the outputs depend on the text's length", refused.stderr)
 
     @unittest.skipUnless(importlib.util.find_spec("sentence_transformers"), "needs the package sentence-transformers")
     def test_a_run_and_a_query_give_the_librarys_vectors(self):
@@ -107,7 +107,7 @@ class SentenceExport(unittest.TestCase):
         update(folder, "tokenizer_config.json", {"model_max_length": 12})
         done = export(self.folder, f"sentence:{folder}", "--device", "cpu", "--output", "net.pt2")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertIn("the folder's default prompt 'query : ' is put in front of each text", done.stdout)
+        self.assertIn("each text is prefixed with the folder's default prompt 'query : '", done.stdout)
         lines = ["the fox", "HELLO FOX", "", " ".join(f"w{number}" for number in range(30)), "the end : w1 Hello"]
         (self.folder / "lines.txt").write_text("\n".join(lines) + "\n")
         wanted = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(lines, batch_size=1)

@@ -248,7 +248,7 @@ class ExportOfSeveralInputs(unittest.TestCase):
                 (64, of, (*ARRAYS, "--image-size", "32"), ("--image-size does not go with --input",)),
                 (64, of, ("--tokenizer", "words.json"), ("--tokenizer is for a network that takes a text's tokens",)),
                 (66, of.replace("arrays", "tokens"), (*TOKENS, "--tokenizer", "words.json"), ("--tokenizer words.json cannot be read: No such file",)),
-                (64, "torchvision:resnet18", ARRAYS, ("--input does not go with torchvision:",)))
+                (64, "torchvision:resnet18", ARRAYS, ("--input cannot be combined with torchvision:",)))
             for code, model, flags, words in refusals:
                 with self.assertRaises(LaunchError, msg=flags) as refused:
                     networks.make(arguments.parse([model, *flags]))

@@ -70,7 +70,7 @@ class Gpus(GpusTest):
         self.assertIn("nothing was left to do", world.logs())
         self.assertEqual(world.results(), one)
         self.assertEqual(world.start().wait(), 64, world.logs())
-        self.assertIn("holds something already", world.logs())
+        self.assertIn("is not empty", world.logs())
         self.assertEqual(world.results(), one)
 
     def test_fewer_producers_continue_the_run_of_a_killed_launcher(self):
@@ -84,7 +84,7 @@ class Gpus(GpusTest):
             gate.open()
             wait_for(lambda: not world.processes(), "the other processes' exit")
         self.assertEqual(world.start().wait(), 64, world.logs())
-        self.assertIn("--resume continues it", world.logs())
+        self.assertIn("Pass --resume to continue it", world.logs())
         code, printed = self.command(world, "job", "merge", "--job", str(world.output / ".offramp-shards/job"))
         self.assertEqual((code, "run --gpus N --resume" in printed), (64, True), printed)
         self.assertEqual(world.start("--resume", "--seed", "3").wait(), 65, world.logs())
@@ -114,8 +114,8 @@ class Gpus(GpusTest):
             world.until(lambda: world.status_of("producer 2").get("state") == "lost", "the worker given up")
             gate.open()
             self.assertEqual(world.wait(), 0, world.logs())
-        self.assertIn("producer 2 is given up, as it failed 2 times in a row", world.logs())
-        self.assertIn("its share goes to the 2 that are left", world.logs())
+        self.assertIn("producer 2 is given up after 2 failures in a row", world.logs())
+        self.assertIn("the other 2 take over its share", world.logs())
         self.ends_as(world, one, 597)
         lost = [worker["name"] for worker in world.summary()["workers"] if worker["why_lost"]]
         self.assertEqual((lost, sum(worker["shards_done"] for worker in world.summary()["workers"])), (["producer 2"], 6))
@@ -135,7 +135,7 @@ class Gpus(GpusTest):
             gate.open()
             code, printed = self.command(world, "stop", "--now", "--run-dir", str(world.run_dir))
             self.assertEqual(world.wait(), 130, world.logs())
-        self.assertIn(f"process {pid} is killed", world.logs())
+        self.assertIn(f"killing process {pid}", world.logs())
         wait_for(lambda: not world.processes(), "the exit of all its processes")
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.ends_as(world, one, 597)
@@ -150,7 +150,7 @@ class Gpus(GpusTest):
             world.until(lambda: world.status().get("state") == "draining", "the signal taken")
             gate.open()
             self.assertEqual(world.wait(), 130, world.logs())
-        self.assertIn("  go on      ", world.logs())
+        self.assertIn("  continue   ", world.logs())
         summary = world.summary()
         self.assertEqual((summary["exit"], summary["failure"]), (130, "the run was stopped before its input was used up"))
         self.assertEqual(summary["samples"]["released"], sum(shard["done"] for shard in summary["shards"]))
@@ -178,7 +178,7 @@ class Gpus(GpusTest):
             self.assertEqual(self.command(world, "scale", "2")[0], 64)
             self.assertRegex(self.command(world, "scale", "6..193")[1], r"consumers 6\.\.193 is out of bounds")
             code, printed = self.command(world, "scale", "6..100")      # more than a single run may have
-            self.assertEqual((code, "autoscaled per worker from now on, within 6..100 in all" in printed), (0, True), printed)
+            self.assertEqual((code, "autoscaled for each worker from now on, within 6..100 in all" in printed), (0, True), printed)
             one = world.status_of("producer 3")["run_dir"]
             code, printed = self.command(world, "scale", "3", "--run-dir", one)
             self.assertEqual((code, "2 -> 3 consumers" in printed), (0, True), printed)
@@ -228,7 +228,7 @@ class Gpus(GpusTest):
             world.until(lambda: (read(world.run_dir / "s1/status.json") or {}).get("state") == "draining", "its producer drains")
             gate.open()
             self.assertEqual(world.wait(), 84, world.logs())
-        self.assertIn("  go on      ", world.logs())
+        self.assertIn("  continue   ", world.logs())
         well.write_bytes(bytes(1000))
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         samples = world.summary()["samples"]
@@ -249,9 +249,9 @@ class Gpus(GpusTest):
                 self.assertEqual((code, reason in printed), (64, True), printed)
                 self.assertFalse(world.output.exists())
         code, printed = self.command(world, "run", *world.flags, "--shards", "2")
-        self.assertEqual((code, "without --gpus" in printed), (64, True), printed)
+        self.assertEqual((code, "needs --gpus" in printed), (64, True), printed)
         code, printed = self.command(world, "run", *world.flags, "--start-ahead")
-        self.assertEqual((code, "--start-ahead without --gpus" in printed), (64, True), printed)
+        self.assertEqual((code, "--start-ahead needs --gpus" in printed), (64, True), printed)
         code, printed = self.command(world, "run", "--gpus", "2", "--device", "cpu")
         self.assertEqual((code, "needs an input" in printed), (64, True), printed)
 
@@ -363,7 +363,7 @@ class OnGpus(unittest.TestCase):
                 self.skipTest("there is a GPU here")
             for wanted in ("all", "2", "0,2"):
                 self.assertEqual(world.start("--gpus", wanted).wait(), 83, world.logs())
-                self.assertIn("this machine has no GPU", world.logs())
+                self.assertIn("no GPU was found on this machine", world.logs())
                 self.assertIn("--device cpu with --gpus N", world.logs())
 
 

@@ -501,7 +501,7 @@ class Refused(Hosted):
         for name, words in ((f"{post}:three", "has no 'three'. It has two, later, NoCall, Needs"), (f"{post}:two", "missing a required argument: 'other'"),
                             (f"{post}:later", "is asynchronous"), (f"{post}:NoCall", "nor a class with __call__"), (f"{post}:number", "is not a function"),
                             (f"{post}:Needs", "missing a required argument: 'path'"), (f"{broken}:save", "No module named 'nothing_of_this_name'"),
-                            (f"{post}x.py:save", "there is no file"), ("python:no.such.module:save", "No module named 'no'"),
+                            (f"{post}x.py:save", "x.py does not exist"), ("python:no.such.module:save", "No module named 'no'"),
                             (f"{post}", "names no function")):
             with self.subTest(name):
                 self.assertIn(words, self.refusal("--processor", name))

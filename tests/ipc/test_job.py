@@ -136,7 +136,7 @@ class Jobs(unittest.TestCase):
         lines = (one.output / "checksums.tsv").read_text().splitlines()
         self.assertEqual((world.output / "checksums.tsv").read_text().splitlines(), lines[51:])
         self.assertEqual(world.start("--resume").wait(), 64, world.logs())
-        self.assertIn("where the shards of job-", world.logs())
+        self.assertIn("in use by the shards of job-", world.logs())
         self.done(world, 0)
         self.is_not_done_without_its_lines(world, 0)
         self.assertEqual(world.merge()[0], 0)
@@ -193,13 +193,13 @@ class Jobs(unittest.TestCase):
         (world.job / "done" / f"{index}.json").unlink()
         (place / "checksums.tsv").unlink()
         self.assertEqual(world.shard(index).wait(), 65, world.logs())
-        self.assertIn("checksums.tsv are gone", world.logs())
+        self.assertIn("checksums.tsv are missing", world.logs())
         shutil.rmtree(place)
         self.done(world, index)
 
     def test_unsuitable_flags_and_folders_are_refused_with_the_reason(self):
         world = self.world(JobWorld, *ONE)
-        for shards, flags, reason in ((102, (), "the input has 101 items"), (2, ("--shard", "1/2"), "has no --shard"), (2, ("--consumer-user", "nobody"), "has no --consumer-user")):
+        for shards, flags, reason in ((102, (), "the input has 101 items"), (2, ("--shard", "1/2"), "does not accept --shard"), (2, ("--consumer-user", "nobody"), "does not accept --consumer-user")):
             code, printed = world.init(shards, *flags)
             self.assertEqual(code, 64, printed)
             self.assertIn(reason, printed)
@@ -207,11 +207,11 @@ class Jobs(unittest.TestCase):
         written.mkdir()
         (written / "5.bin").write_text("mine")
         code, printed = world.init(2, "--processor=write", "--write-path", str(written))
-        self.assertEqual((code, f"--write-path {written} holds something already: 5.bin" in printed), (64, True), printed)
+        self.assertEqual((code, f"--write-path {written} is not empty: 5.bin" in printed), (64, True), printed)
         world.output.mkdir(exist_ok=True)
         (world.output / "mine.txt").write_text("mine")
         code, printed = world.init(2)
-        self.assertEqual((code, "holds something already: mine.txt" in printed), (64, True), printed)
+        self.assertEqual((code, "is not empty: mine.txt" in printed), (64, True), printed)
         (world.output / "mine.txt").unlink()
         for began, flags in (("begins", ("--durable", "--max-errors", "0")), ("exists already", ("--durable=true", "--max-errors=0"))):
             code, printed = world.init(2, *flags)
@@ -223,17 +223,17 @@ class Jobs(unittest.TestCase):
         self.assertIn("which job init wrote", world.logs())
         self.assertEqual(os.listdir(world.output), [])
         shutil.move(world.folder / "elsewhere", world.output / ".offramp-shards")
-        for index, flags, code, reason in ((2, (), 64, "from 0 to 1"), (0, ("--seed", "3"), 65, "--seed was 0 and is 3"), (0, ("--resume",), 64, "has no --resume")):
+        for index, flags, code, reason in ((2, (), 64, "from 0 to 1"), (0, ("--seed", "3"), 65, "--seed was 0 and is 3"), (0, ("--resume",), 64, "does not accept --resume")):
             self.assertEqual(world.shard(index, *flags).wait(), code, world.logs())
             self.assertIn(reason, world.logs())
         code, printed = world.call("shard", "--job", world.folder, "--index", 0)
-        self.assertEqual((code, "holds no job" in printed), (75, True), printed)
+        self.assertEqual((code, "is not a job's folder" in printed), (75, True), printed)
         world.environment["OFFRAMP_SHARD_INDEX"] = "2"
         code, printed = world.call("shard", "--job", world.job)
         self.assertEqual((code, "from 0 to 1" in printed), (64, True), printed)
         world.environment.update(OFFRAMP_SHARD_INDEX="1", OFFRAMP_OVERWRITE="true")
         code, printed = world.call("shard", "--job", world.job)
-        self.assertEqual((code, "has no --overwrite" in printed), (64, True), printed)
+        self.assertEqual((code, "does not accept --overwrite" in printed), (64, True), printed)
         del world.environment["OFFRAMP_OVERWRITE"]
         code, printed = world.call("shard", "--job", world.job, "--durable")
         self.assertEqual((code, "shard 1 of 2 is done" in printed), (0, True), printed)

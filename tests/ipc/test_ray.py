@@ -143,11 +143,11 @@ class OnRay(unittest.TestCase):
         self.assertEqual(world.drive("--attempts", "2", "--flags=--run-dir /proc/none").wait(), 75, world.logs())
         self.assertIn("were tried 2 times and are not done", world.logs())
         for flags, reason in ((("--attempts", "0"), "attempts is 0"), (("--attempts", "x"), "invalid int value: 'x'"), (("--most", "3"), "unrecognized arguments: --most 3"),
-                            (("--num-cpus", "0", "--num-gpus", "0"), "a worker takes nothing")):
+                            (("--num-cpus", "0", "--num-gpus", "0"), "a worker requests no resources")):
             self.assertEqual(world.drive(*flags).wait(), 64, world.logs())
             self.assertIn(reason, world.logs())
         self.assertEqual(world.drive("--job", world.folder).wait(), 66, world.logs())
-        self.assertIn("holds no job", world.logs())
+        self.assertIn("is not a job's folder", world.logs())
 
     def test_rows_of_shards_flow_through_ray_data(self):
         if subprocess.run([PYTHON, "-c", "import ray.data"], capture_output=True, check=False).returncode != 0:

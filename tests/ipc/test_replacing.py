@@ -100,7 +100,7 @@ class Replacing(InWorlds):
         with world.gate() as gate:
             world.start("--overwrite")
             world.interrupt_behind(gate, slabs=10, samples=80)
-            self.refused(world, 130, "are as they were", "--resume")
+            self.refused(world, 130, "are unchanged", "--resume")
         self.assertEqual({name: world.results()[name] for name in MERGED}, {name: before[name] for name in MERGED})
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertGreaterEqual(world.summary()["samples"]["done_before"], 80)
@@ -251,7 +251,7 @@ class Finishing(InWorlds):
             with self.subTest(number):
                 world, merge = self.in_the_merge()
                 world.launcher.send_signal(number)
-                world.until(lambda: "waiting until" in world.logs(), "a message about the wait")
+                world.until(lambda: "merging the outputs" in world.logs(), "a message about the wait")
                 os.kill(merge, signal.SIGCONT)
                 self.assertEqual(world.wait(), 0, world.logs())
                 self.assertEqual(world.summary()["samples"]["released"], 320)
@@ -260,7 +260,7 @@ class Finishing(InWorlds):
     def test_a_second_signal_ends_it_and_costs_nothing(self):
         world, _ = self.in_the_merge()
         world.launcher.send_signal(signal.SIGTERM)
-        world.until(lambda: "waiting until" in world.logs(), "a message about the wait")
+        world.until(lambda: "merging the outputs" in world.logs(), "a message about the wait")
         world.launcher.send_signal(signal.SIGTERM)
         self.assertEqual(world.wait(), 130, world.logs())
         self.assertEqual(world.summary()["samples"]["released"], 320)

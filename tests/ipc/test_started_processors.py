@@ -109,8 +109,8 @@ class Started(Hosted):
         (self.folder / "mine.py").symlink_to("nowhere")
         self.assertEqual(73, self.new("mine").returncode)
         (self.folder / "mine.py").unlink()
-        for words, code, why in ((("a-b",), 64, "'a-b' cannot be the name"), (("class",), 64, "'class' cannot be"), (("json",), 64, "hide the module"),
-                                 (("mine.py",), 64, "without an ending"), ((), 64, "needs a name"), (("a", "b"), 64, "does not take 'b'"),
+        for words, code, why in ((("a-b",), 64, "'a-b' cannot name"), (("class",), 64, "'class' cannot name"), (("json",), 64, "hide the module"),
+                                 (("mine.py",), 64, "without an ending"), ((), 64, "needs a name"), (("a", "b"), 64, "does not accept 'b'"),
                                  (("mine", "--lang", "rust"), 64, "Known: python, c, c++"), (("nowhere/mine",), 73, "No such file or directory")):
             done = self.new(*words)
             self.assertEqual((code, True), (done.returncode, why in done.stderr), done.stderr)

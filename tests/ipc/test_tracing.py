@@ -97,7 +97,7 @@ class Traced(Hosted):
             self.assertEqual(85, refused.returncode, printed := refused.stdout.read())
             self.assertIn("a trace of this run is under way", printed)
             self.assertEqual(0, tracing.returncode, printed := tracing.stdout.read())
-            self.assertNotIn("not in it", printed)
+            self.assertNotIn("missing: ", printed)
             self.assertEqual([], list(run.run_dir.glob("trace-2*")), "the files are in the requested folder")
             done = self.check_trace(into, asked, ["producer", "consumer", "consumer"])
             self.assertLessEqual({"compute", "copy_to_cpu", "d2h", "publish"}, done["producer"])
@@ -123,7 +123,7 @@ class Traced(Hosted):
         os.kill(dead, signal.SIGKILL)
         printed, _ = tracing.communicate(timeout=WATCHDOG_SECONDS)
         self.assertEqual(0, tracing.returncode, printed)
-        self.assertIn(f"not in it: consumer {dead}, which ended without an answer", printed)
+        self.assertIn(f"missing: consumer {dead}, which ended without an answer", printed)
         done = self.check_trace(run.run_dir / f"trace-{asked['id']}", asked, ["producer", "consumer"], late=["consumer"])    # the dead consumer's successor
         self.assertLessEqual({"queue_output", "d2h"}, done["producer"])
         pathlib.Path(run.folder, "go").touch()

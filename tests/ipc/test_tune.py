@@ -106,7 +106,7 @@ class Tune(unittest.TestCase):
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertIn("the time was over before any trial was measured", errors)
+        self.assertIn("the time limit passed before any trial was measured", errors)
         self.assert_nothing_is_left(process)
 
 

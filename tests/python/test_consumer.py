@@ -359,7 +359,7 @@ class Consumers(World):
 
 class WithoutARun(World):
     def test_bad_arguments(self):
-        for arguments, text in (((self.run_dir, -1), "window of -1"), ((self.run_dir, 1 << 32), "window of"), ((self.run_dir, 0, 0), "wait_for_run is 0"),
+        for arguments, text in (((self.run_dir, -1), "window is -1"), ((self.run_dir, 1 << 32), "window is"), ((self.run_dir, 0, 0), "wait_for_run is 0"),
                                 ((self.run_dir, 0, float("nan")), "wait_for_run is nan"), (("",), "run directory")):
             with self.subTest(arguments), self.assertRaisesRegex(offramp.BadArgument, text):
                 offramp.Consumer(*arguments)

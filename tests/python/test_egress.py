@@ -306,8 +306,8 @@ class Batches(Egresses):
                 ({"logits": good}, None, None, offramp.BadArgument, "the batch has logits; the run has output"),
                 ({"output": good, "more": good}, None, None, offramp.BadArgument, "the run has output"),
                 (good, ["a", "b"], None, offramp.BadArgument, "2 keys for 4 samples"),
-                (good, "abcd", None, TypeError, "keys are one str"),
-                (good, [b"a", "b", "c", "d"], None, TypeError, "a key of type bytes"),
+                (good, "abcd", None, TypeError, "keys is a single str"),
+                (good, [b"a", "b", "c", "d"], None, TypeError, "a key is of type bytes"),
                 (good, ["a", "b\0", "c", "d"], None, offramp.BadArgument, "NUL"),
                 (good, ["a", "", "c", "d"], None, offramp.BadArgument, "a key of 0 bytes"),
                 (good, ["a", "\udcff", "c", "d"], None, offramp.BadArgument, "Keys are UTF-8"),
@@ -316,12 +316,12 @@ class Batches(Egresses):
                 (good, None, [1, 2, 2, 3], offramp.BadArgument, "do not increase"),
                 (good, None, [-1, 2, 3, 4], offramp.BadArgument, "the item -1"),
                 (good, None, [1, 2, 3, 1 << 64], offramp.BadArgument, "is out of range"),
-                (good, 5, None, TypeError, "keys are 5. Give a list, one per sample, such as"),
-                (good, {"a", "b", "c", "d"}, None, TypeError, "keys are a set, which has no order. Give a list"),
-                (good, frozenset("abcd"), None, TypeError, "keys are a frozenset, which has no order"),
-                (good, None, 5, TypeError, "items are 5. Give a list, one per sample, such as"),
-                (good, None, "1234", TypeError, "items are one str"),
-                (good, None, {1, 2, 3, 4}, TypeError, "items are a set, which has no order"),
+                (good, 5, None, TypeError, "keys is 5. Give a list, one per sample, such as"),
+                (good, {"a", "b", "c", "d"}, None, TypeError, "keys is a set, which is unordered. Give a list"),
+                (good, frozenset("abcd"), None, TypeError, "keys is a frozenset, which is unordered"),
+                (good, None, 5, TypeError, "items is 5. Give a list, one per sample, such as"),
+                (good, None, "1234", TypeError, "items is a single str"),
+                (good, None, {1, 2, 3, 4}, TypeError, "items is a set, which is unordered"),
                 (good, None, ["a", 2, 3, 4], TypeError, "the item 'a' is not a whole number. Give whole numbers"),
                 (good, None, [1, 2.5, 3, 4], TypeError, "the item 2.5 is not a whole number. Give whole numbers"),
                 (good, None, numpy.float32([1, 2, 3, 4]), TypeError, r"the item .*1.0.* is not a whole number. Give whole numbers")):
@@ -374,7 +374,7 @@ class Batches(Egresses):
             with self.assertRaisesRegex(offramp.BadArgument, "17 tensors"):
                 egress.submit({f"t{number}": good for number in range(17)})
             for name in (3, "a\0b"):
-                with self.assertRaisesRegex(offramp.BadArgument, "a tensor of the name"):
+                with self.assertRaisesRegex(offramp.BadArgument, "a tensor has the name"):
                     egress.submit({name: good})
             self.assertFalse(self.run_dir.exists())
             self.assertEqual(offramp.Stats(), egress.stats())
@@ -609,7 +609,7 @@ class Options(Egresses):
         for options, text in (({"slabs": "auto"}, "slabs is 'auto'. Give a whole number"), ({"slabs": 2.5}, "slabs is 2.5. Give a whole"),
                               ({"max_failures": None}, "max_failures is None. Give a whole"), ({"max_consumers": True}, "max_consumers is True. Give a whole"),
                               ({"name": None}, "name is None. Give a str"), ({"run_id": 7}, "run_id is 7. Give a str"),
-                              ({"tensors": [("output", "float32", (4, 6))]}, "tensors are of type list. Give a mapping, such as {'output'"),
+                              ({"tensors": [("output", "float32", (4, 6))]}, "tensors is of type list. Give a mapping, such as {'output'"),
                               ({"max_delay": "1"}, "max_delay is '1'. Give a number of seconds"), ({"visibility_timeout": None}, "visibility_timeout is None"),
                               ({"resume": "no"}, "resume is 'no'. Give True or False"), ({"resume": 1}, "resume is 1. Give True or False"),
                               ({"kill_stalled": "no"}, "kill_stalled is 'no'. Give True or False")):

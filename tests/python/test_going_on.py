@@ -402,8 +402,8 @@ class Pending(unittest.TestCase):
         for batch, kind, text in (({"key": "a"}, TypeError, "Pass keys=, to return its keys"), ("ab", TypeError, "keys=len"), ([[], 1], offramp.BadArgument, "without samples")):
             with self.subTest(batch), self.assertRaisesRegex(kind, text):
                 list(egress.pending([batch]))
-        for keys, text in ((["a"], r"keys are \['a'\]. Give a function"), (lambda batch: None, "keys are None. Give a list"),
-                           (lambda batch: {"a", "b"}, "keys are a set, which has no order")):
+        for keys, text in ((["a"], r"keys is \['a'\]. Give a function"), (lambda batch: None, "keys is None. Give a list"),
+                           (lambda batch: {"a", "b"}, "keys is a set, which is unordered")):
             with self.subTest(text), self.assertRaisesRegex(TypeError, text):
                 list(egress.pending([0], keys))
         egress.close()

@@ -49,7 +49,7 @@ class SecondMappings(unittest.TestCase):
         self.assertEqual({each.begin for each in first._all}, {each.begin for each in second._all})
 
     def test_other_memory_has_no_second_mapping(self):
-        with self.assertRaisesRegex(OSError, "there is no memory at 0x1000"):
+        with self.assertRaisesRegex(OSError, "no memory is mapped at 0x1000"):
             Mappings().find(0x1000, 1)
         with self.assertRaisesRegex(OSError, "is not in one region of memory"):
             Mappings().find(self.address(self.other), 1 << 40)

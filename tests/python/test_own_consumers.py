@@ -48,7 +48,7 @@ class OwnConsumers(Loops):
                 egress.submit(numpy.zeros((1, 3), "float32"), [f"k{number}"])
             egress.scale(4)
             wait_for(lambda: egress.stats().consumers == 4, "four consumers")
-            with self.assertRaisesRegex(offramp.BadArgument, "scale 65 is out of bounds. From 1 to 64"):
+            with self.assertRaisesRegex(offramp.BadArgument, "scale 65 is out of bounds. Give 1 to 64"):
                 egress.scale(65)
             victim = next(each["pid"] for each in wait_for(lambda: self.living_consumers(), "that status.json lists them"))
             os.kill(victim, signal.SIGKILL)
@@ -423,7 +423,7 @@ class Refused(Loops):
                 ({"processor": "npy", "output": out, "consumers": 2.5}, TypeError, "consumers is 2.5. Give a whole number: 1 to 64"),
                 ({"processor": len, "output": out}, TypeError, "Give its name, such as"),
                 ({"processor": "npy", "output": out, "settings": ["x"]}, TypeError, "Give a mapping"),
-                ({"processor": "npy", "output": out, "settings": {"output": "x"}}, offramp.BadArgument, "settings have 'output'"),
+                ({"processor": "npy", "output": out, "settings": {"output": "x"}}, offramp.BadArgument, "'output' cannot be passed in settings"),
                 ({"processor": "npy", "output": out, "identity": {"a": object()}}, TypeError, "the identity cannot be stored as JSON"),
                 ({"processor": "npy", "output": out, "repeated_keys": True}, offramp.BadArgument, "repeated_keys is True. Give 'refuse' or 'allow'"),
                 ({"processor": "npy", "output": out, "run_dir": ""}, offramp.BadArgument, "no run directory")):
@@ -448,8 +448,8 @@ class Refused(Loops):
                                   ({"processor-option": [1]}, TypeError, "has 1. Give strings KEY=VALUE, or a mapping"), ({"processor-option": [["a", 1]]}, TypeError, "KEY=VALUE"),
                                   ({"processor-option": {"a": [1]}}, TypeError, r"has \[1\], of type list"), ({"processor-option": {"a=b": 1}}, TypeError, "an option named 'a=b'"),
                                   ({"processor-option": {1: 1}}, TypeError, "an option named 1"), ({"columns": {"a", "b"}}, TypeError, "of type set"),
-                                  ({"png-level": b"1"}, TypeError, "of type bytes"), ({1: 2}, TypeError, "settings have the name 1"), ({"": 2}, TypeError, "the name ''"),
-                                  ({"png-level": 1, "png_level": 2}, offramp.BadArgument, "'png-level' twice"), ({"input": "a\0b"}, offramp.BadArgument, "a NUL character")):
+                                  ({"png-level": b"1"}, TypeError, "of type bytes"), ({1: 2}, TypeError, "a setting has the name 1"), ({"": 2}, TypeError, "the name ''"),
+                                  ({"png-level": 1, "png_level": 2}, offramp.BadArgument, "'png-level' is given twice"), ({"input": "a\0b"}, offramp.BadArgument, "a NUL character")):
             with self.subTest(given), self.assertRaisesRegex(kind, text):
                 flags_of(given)
         self.assertEqual("it is full. Make room", final_messages("[run] begins\n{}\nofframp: it is full\n    Make room\n"))

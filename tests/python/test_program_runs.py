@@ -307,7 +307,7 @@ class ProgramRuns(Loops):
         self.post.write_text("import time\n\ndef save(slab):\n    time.sleep(0.2)\n")
         launcher = self.launch("--consumers", "2..6", program=self.program(batches=100000))
         wait_for(lambda: (self.work.run_dir / "status.json").exists() and len(self.read_json("status.json").get("consumers") or []) > 2, "more consumers")
-        self.assertIn("autoscaling off", self.call("scale", "2"))
+        self.assertIn("autoscaling is off", self.call("scale", "2"))
         launcher.send_signal(signal.SIGINT)
         self.assertIn("consumers: 2 -> ", self.wait_for_exit(launcher, 130))
         following = self.read_json("summary.json")["following"]
@@ -383,11 +383,11 @@ class ProgramRuns(Loops):
         for program, code, text in (("nonsense --x", 66, "'nonsense', which is not a program"), ("'", 64, "is not a command"), ("", 64, "--producer is empty")):
             with self.subTest(text):
                 self.assertIn(text, self.wait_for_exit(self.launch(program=program), code))
-        self.assertIn("run --producer has no --model", self.wait_for_exit(self.launch("--model", "x"), 64))
+        self.assertIn("run --producer does not accept --model", self.wait_for_exit(self.launch("--model", "x"), 64))
         claim = self.work.output / ".offramp-shards/job.json"
         claim.parent.mkdir(parents=True)
         claim.write_text('{"job": "job-a", "folder": "/jobs/a"}')
-        self.assertIn("where the shards of job-a in /jobs/a write", self.wait_for_exit(self.launch(), 64))
+        self.assertIn("in use by the shards of job-a in /jobs/a", self.wait_for_exit(self.launch(), 64))
 
     def test_the_loop_ends_with_its_launcher(self):
         self.work.close_gate("b000-0")

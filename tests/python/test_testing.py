@@ -165,8 +165,8 @@ class Testing(World):
 
         ones = numpy.ones((2, 3))
         for tensors, keys, words in (({}, None, "has no tensors"), ({"x": ones}, ["a"], "1 keys for 2 samples"), ({"x": ones, "y": ones[:1]}, None, "'y' has 1 samples"),
-                                     ({"x": ones}, [1, 2], "a key of type int"), ({"x": ones}, ["a", "a"], "the key 'a' names two samples"),
-                                     ({"x": ones}, "ab", "keys are one str"),
+                                     ({"x": ones}, [1, 2], "a key is of type int"), ({"x": ones}, ["a", "a"], "the key 'a' names two samples"),
+                                     ({"x": ones}, "ab", "keys is a single str"),
                                      ({"x": numpy.ma.masked_array(ones)}, None, "a masked array"), ({"x": [1, 2]}, None, "Submit a NumPy array")):
             with self.assertRaisesRegex((offramp.BadArgument, TypeError), words):
                 save_slab(self.slab, tensors, keys)
@@ -180,7 +180,7 @@ class Testing(World):
         for name, words in (("fails", "ValueError: no pixel"), ("rejects", "no picture"), ("absent", "has no 'absent'")):
             with self.assertRaisesRegex(offramp.Failed, words):
                 process(self.slab, f"{post}:{name}", self.folder / "results")
-        with mock.patch.dict(os.environ, {"OFFRAMP_BIN_DIR": "/nowhere"}), self.assertRaisesRegex(offramp.Error, "no program offramp-consumer in /nowhere"):
+        with mock.patch.dict(os.environ, {"OFFRAMP_BIN_DIR": "/nowhere"}), self.assertRaisesRegex(offramp.Error, "offramp-consumer was not found in /nowhere"):
             process(self.slab, f"{post}:fails", self.folder / "results")
 
     def test_compiler_errors_are_reported(self):

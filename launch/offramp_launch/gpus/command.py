@@ -57,9 +57,9 @@ def start(places, argv, typed):
     given, flags = take_values(argv, (FLAG, "--shards"))
     starts_ahead, flags = take_switch(flags, AHEAD)
     if FLAG not in given and starts_ahead:
-        raise LaunchError(f"{AHEAD} without --gpus", f"Give --gpus, whose workers do shards one after another, or leave {AHEAD} out", ExitCode.USAGE)
+        raise LaunchError(f"{AHEAD} needs --gpus", f"Give --gpus, whose workers process one shard after another, or leave {AHEAD} out", ExitCode.USAGE)
     if FLAG not in given:
-        raise LaunchError(f"--shards {given['--shards']} without --gpus", "Give --gpus, or see ./launch/offramp job --help for shards on many hosts", ExitCode.USAGE)
+        raise LaunchError(f"--shards {given['--shards']} needs --gpus", "Give --gpus, or see ./launch/offramp job --help for shards on many hosts", ExitCode.USAGE)
     if any(flag.partition("=")[0] in run_command.ANSWERED_BY_THE_PRODUCER for flag in flags):
         return run_command.start(places, flags, ["run", *flags])
     refuse(flag.partition("=")[0] for flag in flags)
@@ -88,7 +88,7 @@ def start(places, argv, typed):
     run_path = run_dir_of(places, config.get("run-dir"), run_id)
     output = place_of(config, run_path)
     if resume and is_of_one_producer(output, run_id):
-        run_command.announce(config, f"a run of one producer left {output}: {devices[0].name} continues it")
+        run_command.announce(config, f"{output} is from a run with one producer: {devices[0].name} continues it")
         return run_command.start(places, [*flags, "--resume", *([] if http is None else [address.FLAG, address.spelled(*http)])], typed)
     return work(places, flags, typed, {**config, "run-id": run_id}, run_path, devices, shards, resume, http, starts_ahead)
 
@@ -117,7 +117,7 @@ def on_first_working(devices, ask):
 def refuse(names):
     for name in names:
         if name in NOT_HERE:
-            raise LaunchError(f"--gpus with {name}: {NOT_HERE[name]}", f"Leave {name} out, or --gpus", ExitCode.USAGE)
+            raise LaunchError(f"--gpus cannot be combined with {name}: {NOT_HERE[name]}", f"Leave {name} out, or --gpus", ExitCode.USAGE)
 
 
 def run_dir_of(places, wanted, run_id):
@@ -189,11 +189,11 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http, 
 def require_nothing_in(output):
     """Errors: LaunchError (USAGE)."""
     if gpus_job.is_begun_in(output):
-        raise LaunchError(f"--output {output} holds an unfinished run with --gpus", "--resume continues it; else give another --output, or remove what is there",
+        raise LaunchError(f"--output {output} holds an unfinished run with --gpus", "Pass --resume to continue it; else give another --output, or remove what is there",
                           ExitCode.USAGE)
     if gpus_job.holds_more_than_a_job(output):
-        raise LaunchError(f"--output {output} holds something already: {', '.join(sorted(os.listdir(output))[:3])}",
-                          "--resume continues a run; else give an empty or new folder", ExitCode.USAGE)
+        raise LaunchError(f"--output {output} is not empty: {', '.join(sorted(os.listdir(output))[:3])}",
+                          "Pass --resume to continue a run; else give an empty or new folder", ExitCode.USAGE)
 
 
 def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock, go_on, note, http=None, bounds=None, starts_ahead=False):

@@ -71,7 +71,7 @@ def names_of(numbers):
 
 def producers_on_the_cpu(wanted, allowed):
     if not wanted.isascii() or not wanted.isdigit():
-        raise LaunchError(f"--gpus {wanted} names GPUs, and --device is cpu", "Give a number of producers, such as --gpus 2", ExitCode.USAGE)
+        raise LaunchError(f"--gpus {wanted} names GPUs, but --device is cpu", "Give a number of producers, such as --gpus 2", ExitCode.USAGE)
     number = number_of(wanted)
     require_few(wanted, number)
     parts = parts_of(sorted(allowed), number)
@@ -97,7 +97,7 @@ def numbers_of(wanted, there):
     numbers = [number_of(part, least=0) for part in wanted.split(",") if part]
     for number in numbers:
         if number >= there:
-            raise LaunchError(f"--gpus {wanted}: GPU {number} is not here; there are {there}, from 0 to {there - 1}",
+            raise LaunchError(f"--gpus {wanted}: GPU {number} does not exist; this machine has {there}, numbered from 0",
                               f"nvidia-smi lists them; if {VISIBLE} is set, only its GPUs count", ExitCode.USAGE)
     require_few(wanted, len(numbers))
     return numbers
@@ -111,7 +111,7 @@ def number_of(text, least=1):
 
 def require_few(wanted, number):
     if not 1 <= number <= MOST_WORKERS:
-        raise LaunchError(f"--gpus {wanted} asks for {number} workers", f"From 1 to {MOST_WORKERS}", ExitCode.USAGE)
+        raise LaunchError(f"--gpus {wanted} asks for {number} workers", f"Give 1 to {MOST_WORKERS}", ExitCode.USAGE)
 
 
 def gpus_of_this_machine(wanted, limited=None):
@@ -122,7 +122,7 @@ def gpus_of_this_machine(wanted, limited=None):
     except OSError as problem:
         lines, obstacle = [], f"nvidia-smi: {problem.strerror}"
     except subprocess.TimeoutExpired:
-        lines, obstacle = [], f"nvidia-smi gave no answer in {ANSWERS_SECONDS} s"
+        lines, obstacle = [], f"nvidia-smi did not answer within {ANSWERS_SECONDS} s"
     rows = [[part.strip() for part in line.split(",", 3)] for line in lines]
     gpus = [Gpu(*row) for row in rows if len(row) == 4 and UUID.fullmatch(row[0])]
     if gpus and answer.returncode != 0:     # a GPU is lost, and nvidia-smi lists the others
@@ -132,7 +132,7 @@ def gpus_of_this_machine(wanted, limited=None):
     if not gpus and glob.glob("/dev/nvidia[0-9]*"):
         raise LaunchError(f"--gpus {wanted}: the GPUs of this machine could not be listed ({obstacle})", "Run ./launch/offramp doctor", ExitCode.DEVICE_UNSUPPORTED)
     if not gpus:
-        raise LaunchError(f"--gpus {wanted}, and this machine has no GPU", ON_THE_CPU, ExitCode.DEVICE_UNSUPPORTED)
+        raise LaunchError(f"--gpus {wanted}: no GPU was found on this machine", ON_THE_CPU, ExitCode.DEVICE_UNSUPPORTED)
     return gpus
 
 

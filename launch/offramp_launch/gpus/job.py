@@ -41,7 +41,7 @@ def require_own(output):
     owner, own = (job_files.read(folder / "job.json") for folder in (output / SHARDS, folder_in(output)))
     # The run's own job may have moved with the output: go_on() reports that.
     if owner is not None and owner.get("job") != (own or {}).get("id") and os.path.realpath(owner.get("folder", "")) != os.path.realpath(folder_in(output)):
-        raise LaunchError(f"--output {output} is that of job {owner.get('job')} in {owner.get('folder')}", "Continue that job (./launch/offramp job status --job FOLDER), or "
+        raise LaunchError(f"--output {output} belongs to job {owner.get('job')} in {owner.get('folder')}", "Continue that job (./launch/offramp job status --job FOLDER), or "
                           "give another --output", ExitCode.USAGE)
 
 
@@ -52,7 +52,7 @@ def clear_remains(output):
         return
     # put_away() removes the shards' folders before job.json.
     if work := sorted((output / SHARDS).glob(f"*/{CHECKPOINT}")):
-        raise LaunchError(f"{work[0].parent} holds a shard's work, and its job file {folder_in(output) / 'job.json'} is gone",
+        raise LaunchError(f"{work[0].parent} holds a shard's work, but its job file {folder_in(output) / 'job.json'} is missing",
                           f"Restore that file; or, to discard the work, remove {output / SHARDS}", ExitCode.BAD_INPUT)
     remove(output / SHARDS)
 
@@ -97,7 +97,7 @@ def go_on(places, output, flags, config, shards):
     if shards not in (None, job.shards):
         raise LaunchError(f"--shards is {shards}, and the run in {output} was begun with {job.shards}", "Leave --shards out", ExitCode.USAGE)
     if job.output != output:
-        raise LaunchError(f"{output} was begun as {job.output}, and its shards must be there", "Move it back, or begin the run in another --output", ExitCode.USAGE)
+        raise LaunchError(f"the run in {output} was begun as {job.output}, where its shards must stay", "Move it back, or begin the run in another --output", ExitCode.USAGE)
     if job_merge.is_merged(job):
         return job
     if (run := run_noted(output)) not in (None, job.id):
@@ -113,7 +113,7 @@ def require_same_database(job, sink):
     """Compares database names, as one server may have several addresses. Errors: LaunchError (CONFIG): new shards would write their rows elsewhere."""
     was, is_now = (database_in(each) for each in (job.facts.get("sink", ""), sink))
     if was != is_now:
-        raise LaunchError(f"--sink leads to the database '{is_now}', and the rows of the run in {job.output} are in '{was}'",
+        raise LaunchError(f"--sink names the database '{is_now}', but the rows of the run in {job.output} are in '{was}'",
                           "Give the run's first --sink, or begin another run in another --output", ExitCode.CONFIG)
 
 

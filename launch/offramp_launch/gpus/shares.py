@@ -25,7 +25,7 @@ def flags_of_workers(config, argv, workers, on_the_cpu, cores=None):
     if bounds:      # each worker autoscales within its share
         return [following(shares, bounds, workers, number, own["consumers"]) for number, shares in enumerate(each)]
     if (most := max(shares["consumers"] for shares in each)) > MOST_CONSUMERS:
-        raise LaunchError(f"--consumers {whole['consumers']} is {most} for each of {workers} workers, more than a run can hold", f"At most {MOST_CONSUMERS} for each",
+        raise LaunchError(f"--consumers {whole['consumers']} is {most} for each of {workers} workers, more than a run can hold", f"Give at most {MOST_CONSUMERS} for each",
                           ExitCode.USAGE)
     return each
 

@@ -148,18 +148,18 @@ class GpusSupervisor(ProcessLoop):
         self._logbook.note_death(worker.name, f"shard {worker.index} ended with exit code {code}: {why}"[:LONGEST_LINE])
         log = f"Its log: {worker.log_path}"
         if fate != AGAIN:
-            self.fail(LaunchError(f"shard {worker.index} on {worker.name} ended with exit code {code}, and would end so again: {why}", log, code))
+            self.fail(LaunchError(f"shard {worker.index} on {worker.name} ended with exit code {code}, which a retry cannot fix: {why}", log, code))
             return
         last = self._code_of_last_try(worker, code)
         other = self._other(worker)
         if last in SCARCE and other and (other.child or other.shards_done):
             worker.left_out = why
-            self._display.note(f"{worker.name} is left out: there is not enough memory for two on {worker.device.name}, which goes on without starting ahead: {why}")
+            self._display.note(f"{worker.name} is left out: {worker.device.name} has too little memory for two workers, and continues without --start-ahead: {why}")
             return
         if last == ExitCode.SHARED_MEMORY_FULL and worker.shards_done == 0:
             self.fail(LaunchError(f"shard {worker.index} on {worker.name}: {why}", f"Each of {len(self._workers)} workers has its own pool: "
                                   + ("leave --start-ahead out, or " if worker.turn else "") + "give --slabs N, a number for all "
-                                  + ("GPUs together, of which each has its share twice, " if worker.turn else "of them together, ") + "or --gpus fewer; --resume goes on", last))
+                                  + ("GPUs together, of which each has its share twice, " if worker.turn else "of them together, ") + "or fewer --gpus; --resume then continues", last))
             return
         if last == ExitCode.SYSTEM and why.startswith(TOO_LITTLE_MEMORY) and total_of(self.counts.values())["done"] <= self.done_before:
             self.fail(LaunchError(f"shard {worker.index} on {worker.name}: {why}", f"Each of {len(self._workers)} workers has its own model and pool: "
@@ -168,7 +168,7 @@ class GpusSupervisor(ProcessLoop):
         worker.failures += last in OF_A_GPU or last > FIRST_SIGNAL
         self._tries[worker.index] += 1
         if self._tries[worker.index] >= TRIES_OF_A_SHARD:
-            self.fail(LaunchError(f"shard {worker.index} ended {TRIES_OF_A_SHARD} times before it was done, the last time on {worker.name}: {why}", log, reported_by_run(last)))
+            self.fail(LaunchError(f"shard {worker.index} failed {TRIES_OF_A_SHARD} times, the last time on {worker.name}: {why}", log, reported_by_run(last)))
         elif worker.failures + (other.failures if other else 0) >= FAILURES_OF_A_WORKER:
             self._give_up(worker, why)
             if other and not other.child:
@@ -176,7 +176,7 @@ class GpusSupervisor(ProcessLoop):
             if all(each.is_out for each in self._workers):
                 self.fail(LaunchError(f"every worker failed {FAILURES_OF_A_WORKER} times in a row; the last, {worker.name}: {why}", log, reported_by_run(last)))
         else:
-            self._display.note(f"{worker.name}: shard {worker.index} ended before it was done, and is tried again: {why}")
+            self._display.note(f"{worker.name}: shard {worker.index} failed and will be retried: {why}")
             worker.is_waiting = True
             self._timers.after(worker.backoff.after_life_of(0), lambda: self._begin_again(worker))
 
@@ -187,8 +187,8 @@ class GpusSupervisor(ProcessLoop):
     def _give_up(self, worker, why):
         worker.lost = why
         left = sum(not each.is_out and each.device is not worker.device for each in self._workers)
-        self._display.note(f"{worker.name} is given up, as it failed {FAILURES_OF_A_WORKER} times in a row, the last time at shard {worker.index}: {why}"
-                           + (f"; its share goes to the {left} that are left" if left else ""))
+        self._display.note(f"{worker.name} is given up after {FAILURES_OF_A_WORKER} failures in a row, the last at shard {worker.index}: {why}"
+                           + (f"; the other {left} take over its share" if left else ""))
 
     def _code_of_last_try(self, worker, code):
         """The exit code of the worker's run, if it noted one and `code` only means that another try may succeed."""
@@ -293,7 +293,7 @@ class GpusSupervisor(ProcessLoop):
             return
         for worker in self._at_work():
             if worker.silent:
-                self._display.note(f"{worker.name}: process {worker.child.pid} is killed, as it does not end: {worker.silent}")
+                self._display.note(f"{worker.name}: killing process {worker.child.pid}, which does not exit: {worker.silent}")
                 worker.child.signal(signal.SIGKILL)
 
     def _kill_everyone(self):
@@ -320,10 +320,10 @@ class GpusSupervisor(ProcessLoop):
         bounds = Bounds.of(text, most_of_this_machine(), len(working) * MOST_CONSUMERS)
         wanted = max(bounds.least, len(working)) if bounds else count(text, "scale")
         if not len(working) <= wanted <= len(working) * MOST_CONSUMERS:
-            raise LaunchError(f"scale {wanted} is out of bounds", f"From {len(working)}, one for each worker, to {len(working) * MOST_CONSUMERS}; "
+            raise LaunchError(f"scale {wanted} is out of bounds", f"Give {len(working)}, one for each worker, to {len(working) * MOST_CONSUMERS}; "
                               "./launch/offramp stop ends the run", ExitCode.USAGE)
         if self._is_ending():
-            raise LaunchError("the run is ending and takes no more consumers", "", ExitCode.NO_SUCH_RUN)
+            raise LaunchError("the run is ending and accepts no more consumers", "", ExitCode.NO_SUCH_RUN)
         before, followed = self._consumers_wanted(), self._follows()
         for number, workers in enumerate(working):
             for worker in workers:
@@ -335,9 +335,9 @@ class GpusSupervisor(ProcessLoop):
                 worker.scale()
         if bounds:
             self._bounds = bounds
-            more = f", autoscaled per worker from now on, within {bounds} in all"
+            more = f", autoscaled for each worker from now on, within {bounds} in all"
         else:
-            more = f", autoscaling off; scale {self._bounds} turns it on again" if followed else ""
+            more = f"; autoscaling is off (scale {self._bounds} turns it on)" if followed else ""
         self._display.note(f"scale: {before} -> {wanted} consumers{more}")
         return {"before": before, "consumers": wanted, "more": more, **self._describe()}
 

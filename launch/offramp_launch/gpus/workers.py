@@ -107,8 +107,8 @@ class Worker:
         held, was = self._stopped_process.look(), self.silent
         self.silent = f"no answer for {held[0]:.0f} s: {held[1]}" if held else ""
         if self.silent and not was:
-            return f"{self.name}: process {self.child.pid}, which does shard {self.index}, has given {self.silent}. The run waits for it; stop --now ends the run without it"
-        return f"{self.name}: process {self.child.pid} gives answers again" if was and not held else ""
+            return f"{self.name}: process {self.child.pid} (shard {self.index}): {self.silent}. The run waits for it; stop --now ends the run without it"
+        return f"{self.name}: process {self.child.pid} answers again" if was and not held else ""
 
     def why(self):
         """Why its last process ended: its run's failure, or its log's last line."""

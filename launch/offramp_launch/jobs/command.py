@@ -44,7 +44,7 @@ def start(places, argv):
     what, *rest = argv or [""]
     commands = {"init": init, "status": status, "merge": merge, "sbatch": sbatch, "k8s": k8s}
     if what not in commands:
-        raise LaunchError(f"job has no command '{what}'" if what else "job needs a command", f"Commands: {', '.join(commands)}, ray", ExitCode.USAGE)
+        raise LaunchError(f"'{what}' is not a command of job" if what else "job needs a command", f"Commands: {', '.join(commands)}, ray", ExitCode.USAGE)
     try:
         return commands[what](places, rest)
     except OSError as problem:
@@ -108,7 +108,7 @@ def begin(places, folder, output, shards, flags, config, facts, listed):
             claim(job)
     merged = job_merge.is_merged(job)
     print(f"[job] {job.id} {'begins' if began else 'is merged already' if merged else 'exists already'} in {folder}: {job.items} items in {job.shards} shards, results in {job.output}\n"
-          f"  do them    ./launch/offramp shard --job {folder} --index I, for each I from 0 to {job.shards - 1}, on any host that shares these folders\n"
+          f"  run        ./launch/offramp shard --job {folder} --index I, for each I from 0 to {job.shards - 1}, on any host that shares these folders\n"
           f"  then       ./launch/offramp job merge --job {folder}", flush=True)
     return int(ExitCode.OK)
 
@@ -166,7 +166,7 @@ def refuse_of_a_shard(flags):
     """Refuses flags that only the job may set, not a host. Errors: LaunchError (USAGE)."""
     require_job_flags(without_values(flags, ("--run-dir",)))
     if any(flag.partition("=")[0] == "--output" for flag in flags):
-        raise LaunchError("shard has no --output: the job sets it", "Leave it out", ExitCode.USAGE)
+        raise LaunchError("shard does not accept --output: the job sets it", "Leave it out", ExitCode.USAGE)
 
 
 def refuse_settings(config):
@@ -177,10 +177,10 @@ def refuse_settings(config):
 def refuse_names(names):
     for name in names:
         if name in OF_A_SHARD:
-            raise LaunchError(f"job init has no {name}: the job sets it for each shard", f"Leave {name} out, also as a variable {variable(name[2:])} "
+            raise LaunchError(f"job init does not accept {name}: the job sets it for each shard", f"Leave {name} out, also as a variable {variable(name[2:])} "
                               "and in a --config", ExitCode.USAGE)
         if name in NOT_IN_A_JOB:
-            raise LaunchError(f"job init has no {name}: {NOT_IN_A_JOB[name]}", f"Leave {name} out", ExitCode.USAGE)
+            raise LaunchError(f"job init does not accept {name}: {NOT_IN_A_JOB[name]}", f"Leave {name} out", ExitCode.USAGE)
 
 
 def settled(places, flags):
@@ -274,7 +274,7 @@ def require_empty(folder, flag):
         there = os.listdir(folder) if os.path.lexists(folder) else []
     # Another host may have begun the same job by now: the claim in SHARDS decides.
     if others := sorted(name for name in there if name not in (LOCK, SHARDS)):
-        raise LaunchError(f"{flag} {folder} holds something already: {', '.join(others[:3])}",
+        raise LaunchError(f"{flag} {folder} is not empty: {', '.join(others[:3])}",
                           "Give each job an empty or new folder", ExitCode.USAGE)
 
 
@@ -288,9 +288,9 @@ def require_locks(folder):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as problem:
             if problem.errno not in NO_LOCKS:
-                raise LaunchError(f"{folder} gives no locks: {problem.strerror}", "Check that the file system's lock service (for NFS: lockd, statd) runs on this host",
+                raise LaunchError(f"files in {folder} cannot be locked: {problem.strerror}", "Check that the file system's lock service (for NFS: lockd, statd) runs on this host",
                                   ExitCode.SYSTEM) from problem
-            raise LaunchError(f"{folder} is on a file system without locks ({problem.strerror}); two attempts at one shard need them to exclude each other",
+            raise LaunchError(f"{folder} is on a file system without locks ({problem.strerror}); locks keep two attempts from processing one shard",
                               "Mount it with locks (flock), or choose another", ExitCode.CONFIG) from problem
 
 
@@ -306,7 +306,7 @@ def require_same_input(job, facts):
     """Errors: LaunchError (BAD_INPUT; NO_INPUT if a processor's file is missing on this host)."""
     for name in set(job.facts["identity"]).difference(facts["identity"]):
         if (file := pathlib.Path(name.removeprefix(OF_A_PROCESSOR))) != pathlib.Path(name) and not file.exists():
-            raise LaunchError(f"the processor's file {file} is not here", "Mount the same folders on this host as on the job's first, under the same paths", ExitCode.NO_INPUT)
+            raise LaunchError(f"the processor's file {file} does not exist on this host", "Mount the same folders on this host as on the job's first, under the same paths", ExitCode.NO_INPUT)
     if difference := difference_of({name: job.facts[name] for name in ("items", "identity")}, facts):
         raise LaunchError(f"the input or the model differs from {job.folder / 'job.json'}: {difference}",
                           "Restore it, or begin another job (give job init the settings that have other defaults on this machine)", ExitCode.BAD_INPUT)
@@ -393,6 +393,6 @@ def enter(job):
 
 def refuse(rest):
     if rest:
-        raise LaunchError(f"job has no '{rest[0]}'", "See ./launch/offramp job --help", ExitCode.USAGE)
+        raise LaunchError(f"job does not accept '{rest[0]}'", "See ./launch/offramp job --help", ExitCode.USAGE)
 
 

@@ -47,7 +47,7 @@ class Job:
         began = job_files.put_once(path, {"version": VERSION, **facts})
         job = Job.found(folder)
         if difference := difference_of(job.facts, {"version": VERSION, **facts}):
-            raise LaunchError(f"{path} is of another job: {difference}", "Give the same values, or begin this job in another folder", ExitCode.USAGE)
+            raise LaunchError(f"{path} belongs to another job: {difference}", "Give the same values, or begin this job in another folder", ExitCode.USAGE)
         return job, began
 
     @staticmethod
@@ -55,10 +55,10 @@ class Job:
         path = folder / "job.json"
         facts = job_files.read(path)
         if facts is None:
-            raise LaunchError(f"{folder} holds no job: it has no job.json", "Begin one: ./launch/offramp job init --job FOLDER --shards N, with the flags of a run",
+            raise LaunchError(f"{folder} is not a job's folder: job.json is missing", "Begin one: ./launch/offramp job init --job FOLDER --shards N, with the flags of a run",
                               ExitCode.NO_INPUT)
         if not isinstance(facts, dict) or facts.get("version") != VERSION:
-            raise LaunchError(f"{path} is of version {facts.get('version') if isinstance(facts, dict) else 'none'}, and this program knows {VERSION}",
+            raise LaunchError(f"{path} has version {facts.get('version') if isinstance(facts, dict) else 'none'}, but this program supports {VERSION}",
                               "Continue with the version of Offramp that began the job", ExitCode.PROTOCOL)
         return Job(folder, facts)
 
@@ -80,7 +80,7 @@ class Job:
             path = claim_of(folder)
             owner = job_files.read(path)
             if owner is None:
-                raise LaunchError(f"{flag} {folder} has no {path.relative_to(folder)}, which job init wrote",
+                raise LaunchError(f"{flag} {folder}: {path.relative_to(folder)}, which job init wrote, is missing",
                                   "Mount the same folders on this host as on the job's first, under the same paths. If they are mounted, the job was discarded", ExitCode.NO_INPUT)
             if owner["job"] != self.id:
                 raise LaunchError(f"{folder} is the output of job {owner['job']} in {owner['folder']}", f"Give each job its own {flag}", ExitCode.USAGE)
@@ -110,7 +110,7 @@ class Job:
         """Errors: LaunchError (USAGE) for the job of a run with --gpus (gpus/job.py), which runs and merges its own shards."""
         folder = pathlib.Path(os.path.realpath(self.folder))
         if (folder.parent.name, folder.name) == (SHARDS, "job"):
-            raise LaunchError(f"{self.folder} is that of a run with --gpus, which merges its own shards", "Continue it: ./launch/offramp run --gpus N --resume, "
+            raise LaunchError(f"{self.folder} belongs to a run with --gpus, which merges its own shards", "Continue it: ./launch/offramp run --gpus N --resume, "
                               "with the same flags", ExitCode.USAGE)
 
     def list_of_input(self):
@@ -131,7 +131,7 @@ class Job:
         """The shard's record; None if the shard is not done. Errors: LaunchError (USAGE) for the record of another job."""
         record = job_files.read(self.record_path(index))
         if record is not None and (record.get("job"), record.get("index"), record.get("items")) != (self.id, index, self.items_of(index)):
-            raise LaunchError(f"{self.record_path(index)} is of shard {record.get('index')} of job {record.get('job')}, and this is shard {index} of job {self.id}",
+            raise LaunchError(f"{self.record_path(index)} belongs to shard {record.get('index')} of job {record.get('job')}, not to shard {index} of job {self.id}",
                               "If you no longer need that job, remove the record; the shard then counts as not done", ExitCode.USAGE)
         return record
 
@@ -143,7 +143,7 @@ class Job:
 
     def require(self, index):
         if not 0 <= index < self.shards:
-            raise LaunchError(f"shard {index} is not one of this job, which has {self.shards}", f"Give an index from 0 to {self.shards - 1}", ExitCode.USAGE)
+            raise LaunchError(f"shard {index} does not exist: the job has {self.shards} shards", f"Give an index from 0 to {self.shards - 1}", ExitCode.USAGE)
 
     def note_done(self, index, record):
         """Returns whether this attempt's record is the one that counts."""

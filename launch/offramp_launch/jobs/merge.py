@@ -64,7 +64,7 @@ def is_merged(job):
 def require_own(job):
     """Errors: LaunchError (USAGE) if a later run wrote results that the merge would overwrite."""
     if (run := run_noted(job.output)) not in (None, job.id):
-        raise LaunchError(f"{job.output} holds results of run {run}, which is not this job",
+        raise LaunchError(f"{job.output} holds results of run {run}, not of this job",
                           "If that run continued a merged part, no merge is needed; to replace its results with the shards', "
                           f"remove {job.output / CHECKPOINT} and merge again", ExitCode.USAGE)
 
@@ -86,7 +86,7 @@ def require_parts(job, index, record):
     for name, wanted in record["parts"].items():
         path = job.place(index) / name
         if not path.exists() or (wanted and digest(path) != wanted):
-            raise LaunchError(f"{path} is {'not what' if path.exists() else 'gone:'} shard {index} {'left' if path.exists() else 'left it there'}",
+            raise LaunchError(f"{path}, which shard {index} wrote, {'has changed' if path.exists() else 'is missing'}",
                               f"Remove {job.record_path(index)} and {job.place(index)}, and run the shard again", ExitCode.BAD_INPUT)
 
 
@@ -128,7 +128,7 @@ def require_joined(job, records):
     for index, record in records.items():
         for name in record["parts"]:
             if not (job.output / name).exists():
-                raise LaunchError(f"shard {index} left {job.place(index) / name}, and the merge has made no {job.output / name}",
+                raise LaunchError(f"shard {index} wrote {job.place(index) / name}, but the merge did not create {job.output / name}",
                                   f"If it is your own file, move it away, remove {job.record_path(index)} and run the shard again; else this is a bug in "
                                   "Offramp. The shards' results are unchanged", ExitCode.COUNT_MISMATCH)
 
@@ -173,8 +173,8 @@ def require_whole_pictures(job, whole):
     """
     left = sorted(path for pattern in (".offramp-tiles/*", "*/.offramp-tiles/*") for path in job.output.glob(pattern) if not path.name.startswith("."))
     if left and not any(whole[name] for name in COUNTS if name != "done"):
-        raise LaunchError(f"{len(left)} masks are not made, although all tiles were: their files in {left[0].parent} were removed or changed, "
-                          "or their pictures were",
+        raise LaunchError(f"{len(left)} masks are missing, although all their tiles were processed: pictures, or files in {left[0].parent}, "
+                          "were removed or changed",
                           "A run with --resume makes them again. Do not change pictures or output before a run has ended", ExitCode.CANNOT_WRITE)
 
 
@@ -188,9 +188,9 @@ def summary_lines(job, summary):
     yield from losses(summary)
     if summary["partial"]:
         yield f"  PARTIAL    shards {as_ranges(summary['missing'])} are not in it; merge again when they are done"
-        yield f"  or end it  once no shard is running, remove {' and '.join(str(folder / SHARDS) for _, folder in job.claimed())}, and a run with --resume makes the rest"
+        yield f"  or resume  once no shard is running, remove {' and '.join(str(folder / SHARDS) for _, folder in job.claimed())} and start a run with --resume, which makes the rest"
     elif summary["done"] < job.items:
-        yield f"  go on      a run with --resume, the job's flags and --output {summary['output']} tries those again"
+        yield f"  continue   a run with --resume, the job's flags and --output {summary['output']} tries those again"
     yield f"  summary    {job.folder / 'summary.json'}"
 
 

@@ -33,7 +33,7 @@ def start(places, argv):
     except OSError as problem:
         raise cannot_be_started(python, problem, f"Name a Python that has Ray: {FLAG} PYTHON") from problem
     if not has_ray:
-        raise LaunchError(f"{python} has no Ray", f"Install it there ({python} -m pip install ray), or name a Python that has it: {FLAG} PYTHON", ExitCode.CONFIG)
+        raise LaunchError(f"Ray is not installed in {python}", f"Install it there ({python} -m pip install ray), or name a Python that has it: {FLAG} PYTHON", ExitCode.CONFIG)
     named, rest = take_all(argv, FLAGS)     # a value may begin with a dash
     words = [given.get(lifeline.FLAG, ""), *rest, *as_words(named)]
     sys.stdout.flush()

@@ -90,5 +90,5 @@ def time_of(text):
 
 def word_of(name, text):
     if not re.fullmatch(r"[\w.,+-]+", text):
-        raise LaunchError(f"{name} is '{text}', which is not a name", f"Give {name} in sbatch's form: names separated by commas", ExitCode.USAGE)
+        raise LaunchError(f"{name} is '{text}', which is not a list of names", f"Give {name} in sbatch's form: names separated by commas", ExitCode.USAGE)
     return text

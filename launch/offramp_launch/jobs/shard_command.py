@@ -146,7 +146,7 @@ def do_the_rest(attempt):
 def require_under_way(job, index):
     """For a shard that is not done. Errors: LaunchError (USAGE) if the job is merged, else those of require_claimed()."""
     if job_merge.is_merged(job):
-        raise LaunchError(f"the job is merged, and {job.record_path(index)} is gone", "No work is left: leave the job's folder as it is, or remove it",
+        raise LaunchError(f"the job is merged, and {job.record_path(index)} was removed", "No work is left: leave the job's folder as it is, or remove it",
                           ExitCode.USAGE)
     job.require_claimed()
 
@@ -155,7 +155,7 @@ def require_input(job, config):
     """A folder that `init` listed is not read again before its pictures are. Errors: LaunchError (NO_INPUT) if it is empty, as an unmounted one is."""
     folder = config.get("input", "")
     if job.list_of_input() and os.path.isdir(folder) and is_empty(folder):
-        raise LaunchError(f"--input {folder} is empty, and held pictures when the job began", "Mount the same folders on this host as on the job's first, under the same paths",
+        raise LaunchError(f"--input {folder} is empty, but had pictures when the job began", "Mount the same folders on this host as on the job's first, under the same paths",
                           ExitCode.NO_INPUT)
 
 
@@ -186,8 +186,8 @@ def warn_about_other_shards(job, index):
     here = socket.gethostname()
     hosts = sorted({str(attempt["host"]) for attempt in job.attempts(index) if "exit" not in attempt and attempt.get("host") not in (None, here)})
     if hosts:
-        print(f"[job] an attempt at shard {index} on {', '.join(hosts)} has not noted its end. If the file system's locks do not reach that host, make sure that "
-              "it is not running", flush=True)
+        print(f"[job] an attempt at shard {index} on {', '.join(hosts)} may still be running. If file locks do not work across these hosts, make sure that "
+              "it is not", flush=True)
 
 
 def settings_of(places, flags):

@@ -56,5 +56,5 @@ def require_whole_files(job, index, processors, done, parts):
     wanted = [f"{name}/{WHOLE_FILES[name]}" if len(processors) > 1 else WHOLE_FILES[name] for name in processors if name in WHOLE_FILES]
     wanted += [name for attempt in job.attempts(index) for name in attempt.get("records", ())]
     if done and (gone := [name for name in wanted if name not in parts]):
-        raise LaunchError(f"{done} items of shard {index} are done, but their results in {job.place(index) / gone[0]} are gone",
+        raise LaunchError(f"{done} items of shard {index} are done, but their results in {job.place(index) / gone[0]} are missing",
                           f"Restore the file; or remove {job.place(index)} and run the shard again to make them all", ExitCode.BAD_INPUT)

@@ -58,7 +58,7 @@ class Saved:
                 raise ValueError(f"version {header['version']}")
             return header
         except (OSError, ValueError, KeyError) as problem:
-            raise LaunchError(f"'{self.folder}' contains no measured ladder ({problem})", "Measure one: ./launch/offramp ladder --output DIR",
+            raise LaunchError(f"'{self.folder}' does not contain a measured ladder ({problem})", "Measure one: ./launch/offramp ladder --output DIR",
                               ExitCode.NO_INPUT) from problem
 
     def summary(self, key, check=False):

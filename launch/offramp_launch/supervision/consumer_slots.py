@@ -155,7 +155,7 @@ class ConsumerSlots:
         if child.status == ExitCode.OK:
             self._timers.after(UNASKED_END_SECONDS, lambda: self._fill_if_work_is_left(slot, child))
         elif child.status in FATAL_FOR_A_CONSUMER:
-            self._run.fail(LaunchError(f"{slot.name} {child.ending()}, and would end so again: {reason_of(child)}", f"Its log: {child.log_path}",
+            self._run.fail(LaunchError(f"{slot.name} {child.ending()}, which a retry cannot fix: {reason_of(child)}", f"Its log: {child.log_path}",
                                        child.status))
         elif counts_as_death(child) and self._budget.note_death(self._run.completed()):
             self._fail_without_progress(slot, child)

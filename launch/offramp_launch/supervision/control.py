@@ -155,7 +155,7 @@ class ControlClient:
             if not reply.get("ok"):
                 raise LaunchError(str(reply.get("error", "refused")), "", int(reply.get("code", ExitCode.INTERNAL)))
         except (ValueError, TypeError, AttributeError, RecursionError) as problem:
-            raise LaunchError(f"the answer of the run in '{self._run_dir}' is malformed", "Is it of another version?",
+            raise LaunchError(f"the answer of the run in '{self._run_dir}' is malformed", "It may be of another version",
                               ExitCode.PROTOCOL) from problem
         return reply
 

@@ -119,14 +119,14 @@ class ProcessLoop:
 
     def _on_signal(self, number):
         if number == signal.SIGHUP or not self._draining:
-            self._drain("the terminal is gone" if number == signal.SIGHUP else "once more abandons what is in flight")
+            self._drain("the terminal was closed" if number == signal.SIGHUP else "another signal abandons it")
         else:
             self._abandon()
 
     def _drain(self, remark):
         if not self._draining:
             self._draining = True
-            self._display.note(f"draining: what is in flight is finished ({remark})")
+            self._display.note(f"draining: finishing the work in flight ({remark})")
             self._ask_to_drain()
 
     def _abandon(self):
@@ -136,7 +136,7 @@ class ProcessLoop:
             return
         asked_before = self._draining
         self._draining = self._abandoned = True
-        self._display.note("abandoning what is in flight (once more kills)")
+        self._display.note("abandoning the work in flight (another signal kills)")
         self._ask_to_abandon(asked_before)
 
     # -- control ----------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ class ProgramSupervisor(Supervisor):
     Owns, Thread, Blocks: as Supervisor.
     """
 
-    FOLLOWS, WITH_CONSUMERS = "the program is started again", "it goes on with what is left"
+    FOLLOWS, WITH_CONSUMERS = "the program is started again", "it continues with the remaining work"
 
     def __init__(self, plan, display, environment):
         """`environment`: the program's environment variables."""

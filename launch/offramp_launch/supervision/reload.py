@@ -94,7 +94,7 @@ class Reload:
         # When every other old consumer has died or was scaled away, the newcomer is one too many.
         slot, old = next(((slot, old) for slot, old in self._left() if not slot.leaving), (newcomer, child))
         if slot is not newcomer:
-            self._note(f"reload: {newcomer.name} (pid {child.pid}) is at work, {slot.name} (pid {old.pid}) leaves")
+            self._note(f"reload: {newcomer.name} (pid {child.pid}) has started, {slot.name} (pid {old.pid}) finishes and exits")
         self._slots.send_away([slot])
 
     def _fail(self, why, code):

@@ -13,7 +13,7 @@ SEEK_SECONDS = 0.02             # from one look for the run's lock to the next
 FAILED_END_SECONDS = 10         # from asking a producer to abandon to killing it
 SECOND_SIGNAL_SECONDS = 0.5       # between two signals to the producer: simultaneous ones would merge
 ABANDON_SECONDS = 2             # from asking the producer to drain to asking it to abandon, when draining may never end
-TOO_LITTLE_MEMORY = "there is too little memory for this run"
+TOO_LITTLE_MEMORY = "too little memory for this run"
 LESS_MEMORY = ("Use a smaller --batch, fewer --slabs, a smaller model, or with --tile a smaller --tile and a model of that size; or give the machine, or its container, "
                "more memory")
 EXPLAINED_BY_THE_SUMMARY = (ExitCode.OK, ExitCode.DEAD_LETTERS, ExitCode.INTERRUPTED)
@@ -157,8 +157,8 @@ class Supervisor(Watch):
             return False
         if self._recovery.used_up():
             if self._recovery.limit > 0:
-                self._display.note(f"the producer died {self._recovery.restarts + 1} times: the {self._recovery.limit} of "
-                                   "--producer-restarts are used up, and the run ends")
+                self._display.note(f"the producer died {self._recovery.restarts + 1} times, more than --producer-restarts "
+                                   f"{self._recovery.limit} allows, and the run ends")
             return False
         delay = self._recovery.next_delay(self._producer.lived_seconds())
         self._display.note(f"{self.FOLLOWS} in {delay:.1f} s ({self._recovery.restarts} of {self._recovery.limit}); {self.WITH_CONSUMERS}")

@@ -153,7 +153,7 @@ class Watch(ProcessLoop):
         wanted = bounds.within(len(self._slots.staying())) if bounds else count(text, "scale")
         if not bounds and not 1 <= wanted <= MOST_CONSUMERS:
             raise LaunchError(f"scale {wanted} is out of bounds",
-                              f"From 1 to {MOST_CONSUMERS}; ./launch/offramp stop ends the run", ExitCode.USAGE)
+                              f"Give 1 to {MOST_CONSUMERS}; ./launch/offramp stop ends the run", ExitCode.USAGE)
         self._require_consumers_are_accepted()
         before, followed = len(self._slots.staying()), self._follower.bounds
         if bounds:
@@ -161,14 +161,14 @@ class Watch(ProcessLoop):
             more = f", autoscaled from now on, within {bounds}"
         else:
             self._follower.leave_off()
-            more = f", autoscaling off; scale {followed} turns it on again" if followed else ""
+            more = f"; autoscaling is off (scale {followed} turns it on)" if followed else ""
         self._display.note(f"scale: {before} -> {wanted} consumers{more}")
         self._slots.bring_to(wanted)
         return {"before": before, "consumers": wanted, "more": more, **self._describe()}
 
     def _require_consumers_are_accepted(self):
         if self._draining or not self._takes_consumers():
-            raise LaunchError("the run is ending; it takes no more consumers", "", ExitCode.NO_SUCH_RUN)
+            raise LaunchError("the run is ending and accepts no more consumers", "", ExitCode.NO_SUCH_RUN)
 
     def _begin_reload(self):
         """Supersedes a reload under way: its newcomers may have started before the latest change."""

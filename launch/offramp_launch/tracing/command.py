@@ -35,7 +35,7 @@ def start(places, argv):
     folder = pathlib.Path(request["folder"])
     missing = wait_for_answers(folder, request)
     for program, why in missing:
-        print(f"  not in it: {program['process']} {program['pid']}, {why}")
+        print(f"  missing: {program['process']} {program['pid']}, {why}")
     files = sorted(folder.glob("*.jsonl"), key=lambda file: (not file.name.startswith("producer"), len(file.name), file.name))    # consumers by pid
     if not files:
         raise LaunchError("no program of the run answered", "They may already be recording (--trace-dir)", ExitCode.NO_SUCH_RUN)
@@ -68,7 +68,7 @@ def wait_for_answers(folder, request):
         there = {program["pid"] for program in waited_for if file_of(folder, program).exists()}
         gone += [(program, "which ended without an answer") for program in ended if program["pid"] not in there]
         waited_for = [program for program in waited_for if program["pid"] not in there and program not in ended]
-    late = f"which gave no answer within {PATIENCE_SECONDS} s: at work on one slab, or already recording (--trace-dir)"
+    late = f"which did not answer within {PATIENCE_SECONDS} s: it is busy with one slab, or already recording (--trace-dir)"
     return gone + [(program, late) for program in waited_for]
 
 

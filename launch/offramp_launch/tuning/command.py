@@ -65,7 +65,7 @@ def start(places, argv):
 def refuse(names):
     for name in names:
         if name in REFUSED:
-            raise LaunchError(f"tune has no {name}: {REFUSED[name]}", "Leave it out", ExitCode.USAGE)
+            raise LaunchError(f"tune does not accept {name}: {REFUSED[name]}", "Leave it out", ExitCode.USAGE)
 
 
 def parse_flags(places, flags):
@@ -86,7 +86,7 @@ def bounds_of_trials(config, flags):
         return bounds
     given = setting_given("consumers", flags)
     if given and not given.strip("0"):      # the programs would choose a number themselves
-        raise LaunchError("--consumers 0 leaves no consumer for the outputs", "Give 1 or more, MIN..MAX, or leave it out", ExitCode.USAGE)
+        raise LaunchError("--consumers 0: the outputs need at least one consumer", "Give 1 or more, MIN..MAX, or leave it out", ExitCode.USAGE)
     return Bounds(config["consumers"], config["consumers"]) if given else Bounds(1, most_of_this_machine())
 
 
@@ -155,7 +155,7 @@ def report(search, typed, as_json):
         errors = [outcome for _, outcome in search.trials if outcome.error]
         if errors:
             raise LaunchError(f"no trial ran: {errors[0].error}", "", errors[0].code or ExitCode.SYSTEM)
-        raise LaunchError("the time was over before any trial was measured", f"Give more: --seconds {2 * SECONDS}", ExitCode.INTERRUPTED)
+        raise LaunchError("the time limit passed before any trial was measured", f"Give more: --seconds {2 * SECONDS}", ExitCode.INTERRUPTED)
     flags = [part for name, value in {**search.best, "consumers": search.best_outcome.consumers}.items() if value for part in (f"--{name}", str(value))]
     words = [*without_values(to_type_again(typed), FOUND_ANEW), *flags]
     if as_json:

@@ -15,7 +15,7 @@ class Metrics:
     def __init__(self):
         self.run = Family("offramp_run_info", "info", "Always 1. Labels describe the run, its model and its device; `uuid` is the device's, as in DCGM.")
         self.state = Family("offramp_run_state", "gauge", "1 for the current state of the run, 0 for all others.")
-        self.launcher_timestamp = Family("offramp_launcher_timestamp_seconds", "gauge", "When the launcher wrote these metrics, in seconds since 1970. An old value means that the launcher is gone.")
+        self.launcher_timestamp = Family("offramp_launcher_timestamp_seconds", "gauge", "When the launcher wrote these metrics, in seconds since 1970. An old value means that the launcher has ended.")
         self.producer_timestamp = Family("offramp_producer_timestamp_seconds", "gauge", "When the producer last reported, in seconds since 1970. An old value means that it "
                                          "hangs. Absent before the first report, and for a worker between two shards.")
         self.amounts = {unit: Family(f"offramp_{unit}_total", "counter", f"{unit.capitalize()} by outcome; one may count in several states.")

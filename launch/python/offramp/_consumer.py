@@ -45,7 +45,7 @@ class Consumer:
         self._pid = os.getpid()
         self._running = threading.Lock()
         if not 0 <= window < 1 << 32:
-            raise BadArgument(f"a window of {window} slabs. Give a number of slabs, or 0 to choose it automatically")
+            raise BadArgument(f"window is {window}. Give a number of slabs, or 0 to choose it automatically")
         if not wait_for_run > 0:
             raise BadArgument(f"wait_for_run is {wait_for_run}. Give a positive number of seconds")
         self._library = library()

@@ -114,12 +114,12 @@ def flags_of(settings: Mapping[str, object]) -> list[str]:
     values: dict[str, str] = {}
     for name, value in settings.items():
         if not isinstance(name, str) or not name.strip("-_"):
-            raise TypeError(f"settings have the name {name!r:.80}. Give names of flags, such as 'png-level'")
+            raise TypeError(f"a setting has the name {name!r:.80}. Give names of flags, such as 'png-level'")
         flag = flag_of(name)
         if flag in SETTLED:
-            raise BadArgument(f"settings have '{name}', which is not a setting. Give it as an argument of Egress, or omit it")
+            raise BadArgument(f"'{name}' cannot be passed in settings. Give it as an argument of Egress, or omit it")
         if flag in values:
-            raise BadArgument(f"settings have '{flag}' twice. Give it once")
+            raise BadArgument(f"the setting '{flag}' is given twice. Give it once")
         values[flag] = _value_of(flag, value)
         if "\0" in values[flag]:
             raise BadArgument(f"the setting '{name}' contains a NUL character. Remove it")

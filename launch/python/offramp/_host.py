@@ -272,7 +272,7 @@ def find(place: str) -> Any:
     if where.endswith(".py"):
         path = pathlib.Path(where).absolute()
         if not path.is_file():
-            raise Wrong(f"there is no file {path}")
+            raise Wrong(f"the file {path} does not exist")
         sys.path.insert(0, str(path.parent))
         spec = importlib.util.spec_from_file_location(path.stem, path, loader=_UncachedLoader(path.stem, str(path)))
         if spec is None or spec.loader is None:

@@ -27,7 +27,7 @@ def key_text_of(keys: Sequence[str] | None, rows: int, once: bool) -> bytes | No
         return f"{text}\0".encode("utf-8", "surrogateescape")
     for key in keys:
         if not isinstance(key, str):
-            raise TypeError(f"a key of type {type(key).__qualname__}. Keys must be of type str: give [str(key) for key in "
+            raise TypeError(f"a key is of type {type(key).__qualname__}. Keys must be of type str: give [str(key) for key in "
                             f"{'keys.tolist()' if hasattr(key, 'tolist') else 'keys'}]")
         if "\0" in key:
             raise BadArgument(f"the key {key!r} contains a NUL character. Remove it")

@@ -52,7 +52,7 @@ class Mappings:
         regions = _regions()
         own = next((region for region in regions if region.begin <= address < region.end), None)
         if own is None:
-            raise OSError(f"there is no memory at {address:#x}")
+            raise OSError(f"no memory is mapped at {address:#x}")
         if address + size > own.end:
             raise OSError(f"the slab at {address:#x} with {size} bytes is not in one region of memory")
         if not own.is_shared:      # a dead letter's payload, which lives as long as its processing: no second mapping

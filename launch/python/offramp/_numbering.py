@@ -36,7 +36,7 @@ class Numbering:
     def pending(self, batches: Iterable[_Batch], keys: Callable[[_Batch], Sequence[str] | int] | None, accepts_more: Callable[[], bool]) -> Iterator[_Batch]:
         """Yields unfinished batches while `accepts_more()` returns True. Errors: BadArgument."""
         if keys is not None and not callable(keys):
-            raise TypeError(f"keys are {keys!r:.80}. Give a function that returns a batch's keys: pending(batches, keys=lambda batch: batch['key'])")
+            raise TypeError(f"keys is {keys!r:.80}. Give a function that returns a batch's keys: pending(batches, keys=lambda batch: batch['key'])")
         keys = keys or _first_part
         if self._next_pending is None:
             self._next_pending = self._next_item

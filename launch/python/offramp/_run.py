@@ -63,10 +63,10 @@ class Run:
         self._closing = False
         self._accepted, self._accepted_known = 0, True    # batches; unknown during a library call
         if len(layout) > _abi.MOST_TENSORS or not layout:
-            raise BadArgument(f"{len(layout)} tensors. Give 1 to {_abi.MOST_TENSORS}")
+            raise BadArgument(f"the run has {len(layout)} tensors. Give 1 to {_abi.MOST_TENSORS}")
         for each in layout:
             if not isinstance(each.name, str) or "\0" in each.name:
-                raise BadArgument(f"a tensor of the name {each.name!r}. Give a str without a NUL character")
+                raise BadArgument(f"a tensor has the name {each.name!r}. Give a str without a NUL character")
         # Reused by each submit()
         self._error, self._released, self._addresses = _abi.ErrorText(), ctypes.c_uint64(), (ctypes.c_void_p * len(layout))()
         self._batch = _abi.Batch(size=ctypes.sizeof(_abi.Batch), tensors=self._addresses, tensor_count=len(layout), timeout_seconds=WAIT_SECONDS,

@@ -49,7 +49,7 @@ def yes_or_no(name: str, value: Any) -> bool:
 
 def mapping(name: str, value: Any, example: str) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
-        raise TypeError(f"{name} are of type {type(value).__qualname__}. Give a mapping, such as {example}")
+        raise TypeError(f"{name} is of type {type(value).__qualname__}. Give a mapping, such as {example}")
     return value
 
 
@@ -58,13 +58,13 @@ def one_per_sample(name: str, value: Iterable[Any], example: str) -> Sequence[An
     if isinstance(value, (list, tuple)):
         return value
     if isinstance(value, (str, bytes)):
-        raise TypeError(f"{name} are one str. Give a list, one per sample")
+        raise TypeError(f"{name} is a single str. Give a list, one per sample")
     if isinstance(value, (set, frozenset)):
-        raise TypeError(f"{name} are a {type(value).__qualname__}, which has no order. Give a list, one per sample, in the order of the samples")
+        raise TypeError(f"{name} is a {type(value).__qualname__}, which is unordered. Give a list, one per sample, in the order of the samples")
     try:
         each = iter(value)
     except TypeError:
-        raise TypeError(f"{name} are {value!r:.80}. Give a list, one per sample, such as {example}") from None
+        raise TypeError(f"{name} is {value!r:.80}. Give a list, one per sample, such as {example}") from None
     return list(each)
 
 

@@ -82,10 +82,10 @@ def require(job: object, attempts: int, pause: float, workers: int, needs: Mappi
     if attempts < 1 or workers < 0 or pause < 0:
         raise BadArgument(f"attempts is {attempts}, workers {workers} and pause {pause}. Give at least 1 attempt, and no number below 0")
     if not needs or min(needs.values()) < 0:
-        raise BadArgument(f"a worker takes {needs or 'nothing'} of its node, so the number of workers per node is unknown. Give num_gpus or num_cpus")
+        raise BadArgument(f"a worker requests {needs or 'no resources'}, so the number of workers per node is unknown. Give num_gpus or num_cpus")
     for word in flags:
         if word.partition("=")[0] in OF_EVERY_SHARD:
-            raise BadArgument(f"flags have '{word}', which is not a flag for all shards. Omit it")
+            raise BadArgument(f"'{word}' cannot be passed in flags, which are the same for all shards. Omit it")
 
 
 def status_of(folder: pathlib.Path) -> dict[str, Any]:
@@ -276,7 +276,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = Parser(prog="offramp job ray", allow_abbrev=False, description="Does the shards of a job on a Ray cluster. launch/guide/many-gpus-and-hosts.md")
+    parser = Parser(prog="offramp job ray", allow_abbrev=False, description="Runs the shards of a job on a Ray cluster. launch/guide/many-gpus-and-hosts.md")
     parser.add_argument("--job", required=True, help="folder of `offramp job init`, visible to all nodes")
     parser.add_argument("--address", default="auto", help="address of the cluster; local: a cluster on this machine for this command [auto]")
     parser.add_argument("--num-gpus", type=float, default=1, help="GPUs per worker; 0 for CPUs [1]")

@@ -101,7 +101,7 @@ def consumer() -> pathlib.Path:
     places = [named] if named else [str(_PACKAGE / "programs" / "bin"), str(_CHECKOUT / "build" / "release" / "bin"), os.environ.get("PATH", "")]
     found = shutil.which("offramp-consumer", path=os.pathsep.join(places))
     if not found:
-        raise Error(f"found no program offramp-consumer {'in ' + named if named else 'on the PATH'}. Build or install it, or set {PROGRAMS} to "
+        raise Error(f"offramp-consumer was not found {'in ' + named if named else 'on the PATH'}. Build or install it, or set {PROGRAMS} to "
                     "its folder")
     return pathlib.Path(found)
 

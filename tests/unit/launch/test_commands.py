@@ -59,7 +59,7 @@ class HelpTest(unittest.TestCase):
         program.write_text("#!/bin/sh\necho 'libfake.so is missing' >&2\nexit 127\n")
         code, output = self.stage.call("consume", "--help")
         self.assertEqual(71, code, output)
-        self.assertRegex(output, r"libfake.so is missing\n(.|\n)*offramp: the flags of consumers cannot be listed: .*/offramp-consumer --help-all ended with 127\n")
+        self.assertRegex(output, r"libfake.so is missing\n(.|\n)*offramp: the flags of consumers cannot be listed: .*/offramp-consumer --help-all ended with exit code 127\n")
         program.unlink()
         code, output = self.stage.call("consume", "--help")
         self.assertEqual(0, code, output)
@@ -91,8 +91,8 @@ class HelpTest(unittest.TestCase):
             self.assertIn("Known: run, job, shard, demo, consume, export, query,", output)
 
     def test_package_and_demo_refuse_wrong_arguments_first(self):
-        for words, why in ((("package", "--wheels"), "package does not take '--wheels'"), (("package", "--into", "/proc/no"), "--into /proc/no cannot be made"),
-                           (("demo", "--batch", "4"), "demo does not take '--batch'")):
+        for words, why in ((("package", "--wheels"), "package does not accept '--wheels'"), (("package", "--into", "/proc/no"), "--into /proc/no cannot be made"),
+                           (("demo", "--batch", "4"), "demo does not accept '--batch'")):
             code, output = self.stage.call(*words)
             self.assertIn(code, (64, 73), output)
             self.assertIn(why, output)

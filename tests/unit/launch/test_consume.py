@@ -105,7 +105,7 @@ class ConsumeTest(unittest.TestCase):
         follower.order(exit=0)
         output = self.end(launcher, 0)
         self.assertIn("starting it again", output)
-        self.assertIn("1 ended early and were followed by others", output)
+        self.assertIn("1 ended early and were replaced", output)
 
     def test_a_consumer_too_late_for_its_run_is_not_a_failure(self):
         launcher, consumers = self.start(2)
@@ -137,7 +137,7 @@ class ConsumeTest(unittest.TestCase):
         for consumer in consumers:
             self.assertEqual({"signal": "SIGTERM"}, consumer.next_message())
             consumer.order(exit=0)
-        self.assertIn("continues without consumers", self.end(launcher, 130))
+        self.assertIn("continues without the consumers of this command", self.end(launcher, 130))
         self.assertEqual(0, stopper.wait(WATCHDOG_SECONDS))
         self.assertIsNone(self.program.process.poll(), "the program goes on")
         self.assertEqual("running", self.status()["state"])
@@ -190,7 +190,7 @@ class ConsumeTest(unittest.TestCase):
         self.assertIn("no program has begun one", self.end(self.launch("--wait", "0"), 69))
         self.program.write_status(state="running")
         output = self.end(self.launch("--wait", "0"), 69)
-        self.assertIn("a run has begun there, and takes no consumers yet", output, "the status precedes the endpoint")
+        self.assertIn("the run there accepts no consumers yet", output, "the status precedes the endpoint")
         self.program.write_status(state="ended")
         self.assertIn("its earlier run is over", self.end(self.launch("--wait", "0"), 69))
         self.program.begin()
@@ -271,8 +271,8 @@ class ConsumeTest(unittest.TestCase):
             self.assertIn("is another user's (uid 65534)", self.end(self.launch(), 77))
 
     def test_refuses_flags_without_meaning_by_name(self):
-        for flags, words in ((["--model", "resnet"], "consume has no --model"), (["--consumer-user=nobody"], "consume has no --consumer-user"),
-                             (["--processor", "mask-png,cut-out"], "processor cut-out needs the pictures"), (["--consumers", "65"], "At most 64"),
+        for flags, words in ((["--model", "resnet"], "consume does not accept --model"), (["--consumer-user=nobody"], "consume does not accept --consumer-user"),
+                             (["--processor", "mask-png,cut-out"], "processor cut-out needs the original pictures"), (["--consumers", "65"], "Give at most 64"),
                              (["--wait", "soon"], "--wait is 'soon'")):
             with self.subTest(flags):
                 self.assertIn(words, self.end(self.launch(*flags), 64))

@@ -155,7 +155,7 @@ class StatusTextTest(unittest.TestCase):
             "releases": {"completed": 9, "stale": 1, "foreign": 0, "repeated": 2}, "refused": {"release in another's name": 3},
             "dead_lettered_samples": 4, "dropped_samples": 5, "spilled_samples": 6})
         self.assertEqual(["    pid 5 holds 2 for 31.3 s (stalled)",
-                          "  not taken stale 1, release in another's name 3",
+                          "  refused   stale 1, release in another's name 3",
                           "  dead       4 samples; ./launch/offramp dead-letters list",
                           "  dropped 5 samples that found no free slab; dropped.jsonl in the run directory lists them",
                           "  on the disk 6 samples, until consumers have time for them"], lines)

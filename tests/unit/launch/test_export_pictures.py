@@ -72,11 +72,11 @@ class Pictures(unittest.TestCase):
         for flags in (("--resize-size", "200"), ("--resize-size", "300", "--image-size", "96x112"), ("--resize-size", "300", "--image-size", "16")):
             with self.assertRaises(LaunchError) as refused:
                 self.plan(*flags, defaults=defaults)
-            self.assertIn("Accepted with it: a square --image-size of 32 to", refused.exception.fix)
-        for flags, problem in ((("--input", "a=float32:3", "--resize-size", "none"), "--resize-size does not go with --input"),
-                               (("--input-shape", "4x4", "--resize-size", "256"), "--resize-size is for networks of pictures, and module:function takes numbers"),
-                               (("--input-shape", "4x4", "--interpolation", "bicubic"), "--interpolation is for networks of pictures"),
-                               (("--resize-size", "20"), "'20' is not a number from 32 to 8192, nor none")):
+            self.assertIn("Give a square --image-size of 32 to", refused.exception.fix)
+        for flags, problem in ((("--input", "a=float32:3", "--resize-size", "none"), "--resize-size cannot be combined with --input"),
+                               (("--input-shape", "4x4", "--resize-size", "256"), "--resize-size is for networks that take pictures, but module:function takes numbers"),
+                               (("--input-shape", "4x4", "--interpolation", "bicubic"), "--interpolation is for networks that take pictures"),
+                               (("--resize-size", "20"), "'20' is neither a number from 32 to 8192 nor 'none'")):
             with self.assertRaisesRegex(LaunchError, problem):
                 self.plan(*flags, defaults=defaults)
 

@@ -30,7 +30,7 @@ class FailureTest(unittest.TestCase):
         output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
         summary = self.stage.summary()
         self.assertEqual(launcher.returncode, summary["exit"], output)
-        self.assertTrue(re.sub(r"  go on      .*\n$", "", output).endswith(f"\nofframp: {summary['failure']}\n"), output)
+        self.assertTrue(re.sub(r"  continue   .*\n$", "", output).endswith(f"\nofframp: {summary['failure']}\n"), output)
         self.assertNotIn("its log says why", output)
         self.assertNotIn("\n", summary["failure"])
         status = self.stage.read_json("status.json")
@@ -212,7 +212,7 @@ class FailureTest(unittest.TestCase):
         launcher, output, door, program = self.preparing()
         self.assertEqual(program, os.getsid(program), "a terminal's Ctrl-C does not reach it")
         launcher.send_signal(number)
-        self.assertIn("is checked and put in order (once more ends it)", launcher.stdout.readline())
+        self.assertIn("checking and repairing", launcher.stdout.readline())
         self.assertNotEqual(0, subprocess.run(["flock", "-n", output / ".offramp-lock", "true"], check=False).returncode)
         door.write_text("on\n")
         self.assert_stopped_before_it_began(launcher)
@@ -225,9 +225,9 @@ class FailureTest(unittest.TestCase):
     def stopped_twice_while_it_prepares(self, number):
         launcher, output, _, program = self.preparing()
         launcher.send_signal(number)
-        self.assertIn("is checked and put in order (once more ends it)", launcher.stdout.readline())
+        self.assertIn("checking and repairing", launcher.stdout.readline())
         launcher.send_signal(signal.SIGTERM)
-        self.assert_stopped_before_it_began(launcher, f"[run] stopped putting {output} in order; the next run continues it\n")
+        self.assert_stopped_before_it_began(launcher, f"[run] stopped repairing {output}; the next run continues it\n")
         self.assertTrue(wait_until_gone(program))
 
     def test_the_summary_has_the_reason_why_a_run_did_not_start(self):

@@ -34,7 +34,7 @@ class FinishingTest(unittest.TestCase):
             code = self.run_program(f"kill -{int(number)} $PPID; read word < {self.door}; exit 7", lambda _: self.door.write_text("on\n"))
             self.assertEqual(7, code)
             self.assertEqual(1, len(self.notes))
-            self.assertIn("waiting until", self.notes[0])
+            self.assertIn("merging the outputs", self.notes[0])
 
     def test_a_second_signal_ends_it(self):
         code = self.run_program(f"kill -TERM $PPID; read word < {self.door}", lambda count: count > 1 or os.kill(os.getpid(), signal.SIGTERM))

@@ -52,7 +52,7 @@ class Devices(InFolder):
         for wanted, numbers in (("all", [0, 1, 2]), ("2", [0, 1]), ("0,2", [0, 2]), ("1,", [1]), ("2,0", [2, 0]), ("0,0", [0, 0])):
             self.assertEqual(list(numbers_of(wanted, 3)), numbers, wanted)
         self.assertEqual(list(names_of([0, 2, 0])), ["GPU 0, worker 1", "GPU 2", "GPU 0, worker 2"])
-        for wanted, reason in (("4", "more than the 3 GPUs"), ("0,3", "GPU 3 is not here; there are 3, from 0 to 2"), ("0", "'0' is not valid"), ("-1", "not valid"),
+        for wanted, reason in (("4", "more than the 3 GPUs"), ("0,3", "GPU 3 does not exist; this machine has 3, numbered from 0"), ("0", "'0' is not valid"), ("-1", "not valid"),
                                ("0;1", "not valid"), (",", "asks for 0 workers"), ("", "not valid"), ("²", "not valid")):
             self.refused(64, reason, numbers_of, wanted, 3)
 
@@ -78,7 +78,7 @@ class Devices(InFolder):
     def test_an_nvidia_smi_that_hangs_is_not_waited_for(self):
         self.nvidia_smi("exec sleep 60")
         with mock.patch("offramp_launch.gpus.devices.ANSWERS_SECONDS", 0.1), mock.patch("glob.glob", return_value=["/dev/nvidia0"]):
-            self.refused(83, "nvidia-smi gave no answer in 0.1 s", gpus_of_this_machine, "all")
+            self.refused(83, "nvidia-smi did not answer within 0.1 s", gpus_of_this_machine, "all")
             for word in (UUIDS[0], "MIG-x"):
                 self.assertEqual([device.environment for device in devices_of("all", "cuda", {"CUDA_VISIBLE_DEVICES": word}, {0})], [{"CUDA_VISIBLE_DEVICES": word}])
 
@@ -248,7 +248,7 @@ class Ages(JobInOutput):
         supervisor = GpusSupervisor(None, "run-1", self.run_dir(), job, devices, [], 0, mock.Mock(), (), bounds=Bounds(2, 4))
         self.addCleanup(supervisor.close)
         answer = supervisor._scale("4")
-        self.assertEqual((", autoscaling off; scale 2..4 turns it on again", {"bounds": "2..4", "follows": False, "changes": None, "mean_consumers": None}),
+        self.assertEqual(("; autoscaling is off (scale 2..4 turns it on)", {"bounds": "2..4", "follows": False, "changes": None, "mean_consumers": None}),
                          (answer["more"], answer["following"]))
         self.assertEqual("", supervisor._scale("3")["more"])
         self.assertTrue(supervisor._scale("2..6")["following"] == {"bounds": "2..6", "follows": True, "changes": None, "mean_consumers": None})
@@ -283,7 +283,7 @@ class Silent(JobInOutput):
 
         def note(text):
             notes.append(text)
-            if "has given no answer" in text:       # drains, then abandons
+            if "): no answer" in text:       # drains, then abandons
                 os.kill(os.getpid(), signal.SIGTERM)
             if text.startswith("draining"):
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -295,8 +295,8 @@ class Silent(JobInOutput):
             code, supervisor = self.supervised(job, script=stopped)
         pid = int((self.folder / "pid").read_text())
         self.assertEqual((code, supervisor.is_work_left()), (130, True))
-        self.assertTrue(any(f"producer 1: process {pid}, which does shard 0, has given no answer" in text and "it is stopped" in text for text in notes), notes)
-        self.assertTrue(any(f"process {pid} is killed" in text for text in notes), notes)
+        self.assertTrue(any(f"producer 1: process {pid} (shard 0): no answer" in text and "it is stopped" in text for text in notes), notes)
+        self.assertTrue(any(f"killing process {pid}" in text for text in notes), notes)
         silent = next(status for status in statuses if status["workers"][0]["silent"])
         self.assertIn("no answer", silent["workers"][0]["silent"])
         self.assertFalse(os.path.exists(f"/proc/{pid}"))
@@ -313,9 +313,9 @@ class Silent(JobInOutput):
 
         def note(text):
             notes.append(text)
-            if "has given no answer" in text:
+            if "): no answer" in text:
                 os.kill(int((self.folder / "pid").read_text()), signal.SIGCONT)
-            if "gives answers again" in text:
+            if "answers again" in text:
                 (self.folder / "seen").touch()
 
         goes_on = f"until test -e {self.folder}/seen; do sleep 0.02; done; cp {self.folder}/0.json {job.folder}/done"
@@ -342,7 +342,7 @@ class Ends(JobInOutput):
         for index in (1, 2):
             self.record(job, index)
         code, supervisor = self.supervised(job, script=self.ended(job, 75))
-        self.assertEqual((code, supervisor.workers[0].lost, "ended 4 times before it was done" in str(supervisor.failure)), (75, "", True), supervisor.failure)
+        self.assertEqual((code, supervisor.workers[0].lost, "failed 4 times, the last time on" in str(supervisor.failure)), (75, "", True), supervisor.failure)
 
     def test_a_gpu_whose_runs_fail_twice_in_a_row_is_given_up(self):
         for exits, ends in ((82, 82), (139, 75)):
@@ -355,7 +355,7 @@ class Ends(JobInOutput):
                 self.assertEqual((code, bool(supervisor.workers[0].lost), len(supervisor.attempts)), (ends, True, 2))
 
     def test_too_little_memory_ends_the_run_if_nothing_was_done_yet(self):
-        failure = '{"failure": "there is too little memory for this run: its producer was killed before any batch was done"}'
+        failure = '{"failure": "too little memory for this run: its producer was killed before any batch was done"}'
         for done, tries in ((False, 1), (True, 4)):
             with self.subTest(done=done), tempfile.TemporaryDirectory() as folder:
                 self.folder = pathlib.Path(folder)
@@ -380,7 +380,7 @@ class Ends(JobInOutput):
         other = "trap 'test -e $at/asked && exit 75; touch $at/asked; kill -TERM $PPID' TERM; touch $at/ready; while :; do sleep 0.02; done"
         code, _ = self.supervised(self.begun(self.folder / "output"), 2, f"at={self.folder}; case $1 in 0) {first};; *) {other};; esac")
         notes = " ".join(str(call.args[0]) for call in self.display.note.mock_calls)
-        self.assertEqual((code, "abandoning what is in flight" in notes, "draining" in notes), (64, True, False), notes)
+        self.assertEqual((code, "abandoning the work in flight" in notes, "draining" in notes), (64, True, False), notes)
 
 
 class Ahead(JobInOutput):
@@ -410,7 +410,7 @@ class Ahead(JobInOutput):
         self.assertEqual((answer["before"], answer["consumers_wanted"], [worker.shares["consumers"] for worker in supervisor.workers]), (6, 5, [3, 3, 2, 2]))
         supervisor.workers[0].lost = supervisor.workers[3].left_out = "there is no room for two"
         self.assertEqual(supervisor._scale("4")["consumers_wanted"], 4)
-        self.refused(64, "From 2, one for each worker", supervisor._scale, "1")
+        self.refused(64, "Give 2, one for each worker", supervisor._scale, "1")
         supervisor._scale("2..8")
         self.assertEqual([worker.shares["consumers"] for worker in supervisor.workers if not worker.is_out], ["1..4", "1..4"])
 
@@ -455,13 +455,13 @@ class Ahead(JobInOutput):
                                                    f"1) test -e $at/failed || {{ touch $at/failed; {self.ended(job, exits)}; }};; esac; {done}", starts_ahead=True)
                 self.assertEqual((code, [worker.shards_done for worker in supervisor.workers]), (0, [3, 0]))
                 self.assertEqual([(gpus_status.describe(worker)["state"], worker.lost) for worker in supervisor.workers], [("waiting", ""), ("left out", "")])
-                self.assertRegex(self.notes(), "producer 1, worker 2 is left out: there is not enough memory for two on producer 1, which goes on without starting ahead")
+                self.assertRegex(self.notes(), "producer 1, worker 2 is left out: producer 1 has too little memory for two workers, and continues without --start-ahead")
 
     def test_memory_that_is_too_small_for_one_worker_ends_the_run(self):
         job = self.begun(self.folder / "output")
         code, supervisor = self.supervised(job, script=self.ended(job, 80), starts_ahead=True)
         self.assertEqual((code, [worker.lost for worker in supervisor.workers]), (80, ["", ""]))
-        self.assertIn("leave --start-ahead out, or give --slabs N, a number for all GPUs together, of which each has its share twice, or --gpus fewer; --resume goes on",
+        self.assertIn("leave --start-ahead out, or give --slabs N, a number for all GPUs together, of which each has its share twice, or fewer --gpus; --resume then continues",
                       str(supervisor.failure))
 
     def test_a_run_ends_when_its_only_gpu_is_lost(self):
@@ -660,8 +660,8 @@ class PutAway(JobInOutput):
         self.assertEqual(place_of({"output": str(self.folder / "link/")}, None), pathlib.Path(os.path.realpath(output)))
         (self.folder / "job-link").symlink_to(job.folder)
         for folder in (job.folder, self.folder / "link/.offramp-shards/job", self.folder / "job-link"):
-            self.refused(64, "is that of a run with --gpus", job_command.merge, None, ["--job", str(folder)])
-            self.refused(64, "is that of a run with --gpus", shard_command.start, None, ["--job", str(folder), "--index", "0"])
+            self.refused(64, "belongs to a run with --gpus", job_command.merge, None, ["--job", str(folder)])
+            self.refused(64, "belongs to a run with --gpus", shard_command.start, None, ["--job", str(folder), "--index", "0"])
         (job.folder / "job.json").unlink()     # an interrupted removal leaves this
         for spelled in (output, self.folder / "link", self.folder / "runs/../output"):
             gpus_job.require_own(spelled)
@@ -683,7 +683,7 @@ class PutAway(JobInOutput):
             self.refused(71, "cannot be read: Stale file handle", gpus_job.clear_remains, output)
         for gone in (job.folder / "gone", output / ".offramp-shards/gone"):
             facts.rename(gone)
-            self.refused(65, f"its job file {facts} is gone", gpus_job.clear_remains, output)
+            self.refused(65, f"its job file {facts} is missing", gpus_job.clear_remains, output)
             self.assertTrue((job.place(1) / ".offramp-checkpoint").exists())
             gone.rename(facts)
 
@@ -694,7 +694,7 @@ class PutAway(JobInOutput):
         job = self.begun(self.folder / "output")
         job.facts["sink"] = "postgresql://host/vectors"
         gpus_job.require_same_database(job, "host=10.0.0.1 dbname=vectors")
-        self.refused(78, "leads to the database 'others', and the rows of the run in", gpus_job.require_same_database, job, "postgresql://host/others")
+        self.refused(78, "names the database 'others', but the rows of the run in", gpus_job.require_same_database, job, "postgresql://host/others")
 
     def test_a_run_without_gpus_prints_how_to_continue(self):
         job = self.begun(self.folder / "output")
@@ -705,7 +705,7 @@ class PutAway(JobInOutput):
     def test_the_output_of_a_job_of_several_hosts_is_refused(self):
         (self.folder / ".offramp-shards/0").mkdir(parents=True)
         (self.folder / ".offramp-shards/job.json").write_text(json.dumps({"job": "job-2", "folder": "/elsewhere"}))
-        self.refused(64, "is that of job job-2 in /elsewhere", gpus_job.clear_remains, self.folder)
+        self.refused(64, "belongs to job job-2 in /elsewhere", gpus_job.clear_remains, self.folder)
         self.assertTrue((self.folder / ".offramp-shards/0").exists())
 
 

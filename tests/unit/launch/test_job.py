@@ -145,9 +145,9 @@ class JobTest(InAFolder):
             (folder / "5.png").write_text("another's")
             with contextlib.redirect_stderr(io.StringIO()) as printed:
                 self.assertEqual(75, self.attempt(job, 0, samples={"released": 4}))
-            self.assertIn(f"{flag} {folder} has no .offramp-shards/job.json, which job init wrote", printed.getvalue())
+            self.assertIn(f"{flag} {folder}: .offramp-shards/job.json, which job init wrote, is missing", printed.getvalue())
             self.assertEqual(["5.png"], os.listdir(folder))
-            self.assertIn(f"{flag} {folder} holds something already: 5.png", self.refused(ExitCode.USAGE, job_command.claim, job))
+            self.assertIn(f"{flag} {folder} is not empty: 5.png", self.refused(ExitCode.USAGE, job_command.claim, job))
             shutil.move(self.folder / "elsewhere", folder / ".offramp-shards")
             (folder / "5.png").unlink()
         shutil.rmtree(job.output / ".offramp-shards")       # after the first check
@@ -296,9 +296,9 @@ class JobTest(InAFolder):
             for name in there:
                 (job.place(0) / name).parent.mkdir(parents=True)
                 (job.place(0) / name).write_text("")
-            self.assertIn(f"{job.place(0) / gone} are gone", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 0, samples=samples))
+            self.assertIn(f"{job.place(0) / gone} are missing", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 0, samples=samples))
             self.assertIsNone(job.record(0))
-            self.assertIn("are gone", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 84, samples={"done_before": 3, "dead_letters": 1}))
+            self.assertIn("are missing", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 84, samples={"done_before": 3, "dead_letters": 1}))
         for processor, samples in (("mask-png,embeddings-postgres", samples), ("checksum", {"dead_letters": 4})):
             (self.folder / "config.json").write_text(json.dumps({"processor": processor}))
             self.assertEqual(0, self.attempt(job, 84, samples=samples))
@@ -315,7 +315,7 @@ class JobTest(InAFolder):
         self.assertEqual(75, self.attempt(job, 75, samples=samples))
         records.rename(self.folder / "records.jsonl")
         (job.place(0) / "notes.txt").unlink()
-        self.assertIn(f"{records} are gone", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 0, samples=samples))
+        self.assertIn(f"{records} are missing", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 0, samples=samples))
         self.assertIsNone(job.record(0))
         (self.folder / "records.jsonl").rename(records)
         self.assertEqual(0, self.attempt(job, 0, samples=samples))
@@ -354,7 +354,7 @@ class JobTest(InAFolder):
                     mock.patch.object(Job, "found", return_value=job), mock.patch.object(shard_command, "build_of", return_value=""):
                 self.assertEqual(75, shard_command.start(None, ["--job", str(job.folder), "--index", "0", *flags]))
             self.assertEqual(["--run-dir", "/mine"] if config else ["--seed", "0"], run.call_args.args[0].flags[-2:])
-        self.assertIn("job init has no --run-dir", self.refused(ExitCode.USAGE, require_job_flags, ["--run-dir", "/mine"]))
+        self.assertIn("job init does not accept --run-dir", self.refused(ExitCode.USAGE, require_job_flags, ["--run-dir", "/mine"]))
 
     def test_values_are_distinguished_from_the_next_flag(self):
         config = {"durable": True, "confidence": False, "max-errors": "0", "model": "a b", "sink": ""}
@@ -372,7 +372,7 @@ class JobTest(InAFolder):
         self.assertNotIn("hush", printed)
 
     def test_a_folder_without_a_job_of_this_version_is_reported(self):
-        self.assertIn("holds no job", self.refused(ExitCode.NO_INPUT, Job.found, self.folder))
+        self.assertIn("is not a job's folder", self.refused(ExitCode.NO_INPUT, Job.found, self.folder))
         (self.folder / "job.json").write_text('{"version": 2}')
         self.assertIn("version 2", self.refused(ExitCode.PROTOCOL, Job.found, self.folder))
 
@@ -389,7 +389,7 @@ class JobTest(InAFolder):
         self.assertEqual(0, job.record(1)["attempt"])
         for other in ({"job": "job-2"}, {"index": 2}, {"items": 9}):
             job_files.replace(job.record_path(1), {**job.record(1), **other})
-            self.assertIn("and this is shard 1 of job job-1", self.refused(ExitCode.USAGE, job.record, 1))
+            self.assertIn("not to shard 1 of job job-1", self.refused(ExitCode.USAGE, job.record, 1))
             job_files.replace(job.record_path(1), {**job_files.read(job.record_path(1)), "job": "job-1", "index": 1, "items": 3})
 
     def test_attempts_have_unique_numbers(self):
@@ -405,7 +405,7 @@ class JobTest(InAFolder):
         with contextlib.redirect_stdout(printed):
             shard_command.warn_about_other_shards(job, 0)
             shard_command.warn_about_other_shards(job, 1)
-        self.assertIn("an attempt at shard 0 on lost has not noted its end", printed.getvalue())
+        self.assertIn("an attempt at shard 0 on lost may still be running", printed.getvalue())
         self.assertEqual(1, printed.getvalue().count("\n"))
 
     def test_an_attempt_that_fails_before_its_run_notes_its_end(self):
@@ -432,14 +432,14 @@ class JobTest(InAFolder):
             job, config = self.job(f"listed-{listed}", listed=listed, output=str(self.folder / f"out-{listed}")), {"input": str(pictures)}
             with contextlib.redirect_stderr(io.StringIO()) as printed:
                 self.assertEqual(75 if listed else 0, self.attempt(job, 0, config=config, samples={"released": 4}))
-            self.assertEqual(listed, f"--input {pictures} is empty, and held pictures when the job began" in printed.getvalue())
+            self.assertEqual(listed, f"--input {pictures} is empty, but had pictures when the job began" in printed.getvalue())
         (pictures / "a.png").write_text("")
         self.assertEqual(0, self.attempt(Job.found(self.folder / "listed-True"), 0, config=config, samples={"released": 4}))
 
     def test_a_missing_processor_file_is_left_to_another_host(self):
         file = self.folder / "post.py"
         job = self.job(identity={f"processor {file}": "ab"})
-        self.assertIn("is not here", self.refused(ExitCode.NO_INPUT, require_same_input, job, {"items": 10, "identity": {}}))
+        self.assertIn("does not exist on this host", self.refused(ExitCode.NO_INPUT, require_same_input, job, {"items": 10, "identity": {}}))
         file.write_text("")
         self.assertIn("was ab and is none", self.refused(ExitCode.BAD_INPUT, require_same_input, job, {"items": 10, "identity": {}}))
 
@@ -500,9 +500,9 @@ class JobTest(InAFolder):
         record = {"parts": job_merge.parts_of(job.place(0), [""])}
         job_merge.require_parts(job, 0, record)
         part.write_text("0\tb\n")
-        self.assertIn("is not what shard 0 left", self.refused(ExitCode.BAD_INPUT, job_merge.require_parts, job, 0, record))
+        self.assertIn("lines.tsv, which shard 0 wrote, has changed", self.refused(ExitCode.BAD_INPUT, job_merge.require_parts, job, 0, record))
         part.unlink()
-        self.assertIn("is gone", self.refused(ExitCode.BAD_INPUT, job_merge.require_parts, job, 0, record))
+        self.assertIn("is missing", self.refused(ExitCode.BAD_INPUT, job_merge.require_parts, job, 0, record))
 
     def test_a_part_that_the_merge_left_out_is_kept(self):
         job = self.job(shards=1)
@@ -512,7 +512,7 @@ class JobTest(InAFolder):
         job.note_done(0, {"done": 10, "skipped": 0, "dead_letters": 0, "dropped": 0, "parts": job_merge.parts_of(job.place(0), [""]), "attempt": 0, "host": "a", "seconds": 1})
         places = mock.Mock()
         printed = self.refused(ExitCode.COUNT_MISMATCH, job_merge.merge, places, job, False, lambda *_, **__: None)
-        self.assertIn(f"has made no {job.output}/lines.tsv", printed)
+        self.assertIn(f"the merge did not create {job.output}/lines.tsv", printed)
         self.assertEqual("0\ta\n", part.read_text())
         self.assertFalse(job_merge.is_merged(job))
         with contextlib.redirect_stdout(io.StringIO()):

@@ -156,7 +156,7 @@ class OutputFolderTest(unittest.TestCase):
             claim = claimed / ".offramp-shards/job.json"
             for text, owner in (('{"job": "job-a", "folder": "/jobs/a"}', "job-a in /jobs/a"), ("{", "a job")):
                 claim.write_text(text)
-                with self.assertRaisesRegex(LaunchError, f"^{flag} {claimed} is where the shards of {owner} write, which is not merged yet") as refusal:
+                with self.assertRaisesRegex(LaunchError, f"^{flag} {claimed} is in use by the shards of {owner}, which is not merged yet") as refusal:
                     require_no_job(self.folder, config)
                 self.assertIn(f"remove {claim.parent}", str(refusal.exception))
             require_no_job(self.folder / "another", {**config, "processor": "npy"})

@@ -182,7 +182,7 @@ class PageTest(unittest.TestCase):
                     browser.show(url)
                     browser.until("document.getElementById('sentence').textContent != 'Waiting for the run'")
                     self.assertEqual(SENTENCES[name], browser.value("document.getElementById('sentence').textContent"))
-                    link = "over; this is its last state" if diagnosis.sentence(document).kind in ("ended", "abandoned", "failed") else "live"
+                    link = "over; this is its final state" if diagnosis.sentence(document).kind in ("ended", "abandoned", "failed") else "live"
                     self.assertEqual(link, browser.value("document.getElementById('link').textContent"))
                     self.assertEqual(len(diagnosis.slabs_of(document)), browser.value("document.querySelectorAll('#grid g').length"))
                     self.assertEqual(0, browser.value("document.querySelectorAll('#faults b b, #sentence b').length"), "a tag in a message of the run became an element")
@@ -259,14 +259,14 @@ class PageTest(unittest.TestCase):
                 browser.show(url)
                 browser.until(f"document.getElementById('sentence').textContent == {json.dumps(SENTENCES['computing'])}")
                 launcher.end()
-                browser.until("document.getElementById('sentence').textContent == 'The launcher gives no answer'")
+                browser.until("document.getElementById('sentence').textContent == 'The launcher does not answer'")
                 self.assertRegex(browser.value("document.getElementById('link').textContent"), "no answer for .+")
                 self.assertRegex(browser.value("document.getElementById('why').textContent"), f"Last seen: {SENTENCES['computing']}")
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
     def test_reports_a_lost_connection(self):
         with Browser() as browser:
-            for name, last in (("starved", "No connection: the run has ended, or its host is gone"), ("ended", SENTENCES["ended"])):
+            for name, last in (("starved", "No connection: the run has ended, or its host is unreachable"), ("ended", SENTENCES["ended"])):
                 with self.subTest(document=name):
                     with served(DOCUMENTS[name]) as url:
                         browser.show(url)

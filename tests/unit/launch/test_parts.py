@@ -562,13 +562,13 @@ class SummaryTest(unittest.TestCase):
                 (71, {"released": 3}, True), (71, {}, False), (80, {}, False), (81, {}, False),
                 (81, {"done_before": 3}, True), (85, {}, False), (0, {"released": 8}, False), (0, {"released": 8, "dropped_when_full": 1}, True)):
             run = {"run_id": "r", "run_dir": "/r", "exit": exit_code, **({"incomplete": True} if samples is None else {"samples": samples})}
-            self.assertEqual(goes_on, "  go on      offramp --resume" in summary.describe(run, "images", "", "offramp --resume"), run)
+            self.assertEqual(goes_on, "  continue   offramp --resume" in summary.describe(run, "images", "", "offramp --resume"), run)
 
     def test_prints_no_command_after_a_wrong_setting(self):
         for exit_code in (64, 66, 77, 78, 83):
             for samples in ({"done_before": 3}, {"released": 2}):
                 run = {"run_id": "r", "run_dir": "/r", "exit": exit_code, "samples": samples}
-                self.assertNotIn("  go on  ", summary.describe(run, "images", "", "offramp --resume"), run)
+                self.assertNotIn("  continue  ", summary.describe(run, "images", "", "offramp --resume"), run)
 
     def test_random_weights_are_loud(self):
         run = {"run_id": "r", "run_dir": "/r", "exit": 0}

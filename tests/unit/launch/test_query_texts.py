@@ -42,7 +42,7 @@ class QueryTexts(unittest.TestCase):
     def test_chunks_are_found_by_the_line_in_their_key(self):
         (self.folder / "lines").write_text("slab\nlease\n")
         self.assertEqual(self.look_up("lines", False, item=7, key="0", chunk=3), ["slab"])
-        with self.assertRaisesRegex(LaunchError, "named 'paper'"):
+        with self.assertRaisesRegex(LaunchError, "have the text 'paper'"):
             self.look_up("lines", False, item=7, key="paper", chunk=0)
         (self.folder / "lines").write_text('{"text": "of a log"}\n{"text": "lease"}\n')
         self.assertEqual(self.look_up("lines", False), ['{"text": "lease"}'])
@@ -55,7 +55,7 @@ class QueryTexts(unittest.TestCase):
                 self.assertEqual(self.look_up(name, True), ["lease"])
                 refused = self.refusal(name, False)
                 self.assertEqual(refused.code, ExitCode.USAGE)
-                for word in (name, "has no ids (--vector-columns none)", "Leave --input out"):
+                for word in (name, "without ids (--vector-columns none)", "Leave --input out"):
                     self.assertIn(word, str(refused))
 
     def test_a_text_column_of_numbers_is_refused_with_its_line(self):

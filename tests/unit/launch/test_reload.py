@@ -128,7 +128,7 @@ class ReloadTest(unittest.TestCase):
         newcomer.order(exit=0)      # within its two seconds of grace
         self.assertIn("the run is ending", self.end_of_command(69))
         code, output = self.stage.call("reload")
-        self.assertEqual((69, True), (code, "takes no more consumers" in output), output)
+        self.assertEqual((69, True), (code, "accepts no more consumers" in output), output)
         self.end(*self.consumers)
 
     def test_needs_room_for_one_more_consumer(self):

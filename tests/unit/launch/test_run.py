@@ -152,7 +152,7 @@ class RunTest(unittest.TestCase):
         output = str(self.stage.folder / "of two words")
         launcher, producer, consumers = self.stage.start_run(1, "--output", output)
         printed = self.stage.end(launcher, producer, consumers, code=130)
-        self.assertIn(f"  go on      (cd {os.getcwd()} && {OFFRAMP} run --consumers 1 --output '{output}' --resume)\n", printed)
+        self.assertIn(f"  continue   (cd {os.getcwd()} && {OFFRAMP} run --consumers 1 --output '{output}' --resume)\n", printed)
 
     def test_the_printed_command_works_in_any_folder(self):
         here, elsewhere = self.stage.folder / "of two words", self.stage.folder / "elsewhere"
@@ -161,7 +161,7 @@ class RunTest(unittest.TestCase):
         self.stage.working_folder = here
         launcher, producer, consumers = self.stage.start_run(1, "--input", "photos", "--output", "masks")
         output = self.stage.end(launcher, producer, consumers, code=130)
-        command = re.search(r"  go on      (.*)\n", output)[1]
+        command = re.search(r"  continue   (.*)\n", output)[1]
         self.stage.working_folder = elsewhere
         launcher = self.stage.launch_shell(command)
         again = [self.stage.enter() for _ in range(2)]
@@ -176,7 +176,7 @@ class RunTest(unittest.TestCase):
     def test_a_run_without_an_output_continues_by_its_directory(self):
         launcher, producer, consumers = self.stage.start_run(1, "--run-id", "this-one")
         output = self.stage.end(launcher, producer, consumers, code=73)
-        self.assertIn(f"  go on      (cd {os.getcwd()} && {OFFRAMP} run --consumers 1 --run-dir {producer.flag('--run-dir')} --resume)\n", output)
+        self.assertIn(f"  continue   (cd {os.getcwd()} && {OFFRAMP} run --consumers 1 --run-dir {producer.flag('--run-dir')} --resume)\n", output)
         self.assertEqual("this-one", producer.flag("--run-id"))
 
     def test_a_run_that_has_replaced_nothing_is_restarted(self):
@@ -187,7 +187,7 @@ class RunTest(unittest.TestCase):
             header = {"run": noted, "identity": {"items": "8"}}
             (output / ".offramp-checkpoint").write_text(json.dumps(header) + "\n" + json.dumps({"done": [[0, 4]]}) + "\n")
             launcher, producer, consumers = self.stage.start_run(1, "--output", str(output), *flags, "--run-id", "this-one")
-            command = re.search(r"  go on      (.*)\)\n", self.stage.end(launcher, producer, consumers, code=130))[1]
+            command = re.search(r"  continue   (.*)\)\n", self.stage.end(launcher, producer, consumers, code=130))[1]
             self.assertEqual([wanted] if wanted else [], [word for word in command.split() if word in ("--overwrite", "--resume")], command)
 
     def test_no_resume_after_a_wrong_setting_or_a_complete_run(self):
@@ -289,7 +289,7 @@ class ControlTest(unittest.TestCase):
         self.assertEqual({"bounds": "1..3", "follows": True, "changes": 1}, {name: self.read_status()["following"][name] for name in ("bounds", "follows", "changes")})
         self.assertIn("(within 1..3, by load; changes: 1, ", self.stage.call("status")[1])
         code, output = self.stage.call("scale", "2")
-        self.assertIn("3 -> 2 consumers, autoscaling off", output)
+        self.assertIn("3 -> 2 consumers; autoscaling is off", output)
         self.assertEqual({"signal": "SIGTERM"}, consumers[2].next_message(), "the newest consumer drains")
         consumers.pop().order(exit=0)
         self.assertIs(False, self.read_status()["following"]["follows"])

@@ -213,7 +213,7 @@ class WatchingTest(unittest.TestCase):
 
     def test_a_number_ends_autoscaling_and_f_restores_it(self):
         following = {"bounds": "1..4", "follows": True, "changes": 2, "mean_consumers": 1.5}
-        more = ", autoscaling off; scale 1..4 turns it on again"
+        more = "; autoscaling is off (scale 1..4 turns it on)"
         follows, follows_not = ({**DOCUMENTS["starved"], "before": 1, "consumers": 2, "more": words, "following": {**following, "follows": not words}} for words in ("", more))
         with FakeLauncher(self.folder, follows) as launcher:
             def ends(key):

@@ -172,11 +172,11 @@ class CommandTest(unittest.TestCase):
         for flag, why in (("--sink=postgres://host/db", "would write to that database"), ("--gpus=all", "one producer"), ("--http-url=http://there", "post their results"),
                           ("--consumer-user=nobody", "may not enter the folders of trials")):
             output = self.refused(flag, "--input", "there")
-            self.assertIn(f"tune has no {flag.partition('=')[0]}: ", output)
+            self.assertIn(f"tune does not accept {flag.partition('=')[0]}: ", output)
             self.assertIn(why, output)
 
     def test_refuses_zero_consumers(self):
-        self.assertIn("--consumers 0 leaves no consumer for the outputs", self.refused("--consumers", "0", "--input", "there", "--model", "copy"))
+        self.assertIn("--consumers 0: the outputs need at least one consumer", self.refused("--consumers", "0", "--input", "there", "--model", "copy"))
 
     def test_refuses_an_invalid_time(self):
         self.assertIn("--seconds is 'soon'", self.refused("--seconds", "soon"))
