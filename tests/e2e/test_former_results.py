@@ -68,7 +68,7 @@ class Vectors(InWorlds):
                 self.assertEqual((world.run_dir / "logs/producer.log").exists(), not mistyped)
                 log = (world.folder / "launcher.log").read_text()
                 self.assertIn(f"--input '{self.folder}/tpyo.txt': No such file or directory" if mistyped else "Give a tokenizer.json", log)
-                self.assertNotIn("go on", log)
+                self.assertNotIn("  continue ", log)
 
     def test_a_finished_database_outlives_a_mistyped_input(self):
         world = self.finished()

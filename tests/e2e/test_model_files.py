@@ -244,7 +244,7 @@ class ModelFiles(unittest.TestCase):
         self.assertEqual(code, 64, printed)
         self.assertIn("--processor mask-png cannot read any output of the model", printed)
         self.assertIn("output float32 [2, 6]", printed)
-        self.assertIn("needed are class ids", printed)
+        self.assertIn("expected class ids", printed)
 
     def test_a_model_that_became_another_is_not_continued(self):
         notes = self.folder / "again.toml"

@@ -218,7 +218,7 @@ class Launched(unittest.TestCase):
             self.assertEqual(world.wait(), 75, world.logs())
             *_, reason, way_on = (world.folder / "launcher.log").read_text().splitlines()
             self.assertIn("3 times in a row a consumer gave up", reason)
-            self.assertRegex(way_on, "^  go on .* --resume")
+            self.assertRegex(way_on, "^  continue .* --resume")
             receiver.listen()
             self.assertEqual(world.start("--resume").wait(), 0, world.logs())
             self.assertEqual(len(self.names(receiver)), 96)

@@ -148,7 +148,7 @@ class Jobs(unittest.TestCase):
 
     def test_a_run_continues_a_job_that_is_merged_in_part(self):
         one, world, printed = self.merged_in_part()
-        self.assertIn(f"remove {world.output / '.offramp-shards'}, and a run with --resume makes the rest", printed)
+        self.assertIn(f"remove {world.output / '.offramp-shards'} and start a run with --resume, which makes the rest", printed)
         shutil.rmtree(world.output / ".offramp-shards")
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.results(), one.results())

@@ -98,11 +98,11 @@ class Resume(InWorlds):
             world.interrupt_behind(gate, slabs=8, samples=8)
             self.assertEqual(world.wait(), 130, world.logs())
         before = world.summary()["samples"]["released"]
-        command = next(line for line in world.logs().splitlines() if line.startswith("  go on ")).removeprefix("  go on ")
+        command = next(line for line in world.logs().splitlines() if line.startswith("  continue ")).removeprefix("  continue ")
         done = subprocess.run(command, shell=True, cwd="/", env=world.environment, capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn(f"{before} samples were done by earlier runs", done.stdout)
-        self.assertNotIn("go on", done.stdout)
+        self.assertNotIn("  continue ", done.stdout)
         self.assertEqual(world.results(), self.undisturbed(*SHORT))
 
     def test_every_way_out_of_the_device_notes_what_it_did(self):

@@ -292,7 +292,7 @@ class ProgramRuns(Loops):
         gate.unlink()
         self.assertEqual(0, stopper.wait(WATCHDOG_SECONDS))
         printed = self.wait_for_exit(launcher, 130)
-        self.assertIn("go on", printed)
+        self.assertIn("  continue ", printed)
         self.assertEqual("ended", self.read_json("status.json")["state"])
         noted = self.work.submitted()
         self.assertEqual(ROWS * noted + 1, len(self.work.results()), "all submitted batches are done")
@@ -364,7 +364,7 @@ class ProgramRuns(Loops):
     def test_without_restarts_a_killed_loop_ends_the_run(self):
         printed = self.wait_for_exit(self.launch("--producer-restarts", "0", program=self.program(dies="accepted 5")), 128 + signal.SIGKILL)
         self.assertRegex(printed, "offramp: the producer .* was killed by SIGKILL")
-        self.assertRegex(printed.splitlines()[-1], "go on .*--resume")
+        self.assertRegex(printed.splitlines()[-1], "continue .*--resume")
         self.assertEqual("failed", self.read_json("status.json")["state"])
         self.wait_for_exit(self.launch("--resume"), 0)
         self.assertEqual(self.undisturbed(), self.work.results())

@@ -16,9 +16,9 @@ struct SkippedItem {
     std::string origin;
     std::string reason;
     bool was_read = false;
-    std::string whole;             // the larger item, as the picture of a tile; empty: none
-    std::uint64_t similar = 0;  // further parts of that whole, skipped for the same reason, that this one represents
-    std::uint64_t last_item = 0;   // the last of them and its origin; if there are more
+    std::string whole;            // the larger item, as the picture of a tile; empty: none
+    std::uint64_t similar = 0;    // further parts of that whole, skipped for the same reason, that this one represents
+    std::uint64_t last_item = 0;  // the last of them and its origin; if there are more
     std::string last_origin = {};
 
     std::uint64_t stands_for() const { return 1 + similar; }  // items

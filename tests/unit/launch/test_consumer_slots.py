@@ -136,7 +136,7 @@ class DrainingTest(unittest.TestCase):
         self.assertEqual(75, stage.summary()["exit"])
         self.assertRegex(stage.summary()["failure"], "nobody listens there.*Start again with --resume")
         self.assertEqual("offramp: " + stage.summary()["failure"], said.splitlines()[-2])
-        self.assertRegex(said.splitlines()[-1], "^  go on .* --resume")
+        self.assertRegex(said.splitlines()[-1], "^  continue .* --resume")
 
     def test_a_run_that_drains_without_consumers_gets_others(self):
         stage = Stage()
