@@ -10,6 +10,7 @@ TEXT_LINE = re.compile(r"^\d\d:\d\d:\d\d\.\d+ (?P<level>\w+) +\S+\[\d+\] (?P<mes
 # Before logging has started: "offramp-producer: text"
 PLAIN_LINE = re.compile(r"^offramp-\w+: (?P<message>.*)$")
 COMMAND_ERROR = "offramp: "
+TRACEBACK = "Traceback (most recent call last):"
 WORTH_SHOWING = ("warning", "error", "critical")
 ERRORS = ("error", "critical")
 LONGEST_READ = 1 << 20
@@ -36,8 +37,17 @@ class LogFollower:
         return [line.decode(errors="replace") for line in lines]
 
     def new_warnings(self):
-        """(level, message) of each new warning or error."""
-        return [found for found in map(severity, self.new_lines()) if found]
+        """(level, message) of each new warning or error. A Python traceback is shortened to its last line, the exception."""
+        found, before = [], None     # `before`: the text in front of a traceback that is being read
+        for line in self.new_lines():
+            if begun := record(line):
+                before = None
+                if begun[0] in WORTH_SHOWING:
+                    found.append(begun)
+                    before = begun[1].removesuffix(TRACEBACK) if begun[1].endswith(TRACEBACK) else None
+            elif before is not None and line[:1].strip():
+                found[-1] = (found[-1][0], before + line)
+        return found
 
 
 def severity(line):

@@ -487,6 +487,15 @@ class LogFollowerTest(unittest.TestCase):
     def test_a_log_that_is_not_there_yet_is_empty(self):
         self.assertEqual([], log_follower.LogFollower("/nowhere/log").new_lines())
 
+    def test_a_traceback_is_shortened_to_its_exception(self):
+        with tempfile.NamedTemporaryFile() as log:
+            log.write(b"12:00:00.000 error   offramp-consumer[1] batch 7 failed: Traceback (most recent call last):\n"
+                      b"  File \"post.py\", line 4, in save\n    raise ValueError(7)\nValueError: 7\n\n"
+                      b"During handling of the above exception, another exception occurred:\n\nKeyError: 'x'\n"
+                      b"12:00:00.001 info    offramp-consumer[1] left\nnot of a message\n12:00:00.002 warning offramp-consumer[1] slow\n")
+            log.flush()
+            self.assertEqual([("error", "batch 7 failed: KeyError: 'x'"), ("warning", "slow")], log_follower.LogFollower(log.name).new_warnings())
+
     def test_distinguishes_warnings_from_the_rest_in_both_formats(self):
         for line, expected in (
                 ("12:00:00.000 warning offramp-consumer[17] disk slow", ("warning", "disk slow")),
