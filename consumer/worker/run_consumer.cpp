@@ -199,7 +199,8 @@ int run_command(int argc, const char* const* argv, const ProcessorMaking& making
     if (argc > 3 && word == "join-shards") return join(argv[2], argv[3], argc - 3, argv + 3);
     if (argc > 2 && word == "finish-own-run") return finish_own(argv[2], argc - 2, argv + 2);
     if (argc > 3 && word == "retry-samples")
-        return retry_each_sample({argc - 3, argv + 3}, whole, argv[3], argv[2], making);
+        return retry_each_sample({argc - 3, argv + 3}, whole, std::filesystem::absolute(argv[3]).string(),
+                                 std::filesystem::absolute(argv[2]).string(), making);
     const bool finishes = word == "finish";
     const std::string payload = argc > 2 && word == "retry" ? std::filesystem::absolute(argv[2]).string() : "";
     // The launcher starts this consumer for this run alone, and not for the next one in the same directory.

@@ -122,8 +122,9 @@ void Admission::on_hello(const Inbound& inbound, const ParsedMessage& message) {
                           " has other settings than the run's consumers: its results would differ, or go elsewhere");
     if (run_end_.ended() || run_end_.closing()) return refuse(inbound.peer, RefusalReason::Ended, "the run has ended");
     if (state_.peers.present() >= state_.peers.capacity())
-        return refuse(inbound.peer, RefusalReason::Full,
-                      "the run already has its maximum of " + std::to_string(state_.peers.capacity()) + " consumers");
+        return refuse(
+            inbound.peer, RefusalReason::Full,
+            "the run already has its maximum number of consumers, " + std::to_string(state_.peers.capacity()));
     std::optional<WatchedProcess> watched;
     try {
         watched = state_.watch.open(who.pid);

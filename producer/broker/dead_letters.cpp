@@ -35,9 +35,10 @@ std::string DeadLetters::reason_of(std::uint32_t slab) const {
     if (slab_record.rejected) return "a consumer rejected it" + why;
     if (state_.ledger.failures(slab) < state_.options.max_failures)
         return "it was handed out " + std::to_string(state_.ledger.word(slab).attempt) + " times and never finished";
-    if (slab_record.failures == 0) return "it killed " + std::to_string(deaths) + " consumers";
-    return "it failed " + std::to_string(slab_record.failures) + " times" +
-           (deaths > 0 ? " and killed " + std::to_string(deaths) + " consumers" : "") + why;
+    const char* const consumers = deaths == 1 ? " consumer" : " consumers";
+    if (slab_record.failures == 0) return "it took down " + std::to_string(deaths) + consumers;
+    return "it failed " + std::to_string(slab_record.failures) + (slab_record.failures == 1 ? " time" : " times") +
+           (deaths > 0 ? " and took down " + std::to_string(deaths) + consumers : "") + why;
 }
 
 void DeadLetters::dead_letter(std::uint32_t slab) {

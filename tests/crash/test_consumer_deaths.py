@@ -17,7 +17,7 @@ class ConsumerDeathsTest(unittest.TestCase):
 
     def test_a_sample_that_is_lost_is_found(self):
         run = LosesALine(SMALL, consumers=WITNESSES + 1, windows=1, seconds=0.5, settle=0, seed=1).run()
-        self.assertIn("are different ones", "\n".join(run.wrong))
+        self.assertIn("of them distinct", "\n".join(run.wrong))
 
 
 class LosesALine(ConsumerDeaths):

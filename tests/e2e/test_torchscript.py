@@ -293,7 +293,7 @@ class TorchScript(unittest.TestCase):
         with LaunchedRun("--model", str(self.folder / "mean.pt"), "--input", str(self.images), "--device", DEVICE, "--processor", "none", "--image-size", "64",
                          "--resize-size", "48") as run:
             self.assertEqual(run.start().wait(), 64, run.logs())
-            self.assertIn("--resize-size 48 crops pictures to a square, but the model takes 64 x 64 pixels", run.logs())
+            self.assertIn("--resize-size 48 does not go with a model that takes 64 x 64 pixels", run.logs())
 
     def test_the_mask_is_put_back_where_the_crop_was(self):
         self.saved(self.networks.Thing(), "thing.pt", "image-size = 64\nresize-size = 80\n")

@@ -157,7 +157,7 @@ class DeadLetter(unittest.TestCase):
             self.assertEqual(listed.returncode, 0, listed.stderr)
             self.assertRegex(listed.stdout, rf"{NAME} +4 +1\.0 +3 +3 SIGSEGV +dead-lettered")
             shown = run.command("dead-letters", "show", NAME)
-            self.assertIn("killed 3 consumers", shown.stdout)
+            self.assertIn("took down 3 consumers", shown.stdout)
             self.assertIn("while processing it", shown.stdout)
 
             # With the run's processor one sample kills again. The other samples join the run's results, and the payload stays.

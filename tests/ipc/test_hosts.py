@@ -321,7 +321,7 @@ class Failures(Hosted):
         self.assertIn("slabs failed 20 times in a row and nothing was completed in between; the last: KeyError: 'nothing works'", run.logs())
 
     def test_a_program_that_dies_or_answers_wrongly_fails_only_its_slab(self):
-        for body, reason in (("os.kill(os.getpid(), signal.SIGSEGV)", "the program ended by SIGSEGV"), ("print('hm', flush=True)", "said 'hm'"),
+        for body, reason in (("os.kill(os.getpid(), signal.SIGSEGV)", "the program ended by SIGSEGV"), ("print('hm', flush=True)", "wrote 'hm'"),
                              ("print(json.dumps({'slab': slab['number'], 'failed': 'no pixel'}), flush=True); continue", "it failed 3 times: no pixel"),
                              ("print(json.dumps({'slab': slab['number'], 'rejected': 'no picture'}), flush=True); continue", "a consumer rejected it: no picture"),
                              ("print(json.dumps({'slab': slab['number'], 'file': {'sample': 99, 'ending': '.x', 'text': ''}}), flush=True)", "no sample 99"),

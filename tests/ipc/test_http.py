@@ -301,7 +301,7 @@ class Launched(unittest.TestCase):
         consumer = os.path.join(os.environ["OFFRAMP_TEST_BIN"], "offramp-consumer")
         for flags, reason in ((("--http-url", "http://me:word@127.0.0.1/in"), "http://127.0.0.1/in contains a user or a password"),
                             (("--http-url", "http://127.0.0.1/in", "--http-header", "Authorization word"), "is not a header"),
-                            (("--http-url", "http://127.0.0.1/in", "--http-header", "Idempotency-Key: word"), "'idempotency-key', which each request has"),
+                            (("--http-url", "http://127.0.0.1/in", "--http-header", "Idempotency-Key: word"), "'idempotency-key', which each request sets itself"),
                             (("--http-url", "http://127.0.0.1/in", "--http-header", "@/no/such/file"), "'/no/such/file': cannot be opened")):
             with self.subTest(flags):
                 refused = subprocess.run([consumer, "--processor", "http", *flags], capture_output=True, text=True, timeout=60, check=False)

@@ -69,7 +69,7 @@ std::unique_ptr<PictureRows> open_picture_rows(const PicturePlace& place) {
         const ImageSize size = read_png_size(front, kMostTiledPixels);
         const auto orientation = or_unreadable([&] { return png_orientation(picture_bytes(place)); });
         if (orientation != Orientation::Upright)
-            return held_whole(place, upright_size(size, orientation), "a PNG with a rotation in its metadata");
+            return held_whole(place, upright_size(size, orientation), "a rotated or mirrored PNG");
         return front[kInterlaceAt] == std::byte{0} ? rows_of_png(std::move(file), size)
                                                    : held_whole(place, size, "an interlaced PNG");
     }
@@ -78,7 +78,7 @@ std::unique_ptr<PictureRows> open_picture_rows(const PicturePlace& place) {
         const Orientation orientation = jpeg_orientation(front);
         auto rows = rows_of_jpeg(std::move(file));
         if (orientation == Orientation::Upright) return rows;
-        return held_whole(place, upright_size(rows->size(), orientation), "a JPEG with a rotation in its metadata");
+        return held_whole(place, upright_size(rows->size(), orientation), "a rotated or mirrored JPEG");
     }
     if (format == ImageFormat::Webp) {
         // Its size is before the pixels, its orientation after them.
@@ -91,8 +91,7 @@ std::unique_ptr<PictureRows> open_picture_rows(const PicturePlace& place) {
     if (format == ImageFormat::Tiff) {
         TiffPicture picture(picture_bytes(place), kMostTiledPixels);
         if (picture.orientation() == Orientation::Upright) return rows_of_tiff(std::move(picture));
-        return held_whole(place, upright_size(picture.size(), picture.orientation()),
-                          "a TIFF with a rotation in its metadata");
+        return held_whole(place, upright_size(picture.size(), picture.orientation()), "a rotated or mirrored TIFF");
     }
     refuse_format(format);
 }

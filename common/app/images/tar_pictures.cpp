@@ -110,7 +110,8 @@ TarPictures::TarPictures(const std::string& input, const StillWanted& still_want
         if (still_wanted) still_wanted();
         read_shard(name);
     }
-    if (samples_.empty()) refuse(input, "no samples in " + std::to_string(names.size()) + " shards");
+    if (samples_.empty())
+        refuse(input, "no samples in " + std::to_string(names.size()) + (names.size() == 1 ? " shard" : " shards"));
     keys_ = make_item_keys(keys_, NamesAre::Ids);
 }
 
@@ -224,7 +225,7 @@ void TarPictures::add_each(std::uint32_t shard, const std::string& name, const M
 }
 
 void TarPictures::add_broken(std::uint32_t shard, const std::string& name, std::string why) {
-    broken_.emplace(samples_.size(), "the shard is damaged: " + std::move(why));
+    broken_.emplace(samples_.size(), "the shard cannot be read: " + std::move(why));
     samples_.push_back({.shard = shard});
     keys_.push_back(name + "/(broken)");
 }
@@ -242,7 +243,7 @@ std::vector<LeftOut> TarPictures::left_out() const {
     add("members that are links", passed_over_.links);
     add("members that are sparse files", passed_over_.sparse);
     add("parts of shards after their end mark (concatenated archives)", continuing_);
-    add("pictures after the first one of their sample", further_pictures_);
+    add("further pictures of samples that already have one", further_pictures_);
     add("members whose sample already has one of that name", repeated_);
     add("members other than pictures and their .json, .txt and .cls", other_members_);
     return left_out;

@@ -52,8 +52,9 @@ std::string help_of(const Setting& setting) {
 
 [[noreturn]] void refuse_argument(const std::string& argument, const std::vector<Setting>& settings) {
     if (!argument.starts_with('-'))
-        throw ConfigError("'" + argument + "' is neither a flag nor a command in first place with its arguments",
-                          "Every setting is a flag: --name value; see --help");
+        throw ConfigError(
+            "'" + argument + "' is neither a flag nor a command: a command comes first, followed by its arguments",
+            "Every setting is a flag: --name value; see --help");
     std::vector<std::string> known = flags_of(settings);
     known.insert(known.end(), {"help", "help-all", "version"});
     const std::size_t dashes = std::min(argument.find_first_not_of('-'), argument.size());
@@ -123,7 +124,7 @@ void refuse_unknown_variable(const std::string& name, const std::vector<Setting>
     known.insert(known.end(), kOtherVariables.begin(), kOtherVariables.end());
     throw ConfigError(
         "the environment variable " + name + " is not a setting",
-        suggestion(name, known, "") + "Each flag has one, such as OFFRAMP_BATCH for --batch. Unset this one");
+        suggestion(name, known, "") + "Most flags have a variable, such as OFFRAMP_BATCH for --batch. Unset this one");
 }
 
 void refuse_unknown_variables(const std::vector<Setting>& settings) {

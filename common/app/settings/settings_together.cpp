@@ -124,7 +124,7 @@ void check_together(const RunConfig& config, const GivenValues& given, const std
             kind_of("sink"));
     if (config.has_database() && config.processor != "auto" && tables_of(config).empty())
         throw ConfigError(
-            "--sink does not go with --processor '" + config.processor + "', which does not write to a database",
+            "--sink does not go with --processor '" + config.processor + "', which does not write to PostgreSQL",
             "Choose --processor " + processors_of_databases() + ", or leave --sink out", kind_of("sink"));
     if (config.sink_table != "auto" && tables_of(config).size() > 1)
         throw ConfigError("--sink-table '" + config.sink_table + "' names one table, but --processor '" +

@@ -19,7 +19,7 @@ struct SlabWork {
     static SlabWork of(const RunConfig& config);
 
     std::uint64_t hash() const;
-    // "--processor is 'checksum' and was to be 'mask-png', ..."; empty when the work of the two is the same.
+    // "--processor is 'checksum' and should be 'mask-png', ..."; empty when the work of the two is the same.
     static std::string difference(const RunConfig& config, const RunConfig& wanted);
 
     bool operator==(const SlabWork&) const = default;

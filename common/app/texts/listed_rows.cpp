@@ -56,10 +56,10 @@ void require(const std::string& path, const List& list) {
     std::string content;
     if (!std::getline(file, content) ||
         std::from_chars(content.data(), content.data() + content.size(), rows).ec != std::errc())
-        throw ProtocolError(path + " is damaged", "Start the run again, with --resume");
+        throw ProtocolError(path + " cannot be read, or is damaged", "Start the run again, with --resume");
     if (list.size() < rows || serialize(list, rows) != content)
         throw Error(ErrorKind::BadInput,
-                    list.description() + ": its first " + std::to_string(rows) +
+                    list.description() + ": the first " + std::to_string(rows) +
                         " rows are not those that the run began with: a row was changed, removed or inserted",
                     "Restore the original rows and give --resume, or begin another run with another --output");
 }

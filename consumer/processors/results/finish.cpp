@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kHowToContinue = "Give --resume to compute missing and new items, ";
 constexpr const char* kNoCheckpoint = "There is no checkpoint that --resume could continue. Give ";
 constexpr const char* kOtherwise =
-    "--overwrite to replace them once this run has results, or another place (--output, --write-path, "
+    "--overwrite to replace these results once this run has some, or another place (--output, --write-path, "
     "--sink-table)";
 
 // `previous`: the run that made them, if that is known.

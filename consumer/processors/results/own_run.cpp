@@ -105,7 +105,7 @@ Found look_at_outputs(const RunConfig& config) {
 void require_by_key(const Found& found) {
     if (found.by_item.empty()) return;
     throw ConfigError(found.what + " cannot be added to: processor " + found.by_item +
-                          " keeps results by item number, which each run of a custom program counts from 0",
+                          " keeps results by item number, which each run of a custom program starts anew",
                       std::string("Give ") + kOwnRunOtherwise);
 }
 

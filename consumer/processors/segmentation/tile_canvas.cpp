@@ -66,7 +66,7 @@ void TileCanvas::require_form() const {
         ErrorKind::BadInput,
         "the working file of a mask, " + path_ +
             (only_changed
-                 ? ", belongs to an earlier version of the picture, which changed during the run"
+                 ? ", belongs to another version of the picture, which changed during the run"
                  : ", was made with another picture size, tile, overlap or number of classes, or by another version"),
         "Stop the run and continue it with --resume, which computes the picture again");
 }

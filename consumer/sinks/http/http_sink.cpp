@@ -285,7 +285,8 @@ void HttpSink::refuse(const HttpMessage& message, const Outcome& outcome) const 
         "http: " + shown_ + " " + described(outcome) + " to " + std::string(message.what) + answer_of(outcome);
     if (outcome.answered && verdict_of(outcome.status) == HttpVerdict::NotThisOne)
         throw Error(ErrorKind::System, failure,
-                    "The server rejects this result; after three rejections the batch becomes a dead letter");
+                    "The server rejects this result; after --max-failures failures (default 3) the batch becomes a "
+                    "dead letter");
     throw ConfigError(failure, outcome.answered && outcome.status < 400
                                    ? "Redirects are not followed: give the new address as --http-url"
                                    : "Check --http-url, --http-header, --http-body and --http-ca-file");

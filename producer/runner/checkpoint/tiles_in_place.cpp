@@ -157,7 +157,7 @@ ItemRanges TilesInPlace::of(const ItemRanges& done) const {
         lost.insert(lost.end(), items.begin(), items.end());
     });
     if (lost.empty()) return done;
-    spdlog::warn("{} are processed again: their results of an earlier run are gone from {}, or the picture has changed",
+    spdlog::warn("processed again: {}; the results of an earlier run are gone from {}, or the picture has changed",
                  named.text(), outputs_.front().canvases);
     ItemRanges left;
     for (const ItemRange& range : done.list()) {
@@ -178,7 +178,7 @@ void TilesInPlace::require(const ItemRanges& done) const {
     });
     if (named.empty()) return;
     throw Error(ErrorKind::CannotWrite,
-                named.text() + " were finished and are gone: " + outputs_.front().canvases +
+                "finished results are gone, of " + named.text() + ": " + outputs_.front().canvases +
                     ", or a mask, was removed or changed during the run",
                 "Do not change the output folder during a run; --resume processes them again");
 }

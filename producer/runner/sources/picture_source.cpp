@@ -95,9 +95,8 @@ PictureFrame frame_of(const InputSettings& config, ImageSize size) {
     const Interpolation way = config.interpolation == "bicubic" ? Interpolation::Bicubic : Interpolation::Bilinear;
     if (shorter == 0) return {size, 0, way};
     if (size.width != size.height || size.width != config.image_size || shorter < size.width)
-        throw ConfigError("--resize-size " + std::to_string(shorter) +
-                              " crops pictures to a square, but the model takes " + std::to_string(size.height) +
-                              " x " + std::to_string(size.width) + " pixels",
+        throw ConfigError("--resize-size " + std::to_string(shorter) + " does not go with a model that takes " +
+                              std::to_string(size.height) + " x " + std::to_string(size.width) + " pixels",
                           "Accepted with it: a square --image-size of " + std::to_string(kSmallestImageSize) + " to " +
                               std::to_string(shorter) +
                               " (both may be in the metadata beside the model). Without it, all of a picture is "

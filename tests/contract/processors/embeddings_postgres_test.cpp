@@ -170,7 +170,7 @@ TEST_F(EmbeddingsPostgres, StoresIdsAndColumnsOfATableOfTexts) {
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "1");
     database_->run("ALTER TABLE " + config_.sink_table + " ADD COLUMN id text, ADD COLUMN columns jsonb");
     EXPECT_THAT(refusal_of([&] { process(config_, slab_of({"b"}, 1).contents); }).text,
-                HasSubstr("has no column 'id' of a run"));
+                HasSubstr("has no column 'id', which this run fills"));
     config_.catalogue.put("vector-columns", "none");
     EXPECT_NO_THROW(process(config_, slab_of({"b"}, 1).contents));
 }

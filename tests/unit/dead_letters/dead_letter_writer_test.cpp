@@ -40,7 +40,7 @@ class Writer : public testing::Test {
     DeadLetterJob job() const {
         return {.ticket = slab_.ticket,
                 .first_batch = 7,
-                .reason = "it killed 3 consumers",
+                .reason = "it took down 3 consumers",
                 .deaths = 3,
                 .deliveries = {{.attempt = 1,
                                 .pid = 4711,

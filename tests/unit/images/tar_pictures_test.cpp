@@ -214,7 +214,7 @@ TEST_F(Shards, CountsUnusedMembers) {
     const TarPictures pictures(folder / "s.tar");
     EXPECT_THAT(keys(pictures), ElementsAre("s/a", "s/c.l", "s/c.r"));
     EXPECT_THAT(left_out_texts(pictures.left_out()),
-                ElementsAre("1 members that are links", "2 pictures after the first one of their sample",
+                ElementsAre("1 members that are links", "2 further pictures of samples that already have one",
                             "2 members whose sample already has one of that name",
                             "3 members other than pictures and their .json, .txt and .cls"));
 }
@@ -265,7 +265,7 @@ TEST_F(Shards, ReadsATruncatedShardUpToItsEndAndCountsIt) {
     EXPECT_THAT(keys(pictures), ElementsAre("0/a", "0/b", "0/(broken)", "1/a", "1/b"));
     EXPECT_EQ(reason(pictures, 0), "");
     EXPECT_THAT(reason(pictures, 1), StartsWith("truncated: "));
-    EXPECT_THAT(reason(pictures, 2), HasSubstr("the shard is damaged: truncated"));
+    EXPECT_THAT(reason(pictures, 2), HasSubstr("the shard cannot be read: truncated"));
     EXPECT_EQ(reason(pictures, 4), "");
 }
 

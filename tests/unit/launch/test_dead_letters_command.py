@@ -21,7 +21,7 @@ from offramp_launch.supervision.consumer_slots import counts_as_death
 def incident(**changes):
     delivery = {"attempt": 1, "pid": 11, "session": 1, "seconds": 0.5, "end": "died", "counted": True, "exit": None, "signal": None,
                 "last_log_lines": []}
-    return {"format": 1, "run_id": "r", "dead_lettered_at": 0, "batch": 2, "reason": "it killed 1 consumers", "deaths": 1,
+    return {"format": 1, "run_id": "r", "dead_lettered_at": 0, "batch": 2, "reason": "it took down 1 consumer", "deaths": 1,
             "payload": "batch-2-row-0.safetensors", "payload_bytes": 1 << 20, "error": None,
             "batches": [{"batch": 2, "first_row": 0, "rows": 1}], "samples": [{"item": 8, "key": "cats/8", "empty": False}], "tensors": [],
             "deliveries": [delivery, {**delivery, "attempt": 2, "pid": 12, "end": "returned", "counted": False}], "retries": [], **changes}

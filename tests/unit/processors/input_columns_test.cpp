@@ -84,7 +84,7 @@ TEST(InputColumnsOfTexts, AreThoseOfTheRunsStart) {
     folder.write("texts.jsonl", "{\"id\":\"a\",\"text\":\"two\",\"year\":2000}\n");
     EXPECT_THAT(
         OfAManifest::refusal([&] { InputColumns(config, "records", folder.path().string()); }, ErrorKind::BadInput),
-        HasSubstr("its first 1 rows are not those that the run began with"));
+        HasSubstr("the first 1 rows are not those that the run began with"));
 }
 
 TEST_F(OfAManifest, ColumnsAndOriginalsAreThoseOfTheRunsStart) {
@@ -101,10 +101,10 @@ TEST_F(OfAManifest, ColumnsAndOriginalsAreThoseOfTheRunsStart) {
                               "{\"id\":\"6\",\"uri\":\"photos/b.png\",\"label\":\"chair\"}\n"}) {
         folder.write("list.jsonl", other);
         EXPECT_THAT(refusal([&] { InputColumns(config, "records", run_dir); }, ErrorKind::BadInput),
-                    HasSubstr("its first 1 rows are not those that the run began with"))
+                    HasSubstr("the first 1 rows are not those that the run began with"))
             << other;
         EXPECT_THAT(refusal([&] { OriginalImages(config, "cut-out", run_dir); }, ErrorKind::BadInput),
-                    HasSubstr("its first 1 rows are not those that the run began with"))
+                    HasSubstr("the first 1 rows are not those that the run began with"))
             << other;
         EXPECT_THAT(refusal([&] { early.of("7"); }), HasSubstr("line 1 was changed")) << other;
     }

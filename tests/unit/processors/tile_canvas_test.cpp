@@ -132,7 +132,7 @@ TEST_F(TileCanvasTest, RefusesAChangedPictureUntilItsMaskIsMade) {
         FAIL() << "it was accepted";
     } catch (const Error& problem) {
         EXPECT_EQ(problem.kind(), ErrorKind::BadInput);
-        EXPECT_THAT(problem.what(), ::testing::HasSubstr("belongs to an earlier version of the picture"));
+        EXPECT_THAT(problem.what(), ::testing::HasSubstr("belongs to another version of the picture"));
         EXPECT_THAT(problem.what(), ::testing::HasSubstr("--resume"));
     }
     canvas.note_committed();

@@ -52,7 +52,7 @@ TEST_F(ListedRowsOfARun, ANewRunsRowsReplaceAnotherRuns) {
     const std::string other = "{\"id\":\"c\",\"text\":\"three\"}\n";
     keep_listed_rows(path(), *listed(other), true);
     EXPECT_EQ(refused(other), "");
-    EXPECT_THAT(refused(kTwoRows), HasSubstr("its first 1 rows are not those that the run began with"));
+    EXPECT_THAT(refused(kTwoRows), HasSubstr("the first 1 rows are not those that the run began with"));
     EXPECT_EQ(std::filesystem::status(path()).permissions(), static_cast<std::filesystem::perms>(0640));
 }
 
@@ -62,7 +62,7 @@ TEST_F(ListedRowsOfARun, RefusesOtherRows) {
           "{\"id\":\"a\",\"text\":\"won\",\"year\":1999}\n{\"id\":\"b\",\"text\":\"two\",\"year\":2000}\n",
           "{\"id\":\"b\",\"text\":\"two\",\"year\":2000}\n{\"id\":\"a\",\"text\":\"one\",\"year\":1999}\n",
           "{\"id\":\"a\",\"text\":\"one\",\"year\":1999}\n"})
-        EXPECT_THAT(refused(rows), HasSubstr("its first 2 rows are not those that the run began with")) << rows;
+        EXPECT_THAT(refused(rows), HasSubstr("the first 2 rows are not those that the run began with")) << rows;
 }
 
 TEST_F(ListedRowsOfARun, RequiresNothingWithoutStoredRows) {
@@ -72,7 +72,7 @@ TEST_F(ListedRowsOfARun, RequiresNothingWithoutStoredRows) {
 
 TEST_F(ListedRowsOfARun, RefusesAnInvalidStoredFile) {
     std::ofstream(path()) << "many";
-    EXPECT_THAT(refused(kTwoRows, ErrorKind::Protocol), HasSubstr("listed-rows is damaged"));
+    EXPECT_THAT(refused(kTwoRows, ErrorKind::Protocol), HasSubstr("listed-rows cannot be read, or is damaged"));
 }
 
 }  // namespace
