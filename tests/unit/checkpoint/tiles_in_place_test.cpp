@@ -105,7 +105,7 @@ TEST_F(TilesInPlaceTest, NothingIsDoneWithoutWorkingFileAndMask) {
     EXPECT_EQ(left(), all);
     EXPECT_EQ(lost(), "");
     fs::remove(folder.path() + "/a.png");
-    EXPECT_THAT(lost(), ::testing::HasSubstr("4 tiles of 1 picture (a) were finished and are gone"));
+    EXPECT_THAT(lost(), ::testing::HasSubstr("finished results are gone, of 4 tiles of 1 picture (a)"));
     EXPECT_THAT(lost(), ::testing::HasSubstr("--resume processes them again"));
 }
 
