@@ -205,7 +205,7 @@ class AgainstPillow(unittest.TestCase):
                 path.unlink()
             Image.fromarray(numbers).save(self.pictures / f"cells.{form}")
             printed = self.run_of("cut-out")[1]
-            self.assertIn("uses 12 of them", printed, form)
+            self.assertIn("uses only 12 of them", printed, form)
 
 
 if __name__ == "__main__":

@@ -222,7 +222,7 @@ class SentenceConfig(unittest.TestCase):
         self.check(adapter, "adapter")
         decoder = made_transformer(self.folder / "decoder")
         update(decoder, "config.json", {"architectures": ["BertForCausalLM"]})
-        self.check(decoder, "lasttoken")
+        self.check(decoder, "last token")
         template = made_transformer(self.folder / "template")
         update(template, "tokenizer_config.json", {"chat_template": "{{ messages }}"})
         self.check(template, "chat_template")
