@@ -98,13 +98,13 @@ TEST_F(EncoderWeights, ConvertsOtherFloats) {
 
 TEST_F(EncoderWeights, NamesTheExpectedAndTheFoundShape) {
     add("project.weight", {256, 1024});
-    EXPECT_THAT(complaint(),
-                AllOf(HasSubstr("'project.weight': wanted F32 [1024, 256], found F32 [256, 1024]"), HasSubstr(path_)));
+    EXPECT_THAT(complaint(), AllOf(HasSubstr("'project.weight': expected F32 [1024, 256], found F32 [256, 1024]"),
+                                   HasSubstr(path_)));
 }
 
 TEST_F(EncoderWeights, RefusesWholeNumbers) {
     add("norm.bias", {256}, "I32");
-    EXPECT_THAT(complaint(), HasSubstr("'norm.bias': wanted F32 [256], found I32 [256]"));
+    EXPECT_THAT(complaint(), HasSubstr("'norm.bias': expected F32 [256], found I32 [256]"));
 }
 
 TEST_F(EncoderWeights, ListsMissingAndUnexpected) {
