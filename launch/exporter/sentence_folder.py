@@ -92,7 +92,7 @@ def read_model(file, found):
     check_requirements(file, file.take("requirements"))
     prompts, name = {"query": "", "document": "", **(file.take("prompts") or {})}, file.take("default_prompt_name")
     if name is not None and name not in prompts:
-        raise LaunchError(f"{file.path} has default_prompt_name = {json.dumps(name)}, but no prompt of that name", f"Give one of its prompts: {', '.join(prompts)}",
+        raise LaunchError(f"{file.path} has default_prompt_name = {json.dumps(name)}, but no prompt of that name", f"Set default_prompt_name to one of: {', '.join(prompts)}",
                           ExitCode.BAD_INPUT)
     found.prompt = prompts.get(name) or ""
     found.truncate_dim = file.take("truncate_dim")

@@ -202,7 +202,7 @@ def require_runner(places):
 
 
 def consume(places, argv):
-    if {"-h", "--help"}.intersection(argv):
+    if {"-h", "--help", "--help-all"}.intersection(argv):
         return consume_help(places)
     return continue_set_up(places, CONSUME_CONTINUED, consume_set_up, set_up_for(places, argv))
 

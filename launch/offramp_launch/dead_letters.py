@@ -123,7 +123,7 @@ def show(_, run_dir, rest):
 def fate_of(sample):
     if sample.get("empty"):
         return " (was unreadable)"
-    return f" failed: {error_in(sample.get('why') or '')}" if sample.get("result") == "failed" else " done one by one" if sample.get("result") == "done" else ""
+    return f" failed: {error_in(sample.get('why') or '')}" if sample.get("result") == "failed" else " done by a retry" if sample.get("result") == "done" else ""
 
 
 def retry(places, run_dir, rest):

@@ -99,7 +99,7 @@ def supervise(plan, places, output, environment, about, go_on, note):
     def lines(supervisor, whole):
         shown_lines = lines_of(whole, output, followers_among(supervisor.records) if not supervisor.producer_restarts else 0)
         if supervisor.producer_restarts:
-            shown_lines.insert(2, f"  producers  died and were replaced {supervisor.producer_restarts} times")
+            shown_lines.insert(2, f"  producers  died and were replaced: {supervisor.producer_restarts}")
         return [*shown_lines, *([f"  continue   {go_on()}"] if summary.leaves_work(whole) and (supervisor.died or supervisor.completed()) else [])]
 
     sweep(str(places.producer()))

@@ -82,7 +82,7 @@ def note_outcomes(incident, lines, deaths):
 
 def retry_failed(run_dir, run_id, command, run):
     """
-    Processes the samples of this run's dead letters one by one, where the processor failed and its consumers survived. `command`: a consumer's,
+    Processes this run's dead letters again, halved until only single samples fail, where the processor failed and its consumers survived. `command`: a consumer's,
     with the run's flags. run(command) returns a program's exit status. Returns Recovered. Errors: those of run().
     """
     recovered, fruitless = Recovered(), 0

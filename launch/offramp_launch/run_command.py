@@ -381,7 +381,7 @@ def sweep(producer):
 
 def recover(plan, run_dir, finishing, code):
     """
-    Processes the samples of failed batches one by one, for a run that ends with dead letters. Skipped for consumers of another user: their
+    Processes failed batches again, halved until only single samples fail, for a run that ends with dead letters. Skipped for consumers of another user: their
     processor runs as that user only, who cannot read the payloads.
     """
     if code != ExitCode.DEAD_LETTERS or plan.account:

@@ -161,7 +161,7 @@ def describe(summary, unit, output, go_on, file=SUMMARY):
     if samples.get("ever_spilled"):
         lines.append(f"  spilled    {samples['ever_spilled']} {unit} waited on the disk for a consumer")
     if summary.get("producer_restarts"):
-        lines.append(f"  producers  died and were replaced {summary['producer_restarts']} times")
+        lines.append(f"  producers  died and were replaced: {summary['producer_restarts']}")
     if summary.get("random_weights"):
         # The weights of a complete model file were fixed when it was made.
         real = "./launch/offramp export --weights FILE makes a model with real ones" if re.search(r"\.pt2?\b", str(summary.get("model"))) else \
@@ -222,7 +222,7 @@ def _more_of_it(entry):
 
 
 def recovered_line(samples, unit):
-    return f"  recovered  {samples} {unit} of failed batches, which were processed one by one"
+    return f"  recovered  {samples} {unit} of failed batches, which were processed again"
 
 
 def _dead_letter_reason(slab):

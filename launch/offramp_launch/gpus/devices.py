@@ -97,7 +97,7 @@ def numbers_of(wanted, there):
     numbers = [number_of(part, least=0) for part in wanted.split(",") if part]
     for number in numbers:
         if number >= there:
-            raise LaunchError(f"--gpus {wanted}: GPU {number} does not exist; this machine has {there}, numbered from 0",
+            raise LaunchError(f"--gpus {wanted}: GPU {number} does not exist; {there} are visible, numbered from 0",
                               f"nvidia-smi lists them; if {VISIBLE} is set, only its GPUs count", ExitCode.USAGE)
     require_few(wanted, len(numbers))
     return numbers

@@ -154,7 +154,7 @@ class GpusSupervisor(ProcessLoop):
         other = self._other(worker)
         if last in SCARCE and other and (other.child or other.shards_done):
             worker.left_out = why
-            self._display.note(f"{worker.name} is left out: {worker.device.name} has too little memory for two workers, and continues without --start-ahead: {why}")
+            self._display.note(f"{worker.name} is left out: there is too little memory for two workers on {worker.device.name}, which continues without --start-ahead: {why}")
             return
         if last == ExitCode.SHARED_MEMORY_FULL and worker.shards_done == 0:
             self.fail(LaunchError(f"shard {worker.index} on {worker.name}: {why}", f"Each of {len(self._workers)} workers has its own pool: "
@@ -188,7 +188,7 @@ class GpusSupervisor(ProcessLoop):
         worker.lost = why
         left = sum(not each.is_out and each.device is not worker.device for each in self._workers)
         self._display.note(f"{worker.name} is given up after {FAILURES_OF_A_WORKER} failures in a row, the last at shard {worker.index}: {why}"
-                           + (f"; the other {left} take over its share" if left else ""))
+                           + (f"; {'the other one takes' if left == 1 else f'the other {left} take'} over its share" if left else ""))
 
     def _code_of_last_try(self, worker, code):
         """The exit code of the worker's run, if it noted one and `code` only means that another try may succeed."""

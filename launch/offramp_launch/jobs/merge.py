@@ -173,7 +173,7 @@ def require_whole_pictures(job, whole):
     """
     left = sorted(path for pattern in (".offramp-tiles/*", "*/.offramp-tiles/*") for path in job.output.glob(pattern) if not path.name.startswith("."))
     if left and not any(whole[name] for name in COUNTS if name != "done"):
-        raise LaunchError(f"{len(left)} masks are missing, although all their tiles were processed: pictures, or files in {left[0].parent}, "
+        raise LaunchError(f"{len(left)} {'mask is' if len(left) == 1 else 'masks are'} missing, although all tiles were processed: pictures, or files in {left[0].parent}, "
                           "were removed or changed",
                           "A run with --resume makes them again. Do not change pictures or output before a run has ended", ExitCode.CANNOT_WRITE)
 

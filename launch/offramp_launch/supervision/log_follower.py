@@ -11,6 +11,7 @@ TEXT_LINE = re.compile(r"^\d\d:\d\d:\d\d\.\d+ (?P<level>\w+) +\S+\[\d+\] (?P<mes
 PLAIN_LINE = re.compile(r"^offramp-\w+: (?P<message>.*)$")
 COMMAND_ERROR = "offramp: "
 TRACEBACK = "Traceback (most recent call last):"
+CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 WORTH_SHOWING = ("warning", "error", "critical")
 ERRORS = ("error", "critical")
 LONGEST_READ = 1 << 20
@@ -37,16 +38,19 @@ class LogFollower:
         return [line.decode(errors="replace") for line in lines]
 
     def new_warnings(self):
-        """(level, message) of each new warning or error. A Python traceback is shortened to its last line, the exception."""
-        found, before = [], None     # `before`: the text in front of a traceback that is being read
+        """(level, message) of each new warning or error. A Python traceback is shortened to its exception's first line."""
+        found, before, is_open = [], None, False     # `before`: the text in front of a traceback; `is_open`: its exception is still to come
         for line in self.new_lines():
             if begun := record(line):
                 before = None
                 if begun[0] in WORTH_SHOWING:
                     found.append(begun)
                     before = begun[1].removesuffix(TRACEBACK) if begun[1].endswith(TRACEBACK) else None
-            elif before is not None and line[:1].strip():
-                found[-1] = (found[-1][0], before + line)
+                    is_open = before is not None
+            elif before is not None and line.startswith(CHAINED):
+                is_open = True
+            elif is_open and before is not None and line[:1].strip() and line != TRACEBACK:
+                found[-1], is_open = (found[-1][0], before + line), False
         return found
 
 

@@ -52,7 +52,7 @@ class Devices(InFolder):
         for wanted, numbers in (("all", [0, 1, 2]), ("2", [0, 1]), ("0,2", [0, 2]), ("1,", [1]), ("2,0", [2, 0]), ("0,0", [0, 0])):
             self.assertEqual(list(numbers_of(wanted, 3)), numbers, wanted)
         self.assertEqual(list(names_of([0, 2, 0])), ["GPU 0, worker 1", "GPU 2", "GPU 0, worker 2"])
-        for wanted, reason in (("4", "more than the 3 GPUs"), ("0,3", "GPU 3 does not exist; this machine has 3, numbered from 0"), ("0", "'0' is not valid"), ("-1", "not valid"),
+        for wanted, reason in (("4", "more than the 3 GPUs"), ("0,3", "GPU 3 does not exist; 3 are visible, numbered from 0"), ("0", "'0' is not valid"), ("-1", "not valid"),
                                ("0;1", "not valid"), (",", "asks for 0 workers"), ("", "not valid"), ("²", "not valid")):
             self.refused(64, reason, numbers_of, wanted, 3)
 
@@ -455,7 +455,7 @@ class Ahead(JobInOutput):
                                                    f"1) test -e $at/failed || {{ touch $at/failed; {self.ended(job, exits)}; }};; esac; {done}", starts_ahead=True)
                 self.assertEqual((code, [worker.shards_done for worker in supervisor.workers]), (0, [3, 0]))
                 self.assertEqual([(gpus_status.describe(worker)["state"], worker.lost) for worker in supervisor.workers], [("waiting", ""), ("left out", "")])
-                self.assertRegex(self.notes(), "producer 1, worker 2 is left out: producer 1 has too little memory for two workers, and continues without --start-ahead")
+                self.assertRegex(self.notes(), "producer 1, worker 2 is left out: there is too little memory for two workers on producer 1, which continues without --start-ahead")
 
     def test_memory_that_is_too_small_for_one_worker_ends_the_run(self):
         job = self.begun(self.folder / "output")

@@ -491,7 +491,8 @@ class LogFollowerTest(unittest.TestCase):
         with tempfile.NamedTemporaryFile() as log:
             log.write(b"12:00:00.000 error   offramp-consumer[1] batch 7 failed: Traceback (most recent call last):\n"
                       b"  File \"post.py\", line 4, in save\n    raise ValueError(7)\nValueError: 7\n\n"
-                      b"During handling of the above exception, another exception occurred:\n\nKeyError: 'x'\n"
+                      b"During handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\n"
+                      b"  File \"post.py\", line 6, in save\nKeyError: 'x'\nof two lines\nprinted by the processor\n"
                       b"12:00:00.001 info    offramp-consumer[1] left\nnot of a message\n12:00:00.002 warning offramp-consumer[1] slow\n")
             log.flush()
             self.assertEqual([("error", "batch 7 failed: KeyError: 'x'"), ("warning", "slow")], log_follower.LogFollower(log.name).new_warnings())
