@@ -1,5 +1,6 @@
 """Every block of launch/guide/recipes.md, run as printed, on small data made here."""
 
+import json
 import os
 import pathlib
 import re
@@ -34,6 +35,13 @@ class Module(pytorch_lightning.LightningModule):
     def predict_step(self, batch, index):
         return self.network(batch[1])
 module = Module()
+"""
+# A model that finds one box, of 100 candidates.
+DETECTOR = """
+def model(images):
+    found = torch.zeros(len(images), 100, 5)
+    found[:, 7] = torch.tensor([2, 2, 8, 8, 0.75])
+    return found
 """
 # A model of two classes: where the mean over channels is above 0.5.
 THRESHOLD = """
@@ -211,6 +219,19 @@ class Recipes(Recipe):
         self.assertEqual({f"{key}.logits.npy" for key in KEYS}, self.results("*.npy"))
         self.assertEqual((3, 16, 16), numpy.load(self.output / "0-0.logits.npy").shape)
 
+    @unittest.skipUnless(shutil.which("sqlite3"), "skipped: sqlite3 is not installed")
+    @needs("torch")
+    def test_vectors_in_a_database(self):
+        self.run_recipe("Vectors in a database")
+
+    @needs("torch")
+    def test_boxes_of_a_detector(self):
+        self.mine(MINE + DETECTOR)
+        self.run_recipe("Boxes of a detector")
+        lines = [json.loads(line) for line in (self.output / "records.jsonl").read_text().splitlines()]
+        self.assertEqual(KEYS, {line["key"] for line in lines})
+        self.assertEqual([[[2.0, 2.0, 8.0, 8.0, 0.75]]] * 24, [line["boxes"] for line in lines])
+
     @needs("torch")
     def test_several_gpus_with_torchrun(self):
         self.run_recipe("Several GPUs with torchrun")
@@ -239,7 +260,7 @@ class Recipes(Recipe):
 
     def test_each_recipe_shows_its_output_first_and_is_short(self):
         page = PAGE.read_text()
-        self.assertEqual(10, len(recipes()))
+        self.assertEqual(12, len(recipes()))
         self.assertLessEqual(len(page.split()), MOST_WORDS)
         for title, blocks in recipes().items():
             with self.subTest(title):
