@@ -288,7 +288,7 @@ TEST_F(Shards, RefusesAShardWithoutSamples) {
     EXPECT_THAT(refusal(""), HasSubstr("none is given"));
     EXPECT_THAT(refusal(folder / "none.tar"), HasSubstr("no such file"));
     EXPECT_THAT(refusal(folder.path().string()), HasSubstr("no .tar file"));
-    EXPECT_THAT(refusal(folder.write("e.tar", tar_end())), HasSubstr("no samples in 1 shards"));
+    EXPECT_THAT(refusal(folder.write("e.tar", tar_end())), HasSubstr("no samples in 1 shard"));
 }
 
 }  // namespace
