@@ -179,7 +179,7 @@ class SeveralInputs(unittest.TestCase):
 
     def test_notes_that_do_not_fit(self):
         whole = (self.folder / "arrays.toml").read_text()
-        self.refused(78, "takes 3 inputs, and", "few.toml has 2", 'name = "scale"\nshape = "SHAPE"', 'name = "features"\nshape = "3x5"\ndtype = "float32"',
+        self.refused(78, "takes 3 inputs, but", "few.toml has 2", 'name = "scale"\nshape = "SHAPE"', 'name = "features"\nshape = "3x5"\ndtype = "float32"',
                      model=self.with_notes("few.pt2", whole[:whole.rindex("[[input]]")]))
         self.refused(78, "none.toml has no tables [[input]]", 'name = "features"', model=self.with_notes("none.pt2", 'input-shape = "3x5"\n'))
         self.refused(78, "the input number 3 of the model", "is 'scale'", "calls it 'factor'", model=self.with_notes("other.pt2", whole.replace("scale", "factor")))
@@ -245,7 +245,7 @@ class ExportOfSeveralInputs(unittest.TestCase):
                 (64, of, ("--input", "ids=int64:7x"), ("is not a shape",)),
                 (64, of, ("--input", "ids=ids"), ("is not NAME=ids:LENGTH",)),
                 (64, of, ("--input", "ids=ids:7:float32"), ("with int64, int32",)),
-                (64, of, (*ARRAYS, "--image-size", "32"), ("--image-size does not go with --input",)),
+                (64, of, (*ARRAYS, "--image-size", "32"), ("--image-size cannot be combined with --input",)),
                 (64, of, ("--tokenizer", "words.json"), ("--tokenizer is for a network that takes a text's tokens",)),
                 (66, of.replace("arrays", "tokens"), (*TOKENS, "--tokenizer", "words.json"), ("--tokenizer words.json cannot be read: No such file",)),
                 (64, "torchvision:resnet18", ARRAYS, ("--input cannot be combined with torchvision:",)))

@@ -75,7 +75,7 @@ class TextTables(TextRuns, unittest.TestCase):
             self.replace(path, [{**row, "year": 0} for row in self.rows])
             world.call("scale", "3", "--run-dir", world.run_dir)
             self.assertEqual(world.wait(), 65, world.logs())
-        self.assertIn(f"its first {ROWS} rows are not those that the run began with", (world.folder / "launcher.log").read_text())
+        self.assertIn(f"the first {ROWS} rows are not those that the run began with", (world.folder / "launcher.log").read_text())
         self.assertNotIn("restart", (world.folder / "launcher.log").read_text())
 
     def test_a_second_producer_that_finds_other_rows_ends_the_run(self):
@@ -83,7 +83,7 @@ class TextTables(TextRuns, unittest.TestCase):
             self.replace(path, [{**row, "year": 0} for row in self.rows])
             os.kill(int(endpoint(world.run_dir)["producer_pid"]), signal.SIGKILL)
             self.assertEqual(world.wait(), 65, world.logs())
-        self.assertIn(f"its first {ROWS} rows are not those that the run began with", (world.folder / "launcher.log").read_text())
+        self.assertIn(f"the first {ROWS} rows are not those that the run began with", (world.folder / "launcher.log").read_text())
 
     def test_a_continued_run_keeps_its_own_rows_and_not_a_dead_runs(self):
         path = self.write("grown.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows))
@@ -230,7 +230,7 @@ class TextTables(TextRuns, unittest.TestCase):
         self.assert_refused("parquet-text", self.parquet, 65, ("row 1", '"year" is a number: 1990'), "--text-column", "year")
         schema = pyarrow.schema([("id", pyarrow.int64()), ("text", pyarrow.string())])
         for name, rows, code, words in (("none", [], 66, ("no rows",)), ("null", [{"id": 1, "text": "a"}, {"id": 2, "text": None}], 65, ("row 2", "is null")),
-                                        ("twice", [{"id": 1, "text": "a"}, {"id": 1, "text": "b"}], 65, ("row 2", "its id '1' is that of row 1"))):
+                                        ("twice", [{"id": 1, "text": "a"}, {"id": 1, "text": "b"}], 65, ("row 2", "its id '1' is also the id of row 1"))):
             pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema), self.folder / f"{name}.parquet")
             self.assert_refused("parquet-text", self.folder / f"{name}.parquet", code, words)
 
