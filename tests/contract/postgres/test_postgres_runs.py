@@ -370,7 +370,7 @@ class Runs(Killed, WithServer):
     def test_errors_of_the_server_are_reported(self):
         self.refused(75, "cannot be connected to", "Check that the server runs", sink="postgres:///db?host=/nowhere/at/all")
         self.refused(64, "'no_such'", "does not exist", "createdb", sink=self.server.uri("no_such"))
-        self.refused(64, "unknown kind", sink="mysql://localhost/db")
+        self.refused(64, "unknown form", sink="mysql://localhost/db")
         self.refused(64, "not a valid PostgreSQL address", sink="postgres://localhost/db?colour=green")
         other = self.world(processor="checksum")
         self.assertEqual(other.start().wait(), 64, other.logs())
