@@ -109,8 +109,8 @@ TEST_F(RoundTrip, ItemNumbersReplaceMissingKeys) {
 }
 
 TEST_F(RoundTrip, RefusesItemsBeyondTheLastNumber) {
+    const Batch made = batch(0);  // outlives the egress, which copies from it until it is closed
     Egress egress(small_run(run_dir_));
-    const Batch made = batch(0);
     constexpr std::uint64_t kLast = std::numeric_limits<std::uint64_t>::max() - 1;
     egress.submit({made.scores.data(), made.ids.data()}, 2, nullptr, nullptr, {}, {0, kLast});
     EXPECT_THROW(egress.submit({made.scores.data(), made.ids.data()}, 1), Error);
