@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 from offramp_launch import run_command, sink, texts
-from offramp_launch.jobs import k8s as job_k8s, merge as job_merge, sbatch as job_sbatch
+from offramp_launch.jobs import engines, merge as job_merge
 from offramp_launch.arguments import count, hide_query, take_switch, take_values, without_values
 from offramp_launch.demo import shipped_model_flags, wants_demo
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, cannot_be_started, shell_code
@@ -360,15 +360,17 @@ def merge(places, argv):
 
 
 def sbatch(places, argv):
-    job, given, flags = for_an_engine(argv, job_sbatch.FLAGS)
     command = shutil.which(places.continue_command_line()) or places.continue_command_line()
-    sys.stdout.write(job_sbatch.script(job, command, given, flags))
-    return int(ExitCode.OK)
+    job, given, flags = for_an_engine(argv, engines.SBATCH_FLAGS)
+    return write(engines.script(job, command, given, flags))
 
 
 def k8s(places, argv):
-    job, given, flags = for_an_engine(argv, job_k8s.FLAGS)
-    sys.stdout.write(job_k8s.manifest(job, given, flags))
+    return write(engines.manifest(*for_an_engine(argv, engines.K8S_FLAGS)))
+
+
+def write(text):
+    sys.stdout.write(text)
     return int(ExitCode.OK)
 
 
