@@ -2,7 +2,7 @@
 
 import numpy
 
-SIDE = 192
+COUNT, SIDE = 12, 192
 NAMES = ("ground", "disc", "box", "triangle")
 COLOURS = numpy.array([(214, 208, 198), (196, 60, 52), (52, 92, 176), (70, 142, 72)], numpy.float32)
 

@@ -11,7 +11,9 @@ GAP, IN_A_LINE = 8, 2
 SQUARE, LIGHT, DARK = 12, 255, 214      # the chequered ground behind transparent pixels
 
 
-def main(output, masks, cut_outs, count):
+def main(output):
+    masks, count = output / "mask-png", pictures.COUNT
+    cut_outs = next((path.parent for path in output.glob("*/picture-00.png") if path.parent != masks), output)
     rows, both, either = [], numpy.zeros(len(pictures.NAMES)), numpy.zeros(len(pictures.NAMES))
     for number in range(count):
         picture, true = pictures.make(number)
@@ -42,5 +44,4 @@ def on_a_ground(cut_out):
 
 
 if __name__ == "__main__":
-    folder = pathlib.Path(sys.argv[1])
-    main(folder, folder / "mask-png", pathlib.Path(sys.argv[2]), int(sys.argv[3]))
+    main(pathlib.Path(sys.argv[1]))

@@ -7,7 +7,7 @@ import pathlib
 import subprocess
 import sys
 
-from offramp_launch import (benchmark, cleaning, consume_command, doctor, exporting, installed, interrupts, new_processor, numpy_demo, packaging,
+from offramp_launch import (benchmark, cleaning, consume_command, demo_command, doctor, exporting, installed, interrupts, new_processor, packaging,
                             program_command, dead_letters, reload_command, run_command, testing, texts)
 from offramp_launch.gpus import command as gpus_command, worker as gpus_worker
 from offramp_launch.jobs import command as job_command, files as job_files, on_ray, shard_command
@@ -216,7 +216,7 @@ def demo(places, argv):
 
 
 def demo_set_up(places, argv):
-    return numpy_demo.start(places, argv)
+    return demo_command.start(places, argv)
 
 
 def package(places, argv):
