@@ -7,14 +7,16 @@ import time
 
 from offramp_launch.arguments import take_switch, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.ladder import machine, nsys, perfetto, picture, table
+from offramp_launch.ladder import machine, nsys, picture, table
 from offramp_launch.ladder.measuring import Measuring, print_note
-from offramp_launch.ladder.rungs import choose_rungs
+from offramp_launch.ladder.rungs import choose_rungs, rung_named
 from offramp_launch.ladder.saved import Ladder, Saved
 from offramp_launch.ladder.workload import make_workload
+from offramp_launch.tracing import chrome_events
 
 FLAGS = ("--rungs", "--output", "--from", "--json")
 PICTURES = ("ladder.png", "ladder.svg")
+PROGRAMS_OF_A_RUNG = 1000       # in the trace, a group of processes for each rung
 
 
 def start(places, argv):
@@ -64,7 +66,8 @@ def report(ladder, folder, json_file):
         (folder / "ladder.md").write_text(table.markdown(ladder), encoding="utf-8")
         for file in (folder / "ladder.json", *([pathlib.Path(json_file)] if json_file else [])):
             file.write_text(table.as_json(ladder), encoding="utf-8")
-        (folder / "trace.json").write_text(perfetto.as_json(ladder), encoding="utf-8")
+        with open(folder / "trace.json", "w", encoding="utf-8") as out:
+            chrome_events.write(programs_of(ladder), out)
     except OSError as problem:
         raise LaunchError(f"cannot write {problem.filename}: {problem.strerror}", "Give --output a folder that you may write to",
                           ExitCode.CANNOT_WRITE) from problem
@@ -75,6 +78,15 @@ def report(ladder, folder, json_file):
         return int(ExitCode.OK)
     print_note(f"NOT FINE: results {ladder.check.describe()}; " + ", ".join(f"{key} exit {figures['exit']}" for key, figures in ladder.rungs.items() if figures["exit"]))
     return next((int(figures["exit"]) for figures in ladder.rungs.values() if figures["exit"]), int(ExitCode.INTERNAL))
+
+
+def programs_of(ladder):
+    """For chrome_events.write(). Each rung's time starts at its first measured batch, so rungs are aligned."""
+    for index, key in enumerate(ladder.keys, start=1):
+        trace = ladder.traces[key]
+        zero = trace.window[0] if trace.window else min((entry.begin for program in trace.programs for entry in program.ranges), default=0)
+        for number, program in enumerate(trace.programs):
+            yield program, index * PROGRAMS_OF_A_RUNG + number, f"{index} {rung_named(key).title}: {program.process} {program.pid}", zero
 
 
 def draw(ladder, folder):

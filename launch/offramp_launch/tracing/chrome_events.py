@@ -1,8 +1,22 @@
 """Programs' time ranges in Chrome's JSON trace format, which Perfetto (https://ui.perfetto.dev) and chrome://tracing open."""
 
+import json
+
 LANE_NAMES = {"h2d": "GPU h2d", "compute": "GPU compute", "d2h": "GPU d2h"}
 # Ranges that overlap others on their thread: a thread's stack of slices cannot hold them.
 OVERLAPPING = ("hand_over",)
+
+
+def write(programs, out):
+    """Writes a trace to the open file `out`. `programs`: the arguments of events_of() for each; they may be read while others are written."""
+    text_of = json.JSONEncoder(separators=(",", ":")).encode
+    out.write('{"displayTimeUnit":"ms","traceEvents":[')
+    comma = ""
+    for program in programs:
+        for event in events_of(*program):
+            out.write(comma + text_of(event))
+            comma = ",\n"
+    out.write("]}\n")
 
 
 def events_of(program, group, name, zero):

@@ -1,6 +1,5 @@
 """The command `trace`: records time ranges of all programs of a live run, and writes a trace for Perfetto and a picture."""
 
-import json
 import os
 import pathlib
 import shutil
@@ -11,8 +10,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.output_folder import is_alive
 from offramp_launch.run_dir import find_live_run
 from offramp_launch.supervision.control import ControlClient
-from offramp_launch.tracing import timeline
-from offramp_launch.tracing.chrome_events import events_of
+from offramp_launch.tracing import chrome_events, timeline
 from offramp_launch.tracing.request import PATIENCE_SECONDS
 from offramp_launch.tracing.traces import Trace, read_program
 
@@ -81,7 +79,7 @@ def write(files, outline, title, into):
     where = into / "trace.json"
     try:
         with open(where, "w", encoding="utf-8") as out:
-            write_events(files, outline, out)
+            chrome_events.write(noted(files, outline), out)
         print(f"trace (open it at https://ui.perfetto.dev): {where}")
         where = into / PICTURES[0]
         draw(files, outline, title, into)
@@ -89,20 +87,14 @@ def write(files, outline, title, into):
         raise LaunchError(f"'{problem.filename or where}' cannot be written: {problem.strerror}", "Give --into a folder that you may write to, with room", ExitCode.CANNOT_WRITE) from problem
 
 
-def write_events(files, outline, out):
-    """Writes Chrome's JSON to the open file `out`, and notes each program in the outline."""
-    text_of = json.JSONEncoder(separators=(",", ":")).encode
-    out.write('{"displayTimeUnit":"ms","traceEvents":[')
-    comma = ""
+def noted(files, outline):
+    """Reads one program at a time, notes it in the outline, and yields it for chrome_events.write()."""
     for group, file in enumerate(files, start=1):
         program = read_program(file)
         outline.note(program)
         if program.not_kept:
             print(f"  {program.process} {program.pid}: {program.not_kept} later time ranges were dropped: the recording was full. Use fewer --seconds")
-        for event in events_of(program, group, f"{program.process} {program.pid}", outline.window[0]):
-            out.write(comma + text_of(event))
-            comma = ",\n"
-    out.write("]}\n")
+        yield program, group, f"{program.process} {program.pid}", outline.window[0]
 
 
 def draw(files, outline, title, into):

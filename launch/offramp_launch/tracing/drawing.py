@@ -1,6 +1,7 @@
-"""Drawing of timelines: a lane for each thing that can be busy. The caller imports matplotlib."""
+"""Draws timelines: a panel for each run, a lane in it for each thing that can be busy, all on one time scale."""
 
 import statistics
+import typing
 
 from offramp_launch.tracing import intervals
 
@@ -15,6 +16,7 @@ LANE_HEIGHT = {"read": 0.75, "h2d": 0.75, "compute": 1.25, "d2h": 1.0, "process"
 BARS_HEIGHT = 0.82
 INCHES_A_LANE = 0.215
 HEADER_INCHES, BETWEEN_INCHES, FOOTER_INCHES = 1.3, 0.42, 0.5
+LEAST_INCHES = 1.2      # of a single panel
 
 STEPS_OF_THE_FASTEST = 6
 STEPS_OF_THE_SLOWEST = 1.7
@@ -58,6 +60,54 @@ def step_length(trace):
     return statistics.median(steps) if steps else end - begin
 
 
+class Panel(typing.NamedTuple):
+    """`lanes`: (lane, label), from the top. `idle`: shades the gaps of compute. The texts stand above the lanes; a panel alone needs none."""
+
+    trace: object
+    view: View
+    lanes: list
+    idle: bool = True
+    title: str = ""
+    beside_title: str = ""
+    caption: str = ""
+
+
+def draw(paths, panels, title, lines, time_label):
+    """Writes the picture to each path. `panels`: their views are equally long. `lines`: below the title. Errors: ImportError without matplotlib, OSError."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    with pyplot.rc_context(SETTINGS):
+        figure = _figure(pyplot, panels, title, lines, time_label)
+        for path in paths:
+            figure.savefig(path, dpi=150, facecolor="white", metadata={"Date": None} if path.suffix == ".svg" else None)
+        pyplot.close(figure)
+
+
+def _figure(pyplot, panels, title, lines, time_label):
+    heights = [max(sum(LANE_HEIGHT[lane] for lane, _ in panel.lanes) * INCHES_A_LANE, LEAST_INCHES if len(panels) == 1 else 0) for panel in panels]
+    height = HEADER_INCHES + sum(heights) + BETWEEN_INCHES * (len(panels) - 1) + FOOTER_INCHES
+    figure, rows = pyplot.subplots(len(panels), 1, sharex=True, squeeze=False, figsize=(14, height), height_ratios=heights)
+    figure.subplots_adjust(left=0.072, right=0.988, top=1 - HEADER_INCHES / height, bottom=FOOTER_INCHES / height,
+                           hspace=BETWEEN_INCHES * len(panels) / sum(heights))
+    for axes, panel in zip(rows[:, 0], panels):
+        draw_lanes(axes, panel.trace, panel.view, panel.lanes, panel.idle)
+        if panel.title:
+            shown = axes.set_title(panel.title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=4)
+            axes.annotate(panel.beside_title, (1, 0), xytext=(10, 2.6), xycoords=shown, textcoords="offset points", va="baseline", fontsize=9, color=FAINT)
+            axes.set_title(panel.caption, loc="right", fontsize=10, color=INK, pad=4)
+    view = panels[0].view
+    rows[-1, 0].set_xlim(0, (view.end - view.begin) / 1e6)
+    rows[-1, 0].set_xlabel(time_label, color=FAINT)
+    figure.text(0.072, 1 - 0.36 / height, title, fontsize=16, fontweight="bold", va="center")
+    for number, line in enumerate(lines):
+        figure.text(0.072, 1 - (0.66 + 0.19 * number) / height, line, fontsize=9, color=FAINT, va="center")
+    legend(figure, height)
+    return figure
+
+
 def legend(figure, height):
     from matplotlib.patches import Patch
 
@@ -69,8 +119,8 @@ def legend(figure, height):
                   handlelength=1.5, columnspacing=1.4)
 
 
-def draw_lanes(axes, trace, view, lanes, idle=True):
-    """Draws a whole panel. `lanes`: (lane, label), from the top. `idle`: shades the gaps of compute."""
+def draw_lanes(axes, trace, view, lanes, idle):
+    """Draws a whole panel, without its texts."""
     places, top = places_of([lane for lane, _ in lanes])
     axes.set_ylim(top, 0)
     axes.set_yticks([places[lane] + LANE_HEIGHT[lane] / 2 for lane, _ in lanes], [label for _, label in lanes])

@@ -3,10 +3,8 @@
 import array
 import statistics
 
-from offramp_launch.tracing.drawing import (FAINT, FOOTER_INCHES, HEADER_INCHES, INCHES_A_LANE, LANE_HEIGHT, LANE_LABELS, LANES, MOST_STEPS, SETTINGS, View, draw_lanes,
-                                            legend)
+from offramp_launch.tracing.drawing import LANE_LABELS, LANES, MOST_STEPS, Panel, View, draw as draw_panels
 
-LEAST_INCHES = 1.2
 # Lanes that show the length of a step, the best first.
 STEPS = ("compute", "d2h", "process")
 LANE_OF_NAME = {"decode": "read", "stage_batch": "read", "process_output": "process"}
@@ -51,31 +49,8 @@ class Outline:
 
 
 def draw(trace, outline, title, paths):
-    """Writes the picture to each path. `trace`: all ranges in the outline's view. Errors: ImportError without matplotlib, OSError."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
-    with pyplot.rc_context(SETTINGS):
-        figure = _figure(pyplot, trace, outline, title)
-        for path in paths:
-            figure.savefig(path, dpi=150, facecolor="white", metadata={"Date": None} if path.suffix == ".svg" else None)
-        pyplot.close(figure)
-
-
-def _figure(pyplot, trace, outline, title):
+    """Writes the picture to each path. `trace`: all ranges in the outline's view. Errors: as those of drawing.draw()."""
     view, lanes = outline.view(), outline.lanes
-    length = view.end - view.begin
-    inches = max(LEAST_INCHES, sum(LANE_HEIGHT[lane] for lane in lanes) * INCHES_A_LANE)
-    height = HEADER_INCHES + inches + FOOTER_INCHES
-    figure, axes = pyplot.subplots(figsize=(14, height))
-    figure.subplots_adjust(left=0.072, right=0.988, top=1 - HEADER_INCHES / height, bottom=FOOTER_INCHES / height)
-    draw_lanes(axes, trace, view, [(lane, LANE_LABELS[lane]) for lane in lanes], idle="compute" in lanes and outline.every_batch_is_timed())
-    axes.set_xlim(0, length / 1e6)
-    axes.set_xlabel("milliseconds", color=FAINT)
+    panel = Panel(trace, view, [(lane, LANE_LABELS[lane]) for lane in lanes], "compute" in lanes and outline.every_batch_is_timed())
     seconds = (outline.window[1] - outline.window[0]) / 1e9
-    figure.text(0.072, 1 - 0.36 / height, title, fontsize=16, fontweight="bold", va="center")
-    figure.text(0.072, 1 - 0.66 / height, f"{length / 1e6:.3g} ms in the middle of {seconds:g} s; {len(trace.programs)} programs", fontsize=9, color=FAINT, va="center")
-    legend(figure, height)
-    return figure
+    draw_panels(paths, [panel], title, [f"{(view.end - view.begin) / 1e6:.3g} ms in the middle of {seconds:g} s; {len(trace.programs)} programs"], "milliseconds")

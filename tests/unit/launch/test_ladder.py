@@ -18,9 +18,9 @@ from made_ladder import MS, ORIGIN, make_ladder
 from stage import HERE, OFFRAMP, WATCHDOG_SECONDS, until, wait_until_gone
 
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.ladder import checks, command, figures, machine, perfetto, picture, rungs, table
+from offramp_launch.ladder import checks, command, figures, machine, picture, rungs, table
 from offramp_launch.ladder.saved import Ladder
-from offramp_launch.tracing import drawing, intervals
+from offramp_launch.tracing import chrome_events, drawing, intervals
 from offramp_launch.tracing.traces import Program, Range, Trace, read_trace
 from offramp_launch.ladder.workload import make_workload
 
@@ -243,7 +243,9 @@ class TableTest(InFolder):
 class PerfettoTest(InFolder):
     def setUp(self):
         super().setUp()
-        self.events = perfetto.trace_events(Ladder(make_ladder(self.folder)))["traceEvents"]
+        out = io.StringIO()
+        chrome_events.write(command.programs_of(Ladder(make_ladder(self.folder))), out)
+        self.events = json.loads(out.getvalue())["traceEvents"]
 
     def test_every_process_and_thread_of_an_event_is_named(self):
         named = {(event["pid"], event["tid"]) for event in self.events if event["name"] == "thread_name"}

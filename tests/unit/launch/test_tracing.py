@@ -12,7 +12,7 @@ import unittest
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.supervision.timers import Timers
-from offramp_launch.tracing import command, timeline
+from offramp_launch.tracing import chrome_events, command, timeline
 from offramp_launch.tracing.request import LEAD_SECONDS, PATIENCE_SECONDS, REQUEST, TraceRequests
 from offramp_launch.tracing.traces import Program, Range, Trace, read_program
 
@@ -132,7 +132,7 @@ class TracingTest(unittest.TestCase):
     def test_the_picture_reads_only_the_ranges_it_shows(self):
         trace = made_trace()
         files, outline, out = self.write_files(trace), timeline.Outline(trace.window), io.StringIO()
-        command.write_events(files, outline, out)
+        chrome_events.write(command.noted(files, outline), out)
         events = json.loads(out.getvalue())["traceEvents"]
         self.assertEqual([(20, 0.0), (20, 10_000.0), (20, 15_000.0)],
                          [(len(begins := [event["ts"] for event in events if event["ph"] == "X" and event["name"] == name]), begins[0]) for name in ("compute", "d2h", "process_output")])
