@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import sys
 import time
 
 from offramp_launch.arguments import take_switch, take_values
@@ -63,7 +62,7 @@ def report(ladder, folder, json_file):
     """Writes and prints all results of a measurement. The exit code is 0 if all rungs ended well with equal results."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "ladder.md").write_text(table.markdown(ladder), encoding="utf-8")
+        (folder / "ladder.md").write_text(markdown := table.markdown(ladder), encoding="utf-8")
         for file in (folder / "ladder.json", *([pathlib.Path(json_file)] if json_file else [])):
             file.write_text(table.as_json(ladder), encoding="utf-8")
         with open(folder / "trace.json", "w", encoding="utf-8") as out:
@@ -71,7 +70,7 @@ def report(ladder, folder, json_file):
     except OSError as problem:
         raise LaunchError(f"cannot write {problem.filename}: {problem.strerror}", "Give --output a folder that you may write to",
                           ExitCode.CANNOT_WRITE) from problem
-    table.print_tables(ladder, sys.stdout.isatty())
+    print(markdown, end="", flush=True)
     draw(ladder, folder)
     print_note(f"table, figures and trace (open it at https://ui.perfetto.dev): {folder}/ladder.md, ladder.json, trace.json")
     if ladder.is_fine():

@@ -1,27 +1,19 @@
 """Describes the machine and the build of a measurement."""
 
 import json
-import os
 import platform
 import re
-import subprocess
 
 from offramp_launch.doctor import cuda_version
-from offramp_launch.exit_code import LaunchError, cannot_be_started
+from offramp_launch.jobs.command import ask
+from offramp_launch.run_command import version_of
 
 DRIVER_FILE = "/proc/driver/nvidia/version"
 
 
 def probe(producer, device):
     """The facts that the producer reports of this machine. `device`: the user's --device, if any. Errors: LaunchError with the producer's exit code."""
-    flags = ["--device", device] if device else []
-    try:
-        answer = subprocess.run([producer, "probe", *flags], capture_output=True, text=True, check=False)
-    except OSError as problem:
-        raise cannot_be_started(producer, problem) from problem
-    if answer.returncode != 0:
-        raise LaunchError(answer.stderr.strip() or f"'{producer} probe' failed with exit code {answer.returncode}", "", answer.returncode)
-    return json.loads(answer.stdout)
+    return json.loads(ask([producer, "probe", *(["--device", device] if device else [])]))
 
 
 def has_gpu(facts, device):
@@ -50,21 +42,4 @@ def driver_release(file=DRIVER_FILE):
 
 
 def describe_build(places):
-    version = subprocess.run([str(places.ladder()), "--version"], capture_output=True, text=True, check=False).stdout.strip()
-    # For a copy of the sources without git history, the variable names the commit.
-    commit = os.environ.get("OFFRAMP_REVISION") or _commit_of(places)
-    return ", ".join(part for part in (version, commit, str(places.programs())) if part)
-
-
-def _commit_of(places):
-    if not _has_git(places):
-        return ""
-    return subprocess.run(["git", "-C", str(places.root), "describe", "--always", "--dirty"], capture_output=True, text=True,
-                          check=False).stdout.strip()
-
-
-def _has_git(places):
-    try:
-        return (places.root / ".git").exists() and subprocess.run(["git", "--version"], capture_output=True, check=False).returncode == 0
-    except OSError:
-        return False
+    return ", ".join(filter(None, (f"offramp-ladder {version_of(places.ladder()) or ''}".rstrip(), places.commit(), str(places.programs()))))

@@ -1,12 +1,14 @@
 """The article's capture: each rung once under `nsys profile`, three steps after ten of warm-up, one report per rung. Consumers also run under it, like
 the article's workers: the report has their `process output`."""
 
+import contextlib
 import os
 import shlex
 import shutil
 import signal
 import subprocess
 
+from offramp_launch import interrupts
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.ladder.measuring import print_note
 from offramp_launch.run_command import sweep
@@ -21,8 +23,7 @@ def capture(places, workload, rungs, folder):
     Prints the commands of every rung, and runs them if nsys is installed. Returns the exit code.
     Blocks: until the last report is written. No program of a capture is left in any case: SIGTERM and SIGHUP end it like Ctrl-C.
     """
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _end_on_signal)
+    interrupts.handle_all_signals()
     installed = shutil.which("nsys")
     folder.mkdir(parents=True, exist_ok=True)
     failed = []
@@ -75,24 +76,10 @@ def _capture(command, folder, rung):
     return report.exists()
 
 
-def _end_on_signal(number, frame):
-    """Raises an exception, so that the capture is ended on the way out."""
-    raise SystemExit(128 + number)
-
-
 def _end(child):
     """Ends the whole process group: nsys does not always end its program."""
-    _signal_group(child, signal.SIGTERM)
-    try:
-        child.wait(END_SECONDS)
-    except subprocess.TimeoutExpired:
-        pass
-    _signal_group(child, signal.SIGKILL)
+    for number, seconds in ((signal.SIGTERM, END_SECONDS), (signal.SIGKILL, None)):
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(child.pid, number)
+            child.wait(seconds)
     child.wait()
-
-
-def _signal_group(child, number):
-    try:
-        os.killpg(child.pid, number)
-    except ProcessLookupError:
-        pass

@@ -1,10 +1,8 @@
-"""The ladder as Markdown for files and pipes, as Rich's tables on a terminal, and as JSON."""
+"""The ladder as Markdown and as JSON."""
 
 import json
-import sys
 
 from offramp_launch.ladder.rungs import ARTICLE_GAIN_IN_ALL, LIMIT, RUNGS, rung_named
-from offramp_launch.screen import drawn_on
 
 NOTHING = "–"
 FIRST = RUNGS[0]
@@ -108,34 +106,17 @@ def describe_workload(workload):
 def markdown(ladder):
     lines = ["# The ladder", "", *(f"- {line}" for line in heading(ladder))]
     for title, head, rows in tables(ladder):
-        lines += ["", f"**{title}**", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head),
-                  *("| " + " | ".join(row) + " |" for row in rows)]
+        lines += ["", f"**{title}**", "", *aligned(head, rows)]
     for explanation in explanations(ladder):
         lines += ["", explanation]
     return "\n".join(lines) + "\n"
 
 
-def print_tables(ladder, terminal):
-    """Prints Rich's tables on a terminal if Rich is installed, else Markdown."""
-    try:
-        if not terminal:
-            raise ImportError
-        from rich.console import Console
-        from rich.table import Table
-    except ImportError:
-        print(markdown(ladder), end="", flush=True)
-        return
-    console = Console(file=drawn_on(sys.stdout))
-    console.print("\n".join(heading(ladder)), markup=False, highlight=False)
-    for title, head, rows in tables(ladder):
-        table = Table(title=title, title_justify="left")
-        for index, name in enumerate(head):
-            table.add_column(name, justify="right" if index else "left")
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
-    for explanation in explanations(ladder):
-        console.print(explanation, markup=False, highlight=False)
+def aligned(head, rows):
+    """The lines of a table, with figures to the right, so that a terminal shows it well."""
+    widths = [max(map(len, column)) for column in zip(head, *rows)]
+    for row in (head, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])], *rows):
+        yield f"| {' | '.join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))])} |"
 
 
 def as_json(ladder):
