@@ -1,4 +1,4 @@
-"""The commands `job ray`, which continues as ray_driver.py in the Python that has Ray, and `run --on ray`: a job's three commands in one."""
+"""The commands `job ray`, which continues in the Python that has Ray, and `run --on ray`: a job's three commands in one."""
 
 import os
 import subprocess
@@ -10,7 +10,6 @@ from offramp_launch.supervision import lifeline
 from offramp_launch.arguments import hide_query, take_all, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, code_of_command
 from offramp_launch.places import LAUNCHER
-from offramp_launch.jobs.ray_driver import START
 
 FLAG = "--ray-python"
 FLAGS = ("--address", "--num-gpus", "--num-cpus", "--resource", "--workers", "--attempts", "--pause", "--flags", "--offramp")
@@ -21,6 +20,17 @@ import importlib.util, sys
 sys.path[:] = filter(None, sys.path)
 found = importlib.util.find_spec("ray")
 sys.exit(found is None or found.origin is None)
+"""
+
+# What that Python does: its packages come before the working folder and before packages installed beside the launcher.
+START = """
+import sys
+folders = sys.argv[1:3]
+sys.path[:] = [*folders, *filter(None, sys.path)]
+import offramp
+from offramp_launch.jobs import on_ray
+del sys.path[:2], sys.argv[1:3]
+on_ray.continue_with_ray()
 """
 
 
@@ -39,6 +49,20 @@ def start(places, argv):
     sys.stdout.flush()
     with interrupts.blocked():
         os.execvp(python, [python, "-c", START, str(places.package), str(LAUNCHER.parent), *words])
+
+
+def continue_with_ray():
+    interrupts.begin()
+    sys.exit(interrupts.carry_out(drive, sys.argv[1:]))
+
+
+def drive(argv):
+    """`argv`: the lifeline, or an empty text; then the command's arguments."""
+    interrupts.handle_all_signals()
+    if argv[0]:
+        lifeline.hold(argv[0])
+    from offramp.ray import main
+    return main(argv[1:])
 
 
 def as_words(named):

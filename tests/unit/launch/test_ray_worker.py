@@ -253,7 +253,7 @@ class RayWorker(unittest.TestCase):
             import os, sys
             words = dict(word.partition("=")[::2] for word in sys.argv[1:])
             sys.path.insert(0, {str(REPOSITORY / 'launch')!r})
-            from offramp_launch.jobs.ray_driver import START
+            from offramp_launch.jobs.on_ray import START
             if "ray" in words:
                 os.execv(sys.executable, [sys.executable, "-c", START, {str(self.folder)!r}, {str(REPOSITORY / 'launch')!r}, words["--lifeline-fd"]])
         """))
