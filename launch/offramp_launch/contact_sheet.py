@@ -4,6 +4,7 @@ import html
 import io
 import os
 import pathlib
+import string
 from typing import NamedTuple
 
 from offramp_launch import shared_folder
@@ -80,23 +81,8 @@ def write_html(folder, name, rows, title):
         '<figure>' + "".join(f'<a href="{address(file, folder)}"><img class="{kind}" src="{address(file, folder)}" alt="{kind}"></a>'
                              for kind, file in (("image", row.image), ("mask", row.output / row.mask), ("cut-out", row.output / row.cut_out)))
         + f"<figcaption>{html.escape(row.image.name)}</figcaption></figure>" for row in rows)
-    shared_folder.write(folder, name, f"""<!doctype html>
-<meta charset="utf-8">
-<title>{html.escape(title)}</title>
-<style>
-body {{ font: 15px sans-serif; margin: 2em; background: #fafafa; color: #222 }}
-main {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(600px, 1fr)); gap: 1.5em }}
-figure {{ margin: 0; display: grid; grid-template-columns: 1fr 1fr 1fr; gap: 6px; align-items: center }}
-figcaption {{ grid-column: 1 / 4; color: #777; font-size: 12px }}
-img {{ width: 100%; display: block }}
-img.cut-out {{ background: repeating-conic-gradient(#d6d6d6 0 25%, #fff 0 50%) 0 0 / 16px 16px }}
-</style>
-<h1>Image, mask, cut-out</h1>
-<p>{html.escape(title)}</p>
-<main>
-{figures}
-</main>
-""".encode())
+    page = string.Template(pathlib.Path(__file__).with_suffix(".html").read_text())
+    shared_folder.write(folder, name, page.substitute(title=html.escape(title), figures=figures).encode())
 
 
 def address(file, folder):

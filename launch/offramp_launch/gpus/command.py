@@ -140,18 +140,9 @@ def is_of_one_producer(output, run_id):
     """Whether the output has a single checkpoint, of a run without --gpus or of a merge. Then one producer continues it."""
     if gpus_job.is_begun_in(output) or not gpus_job.holds_more_than_a_job(output):
         return False
-    with held(output, run_id):
+    with contextlib.closing(OutputLock(str(output), run_id, print)):
         gpus_job.clear_remains(output)
     return True
-
-
-@contextlib.contextmanager
-def held(output, run_id, note=print):
-    lock = OutputLock(str(output), run_id, note)
-    try:
-        yield lock
-    finally:
-        lock.close()
 
 
 def work(places, flags, typed, config, run_path, devices, shards, resume, http, starts_ahead=False):
@@ -170,7 +161,8 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http, 
     def note(text, **_):
         run_command.announce(settled, text.removeprefix("[run] "))
 
-    with removed_after_a_failure(made) as ended, run_command.samples_in_summary(run_dir, about), run_command.written_to(run_dir), held(output, run_id, note) as lock:
+    with removed_after_a_failure(made) as ended, run_command.samples_in_summary(run_dir, about), run_command.written_to(run_dir), \
+            contextlib.closing(OutputLock(str(output), run_id, note)) as lock:
         gpus_job.clear_remains(output)
         if resume and gpus_job.is_begun_in(output):
             job = gpus_job.go_on(places, output, flags, settled, shards)

@@ -16,7 +16,7 @@ BATCHES_A_SHARD = 4     # at least, if --shards is not given
 def flags_of_workers(config, argv, workers, on_the_cpu, cores=None):
     """The settings of each worker's runs. `argv`: of the run's command."""
     cores = len(os.sched_getaffinity(0)) if cores is None else cores
-    whole = {name: int(config[name]) for name in LEAST if config.get(name) and is_given(name, argv)}
+    whole = {name: int(config[name]) for name in LEAST if config.get(name) and setting_given(name, argv)}      # else the programs chose it, for the whole machine
     own = defaults_of(cores // workers, on_the_cpu)
     bounds = bounds_given(argv)
     if bounds:
@@ -34,13 +34,9 @@ def share(whole, workers, number, least=1):
     return max(least, whole // workers + (number < whole % workers))
 
 
-def share_of_bounds(bounds, workers, number):
-    return Bounds(share(bounds.least, workers, number), share(bounds.most, workers, number))
-
-
 def following(shares, bounds, workers, number, first):
     """A worker's shares, with autoscaling within its share of Bounds. `first`: the number its runs begin with, limited to the bounds."""
-    own = share_of_bounds(bounds, workers, number)
+    own = Bounds(share(bounds.least, workers, number), share(bounds.most, workers, number))
     return {**shares, "consumers": str(own), BEGIN_WITH: own.within(first)}
 
 
@@ -54,11 +50,6 @@ def defaults_of(cores, on_the_cpu):
     if on_the_cpu:
         return {"consumers": min(max(cores, 1), 2), "decode-workers": min(max(cores, 1), 4)}
     return {name: min(max(cores // 2, 2), 8) for name in ("consumers", "decode-workers")}
-
-
-def is_given(name, argv, environment=os.environ):
-    """If not, the programs chose the value, for a run that has the whole machine."""
-    return bool(setting_given(name, argv, environment))
 
 
 def shards_for(items, batch, workers):

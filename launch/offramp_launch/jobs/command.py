@@ -123,11 +123,8 @@ def new_job(places, facts, shards, output, config, flags, listed):
 def alone_in(output, job_id):
     """Holds the output's lock: a run that has begun without results yet has only the lock there. Errors: LaunchError."""
     with removed_after_a_failure(run_command.check_output(output, None)) as ended:
-        lock = OutputLock(str(output), job_id)
-        try:
+        with contextlib.closing(OutputLock(str(output), job_id)):
             yield
-        finally:
-            lock.close()
         ended.well = True
 
 

@@ -27,13 +27,10 @@ def merge(places, job, partial, ask):
     if not records:
         raise LaunchError("no shard of the job is done", f"Run them: ./launch/offramp shard --job {job.folder} --index I", ExitCode.NO_INPUT)
     if not is_merged(job):
-        lock = OutputLock(str(job.output), job.id)
-        try:
+        with contextlib.closing(OutputLock(str(job.output), job.id)) as lock:
             if not is_merged(job):      # another merge may have held the lock
                 # The programs inherit the lock, and hold it while they write even if the launcher dies.
                 merge_output(places, job, records, missing, lambda *words: ask(*words, pass_fds=(lock.fd,)), lock)
-        finally:
-            lock.close()
     if not missing:
         remove_places(job)
     summary = job_files.read(job.folder / "summary.json")

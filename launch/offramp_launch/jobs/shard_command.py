@@ -201,12 +201,9 @@ def settings_of(places, flags):
 def held(job, index, run_id):
     """Holds the lock of a shard's folder, from before its run until its record is written. Errors: LaunchError."""
     require_locks(job.place(index))
-    lock = OutputLock(str(job.place(index)), run_id)
-    try:
+    with contextlib.closing(OutputLock(str(job.place(index)), run_id)) as lock:
         fcntl.flock(lock.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)     # a run works without the server's locks; a shard must not
         yield lock
-    finally:
-        lock.close()
 
 
 def make(attempt, note, run_id, lock):
