@@ -60,21 +60,6 @@ class Job(unittest.TestCase):
         samples = json.loads((world.run_dir / "summary.json").read_text())["samples"]
         self.assertEqual((samples["done_before"], samples["skipped"], samples["released"]), (PICTURES - 1, 1, 1), "the added picture")
 
-    def test_an_input_that_changed_is_reported(self):
-        world = self.world(JobWorld, *FLAGS)
-        make_pictures(world.folder / "pictures", PICTURES, BAD)
-        names = sorted(str(path) for path in (world.folder / "pictures").rglob("*.png"))
-        lists = world.folder / "list.txt"
-        lists.write_text("\n".join(names))
-        world.flags = (*FLAGS, "--input", str(lists))
-        code, printed = world.init(2)
-        self.assertEqual(code, 0, printed)
-        lists.write_text("\n".join(names[:-1]))
-        self.assertEqual(world.shard(0).wait(), 65, world.logs())
-        self.assertIn("items was 11 and is 10", world.logs())
-        lists.write_text("\n".join(names))
-        self.assertEqual(world.shard(0).wait(), 0, world.logs())
-
 
 if __name__ == "__main__":
     unittest.main()

@@ -3,10 +3,8 @@
 import json
 import os
 import pathlib
-import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
 
@@ -15,7 +13,6 @@ from tests.support.real_run import left_behind
 
 WATCHDOG_SECONDS = 540      # thirteen runs, each of which loads the model
 KEYS = ("sequential", "workers", "pool", "async-pageable", "async", "streams", "compute-alone")
-ARTICLE = ("0.45", "0.71", "1.51", "1.55", "1.85", "+58 %", "more than 2×", "+2.6 %", "+19.3 %", "over 4×")
 DEVICE_TIMES = ("step", "compute", "idle")
 
 
@@ -56,37 +53,12 @@ class LadderTest(unittest.TestCase):
         for name, limit in self.figures["limits"].items():
             self.assertGreater(limit, 0, name)
 
-    def test_the_table_has_a_line_a_rung_and_the_articles_figures(self):
-        text = self.done.stdout
-        self.assertEqual((self.output / "ladder.md").read_text(), text)
-        self.assertEqual(3 * len(KEYS) - 1, len(re.findall(r"^\| (?!rung)\w", text, re.MULTILINE)))
-        for figure in ARTICLE:
-            self.assertIn(figure, text)
-        for word in ("machine: ", "build: ", "limits, same run", "identical on 6 rungs"):
-            self.assertIn(word, text)
-
     def test_the_trace_holds_every_rung(self):
         events = json.loads((self.output / "trace.json").read_text())["traceEvents"]
         groups = {event["pid"] // 1000 for event in events if event["ph"] == "X"}
         self.assertEqual(set(range(1, len(KEYS) + 1)), groups)
         names = {event["name"] for event in events}
         self.assertLessEqual({"get_batch", "stage_batch", "compute", "d2h", "process_output", "map", "unmap"}, names)
-
-    def test_the_picture_is_one(self):
-        try:
-            import matplotlib  # noqa: F401
-        except ImportError:
-            self.skipTest("matplotlib is not installed")
-        if not (self.output / "ladder.png").exists():
-            # Measured by a Python without matplotlib, so the figure is drawn now, as on another machine.
-            code = ("import sys; from offramp_launch.commands import main; sys.exit(main(['ladder-set-up', '--from', sys.argv[1]]))")
-            subprocess.run([sys.executable, "-c", code, str(self.output)], env={**os.environ, "PYTHONPATH": str(ROOT / "launch")},
-                           check=True, capture_output=True, timeout=WATCHDOG_SECONDS)
-        head = (self.output / "ladder.png").read_bytes()[:24]
-        self.assertEqual(b"\x89PNG\r\n\x1a\n", head[:8])
-        self.assertGreater(int.from_bytes(head[16:20], "big"), 1500)
-        self.assertGreater(int.from_bytes(head[20:24], "big"), 1000)
-        self.assertIn("async, as the article pins", (self.output / "ladder.svg").read_text())
 
     def test_nothing_is_left_in_shared_memory(self):
         runs = [json.loads(file.read_text())["run_id"] for file in self.output.glob("*/**/summary.json")]

@@ -120,26 +120,6 @@ class Gpus(GpusTest):
         lost = [worker["name"] for worker in world.summary()["workers"] if worker["why_lost"]]
         self.assertEqual((lost, sum(worker["shards_done"] for worker in world.summary()["workers"])), (["producer 2"], 6))
 
-    def test_a_stopped_worker_is_reported_and_stop_now_kills_it(self):
-        world, one = self.world(*ROWS, shards=6), self.results_of_one(*ROWS)
-        with world.gate() as gate:
-            world.start()
-            gate.let(12)
-            world.until(lambda: world.status().get("done_samples", 0) >= 10, "the first samples")
-            pid = world.until(lambda: world.status_of("producer 2").get("pid"), "the worker")
-            os.kill(pid, signal.SIGSTOP)
-            world.until(lambda: world.status_of("producer 2").get("silent"), "the worker's silence")
-            self.assertIn(f"producer 2: process {pid}", world.logs())
-            code, printed = self.command(world, "status", "--run-dir", str(world.run_dir))
-            self.assertEqual((code, "no answer for" in printed), (0, True), printed)
-            gate.open()
-            code, printed = self.command(world, "stop", "--now", "--run-dir", str(world.run_dir))
-            self.assertEqual(world.wait(), 130, world.logs())
-        self.assertIn(f"killing process {pid}", world.logs())
-        wait_for(lambda: not world.processes(), "the exit of all its processes")
-        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
-        self.ends_as(world, one, 597)
-
     def test_a_stopped_run_drains_all_workers_and_is_continued(self):
         world, one = self.world(*ROWS, shards=6), self.results_of_one(*ROWS)
         with world.gate() as gate:
