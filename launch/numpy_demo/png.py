@@ -1,4 +1,4 @@
-"""PNG files with the standard library's zlib: writes 8-bit arrays, and reads the files that the demo's consumers write."""
+"""PNG files with the standard library's zlib: writes 8-bit arrays, and reads those and the masks of `mask-png`."""
 
 import struct
 import zlib
@@ -21,7 +21,7 @@ def encoded(pixels):
 
 
 def decoded(data):
-    """The pixels, uint8 [height, width, channels]; palette indices for palette images. Errors: ValueError unless it is an 8-bit PNG without interlacing."""
+    """The pixels, uint8 [height, width, channels]; palette indices for palette images. Errors: ValueError unless it is an 8-bit PNG without interlacing and filters."""
     chunks = dict(_chunks(data))
     try:
         width, height, depth, kind, _, _, interlaced = struct.unpack(">IIBBBBB", chunks[b"IHDR"])
@@ -31,32 +31,9 @@ def decoded(data):
         lines = numpy.frombuffer(zlib.decompress(chunks[b"IDAT"]), numpy.uint8).reshape(height, 1 + width * channels)
     except (KeyError, struct.error, zlib.error) as problem:
         raise ValueError(f"an incomplete PNG: {problem!r}") from None
-    pixels, above = numpy.empty((height, width, channels), numpy.uint8), numpy.zeros((width, channels), numpy.uint8)
-    for row, line in enumerate(lines):
-        above = pixels[row] = _unfiltered(int(line[0]), line[1:].reshape(width, channels), above)
-    return pixels
-
-
-def _unfiltered(kind, line, above):
-    if kind == 0:
-        return line
-    if kind == 1:
-        return line.cumsum(0, dtype=numpy.uint8)
-    if kind == 2:
-        return line + above
-    if kind not in (3, 4):
-        raise ValueError(f"a PNG whose row has the filter {kind}")
-    made, left, corner = numpy.empty_like(line), numpy.zeros(line.shape[1], int), numpy.zeros(line.shape[1], int)
-    for at, (given, over) in enumerate(zip(line.astype(int), above.astype(int))):
-        left = (given + ((left + over) // 2 if kind == 3 else _paeth(left, over, corner))) % 256
-        made[at], corner = left, over
-    return made
-
-
-def _paeth(left, over, corner):
-    about = left + over - corner
-    to_left, to_over, to_corner = abs(about - left), abs(about - over), abs(about - corner)
-    return numpy.where((to_left <= to_over) & (to_left <= to_corner), left, numpy.where(to_over <= to_corner, over, corner))
+    if lines[:, 0].any():
+        raise ValueError("a PNG with filtered rows")
+    return lines[:, 1:].reshape(height, width, channels)
 
 
 def _chunk(name, body):

@@ -46,10 +46,7 @@ class Saved:
                               ExitCode.CANNOT_WRITE) from problem
 
     def write_header(self, header):
-        self.write(HEADER, json.dumps({"version": VERSION, **header}, indent=1) + "\n")
-
-    def write(self, name, text):
-        (self.folder / name).write_text(text, encoding="utf-8")
+        (self.folder / HEADER).write_text(json.dumps({"version": VERSION, **header}, indent=1) + "\n", encoding="utf-8")
 
     def read_header(self):
         try:
