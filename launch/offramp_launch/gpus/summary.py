@@ -1,30 +1,13 @@
 """The summary of a run with --gpus: joins the summaries of its shards' runs into one, in the form of a single run's."""
 
-import pathlib
-
 from offramp_launch import summary
 from offramp_launch.gpus import dead_letters as gpus_dead_letters
-from offramp_launch.jobs import files as job_files
 from offramp_launch.gpus.status import counted, counts_of_summary, describe, summed, summed_tokens, total_of
+from offramp_launch.jobs.shard_record import LISTS
 from offramp_launch.run_dir import SUMMARY, read_object
 
-KEPT = "reports"       # the folder within the job's
-LISTS = ("skipped", "dead_letters", "unreadable_upcoming")
 SUMS = ("bytes", "producer_restarts", "producer_cpu_seconds")
 OF_ANY = ("model", "precision", "transform", "device_kind", "batch", "strategy")
-
-
-def run_of(job, index, record):
-    """The directory of the run that completed the shard, also under an earlier launcher; None if no attempt noted it."""
-    note = job_files.read(job.place(index) / "attempts" / f"{record.get('attempt')}.json") or {}
-    return pathlib.Path(note["run_dir"]) if note.get("run_dir") else None
-
-
-def keep(job, index, run_dir):
-    """Copies part of a shard's run summary into the job's folder, before the shard's record is written. A later launcher may finish the run; it reads the copy."""
-    if found := read_object(run_dir / SUMMARY):
-        job_files.make_folder(job.folder / KEPT)
-        job_files.replace(job.folder / KEPT / f"{index}.json", {name: found.get(name) for name in ("run_dir", "samples", *LISTS)})
 
 
 def summaries_of(job, supervisor):
@@ -34,7 +17,7 @@ def summaries_of(job, supervisor):
         if index not in records:
             gpus_dead_letters.bring(run_dir)
     found = {index: each for index, run_dir in supervisor.attempts if (each := read_object(run_dir / SUMMARY))}
-    return {**found, **{index: each for index in records if (each := read_object(job.folder / KEPT / f"{index}.json"))}}
+    return {**found, **{index: record["report"] for index, record in records.items()}}
 
 
 def join(about, job, supervisor, summaries, seconds):

@@ -4,12 +4,13 @@ import collections
 import contextlib
 import json
 import os
+import pathlib
 import selectors
 import signal
 
 from offramp_launch import shared_folder
 from offramp_launch.arguments import count
-from offramp_launch.gpus import dead_letters as gpus_dead_letters, summary as gpus_summary
+from offramp_launch.gpus import dead_letters as gpus_dead_letters
 from offramp_launch.supervision.backoff import Backoff
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.gpus.workers import command_of, workers_of
@@ -61,8 +62,8 @@ class GpusSupervisor(ProcessLoop):
         for worker in self._workers:
             self._begin_next(worker)
         self._tick()
-        for index, record in self._records_before.items():      # an earlier launcher may have ended before it kept their output
-            self._keep_output(index, record)
+        for record in self._records_before.values():      # an earlier launcher may have ended before it kept their output
+            self._keep_output(record)
 
     def _code(self):
         """0 if all shards are done."""
@@ -126,7 +127,7 @@ class GpusSupervisor(ProcessLoop):
             worker.failures, worker.shards_done, worker.backoff = 0, worker.shards_done + 1, Backoff()
             if other := self._other(worker):
                 other.failures = 0      # the GPU they share works
-            self._keep_output(worker.index, done)
+            self._keep_output(done)
         else:
             self._todo.append(worker.index)
             self._after_failure(worker, shell_code(child.status) or int(ExitCode.INTERNAL), fate_of_worker(child.status),
@@ -195,12 +196,10 @@ class GpusSupervisor(ProcessLoop):
         exits = [attempt.get("exit") for attempt in self._job.attempts(worker.index)[-1:]] if code == TRY_AGAIN else []
         return exits[0] if exits and exits[0] not in (None, ExitCode.OK, ExitCode.INTERRUPTED) else code
 
-    def _keep_output(self, index, record):
+    def _keep_output(self, record):
         """Collects the dead letters and dropped items of a completed shard's run. The next try at an unfinished shard makes its own again."""
         try:
-            run_dir = gpus_summary.run_of(self._job, index, record)
-            if run_dir is None:
-                return
+            run_dir = pathlib.Path(record["report"]["run_dir"])
             gpus_dead_letters.bring(run_dir)
             with contextlib.suppress(OSError):      # nothing was dropped, or an earlier launcher's directory is gone
                 listed = (run_dir / "dropped.jsonl").read_bytes()

@@ -9,7 +9,6 @@ import pathlib
 
 from offramp_launch.supervision import lifeline
 from offramp_launch.arguments import take_values
-from offramp_launch.gpus import summary
 from offramp_launch.gpus.shares import BEGIN_WITH
 from offramp_launch.jobs.folder import Job
 from offramp_launch.jobs.shard_command import Attempt, do, exit_of_attempt, print_if_done
@@ -30,7 +29,7 @@ def start(places, argv):
     first = int(given[f"--{BEGIN_WITH}"]) if f"--{BEGIN_WITH}" in given else None
 
     def attempt():
-        return do(Attempt(places.with_runs_in(run_dir.parent), job, index, flags, first=first, before_done=lambda done: summary.keep(job, index, done)))
+        return do(Attempt(places.with_runs_in(run_dir.parent), job, index, flags, first=first))
     return exit_of_attempt(attempt, lambda: print_if_done(job, index))
 
 

@@ -20,7 +20,7 @@ from offramp_launch.jobs.folder import Job
 from offramp_launch.output_folder import LOCK, OutputLock
 from offramp_launch.run_dir import choose_run_dir, new_run_id
 from offramp_launch.jobs.shard_exit import DONE, TRY_AGAIN, exit_of, fate_of
-from offramp_launch.jobs.shard_record import outcome_of, processors_of, records_among, require_whole_files
+from offramp_launch.jobs.shard_record import outcome_of, processors_of, records_among, report_of, require_whole_files
 from offramp_launch.watching import address
 
 # Variables that hold the index if --index is not given: engines number their tasks from 0.
@@ -29,7 +29,6 @@ VARIABLES = ("OFFRAMP_SHARD_INDEX", "SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """An attempt at a shard. `before_done`: called with the run's directory before the shard's record is written; the directory may not be read after that."""
     places: typing.Any
     job: Job
     index: int
@@ -37,7 +36,6 @@ class Attempt:
     strict: bool = False
     http: typing.Optional[tuple] = None       # the address to watch its run at
     first: typing.Optional[int] = None        # the number of consumers to begin with, with autoscaling
-    before_done: typing.Callable = lambda run_dir: None
 
 
 def start(places, argv):
@@ -222,11 +220,10 @@ def make(attempt, note, run_id, lock):
                           ExitCode.CANNOT_WRITE)
     outcome, parts = outcome_of(job, index, run_dir, code), job_merge.parts_of(job.place(index), processors)
     require_whole_files(job, index, processors, outcome["done"], parts)
-    record = {**outcome, "parts": parts, "attempt": int(note.stem), "host": socket.gethostname(), "seconds": seconds}
+    record = {**outcome, "parts": parts, "attempt": int(note.stem), "host": socket.gethostname(), "seconds": seconds, "report": report_of(run_dir)}
     if attempt.strict and (lost := "\n".join(job_merge.losses(record))):
         raise LaunchError(f"shard {index} has losses, which --strict refuses:\n{lost}", "Without --strict the shard is done, and its record counts the losses",
                           ExitCode.DEAD_LETTERS if record["dead_letters"] else ExitCode.BAD_INPUT)
-    attempt.before_done(run_dir)
     # The results must be in the folders that the paths lead to now, where the merge looks for them.
     lock.require_in_place()
     job.require_claimed()

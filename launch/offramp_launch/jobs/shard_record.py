@@ -10,6 +10,8 @@ WHOLE_FILES = {"checksum": "checksums.tsv", "embeddings-parquet": "embeddings.pa
                "records": "records.sqlite"}
 # The same of a custom processor; optional.
 RECORDS = "records.jsonl"
+# Lists in a run's summary.
+LISTS = ("skipped", "dead_letters", "unreadable_upcoming")
 
 
 def outcome_of(job, index, run_dir, code):
@@ -32,6 +34,12 @@ def outcome_of(job, index, run_dir, code):
         raise LaunchError(f"shard {index} has {job.items_of(index)} items, and its run accounts for {sum(outcome.values())}: {outcome}",
                           f"This is a bug in Offramp; the run is {run_dir}", ExitCode.COUNT_MISMATCH)
     return outcome
+
+
+def report_of(run_dir):
+    """What is kept of the run's summary: its directory may be gone when the shards are joined."""
+    summary = job_files.read(pathlib.Path(run_dir) / "summary.json") or {}
+    return {name: summary.get(name) for name in ("run_dir", "samples", *LISTS)}
 
 
 def processors_of(run_dir):

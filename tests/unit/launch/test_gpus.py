@@ -25,6 +25,7 @@ from offramp_launch.gpus.stopped_process import StoppedProcess, stat_of
 from offramp_launch.gpus.shares import flags_of_workers, setting_given, shards_for
 from offramp_launch.gpus.supervisor import GpusSupervisor
 from offramp_launch.jobs.folder import Job
+from offramp_launch.jobs.shard_record import report_of
 from offramp_launch.output_folder import require_no_job
 from offramp_launch.run_dir import RunDir
 from offramp_launch.supervision.autoscaler import Bounds
@@ -182,9 +183,8 @@ class JobInOutput(InFolder):
 
     def record(self, job, index, run_dir=None, **counts):
         """Writes what a successful attempt at the shard leaves."""
-        job_files.make_folder(job.place(index) / "attempts")
-        job_files.replace(job.place(index) / "attempts/0.json", {"run_dir": run_dir and str(run_dir)})
-        job.note_done(index, {"done": 2, "skipped": 0, "dead_letters": 0, "dropped": 0, "attempt": 0, **counts})
+        job_files.make_folder(job.place(index))
+        job.note_done(index, {"done": 2, "skipped": 0, "dead_letters": 0, "dropped": 0, "attempt": 0, "report": report_of(run_dir) if run_dir else {"run_dir": "/gone"}, **counts})
 
     def run_of_a_shard(self, run_dir, batch, **samples):
         """Writes a run directory with a dead letter and a dropped item."""
@@ -577,7 +577,6 @@ class Letters(JobInOutput):
     def test_dead_letters_that_an_earlier_launcher_left_are_reported(self):
         job, before = self.begun(self.folder / "output"), self.folder / "before"
         self.run_of_a_shard(before / "s1", 7, dead_letters=1)
-        gpus_summary.keep(job, 1, before / "s1")       # as the worker does before its record
         for index in range(3):
             self.record(job, index, before / "s1" if index == 1 else None)
         code, supervisor = self.supervised(job)
