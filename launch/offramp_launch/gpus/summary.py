@@ -1,8 +1,15 @@
-"""The summary of a run with --gpus: joins the summaries of its shards' runs into one, in the form of a single run's."""
+"""
+The summary and the dead letters of a run with --gpus: joins the summaries of its shards' runs into one, in the form of a single run's, and moves their
+dead letters to the whole run's directory, where users look for them.
+"""
+
+import contextlib
+import os
+import pathlib
 
 from offramp_launch import summary
-from offramp_launch.gpus import dead_letters as gpus_dead_letters
 from offramp_launch.gpus.status import counted, counts_of_summary, describe, summed, summed_tokens, total_of
+from offramp_launch.incidents import FOLDER, write_incident
 from offramp_launch.jobs.shard_record import LISTS
 from offramp_launch.run_dir import SUMMARY, read_object
 
@@ -15,7 +22,7 @@ def summaries_of(job, supervisor):
     records = job.records()
     for index, run_dir in dict(supervisor.attempts).items():
         if index not in records:
-            gpus_dead_letters.bring(run_dir)
+            bring_dead_letters(run_dir)
     found = {index: each for index, run_dir in supervisor.attempts if (each := read_object(run_dir / SUMMARY))}
     return {**found, **{index: record["report"] for index, record in records.items()}}
 
@@ -38,12 +45,48 @@ def join(about, job, supervisor, summaries, seconds):
             "tokens": summed_tokens(each.get("tokens") for each in ours),
             "consumers": [consumer for each in ours for consumer in each.get("consumers") or []],
             # The lists cover the whole input, including shards that earlier launchers completed.
-            **{name: [gpus_dead_letters.in_its_place(entry) for index in sorted(summaries) for entry in summaries[index].get(name) or []] for name in LISTS},
-            "dead_letters_in": gpus_dead_letters.directories_with(summaries.values()),
+            **{name: [in_its_place(entry) for index in sorted(summaries) for entry in summaries[index].get(name) or []] for name in LISTS},
+            "dead_letters_in": directories_with(summaries.values()),
             "random_weights": any(each.get("random_weights") for each in ours),
             "conserved": sum(total.values()) == job.items if len(done) == job.shards else sum(total.values()) <= job.items,
             "shards": [{"index": index, "items": job.items_of(index), **supervisor.counts[index], "is_done": index in done} for index in range(job.shards)],
             "workers": [describe(worker) for worker in supervisor.workers]}
+
+
+def bring_dead_letters(run_dir):
+    """Moves a shard run's dead letters to its parent, the whole run's directory. After an interruption at any step, another call completes it."""
+    source, whole = run_dir / FOLDER, run_dir.parent / FOLDER
+    with contextlib.suppress(OSError):      # then they stay, and in_its_place() keeps their path
+        for report in sorted(source.glob("*.json")):
+            if (incident := read_object(report)) is None:
+                continue
+            whole.mkdir(mode=0o700, exist_ok=True)
+            if payload := incident.get("payload"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(source / payload, whole / named(run_dir, payload))
+                incident["payload"] = named(run_dir, payload)
+            write_incident(whole / named(run_dir, report.name), incident)
+            report.unlink()
+
+
+def named(run_dir, name):
+    """Prefixed, as a slab at the border of two shards has the same name in both."""
+    return f"{run_dir.name}-{name}"
+
+
+def in_its_place(entry):
+    """A dead letter's entry in a shard's summary, with the path it was moved to."""
+    if not entry.get("payload"):
+        return entry
+    path = pathlib.Path(entry["payload"])
+    run_dir = path.parents[1]
+    moved = run_dir.parent / FOLDER / named(run_dir, path.name)
+    return {**entry, "payload": str(moved)} if moved.exists() else entry
+
+
+def directories_with(summaries):
+    """The run directories that hold dead letters. `summaries`: of shards."""
+    return sorted({str(pathlib.Path(each["run_dir"]).parent) for each in summaries if each.get("run_dir") and (each.get("samples") or {}).get("dead_letters")})
 
 
 def devices(ours, workers):

@@ -10,12 +10,12 @@ import signal
 
 from offramp_launch import shared_folder
 from offramp_launch.arguments import count
-from offramp_launch.gpus import dead_letters as gpus_dead_letters
 from offramp_launch.supervision.backoff import Backoff
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.gpus.workers import command_of, workers_of
 from offramp_launch.gpus.shares import following, share
 from offramp_launch.gpus.status import COUNTS, consumers_of, counts_of_record, counts_of_status, describe, total_of, whole_status
+from offramp_launch.gpus.summary import bring_dead_letters
 from offramp_launch.jobs.files import write_errors
 from offramp_launch.output_folder import items_done_in
 from offramp_launch.supervision.logbook import KEPT_DEATHS, LONGEST_LINE
@@ -200,7 +200,7 @@ class GpusSupervisor(ProcessLoop):
         """Collects the dead letters and dropped items of a completed shard's run. The next try at an unfinished shard makes its own again."""
         try:
             run_dir = pathlib.Path(record["report"]["run_dir"])
-            gpus_dead_letters.bring(run_dir)
+            bring_dead_letters(run_dir)
             with contextlib.suppress(OSError):      # nothing was dropped, or an earlier launcher's directory is gone
                 listed = (run_dir / "dropped.jsonl").read_bytes()
                 whole = self._run_dir.file("dropped.jsonl")

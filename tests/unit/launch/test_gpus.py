@@ -14,14 +14,13 @@ import unittest
 from unittest import mock
 
 from offramp_launch import interrupts
-from offramp_launch.gpus import job as gpus_job, dead_letters as gpus_dead_letters, status as gpus_status, summary as gpus_summary, worker as gpus_worker
+from offramp_launch.gpus import job as gpus_job, status as gpus_status, summary as gpus_summary, worker as gpus_worker
 from offramp_launch.jobs import command as job_command, files as job_files, merge as job_merge, shard_command
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.gpus.command import ask, most_errors, on_first_working, place_of, require_different, supervise
-from offramp_launch.gpus.workers import Worker, command_of
+from offramp_launch.gpus.workers import StoppedProcess, Worker, command_of, stat_of
 from offramp_launch.finishing import Finishing
 from offramp_launch.gpus.devices import Device, Gpu, cores_near, devices_of, gpus_of_this_machine, names_of, numbers_of, parts_of, visible
-from offramp_launch.gpus.stopped_process import StoppedProcess, stat_of
 from offramp_launch.gpus.shares import flags_of_workers, setting_given, shards_for
 from offramp_launch.gpus.supervisor import GpusSupervisor
 from offramp_launch.jobs.folder import Job
@@ -261,7 +260,7 @@ class Silent(JobInOutput):
         """The result of one check per second, each with the given /proc state."""
         left = iter(stats)
         silence = StoppedProcess(0, clock=iter(range(len(stats))).__next__, stat=lambda _: next(left))
-        with mock.patch("offramp_launch.gpus.stopped_process.PATIENCE_SECONDS", patience):
+        with mock.patch("offramp_launch.gpus.workers.PATIENCE_SECONDS", patience):
             return [silence.look() for _ in stats]
 
     def test_only_a_process_that_is_held_for_long_is_reported(self):
@@ -289,7 +288,7 @@ class Silent(JobInOutput):
                 os.kill(os.getpid(), signal.SIGTERM)
 
         whole = gpus_status.whole_status
-        with mock.patch("offramp_launch.gpus.stopped_process.PATIENCE_SECONDS", 0.1), mock.patch("offramp_launch.gpus.supervisor.ABANDONED_END_SECONDS", 0.1), \
+        with mock.patch("offramp_launch.gpus.workers.PATIENCE_SECONDS", 0.1), mock.patch("offramp_launch.gpus.supervisor.ABANDONED_END_SECONDS", 0.1), \
                 mock.patch("offramp_launch.gpus.supervisor.whole_status", lambda *given: statuses.append(whole(*given)) or statuses[-1]):
             self.displayed = note
             code, supervisor = self.supervised(job, script=stopped)
@@ -320,7 +319,7 @@ class Silent(JobInOutput):
 
         goes_on = f"until test -e {self.folder}/seen; do sleep 0.02; done; cp {self.folder}/0.json {job.folder}/done"
         self.displayed = note
-        with mock.patch("offramp_launch.gpus.stopped_process.PATIENCE_SECONDS", 0.1):
+        with mock.patch("offramp_launch.gpus.workers.PATIENCE_SECONDS", 0.1):
             code, _ = self.supervised(job, script=f"echo $$ > {self.folder}/pid; kill -STOP $$; {goes_on}")
         self.assertEqual((code, sum("no answer" in text for text in notes)), (0, 1), notes)
 
@@ -555,22 +554,22 @@ class Letters(JobInOutput):
     def test_both_dead_letters_of_a_slab_at_a_shard_border_are_kept(self):
         for shard in ("s1", "s2"):
             self.run_of_a_shard(self.folder / "run" / shard, 7)
-            gpus_dead_letters.bring(self.folder / "run" / shard)
-            gpus_dead_letters.bring(self.folder / "run" / shard)
+            gpus_summary.bring_dead_letters(self.folder / "run" / shard)
+            gpus_summary.bring_dead_letters(self.folder / "run" / shard)
         kept = self.folder / "run/dead-letters"
         for shard in ("s1", "s2"):
             report = json.loads((kept / f"{shard}-batch-7-row-0.json").read_text())
             self.assertEqual((kept / report["payload"]).read_text(), shard)
-            self.assertEqual(gpus_dead_letters.in_its_place({"payload": f"{self.folder}/run/{shard}/dead-letters/batch-7-row-0.safetensors"}), {"payload": str(kept / report["payload"])})
+            self.assertEqual(gpus_summary.in_its_place({"payload": f"{self.folder}/run/{shard}/dead-letters/batch-7-row-0.safetensors"}), {"payload": str(kept / report["payload"])})
         self.assertEqual(len(list(kept.iterdir())), 4)
 
     def test_no_dead_letter_is_lost_if_the_move_is_interrupted(self):
-        for number, step in enumerate(("os.replace", "offramp_launch.gpus.dead_letters.write_incident", "pathlib.Path.unlink")):
+        for number, step in enumerate(("os.replace", "offramp_launch.gpus.summary.write_incident", "pathlib.Path.unlink")):
             run_dir = self.folder / str(number) / "s1"
             self.run_of_a_shard(run_dir, 7)
             with mock.patch(step, side_effect=CutOff), self.assertRaises(CutOff):
-                gpus_dead_letters.bring(run_dir)
-            gpus_dead_letters.bring(run_dir)
+                gpus_summary.bring_dead_letters(run_dir)
+            gpus_summary.bring_dead_letters(run_dir)
             self.assertEqual(sorted(path.name for path in (run_dir.parent / "dead-letters").iterdir()), ["s1-batch-7-row-0.json", "s1-batch-7-row-0.safetensors"], step)
             self.assertEqual(list((run_dir / "dead-letters").iterdir()), [], step)
 

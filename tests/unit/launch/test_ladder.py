@@ -18,8 +18,8 @@ from made_ladder import MS, ORIGIN, make_ladder
 from stage import HERE, OFFRAMP, WATCHDOG_SECONDS, until, wait_until_gone
 
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.ladder import checks, command, figures, machine, picture, rungs, table
-from offramp_launch.ladder.saved import Ladder
+from offramp_launch.ladder import command, figures, machine, picture, rungs, table
+from offramp_launch.ladder.saved import Ladder, compare_checksums
 from offramp_launch.tracing import chrome_events, drawing, intervals
 from offramp_launch.tracing.traces import Program, Range, Trace, read_trace
 from offramp_launch.ladder.workload import make_workload
@@ -183,7 +183,7 @@ class ChecksTest(InFolder):
             (self.folder / name).mkdir()
             if lines is not None:
                 (self.folder / name / "checksums.tsv").write_text("".join(f"{line}\n" for line in lines))
-        return checks.compare_checksums({name: self.folder / name for name in results})
+        return compare_checksums({name: self.folder / name for name in results})
 
     def test_equal_in_any_order(self):
         self.assertTrue(self.check(a=["0\t0\tk\to\tff", "1\t0\tk\to\tee"], b=["1\t0\tk\to\tee", "0\t0\tk\to\tff"]).equal)
