@@ -20,7 +20,6 @@ FEW = (*COPY, "--batch", "8", "--batches", "13", "--limit", "101")
 # About 150 batches each, more than a stopped run has in flight.
 MANY = (*COPY, "--batch", "2", "--batches", "450", "--limit", "895")
 PARQUET = ",embeddings-parquet" if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists() else ""
-FILES = (*FEW, "--processor", "npy,mask-png,mask-rle,records", "--copy-outputs", "5x24x32")
 ROWS = (*MANY, "--processor", "checksum,embeddings-sqlite" + PARQUET, "--copy-outputs", "48")
 ONE = (*FEW, "--processor", "checksum", "--copy-outputs", "48", "--samples-per-slab", "4")
 
@@ -70,15 +69,6 @@ class Jobs(unittest.TestCase):
         summary = world.job_summary()
         self.assertEqual((summary["done"], summary["conserved"], summary["partial"]), (items, True, False))
         self.assertEqual(world.merge()[0], 0, "once more")
-
-    def test_files_and_lines_merge_to_one_run_after_a_shard_was_killed(self):
-        one = self.world(World, *FILES)
-        self.assertEqual(one.start().wait(), 0, one.logs())
-        world = self.begun(FILES, 3)
-        self.break_off(world, 1, lambda _: self.kill(world))
-        for index in (2, 1, 0):
-            self.done(world, index)
-        self.merged(world, one, 101)
 
     def test_rows_merge_to_one_run_after_shards_were_killed_and_stopped(self):
         one = self.world(World, *ROWS)
