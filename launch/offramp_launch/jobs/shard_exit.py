@@ -1,6 +1,6 @@
 """
 A shard's exit code, for the engines that start shards: 0, 75 or another. 75: another try may succeed, on this host or another, and continues
-where this one ended. Any other code is permanent. One row per exit code of a run (exit_code.py).
+where this one ended. Any other code is permanent.
 """
 
 from offramp_launch.exit_code import ExitCode
@@ -8,30 +8,17 @@ from offramp_launch.exit_code import ExitCode
 TRY_AGAIN = int(ExitCode.SINK_UNAVAILABLE)      # EX_TEMPFAIL
 
 DONE, AGAIN, FINAL = "done", "again", "final"
-FATES = {
-    ExitCode.OK: DONE,
-    ExitCode.DEAD_LETTERS: DONE,               # the record counts the dead letters; shard_record.outcome_of() has the exception
-    ExitCode.SINK_UNAVAILABLE: AGAIN,
-    ExitCode.DEVICE_BROKEN: AGAIN,
-    ExitCode.INTERRUPTED: AGAIN,            # SIGTERM with input left
-    ExitCode.PRODUCER_GONE: AGAIN,
-    ExitCode.RUN_IN_USE: AGAIN,             # another attempt at the shard, on this host
-    ExitCode.NO_SUCH_RUN: AGAIN,
+# With dead letters the shard's record counts them; shard_record.outcome_of() has the exception.
+OF_DONE = (ExitCode.OK, ExitCode.DEAD_LETTERS)
+OF_AGAIN = (
+    ExitCode.SINK_UNAVAILABLE, ExitCode.DEVICE_BROKEN, ExitCode.PRODUCER_GONE, ExitCode.NO_SUCH_RUN,
+    ExitCode.INTERRUPTED,           # SIGTERM with input left
+    ExitCode.RUN_IN_USE,            # another attempt at the shard, on this host
     # Another host may have what this one lacks, or this one may have it later. Engines limit the number of tries.
-    ExitCode.SYSTEM: AGAIN,
-    ExitCode.CANNOT_WRITE: AGAIN,
-    ExitCode.SHARED_MEMORY_FULL: AGAIN,
-    ExitCode.DEVICE_OUT_OF_MEMORY: AGAIN,
-    ExitCode.NO_INPUT: AGAIN,               # a mount is missing: the job began with this input
-    ExitCode.INTERNAL: FINAL,
-    ExitCode.USAGE: FINAL,
-    ExitCode.BAD_INPUT: FINAL,
-    ExitCode.COUNT_MISMATCH: FINAL,
-    ExitCode.PROTOCOL: FINAL,
-    ExitCode.NOT_PERMITTED: FINAL,
-    ExitCode.CONFIG: FINAL,
-    ExitCode.DEVICE_UNSUPPORTED: FINAL,
-}
+    ExitCode.SYSTEM, ExitCode.CANNOT_WRITE, ExitCode.SHARED_MEMORY_FULL, ExitCode.DEVICE_OUT_OF_MEMORY,
+    ExitCode.NO_INPUT,              # a mount is missing: the job began with this input
+)
+FATES = {code: DONE if code in OF_DONE else AGAIN if code in OF_AGAIN else FINAL for code in ExitCode}
 FIRST_SIGNAL = 128
 
 

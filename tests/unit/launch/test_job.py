@@ -549,12 +549,6 @@ class IndexTest(InAFolder):
 
 
 class ShardExitTest(unittest.TestCase):
-    def test_every_exit_code_of_the_programs_has_a_row(self):
-        theirs = {}
-        for header in ("base/error_kind.hpp", "app/settings/exit_code.hpp"):
-            theirs.update(re.findall(r"^    (\w+) = (\d+),", (REPOSITORY / "common" / header).read_text(), re.MULTILINE))
-        self.assertEqual({int(code) for code in theirs.values()}, {int(code) for code in FATES})
-
     def test_a_failure_that_a_retry_may_fix_ends_with_75(self):
         table = {code: exit_of(code) for code in (*FATES, 137, 139, 143, 2)}
         again = {ExitCode.SINK_UNAVAILABLE, ExitCode.DEVICE_BROKEN, ExitCode.INTERRUPTED, ExitCode.PRODUCER_GONE, ExitCode.RUN_IN_USE, ExitCode.NO_SUCH_RUN,
