@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/app/program/next_place.hpp"
 #include "common/app/settings/processor_spec.hpp"
 #include "common/app/settings/run_config.hpp"
 #include "common/base/error.hpp"
@@ -31,13 +30,12 @@ std::unique_ptr<Processor> make_one(const std::string& name, const ProcessorOpti
 // leaves the first one's results, which the next consumer commits again, to no effect.
 class ProcessorChain final : public Processor {
   public:
-    ProcessorChain(const RunConfig& config, const std::string& next_place, const MakeHosted* hosted) {
+    ProcessorChain(const RunConfig& config, const MakeHosted* hosted) {
         for (const ResultSettings& own : own_results(config))
             processors_.push_back({own.processor, make_one(own.processor, {.settings = config.catalogue,
                                                                            .input = config,
                                                                            .results = own,
                                                                            .chain = &processors_,
-                                                                           .next_place = next_place,
                                                                            .run_dir = config.run_dir,
                                                                            .hosted = hosted})});
     }
@@ -53,8 +51,8 @@ class ProcessorChain final : public Processor {
 // The outputs of a model from a file are known after loading: masks if they have the class of each pixel, else arrays.
 class ChosenByTheOutputs final : public Processor {
   public:
-    ChosenByTheOutputs(const RunConfig& config, std::string next_place)
-        : settings_(config.catalogue), input_(config), results_(config), next_place_(std::move(next_place)) {
+    explicit ChosenByTheOutputs(const RunConfig& config)
+        : settings_(config.catalogue), input_(config), results_(config) {
         options().output_for("mask-png");
     }
 
@@ -67,14 +65,11 @@ class ChosenByTheOutputs final : public Processor {
     }
 
   private:
-    ProcessorOptions options() const {
-        return {.settings = settings_, .input = input_, .results = results_, .next_place = next_place_};
-    }
+    ProcessorOptions options() const { return {.settings = settings_, .input = input_, .results = results_}; }
 
     CatalogueValues settings_;
     InputSettings input_;
     ResultSettings results_;
-    std::string next_place_;
     std::unique_ptr<Processor> chosen_;
 };
 
@@ -89,22 +84,20 @@ const std::string& ProcessorOptions::output_for(std::string_view processor) cons
 
 std::string ProcessorOptions::shared_output_for(std::string_view processor) const {
     if (!results.samples_folder.empty()) require_writable_folder(results.output);
-    return folder_in(results.samples_folder.empty() ? output_for(processor) : results.output, next_place);
+    return results.samples_folder.empty() ? output_for(processor) : results.output;
 }
 
 std::unique_ptr<Processor> make_processor(const std::string& names, const RunConfig& config, const MakeHosted* hosted) {
-    const std::string next_place = config.output.empty() ? std::string() : next_place_of(config.output);
-    if (names == "auto") return std::make_unique<ChosenByTheOutputs>(config, next_place);
+    if (names == "auto") return std::make_unique<ChosenByTheOutputs>(config);
     if (names.find(',') == std::string::npos)
         return make_one(names, {.settings = config.catalogue,
                                 .input = config,
                                 .results = config,
-                                .next_place = next_place,
                                 .run_dir = config.run_dir,
                                 .hosted = hosted});
     RunConfig named = config;
     named.processor = names;
-    return std::make_unique<ProcessorChain>(named, next_place, hosted);
+    return std::make_unique<ProcessorChain>(named, hosted);
 }
 
 std::vector<ResultSettings> own_results(const ResultSettings& run) {

@@ -58,8 +58,6 @@ struct ProcessorOptions {
     const ResultSettings& results;    // with its own name and folder (own_results)
     // All that work on each slab, where there are several; whole when the first slab comes. Outlives the processor.
     const std::vector<NamedProcessor>* chain = nullptr;
-    // Where what is appended to goes (common/app/program/next_place.hpp); empty: in place.
-    std::string next_place{};
     std::string run_dir{};               // of the run whose slabs it gets
     const MakeHosted* hosted = nullptr;  // null: only ours
 
@@ -67,8 +65,7 @@ struct ProcessorOptions {
     // The folder for the files of a processor that leaves some, `processor`. Errors: ConfigError without --output;
     // SystemError with CannotWrite when it cannot be written.
     const std::string& output_for(std::string_view processor) const;
-    // The folder for what all consumers append to together (RunOutput): that one, or the next place in it. Errors: as
-    // above.
+    // The folder for what all consumers append to together (RunOutput). Errors: as above.
     std::string shared_output_for(std::string_view processor) const;
     // How the output of a network of one channel is read.
     ForegroundScale foreground_scale() const { return ForegroundScale::of(results.scores, results.threshold); }
@@ -86,7 +83,7 @@ struct ProcessorEntry {
 };
 
 // The processors of these names: one, or several with commas, which then work on each slab one after the other, each
-// with its own folder below the output (own_results). What they append to goes where prepare_run() has settled. "auto",
+// with its own folder below the output (own_results). "auto",
 // alone: mask-png, or npy where no output of the first slab can become masks. Errors: ConfigError with the known names.
 std::unique_ptr<Processor> make_processor(const std::string& names, const RunConfig& config,
                                           const MakeHosted* hosted = nullptr);

@@ -11,7 +11,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError, in_one_line
 from offramp_launch.failure import dead_letters_failure, is_outweighed, merge_failure
 from offramp_launch.finishing import Finishing
 from offramp_launch.joined_run_dir import JoinedRunDir, wait_for_run, wait_for_run_of
-from offramp_launch.output_folder import LEFT_OVER_SECONDS, LOOK_AGAIN_SECONDS, OutputLock, is_beside_output, prepare, removed_after_a_failure, require_no_job
+from offramp_launch.output_folder import LEFT_OVER_SECONDS, LOOK_AGAIN_SECONDS, OutputLock, has_own_run, make_room, prepare, removed_after_a_failure, require_no_job
 from offramp_launch.progress import make_display
 from offramp_launch.run_command import (announce, announce_end, at_most, finish, keep_settings, number_of_consumers, recover, require_apart, resolve, resolve_output, sweep,
                                         version_of, written_to)
@@ -73,7 +73,7 @@ def start(places, argv, typed):
         try:
             plan.output_lock = lock
             require_no_job(output, config)
-            begin_results(output, plan, flags.get("--work"), f"{run_id}-{endpoint['nonce']}", note)
+            begin_results(output, config, plan, flags.get("--work"), f"{run_id}-{endpoint['nonce']}", note)
             code, lines = attend(plan, places, endpoint, program, output, about, note)
         finally:
             lock.close()
@@ -107,10 +107,12 @@ def once_free(take, waits):
         time.sleep(LOOK_AGAIN_SECONDS)
 
 
-def begin_results(output, plan, work, run, note):
+def begin_results(output, config, plan, work, run, note):
     """`work`: the name of an Egress's work, if it keeps a checkpoint. `run`: a unique name of the run."""
     goes_on = work and program_checkpoint.work_of(output) == work
-    prepare(output, plan.consumer, {}, plan.run_id, continues=True, beyond=True, note=note,
+    if not goes_on and not has_own_run(output, work or run):
+        make_room(plan.output_lock, output, config)
+    prepare(output, plan.consumer, {}, plan.run_id, beyond=True, note=note,
             words=("prepare-own-work" if goes_on else "prepare-own-run", work or run))
     if work:
         program_checkpoint.begin(output, work)
@@ -150,17 +152,16 @@ def require_processors(config):
 
 def attend(plan, places, endpoint, program, output, about, note):
     """Returns (the exit code, the summary's lines)."""
-    return watched(plan, places, output, note,
+    return watched(plan, places, note,
                    watch_on=lambda display: ProgramWatch(plan, display, endpoint, program),
                    conclude=lambda *ended: conclude(plan, about, *ended),
-                   lines=lambda attendance, whole: lines_of(whole, output, followers_among(attendance.records)),
-                   beside=": --resume adds to this run's")
+                   lines=lambda attendance, whole: lines_of(whole, output, followers_among(attendance.records)))
 
 
-def watched(plan, places, output, note, watch_on, conclude, lines, beside):
+def watched(plan, places, note, watch_on, conclude, lines):
     """
     Runs a watch. Returns (the exit code, the summary's lines). `watch_on(display)` makes the watch. `conclude(watch, code, Finishing, seconds)` returns
-    (the exit code, the summary). `lines(watch, summary)`: lines for a reader. `beside`: what happens to results that are beside earlier ones.
+    (the exit code, the summary). `lines(watch, summary)`: lines for a reader.
     """
     began = time.monotonic()
     display = make_display("samples", plan.log_format)
@@ -172,8 +173,7 @@ def watched(plan, places, output, note, watch_on, conclude, lines, beside):
             display.close()
             code, whole = conclude(watch, code, finishing, time.monotonic() - began)
             display.show_end(watch.status)
-            if is_beside_output(output):
-                note(f"the earlier results in {output} are unchanged; this run's results are stored beside them{beside}")
+            plan.output_lock.put_back()
             return code, "\n".join(lines(watch, whole))
         finally:
             display.close()

@@ -15,13 +15,12 @@ from offramp_launch import shared_folder
 from offramp_launch.arguments import hide_query, take_switch, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code, signal_name
 from offramp_launch.incidents import FOLDER, incidents_of, write_incident
-from offramp_launch.output_folder import CHECKPOINT, CLAIM, OutputLock, require_no_job, run_noted
+from offramp_launch.output_folder import CLAIM, OutputLock, require_no_job, run_noted
 from offramp_launch.retries import error_in, left_of, process_samples, retry_outcome
 from offramp_launch.run_dir import own_runs, require_owned_by_user
 from offramp_launch.sink import hide_password
 
 WITH_TABLE = re.compile(r"\w+-postgres")
-PLACE = re.compile(r"[0-9a-f]{1,32}")      # common/app/program/next_place.hpp
 SAMPLES_SHOWN = 20
 
 
@@ -221,7 +220,7 @@ def run_config(run_dir):
 def flags_for_tables(run_dir, output, given):
     """
     Copies the marks of the run's tables (consumer/sinks/postgres/postgres_table.hpp) into the output of the retries. By them the rows go into the run's tables,
-    whether in place or beside a previous run's, and never into another run's. Errors: LaunchError where the run's tables cannot be identified.
+    and never into another run's. Errors: LaunchError where the run's tables cannot be identified.
     """
     config, given_names = run_config(run_dir), flags_in(given)
     processors = (take_values(given, ["--processor"])[0].get("--processor") or config.get("processor") or "").split(",")
@@ -241,17 +240,15 @@ def flags_for_tables(run_dir, output, given):
 
 
 def mark_of_run(config, processor, mark):
-    """The mark from the place of the run's results, by its checkpoint: in place, or beside a previous run's."""
+    """The mark in the run's output, if its checkpoint is still this run's."""
     run, output, processors = config.get("run-id"), config.get("output") or "", config.get("processor") or ""
     try:
-        header = json.loads(shared_folder.read_line(output, CHECKPOINT))
-        whose, next_place = str(header["run"]), str(header.get("next", ""))
-    except (OSError, ValueError, KeyError, TypeError):
-        whose, next_place = "", ""
-    beside = [f".offramp-next-{next_place}"] if PLACE.fullmatch(next_place) else []
-    for place in [*beside, "."] if whose == run else []:
+        whose = run_noted(output) or ""
+    except LaunchError:
+        whose = ""
+    if whose == run:
         with contextlib.suppress(OSError):
-            return shared_folder.read(output, f"{processor if ',' in processors else '.'}/{place}/{mark}")
+            return shared_folder.read(output, f"{processor if ',' in processors else '.'}/{mark}")
     why = f"holds the results of run {whose} now" if whose not in ("", run) else "does not name that table"
     raise LaunchError(f"the table of run {run} cannot be found: its --output {output} {why}",
                       "Repeat the run with --resume, which processes dead letters; or give --sink-table NAME, another table for the retries", ExitCode.USAGE)

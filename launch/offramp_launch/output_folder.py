@@ -1,4 +1,9 @@
-"""The output folder of a run: its lock while the run lives, and the work of earlier runs in it."""
+"""
+The output folder of a run: its lock while the run lives, and the work of earlier runs in it.
+
+An output folder belongs to one piece of work. --resume continues it, other work is refused, and --overwrite renames the folder to
+FOLDER.before-RUN_ID when the new run starts. A run that makes no result gives the folder its name back. Nothing is replaced in place.
+"""
 
 import contextlib
 import errno
@@ -15,10 +20,15 @@ from offramp_launch import interrupts, shared_folder
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.supervision.log_follower import last_error
 
-# Names that the programs use too: producer/runner/checkpoint/output_lock.hpp, producer/runner/checkpoint/checkpoint_file.hpp, common/app/program/next_place.hpp.
+# Names that the programs use too: producer/runner/checkpoint/output_lock.hpp, producer/runner/checkpoint/checkpoint_file.hpp.
 LOCK = ".offramp-lock"
 CHECKPOINT = ".offramp-checkpoint"
-NEXT = ".offramp-next"
+OWN_RUN = ".offramp-own-run"        # consumer/processors/results/own_run.cpp
+NEW_EGRESS = ".offramp-egress.new"  # launch/python/offramp/_checkpoint.py
+OF_OFFRAMP = ".offramp-"
+# What a run leaves in its output before it has a result.
+NOTES = (LOCK, OWN_RUN, NEW_EGRESS)
+OF_NEW_RUN = (LOCK, NEW_EGRESS)     # those of a run that has not prepared its output yet
 CLAIM = pathlib.Path(".offramp-shards/job.json")    # jobs/folder.py
 LONGEST_CLAIM = 64 << 10
 LEFT_OVER_SECONDS = 30      # programs whose launcher died end by themselves after a slab and a few seconds
@@ -37,7 +47,8 @@ class OutputLock:
     def __init__(self, folder, run_id, note=print):
         self._note = note
         self._has_reported_wait = False
-        self._folder, self._run_id = os.path.abspath(folder), run_id
+        self._folder, self._aside = os.path.abspath(folder), {}     # each folder that was set aside, and its name now
+        self.run_id = run_id
         deadline = time.monotonic() + LEFT_OVER_SECONDS
         try:
             self._inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -83,7 +94,7 @@ class OutputLock:
         """Writes the lock's owner into it, and shares it with the run's programs. False: another run was faster."""
         try:
             os.ftruncate(self.fd, 0)
-            os.pwrite(self.fd, json.dumps({"run": self._run_id, "pid": os.getpid()}).encode(), 0)
+            os.pwrite(self.fd, json.dumps({"run": self.run_id, "pid": os.getpid()}).encode(), 0)
             with contextlib.suppress(PermissionError):      # the file is another user's
                 os.fchmod(self.fd, 0o644)       # whatever the umask: consumers of --consumer-user read it
         except OSError as problem:
@@ -147,15 +158,90 @@ class OutputLock:
             raise LaunchError(f"{os.path.join(self._folder, LOCK)} was removed or replaced while this run wrote to that folder",
                               "Leave it there while a run lives, and continue with --resume", ExitCode.CANNOT_WRITE)
 
+    def set_aside(self, other=None):
+        """
+        Renames the folder to FOLDER.before-RUN_ID, and puts an empty one with its owner and mode in its place, which the lock and this run's notes
+        move to. A kill in between leaves the old name or the new one. `other`: another folder of the run's results, instead. Errors: LaunchError
+        (CANNOT_WRITE).
+        """
+        folder = os.path.realpath(other or self._folder)
+        with interrupts.deferred():
+            aside = rename_aside(folder, self.run_id, self._note)
+            self._aside[folder] = aside
+            if not other:
+                move_notes(aside, folder, OF_NEW_RUN)
+                self._hold(folder)
+
+    def put_back(self):
+        """Gives the folders that were set aside their names again, if this run has made nothing."""
+        if not self._aside or not all(map(is_bare, self._aside)):
+            return
+        output = os.path.realpath(self._folder)
+        with interrupts.deferred(), contextlib.suppress(OSError):
+            for folder, aside in self._aside.items():
+                move_notes(folder, aside, (LOCK,))
+                for name in NOTES:      # there, the next run of this program would take the former results for its own
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(os.path.join(folder, name))
+                for below, _, _ in os.walk(folder, topdown=False):
+                    os.rmdir(below)
+                os.rename(aside, folder)
+                self._note(f"[run] this run made no result: {folder} has its former content again", flush=True)
+                if folder == output:
+                    self._hold(folder)
+        self._aside = {}
+
+    def _hold(self, folder):
+        inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        os.close(self._inside)
+        self._inside = inside
+
     def _remove(self):
         with contextlib.suppress(OSError):      # on a disk that became read-only the file stays, unlocked
             if self._has_its_name():
                 os.unlink(LOCK, dir_fd=self._inside)
 
     def close(self):
+        self.put_back()
         self._remove()
         os.close(self.fd)
         os.close(self._inside)
+
+
+def move_notes(source, target, names):
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(os.path.join(source, name), os.path.join(target, name))
+
+
+def is_bare(folder):
+    """Whether there is no file in it, but for notes of a run without results."""
+    for below, _, files in os.walk(folder):
+        if any(name not in NOTES for name in files) if below == folder else files:
+            return False
+    return True
+
+
+def rename_aside(folder, run_id, note):
+    """
+    Renames the folder to FOLDER.before-RUN_ID, and puts an empty one with its owner and mode in its place. Returns the new name. Errors: LaunchError
+    (CANNOT_WRITE).
+    """
+    aside = f"{folder}.before-{run_id}"
+    try:
+        facts = os.stat(folder)
+        if os.path.lexists(aside):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        note(f"[run] the results in {folder} are kept as {aside}", flush=True)
+        os.rename(folder, aside)
+        os.mkdir(folder)
+        with contextlib.suppress(PermissionError):      # another user's, in a folder that this user may write to
+            os.chown(folder, facts.st_uid, facts.st_gid)
+            os.chmod(folder, stat.S_IMODE(facts.st_mode))
+    except OSError as problem:
+        raise LaunchError(f"--overwrite cannot rename {folder} to {aside}: {problem.strerror}",
+                          "Give another folder: this one must not be a mount point, and its parent must be writable", ExitCode.CANNOT_WRITE) from problem
+    return aside
 
 
 def is_alive(pid):
@@ -171,32 +257,119 @@ def is_alive(pid):
     return True
 
 
-def prepare(folder, consumer, identity, run_id="", continues=False, beyond=False, note=print, words=("prepare",)):
+def make_room(lock, output, config):
     """
-    Prepares the place for a run's results, before its programs start. Earlier results stay until this run has some. The consumer
-    refuses foreign files, and the results of a finished run, unless --overwrite is given; its error goes to the user.
-    `run_id`: the run that holds the output's lock, in which the consumer takes a share. `continues`: the run continues the work there.
-    `beyond`: results also go elsewhere. `words`: the consumer's command, with its argument.
-    Signals make it wait for the consumer, or kill it: the consumer may be moving a previous run's results into place, and the caller holds the lock.
+    Makes sure that the output holds no other work: refuses it, or sets it aside with --overwrite; --resume continues it. The folder of --write-path
+    likewise. `lock`: of the output. Errors: LaunchError (USAGE).
+    """
+    if config.get("resume") and config.get("overwrite"):
+        raise LaunchError("--resume and --overwrite contradict each other",
+                          "Give --resume to continue the work in --output, --overwrite to keep it under another name and begin anew", ExitCode.USAGE)
+    file = first_file(output)
+    is_work = holds_work(output) or not file and holds_work_below(output)
+    if file and not is_work and not shared_folder.holds(output, OWN_RUN):
+        raise LaunchError(f"--output {output} holds {file}, which is of no Offramp run", "Give an empty or a new folder", ExitCode.USAGE)
+    if config.get("resume"):
+        return
+    if (file or is_work) and not config.get("overwrite"):
+        raise LaunchError(f"--output {output} holds {describe_work(output)}",
+                          "Give --resume to compute missing and new items, --overwrite to keep these results as "
+                          f"{os.path.basename(os.path.realpath(output))}.before-RUN_ID and begin anew, or another --output", ExitCode.USAGE)
+    _make_room_to_write(output, lock, config)
+    if file or is_work:
+        lock.set_aside()
+
+
+def _make_room_to_write(output, lock, config):
+    folder = folder_of_write(config)
+    file = first_file(folder) if folder else None
+    if not file or pathlib.Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(output)):     # there it is part of the output
+        return
+    owner = _write_path_noted(output)
+    if not (config.get("overwrite") and owner and os.path.realpath(owner) == os.path.realpath(folder)):
+        raise LaunchError(f"--write-path {folder} is not empty: it holds {file}",
+                          "Give an empty or a new folder, --resume to continue the run that wrote there, or --overwrite with its --output", ExitCode.USAGE)
+    lock.set_aside(folder)
+
+
+def _write_path_noted(output):
+    """--write-path of the work in the output; None without one."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        return json.loads(shared_folder.read_line(output, CHECKPOINT))["identity"].get("--write-path") or None
+    return None
+
+
+def folder_of_write(config):
+    """The folder of --write-path; None if no processor writes to one."""
+    path = config.get("write-path") if "write" in config.get("processor", "").split(",") else None
+    return path if path and os.path.isdir(path) else None
+
+
+def first_file(folder):
+    """A file below the folder, relative to it; None without one. Hidden names and a mount point's lost+found do not count."""
+    for below, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "lost+found")
+        for name in sorted(files):
+            if not name.startswith("."):
+                return os.path.relpath(os.path.join(below, name), folder)
+    return None
+
+
+def holds_work(folder):
+    """Whether an Offramp run left work there."""
+    with os.scandir(folder) as entries:
+        return any(entry.name.startswith(OF_OFFRAMP) and entry.name not in NOTES
+                   and (not entry.is_dir(follow_symlinks=False) or not is_bare(entry.path)) for entry in entries)
+
+
+def holds_work_below(folder):
+    """The same for the folders in it: each processor of several has its own."""
+    for name in next(os.walk(folder))[1]:
+        with contextlib.suppress(PermissionError):      # lost+found
+            if holds_work(os.path.join(folder, name)):
+                return True
+    return False
+
+
+def has_own_run(folder, run):
+    """Whether consumers of this run of a custom program were here before: what they made is its own."""
+    try:
+        return shared_folder.read(folder, OWN_RUN, 256) == f"{run}\n".encode()
+    except OSError:
+        return False
+
+
+def describe_work(folder):
+    noted = _read_checkpoint(folder)
+    if not noted:
+        return "the work of an earlier run"
+    run, items, lines = noted
+    done = sum(end - begin for begin, end in _joined(_ranges(lines)))
+    if any('"ended":true' in line for line in lines[-1:]):
+        return f"the results of run {run}, which has finished"
+    return f"{done} of {items} items of run {run}, which has not finished" if items else f"the results of run {run}, which has not finished"
+
+
+def prepare(folder, consumer, identity, run_id="", beyond=False, note=print, words=("prepare",)):
+    """
+    Checks the place for a run's results, before its programs start, and removes what a killed run left there. The consumer refuses work that this
+    run cannot continue, and a table of another run; its error goes to the user. `run_id`: the run that holds the output's lock, in which the
+    consumer takes a share. `beyond`: results also go elsewhere. `words`: the consumer's command, with its argument.
+    Signals make it wait for the consumer, or kill it: the caller holds the lock.
     """
     folder = pathlib.Path(folder)
     if not beyond and is_empty(folder):
         return
-    previous = describe_checkpoint(folder)
-    program, *flags = consumer
     done = interrupts.wait_through(
-        [program, *words, *flags, *(["--run-id", run_id] if run_id else [])],
-        lambda: note(f"[run] checking and repairing {folder} (another signal stops it)", flush=True),
-        lambda: note(f"[run] stopped repairing {folder}; the next run continues it", flush=True),
+        [consumer[0], *words, *consumer[1:], *(["--run-id", run_id] if run_id else [])],
+        lambda: note(f"[run] checking {folder} (another signal stops it)", flush=True),
+        lambda: note(f"[run] stopped checking {folder}", flush=True),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **identity)
     if done.returncode != 0:
-        raise LaunchError(last_error(done.stderr) or done.stderr.strip() or f"'{program} {words[0]}' ended with exit code {done.returncode} and wrote nothing",
+        raise LaunchError(last_error(done.stderr) or done.stderr.strip() or f"'{consumer[0]} {words[0]}' ended with exit code {done.returncode} and wrote nothing",
                           "", shell_code(done.returncode))
     for warning in done.stdout.splitlines():
         note(f"[run] {warning}", flush=True)
-    if previous and not continues:
-        note(f"[run] {folder} holds {previous}, which this run replaces once it has results; with the same input and settings, --resume "
-             "continues instead", flush=True)
 
 
 def require_no_job(output, config):
@@ -246,18 +419,8 @@ def removed_after_a_failure(folders):
                 os.rmdir(folder)
 
 
-def is_beside_output(folder):
-    """Whether this run's results are beside a previous run's, since it did not finish."""
-    return shared_folder.holds(folder, NEXT)
-
-
-def is_noted(folder):
-    """Whether an earlier run left a checkpoint there."""
-    return shared_folder.holds(folder, CHECKPOINT)
-
-
 def is_used_by_other_run(folder, run_id):
-    """Whether the checkpoint there is another run's. For messages only, as describe_checkpoint()."""
+    """Whether the checkpoint there is another run's. For messages only: hashes are not checked."""
     with contextlib.suppress(LaunchError):
         return run_noted(folder) not in (None, run_id)
     return False
@@ -274,18 +437,8 @@ def run_noted(folder):
                           ExitCode.BAD_INPUT) from problem
 
 
-def describe_checkpoint(folder):
-    """The progress of an unfinished run, as text; None without one. For messages only: hashes are not checked."""
-    noted = _read_checkpoint(folder)
-    if not noted:
-        return None
-    run, items, lines = noted
-    done = sum(end - begin for begin, end in _joined(_ranges(lines)))
-    return f"{done} of {items} items of run {run}" if done < items else None
-
-
 def items_done_in(folder):
-    """Number of items done by the checkpoint there. For messages only, as describe_checkpoint()."""
+    """Number of items done by the checkpoint there. For messages only: hashes are not checked."""
     noted = _read_checkpoint(folder)
     return sum(end - begin for begin, end in _joined(_ranges(noted[2]))) if noted else 0
 
@@ -301,8 +454,8 @@ def _read_checkpoint(folder):
 
 
 def _items_of(identity):
-    """Number of items of the run; with --shard I/N, of that part (common/app/settings/shard.hpp)."""
-    items = int(identity["items"])
+    """Number of items of the run; with --shard I/N, of that part (common/app/settings/shard.hpp). 0 where only a custom program knows."""
+    items = int(identity.get("items", 0))
     number, _, count = identity.get("--shard", "").partition("/")
     return items // int(count) + (int(number) <= items % int(count)) if count else items
 

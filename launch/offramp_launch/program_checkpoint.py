@@ -21,14 +21,7 @@ def work_of(folder, name=CHECKPOINT):
 
 
 def begin(folder, work):
-    """
-    Call before the consumers of this work start: replaces another work's checkpoint, whose results may be replaced from here on, by this
-    work's.
-    """
+    """Call before the consumers of this work start: puts the checkpoint that its Egress has written in place."""
     with shared_folder.folder_within(folder, CHECKPOINT) as (inside, name), contextlib.suppress(FileNotFoundError):
-        if work_of(folder) == work:
-            return
-        if work_of(folder, NEW_CHECKPOINT) == work:
+        if work_of(folder) != work and work_of(folder, NEW_CHECKPOINT) == work:
             os.replace(NEW_CHECKPOINT, name, src_dir_fd=inside, dst_dir_fd=inside)
-        else:
-            os.unlink(name, dir_fd=inside)

@@ -10,7 +10,7 @@ from offramp_launch.arguments import shown, take_values, without_values
 from offramp_launch.consume_command import begin_results, counts, followers_among, outcome_of, lines_of, parse_flags, watched
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.failure import failure_of, is_outweighed, merge_failure
-from offramp_launch.output_folder import OutputLock, removed_after_a_failure, require_no_job
+from offramp_launch.output_folder import OutputLock, is_used_by_other_run, removed_after_a_failure, require_no_job
 from offramp_launch.supervision.program_supervisor import ProgramSupervisor
 from offramp_launch.run_command import (SETTLED, announce, announce_end, at_most, finish, continue_command, keep_settings, recover, require_apart, resolve_output, sweep, samples_in_summary, version_of,
                                         written_to)
@@ -60,8 +60,9 @@ def start(places, argv, typed):
         try:
             plan.output_lock = lock
             require_no_job(output, config)
-            begin_results(output, plan, work, work, note)
-            code, lines = supervise(plan, places, output, environment, about, lambda: continue_command(places, typed, config, run_dir, replaces=False), note)
+            begin_results(output, config, plan, work, work, note)
+            code, lines = supervise(plan, places, output, environment, about,
+                                    lambda: continue_command(places, typed, config, run_dir, replaces=is_used_by_other_run(output, run_id)), note)
         finally:
             lock.close()
         ended.well = code == 0
@@ -103,8 +104,7 @@ def supervise(plan, places, output, environment, about, go_on, note):
         return [*shown_lines, *([f"  continue   {go_on()}"] if summary.leaves_work(whole) and (supervisor.died or supervisor.completed()) else [])]
 
     sweep(str(places.producer()))
-    return watched(plan, places, output, note, watch_on, lambda *ended: conclude(plan, about, *ended), lines,
-                   beside=", and replace them once --resume has finished the rest")
+    return watched(plan, places, note, watch_on, lambda *ended: conclude(plan, about, *ended), lines)
 
 
 def conclude(plan, about, supervisor, code, finishing, seconds):

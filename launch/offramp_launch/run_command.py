@@ -21,7 +21,7 @@ from offramp_launch.failure import failure_of, is_outweighed, merge_failure
 from offramp_launch.ladder import rungs
 from offramp_launch.supervision.log_follower import COMMAND_ERROR, last_error
 from offramp_launch.finishing import Finishing
-from offramp_launch.output_folder import OutputLock, is_noted, is_used_by_other_run, is_beside_output, prepare, removed_after_a_failure, require_no_job
+from offramp_launch.output_folder import OutputLock, is_used_by_other_run, make_room, prepare, removed_after_a_failure, require_no_job
 from offramp_launch.progress import as_record, make_display
 from offramp_launch.retries import Recovered, retry_failed
 from offramp_launch.run_dir import SUMMARY, RunDir, choose_run_dir, new_run_id
@@ -109,8 +109,8 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
             plan.output_lock = lock
             if not held:        # else it is a shard of the job
                 require_no_job(output, config)
-            prepare(output, plan.consumer, identity_of(account), run_id, beyond=bool(config.get("sink")) or names_other_processors(config),
-                    continues=config.get("resume") and is_noted(output), note=note)
+                make_room(lock, output, config)
+            prepare(output, plan.consumer, identity_of(account), run_id, beyond=bool(config.get("sink")) or names_other_processors(config), note=note)
             code, lines = supervise(plan, run_dir, output, unit, producer, about,
                                     lambda: go_on or continue_command(places, typed, config, run_dir, replaces=is_used_by_other_run(output, run_id)))
         finally:
@@ -334,10 +334,9 @@ def supervise(plan, run_dir, output, unit, producer, about, go_on):
             code = supervisor.run()
             display.close()
             code, whole = conclude(plan, run_dir, supervisor, code, about, finishing)
+            if plan.output_lock:
+                plan.output_lock.put_back()
             display.show_end(run_dir.status())
-            if is_beside_output(output):
-                note(f"the earlier run's results in {output} are unchanged; this run's results are stored beside them, and replace them once --resume "
-                     "has finished the rest")
             return code, summary.describe(whole, unit, output, go_on(), run_dir.summary_name())
         finally:
             display.close()

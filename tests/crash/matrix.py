@@ -23,8 +23,8 @@ ONCE_A_PROCESS = ("broker.admitted", "consumer.welcomed", "consumer.disconnect",
 # Only a run with --tile passes these: e2e.tiles kills consumers at each.
 OF_TILES = tuple(name for name in failpoints_of_the_sources() if name.startswith(("stitch.", "canvas.")))
 # Not every run passes these. ipc.dead_letters covers dead letters and failing user functions, broker_test unused grants at the end, and
-# ipc.replacing the steps after the consumers' end.
-ELSEWHERE = ("ledger.dead_letter", "dead_letter.write", "consumer.failed", "ledger.fail.counted", "ledger.abandon", "merge.write", "parts.join", "sink.replace", "sink.replaced", "place.swap", "place.swapped",
+# ipc.overwrite the steps after the consumers' end.
+ELSEWHERE = ("ledger.dead_letter", "dead_letter.write", "consumer.failed", "ledger.fail.counted", "ledger.abandon", "merge.write", "parts.join", "sink.replace", "sink.replaced",
              *OF_TILES)
 # Passed only with --when-full spill, and always if the only consumer is stopped for a while.
 OF_A_SPILL = ("ledger.spill", "spill.written", "spill.read_back")

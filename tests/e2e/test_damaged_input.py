@@ -100,7 +100,7 @@ class DamagedInput(unittest.TestCase):
         self.assertEqual(self.rows(world), {"done": [0, *range(2, PICTURES - 1)], "skipped": [1, PICTURES - 1]})
 
     def killed_behind_holes(self, world, *flags):
-        """Starts a replacing run whose producer dies after two slabs of damaged pictures. Returns the exit code."""
+        """Starts a run with --overwrite whose producer dies after two slabs of damaged pictures. Returns the exit code."""
         once = world.folder / "once"
         once.mkdir()
         before = world.environment
@@ -111,7 +111,7 @@ class DamagedInput(unittest.TestCase):
         self.assertTrue((once / "ledger.ready").exists(), world.logs())
         return code
 
-    def test_damaged_pictures_alone_replace_nothing_and_a_successor_restarts(self):
+    def test_damaged_pictures_alone_are_no_result_and_a_successor_restarts(self):
         damaged = (0, 1, 2)
         world = self.painted()
         self.assertEqual(world.start().wait(), 0, world.logs())
@@ -130,7 +130,9 @@ class DamagedInput(unittest.TestCase):
                     self.assertEqual(code, 0, world.logs())
                     self.check_summary(world, skipped=damaged, released=PICTURES - len(damaged), met_by_the_dead=2)
                     self.assertEqual(self.rows(world), {"done": list(range(len(damaged), PICTURES)), "skipped": list(damaged)})
-                    self.assertEqual(self.masks(world), masks, "damaged pictures keep the masks of the earlier run")
+                    self.assertEqual(self.masks(world), {name: mask for name, mask in masks.items() if int(name[:2]) not in damaged})
+                    world.output = world.output.with_name(f"{world.output.name}.before-{world.run_id()}")
+                    self.assertEqual((self.masks(world), (world.output / ".offramp-checkpoint").read_bytes()), (masks, checkpoint))
 
 
 if __name__ == "__main__":

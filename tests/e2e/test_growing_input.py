@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import pathlib
 import shutil
 import sqlite3
 import unittest
@@ -103,38 +102,16 @@ class GrowingInput(InWorlds):
 
 
 class ResultsBesideTheirInput(InWorlds):
-    def refused(self, world, *flags):
+    def test_a_folder_of_pictures_is_no_output(self):
+        world = self.world("--processor", "cut-out,mask-png")
+        paint(world.input, ["cat.png", "sub/cow.png"])
         before = bytes_of(world.input)
-        self.assertEqual(world.start(*flags).wait(), 64, world.logs())
-        self.assertIn("could replace", world.logs())
-        self.assertEqual(bytes_of(world.input), before, "nothing was touched")
-
-    def test_a_picture_is_never_replaced_by_what_is_made_from_it(self):
-        world = self.world("--processor", "cut-out")
-        world.output = world.input
-        paint(world.input, ["cat.png", "dog.jpg", "sub/cow.png"])
-        (world.input / "list.txt").write_text("dog.jpg\ncat.png\n")
-        (world.input / "list.jsonl").write_text('{"id": "cat", "uri": "cat.png"}\n')
-        for name in ("cat.png", "list.txt", "list.jsonl", ""):
-            with self.subTest(input=name):
-                self.refused(world, "--input", str(world.input / name))
-        world.output = world.input.parent
-        results = world.folder / "cut-out"
-        paint(results, ["cat.png"])
-        (world.folder / "list.txt").write_text("cut-out/cat.png\n")
-        world.flags = (*FLAGS, "--processor", "cut-out,mask-png")
-        before = bytes_of(results)
-        self.assertEqual(world.start("--input", str(results)).wait(), 64, world.logs())
-        self.assertEqual(bytes_of(results), before)
-
-    def test_beside_pictures_of_other_names_results_may_lie(self):
-        world = self.world("--processor", "cut-out")
-        world.output = world.input
-        paint(world.input, ["dog.jpg"])
-        before = bytes_of(world.input)
-        self.assertEqual(world.start("--input", str(world.input / "dog.jpg")).wait(), 0, world.logs())
-        self.assertEqual(sorted(path.name for path in world.input.iterdir() if path.name[0] != "."), ["dog.jpg", "dog.png"])
-        self.assertEqual((world.input / "dog.jpg").read_bytes(), before[pathlib.Path("dog.jpg")])
+        for world.output, reason in ((world.input, "results could replace what they are made from"), (world.input.parent, "which is of no Offramp run")):
+            for more in ((), ("--overwrite",), ("--resume",)):
+                with self.subTest(reason, more=more):
+                    self.assertEqual(world.start("--input", str(world.input), *more).wait(), 64, world.logs())
+                    self.assertIn(reason, world.logs())
+                    self.assertEqual(bytes_of(world.input), before, "nothing was touched")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,6 @@ class NewProcessor(unittest.TestCase):
             for program in (producer, consumer):
                 self.knows_its_setting(program, tree)
             self.makes_results(producer, consumer, tree)
-            self.replaces_nothing_of_others(producer, consumer)
 
     def knows_its_setting(self, program, tree):
         self.assertRegex(output_of(program, "--help"), r"--brightest-base WORD\s+Processor `brightest`: numbers are written in this base\s+10, 16; default 10")
@@ -56,22 +55,6 @@ class NewProcessor(unittest.TestCase):
             self.assertEqual({f"brightest/{key}.txt": f"{largest:x}\n".encode() for key, largest in written.items()}, run.files())
             self.assertEqual(64, run.wait(run.start_producer("--resume", program=producer)), run.logs())
             self.assertIn("--brightest-base was 16 and is 10", run.logs())
-
-
-    def replaces_nothing_of_others(self, producer, consumer):
-        """The producer knows the names of its results."""
-        with RealRun(*COPY, "--processor", "brightest") as run:
-            run.output.mkdir()
-            (run.output / "7.txt").write_text("mine")
-            (run.output / "7.scores.txt").write_text("no result's name")
-            self.assertEqual(64, run.wait(run.start_producer(program=producer)), run.logs())
-            self.assertRegex(run.logs(), r"--output: .*/7\.txt exists, .*: the result of brightest for the item '7' would replace it")
-            self.assertEqual({"7.txt": b"mine", "7.scores.txt": b"no result's name"}, run.files())
-            run.start_producer("--overwrite", program=producer)
-            run.start_consumer(program=consumer)
-            self.assertEqual([run.wait(run.producer), *run.wait_for_consumers()], [0, 0], run.logs())
-            self.assertEqual({"7.scores.txt", *(f"{item}.txt" for item in range(48))}, set(run.files()))
-            self.assertNotEqual(b"mine", run.files()["7.txt"])
 
 
 def output_of(program, *flags, **environment):

@@ -141,7 +141,7 @@ class Consume(unittest.TestCase):
         put_away(loop)
         return printed
 
-    def test_results_are_replaced_only_on_request(self):
+    def test_results_are_kept_under_another_name_on_request(self):
         results = self.output / "checksums.tsv"
         self.once(0, "checksum")
         first = results.read_text()
@@ -151,9 +151,12 @@ class Consume(unittest.TestCase):
         self.assertIn("--overwrite", printed)
         self.assertIn("cannot be added to", self.once(64, "checksum", "--resume"))
         self.assertEqual(first, results.read_text())
-        results.write_text(first.replace("\tbatch-0/row-0\t", "\tanother\t"))
-        self.once(0, "checksum", "--overwrite")
+        former = first.replace("\tbatch-0/row-0\t", "\tanother\t")
+        results.write_text(former)
+        self.assertIn(f"the results in {self.output} are kept as {self.output}.before-", self.once(0, "checksum", "--overwrite"))
         self.assertEqual(first, results.read_text())
+        [kept] = self.output.parent.glob(f"{self.output.name}.before-*/checksums.tsv")
+        self.assertEqual(former, kept.read_text())
 
     def test_results_are_added_to_by_key(self):
         self.once(0, "npy")

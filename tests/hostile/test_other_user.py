@@ -280,21 +280,23 @@ ls -a /tmp
     def test_links_and_pipes_in_the_output_folder_of_consumers(self):
         if not can_reach(BIN / "offramp-consumer", NOBODY):
             self.skipTest(f"user {NOBODY} may not enter {BIN}")
-        with LaunchedRun(*COPY, "--consumers", "1", "--consumer-user", "nobody", "--overwrite") as run:
-            run.folder.chmod(0o755)
-            run.output.mkdir()
-            run.output.chmod(0o777)
-            precious = run.folder / "precious"
-            precious.write_text("root's")
-            for name, lay in ((".offramp-checkpoint", os.mkfifo), (".offramp-checkpoint.new", os.mkfifo), (".offramp-checkpoint", lambda path: os.symlink("/dev/zero", path)),
-                              (".offramp-checkpoint.new", lambda path: os.symlink(precious, path))):
-                with self.subTest(name=name):
-                    planted = run.output / name
-                    planted.unlink(missing_ok=True)
-                    lay(planted)
-                    os.chown(planted, NOBODY, NOBODY, follow_symlinks=False)
-                    self.assertEqual(run.start().wait(), 0, run.logs())
-                    self.assertEqual(precious.read_text(), "root's")
+        for name, lay in ((".offramp-checkpoint", os.mkfifo), (".offramp-checkpoint.new", os.mkfifo), (".offramp-checkpoint", lambda path: os.symlink("/dev/zero", path)),
+                          (".offramp-checkpoint.new", lambda path: os.symlink(path.parents[1] / "precious", path))):
+            with self.subTest(name=name), LaunchedRun(*COPY, "--consumers", "1", "--consumer-user", "nobody") as run:
+                run.folder.chmod(0o755)
+                run.output.mkdir()
+                run.output.chmod(0o777)
+                (run.folder / "precious").write_text("root's")
+                planted = run.output / name
+                lay(planted)
+                os.chown(planted, NOBODY, NOBODY, follow_symlinks=False)
+                self.assertEqual(run.start().wait(), 64, run.logs())
+                self.assertIn("holds the work of an earlier run", run.logs())
+                self.assertEqual(run.start("--overwrite").wait(), 0, run.logs())
+                self.assertEqual((run.folder / "precious").read_text(), "root's")
+                [kept] = run.folder.glob("output.before-*")
+                self.assertEqual([name], os.listdir(kept))
+                self.assertTrue((run.output / "checksums.tsv").exists())
 
 
 if __name__ == "__main__":

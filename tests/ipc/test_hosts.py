@@ -174,11 +174,10 @@ class Results(Hosted):
         run = self.run_of("--processor", f"so:{OBJECT}")
         run.output.mkdir()
         (run.output / "7.sum").write_text("mine")
-        self.assertNotEqual(run.start().wait(), 0)
-        self.assertIn("7.sum", run.logs())
-        self.assertEqual((run.output / "7.sum").read_text(), "mine")
-        self.assertEqual(run.start("--overwrite").wait(), 0, run.logs())
-        self.assertEqual(run.files(), self.expected)
+        for more in ((), ("--overwrite",), ("--resume",)):
+            self.assertEqual(run.start(*more).wait(), 64, run.logs())
+            self.assertIn("holds 7.sum, which is of no Offramp run", run.logs())
+        self.assertEqual(run.files(), {"7.sum": b"mine"})
 
 
 class Failures(Hosted):

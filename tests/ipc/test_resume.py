@@ -235,19 +235,22 @@ class Resume(InWorlds):
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.summary()["samples"]["released"], 320)
 
-    def test_without_resume_a_run_starts_over_and_reports_it(self):
-        world = self.world(*LONG)
-        self.break_off(world, samples=800)
+    def test_a_half_finished_run_is_kept_and_can_be_continued(self):
+        world = self.world(*SHORT)
+        self.break_off(world, samples=80, slabs=20)
         unfinished = world.run_id()
-        world.flags = SHORT
-        self.assertEqual(world.start().wait(), 0, world.logs())
-        self.assertIn(f"items of run {unfinished}, which this run replaces once it has results", world.logs())
-        self.assertEqual(world.summary()["samples"]["done_before"], 0)
-        self.assertEqual(world.results(), self.undisturbed(*SHORT))
-        # The merged output of a run with more items than this one.
         world.flags = (*COPY, "--batches", "20")
+        self.assertEqual(world.start().wait(), 64, world.logs())
+        self.assertRegex(world.logs(), rf"holds \d+ of \d+ items of run {unfinished}, which has not finished")
         self.assertEqual(world.start("--overwrite").wait(), 0, world.logs())
-        self.assertEqual(world.results(), self.undisturbed(*COPY, "--batches", "20"))
+        self.assertEqual(world.summary()["samples"]["done_before"], 0)
+        self.assertEqual(world.results(), self.undisturbed(*world.flags))
+        aside = world.output.with_name(f"{world.output.name}.before-{world.run_id()}")
+        self.assertIn(str(aside), world.logs())
+        world.output, world.flags = aside, SHORT
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
+        self.assertGreaterEqual(world.summary()["samples"]["done_before"], 80 - 32)
+        self.assertEqual(world.results(), self.undisturbed(*SHORT))
 
     def test_two_runs_into_one_folder_are_kept_apart(self):
         first = self.world(*LONG)
@@ -264,7 +267,7 @@ class Resume(InWorlds):
         self.assertIn(f"run {first.run_id()}", by_hand.stderr)
         self.assertIsNone(first.launcher.poll())
         first.kill_everything()
-        self.assertEqual(second.start("--limit", "8").wait(), 0, second.logs())
+        self.assertEqual(second.start("--overwrite", "--limit", "8").wait(), 0, second.logs())
 
     def test_programs_whose_launcher_died_are_waited_for(self):
         world = self.world(*SHORT)

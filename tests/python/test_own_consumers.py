@@ -197,7 +197,8 @@ def save(slab):
     def test_errors_of_the_consumers_command_name_python_arguments(self):
         self.work.run(batches=2)
         printed = self.work.run(batches=2, code=1).splitlines()[-1]
-        self.assertRegex(printed, r"ConsumersFailed: output /.* holds .*Give settings=\{'overwrite': True\} to replace them .*, or another output \(logs")
+        self.assertRegex(printed, r"ConsumersFailed: output /.* holds .*Give resume=True .*, settings=\{'overwrite': True\} to keep these results as .*\.before-RUN_ID .*, or another output "
+                                                 r"\(logs")
         self.assertNotIn("--", printed)
 
     def test_keys_that_cannot_name_files_are_refused(self):
@@ -231,15 +232,32 @@ def save(slab):
             egress.submit(numpy.zeros((len(keys), 3), "float32"), keys)
         self.assertEqual(keys, [row[0] for row in sqlite3.connect(self.folder / "rows" / "records.sqlite").execute("select key from records order by item")])
 
-    def test_finished_results_are_replaced_only_on_request(self):
+    def everything_in(self, folder):
+        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    def kept(self):
+        return sorted(self.work.output.parent.glob(f"{self.work.output.name}.before-*"))
+
+    def test_finished_results_outlive_every_new_loop(self):
         self.work.run(batches=2)
-        checkpoint = self.work.output / ".offramp-egress"
-        before = self.work.results(), checkpoint.read_text()
+        before = self.everything_in(self.work.output)
         printed = self.work.run(batches=5, code=1)
         self.assertIn("which has finished", printed.splitlines()[-1])
-        self.assertEqual(before, (self.work.results(), checkpoint.read_text()))
+        self.work.run(batches=5, code=1, processor="nonsense", settings={"overwrite": True})
+        self.assertEqual((before, []), (self.everything_in(self.work.output), self.kept()))
         self.work.run(batches=5, settings={"overwrite": True})
-        self.assertEqual(5 * ROWS + 1, len(self.work.results()))
+        kept, = self.kept()
+        self.assertEqual((before, 5 * ROWS + 1), (self.everything_in(kept), len(self.work.results())))
+        self.assertEqual(5 * ROWS, sum(end - begin for line in (self.work.output / ".offramp-egress").read_text().splitlines()[1:]
+                                       for begin, end, _ in json.loads(line)["done"]))
+
+    def test_a_killed_loop_with_overwrite_continues_in_the_new_folder(self):
+        self.work.run(batches=2)
+        before = self.everything_in(self.work.output)
+        self.work.killed("noted 2", settings={"overwrite": True})
+        self.assertLess(self.work.resume(), BATCHES)
+        kept, = self.kept()
+        self.assertEqual((before, self.undisturbed()), (self.everything_in(kept), self.work.results()))
 
     def test_an_exception_in_the_loop_ends_the_consumers(self):
         import numpy
@@ -454,9 +472,9 @@ class Refused(Loops):
                 flags_of(given)
         self.assertEqual("it is full. Make room", final_messages("[run] begins\n{}\nofframp: it is full\n    Make room\n"))
         self.assertEqual("it printed nothing", final_messages("\n"))
-        self.assertEqual("Give resume=True to leave out what is done, with egress.pending(), settings={'overwrite': True} to replace them, or another output: "
+        self.assertEqual("Give resume=True to leave out what is done, with egress.pending(), settings={'overwrite': True} to keep them under another name, or another output: "
                          "offramp dead-letters list --run-dir RUN", in_python("Give --resume to add to them (a sample of the same key replaces its earlier result), "
-                                                                           "--overwrite to replace them, or another --output: offramp dead-letters list --run-dir RUN"))
+                                                                           "--overwrite to keep them under another name, or another --output: offramp dead-letters list --run-dir RUN"))
 
 
 if __name__ == "__main__":

@@ -297,7 +297,7 @@ class ProgramRuns(Loops):
         noted = self.work.submitted()
         self.assertEqual(ROWS * noted + 1, len(self.work.results()), "all submitted batches are done")
         manifest = self.work.output / ".offramp-checkpoint"
-        self.assertNotIn('"ended":true', manifest.read_text(), "no marker by which a later run would replace other results")
+        self.assertNotIn('"ended":true', manifest.read_text(), "the run may be continued")
         self.wait_for_exit(self.launch("--resume", program=self.program(batches=noted + 2)), 0)
         self.assertEqual(2, self.work.submitted())
         self.assertIn('"ended":true', manifest.read_text())
@@ -334,10 +334,28 @@ class ProgramRuns(Loops):
         self.assertIn("producer was killed by SIGKILL", printed)
         self.assertIn("wrapped", self.log())
 
-    def require_that_a_killed_loop_is_followed(self, program):
+    def test_overwrite_keeps_finished_results_through_each_kind_of_end(self):
+        def everything_in(folder):
+            return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+        def kept():
+            return list(self.work.folder.glob("out.before-*"))
+
+        self.wait_for_exit(self.launch(program=self.program(batches=2)), 0)
+        before = everything_in(self.work.output)
+        self.assertIn("which has finished", self.wait_for_exit(self.launch(), 64))
+        fails = self.launch("--overwrite", program="false")
+        self.assertIn("has its former content again", fails.communicate(timeout=WATCHDOG_SECONDS)[0])
+        self.assertEqual((before, []), (everything_in(self.work.output), kept()))
+        (self.work.run_dir / "status.json").unlink()       # it names an earlier loop
+        self.require_that_a_killed_loop_is_followed(self.program(), "--overwrite")
+        [aside] = kept()
+        self.assertEqual(before, everything_in(aside))
+
+    def require_that_a_killed_loop_is_followed(self, program, *flags):
         """The launcher's output."""
         gate = self.work.close_gate("b009-0")
-        launcher = self.launch("--log-format", "json", program=program)
+        launcher = self.launch("--log-format", "json", *flags, program=program)
         first = wait_for(lambda: self.loop_at_work(), "a loop with results")
         os.kill(first, signal.SIGKILL)
         second = wait_for(lambda: self.loop_at_work(besides=first), "the next loop")

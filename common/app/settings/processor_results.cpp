@@ -1,14 +1,12 @@
 #include "common/app/settings/processor_results.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <map>
 #include <utility>
 
-#include "common/app/settings/catalogue_values.hpp"
 #include "common/app/settings/declarations.hpp"
 #include "common/app/settings/declared_setting.hpp"
 #include "common/app/settings/sections/result_settings.hpp"
@@ -68,13 +66,6 @@ bool take_names(ProcessorResults& results, const std::string& text) {
         results, text, {{"key", FileNames::Key}, {"key-output", FileNames::KeyAndOutput}});
 }
 
-bool take_place(ProcessorResults& results, const std::string& text) {
-    return take_word<&ProcessorResults::place, ResultPlace>(results, text,
-                                                            {{"output", ResultPlace::Output},
-                                                             {"write-path", ResultPlace::WritePath},
-                                                             {"elsewhere", ResultPlace::Elsewhere}});
-}
-
 bool take_kept_by(ProcessorResults& results, const std::string& text) {
     return take_word<&ProcessorResults::kept_by_key, bool>(results, text, {{"key", true}});
 }
@@ -95,30 +86,18 @@ bool take_settings(ProcessorResults& results, const std::string& text) {
 }
 
 const std::map<std::string, Take, std::less<>>& keys() {
-    static const std::map<std::string, Take, std::less<>> known{
-        {"of", take_text<&ProcessorResults::processor>},
-        {"reads", take_reads},
-        {"looks-at", take_looks_at},
-        {"endings", take_endings},
-        {"names", take_names},
-        {"ending-from", take_text<&ProcessorResults::ending_from>},
-        {"whole", take_whole},
-        {"place", take_place},
-        {"table", take_text<&ProcessorResults::table>},
-        {"kept-by", take_kept_by},
-        {"chosen-for", take_chosen_for},
-        {"tiles", take_tiles},
-        {"settings", take_settings}};
+    static const std::map<std::string, Take, std::less<>> known{{"of", take_text<&ProcessorResults::processor>},
+                                                                {"reads", take_reads},
+                                                                {"looks-at", take_looks_at},
+                                                                {"endings", take_endings},
+                                                                {"names", take_names},
+                                                                {"whole", take_whole},
+                                                                {"table", take_text<&ProcessorResults::table>},
+                                                                {"kept-by", take_kept_by},
+                                                                {"chosen-for", take_chosen_for},
+                                                                {"tiles", take_tiles},
+                                                                {"settings", take_settings}};
     return known;
-}
-
-void check_ending_from(const ProcessorResults& results, const CatalogueSource& source, std::size_t line) {
-    const auto& settings = DeclaredSetting::all();
-    const auto found = std::ranges::find(settings, results.ending_from, &DeclaredSetting::flag);
-    if (found == settings.end() || found->words.size() != results.endings.size())
-        refuse_declaration(source, line,
-                           "ending-from is '" + results.ending_from + "', which is not a setting of " +
-                               std::to_string(results.endings.size()) + " words, one for each of endings");
 }
 
 ProcessorResults read_one(const TomlTable& table, const CatalogueSource& source) {
@@ -128,13 +107,10 @@ ProcessorResults read_one(const TomlTable& table, const CatalogueSource& source)
         if (key == keys().end()) refuse_declaration(source, entry.line, "'" + entry.key + "' is not a key of results");
         if (entry.type != TomlType::String || !key->second(results, entry.text))
             refuse_declaration(source, entry.line, entry.key + " is '" + entry.text + "'");
-        if ((entry.key == "names" || entry.key == "ending-from") &&
-            std::ranges::find(table.entries, "endings", &TomlEntry::key) == table.entries.end())
+        if (entry.key == "names" && std::ranges::find(table.entries, "endings", &TomlEntry::key) == table.entries.end())
             refuse_declaration(source, entry.line, entry.key + " needs endings, those of the files of an item");
     }
     if (results.processor.empty()) refuse_declaration(source, table.line, "[results] needs of, the processor's name");
-    const auto from = std::ranges::find(table.entries, "ending-from", &TomlEntry::key);
-    if (from != table.entries.end()) check_ending_from(results, source, from->line);
     return results;
 }
 
@@ -175,28 +151,6 @@ const ProcessorResults* ProcessorResults::of(std::string_view processor) {
     const std::span<const ProcessorResults> known = all();
     const auto found = std::ranges::find(known, processor, &ProcessorResults::processor);
     return found == known.end() ? nullptr : &*found;
-}
-
-const std::string& ProcessorResults::ending(const CatalogueValues& values) const {
-    expect(has_files_of_items(), "a processor with files of items is asked for their ending");
-    if (ending_from.empty()) return endings.front();
-    const auto& settings = DeclaredSetting::all();
-    const auto& words = std::ranges::find(settings, ending_from, &DeclaredSetting::flag)->words;
-    const auto word = std::ranges::find(words, values.text(ending_from));
-    expect(word != words.end(), "a setting has one of its words");
-    return endings.at(static_cast<std::size_t>(std::distance(words.begin(), word)));
-}
-
-bool has_results_in_folder(std::string_view processor, const std::string& write_path) {
-    const ProcessorResults* const known = ProcessorResults::of(processor);
-    std::error_code unknown;
-    return known == nullptr || known->place == ResultPlace::Output ||
-           (known->place == ResultPlace::WritePath && std::filesystem::is_directory(write_path, unknown));
-}
-
-bool makes_files_of_items(std::string_view processor, const std::string& write_path) {
-    const ProcessorResults* const known = ProcessorResults::of(processor);
-    return known == nullptr || (known->has_files_of_items() && has_results_in_folder(processor, write_path));
 }
 
 bool may_end_result(std::string_view processor, std::string_view file) {

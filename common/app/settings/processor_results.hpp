@@ -10,7 +10,6 @@
 
 namespace offramp {
 
-class CatalogueValues;
 struct ResultSettings;
 
 // The model outputs that a processor reads.
@@ -21,10 +20,6 @@ enum class LooksAt { Nothing, Pictures, Items };
 
 // How the files of an item are called. Shortest: KEY.ENDING where one output alone fits, else KEY.OUTPUT.ENDING.
 enum class FileNames { Shortest, Key, KeyAndOutput };
-
-// Where results lie that another run could replace. WritePath: where that is a folder; a device or a FIFO keeps
-// nothing.
-enum class ResultPlace { Output, WritePath, Elsewhere };
 
 // The results of a processor, for programs that must know them without creating one: the producer refuses what would
 // leave nothing, or replace another run's results, before it computes anything. Each processor declares it in the
@@ -43,12 +38,10 @@ struct ProcessorResults {
         LooksAt::Nothing;              // pictures, items; whatever the settings are (DeclaredSetting::reads_pictures)
     std::vector<std::string> endings;  // of the files of an item, separated by commas; none: it makes no such files
     FileNames names = FileNames::Shortest;  // key, key-output
-    std::string ending_from;  // the setting whose words select one of `endings`, in their order; empty: the first
-    std::string whole;        // the one file of the run; empty: none
-    ResultPlace place = ResultPlace::Output;  // output, write-path, elsewhere
-    std::string table;                 // in the database of --sink, unless --sink-table names another; empty: none
-    bool kept_by_key = false;          // kept-by = "key"; else by the items' numbers, which each run counts anew
-    bool puts_tiles_together = false;  // tiles = "together": its file of an item is that of the whole picture
+    std::string whole;                      // the one file of the run; empty: none
+    std::string table;                      // in the database of --sink, unless --sink-table names another; empty: none
+    bool kept_by_key = false;               // kept-by = "key"; else by the items' numbers, which each run counts anew
+    bool puts_tiles_together = false;       // tiles = "together": its file of an item is that of the whole picture
     bool is_for_vectors = false;  // chosen-for = "vectors": what a run of vectors uses by default; one with a table,
                                   // one without
     std::vector<std::string> shared_settings;  // key `settings`: of shared files, that its results depend on
@@ -61,19 +54,12 @@ struct ProcessorResults {
     static const ProcessorResults* of(std::string_view processor);
 
     bool has_files_of_items() const { return !endings.empty(); }
-    // The ending of its files with these settings. Requires a processor with files.
-    const std::string& ending(const CatalogueValues& values) const;
 };
 
 // The source's declaration of its processor's results, if anything. Errors: ConfigError names file, line and key, for
 // an unusable declaration.
 std::optional<ProcessorResults> read_results(const CatalogueSource& source);
 
-// Whether its results lie in a folder of the run's, where another run could replace them. `write_path`: of that run;
-// one that is not there yet holds nothing. Of one that is not known, anything may be.
-bool has_results_in_folder(std::string_view processor, const std::string& write_path);
-// Files of single items in such a folder.
-bool makes_files_of_items(std::string_view processor, const std::string& write_path);
 bool may_end_result(std::string_view processor, std::string_view file);
 // The tables that the processors of a run fill in the database of --sink, in their order.
 std::vector<std::string> tables_of(const ResultSettings& run);

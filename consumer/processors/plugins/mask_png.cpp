@@ -20,10 +20,7 @@ namespace {
 class MaskPng final : public Processor {
   public:
     explicit MaskPng(const ProcessorOptions& options)
-        : folder_(options.output_for("mask-png")),
-          others_(options, "mask-png"),
-          durability_(options.durability()),
-          png_(options.settings) {
+        : folder_(options.output_for("mask-png")), durability_(options.durability()), png_(options.settings) {
         if (options.input.tile > 0)
             stitched_.emplace(options, "mask-png");
         else
@@ -44,7 +41,6 @@ class MaskPng final : public Processor {
                 masks_->require_another_file(path);
                 const auto file = png_.encode(mask.ids, mask.size.width, mask.size.height, progress);
                 if (!still_current()) return;
-                others_.remove(std::string(sample.key) + output.suffix);
                 write_atomically(path, file, durability_);
             }
         }
@@ -57,7 +53,6 @@ class MaskPng final : public Processor {
 
   private:
     std::string folder_;
-    CanvasesOfOthers others_;
     Durability durability_;
     PalettePng png_;
     std::optional<SampleMasks> masks_;       // each sample alone

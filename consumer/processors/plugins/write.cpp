@@ -118,11 +118,8 @@ class WrittenFolder final : public RunOutput {
   public:
     explicit WrittenFolder(std::string path) : path_(std::move(path)) {}
 
-    PreviousOutput look(const ResultSettings& /*own*/) const override { return {}; }
-    void put_in_place(const ResultSettings& /*own*/, const std::string& /*next*/,
-                      const std::string& /*next_place*/) const override {}
-    void finish(const ResultSettings& own, const std::string& /*folder*/,
-                const std::string& /*next_place*/) const override {
+    std::string look(const ResultSettings& /*own*/) const override { return {}; }
+    void finish(const ResultSettings& own) const override {
         std::error_code unknown;
         if (own.samples_folder.empty() && std::filesystem::is_directory(path_, unknown)) remove_leftovers(path_);
     }

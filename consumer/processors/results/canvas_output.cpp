@@ -58,7 +58,7 @@ std::string names_in(const MissingTiles& missing) {
     return names;
 }
 
-// For a finished run. `folder`: the new place of the canvases.
+// For a finished run. `folder`: of the canvases.
 void report_missing_tiles(const MissingTiles& missing, const std::string& folder) {
     const std::size_t pictures = pictures_in(missing);
     if (pictures == 0) return;
@@ -103,41 +103,20 @@ MissingTiles find_missing_tiles(const std::string& folder, Whole whole) {
 
 class TileCanvases final : public RunOutput {
   public:
-    PreviousOutput look(const ResultSettings& own) const override {
+    std::string look(const ResultSettings& own) const override {
         std::error_code none;
         const std::string folder = canvas_folder(own.output);
-        if (!fs::is_directory(folder, none) || fs::is_empty(folder, none)) return {};
-        return {.state = PreviousOutput::State::Parts, .what = folder};
+        return fs::is_directory(folder, none) && !fs::is_empty(folder, none) ? folder : std::string();
     }
 
-    void finish(const ResultSettings& /*own*/, const std::string& /*folder*/,
-                const std::string& /*next_place*/) const override {}
+    void finish(const ResultSettings& /*own*/) const override {}
 
-    // Moves the rest of a next place to the output's folder.
-    void note_end(const ResultSettings& own, const std::string& folder,
-                  const std::string& /*next_place*/) const override {
-        report_missing_tiles(find_missing_tiles(canvas_folder(folder), Whole::Go), canvas_folder(own.output));
+    void note_end(const ResultSettings& own) const override {
+        report_missing_tiles(find_missing_tiles(canvas_folder(own.output), Whole::Go), canvas_folder(own.output));
     }
 
-    void note_broken_off(const ResultSettings& /*own*/, const std::string& folder) const override {
-        report_unfinished(find_missing_tiles(canvas_folder(folder), Whole::Stay));
-    }
-
-    // The run's own, of which note_end() has left those that lack tiles, instead of a previous run's.
-    // That one's go aside first, so that a repeated attempt can distinguish them.
-    void put_in_place(const ResultSettings& own, const std::string& next,
-                      const std::string& /*next_place*/) const override {
-        std::error_code failure;
-        if (!fs::exists(next, failure)) return;
-        const std::string from = canvas_folder(next), to = canvas_folder(own.output), former = from + "-former";
-        if (!fs::exists(former, failure)) {
-            if (fs::exists(to, failure))
-                fs::rename(to, former, failure);
-            else
-                fs::create_directory(former, failure);
-        }
-        if (!failure && fs::exists(from, failure)) fs::rename(from, to, failure);
-        if (failure) throw write_error("moving " + from + " to " + to, failure.value());
+    void note_broken_off(const ResultSettings& own, const std::string& /*run_id*/) const override {
+        report_unfinished(find_missing_tiles(canvas_folder(own.output), Whole::Stay));
     }
 
     // Shards write to the canvases of the whole: what lacks tiles now gets none.

@@ -9,7 +9,7 @@ struct RunConfig;
 
 // The output of a custom program's run. No checkpoint records what is done, for only that program knows its samples.
 // Consumers that leave a run and return to it continue (OUTPUT/.offramp-own-run names the run). Results of another run
-// are added to, by key, on request (--resume), or replaced (--overwrite), never unasked. When its consumers are gone a
+// are added to, by key, on request (--resume), or renamed (--overwrite), never unasked. When its consumers are gone a
 // checkpoint records the owner of the results and whether the run ended, so that no later run takes them for its own.
 
 // The source of such a run in the checkpoint's identity.

@@ -4,16 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <charconv>
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "common/app/program/next_place.hpp"
 #include "common/app/settings/sections/result_settings.hpp"
-#include "common/app/settings/shard.hpp"
-#include "common/base/item_ranges.hpp"
 #include "common/base/reserved_prefix.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/json/json_text.hpp"
@@ -49,36 +43,6 @@ bool has_ended(std::string_view text) {
     return false;
 }
 
-std::uint64_t number_in(const std::string& digits) {
-    std::uint64_t number = 0;
-    std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    return number;
-}
-
-// The items that the run makes: of a run with --shard those of its part.
-std::uint64_t items_of_run(const nlohmann::json& identity) {
-    const std::uint64_t items = number_in(identity.value("items", ""));
-    const auto shard = Shard::parse(identity.value("--shard", ""));
-    if (!shard) return items;
-    const Shard::Range part = shard->of(items);
-    return part.end - part.begin;
-}
-
-// A truncated line is ignored: its items are redone.
-std::uint64_t items_done(std::string_view lines) {
-    ItemRanges done;
-    while (!lines.empty()) {
-        const std::size_t end = std::min(lines.find('\n'), lines.size());
-        const nlohmann::json line = parse_json_or_discard(lines.substr(0, end));
-        lines.remove_prefix(std::min(end + 1, lines.size()));
-        if (!line.is_object() || !line.contains("done") || !line["done"].is_array()) continue;
-        for (const nlohmann::json& range : line["done"])
-            if (range.is_array() && range.size() == 2 && range[0].is_number_unsigned() && range[1].is_number_unsigned())
-                done.add({range[0].get<std::uint64_t>(), range[1].get<std::uint64_t>()});
-    }
-    return done.items();
-}
-
 }  // namespace
 
 bool has_checkpoint(const std::string& output) {
@@ -92,25 +56,16 @@ std::optional<PreviousRun> read_previous_run(const std::string& output) {
     const std::string_view first = std::string_view(text).substr(0, text.find('\n'));
     const nlohmann::json header = parse_json_or_discard(first);
     PreviousRun run;
-    std::uint64_t items = 0;
     try {
         run.run_id = header.at("run").get<std::string>();
         ResultSettings config;
         config.processor = header.at("identity").value("--processor", "");
         run.processors = config.processors();
-        run.write_path = header.at("identity").value("--write-path", "");
         run.of_own_program = header.at("identity").value("source", "") == kOwnProgram;
-        run.next_place = header.value("next", "");
-        run.finished = header.value("finished", false);
-        items = items_of_run(header.at("identity"));
     } catch (const nlohmann::json::exception&) {
         return std::nullopt;
     }
-    if (!run.next_place.empty()) checked_next_place(run.next_place, path);
-    const std::string_view others = std::string_view(text).substr(first.size());
-    run.ended = has_ended(others);
-    run.finished = run.finished || run.ended;
-    run.left = items - std::min(items, items_done(others));
+    run.ended = has_ended(std::string_view(text).substr(first.size()));
     return run;
 }
 

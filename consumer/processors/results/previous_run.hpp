@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,16 +11,11 @@ namespace offramp {
 struct PreviousRun {
     std::string run_id;
     std::vector<std::string> processors;
-    std::string write_path;  // of --processor write
-    std::string next_place;  // empty: in place
-    bool ended = false;      // it came to its end by itself
-    bool finished = false;   // so, or the run did that it goes on with, for items that joined
-    std::uint64_t left = 0;  // items of its source that are not done: dropped, skipped or dead letters where it ended
+    bool ended = false;           // it came to its end by itself
     bool of_own_program = false;  // begun by a custom program (own_run.hpp)
 };
 
 // Nothing if the checkpoint is missing or unreadable: then the run cannot be continued, either. Never follows a link.
-// Errors: ConfigError for a place that Offramp did not create.
 std::optional<PreviousRun> read_previous_run(const std::string& output);
 bool has_checkpoint(const std::string& output);  // whether it can be read or not
 

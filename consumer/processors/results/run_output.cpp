@@ -34,21 +34,20 @@ class MergedSegments : public RunOutput {
     MergedSegments(std::string series, std::string file, const SegmentForm& form)
         : series_(std::move(series)), file_(std::move(file)), form_(form) {}
 
-    PreviousOutput look(const ResultSettings& own) const override {
-        const std::string file = own.output + "/" + file_;
+    std::string look(const ResultSettings& own) const override {
+        std::string file = own.output + "/" + file_;
         if (is_there(file)) {
             require_offramp_file(file);
-            return {PreviousOutput::State::Results, file};
+            return file;
         }
-        return {has_segments(own.output, series_) ? PreviousOutput::State::Parts : PreviousOutput::State::None, file};
+        return has_segments(own.output, series_) ? file : std::string();
     }
 
-    void finish(const ResultSettings& /*own*/, const std::string& folder,
-                const std::string& /*next_place*/) const override {
-        if (folder.empty()) return;
-        const std::string file = folder + "/" + file_;
+    void finish(const ResultSettings& own) const override {
+        if (own.output.empty()) return;
+        const std::string file = own.output + "/" + file_;
         // On the disk, whatever is asked of single results: it replaces what earlier runs left, and segments go.
-        const MergeOutcome outcome = merge_segments(folder, series_, file, Durability::PowerCut, form_);
+        const MergeOutcome outcome = merge_segments(own.output, series_, file, Durability::PowerCut, form_);
         if (outcome.segments > 0)
             spdlog::info("{}: {} items, {} of them there before; {} segments, {} items delivered again", file,
                          outcome.items, outcome.kept, outcome.segments, outcome.repeats);
@@ -59,17 +58,6 @@ class MergedSegments : public RunOutput {
                 file, outcome.conflicts);
     }
 
-    // A previous run's segments go first: they would be merged into the new file. Killed in between, this is called
-    // again.
-    void put_in_place(const ResultSettings& own, const std::string& next,
-                      const std::string& /*next_place*/) const override {
-        const std::string whole = next + "/" + file_;
-        if (!is_there(whole)) return;
-        const std::string file = own.output + "/" + file_;
-        if (is_there(file)) require_offramp_file(file);
-        remove_segments(own.output, series_);
-        replace_file(whole, file);
-    }
     void join(const ResultSettings& own, std::span<const ShardPart> parts) const override {
         const std::string file = own.output + "/" + file_;
         if (is_there(file)) require_offramp_file(file);
@@ -122,19 +110,12 @@ class SharedDatabase final : public RunOutput {
   public:
     explicit SharedDatabase(std::string name) : name_(std::move(name)) {}
 
-    PreviousOutput look(const ResultSettings& own) const override {
+    std::string look(const ResultSettings& own) const override {
         require_replaceable(own.output, name_);
-        const std::string file = own.output + "/" + name_ + ".sqlite";
-        if (is_there(file)) return {PreviousOutput::State::Results, file};
-        return {has_database(own.output, name_) ? PreviousOutput::State::Parts : PreviousOutput::State::None, file};
+        return has_database(own.output, name_) ? own.output + "/" + name_ + ".sqlite" : std::string();
     }
-    void finish(const ResultSettings& /*own*/, const std::string& folder,
-                const std::string& /*next_place*/) const override {
-        if (!folder.empty()) finish_database(folder, name_);
-    }
-    void put_in_place(const ResultSettings& own, const std::string& next,
-                      const std::string& /*next_place*/) const override {
-        put_database_in_place(next, own.output, name_);
+    void finish(const ResultSettings& own) const override {
+        if (!own.output.empty()) finish_database(own.output, name_);
     }
     void join(const ResultSettings& own, std::span<const ShardPart> parts) const override {
         join_databases(parts, own.output, name_, durability_of(own));

@@ -11,51 +11,29 @@
 
 namespace offramp {
 
-// The existing files in the place of a run's output.
-struct PreviousOutput {
-    enum class State {
-        None,
-        Parts,    // of a run that did not come to its end
-        Results,  // its checkpoint, if it still exists, records whether the run ended
-        Ended,    // of a run that did
-    };
-    State state = State::None;
-    std::string what;  // "FILE", "table ... of ...", for errors
-};
-
 // An output that all consumers of a run append to, and the steps on it before the run and after its end, when no
 // consumer is there. Each call may be killed, and is made again. `own`: with the name and folder of the processor
-// that it is of (own_results). If a previous run's results are in that folder, a new run's go into `next`, a folder in
-// it (common/app/program/next_place.hpp), and take their place at its end.
+// that it is of (own_results).
 class RunOutput {
   public:
     virtual ~RunOutput() = default;
 
-    // Changes nothing. `own.resume`: the existing results are to be continued. Errors: ConfigError if they are foreign.
-    virtual PreviousOutput look(const ResultSettings& own) const = 0;
-    // Finishes the contents of `folder`, which is own.output or `next`; for a resumed run, together with earlier
-    // results.
-    virtual void finish(const ResultSettings& own, const std::string& folder, const std::string& next_place) const = 0;
+    // What earlier runs left there, for errors: "FILE", "table ... of ..."; empty: nothing. Changes nothing.
+    // `own.resume`: it is to be continued. Errors: ConfigError if it is foreign.
+    virtual std::string look(const ResultSettings& own) const = 0;
+    // A new run starts with --overwrite, and the launcher has renamed the folder. True: renamed what look() found,
+    // which is elsewhere.
+    virtual bool set_aside(const ResultSettings& /*own*/, const std::string& /*run_id*/) const { return false; }
+    // Finishes the results; for a resumed run, together with earlier ones.
+    virtual void finish(const ResultSettings& own) const = 0;
     // The run has come to its end: that is not forgotten without its checkpoint. For those whose results may be reached
     // without the folder.
-    virtual void note_end(const ResultSettings& /*own*/, const std::string& /*folder*/,
-                          const std::string& /*next_place*/) const {}
+    virtual void note_end(const ResultSettings& /*own*/) const {}
     // The run has not come to its end, and may be continued. For outputs that report something then. Changes
     // nothing.
-    virtual void note_broken_off(const ResultSettings& /*own*/, const std::string& /*folder*/) const {}
-    // Moves the finished files in `next` over those in own.output: by rename, one after the other. Completes an
-    // interrupted call. Files that the run did not make stay. Errors: those of look(), before anything is replaced;
-    // SystemError with CannotWrite.
-    virtual void put_in_place(const ResultSettings& own, const std::string& next,
-                              const std::string& next_place) const = 0;
-    // Removes what belongs to `next`, which cannot be continued, but is elsewhere. False: some of it is in a place that
-    // only `next` names, not these settings.
-    virtual bool remove_next(const ResultSettings& /*own*/, const std::string& /*next*/,
-                             const std::string& /*next_place*/) const {
-        return true;
-    }
+    virtual void note_broken_off(const ResultSettings& /*own*/, const std::string& /*run_id*/) const {}
     // Joins the finished outputs of a job's shards in own.output, as one run would have written them. Does nothing if
-    // the shards share one output. Errors: those of finish() and put_in_place().
+    // the shards share one output. Errors: those of finish().
     virtual void join(const ResultSettings& /*own*/, std::span<const ShardPart> /*parts*/) const {}
 };
 

@@ -11,7 +11,6 @@
 
 #include "common/app/images/canvas_file.hpp"
 #include "common/app/images/item_keys.hpp"
-#include "common/app/program/next_place.hpp"
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
 #include "common/shm/run_files.hpp"
@@ -57,30 +56,11 @@ std::uint8_t largest(const double* sums, std::size_t classes, std::size_t stride
 
 }  // namespace
 
-CanvasesOfOthers::CanvasesOfOthers(const ProcessorOptions& options, std::string_view processor)
-    : durability_(options.durability()) {
-    const std::string& output = options.output_for(processor);
-    const std::string own = options.results.samples_folder.empty() ? options.next_place : std::string();
-    std::vector<std::string> places = next_places_in(output);
-    places.emplace_back();
-    for (const std::string& place : places) {
-        std::error_code unknown;
-        if (std::string folder = canvas_folder(folder_in(output, place));
-            place != own && std::filesystem::is_directory(folder, unknown))
-            folders_.push_back(std::move(folder));
-    }
-}
-
-void CanvasesOfOthers::remove(std::string_view name) const {
-    for (const std::string& folder : folders_) remove_file(folder + "/" + canvas_name(name), durability_);
-}
-
 StitchedMasks::StitchedMasks(const ProcessorOptions& options, std::string_view processor)
     : size_{options.input.tile, options.input.overlap_pixels()},
       folder_(options.output_for(processor)),
       // Shards of a job share pictures, as they share the folder of masks.
       canvases_(canvas_folder(options.results.samples_folder.empty() ? options.shared_output_for(processor) : folder_)),
-      others_(options, processor),
       durability_(options.durability()),
       scale_(options.foreground_scale()),
       png_(options.settings),
@@ -112,7 +92,6 @@ void StitchedMasks::write_alone(const Tile& tile, std::span<const std::uint8_t> 
     row_.resize(tile.place.size.pixels());
     for (std::uint32_t y = 0; y < height; ++y)
         std::memcpy(row_.data() + std::size_t{y} * width, ids.data() + std::size_t{y} * size_.tile, width);
-    others_.remove(std::string(tile.place.picture) + tile.output.suffix);
     write_atomically(path, png_.encode(row_, width, height, tile.progress), durability_);
 }
 
@@ -267,7 +246,6 @@ void StitchedMasks::commit(TileCanvas& canvas, const Tile& tile, const std::stri
                 return row_;
             },
             [&](std::span<const std::byte> bytes) { file.write(bytes); }, tile.progress);
-        others_.remove(std::string(tile.place.picture) + tile.output.suffix);
         file.commit();
         failpoint("stitch.committed");
         canvas.note_committed();

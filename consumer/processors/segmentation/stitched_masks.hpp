@@ -19,22 +19,6 @@
 
 namespace offramp {
 
-// Canvases of the same output in places that are not this run's (common/app/program/next_place.hpp): of a run that this
-// one replaces, which may be continued as long as this one has noted nothing done. A consumer removes those of a
-// picture before it puts the picture's mask in place, since they would mark the mask as made. All tiles of the picture
-// are noted by then as replaced, so that the run that is continued makes it anew. Mostly there are none, and this does
-// nothing.
-class CanvasesOfOthers {
-  public:
-    CanvasesOfOthers(const ProcessorOptions& options, std::string_view processor);
-    // `name`: of the mask's file, without the ending. Errors: SystemError with CannotWrite.
-    void remove(std::string_view name) const;
-
-  private:
-    std::vector<std::string> folders_;
-    Durability durability_;
-};
-
 // Puts the tiles of pictures (--tile) together, each picture's into one palette PNG, OUTPUT/KEY.png, in its own size:
 // where tiles overlap, their scores are added, weighted by ramps, and compared then; class maps, which have no scores,
 // are cut in the middle. Consumers share a picture's canvas (TileCanvas); the consumer that finds it whole writes the
@@ -67,7 +51,6 @@ class StitchedMasks {
 
     const TileSize size_;
     const std::string folder_, canvases_;
-    const CanvasesOfOthers others_;
     const Durability durability_;
     const ForegroundScale scale_;
     PictureStamps stamps_;

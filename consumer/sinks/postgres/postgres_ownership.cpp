@@ -55,7 +55,7 @@ std::optional<PostgresMark> read_postgres_mark(const std::string& path) {
     std::ifstream file(path);
     if (!file) return std::nullopt;
     PostgresMark mark;
-    for (std::string* line : {&mark.number, &mark.table, &mark.begun_at, &mark.database}) std::getline(file, *line);
+    for (std::string* line : {&mark.number, &mark.table, &mark.database}) std::getline(file, *line);
     return mark;
 }
 
@@ -151,14 +151,10 @@ FoundTable find_marked(PostgresDatabase& database, const PostgresLayout& layout,
 
 std::string where_rows_are(PostgresDatabase& database, const PostgresLayout& layout, const std::string& mark,
                            const PostgresTarget& target) {
-    const std::string& wanted = target.next_table.empty() ? target.table : target.next_table;
     const auto made = read_postgres_mark(mark);
-    if (!made) return wanted;
-    for (const std::string& table : {made->begun_at, wanted, made->table, target.table}) {
-        if (table.empty()) continue;
-        if (find(database, layout, table_in_sql(table)).number == made->number) return table;
-    }
-    return wanted;
+    if (made && !made->table.empty() && find(database, layout, table_in_sql(made->table)).number == made->number)
+        return made->table;
+    return target.table;
 }
 
 std::string lock_of(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table) {

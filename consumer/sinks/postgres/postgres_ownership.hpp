@@ -31,7 +31,6 @@ struct PostgresLayout {
 struct PostgresTarget {
     std::string sink;                    // as PostgresDatabase takes it
     std::string table;                   // NAME or SCHEMA.NAME
-    std::string next_table{};            // where rows are until the run has come to its end; empty: there
     std::string job{};                   // the owner of the table, whichever shard created it; empty: a run
     std::chrono::seconds patience{300};  // PostgresDatabase's; not with what is done when the run has ended
 };
@@ -39,8 +38,7 @@ struct PostgresTarget {
 // The mark that a run leaves in its output folder. Missing lines are empty.
 struct PostgresMark {
     std::string number;
-    std::string table;     // SCHEMA.NAME, where it belongs
-    std::string begun_at;  // SCHEMA.NAME, where it was begun: there, or the next table
+    std::string table;     // SCHEMA.NAME
     std::string database;  // as PostgresDatabase::name() calls it
 };
 std::string postgres_mark_of(const PostgresLayout& layout, const std::string& folder);
@@ -85,8 +83,7 @@ FoundTable find_marked(PostgresDatabase& database, const PostgresLayout& layout,
 // Errors: Error with SinkUnavailable; ConfigError where the mark names another database than this one.
 [[noreturn]] void fail_table_removed(const std::string& table, const PostgresDatabase& database,
                                      const std::string& mark);
-// The table that the mark's number is on: where it was begun, or in its place, which it may have taken since. Without a
-// mark, and where it is in neither: the target's next table, or else its table.
+// The table that the mark's number is on: the one that the mark names, or the target's. Without a mark: the target's.
 std::string where_rows_are(PostgresDatabase& database, const PostgresLayout& layout, const std::string& mark,
                            const PostgresTarget& target);
 

@@ -95,8 +95,7 @@ void PostgresTable::open(const PostgresColumns& columns) {
     if (!found.there) fail_table_removed(at_, database_, mark_);
     require_own(found);
     if (!read_postgres_mark(mark_)) {
-        const std::string mark = found.number + "\n" + with_schema(database_, table_) + "\n" +
-                                 with_schema(database_, at_) + "\n" + database_.name() + "\n";
+        const std::string mark = found.number + "\n" + with_schema(database_, at_) + "\n" + database_.name() + "\n";
         write_atomically(mark_, std::as_bytes(std::span(mark)), durability_);
     }
     database_.run("CREATE TEMPORARY TABLE offramp_rows (" + columns.copied + ") ON COMMIT DELETE ROWS");

@@ -24,14 +24,10 @@ struct PostgresColumns {
 //
 // In the output folder is a hidden mark, ".offramp-made-embeddings-postgres", with that number: when the mark is there
 // and the table is not, it was removed with results that count as done, and another must not be begun in its place. Its
-// other lines name the table where it belongs, where it was begun, and the database: the owner of the mark finds the
-// table by its number, before it took its place and after.
+// other lines name the table and the database.
 //
 // A job's shards fill one table, whose number names the job: they know it before they have a mark, and no other takes
 // it.
-//
-// Where a previous run's table is, a new run's rows go beside it, into PostgresTarget::next_table, which takes its
-// place when the run has come to its end.
 //
 // Owns the connection, which holds a shared advisory lock on the table's name: no run replaces it beneath a consumer.
 // Thread, blocks: as PostgresDatabase. Errors: those of PostgresDatabase; Error with SinkUnavailable when the table was

@@ -20,7 +20,7 @@ from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, cannot_be_s
 from offramp_launch.jobs.files import link, write_errors
 from offramp_launch.jobs.folder import SHARDS, Job, difference_of
 from offramp_launch.supervision.log_follower import last_error, warnings_in
-from offramp_launch.output_folder import LOCK, NEXT, OutputLock, prepare, removed_after_a_failure
+from offramp_launch.output_folder import LOCK, OutputLock, prepare, removed_after_a_failure
 from offramp_launch.run_dir import new_run_id
 
 # The job gives these to each shard's run.
@@ -259,10 +259,6 @@ def look_at_output(places, output, flags):
     require_empty(output, "--output")
     require_locks(output)
     prepare(output, [str(places.consumer()), *flags, "--output", str(output)], {}, beyond=True)
-    if (output / NEXT).exists():
-        os.unlink(output / NEXT)
-        raise LaunchError("the table of --sink-table holds results of another run", "Give the job its own --sink-table, or drop that table",
-                          ExitCode.USAGE)
 
 
 def require_empty(folder, flag):

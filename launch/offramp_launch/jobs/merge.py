@@ -7,7 +7,7 @@ import shutil
 from offramp_launch.jobs import files as job_files
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.jobs.folder import SHARDS
-from offramp_launch.output_folder import CHECKPOINT, NEXT, OutputLock, run_noted
+from offramp_launch.output_folder import CHECKPOINT, OutputLock, run_noted
 from offramp_launch.jobs.shard_record import may_be_part
 
 COUNTS = ("done", "skipped", "dead_letters", "dropped")
@@ -74,8 +74,8 @@ def require_merged(job, index):
 
 
 def merge_failure(place):
-    """A segment or unfinished file in a shard's folder; None if all files are whole and in place."""
-    return next((path for pattern in (".offramp-segments/*/*.tsv", f"{NEXT}*") for path in sorted(place.rglob(pattern))), None)
+    """A segment in a shard's folder; None if all of them are merged."""
+    return next(iter(sorted(place.rglob(".offramp-segments/*/*.tsv"))), None)
 
 
 def require_parts(job, index, record):

@@ -205,6 +205,7 @@ class Checkpoint:
             self._rewrite()
         elif not self.resumes:
             self._new = self._put(NEW_NAME, self._header())
+            self._close_folder()        # the launcher may give the folder another name
 
     def submitted(self, first: int, samples: int, keys: bytes | None) -> None:
         """Records a batch before the library receives it."""
@@ -283,6 +284,9 @@ class Checkpoint:
             with new, contextlib.suppress(OSError):      # the launcher refused the folder, or another loop replaced the file
                 if os.path.samestat(os.fstat(new.fileno()), os.stat(NEW_NAME, dir_fd=self._open_folder(), follow_symlinks=False)):
                     os.unlink(NEW_NAME, dir_fd=self._open_folder())
+        self._close_folder()
+
+    def _close_folder(self) -> None:
         if self._folder_fd is not None:
             os.close(self._folder_fd)
             self._folder_fd = None

@@ -44,13 +44,7 @@ bool add_ranges(const json& ranges, std::uint64_t items, ItemRanges& done) {
 // False, and nothing is added, unless they follow the names read so far.
 bool add_names(const json& line, Checkpoint& checkpoint) {
     if (!line["names"].is_string() || !line.contains("from") || line["from"] != checkpoint.names.size()) return false;
-    std::vector<std::uint64_t> results;
-    if (line.contains("results") &&
-        (!line["results"].is_string() || !add_from_digits(line["results"].get_ref<const std::string&>(), results)))
-        return false;
-    if (!add_from_digits(line["names"].get_ref<const std::string&>(), checkpoint.names)) return false;
-    checkpoint.results.insert(checkpoint.results.end(), results.begin(), results.end());
-    return true;
+    return add_from_digits(line["names"].get_ref<const std::string&>(), checkpoint.names);
 }
 
 bool read_header(std::string_view line, Checkpoint& checkpoint) {
@@ -61,8 +55,6 @@ bool read_header(std::string_view line, Checkpoint& checkpoint) {
         checkpoint.pid = header.at("pid").get<std::uint64_t>();
         checkpoint.before = header.at("before").get<std::uint64_t>();
         checkpoint.identity.facts = header.at("identity").get<std::map<std::string, std::string>>();
-        checkpoint.next_place = header.value("next", "");
-        checkpoint.finished_before = header.value("finished", false);
         checkpoint.seal = seal_of(line);
     } catch (const json::exception&) {
         return false;
@@ -74,8 +66,6 @@ bool read_header(std::string_view line, Checkpoint& checkpoint) {
 
 std::string Checkpoint::header_line() const {
     json header = {{"run", run_id}, {"pid", pid}, {"before", before}, {"identity", identity.facts}};
-    if (!next_place.empty()) header["next"] = next_place;
-    if (finished_before) header["finished"] = true;
     header["checkpoint"] = kVersion;
     return sealed_line(std::string_view(json_text(header)).substr(1));
 }
@@ -84,11 +74,8 @@ std::string Checkpoint::names_lines() const {
     std::string text;
     for (std::size_t from = 0; from < names.size(); from += kNamesALine) {
         const std::size_t end = std::min(from + kNamesALine, names.size());
-        std::string body =
-            fmt::format("\"from\":{},\"names\":\"{}\"", from, as_digits(names.data() + from, names.data() + end));
-        if (!results.empty())
-            body += fmt::format(",\"results\":\"{}\"", as_digits(results.data() + from, results.data() + end));
-        text += sealed_line(body + "}");
+        text += sealed_line(
+            fmt::format("\"from\":{},\"names\":\"{}\"}}", from, as_digits(names.data() + from, names.data() + end)));
     }
     return text;
 }
@@ -148,7 +135,6 @@ Checkpoint parse_checkpoint(std::string_view text, const std::string& path) {
         if (!has_content) ++checkpoint.ignored_lines;
     }
     if (checkpoint.names.size() != items) checkpoint.names.clear();
-    if (checkpoint.results.size() != checkpoint.names.size()) checkpoint.results.clear();
     return checkpoint;
 }
 

@@ -15,8 +15,7 @@ namespace offramp {
 //
 //   {"xxh3":"HASH","before":0,"identity":{"--batch":"8",...,"items":"1000"},"checkpoint":1,"pid":N,"run":"ID"}   first,
 //   only there
-//   {"xxh3":"HASH","from":0,"names":"0123456789abcdef...","results":"0123456789abcdef..."}     16 digits an item
-//   (hashes_of_items())
+//   {"xxh3":"HASH","from":0,"names":"0123456789abcdef..."}      16 digits an item (hashes_of_items())
 //   {"xxh3":"HASH","done":[[0,64],[128,192]]}                                                  any number; items [0,
 //   64) ...
 //   {"xxh3":"HASH","ended":true}                                                               last; the run ended by
@@ -26,10 +25,7 @@ namespace offramp {
 // cut) is ignored, and its items are processed again. Lines may repeat items. Skipped items are not listed: every run
 // tries them again.
 //
-// The names identify the items of a source that grew (producer/runner/sources/source_order.hpp). "results" hashes the
-// names of the result files (hashes_of_result_names()) and is left out where it equals "names". "next":"NAME" in the
-// first line: the results are beside a previous run's until this run ends (common/app/program/next_place.hpp).
-// "finished":true: the run continued a complete one, whose results stay apart from those of the items that joined.
+// The names identify the items of a source that grew (producer/runner/sources/source_order.hpp).
 // consumer/processors/results/previous_run.cpp also reads parts of it.
 //
 // Version rule: any change that an earlier reader would misread raises the number. A reader refuses any other number.
@@ -39,13 +35,9 @@ struct Checkpoint {
     std::uint64_t before = 0;  // items completed before that run began
     CheckpointIdentity identity;
     std::vector<std::uint64_t> names;  // of all items, or none: the items have no keys, or a line of names is damaged
-    // result names of all items, or none: they equal `names`
-    std::vector<std::uint64_t> results{};
     ItemRanges done;
     std::uint64_t ignored_lines = 0;  // torn or damaged lines
-    std::string next_place{};         // empty: its results are in place
     bool ended = false;               // nothing is left to do, except dead letters and dropped or unreadable items
-    bool finished_before = false;     // continues a complete run for items that joined
     std::string seal{};               // of the header as read: unique to this checkpoint
 
     std::string header_line() const;

@@ -70,8 +70,6 @@ void join_checkpoints(const std::string& output, const std::string& run_id, std:
     joined->pid = static_cast<std::uint64_t>(::getpid());
     joined->before = 0;
     // A shard's end does not describe the whole.
-    joined->next_place.clear();
-    joined->finished_before = false;
     joined->ended = shards.size() == count;
     write(output, *joined);
 }

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/app/program/next_place.hpp"
 #include "common/app/settings/processor_results.hpp"
 #include "common/app/settings/run_config.hpp"
 #include "common/base/error.hpp"
@@ -60,13 +59,9 @@ bool grew(const Checkpoint& previous, const BatchSource& source, ItemRange share
     return names != previous.identity.facts.end() && names->second == source_fingerprint(source, previous.items());
 }
 
-// Nothing if it is missing or cannot be continued.
-std::optional<Checkpoint> if_readable(const std::string& path) {
-    try {
-        return read_checkpoint(path);
-    } catch (const Error&) {
-        return std::nullopt;
-    }
+[[noreturn]] void fail_other_work(const std::string& folder, const Checkpoint& previous) {
+    throw ConfigError("--output " + folder + " holds the work of run " + previous.run_id,
+                      "Give --resume to continue it, or another --output");
 }
 
 // Describes missing input items, if they can be determined.
@@ -130,21 +125,15 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
     // With the same total, a higher --limit only takes more.
     if (is_known_as_a_whole(source))
         identity.facts[CheckpointIdentity::kItemsOfTheWhole] = std::to_string(source.items_of_the_whole());
-    const std::optional<Checkpoint> found =
-        earlier == EarlierWork::DoneAgain ? if_readable(path) : read_checkpoint(path);
-    // A producer of this run that died before it completed a slab left another run's checkpoint there.
-    const bool is_other_run = earlier == EarlierWork::DoneAgain || (earlier == EarlierWork::Recovered && found &&
-                                                                    ReplacedItems::counts(folder_, found->seal));
-    bool finished_before = false;
-    if (found && is_other_run) {
-        replaces(*found, config, config.catalogue.text("write-path"), identity, source);
-    } else if (earlier != EarlierWork::DoneAgain) {
+    const std::optional<Checkpoint> found = read_checkpoint(path);
+    if (earlier == EarlierWork::DoneAgain) {
+        if (found) fail_other_work(folder_, *found);
+    } else {
         check_same_work(found, identity, source, share_of(source, config), folder_,
                         earlier == EarlierWork::Recovered ? "recover" : "--resume");
         if (found) {
-            done_ = without_replaced(*found, source);
+            done_ = found->done;
             items_before_ = earlier == EarlierWork::Recovered ? found->before : done_.items();
-            finished_before = found->ended || found->finished_before;
         }
     }
     if (earlier != EarlierWork::Recovered) items_before_ = (done_ = tiles_.of(done_)).items();
@@ -154,11 +143,8 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
                                                             .before = items_before_,
                                                             .identity = identity,
                                                             .names = hashes_of_items(source),
-                                                            .results = hashes_of_result_names(source),
                                                             .done = done_,
-                                                            .ignored_lines = 0,
-                                                            .next_place = next_place_of(folder_),
-                                                            .finished_before = finished_before},
+                                                            .ignored_lines = 0},
                                                  config.durable ? Durability::PowerCut : Durability::Process,
                                                  std::move(on_failure), !config.samples_folder.empty(),
                                                  [this] { require_in_place(); });
@@ -170,65 +156,26 @@ void RunCheckpoint::require_in_place() {
     result_folders_.require_in_place();
 }
 
-void RunCheckpoint::replaces(const Checkpoint& previous, const ResultSettings& config, const std::string& write_path,
-                             const CheckpointIdentity& identity, const BatchSource& source) {
-    replaced_ = std::make_unique<ReplacedItems>(folder_, previous.seal, FilesOfRun::of(identity), config.durable);
-    if (std::ranges::any_of(config.processors(),
-                            [&](const std::string& name) { return makes_files_of_items(name, write_path); }))
-        replacing_ = &source;
-}
-
-// Completed items that another run may have replaced are processed again.
-ItemRanges RunCheckpoint::without_replaced(const Checkpoint& previous, const BatchSource& source) const {
-    const ReplacedItems::Hashes replaced = ReplacedItems::of(folder_, previous.seal);
-    if (replaced.empty()) return previous.done;
-    ItemRanges left;
-    for (const ItemRange& range : previous.done.list())
-        for (std::uint64_t item = range.begin; item < range.end; ++item)
-            if (!replaced.contains(hash_of_replaced_name(source, item))) left.add({item, item + 1});
-    if (left.items() < previous.done.items())
-        spdlog::info(
-            "{} items are processed again: a run that started to replace run {} may have begun with them, but "
-            "completed none",
-            previous.done.items() - left.items(), previous.run_id);
-    return left;
-}
-
 std::unique_ptr<BatchSource> in_order_of_previous_runs(std::unique_ptr<BatchSource> source, const std::string& folder) {
     const std::optional<Checkpoint> previous = read_checkpoint(folder + "/" + kCheckpointName);
     return previous ? in_previous_order(std::move(source), previous->names) : std::move(source);
 }
 
-// A consumer with a slab may replace files of single items before any completion is noted, and a kill may come in
-// between. So each item is recorded as possibly replaced before it is handed out, until the checkpoint is this run's:
-// its completed items are then always there.
+// A kill may come between a consumer's first result and its completion: the checkpoint says before whose results they
+// are.
 void RunCheckpoint::begin(const std::vector<ItemRange>& items) {
     if (writer_->begun() || items.empty()) return;
     failpoint("run.first_result");
     require_in_place();
-    if (!replaced_) {
-        writer_->begin();
-    } else {
-        std::vector<std::uint64_t> names;
-        for (const ItemRange& range : items)
-            for (std::uint64_t item = range.begin; item < range.end && replacing_; ++item)
-                if (const std::uint64_t name = hash_of_replaced_name(*replacing_, item);
-                    names.empty() || names.back() != name)
-                    names.push_back(name);
-        replaced_->add(names);
-    }
+    writer_->begin();
     failpoint("run.begun");
 }
 
-void RunCheckpoint::close() {
-    writer_->close();
-    if (writer_->begun()) ReplacedItems::remove(folder_);
-}
+void RunCheckpoint::close() { writer_->close(); }
 
 void RunCheckpoint::end() {
     tiles_.require(writer_->done());
     writer_->end();
-    ReplacedItems::remove(folder_);
 }
 
 }  // namespace offramp

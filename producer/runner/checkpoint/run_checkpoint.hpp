@@ -13,7 +13,6 @@
 #include "producer/runner/checkpoint/checkpoint_writer.hpp"
 #include "producer/runner/checkpoint/earlier_work.hpp"
 #include "producer/runner/checkpoint/output_lock.hpp"
-#include "producer/runner/checkpoint/replaced_items.hpp"
 #include "producer/runner/checkpoint/result_folders.hpp"
 #include "producer/runner/checkpoint/tiles_in_place.hpp"
 #include "producer/runner/sources/batch_source.hpp"
@@ -43,19 +42,15 @@ class RunCheckpoint {
     const ItemRanges& done() const { return done_; }
     // The number of completed items when this run began.
     std::uint64_t items_before() const { return items_before_; }
-    // Call it before a slab's items are handed out: a consumer may then replace a previous run's results.
+    // Call it before a slab's items are handed out: from here on there may be results.
     void begin(const std::vector<ItemRange>& items);
-    // Records accepted completions. From the first one on, the folder's checkpoint is this run's.
+    // Records accepted completions.
     void completed(const std::vector<ItemRange>& items) { writer_->note(items); }
     void close();
     // After close(): nothing is left that this run could do. Errors: those of TilesInPlace::require().
     void end();
 
   private:
-    void replaces(const Checkpoint& previous, const ResultSettings& config, const std::string& write_path,
-                  const CheckpointIdentity& identity, const BatchSource& source);
-    ItemRanges without_replaced(const Checkpoint& previous, const BatchSource& source) const;
-
     void require_in_place();
 
     const std::string folder_;
@@ -66,9 +61,6 @@ class RunCheckpoint {
     ItemRanges done_;
     std::uint64_t items_before_ = 0;
     std::unique_ptr<CheckpointWriter> writer_;
-    // Used while another run's checkpoint stays, until this run has completed an item.
-    std::unique_ptr<ReplacedItems> replaced_;
-    const BatchSource* replacing_ = nullptr;  // items whose files may be replaced; null: no files of single items
 };
 
 // The source with its items numbered as in the output folder's checkpoint, if there is one

@@ -9,7 +9,6 @@
 
 #include "common/app/images/canvas_file.hpp"
 #include "common/app/images/tiling.hpp"
-#include "common/app/program/next_place.hpp"
 #include "common/app/settings/processor_results.hpp"
 #include "common/app/settings/processor_spec.hpp"
 #include "common/base/error.hpp"
@@ -69,8 +68,7 @@ std::vector<StitchedOutput> stitched_outputs(const RunConfig& config, std::span<
         const ProcessorResults* const results = ProcessorResults::of(processor);
         if (results == nullptr || !results->puts_tiles_together) continue;
         const std::string masks = results_folder(config.folder_of_samples(), processor, processors.size());
-        const std::string canvases =
-            canvas_folder(config.samples_folder.empty() ? folder_in(masks, next_place_of(config.output)) : masks);
+        const std::string canvases = canvas_folder(masks);
         for (std::string& name : mask_endings(outputs, upsample_factor, config.transform == "class-map"))
             stitched.push_back({.masks = masks, .canvases = canvases, .ending = std::move(name)});
     }
@@ -95,7 +93,6 @@ TilesInPlace::TilesInPlace(const RunConfig& config, const BatchSource& source, s
     size_ = {.tile = config.tile, .overlap = config.overlap_pixels()};
     share_ = share_of(source, config);
     has_shard_ = !config.shard.empty();
-    replaces_ = config.samples_folder.empty() && !next_place_of(config.output).empty();
 }
 
 // Tiles of a picture are consecutive. A picture of a single tile has no working file.
@@ -131,7 +128,7 @@ std::vector<std::uint64_t> TilesInPlace::lost_of(const Picture& picture, Look lo
         if (canvas.is_committed() && (has_mask || look == Look::AtTheEnd)) continue;
         if (!canvas.is_there()) {
             const bool is_all_done = has_shard_ || picture.done.size() == picture.tiles;
-            if (!has_mask || replaces_ || !is_all_done) lose_all();
+            if (!has_mask || !is_all_done) lose_all();
         } else if (canvas.is_committed() || !canvas.matches_form()) {
             lose_all();
             if (look == Look::AtTheBeginning) canvas.remove();

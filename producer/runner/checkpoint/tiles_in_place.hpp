@@ -20,8 +20,7 @@ struct StitchedOutput {
     std::string ending;    // of a mask's name, after the picture's key
 };
 
-// Empty if the run makes no masks of tiles. `outputs`: the tensors for consumers. Uses the output's next place at the
-// time of the call.
+// Empty if the run makes no masks of tiles. `outputs`: the tensors for consumers.
 std::vector<StitchedOutput> stitched_outputs(const RunConfig& config, std::span<const TensorSpec> outputs,
                                              std::uint32_t upsample_factor);
 
@@ -51,7 +50,6 @@ class TilesInPlace {
     TileSize size_;
     ItemRange share_;
     bool has_shard_ = false;
-    bool replaces_ = false;  // a mask without a working file may be an earlier run's
 };
 
 }  // namespace offramp

@@ -76,7 +76,7 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     const std::shared_ptr<const TextTable> texts = opened.texts;
     const std::shared_ptr<const PictureList> pictures = gives_columns(config_.source) ? opened.pictures : nullptr;
     const std::string stamps = place_.folder() + "/" + run_files::kPictureStamps;
-    source_ = open_source(config_, traits, model_, std::move(opened),
+    source_ = open_source(config_, model_, std::move(opened),
                           place_.is_recovered() ? PictureStamps::kept(stamps) : PictureStamps{}, still_wanted);
     record_ = std::make_unique<WorkRecord>(
         config_, *source_,

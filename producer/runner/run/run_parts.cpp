@@ -7,7 +7,6 @@
 #include "common/app/settings/processor_results.hpp"
 #include "common/base/log.hpp"
 #include "common/wire/mask_form.hpp"
-#include "producer/runner/checkpoint/files_of_others.hpp"
 #include "producer/runner/checkpoint/run_checkpoint.hpp"
 #include "producer/runner/kernels/gpu_choice.hpp"
 #include "producer/runner/models/copy_model.hpp"
@@ -105,8 +104,8 @@ OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Devi
     return opened;
 }
 
-std::unique_ptr<BatchSource> open_source(const RunConfig& config, const EgressTraits& traits, const OpenedModel& model,
-                                         OpenedInput opened, PictureStamps stamps, StillWanted still_wanted) {
+std::unique_ptr<BatchSource> open_source(const RunConfig& config, const OpenedModel& model, OpenedInput opened,
+                                         PictureStamps stamps, StillWanted still_wanted) {
     const ModelInput input = model.model->input();
     auto source = part_of(source_named(config.source)
                               .make({.input = &config,
@@ -125,9 +124,6 @@ std::unique_ptr<BatchSource> open_source(const RunConfig& config, const EgressTr
     require_results_apart(config, *source);
     if (makes_a_file_of_each_result(config)) require_distinct_results(*source, model.transformer->outputs());
     const ItemRange share = share_of(*source, config);
-    if (!config.recover && !traits.outputs_dropped)
-        require_no_files_of_others(config, config.catalogue, *source, share, model.transformer->outputs(),
-                                   model.transformer->upsample_factor());
     spdlog::info("source: {}{}", source->description(),
                  config.shard.empty() ? ""
                                       : fmt::format(", of these shard {}: {} from number {} on", config.shard,

@@ -27,7 +27,7 @@ OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Devi
 
 // Borrows: config. `stamps`: of pictures of tiles, in a recovered run. `still_wanted` throws when the run was stopped
 // meanwhile.
-std::unique_ptr<BatchSource> open_source(const RunConfig& config, const EgressTraits& traits, const OpenedModel& model,
-                                         OpenedInput opened, PictureStamps stamps, StillWanted still_wanted);
+std::unique_ptr<BatchSource> open_source(const RunConfig& config, const OpenedModel& model, OpenedInput opened,
+                                         PictureStamps stamps, StillWanted still_wanted);
 
 }  // namespace offramp

@@ -44,28 +44,4 @@ std::vector<std::uint64_t> hashes_of_items(const BatchSource& source) {
     return hashes;
 }
 
-std::uint64_t hash_of_result_name(std::string_view key, std::uint64_t item) {
-    const std::string number = key.empty() ? std::to_string(item) : std::string();
-    const std::string_view name = key.empty() ? number : key;
-    return XXH3_64bits(name.data(), name.size());
-}
-
-std::uint64_t hash_of_replaced_name(const BatchSource& source, std::uint64_t item) {
-    return hash_of_result_name(source.key_of_whole(item), item);
-}
-
-std::vector<std::uint64_t> hashes_of_result_names(const BatchSource& source) {
-    std::vector<std::uint64_t> hashes;
-    if (source.max_key_bytes() == 0) return hashes;
-    hashes.reserve(source.items());
-    bool are_the_same = true;
-    for (std::uint64_t item = 0; item < source.items(); ++item) {
-        const std::string_view key = source.key(item);
-        are_the_same = are_the_same && !key.empty() && !(source.has_notes() && source.note_hash(item) != 0);
-        hashes.push_back(hash_of_result_name(key, item));
-    }
-    if (are_the_same) hashes.clear();
-    return hashes;
-}
-
 }  // namespace offramp

@@ -19,12 +19,4 @@ std::string source_fingerprint(const BatchSource& source, std::uint64_t items);
 
 // A hash of each item's key and note, which identifies it among others; none for a source without keys.
 std::vector<std::uint64_t> hashes_of_items(const BatchSource& source);
-// A hash of the name of an item's results: its key, or else its number, without the note.
-std::uint64_t hash_of_result_name(std::string_view key, std::uint64_t item);
-// A hash of the object that an item's results replace: for a tile, its picture's mask, whose other tiles may be from
-// other runs.
-std::uint64_t hash_of_replaced_name(const BatchSource& source, std::uint64_t item);
-// hash_of_result_name() of each item; none if it equals hashes_of_items(), or the source has no keys.
-std::vector<std::uint64_t> hashes_of_result_names(const BatchSource& source);
-
 }  // namespace offramp

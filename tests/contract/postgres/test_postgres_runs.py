@@ -19,7 +19,6 @@ from tests.support.postgres_server import PASSWORD, PostgresServer, missing_requ
 ITEMS = 320
 FLAGS = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--copy-outputs", "12", "--batch", "8", "--batches-per-slab", "1",
          "--batches", str(ITEMS // 8), "--status-seconds", "0.05")
-TABLE = "SELECT item, key, output, vector FROM embeddings ORDER BY key, output"
 
 
 class WithServer(unittest.TestCase):
@@ -157,7 +156,7 @@ class Runs(Killed, WithServer):
         self.assertRegex(run.logs(), "holds results of job-.*, which is not merged yet. .*--overwrite")
         self.assertEqual(self.rows(), before)
         self.assertEqual(run.start("--overwrite").wait(), 0, run.logs())
-        self.assertEqual(self.rows(), self.undisturbed())
+        self.assertEqual((self.rows(), self.rows(self.aside(run))), (self.undisturbed(), before))
 
     def test_a_shard_whose_place_is_removed_ends(self):
         """As after a merge of another attempt's work, or when the job is given up: a consumer that starts then does not wait."""
@@ -174,26 +173,13 @@ class Runs(Killed, WithServer):
             self.assertEqual(job.wait(), 75, job.logs())
         self.assertRegex(job.logs(), "which names the job of this output, is gone|was moved, unmounted or replaced")
 
-    def test_a_run_does_not_replace_the_table_that_a_job_made_meanwhile(self):
-        job = JobWorld(*FLAGS, "--processor", self.processor, "--sink", self.sink)
-        self.addCleanup(job.__exit__, None, None, None)
-        self.assertEqual(job.init(2)[0], 0)
-        self.begun()
-        run = self.world()
-        with run.gate() as gate:
-            run.start()
-            gate.let(4)
-            run.until(lambda: run.status().get("done_samples", 0) > 0, "rows beside those of the dead run")
-            self.sql("DROP TABLE embeddings, embeddings_outputs")
-            self.assertEqual(job.shard(0).wait(), 0, job.logs())
-            before = self.rows()
-            gate.open()
-            self.assertEqual(run.wait(), 64, run.logs())
-        self.assertIn("which is not merged yet", run.logs())
-        self.assertEqual(self.rows(), before)
-        self.sql("DROP TABLE embeddings, embeddings_outputs")
-        self.assertEqual(run.start("--resume").wait(), 0, run.logs())
-        self.assertEqual(self.rows(), self.undisturbed())
+    @staticmethod
+    def aside(world):
+        """The table that the last run with --overwrite renamed."""
+        return f'"embeddings_before_{world.run_id()}"'
+
+    def tables(self):
+        return [name for name, in self.sql("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename")]
 
     def undisturbed(self, *flags):
         """The rows of a run into SQLite, in PostgreSQL's form. Tests of SQLite check that vectors are the model's."""
@@ -209,12 +195,12 @@ class Runs(Killed, WithServer):
         self.assertGreater(sum(vector is not None for *_, vector in made.values()), ITEMS // 4)
         return made
 
-    def rows(self):
+    def rows(self, table="embeddings"):
         """The numbers that PostgreSQL prints, rounded to the nearest of their type."""
-        half = self.sql("SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'embeddings'::regclass AND attname = 'vector'")[0][0].startswith("half")
+        half = self.sql(f"SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = '{table}'::regclass AND attname = 'vector'")[0][0].startswith("half")
         kind = "<e" if half else "<f"
         found = {}
-        for item, key, output, vector in self.sql(TABLE):
+        for item, key, output, vector in self.sql(f"SELECT item, key, output, vector FROM {table} ORDER BY key, output"):
             self.assertNotIn(key, found)
             numbers = vector and tuple(struct.unpack(kind, struct.pack(kind, float(number)))[0] for number in vector[1:-1].split(","))
             found[key] = (int(item), output, numbers or None)
@@ -230,29 +216,32 @@ class Runs(Killed, WithServer):
             self.assertEqual(self.sql("SELECT output, dimensions, dtype, normalized FROM embeddings_outputs")[0][1:],
                              [dimensions, "float16" if flags else "float32", "t" if flags else "f"])
 
-    def test_overwrite_replaces_a_finished_table_once_the_new_one_is_whole(self):
+    def test_a_finished_table_outlives_every_new_run(self):
         world = self.world()
         self.assertEqual(world.start().wait(), 0, world.logs())
-        rows = self.rows()
-        for other in (world, self.world()):
+        rows, tables = self.rows(), self.tables()
+        self.sql("CREATE TABLE records (a text)")
+        for other, words in ((world, ("--output", "--overwrite", "--resume")), (self.world(), ("table 'embeddings'", "--overwrite", "--resume", "--sink-table"))):
             self.assertEqual(other.start().wait(), 64, other.logs())
-            for words in ("table 'embeddings'", "--overwrite", "--resume", "--sink-table"):
-                self.assertIn(words, other.logs())
-            # A run that cannot start, one that a consumer cannot go on with, and one that is stopped in the middle.
-            for flags in (("--model", "no-such"), ("--truncate-dim", "8", "--index", "nonsense")):
-                self.assertNotEqual(other.start("--overwrite", *flags).wait(), 0, other.logs())
-            self.assertEqual(self.rows(), rows)
+            for word in words:
+                self.assertIn(word, other.logs())
+            # The launcher, the consumer that prepares the output, and one at its first slab refuse these.
+            for flags in (("--model", "no-such"), ("--index", "nonsense"), ("--processor", "embeddings-postgres,records-postgres"),
+                          ("--processor", "embeddings-postgres,mask-png")):
+                with self.subTest(flags):
+                    self.assertNotEqual(other.start("--overwrite", *flags).wait(), 0, other.logs())
+                    self.assertEqual((self.rows(), self.tables()), (rows, [*tables, "records"]))
         other.flags = (*other.flags, "--truncate-dim", "8")
         with other.gate() as gate:
             other.start("--overwrite")
             gate.let(4)
             other.until(lambda: other.status().get("done_samples", 0) > 0, "some rows")
-            self.assertEqual(self.rows(), rows)
             other.kill_everything()
-        self.assertEqual(self.rows(), rows)
+        aside = self.aside(other)
+        self.assertEqual(self.rows(aside), rows)
         self.assertEqual(other.start("--resume").wait(), 0, other.logs())
-        self.assertEqual({len(vector) for *_, vector in self.rows().values() if vector}, {8})
-        self.assertEqual(self.sql("SELECT count(*) FROM pg_tables WHERE tablename LIKE '%offramp_next%'"), [["0"]])
+        self.assertEqual(self.rows(aside), rows)
+        self.assertEqual((ITEMS, {8}), (len(self.rows()), {len(vector) for *_, vector in self.rows().values() if vector}))
 
     def dead_letters(self, run_dir):
         """Copies there the dead letter of a run of the same model: its last batch."""
@@ -280,11 +269,11 @@ class Runs(Killed, WithServer):
             world.kill_everything()
         self.dead_letters(world.run_dir)
         kept, unmarked = (pathlib.Path(shutil.copytree(world.run_dir, world.folder / name, ignore=shutil.ignore_patterns("*.sock"))) for name in ("kept", "unmarked"))
-        beside, = self.sql("SELECT tablename FROM pg_tables WHERE tablename LIKE '%offramp_next%' AND tablename NOT LIKE '%outputs'")
-        self.assertEqual(last_batch(*beside), 0)
+        aside = self.aside(world)
+        self.assertEqual(last_batch("embeddings"), 0)
         done = self.retry(world, kept)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertEqual((last_batch("embeddings"), last_batch(*beside)), (0, 8))
+        self.assertEqual((last_batch("embeddings"), last_batch(aside)), (8, 0))
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(len(self.rows()), ITEMS)
 
@@ -313,43 +302,19 @@ class Runs(Killed, WithServer):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(self.rows(), whole)
 
-    def test_a_replacement_is_finished_only_through_the_sink_of_its_run(self):
-        world = self.world()
-        self.assertEqual(world.start().wait(), 0, world.logs())
+    def test_a_run_continues_only_in_its_own_database(self):
+        world = self.begun()
         rows = self.rows()
-        # Its last step fails: another client reads the table for longer than the replacement waits.
-        with self.server.locked("embeddings IN ACCESS SHARE MODE", self.database):
-            self.assertEqual(world.start("--overwrite").wait(), 75, world.logs())
-        self.sql("DELETE FROM embeddings")
         self.server.sql(f"CREATE DATABASE {self.database}_2")
         other = self.server.uri(f"{self.database}_2")
-        for flags in ((), ("--overwrite",), ("--resume",)):
-            with self.subTest(flags):
-                self.assertEqual(world.start("--sink", other, *flags).wait(), 64, world.logs())
-                for words in ("'public.embeddings'", f"'{self.database}'", f"'{self.database}_2'", "the --sink of that run", "another --output", "remove"):
-                    self.assertIn(words, world.logs())
-        self.assertEqual(self.sql("SELECT count(*) FROM embeddings"), [["0"]])
-        # Another table, even in another schema, is in the same database: the replacement is finished, and then this run.
-        self.sql("CREATE SCHEMA part_2")
-        self.assertEqual(world.start("--sink-table", "part_2.other").wait(), 64, world.logs())
+        self.assertEqual(world.start("--sink", other, "--resume").wait(), 64, world.logs())
+        for words in ("'public.embeddings'", f"'{self.database}'", f"'{self.database}_2'", "the --sink of that run"):
+            self.assertIn(words, world.logs())
         self.assertEqual(self.rows(), rows)
-        self.assertEqual(world.start("--sink-table", "part_2.other", "--overwrite").wait(), 0, world.logs())
-        self.assertEqual(self.rows(), rows)
-        self.assertEqual(self.sql("SELECT count(*) FROM part_2.other"), [[str(ITEMS)]])
-
-    def test_what_a_replacement_drops_is_reported_before_the_run_starts(self):
-        world = self.world()
-        self.assertEqual(world.start().wait(), 0, world.logs())
-        self.sql("CREATE VIEW seen AS SELECT key FROM embeddings")
-        self.assertEqual(world.start("--overwrite").wait(), 64, world.logs())
-        self.assertIn("cannot be replaced without view seen", world.logs())
-        self.assertFalse((world.run_dir / "logs/producer.log").exists(), "no producer was started")
-        self.sql("DROP VIEW seen")
-        self.sql("CREATE INDEX mine ON embeddings (item)")
-        self.sql("GRANT SELECT ON embeddings TO stranger")
-        self.assertEqual(world.start("--overwrite").wait(), 0, world.logs())
-        self.assertRegex((world.folder / "launcher.log").read_text(), r"\[run\] warning: table 'embeddings' .* will lack index mine")
-        self.assertEqual(self.sql("SELECT has_table_privilege('stranger', 'embeddings', 'SELECT')"), [["t"]])
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
+        self.assertEqual(self.rows(), self.undisturbed())
+        self.assertEqual(world.start("--sink", other, "--overwrite").wait(), 0, world.logs())
+        self.assertEqual((self.rows(), self.tables()), (self.undisturbed(), ["embeddings", "embeddings_outputs"]), "this database is not that run's")
 
     def test_resume_does_not_drop_a_table_of_another_folder(self):
         world = self.world()

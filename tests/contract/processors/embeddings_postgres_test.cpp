@@ -9,13 +9,15 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "common/app/program/next_place.hpp"
 #include "consumer/processors/results/finish.hpp"
+#include "tests/contract/processors/killed_child.hpp"
 #include "tests/contract/processors/postgres_test.hpp"
+#include "tests/support/turn.hpp"
 #include "tests/unit/processors/hand_made.hpp"
 
 namespace offramp::test {
@@ -175,28 +177,17 @@ TEST_F(EmbeddingsPostgres, StoresIdsAndColumnsOfATableOfTexts) {
     EXPECT_NO_THROW(process(config_, slab_of({"b"}, 1).contents));
 }
 
-TEST_F(EmbeddingsPostgres, ReplacesATableUnlessItHasForeignColumns) {
+TEST_F(EmbeddingsPostgres, ATableOfTextsRecordsItsColumns) {
     const ScratchFolder inputs;
     config_.source = "jsonl-text";
     config_.input = inputs.path() + "/texts.jsonl";
     std::ofstream(config_.input) << R"({"id": "a", "text": ""})"
                                  << "\n";
-    const auto run = [&] {
-        process(config_, slab_of({"a"}, 1).contents);
-        note_run(config_, Came::ToItsEnd);
-        finish_run(config_);
-    };
-    run();
+    process(config_, slab_of({"a"}, 1).contents);
+    note_run(config_, Came::ToItsEnd);
+    finish_run(config_);
     EXPECT_THAT(value("SELECT obj_description('" + config_.sink_table + "'::regclass)"),
                 HasSubstr("offramp embeddings 1 ended with id, columns "));
-    config_.overwrite = true;
-    for (int again = 0; again < 2; ++again) {
-        prepare_run(config_);
-        run();
-    }
-    database_->run("ALTER TABLE " + config_.sink_table + " ADD COLUMN label text");
-    EXPECT_THAT(refusal_of([&] { prepare_run(config_); }).text,
-                AllOf(HasSubstr("column label of table"), Not(HasSubstr("column id of table"))));
 }
 
 TEST_F(EmbeddingsPostgres, ChunksAreRowsOfTheirTextAndOfNoOtherTable) {
@@ -295,21 +286,21 @@ TEST_F(EmbeddingsPostgres, WaitsForATableThatWasTakenAway) {
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "1");
 }
 
-TEST_F(EmbeddingsPostgres, FailsWhenAnotherRunReplacedItsTable) {
+TEST_F(EmbeddingsPostgres, FailsWhenAnotherRunRenamedItsTable) {
     const HandMade sample = made({spec_of("v", kFloat32, {1, 8})});
     process(config_, sample.contents);
     const ScratchFolder another;
     RunConfig other = config_;
     other.output = another.path();
+    other.run_id = "new";
+    other.overwrite = true;
     prepare_run(other);
     process(other, sample.contents);
-    EXPECT_EQ(refusal_of([&] { process(config_, sample.contents); }).text, "no error")
-        << "the other run's rows are in another table";
-    note_run(other, Came::ToItsEnd);
-    finish_run(other);
     const Refusal refused = refusal_of([&] { process(config_, sample.contents); });
     EXPECT_EQ(refused.code, ErrorKind::Usage);
     EXPECT_THAT(refused.text, AllOf(HasSubstr("recreated by another run"), HasSubstr("its own --sink-table")));
+    const std::string aside = config_.sink_table + "_before_new";
+    database_->run("DROP TABLE " + aside + ", " + aside + "_outputs");
 }
 
 TEST_F(EmbeddingsPostgres, CreatesAnIndexPerVectorLength) {
@@ -334,233 +325,99 @@ TEST_F(EmbeddingsPostgres, CreatesAnIndexPerVectorLength) {
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "2");
 }
 
-// With any --output: the table itself records that its run finished.
-TEST_F(EmbeddingsPostgres, ReplacesATableOfAFinishedRunWhenAsked) {
-    process(config_, slab_of({"a"}, 1).contents);
-    note_run(config_, Came::ToItsEnd);
-    finish_run(config_);
-    for (const bool same_folder : {true, false}) {
-        const ScratchFolder another;
-        RunConfig other = config_;
-        if (!same_folder) other.output = another.path();
-        const Refusal refused = refusal_of([&] { prepare_run(other); });
-        EXPECT_EQ(refused.code, ErrorKind::Usage);
-        EXPECT_THAT(refused.text, AllOf(HasSubstr("table '" + config_.sink_table + "'"), HasSubstr("--overwrite"),
-                                        HasSubstr("--sink-table")));
-        other.overwrite = true;
-        prepare_run(other);
-        process(other, slab_of({"b"}, 1).contents);
-        finish_run(other);
-        EXPECT_EQ(value("SELECT key FROM " + config_.sink_table), "a");
-    }
-}
-
-// Obstacles are reported before anything is computed, and later ones before anything is dropped.
-TEST_F(EmbeddingsPostgres, DoesNotReplaceATableThatOthersDependOn) {
-    const std::string table = config_.sink_table;
-    process(config_, slab_of({"a"}, 1).contents);
-    note_run(config_, Came::ToItsEnd);
-    finish_run(config_);
-    config_.overwrite = true;
-    const std::string view = "view " + table + "_seen",
-                      key = "constraint " + table + "_its on table " + table + "_labels",
-                      column = "column label of table " + table;
-    const struct {
-        std::string make, unmake, obstacle;
-    } obstacles[] = {
-        {"CREATE VIEW " + table + "_seen AS SELECT key FROM " + table, "DROP VIEW " + table + "_seen", view},
-        {"CREATE MATERIALIZED VIEW " + table + "_seen AS SELECT output FROM " + table + "_outputs",
-         "DROP MATERIALIZED VIEW " + table + "_seen", "materialized " + view},
-        {"CREATE TABLE " + table + "_labels (key text, output text, CONSTRAINT " + table +
-             "_its FOREIGN KEY (key, output) REFERENCES " + table + ")",
-         "DROP TABLE " + table + "_labels", key},
-        {"CREATE FUNCTION " + table + "_of(" + table + ") RETURNS int LANGUAGE sql AS 'SELECT 1'",
-         "DROP FUNCTION " + table + "_of", "function " + table + "_of("},
-        {"ALTER TABLE " + table + " ADD COLUMN label text", "ALTER TABLE " + table + " DROP COLUMN label", column},
-        // A column of a table of texts, which this run did not make.
-        {"ALTER TABLE " + table + " ADD COLUMN id bigserial", "ALTER TABLE " + table + " DROP COLUMN id",
-         "column id of table " + table},
-        {"ALTER TABLE " + table + " ADD COLUMN columns jsonb", "ALTER TABLE " + table + " DROP COLUMN columns",
-         "column columns of table " + table},
-        {"ALTER TABLE " + table + " ENABLE ROW LEVEL SECURITY", "ALTER TABLE " + table + " DISABLE ROW LEVEL SECURITY",
-         "row security of table " + table},
-    };
-    for (const auto& [make, unmake, obstacle] : obstacles) {
-        database_->run(make);
-        const Refusal refused = refusal_of([&] { prepare_run(config_); });
-        EXPECT_EQ(refused.code, ErrorKind::Usage) << obstacle;
-        EXPECT_THAT(refused.text, AllOf(HasSubstr("table '" + table + "'"), HasSubstr(obstacle), HasSubstr("RENAME TO"),
-                                        HasSubstr("--sink-table")));
-        database_->run(unmake);
-        prepare_run(config_);
-    }
-    process(config_, slab_of({"b"}, 1).contents);
-    note_run(config_, Came::ToItsEnd);
-    for (const auto& [make, unmake, obstacle] : obstacles) {
-        database_->run(make);
-        const Refusal refused = refusal_of([&] { finish_run(config_); });
-        EXPECT_EQ(refused.code, ErrorKind::Usage) << obstacle;
-        EXPECT_THAT(refused.text, AllOf(HasSubstr(obstacle), HasSubstr("--resume")));
-        EXPECT_EQ(value("SELECT key FROM " + table), "a");
-        database_->run(unmake);
-    }
-    config_.overwrite = false;
-    config_.resume = true;
-    prepare_run(config_);
-    EXPECT_EQ(value("SELECT key FROM " + table), "b");
-}
-
-TEST_F(EmbeddingsPostgres, AReplacingTableKeepsOwnerAndPrivileges) {
-    const std::string table = config_.sink_table, reader = table + "_reader", owner = table + "_owner";
-    const auto rights = [&](const std::string& of) {
-        return value(
-            "SELECT coalesce(string_agg(pg_get_userbyid(grantee) || ' ' || privilege_type || ' ' || is_grantable, ', ' "
-            "ORDER BY 1), '') || ' ' || (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = '" +
-            of +
-            "'::regclass) || (SELECT string_agg(attname || attacl::text, ' ') FROM pg_attribute WHERE attrelid = '" +
-            of + "'::regclass AND attacl IS NOT NULL) FROM pg_class, aclexplode(relacl) WHERE oid = '" + of +
-            "'::regclass");
-    };
-    process(config_, slab_of({"a"}, 1).contents);
-    note_run(config_, Came::ToItsEnd);
-    finish_run(config_);
-    for (const std::string& user : {reader, owner}) database_->run("CREATE ROLE " + user);
-    database_->run("GRANT ALL ON SCHEMA public TO " + owner);
-    for (const std::string& each : {table, table + "_outputs"}) {
-        database_->run("ALTER TABLE " + each + " OWNER TO " + owner);
-        database_->run("GRANT SELECT ON " + each + " TO " + reader + " WITH GRANT OPTION");
-        database_->run("GRANT INSERT ON " + each + " TO PUBLIC");
-        database_->run("GRANT UPDATE (output) ON " + each + " TO " + reader);
-    }
-    database_->run("ALTER DEFAULT PRIVILEGES GRANT DELETE ON TABLES TO " + reader);
-    const std::string before = rights(table), before_of_outputs = rights(table + "_outputs");
-    EXPECT_THAT(before,
-                AllOf(HasSubstr(reader + " SELECT true"), HasSubstr(owner), HasSubstr("output{" + reader + "=w/")));
-    config_.overwrite = true;
-    prepare_run(config_);
-    process(config_, slab_of({"b"}, 1).contents);
-    note_run(config_, Came::ToItsEnd);
-    finish_run(config_);
-    EXPECT_EQ(value("SELECT key FROM " + table), "b");
-    EXPECT_EQ(rights(table), before);
-    EXPECT_EQ(rights(table + "_outputs"), before_of_outputs);
-    database_->run("ALTER DEFAULT PRIVILEGES REVOKE DELETE ON TABLES FROM " + reader);
-    clear();
-    for (const std::string& user : {reader, owner}) database_->run("DROP OWNED BY " + user);
-    for (const std::string& user : {reader, owner}) database_->run("DROP ROLE " + user);
-}
-
-TEST_F(EmbeddingsPostgres, ReportsInAdvanceWhatAReplacementDrops) {
-    const std::string table = config_.sink_table;
+// With any --output: the table itself records its run.
+TEST_F(EmbeddingsPostgres, OverwriteRenamesATableWithAllThatBelongsToIt) {
+    const std::string table = config_.sink_table, aside = table + "_before_new";
     config_.catalogue.put("index", "hnsw");
-    const auto run = [&] {
-        process(config_, slab_of({"a"}, 1).contents);
+    const auto names = [&](const std::string& beginning) {
+        return value(
+            "SELECT string_agg(replace(relname, '" + beginning +
+            "', '') || ' ' || relkind::text, ', ' ORDER BY relname) FROM pg_class WHERE starts_with(relname, '" +
+            beginning + "') AND (relname NOT LIKE '%before%' OR '" + beginning + "' LIKE '%before%')");
+    };
+    const auto run = [&](const char* key) {
+        process(config_, slab_of({key}, 1).contents);
         note_run(config_, Came::ToItsEnd);
         finish_run(config_);
     };
-    const auto printed = [&] {
-        ::testing::internal::CaptureStdout();
-        prepare_run(config_);
-        std::fflush(stdout);
-        return ::testing::internal::GetCapturedStdout();
-    };
-    run();
-    config_.overwrite = true;
-    EXPECT_EQ(printed(), "");
-    run();
-    EXPECT_EQ(printed(), "");
-    database_->run("CREATE INDEX " + table + "_by_item ON " + table + " (item)");
-    database_->run("ALTER TABLE " + table + " ADD CONSTRAINT " + table + "_checked CHECK (item >= 0)");
-    database_->run("CREATE RULE " + table + "_kept AS ON DELETE TO " + table + " DO INSTEAD NOTHING");
-    EXPECT_THAT(printed(), AllOf(HasSubstr("index " + table + "_by_item"),
-                                 HasSubstr("constraint " + table + "_checked on table " + table),
-                                 HasSubstr("rule " + table + "_kept on table " + table),
-                                 HasSubstr("when this run has finished"), ::testing::Not(HasSubstr("_hnsw")),
-                                 ::testing::Not(HasSubstr("_pkey")), ::testing::Not(HasSubstr("type "))));
-    EXPECT_EQ(value("SELECT count(*) FROM pg_tables WHERE tablename LIKE '%rehearsal%'"), "0");
-}
-
-// Tables, keys and indexes have the same names, and no other table is left.
-TEST_F(EmbeddingsPostgres, AReplacingTableHasTheUsualNames) {
-    const auto catalog = [&] {
-        return value(
-            "SELECT string_agg(relname || ' ' || relkind::text, ', ' ORDER BY relname) FROM pg_class WHERE relname "
-            "LIKE '" +
-            config_.sink_table + "%' OR relname LIKE '%offramp_next%'");
-    };
-    config_.catalogue.put("index", "hnsw");
-    process(config_, slab_of({"a"}, 1).contents);
-    note_run(config_, Came::ToItsEnd);
-    finish_run(config_);
-    const std::string made_there = catalog();
+    run("a");
+    const std::string made_there = names(table);
     EXPECT_THAT(made_there, AllOf(HasSubstr("_hnsw i"), HasSubstr("_pkey i"), HasSubstr("_outputs r")));
+    database_->run("CREATE VIEW " + table + "_seen AS SELECT key FROM " + table);
+    const ScratchFolder another;
+    config_.output = another.path();
+    config_.run_id = "new";
+    const Refusal refused = refusal_of([&] { prepare_run(config_); });
+    EXPECT_EQ(refused.code, ErrorKind::Usage);
+    EXPECT_THAT(refused.text,
+                AllOf(HasSubstr("table '" + table + "'"), HasSubstr("--overwrite"), HasSubstr("--sink-table")));
     config_.overwrite = true;
     prepare_run(config_);
-    process(config_, slab_of({"b"}, 1).contents);
-    note_run(config_, Came::ToItsEnd);
+    EXPECT_EQ(value("SELECT key FROM " + aside), "a");
     finish_run(config_);
-    EXPECT_EQ(catalog(), made_there);
-    EXPECT_EQ(value("SELECT key FROM " + config_.sink_table), "b");
+    EXPECT_EQ(value("SELECT key FROM " + table), "a") << "a run without rows puts it back";
+    prepare_run(config_);
+    run("b");
+    EXPECT_EQ(value("SELECT key FROM " + table), "b");
+    EXPECT_EQ(value("SELECT key FROM " + aside), "a");
+    EXPECT_EQ(value("SELECT key FROM " + table + "_seen"), "a") << "what depends on a table stays with it";
+    EXPECT_EQ(names(aside), made_there);
     config_.overwrite = false;
     config_.resume = true;
     prepare_run(config_);
     process(config_, slab_of({"b", "c"}, 1).contents);
     finish_run(config_);
-    EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "2");
+    EXPECT_EQ(value("SELECT count(*) FROM " + table), "2");
+    database_->run("DROP TABLE " + aside + ", " + aside + "_outputs CASCADE");
 }
 
-// Killed after the tables and before the mark, which records the owner: the next run finishes the replacement.
-TEST_F(EmbeddingsPostgres, TheNextRunFinishesAnInterruptedReplacement) {
-    const auto read = [](const std::string& path) {
-        std::ifstream file(path);
-        return std::string(std::istreambuf_iterator<char>(file), {});
-    };
-    const std::string mark = "/.offramp-made-embeddings-postgres";
+// The launcher's last step puts the table back. It comes after a kill, too.
+TEST_F(EmbeddingsPostgres, AKilledOverwriteLeavesTheRowsUnderOneName) {
+    const std::string table = config_.sink_table, aside = table + "_before_new";
     process(config_, slab_of({"a"}, 1).contents);
-    const std::string previous_mark = read(config_.output + mark);
-    config_.overwrite = true;
-    prepare_run(config_);
-    const std::string next_place = next_place_of(config_.output);
-    process(config_, slab_of({"b"}, 1).contents);
-    const std::string next_mark = read(folder_in(config_.output, next_place) + mark);
     note_run(config_, Came::ToItsEnd);
     finish_run(config_);
-    std::ofstream(config_.output + mark) << previous_mark;
-    std::filesystem::create_directory(folder_in(config_.output, next_place));
-    std::ofstream(folder_in(config_.output, next_place) + mark) << next_mark;
-    config_.overwrite = false;
-    config_.resume = true;
-    for (int i = 0; i < 2; ++i) {
-        prepare_run(config_);
-        EXPECT_EQ(read(config_.output + mark), next_mark);
-        EXPECT_FALSE(std::filesystem::exists(folder_in(config_.output, next_place)));
-        EXPECT_EQ(value("SELECT key FROM " + config_.sink_table), "b");
+    const ScratchFolder another;
+    config_.output = another.path();
+    config_.run_id = "new";
+    config_.overwrite = true;
+    const auto names = [&] {
+        return value("SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE starts_with(relname, '" +
+                     table + "')");
+    };
+    const std::string made_there = names();
+    const Turn turn = turn_of_kill_points();
+    const ::testing::ScopedTrace trace(__FILE__, __LINE__, turn.description());
+    std::optional<Outcome> fate = Outcome::Killed;
+    int n = turn.first(), renamed = 0;
+    for (; fate == Outcome::Killed && n < 5000; n += turn.one_in) {
+        fate = killed_at_syscall(n, [&] {
+            prepare_run(config_);
+            finish_run(config_);
+        });
+        if (!fate) GTEST_SKIP() << "this machine does not let a process trace its child";
+        while (value("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = "
+                     "'client backend'") != "1")
+            std::this_thread::yield();
+        const bool is_aside = value("SELECT to_regclass('" + aside + "') IS NOT NULL") == "t";
+        renamed += is_aside ? 1 : 0;
+        EXPECT_EQ(value("SELECT key FROM " + (is_aside ? aside : table)), "a") << "killed at system call " << n;
+        finish_run(config_);
+        EXPECT_EQ(value("SELECT key FROM " + table), "a") << "killed at system call " << n;
+        EXPECT_EQ(names(), made_there) << "killed at system call " << n;
     }
+    EXPECT_EQ(fate, Outcome::Finished);
+    EXPECT_GT(renamed, 0);
 }
 
-// Two runs were broken off, one after the other, and a third finished.
-TEST_F(EmbeddingsPostgres, AReplacingRunRemovesOrphanedTables) {
-    std::vector<int> tables;
-    std::vector<std::string> next_places;
-    const auto count = [&] {
-        tables.clear();
-        for (const std::string& name : next_places)
-            tables.push_back(std::stoi(value("SELECT count(*) FROM pg_tables WHERE tablename LIKE '%" + name + "%'")));
-    };
-    for (int run = 0; run < 3; ++run) {
-        prepare_run(config_);
-        if (run > 0) next_places.push_back(next_place_of(config_.output));
-        process(config_, slab_of({"a"}, 1).contents);
-        note_run(config_, Came::ToAResult);
-        finish_run(config_);
-        config_.overwrite = true;
-    }
-    count();
-    EXPECT_EQ(tables, (std::vector<int>{0, 2}));
-    note_run(config_, Came::ToItsEnd);
-    finish_run(config_);
-    count();
-    EXPECT_EQ(tables, (std::vector<int>{0, 0}));
+TEST_F(EmbeddingsPostgres, RefusesANameThatIsTooLongToRenameTo) {
+    process(config_, slab_of({"a"}, 1).contents);
+    config_.overwrite = true;
+    config_.run_id = std::string(60, 'r');
+    const ScratchFolder another;
+    config_.output = another.path();
+    EXPECT_THAT(refusal_of([&] { prepare_run(config_); }).text, HasSubstr("longer than the names of PostgreSQL"));
+    EXPECT_EQ(value("SELECT key FROM " + config_.sink_table), "a");
 }
 
 TEST_F(EmbeddingsPostgres, ANamedSchemaMustExist) {
@@ -574,14 +431,13 @@ TEST_F(EmbeddingsPostgres, ANamedSchemaMustExist) {
     process(config_, sample.contents);
     finish_run(config_);
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "1");
-    note_run(config_, Came::ToItsEnd);
-    finish_run(config_);
     config_.overwrite = true;
+    config_.run_id = "new";
+    const ScratchFolder another;
+    config_.output = another.path();
     prepare_run(config_);
-    process(config_, slab_of({"a", "another"}, 1).contents);
-    note_run(config_, Came::ToItsEnd);
+    EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table + "_before_new"), "1");
     finish_run(config_);
-    EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "2");
     database_->run("DROP TABLE " + config_.sink_table + ", " + config_.sink_table + "_outputs");
     database_->run("DROP SCHEMA elsewhere");  // nothing is left in it
 }

@@ -88,49 +88,6 @@ TEST_P(KilledProcessor, AtEverySystemCallOfFinishingAlone) {
     EXPECT_EQ(fate, Outcome::Finished);
 }
 
-// A previous run's results are replaced; any next run begins by finishing the replacement.
-TEST_P(KilledProcessor, AtEverySystemCallOfReplacing) {
-    const auto entries = ProcessorEntry::all();
-    const auto entry = std::ranges::find(entries, GetParam(), &ProcessorEntry::name);
-    // These two also change other data than their files, which are replaced one by one.
-    if (GetParam() == "write" || GetParam() == "mask-png") return;
-    if (entry == entries.end() || !entry->run_output(CatalogueValues())) return;
-    const ScratchFolder calm(ScratchFolder::On::Memory);
-    const auto given = slabs();
-    run_over(config_for(GetParam(), calm.path()), calm.path(), given);
-    const Tree wanted = results_in(calm.path());
-    std::vector<MemorySlab> previous;
-    previous.push_back(make_slab(0, 4));
-    std::optional<Outcome> fate = Outcome::Killed;
-    int n = turn_.first();
-    for (; fate == Outcome::Killed && n < 5000; n += turn_.one_in) {
-        const ScratchFolder folder(ScratchFolder::On::Memory);
-        RunConfig config = config_for(GetParam(), folder.path());
-        process_all(config, previous);
-        note_run(config, Came::ToItsEnd);
-        finish_run(config);
-        const Tree before = results_in(folder.path());
-        config.overwrite = true;
-        prepare_run(config);
-        process_all(config, given);
-        note_run(config, Came::ToItsEnd);
-        fate = killed_at_syscall(n, [&] { finish_run(config); });
-        if (!fate) GTEST_SKIP() << "this machine does not let a process trace its child";
-        const Tree there = results_in(folder.path());
-        EXPECT_TRUE(there == before || there == wanted)
-            << "killed at system call " << n << ": " << ::testing::PrintToString(there);
-        config.overwrite = false;
-        config.resume = true;
-        prepare_run(config);
-        finish_run(config);
-        EXPECT_EQ(results_in(folder.path()), wanted) << "killed at system call " << n;
-        for (const auto& [name, text] : read_tree(folder.path()))
-            EXPECT_THAT(name, ::testing::Not(::testing::HasSubstr(".offramp-next"))) << n;
-    }
-    EXPECT_EQ(fate, Outcome::Finished);
-    EXPECT_GT(n, 20);
-}
-
 INSTANTIATE_TEST_SUITE_P(All, KilledProcessor, ::testing::ValuesIn(names_of_all()),
                          [](const auto& param_info) { return word_for(param_info.param); });
 INSTANTIATE_TEST_SUITE_P(Hosted, KilledProcessor, ::testing::ValuesIn(names_of_hosted()),

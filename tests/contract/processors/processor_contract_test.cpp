@@ -129,68 +129,47 @@ TEST_P(ProcessorContract, LeavesNoLogAndNoSegmentAtTheEnd) {
                         ::testing::HasSubstr(".offramp-segments"), ::testing::HasSubstr(".offramp-tmp"))));
 }
 
-// Files of single samples are replaced one by one as they are made; a file that all consumers append to is replaced as
-// a whole.
-TEST_P(ProcessorContract, KeepsEarlierResultsUntilAnotherRunFinishes) {
+// In a folder of results only the run continues that made them.
+TEST_P(ProcessorContract, KeepsEarlierResultsFromAnotherRun) {
     if (!leaves_files() || posts()) return;
-    const ScratchFolder folder, fresh;
+    const ScratchFolder folder;
     RunConfig config = config_for(GetParam(), folder.path());
     prepare_run(config);
     process_all(config, grouped({4, 8}));
-    note_run(config, Came::ToItsEnd);
-    finish_run(config);
-    const Tree previous = results_in(folder.path());
-    const auto stays = [&] { return names_files_by_key() || results_in(folder.path()) == previous; };
-    EXPECT_THAT(refusal_of_preparing(config),
-                ::testing::AllOf(::testing::HasSubstr("the-run, which has finished"), ::testing::HasSubstr("--resume"),
-                                 ::testing::HasSubstr("--overwrite"), ::testing::HasSubstr("--output")));
-    EXPECT_TRUE(stays());
-    config.overwrite = true;
-    std::vector<MemorySlab> slabs;
-    slabs.push_back(make_slab(0, 4));
-    // A run fails before its first result, one is killed before it has noted it, and one is broken off.
-    for (const bool has_result : {false, true}) {
-        prepare_run(config);
-        EXPECT_TRUE(stays());
-        if (has_result) process_all(config, slabs);
+    for (const Came came : {Came::ToAResult, Came::ToItsEnd}) {
+        note_run(config, came);
         finish_run(config);
-        EXPECT_TRUE(stays());
+        const Tree before = read_tree(folder.path());
+        for (const bool overwrite : {false, true}) {  // the launcher renames the folder first
+            config.overwrite = overwrite;
+            EXPECT_THAT(refusal_of_preparing(config),
+                        ::testing::AllOf(::testing::HasSubstr("holds the results of an earlier run"),
+                                         ::testing::HasSubstr("--resume"), ::testing::HasSubstr("--overwrite")));
+        }
+        config.overwrite = false;
+        config.resume = true;
+        EXPECT_EQ(refusal_of_preparing(config), "");
+        RunConfig other = config;
+        other.processor += ",none";
+        EXPECT_THAT(refusal_of_preparing(other), ::testing::HasSubstr("the-run of --processor " + GetParam()));
+        EXPECT_EQ(read_tree(folder.path()), before);
+        config.resume = false;
     }
-    prepare_run(config);
-    process_all(config, slabs);
-    note_run(config, Came::ToAResult);
-    finish_run(config);
-    EXPECT_TRUE(stays());
-    // It is continued in its place, and finishes.
-    config.overwrite = false;
-    config.resume = true;
-    prepare_run(config);
-    slabs.clear();
-    slabs.push_back(make_slab(4, 4));
-    process_all(config, slabs);
-    EXPECT_TRUE(stays());
-    note_run(config, Came::ToItsEnd);
-    for (int i = 0; i < 2; ++i) finish_run(config);
-    slabs.insert(slabs.begin(), make_slab(0, 4));
-    run_over(config_for(GetParam(), fresh.path()), fresh.path(), slabs);
-    EXPECT_TRUE(names_files_by_key() || results_in(folder.path()) == results_in(fresh.path()));
-    for (const std::string& name : names_in(folder.path()))
-        EXPECT_THAT(name, ::testing::Not(::testing::HasSubstr(".offramp-next")));
 }
 
-// It is unknown whether the run finished.
-TEST_P(ProcessorContract, ReplacesResultsWithoutACheckpointOnlyWhenAsked) {
+// A run was killed before its checkpoint.
+TEST_P(ProcessorContract, KeepsResultsWithoutACheckpoint) {
     if (!leaves_files() || posts() || names_files_by_key() || GetParam().ends_with("-postgres")) return;
     const ScratchFolder folder;
     RunConfig config = config_for(GetParam(), folder.path());
     run_over(config, folder.path(), grouped({12}));
-    for (const bool resume : {false, true}) {
+    const Tree before = read_tree(folder.path());
+    for (const auto& [resume, overwrite] : {std::pair(false, false), {true, false}, {false, true}}) {
         config.resume = resume;
-        EXPECT_THAT(refusal_of_preparing(config), ::testing::HasSubstr("an earlier run that may be finished"));
+        config.overwrite = overwrite;
+        EXPECT_THAT(refusal_of_preparing(config), ::testing::HasSubstr("the results of an earlier run"));
     }
-    note_run(config, Came::ToAResult);
-    config.resume = false;
-    EXPECT_EQ(refusal_of_preparing(config), "") << "it did not";
+    EXPECT_EQ(read_tree(folder.path()), before);
 }
 
 TEST_P(ProcessorContract, GroupingChangesNeitherNamesNorBytes) {
@@ -406,111 +385,6 @@ TEST(SeveralProcessors, EachLeavesInItsFolderWhatItLeavesAlone) {
     const RunConfig config = config_for("mask-png,cut-out,checksum", folder.path());
     EXPECT_EQ(run_over(config, folder.path(), slabs), wanted);
     EXPECT_EQ(run_over(config, folder.path(), slabs), wanted) << "done again";
-}
-
-TEST(SeveralProcessors, ResultsOfOtherProcessorsAndFilesOfTheUsersStay) {
-    std::vector<MemorySlab> slabs;
-    slabs.push_back(make_slab(0, 12));
-    const ScratchFolder folder;
-    run_over(config_for("mask-rle", folder.path()), folder.path(), slabs);
-    process_all(config_for("checksum", folder.path()), slabs);  // killed before its end
-    for (const char* name : {"embeddings.parquet", "notes.txt"})
-        std::ofstream(folder.path() + "/" + name) << "precious";
-    note_run(config_for("mask-rle", folder.path()), Came::ToItsEnd);
-    const Tree before = read_tree(folder.path());
-    for (const std::string names : {"npy", "records", "mask-png,overlay"}) {
-        note_run(config_for("mask-rle", folder.path()), Came::ToItsEnd);
-        const RunConfig next = config_for(names, folder.path());
-        prepare_run(next);
-        process_all(next, slabs);
-        note_run(next, Came::ToItsEnd);
-        finish_run(next);
-        Tree after = read_tree(folder.path());
-        for (const auto& [name, text] : before)
-            EXPECT_TRUE(name == ".offramp-checkpoint" || after[name] == text) << name << " after " << names;
-    }
-}
-
-// Only a folder's checkpoint records which files of single items are finished, and an unfinished run resumes from it.
-TEST(SeveralProcessors, AnotherRunDoesNotTakeTheCheckpointOfResultsThatNeedIt) {
-    const std::pair<const char*, Came> previous[] = {{"cut-out", Came::ToItsEnd},
-                                                     {"mask-png,records", Came::ToItsEnd},
-                                                     {"mask-rle", Came::ToAResult},
-                                                     {"mask-rle", Came::ToItsEndButForSome},
-                                                     {"checksum", Came::ToItsEndButForSome},
-                                                     {"cut-out", Came::ToItsEndButForSome}};
-    for (const auto& [names, came] : previous) {
-        const ScratchFolder folder;
-        note_run(config_for(names, folder.path()), came);
-        const Tree before = read_tree(folder.path());
-        RunConfig next = config_for("mask-png", folder.path());
-        try {
-            prepare_run(next);
-            ADD_FAILURE() << names;
-        } catch (const ConfigError& error) {
-            EXPECT_THAT(
-                error.what(),
-                ::testing::AllOf(::testing::HasSubstr(std::string("of --processor ") + names),
-                                 ::testing::HasSubstr(came == Came::ToItsEnd ? "which has finished" : "unfinished run"),
-                                 ::testing::HasSubstr("another --output"), ::testing::HasSubstr("--overwrite")));
-            EXPECT_EQ(came == Came::ToItsEndButForSome,
-                      std::string(error.what()).find(": 7 of its items are left") != std::string::npos)
-                << error.what();
-        }
-        EXPECT_EQ(read_tree(folder.path()), before) << names;
-        next.overwrite = true;
-        EXPECT_NO_THROW(prepare_run(next)) << names;
-    }
-}
-
-TEST(SeveralProcessors, WhatARunOfOtherProcessorsWasGivenUpWithGoesWithTheRunThatReplacesIt) {
-    const ScratchFolder folder;
-    RunConfig config = config_for("checksum,records", folder.path());
-    std::vector<MemorySlab> slabs;
-    slabs.push_back(make_slab(0, 4));
-    const auto run = [&](Came came) {
-        prepare_run(config);
-        process_all(config, slabs);
-        note_run(config, came);
-        finish_run(config);
-    };
-    run(Came::ToItsEnd);
-    const Tree finished = results_in(folder.path());
-    config.overwrite = true;
-    run(Came::ToAResult);
-    // Another run's folder, which this output's checkpoint does not mention.
-    const std::string own = folder.path() + "/npy", place = "/.offramp-next-0123456789abcdef";
-    std::filesystem::create_directories(own + place);
-    std::ofstream(own + "/.offramp-checkpoint") << "of that run";
-    const auto places = [&] {
-        std::set<std::string> found;
-        for (const auto& [path, text] : read_tree(folder.path()))
-            if (path.find(".offramp-next") != std::string::npos) found.insert(path.substr(0, path.find('/')));
-        return found;
-    };
-    EXPECT_EQ(places(), (std::set<std::string>{".offramp-next", "checksum", "npy", "records"}));
-    config.processor = "checksum";
-    run(Came::ToItsEnd);
-    EXPECT_EQ(places(), std::set<std::string>{"npy"});
-    for (const auto& [path, text] : finished) EXPECT_EQ(results_in(folder.path())[path], text) << path;
-}
-
-// Bytes written to a device or a FIFO are gone; those in a folder stay, also if the next run writes elsewhere.
-TEST(SeveralProcessors, WhatWasWrittenNeedsItsCheckpointWhereItIsInAFolder) {
-    const ScratchFolder folder, written;
-    RunConfig previous = config_for("write", folder.path());
-    for (const std::string& path : {std::string("/dev/null"), written.path() + "/gone", written.path()}) {
-        previous.catalogue.put("write-path", path);
-        note_run(previous, Came::ToItsEnd);
-        for (const char* processor : {"write", "checksum"}) {
-            RunConfig next = config_for(processor, folder.path());
-            next.catalogue.put("write-path", "/dev/null");
-            if (path == written.path())
-                EXPECT_THROW(prepare_run(next), ConfigError) << processor;
-            else
-                EXPECT_NO_THROW(prepare_run(next)) << processor << " after " << path;
-        }
-    }
 }
 
 TEST(SeveralProcessors, AFileOfTheUsersWhereResultsGoIsRefused) {

@@ -14,7 +14,6 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "common/app/program/next_place.hpp"
 #include "common/app/settings/processor_spec.hpp"
 #include "consumer/hosts/make_hosted.hpp"
 #include "consumer/processors/results/finish.hpp"
@@ -312,12 +311,10 @@ Tree run_over(const RunConfig& config, const std::string& folder, const std::vec
 }
 
 void note_run(const RunConfig& config, Came came) {
-    const std::string next_place = next_place_of(config.output);
     std::ofstream checkpoint(config.output + "/.offramp-checkpoint", std::ios::trunc);
     checkpoint << R"({"xxh3":"0","before":0,"identity":{"--processor":")" << config.processor
                << (config.has_processor("write") ? R"(","--write-path":")" + config.catalogue.text("write-path") : "")
                << R"(","items":"12"},"checkpoint":1,)"
-               << (next_place.empty() ? "" : R"("next":")" + next_place + R"(",)")
                << R"("pid":42,"run":"the-run"})"
                   "\n";
     if (came == Came::ToItsEnd)

@@ -95,34 +95,6 @@ TEST_F(RecordsPostgres, HaveAllInputColumnsEvenThosePostgresCannotHold) {
     EXPECT_EQ(value("SELECT columns -> 'price' FROM " + config_.sink_table), "12");
 }
 
-TEST_F(RecordsPostgres, AForeignIdColumnBlocksTheReplacement) {
-    const auto run = [&] {
-        process(config_, mapped("chair").contents);
-        note_run(config_, Came::ToItsEnd);
-        finish_run(config_);
-    };
-    run();
-    config_.overwrite = true;
-    prepare_run(config_);
-    database_->run("ALTER TABLE " + config_.sink_table + " ADD COLUMN id bigserial");
-    const Refusal refused = refusal_of([&] { prepare_run(config_); });
-    EXPECT_EQ(refused.code, ErrorKind::Usage);
-    EXPECT_THAT(refused.text, HasSubstr("column id of table " + config_.sink_table));
-    EXPECT_EQ(value("SELECT id FROM " + config_.sink_table), "1");
-
-    // The same of a run.
-    clear();
-    config_.overwrite = false;
-    TempFolder inputs;
-    config_.source = "jsonl-text";
-    config_.input = inputs.write("texts.jsonl", R"({"id": "chair", "text": ""})"
-                                                "\n");
-    run();
-    EXPECT_EQ(value("SELECT id FROM " + config_.sink_table), "chair");
-    config_.overwrite = true;
-    EXPECT_NO_THROW(prepare_run(config_));
-}
-
 TEST_F(RecordsPostgres, RefuseForeignTablesAndTablesOfVectors) {
     const auto refused_and_left = [&](const std::string& question, const std::string& wanted) {
         for (const bool starts : {true, false}) {
@@ -178,13 +150,6 @@ TEST_F(RecordsPostgres, ShareASchemaWithVectors) {
     HandMade made = one_sample();
     made.add(spec_of("v", kFloat32, {1, 8}));
     for (int i = 0; i < 2; ++i) process(config_, made.contents);
-    note_run(config_, Came::ToItsEnd);
-    finish_run(config_);
-    config_.overwrite = true;
-    prepare_run(config_);
-    process(config_, made.contents);
-    EXPECT_EQ(value("SELECT count(*) FROM pg_tables WHERE schemaname = 'beside'"), "6");
-    note_run(config_, Came::ToItsEnd);
     finish_run(config_);
     EXPECT_EQ(value("SELECT count(*) FROM pg_tables WHERE schemaname = 'beside'"), "3");
     EXPECT_EQ(value("SELECT count(*) FROM beside.embeddings"), "1");

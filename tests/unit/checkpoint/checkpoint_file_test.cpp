@@ -71,56 +71,11 @@ TEST(Checkpoint, NamesOfItemsAreCompleteOrAbsent) {
               "\n");
 }
 
-// An older reader uses the names and ignores the rest.
-TEST(Checkpoint, WritesTheResultNamesWhenNamesContainMore) {
-    Checkpoint written = of_run(2);
-    written.names = {1, 2};
-    written.results = {3, 0xffffffffffffffff};
-    EXPECT_EQ(
-        written.names_lines(),
-        R"({"xxh3":"dc39b6434eeb4e82","from":0,"names":"00000000000000010000000000000002","results":"0000000000000003ffffffffffffffff"})"
-        "\n");
-    const Checkpoint read = parse_checkpoint(written.header_line() + written.names_lines(), "file");
-    EXPECT_EQ(read.names, written.names);
-    EXPECT_EQ(read.results, written.results);
-    EXPECT_EQ(read.ignored_lines, 0U);
-    for (const char* others : {"\"0000000000000003\"", "\"000000000000000\"", "7"}) {
-        const std::string line = sealed_line(
-            "\"from\":0,\"names\":\"00000000000000010000000000000002\",\"results\":" + std::string(others) + "}");
-        EXPECT_TRUE(parse_checkpoint(written.header_line() + line, "file").results.empty())
-            << others << " do not name two items";
-    }
-    written = of_run(10000);
-    for (std::uint64_t i = 0; i < 10000; ++i) {
-        written.names.push_back(i * 0x9e3779b97f4a7c15);
-        written.results.push_back(~written.names.back());
-    }
-    EXPECT_EQ(parse_checkpoint(written.header_line() + written.names_lines(), "file").results, written.results);
-}
-
-TEST(Checkpoint, NamesTheFolderThatHoldsItsResults) {
-    Checkpoint checkpoint = of_run();
-    checkpoint.next_place = "0123456789abcdef";
-    EXPECT_EQ(
-        checkpoint.header_line(),
-        R"({"xxh3":"c6117cb31db56fe9","before":7,"checkpoint":1,"identity":{"--batch":"8","items":"1000"},"next":"0123456789abcdef",)"
-        R"("pid":42,"run":"the-run"})"
-        "\n");
-    const Checkpoint read = parse_checkpoint(checkpoint.header_line() + lines({{0, 8}}) + ended_line(), "file");
-    EXPECT_EQ(read.next_place, checkpoint.next_place);
+TEST(Checkpoint, RecordsThatItsRunEnded) {
+    const Checkpoint read = parse_checkpoint(of_run().header_line() + lines({{0, 8}}) + ended_line(), "file");
     EXPECT_TRUE(read.ended);
     EXPECT_EQ(read.ignored_lines, 0U);
     EXPECT_FALSE(parse_checkpoint(of_run().header_line() + ended_line().substr(0, 30), "file").ended) << "truncated";
-}
-
-TEST(Checkpoint, RecordsThatItContinuesACompleteRun) {
-    Checkpoint checkpoint = of_run();
-    checkpoint.finished_before = true;
-    EXPECT_NE(checkpoint.header_line().find(R"("finished":true,)"), std::string::npos);
-    const Checkpoint read = parse_checkpoint(checkpoint.header_line() + lines({{0, 8}}), "file");
-    EXPECT_TRUE(read.finished_before);
-    EXPECT_FALSE(read.ended);
-    EXPECT_FALSE(parse_checkpoint(of_run().header_line(), "file").finished_before);
 }
 
 // A truncation anywhere loses only the last line.

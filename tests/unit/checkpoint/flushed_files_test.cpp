@@ -14,11 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "common/app/program/next_place.hpp"
 #include "consumer/processors/results/finish.hpp"
 #include "consumer/sinks/segments/segment_file.hpp"
 #include "producer/runner/checkpoint/checkpoint_writer.hpp"
-#include "producer/runner/checkpoint/replaced_items.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 
 namespace {
@@ -92,19 +90,8 @@ TEST_F(FlushedFiles, IncludeARewrittenCheckpoint) {
         writer.end();
     };
     EXPECT_EQ(renamed_and_flushed([&] { run("a", 2); }), 1U);
-    EXPECT_EQ(renamed_and_flushed([&] { run("b", 2); }), 1U) << "another run's checkpoint is replaced";
+    EXPECT_EQ(renamed_and_flushed([&] { run("b", 2); }), 1U) << "a run that continues rewrites it";
     EXPECT_GE(renamed_and_flushed([&] { run("c", 400'000); }), 2U) << "it is rewritten at twice its size";
-}
-
-TEST_F(FlushedFiles, IncludeTheNotesBesideTheCheckpoint) {
-    const std::array<std::uint64_t, 2> items{1, 2};
-    for (int i = 0; i < 2; ++i)
-        EXPECT_EQ(renamed_and_flushed([&] {
-                      ReplacedItems(folder.path(), "seal", FilesOfRun{.processors = "npy", .write_path = {}}, false)
-                          .add(items);
-                  }),
-                  1U);
-    EXPECT_EQ(renamed_and_flushed([&] { note_next_place(folder.path(), "abc"); }), 1U);
 }
 
 TEST_F(FlushedFiles, IncludeFilesThatSegmentsAreMergedInto) {

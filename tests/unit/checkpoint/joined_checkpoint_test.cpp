@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/app/program/next_place.hpp"
 #include "common/app/program/shard_place.hpp"
 #include "common/base/error.hpp"
 #include "producer/runner/checkpoint/run_checkpoint.hpp"
@@ -58,18 +57,6 @@ TEST_F(JoinedCheckpoint, ARunOfTheWholeInputContinuesFromIt) {
     const auto joined = read_checkpoint(folder.path() + "/" + kCheckpointName);
     EXPECT_EQ(joined->run_id, "job");
     EXPECT_TRUE(joined->ended);
-}
-
-TEST_F(JoinedCheckpoint, OmitsHowEachShardEnded) {
-    leave(0, {0, 10});
-    note_next_place(shard_place(folder.path(), 0), "0123456789abcdef");
-    leave(0, {0, 10}, EarlierWork::Resumed);
-    const auto shard = read_checkpoint(shard_place(folder.path(), 0) + "/" + kCheckpointName);
-    ASSERT_TRUE(shard->finished_before && !shard->next_place.empty());
-    join_checkpoints(folder.path(), "job", std::vector<DoneShard>{{.index = 0}}, 2);
-    const auto joined = read_checkpoint(folder.path() + "/" + kCheckpointName);
-    EXPECT_FALSE(joined->finished_before);
-    EXPECT_EQ(joined->next_place, "");
 }
 
 TEST_F(JoinedCheckpoint, RemovesTheRemainsOfAKilledMerge) {

@@ -4,11 +4,11 @@
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "common/base/error.hpp"
-#include "consumer/processors/results/finish.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/checkpoint/made_up_items.hpp"
@@ -97,76 +97,24 @@ TEST_F(RunCheckpointTest, ASuccessorKnowsTheStartOfTheRun) {
     EXPECT_EQ(run("b", EarlierWork::Recovered).items_before(), 4U);
 }
 
-TEST_F(RunCheckpointTest, WithoutContinuingARunStartsOver) {
+TEST_F(RunCheckpointTest, AnotherRunDoesNotTakeTheFolder) {
     {
         RunCheckpoint first = run("a", EarlierWork::DoneAgain);
-        complete(first, {0, 20});
+        EXPECT_FALSE(read_checkpoint(config_of("a").output + "/" + kCheckpointName)) << "it has no result yet";
+        first.begin({{0, 4}});
+        EXPECT_EQ(read_checkpoint(config_of("a").output + "/" + kCheckpointName)->run_id, "a") << "before a result";
+        complete(first, {0, 4});
     }
-    {
-        RunCheckpoint second = run("b", EarlierWork::DoneAgain);
-        EXPECT_TRUE(second.done().empty());
-        EXPECT_EQ(read_checkpoint(config_of("a").output + "/" + kCheckpointName)->done.items(), 20U)
-            << "it has no result yet";
-        second.begin({{0, 4}});
-        EXPECT_EQ(read_checkpoint(config_of("a").output + "/" + kCheckpointName)->run_id, "a") << "no item is done yet";
+    const auto before = test::read_tree(config_of("a").output);
+    try {
+        run("b", EarlierWork::DoneAgain);
+        ADD_FAILURE() << "it replaces results";
+    } catch (const ConfigError& problem) {
+        EXPECT_THAT(problem.what(), HasSubstr("holds the work of run a"));
+        EXPECT_THAT(problem.what(), HasSubstr("--resume"));
     }
-    EXPECT_EQ(run("c", EarlierWork::Resumed).done().items(), 20U) << "it appended to a file elsewhere";
-    {
-        RunCheckpoint fourth = run("d", EarlierWork::DoneAgain);
-        fourth.begin({{0, 4}});
-        complete(fourth, {0, 4});
-    }
-    EXPECT_EQ(run("e", EarlierWork::Resumed).done().list(), (std::vector<ItemRange>{{0, 4}}));
-}
-
-// Files of single items are replaced as they are made, so a delivered item may have another run's file.
-TEST_F(RunCheckpointTest, RedoesItemsThatARunWithoutNotesMayHaveReplaced) {
-    processor = "npy";
-    {
-        RunCheckpoint first = run("a", EarlierWork::DoneAgain);
-        complete(first, {0, 20});
-    }
-    { run("b", EarlierWork::DoneAgain).begin({{4, 8}}); }
-    EXPECT_EQ(run("a", EarlierWork::Resumed).done().list(), (std::vector<ItemRange>{{0, 4}, {8, 20}}));
-    {
-        RunCheckpoint taken_over = run("b", EarlierWork::Recovered);
-        EXPECT_TRUE(taken_over.done().empty()) << "the done items are the previous run's";
-        EXPECT_EQ(taken_over.items_before(), 0U);
-        taken_over.begin({{12, 16}});
-    }
-    {
-        RunCheckpoint continued = run("c", EarlierWork::Resumed);
-        EXPECT_EQ(continued.done().list(), (std::vector<ItemRange>{{0, 4}, {8, 12}, {16, 20}}));
-        continued.begin({{4, 8}});
-        complete(continued, {4, 8});
-    }
-    {
-        RunCheckpoint continued = run("c", EarlierWork::Recovered);
-        EXPECT_EQ(continued.done().list(), (std::vector<ItemRange>{{0, 12}, {16, 20}}));
-        EXPECT_EQ(continued.items_before(), 12U);
-    }
-    {
-        RunCheckpoint last = run("d", EarlierWork::DoneAgain);
-        last.begin({{0, 20}});
-        complete(last, {0, 4});
-        last.close();
-    }
-    EXPECT_EQ(run("d", EarlierWork::Resumed).done().list(), (std::vector<ItemRange>{{0, 4}}));
-    EXPECT_EQ(test::read_tree(config_of("d").output).size(), 1U) << "the checkpoint";
-}
-
-TEST(ReplacedItems, TheirBytesAreFrozen) {
-    const test::ScratchFolder folder;
-    const std::array<std::uint64_t, 2> items{1, 0xffffffffffffffff};
-    ReplacedItems(folder.path(), "0123456789abcdef", {.processors = "npy,write", .write_path = "/results"}, false)
-        .add(items);
-    EXPECT_EQ(test::read_tree(folder.path()).at(".offramp-replaced"),
-              R"({"xxh3":"5c53e61a831d474c","former":"0123456789abcdef"})"
-              "\n"
-              R"({"xxh3":"97e0bc27b6694b97","processors":"npy,write","write-path":"/results"})"
-              "\n"
-              R"({"xxh3":"c82a2fc2962abace","items":"0000000000000001ffffffffffffffff"})"
-              "\n");
+    EXPECT_EQ(test::read_tree(config_of("a").output), before);
+    EXPECT_EQ(run("c", EarlierWork::Resumed).done().list(), (std::vector<ItemRange>{{0, 4}}));
 }
 
 TEST_F(RunCheckpointTest, TreatsOtherItemNamesAsOtherWork) {
@@ -267,58 +215,12 @@ TEST_F(GrowingInput, AcceptsTheSameItemsInAnotherOrder) {
     EXPECT_EQ(order, (Keys{"b", "d", "f"}));
 }
 
-// Results that only lack the new items are replaced only on request.
-TEST_F(GrowingInput, AnInterruptedExtensionOfAFinishedRunCountsAsFinished) {
-    processor = "npy";
-    begin_with({"b", "d"}, {0, 2});
-    EXPECT_NO_THROW(prepare_run(config_of("x"))) << "a run that was broken off may be replaced";
-    const auto broken_off = [this](const Keys& keys) {
-        const std::unique_ptr<BatchSource> ordered =
-            in_order_of_previous_runs(std::make_unique<Items>(keys), config_of("b").output);
-        RunCheckpoint checkpoint(config_of("b"), *ordered, EarlierWork::Resumed,
-                                 [](const std::exception_ptr&) { ADD_FAILURE(); });
-        checkpoint.begin({{0, 1}});
-        complete(checkpoint, {ordered->items() - 1, ordered->items()});
-    };
-    {
-        const Items items({"b", "d"});
-        RunCheckpoint first(config_of("a"), items, EarlierWork::Resumed,
-                            [](const std::exception_ptr&) { ADD_FAILURE(); });
-        first.close();
-        first.end();
-    }
-    for (const Keys& keys : {Keys{"b", "d", "e", "f"}, Keys{"b", "d", "e", "f", "g"}}) {
-        broken_off(keys);
-        EXPECT_FALSE(read_checkpoint(config_of("b").output + "/" + kCheckpointName)->ended);
-        try {
-            prepare_run(config_of("c"));
-            ADD_FAILURE() << "finished results would be replaced";
-        } catch (const ConfigError& problem) {
-            EXPECT_NE(std::string(problem.what()).find("which has finished"), std::string::npos) << problem.what();
-            EXPECT_NE(std::string(problem.what()).find("--resume to compute missing and new items"), std::string::npos)
-                << problem.what();
-        }
-        RunConfig config = config_of("c");
-        config.overwrite = true;
-        EXPECT_NO_THROW(prepare_run(config));
-        config.overwrite = false;
-        config.resume = true;
-        EXPECT_NO_THROW(prepare_run(config));
-    }
-    {
-        const Items items({"b", "d"});
-        RunCheckpoint anew(config_of("d"), items, EarlierWork::DoneAgain,
-                           [](const std::exception_ptr&) { ADD_FAILURE(); });
-        complete(anew, {0, 1});
-    }
-    EXPECT_NO_THROW(prepare_run(config_of("e"))) << "that one is unfinished";
-}
-
 TEST_F(GrowingInput, RefusesMissingAndRenamedItems) {
     begin_with({"b", "d", "plain"}, {0, 3});
     for (const Keys& keys : {Keys{"b", "d"}, Keys{"b", "d", "plain.jpg", "plain.png"}, Keys{"a", "b", "d", "e"}})
         EXPECT_NE(refusal_of(keys).find("Of its 3 items 1 is gone, or renamed"), std::string::npos) << refusal_of(keys);
     auto changed = std::make_unique<Items>(Keys{"noted", "b"});
+    std::filesystem::remove_all(config_of("a").output);
     begin_with({"noted"}, {0, 1});
     changed->note = 2;
     EXPECT_THROW(done_of(std::move(changed)), ConfigError) << "its columns differ";

@@ -8,7 +8,6 @@
 #include <functional>
 
 #include "common/app/images/canvas_file.hpp"
-#include "common/app/program/next_place.hpp"
 #include "common/base/error.hpp"
 #include "consumer/processors/segmentation/tile_canvas.hpp"
 #include "tests/contract/processors/processor_world.hpp"
@@ -60,7 +59,7 @@ struct TilesInPlaceTest : ::testing::Test {
         return stitched_outputs(config, specs, 1);
     }
     std::string canvas_path(const std::string& mask = "a") const {
-        return canvas_folder(folder_in(config.output, next_place_of(config.output))) + "/" + canvas_name(mask);
+        return canvas_folder(config.output) + "/" + canvas_name(mask);
     }
     TileCanvas canvas(const std::string& mask = "a", std::uint64_t stamp = kNow) const {
         return {
@@ -203,14 +202,6 @@ TEST_F(TilesInPlaceTest, RemovesAWorkingFileOfAnotherForm) {
         EXPECT_EQ(left(), nothing_of_a) << way;
         EXPECT_FALSE(fs::exists(canvas_path())) << way;
     }
-}
-
-TEST_F(TilesInPlaceTest, KnowsAMaskOfAnotherRunByItsWorkingFile) {
-    note_next_place(config.output, new_next_place());
-    make_mask();
-    EXPECT_EQ(left(), nothing_of_a) << "it may belong to the other run";
-    canvas().note_committed();
-    EXPECT_EQ(left(), all);
 }
 
 TEST_F(TilesInPlaceTest, EachOfSeveralOutputsHasAMask) {

@@ -216,7 +216,6 @@ class ConsumeTest(unittest.TestCase):
         self.program.begin()        # the run of another program in the same directory
         results = self.stage.folder / "results"
         results.mkdir()
-        (results / ".offramp-egress").write_text('{"work": "before"}\n')
         (results / ".offramp-egress.new").write_text('{"work": "mine"}\n')
         launcher = self.launch("--consumers", "1", "--output", str(results), "--program", str(os.getpid()), "--work", "mine")
         self.program.nonce = NEXT_NONCE
@@ -242,18 +241,33 @@ class ConsumeTest(unittest.TestCase):
         for pid in (self.program.process.pid, 1):
             self.assertIn(f"the program (pid {pid}) whose outputs were to be consumed ended", self.end(self.launch("--program", str(pid)), 69), "not a child of this launcher")
 
-    def test_removes_the_checkpoint_of_replaceable_results(self):
+    def test_other_work_in_the_output_is_refused_or_kept(self):
         self.program.pid = os.getpid()
         self.program.begin()
-        results = self.stage.folder / "results"
+        results, kept = self.stage.folder / "results", self.stage.folder / "results.before-loop"
         results.mkdir()
         (results / ".offramp-egress").write_text('{"work": "before"}\n')
-        launcher = self.launch("--consumers", "1", "--output", str(results), "--program", str(os.getpid()), "--work", "mine")
-        consumer = self.stage.enter()
-        self.assertFalse((results / ".offramp-egress").exists())
-        self.program.write_status(state="ended", released_samples=1)
-        consumer.order(exit=0)
-        self.end(launcher, 0)
+        flags = ("--consumers", "1", "--output", str(results), "--program", str(os.getpid()), "--work", "mine")
+        refused = self.end(self.launch(*flags), 64)
+        self.assertRegex(refused, f"--output {results} holds the work of an earlier run\n.*--resume .*--overwrite .*another --output")
+        self.assertEqual([".offramp-egress"], os.listdir(results))
+        for made in (False, True):
+            (results / ".offramp-egress.new").write_text('{"work": "mine"}\n')
+            launcher = self.launch(*flags, "--overwrite")
+            consumer = self.stage.enter()
+            self.assertEqual('{"work": "before"}\n', (kept / ".offramp-egress").read_text())
+            self.assertEqual([".offramp-egress", ".offramp-lock"], sorted(os.listdir(results)))
+            self.assertEqual('{"work": "mine"}\n', (results / ".offramp-egress").read_text())
+            if made:
+                (results / "1.npy").touch()
+            else:
+                (results / ".offramp-egress").unlink()
+            self.program.write_status(state="ended", released_samples=1)
+            consumer.order(exit=0)
+            printed = self.end(launcher, 0)
+            self.assertIn(f"the results in {results} are kept as {kept}", printed)
+            self.assertEqual((made, not made), (kept.exists(), "has its former content again" in printed))
+            self.assertEqual('{"work": "before"}\n', ((kept if made else results) / ".offramp-egress").read_text())
 
     def test_refuses_runs_it_cannot_consume(self):
         self.program.begin()

@@ -197,10 +197,10 @@ class FailureTest(unittest.TestCase):
         """(launcher, output folder, fifo on which the preparing consumer waits, pid of that consumer)."""
         output, door = self.stage.folder / "output", self.stage.folder / "prepares-until"
         output.mkdir()
-        (output / "result").touch()
+        (output / ".offramp-checkpoint").write_text('{"run": "former", "identity": {"items": "8"}}\n')
         os.mkfifo(door)
         self.stage.environment["PUPPET_PREPARES_UNTIL"] = str(door)
-        launcher = self.stage.launch("run", "--output", str(output))
+        launcher = self.stage.launch("run", "--output", str(output), "--resume")
         pid = door.with_name(door.name + ".pid")
         until(lambda: pid.exists() and pid.read_text().endswith("\n"))
         return launcher, output, door, int(pid.read_text())
@@ -212,7 +212,7 @@ class FailureTest(unittest.TestCase):
         launcher, output, door, program = self.preparing()
         self.assertEqual(program, os.getsid(program), "a terminal's Ctrl-C does not reach it")
         launcher.send_signal(number)
-        self.assertIn("checking and repairing", launcher.stdout.readline())
+        self.assertIn(f"[run] checking {output} (another signal stops it)", launcher.stdout.readline())
         self.assertNotEqual(0, subprocess.run(["flock", "-n", output / ".offramp-lock", "true"], check=False).returncode)
         door.write_text("on\n")
         self.assert_stopped_before_it_began(launcher)
@@ -225,9 +225,9 @@ class FailureTest(unittest.TestCase):
     def stopped_twice_while_it_prepares(self, number):
         launcher, output, _, program = self.preparing()
         launcher.send_signal(number)
-        self.assertIn("checking and repairing", launcher.stdout.readline())
+        self.assertIn(f"[run] checking {output} (another signal stops it)", launcher.stdout.readline())
         launcher.send_signal(signal.SIGTERM)
-        self.assert_stopped_before_it_began(launcher, f"[run] stopped repairing {output}; the next run continues it\n")
+        self.assert_stopped_before_it_began(launcher, f"[run] stopped checking {output}\n")
         self.assertTrue(wait_until_gone(program))
 
     def test_the_summary_has_the_reason_why_a_run_did_not_start(self):

@@ -330,8 +330,7 @@ class JobTest(InAFolder):
 
     def test_a_shard_with_files_that_are_not_joined_gets_no_record(self):
         job, samples = self.job(), {"released": 4}
-        for left in (".offramp-segments/checksum/000000000000-000000-00ab.tsv", "records/.offramp-segments/records/1-0-00ab.tsv", ".offramp-next",
-                     "checksum/.offramp-next-00ab/checksums.tsv"):
+        for left in (".offramp-segments/checksum/000000000000-000000-00ab.tsv", "records/.offramp-segments/records/1-0-00ab.tsv"):
             path = job.place(0) / left
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("0\ta\n")

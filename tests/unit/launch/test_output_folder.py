@@ -2,6 +2,8 @@ import fcntl
 import json
 import os
 import pathlib
+import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -10,8 +12,7 @@ import unittest
 
 from offramp_launch import shared_folder
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.output_folder import (CHECKPOINT, LOCK, NEXT, OutputLock, describe_checkpoint, is_noted, is_used_by_other_run, is_beside_output, prepare, require_no_job,
-                                          run_noted)
+from offramp_launch.output_folder import (CHECKPOINT, LOCK, OutputLock, describe_work, is_used_by_other_run, make_room, prepare, require_no_job, run_noted)
 
 HEADER = json.dumps({"identity": {"items": "1000"}, "run": "the-run", "checkpoint": 1, "pid": 7})
 
@@ -34,17 +35,20 @@ class OutputFolderTest(unittest.TestCase):
     def note(self, text, **_):
         self.notes.append(text)
 
-    def test_describes_an_unfinished_checkpoint(self):
+    def test_describes_the_work_in_a_folder(self):
         checkpoint = self.folder / CHECKPOINT
-        self.assertIsNone(describe_checkpoint(self.folder))
         lines = [HEADER, '{"done":[[0,100],[300,400]]}', '{"done":[[50,150]]}', '{"done":[[600,7']
         checkpoint.write_text("\n".join(lines))
-        self.assertEqual("250 of 1000 items of run the-run", describe_checkpoint(self.folder))
-        checkpoint.write_text(HEADER + '\n{"done":[[0,1000]]}\n')
-        self.assertIsNone(describe_checkpoint(self.folder), "the run is complete")
+        self.assertEqual("250 of 1000 items of run the-run, which has not finished", describe_work(self.folder))
+        checkpoint.write_text(HEADER + '\n{"done":[[0,1000]]}\n{"ended":true}\n')
+        self.assertEqual("the results of run the-run, which has finished", describe_work(self.folder))
+        of_own_program = json.dumps({"identity": {"source": "own program"}, "run": "mine"})
+        for more, ended in (('\n{"ended":true}\n', "finished"), ("\n", "not finished")):
+            checkpoint.write_text(of_own_program + more)
+            self.assertEqual(f"the results of run mine, which has {ended}", describe_work(self.folder))
         for text in ("", "\n", "[]", "{}", '{"identity":3}', "\xff\x00"):
             checkpoint.write_text(text)
-            self.assertIsNone(describe_checkpoint(self.folder), text)
+            self.assertEqual("the work of an earlier run", describe_work(self.folder), text)
 
     def test_a_checkpoint_of_any_size_names_its_run_or_is_an_error(self):
         checkpoint = self.folder / CHECKPOINT
@@ -64,16 +68,16 @@ class OutputFolderTest(unittest.TestCase):
         checkpoint = self.folder / CHECKPOINT
         (self.folder / "elsewhere").write_text(HEADER)
         checkpoint.symlink_to(self.folder / "elsewhere")
-        self.assertIsNone(describe_checkpoint(self.folder))
+        self.assertEqual("the work of an earlier run", describe_work(self.folder))
         checkpoint.unlink()
         checkpoint.symlink_to("/dev/zero")
-        self.assertIsNone(describe_checkpoint(self.folder))
+        self.assertEqual("the work of an earlier run", describe_work(self.folder))
         checkpoint.unlink()
         os.mkfifo(checkpoint)
-        self.assertIsNone(describe_checkpoint(self.folder))
+        self.assertEqual("the work of an earlier run", describe_work(self.folder))
         checkpoint.unlink()
         checkpoint.write_text("[" * 100000 + "\n")
-        self.assertIsNone(describe_checkpoint(self.folder))
+        self.assertEqual("the work of an earlier run", describe_work(self.folder))
         elsewhere = self.folder / "elsewhere"
         for plant in (lambda path: os.link(elsewhere, path), lambda path: os.symlink(elsewhere, path), os.mkfifo, os.mkdir,
                       lambda path: os.symlink(self.folder / "not there", path)):
@@ -84,17 +88,6 @@ class OutputFolderTest(unittest.TestCase):
             take_away(self.folder / LOCK)
         self.assertEqual(HEADER, elsewhere.read_text())
         self.assertFalse((self.folder / "not there").exists())
-
-    def test_a_link_or_a_pipe_is_not_an_earlier_run(self):
-        (self.folder / "elsewhere").write_text(HEADER)
-        for name, is_found in ((CHECKPOINT, is_noted), (NEXT, is_beside_output)):
-            for plant in (lambda path: os.symlink(self.folder / "elsewhere", path), os.mkfifo, os.mkdir):
-                self.assertFalse(is_found(self.folder))
-                plant(self.folder / name)
-                self.assertFalse(is_found(self.folder), name)
-                take_away(self.folder / name)
-            (self.folder / name).write_text(HEADER)
-            self.assertTrue(is_found(self.folder), name)
 
     def test_removes_only_the_held_lock_from_its_own_folder(self):
         """Another user with write permission has replaced the lock or its folder meanwhile."""
@@ -130,11 +123,8 @@ class OutputFolderTest(unittest.TestCase):
         with self.assertRaises(LaunchError) as refused:
             prepare(self.folder, [str(program), "--output", "o"], {}, note=self.note)
         self.assertEqual((ExitCode.USAGE, "error: prepare --output o"), (refused.exception.code, str(refused.exception)))
-        self.assertEqual([], self.notes)
         prepare(self.folder, ["/bin/true"], {}, note=self.note)
-        self.assertIn("0 of 1000 items of run the-run, which this run replaces once it has results", self.notes[0])
-        prepare(self.folder, ["/bin/true"], {}, continues=True, note=self.note)
-        self.assertEqual(1, len(self.notes))
+        self.assertEqual([], self.notes)
         self.assertEqual(before, sorted(self.folder.rglob("*")))
 
     def test_an_empty_folder_needs_no_check(self):
@@ -142,11 +132,6 @@ class OutputFolderTest(unittest.TestCase):
         (self.folder / "mask.png").touch()
         with self.assertRaises(LaunchError):
             prepare(self.folder, ["/bin/false"], {}, note=self.note)
-
-    def test_detects_results_beside_the_output(self):
-        self.assertFalse(is_beside_output(self.folder))
-        (self.folder / NEXT).write_text("0123\n")
-        self.assertTrue(is_beside_output(self.folder))
 
     def test_a_run_may_not_write_to_the_folders_of_a_job(self):
         written = self.folder / "written"
@@ -242,6 +227,223 @@ class OutputFolderTest(unittest.TestCase):
             lock = OutputLock(self.folder, "mine", self.note)
             self.assertEqual({"run": "mine", "pid": os.getpid()}, json.loads((self.folder / LOCK).read_text()))
             lock.close()
+
+
+
+class MakeRoomTest(unittest.TestCase):
+    """An output folder belongs to one piece of work, and to the user under a name that a note states."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.root = pathlib.Path(scratch.name)
+        self.output = self.root / "masks"
+        self.output.mkdir(mode=0o750)
+        self.notes = []
+
+    def note(self, text, **_):
+        self.notes.append(text)
+
+    def room(self, **config):
+        """(the lock, what was refused) of a run with these settings."""
+        lock = OutputLock(self.output, "new", self.note)
+        try:
+            make_room(lock, self.output, {name.replace("_", "-"): value for name, value in config.items()})
+        except LaunchError as problem:
+            self.assertEqual(ExitCode.USAGE, problem.code)
+            lock.close()
+            return None, str(problem)
+        return lock, ""
+
+    def work(self, folder=None, write_path=""):
+        """Results of an earlier run, also in a folder below. Returns them as contents() does."""
+        folder = folder or self.output
+        (folder / "mask-png").mkdir(parents=True)
+        (folder / "mask-png/1.png").write_bytes(b"a mask")
+        (folder / "checksums.tsv").write_text("1\ta\n")
+        (folder / ".offramp-own-run").write_text("former\n")
+        header = {"run": "former", "identity": {"items": "8", **({"--write-path": write_path} if write_path else {})}}
+        (folder / CHECKPOINT).write_text(json.dumps(header) + '\n{"done":[[0,8]]}\n{"ended":true}\n')
+        return contents(folder)
+
+    def test_an_empty_folder_is_written_in_place(self):
+        (self.output / "lost+found").mkdir()
+        (self.output / ".hidden").touch()
+        for config in ({}, {"overwrite": True}, {"resume": True}):
+            lock, why = self.room(**config)
+            self.assertEqual(("", ["masks"]), (why, os.listdir(self.root)))
+            lock.close()
+
+    def test_work_is_refused_with_the_three_remedies(self):
+        before = self.work()
+        lock, why = self.room()
+        self.assertIsNone(lock)
+        self.assertIn(f"--output {self.output} holds the results of run former, which has finished", why)
+        for remedy in ("--resume", "--overwrite", "masks.before-RUN_ID", "another --output"):
+            self.assertIn(remedy, why)
+        lock, _ = self.room(resume=True)
+        lock.close()
+        self.assertEqual((before, ["masks"]), (contents(self.output), os.listdir(self.root)))
+
+    def test_each_kind_of_left_over_counts_as_work(self):
+        for name in (CHECKPOINT, ".offramp-egress", ".offramp-dead-letters/1.json", ".offramp-segments/checksum/1.tsv", "records/.offramp-segments/records/1.tsv"):
+            path = self.output / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("{")
+            self.assertIn("holds the work of an earlier run", self.room()[1], name)
+            path.unlink()
+        for name in (LOCK, ".offramp-own-run", ".offramp-egress.new"):
+            (self.output / name).touch()
+        lock, why = self.room()
+        self.assertEqual("", why, "notes are no work")
+        lock.close()
+
+    def test_links_and_pipes_are_refused_and_not_followed(self):
+        (self.root / "elsewhere").write_text(HEADER)
+        for plant in (lambda path: os.symlink(self.root / "elsewhere", path), os.mkfifo):
+            plant(self.output / CHECKPOINT)
+            self.assertIn("holds the work of an earlier run", self.room()[1])
+            take_away(self.output / CHECKPOINT)
+
+    def test_files_of_no_run_are_refused_even_with_overwrite(self):
+        (self.output / "notes").mkdir()
+        (self.output / "notes/a.txt").write_text("precious")
+        for config in ({}, {"overwrite": True}, {"resume": True}):
+            self.assertIn(f"--output {self.output} holds notes/a.txt, which is of no Offramp run", self.room(**config)[1])
+        self.assertIn("contradict each other", self.room(overwrite=True, resume=True)[1])
+        self.assertEqual({"notes/a.txt": b"precious"}, contents(self.output))
+
+    def test_overwrite_keeps_the_results_under_the_name_it_states(self):
+        before = self.work()
+        mode = self.output.stat().st_mode
+        lock, _ = self.room(overwrite=True)
+        aside = self.root / "masks.before-new"
+        self.assertIn(str(aside), "\n".join(self.notes))
+        self.assertEqual(before, contents(aside))
+        self.assertEqual(([LOCK], mode), (os.listdir(self.output), self.output.stat().st_mode))
+        self.assertFalse((aside / LOCK).exists())
+        lock.require_in_place()
+        with self.assertRaisesRegex(LaunchError, "run new"):
+            OutputLock(self.output, "another", self.note)
+        (self.output / "result").touch()
+        lock.close()
+        self.assertEqual((before, {"result": b""}), (contents(aside), contents(self.output)))
+
+    def test_a_run_without_a_result_gives_the_name_back(self):
+        before = self.work()
+        lock, _ = self.room(overwrite=True)
+        (self.output / "mask-png/deeper").mkdir(parents=True)
+        for name in (".offramp-own-run", ".offramp-egress.new"):
+            (self.output / name).write_text("new\n")
+        lock.put_back()
+        self.assertIn("this run made no result", self.notes[-1])
+        lock.require_in_place()
+        self.assertEqual(["masks"], os.listdir(self.root))
+        lock.close()
+        self.assertEqual(before, contents(self.output))
+        self.assertFalse((self.output / LOCK).exists())
+
+    def test_any_file_of_the_new_run_keeps_both(self):
+        for name in (CHECKPOINT, "mask-png/2.png", ".offramp-segments/checksum/1.tsv"):
+            self.work()
+            lock, _ = self.room(overwrite=True)
+            (self.output / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.output / name).touch()
+            lock.close()
+            self.assertTrue((self.output / name).exists(), name)
+            shutil.rmtree(self.output)
+            (self.root / "masks.before-new").rename(self.output)
+            shutil.rmtree(self.output)
+            self.output.mkdir()
+
+    def test_a_name_in_use_is_refused_before_anything_moves(self):
+        before = self.work()
+        (self.root / "masks.before-new").mkdir()
+        lock = OutputLock(self.output, "new", self.note)
+        with self.assertRaisesRegex(LaunchError, "cannot rename .*masks to .*masks.before-new: File exists") as refused:
+            make_room(lock, self.output, {"overwrite": True})
+        self.assertEqual(ExitCode.CANNOT_WRITE, refused.exception.code)
+        lock.close()
+        self.assertEqual((before, {}), (contents(self.output), contents(self.root / "masks.before-new")))
+
+    def test_a_link_to_the_output_stays_a_link(self):
+        before = self.work()
+        (self.root / "link").symlink_to(self.output)
+        lock = OutputLock(self.root / "link", "new", self.note)
+        make_room(lock, self.root / "link", {"overwrite": True})
+        self.assertEqual(before, contents(self.root / "masks.before-new"))
+        self.assertTrue((self.root / "link").is_symlink())
+        lock.close()
+        self.assertEqual(before, contents(self.root / "link"))
+
+    def test_the_folder_of_write_follows_the_same_rule(self):
+        written = self.root / "written"
+        written.mkdir()
+        (written / "1.bin").write_bytes(b"one")
+        config = {"processor": "checksum,write", "write_path": str(written)}
+        for more in ({}, {"overwrite": True}):
+            self.assertIn(f"--write-path {written} is not empty: it holds 1.bin", self.room(**config, **more)[1])
+        lock, _ = self.room(**config, resume=True)
+        lock.close()
+        before = self.work(write_path=str(written))
+        lock, _ = self.room(**config, overwrite=True)
+        self.assertEqual(({"1.bin": b"one"}, before), (contents(self.root / "written.before-new"), contents(self.root / "masks.before-new")))
+        lock.close()
+        self.assertEqual(({"1.bin": b"one"}, before), (contents(written), contents(self.output)), "both have their names again")
+        self.assertEqual(["masks", "written"], sorted(os.listdir(self.root)))
+        for within in (self.output, self.output / "mask-png"):
+            lock, _ = self.room(processor="write", write_path=str(within), overwrite=True)
+            lock.close()
+            self.assertEqual(before, contents(self.output), "it is part of the output")
+
+    def test_a_kill_at_each_step_keeps_the_results_whole(self):
+        """The process dies right before or after each system call that changes a name; the next run finds the results whole."""
+        steps = 0
+        while True:
+            shutil.rmtree(self.output, ignore_errors=True)
+            self.output.mkdir()
+            before = self.work()
+            done = subprocess.run([sys.executable, "-c", KILLED, str(self.output), str(steps)], check=False, capture_output=True, text=True,
+                                  env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+            if done.returncode == 0:
+                break
+            self.assertEqual(-signal.SIGKILL, done.returncode, done.stderr)
+            steps += 1
+            aside = self.root / "masks.before-new"
+            self.assertEqual(before, contents(aside if aside.exists() else self.output), f"killed at step {steps}")
+            if aside.exists():
+                self.assertIn(str(aside), done.stdout, "the name was stated before")
+                self.assertEqual({}, contents(self.output) if self.output.exists() else {})
+                self.output.mkdir(exist_ok=True)
+                lock = OutputLock(self.output, "next", self.note)       # a leftover lock is no obstacle, the empty folder is free
+                make_room(lock, self.output, {})
+                lock.close()
+                shutil.rmtree(aside)
+        self.assertGreaterEqual(steps, 6, done.stdout)
+
+
+# Sets the output aside and puts it back, and dies at the Nth event before a system call that changes names.
+KILLED = """
+import os, signal, sys
+from offramp_launch.output_folder import OutputLock, make_room
+output, at = sys.argv[1], int(sys.argv[2])
+events = 0
+def kill(event, _):
+    global events
+    if event in ("os.rename", "os.mkdir", "os.rmdir", "os.remove", "os.chmod", "os.chown"):
+        if events == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        events += 1
+lock = OutputLock(output, "new")
+sys.addaudithook(kill)
+make_room(lock, output, {"overwrite": True})
+lock.close()
+"""
+
+
+def contents(folder):
+    """{relative name: bytes} of all files, but for the lock."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in pathlib.Path(folder).rglob("*") if path.is_file() and path.name != LOCK}
 
 
 if __name__ == "__main__":

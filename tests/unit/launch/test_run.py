@@ -179,16 +179,28 @@ class RunTest(unittest.TestCase):
         self.assertIn(f"  continue   (cd {os.getcwd()} && {OFFRAMP} run --consumers 1 --run-dir {producer.flag('--run-dir')} --resume)\n", output)
         self.assertEqual("this-one", producer.flag("--run-id"))
 
-    def test_a_run_that_has_replaced_nothing_is_restarted(self):
-        output = self.stage.folder / "masks"
+    def test_a_run_without_results_is_restarted_not_continued(self):
+        output, kept = self.stage.folder / "masks", self.stage.folder / "masks.before-this-one"
         output.mkdir()
-        for noted, flags, wanted in (("former", ("--overwrite",), "--overwrite"), ("former", (), ""), ("former", ("--resume",), "--resume"),
-                                     ("this-one", ("--overwrite",), "--resume")):
-            header = {"run": noted, "identity": {"items": "8"}}
-            (output / ".offramp-checkpoint").write_text(json.dumps(header) + "\n" + json.dumps({"done": [[0, 4]]}) + "\n")
+        checkpoint = output / ".offramp-checkpoint"
+        former, own = (json.dumps({"run": run, "identity": {"items": "8"}}) + "\n" + json.dumps({"done": [[0, 4]]}) + "\n" for run in ("former", "this-one"))
+        checkpoint.write_text(former)
+        for flags, made, wanted in (((), "", None), (("--resume",), "", "--resume"), (("--overwrite",), "", "--overwrite"), (("--overwrite",), own, "--resume")):
+            if wanted is None:
+                done = self.stage.launch("run", "--output", str(output), *flags)
+                self.assertIn("holds 4 of 8 items of run former, which has not finished", done.communicate(timeout=60)[0])
+                self.assertEqual((64, former), (done.returncode, checkpoint.read_text()))
+                continue
             launcher, producer, consumers = self.stage.start_run(1, "--output", str(output), *flags, "--run-id", "this-one")
-            command = re.search(r"  continue   (.*)\)\n", self.stage.end(launcher, producer, consumers, code=130))[1]
-            self.assertEqual([wanted] if wanted else [], [word for word in command.split() if word in ("--overwrite", "--resume")], command)
+            self.assertEqual("--overwrite" in flags, kept.exists())
+            if made:
+                checkpoint.write_text(made)
+            printed = self.stage.end(launcher, producer, consumers, code=130)
+            command = re.search(r"  continue   (.*)\)\n", printed)[1]
+            self.assertEqual([wanted], [word for word in command.split() if word in ("--overwrite", "--resume")], command)
+            self.assertEqual((former, bool(made)), ((kept / checkpoint.name if made else checkpoint).read_text(), kept.exists()))
+            self.assertEqual("--overwrite" in flags, f"the results in {output} are kept as {kept}" in printed)
+            self.assertEqual("--overwrite" in flags and not made, f"{output} has its former content again" in printed)
 
     def test_no_resume_after_a_wrong_setting_or_a_complete_run(self):
         for code, summary in ((64, None), (66, None), (0, {"samples": {"released": 8}})):

@@ -91,26 +91,5 @@ TEST(EmbeddingsSqlite, RefusesATableOfOtherVectorsAndKeepsIt) {
     EXPECT_EQ(error_for(config, made({spec_of("w", kFloat32, {1, 3})}).contents), "no error");
 }
 
-// The previous database has vectors of another length.
-TEST(EmbeddingsSqlite, ARestartedRunBeginsANewDatabase) {
-    for (const std::string names : {"embeddings-sqlite", "checksum,embeddings-sqlite"}) {
-        const ScratchFolder folder;
-        RunConfig config = test::config_for(names, folder.path());
-        const std::string database =
-            names.find(',') == std::string::npos ? "embeddings.sqlite" : "embeddings-sqlite/embeddings.sqlite";
-        ASSERT_EQ(error_for(config, made({spec_of("v", kFloat32, {1, 8})}).contents), "no error");
-        finish_run(config);
-        const std::string previous = test::results_in(folder.path()).at(database);
-        config.overwrite = true;
-        prepare_run(config);
-        EXPECT_EQ(error_for(config, made({spec_of("v", kFloat32, {1, 7})}).contents), "no error");
-        finish_run(config);
-        EXPECT_EQ(test::results_in(folder.path()).at(database), previous);
-        test::note_run(config, test::Came::ToItsEnd);
-        finish_run(config);
-        EXPECT_NE(test::results_in(folder.path()).at(database), previous);
-    }
-}
-
 }  // namespace
 }  // namespace offramp

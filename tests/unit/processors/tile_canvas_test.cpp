@@ -49,7 +49,6 @@ struct TileCanvasTest : ::testing::Test {
         std::ofstream(folder + "/" + name) << text;
     }
     std::string text(const std::string& name) const { return bytes_of(folder + "/" + name); }
-    void put_in_place() const { tile_canvases()->put_in_place({.output = folder}, folder + "/.offramp-next-1", "1"); }
 
     std::string folder;
 };
@@ -230,14 +229,12 @@ TEST_F(TileCanvasTest, ReportsIncompletePicturesAtTheEnd) {
         spdlog::set_default_logger(before);
         return text.str();
     };
-    const auto end = [&](const RunOutput& output) {
-        output.note_end({.output = folder}, folder + "/.offramp-next-1", "1");
-    };
-    const std::string next = folder + "/.offramp-next-1/.offramp-tiles/";
+    const auto end = [&](const RunOutput& output) { output.note_end({.output = folder}); };
+    const std::string next = folder + "/.offramp-tiles/";
     EXPECT_EQ(warning(end), "");
     TileCanvas(next + "0", kForm, Durability::Process, "whole").note_committed();
     const TileCanvas first(next + "1", kForm, Durability::Process, "p1");
-    const auto broken_off = [&](const RunOutput& output) { output.note_broken_off({}, folder + "/.offramp-next-1"); };
+    const auto broken_off = [&](const RunOutput& output) { output.note_broken_off({.output = folder}, "run"); };
     EXPECT_THAT(warning(broken_off), ::testing::HasSubstr("1 picture is not finished: p1; --resume continues with it"));
     EXPECT_TRUE(fs::exists(next + "0")) << "which goes on with it";
     for (const char* name : {"5", "4", "3", "2"})
@@ -257,39 +254,14 @@ TEST_F(TileCanvasTest, ReportsIncompletePicturesAtTheEnd) {
 
 TEST_F(TileCanvasTest, TheEndOfARunRemovesCompleteFiles) {
     TileCanvas(folder + "/.offramp-tiles/whole", kForm, Durability::Process).note_committed();
-    tile_canvases()->note_end({.output = folder}, folder, "");
+    tile_canvases()->note_end({.output = folder});
     EXPECT_FALSE(fs::exists(folder + "/.offramp-tiles"));
     TileCanvas(folder + "/.offramp-tiles/whole", kForm, Durability::Process).note_committed();
     const TileCanvas half(folder + "/.offramp-tiles/half", kForm, Durability::Process);
-    EXPECT_EQ(tile_canvases()->look({.output = folder}).state, PreviousOutput::State::Parts);
-    tile_canvases()->note_end({.output = folder}, folder, "");
+    EXPECT_EQ(tile_canvases()->look({.output = folder}), folder + "/.offramp-tiles");
+    tile_canvases()->note_end({.output = folder});
     EXPECT_FALSE(fs::exists(folder + "/.offramp-tiles/whole"));
     EXPECT_TRUE(fs::exists(folder + "/.offramp-tiles/half"));
-}
-
-// Killed between any two steps, and made again as often as wanted.
-TEST_F(TileCanvasTest, AReplacingRunsFilesReplaceThePreviousOnes) {
-    for (int killed_behind = 0; killed_behind < 3; ++killed_behind) {
-        fs::remove_all(folder);
-        write(".offramp-tiles/old", "old");
-        write(".offramp-next-1/.offramp-tiles/new", "new");
-        if (killed_behind > 0)
-            fs::rename(folder + "/.offramp-tiles", folder + "/.offramp-next-1/.offramp-tiles-former");
-        if (killed_behind > 1) fs::rename(folder + "/.offramp-next-1/.offramp-tiles", folder + "/.offramp-tiles");
-        for (int again = 0; again < 2; ++again) {
-            put_in_place();
-            EXPECT_EQ(text(".offramp-tiles/new"), "new") << killed_behind;
-            EXPECT_FALSE(fs::exists(folder + "/.offramp-tiles/old")) << killed_behind;
-        }
-        fs::remove_all(folder + "/.offramp-next-1");
-        put_in_place();
-        EXPECT_EQ(text(".offramp-tiles/new"), "new") << killed_behind;
-    }
-    fs::remove_all(folder);  // nothing was there before
-    write(".offramp-next-1/.offramp-tiles/new", "new");
-    put_in_place();
-    put_in_place();
-    EXPECT_EQ(text(".offramp-tiles/new"), "new");
 }
 
 }  // namespace

@@ -30,9 +30,7 @@ reads = "pictures"
 looks-at = "items"
 endings = ".a, .b.gz,.c"
 names = "key"
-ending-from = "image-format"
 whole = "all.tsv"
-place = "write-path"
 table = "brightest"
 kept-by = "key"
 chosen-for = "vectors"
@@ -45,16 +43,10 @@ settings = "mask-size, normalize"
     EXPECT_THAT(results->endings, ElementsAre(".a", ".b.gz", ".c"));
     EXPECT_EQ(results->names, FileNames::Key);
     EXPECT_EQ(results->whole, "all.tsv");
-    EXPECT_EQ(results->place, ResultPlace::WritePath);
     EXPECT_EQ(results->table, "brightest");
     EXPECT_TRUE(results->kept_by_key);
     EXPECT_TRUE(results->is_for_vectors);
     EXPECT_THAT(results->shared_settings, ElementsAre("mask-size", "normalize"));
-    CatalogueValues values;
-    for (const auto& [word, ending] : {std::pair("png", ".a"), std::pair("jpeg", ".b.gz"), std::pair("webp", ".c")}) {
-        values.put("image-format", std::string(word));
-        EXPECT_EQ(results->ending(values), ending);
-    }
 }
 
 TEST(DeclaredResults, NameTheirProcessorOutsideAPlugIn) {
@@ -62,8 +54,6 @@ TEST(DeclaredResults, NameTheirProcessorOutsideAPlugIn) {
     ASSERT_TRUE(results);
     EXPECT_EQ(results->processor, "auto");
     EXPECT_EQ(results->names, FileNames::Shortest);
-    EXPECT_EQ(results->place, ResultPlace::Output);
-    EXPECT_EQ(results->ending(CatalogueValues()), ".a");
 }
 
 TEST(DeclaredResults, AreUnknownForAFileWithoutADeclaration) {
@@ -92,18 +82,12 @@ TEST(DeclaredResults, AreRefusedWhereUnusable) {
         {"[results]\nendings = 1", ":2: endings is '1'"},
         {"[results]\nwhole = \"a/b\"", ":2: whole is 'a/b'"},
         {"[results]\nwhole = true", ":2: whole is 'true'"},
-        {"[results]\nplace = \"here\"", ":2: place is 'here'"},
         {"[results]\ntable = \"\"", ":2: table is ''"},
         {"[results]\nkept-by = \"item\"", ":2: kept-by is 'item'"},
         {"[results]\nchosen-for = \"masks\"", ":2: chosen-for is 'masks'"},
         {"[results]\nsettings = \"normalize, colour\"", ":2: settings is 'normalize, colour'"},
         {"[results]\nendings = \".a\"\nnames = \"item\"", ":3: names is 'item'"},
         {"[results]\nnames = \"key\"", ":2: names needs endings"},
-        {"[results]\nending-from = \"image-format\"", ":2: ending-from needs endings"},
-        {"[results]\nendings = \".a, .b, .c\"\nending-from = \"colour\"",
-         ":3: ending-from is 'colour', which is not a setting of 3 words"},
-        {"[results]\nendings = \".a, .b\"\nending-from = \"image-format\"",
-         ":3: ending-from is 'image-format', which is not a setting of 2 words"},
         {"[results]\n[results]", ":2: this is not TOML"},
         {"[[results]]", "Known: [[setting]] and [results]"},
         {"[results.more]", ":1: 'more' is a table"},
@@ -136,13 +120,7 @@ TEST(DeclaredResults, OfThisBuildExistForEachProcessorAndForAuto) {
     for (const char* const name : {"auto", "mask-png", "records-postgres", "write", "none"})
         EXPECT_NE(ProcessorResults::of(name), nullptr) << name;
     EXPECT_EQ(ProcessorResults::of("custom"), nullptr);
-    EXPECT_TRUE(makes_files_of_items("custom", "")) << "unknown results";
     EXPECT_TRUE(may_end_result("custom", "a"));
-    EXPECT_FALSE(has_results_in_folder("none", ""));
-    EXPECT_FALSE(has_results_in_folder("write", "/dev/null"));
-    EXPECT_TRUE(has_results_in_folder("write", "/"));
-    EXPECT_TRUE(makes_files_of_items("auto", ""));
-    EXPECT_FALSE(makes_files_of_items("records", ""));
     std::vector<std::string> endings(endings_of_items().begin(), endings_of_items().end());
     EXPECT_THAT(endings,
                 testing::UnorderedElementsAre(".png", ".jpg", ".webp", ".npy", ".bin", ".safetensors", ".jpeg"));

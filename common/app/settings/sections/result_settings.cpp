@@ -69,7 +69,7 @@ void describe_results(SettingGroup& group) {
     group.on_off("resume", &ResultSettings::resume, kProgram,
                  "Continue the run in --output: process only the items missing there");
     group.on_off("overwrite", &ResultSettings::overwrite, kProgram,
-                 "Replace the results of a finished run, once this run has its own results");
+                 "Rename what an earlier run left in --output to OUTPUT.before-RUN_ID, and begin anew");
 }
 
 }  // namespace offramp

@@ -21,7 +21,7 @@ struct ResultSettings {
     double threshold = 0.5;  // probability from which a pixel of a network of one channel is foreground
     bool durable = false;    // results and checkpoint survive a power cut, too
     bool resume = false;     // do only what the output folder's checkpoint does not hold
-    bool overwrite = false;  // replace what an earlier run left in `output`, once this one has made it anew
+    bool overwrite = false;  // what an earlier run left gets another name, and the run begins anew
 
     const std::string& folder_of_samples() const { return samples_folder.empty() ? output : samples_folder; }
     // The names in `processor`.
