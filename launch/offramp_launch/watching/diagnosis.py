@@ -1,7 +1,4 @@
-"""
-Diagnosis of a status document for people: one sentence, the faults, the state of each slab. page.html implements the same in JavaScript; a test
-compares the two.
-"""
+"""Diagnosis of a status document for people: one sentence, and the faults."""
 
 import dataclasses
 import datetime
@@ -12,14 +9,12 @@ from offramp_launch.exit_code import ExitCode
 from offramp_launch.progress import ENDS, seconds_left, settled
 from offramp_launch.watching.timestamps import age_of, seconds_of
 
-LETTERS = {"F": "free", "G": "filling", "P": "ready", "L": "leased", "R": "retired", "D": "dead_letters"}
-STATES = ("free", "filling", "ready", "leased", "retired", "dead_letters")
-WORDS = {"free": "free", "filling": "being filled", "ready": "waiting for a consumer", "leased": "with a consumer", "retired": "retired", "dead_letters": "dead-lettered"}
 LISTED_DEATHS = 5
 DAY_SECONDS = 86400
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 SILENT_SECONDS = 5      # for a producer that reports twice a second
 OLD_STATUSES = 3        # for a producer that reports less often, in its intervals
+LIMITS = {"turn": "Ready: another program computes on this device, and this one is next", "program": "The program is the limit: a slab is free whenever it has a batch"}
 SHORTAGES = ("no consumers", "every consumer is leaving", "all slabs are in use")     # first words of a producer's message that explains why no slab is free
 
 
@@ -29,12 +24,6 @@ class Sentence:
     text: str
     why: str = ""
     alarm: bool = False     # an operator has to act
-
-
-@dataclasses.dataclass(frozen=True)
-class Slab:
-    state: str
-    pid: int = None         # of the consumer that holds it, if reported
 
 
 def rounded(value):
@@ -87,11 +76,14 @@ def amount(document):
 
 
 def sentence(document, silent=0):
-    """`silent`: seconds since the status last changed, by the viewer's clock."""
-    status = document.get("status") or {}
-    who, waits = describe_waiting(status)
-    slabs, limit, note = status.get("slabs") or {}, status.get("limiting_stage"), message(document)
-    state = status.get("state")
+    """`silent`: seconds since the status last changed."""
+    return sentence_of_an_end(document) or sentence_of_a_loss(document, silent) or sentence_of_the_limit(document)
+
+
+def sentence_of_an_end(document):
+    """The sentence of a run that has not begun, or that ends; else None."""
+    status, note = document.get("status") or {}, message(document)
+    state, alive, failure = status.get("state"), document.get("consumers_alive"), capital(status.get("failure") or "")
     if not state:
         return Sentence("starting", "Starting: no report from the producer yet")
     if state == "failed":
@@ -99,65 +91,72 @@ def sentence(document, silent=0):
         return Sentence("failed", f"Failed: {reason}", f"{f'{rest} — ' if rest else ''}{amount(document)}", True)
     if document.get("finishing") and "exit" not in status:
         return Sentence("draining", "Finishing: merging the results", note)
-    if state in ENDS and "exit" not in status and document.get("consumers_alive"):
-        alive = document["consumers_alive"]
+    if state not in ENDS:
+        return None
+    if "exit" not in status and alive:
         return Sentence("draining", f"Finishing: {counted(alive, 'consumer')} {'has' if alive == 1 else 'have'} not ended yet", note)
-    failure = capital(status.get("failure") or "")
     is_stopped = status.get("exit") == ExitCode.INTERRUPTED
     alarm = bool(failure) and not is_stopped
     if state == "abandoned":
         return Sentence("abandoned", f"Stopped: {amount(document)}", failure or note or "Pass --resume to do the rest", alarm)
-    if state == "ended":
-        return Sentence("ended", f"{'Stopped' if is_stopped else 'Ended'}: {amount(document)}", " — ".join(filter(None, (failure, outcome(status)))), alarm)
+    return Sentence("ended", f"{'Stopped' if is_stopped else 'Ended'}: {amount(document)}", " — ".join(filter(None, (failure, outcome(status)))), alarm)
+
+
+def sentence_of_a_loss(document, silent):
+    """The sentence of a run in which a program is gone or silent; else None."""
+    status, note = document.get("status") or {}, message(document)
+    state, workers = status.get("state"), status.get("workers") or []
     if document.get("taking_over"):
         return Sentence("taking over", "The producer died: another one takes over", note)
-    if state == "running" and silent > SILENT_SECONDS:
+    if state == "running" and silent > silent_after(document):
         return Sentence("silent", f"The producer has not reported for {in_words(silent)}", f"Last report: {sentence(document).text}", True)
-    mute = mute_workers(document)
-    if mute:
+    if mute := mute_workers(document):
         name, seconds = mute[0]
         more = f", and {counted(len(mute) - 1, 'other')} too" if len(mute) > 1 else ""
         return Sentence("mute", f"{name} has not reported for {in_words(seconds)}{more}", f"Last report: {sentence(document['workers'][name]).text}", True)
+    if lost := [worker for worker in workers if worker.get("state") == "lost"]:
+        return Sentence("lost", f"{len(lost)} of {counted(len(workers), 'producer')} {are(len(lost))} lost: {lost[0].get('why_lost')}", note or busy_shares(status), True)
+    if status.get("consumers") or state == "starting" or not ((status.get("slabs") or {}).get("ready") or status.get("limiting_stage") == "consumers"):
+        return None
+    if alive := consumers_alive(document):
+        return Sentence("joining", f"Waiting for consumers: {counted(alive, 'process', 'processes')} {are(alive)} about to join", note)
+    return Sentence("no consumers", "Waiting for consumers: none is running", note, True)
+
+
+def sentence_of_the_limit(document):
+    """The sentence of a run at work: what limits it, or what is left to do."""
+    status, note = document.get("status") or {}, message(document)
+    who, waits = describe_waiting(status)
+    slabs, limit, total = status.get("slabs") or {}, status.get("limiting_stage"), status.get("total_samples")
+    kind, text, why = limit, capital(status["state"]), note or busy_shares(status)
+    if total and settled(status) >= total:
+        kind, text, why = "draining", "Finishing: every sample is done", note
+    elif status["state"] == "draining" or document.get("ending") or (slabs.get("free") and everything_is_published(status)):
+        out = sum(slabs.get(name) or 0 for name in ("leased", "ready", "filling"))
+        kind, text, why = "draining", f"Finishing: {counted(out, 'slab')} {are(out)} not done yet" if out else "Finishing: moving the results into place", note
+    elif limit == "consumers" and status.get("shortage") == "dead-letters":
+        kind, text = "disk", f"{who} {waits} for the disk: {counted(slabs.get('dead_letters'), 'dead-lettered slab')} {are(slabs.get('dead_letters'))} being written"
+    elif limit == "consumers":
+        free, every = slabs.get("free") or 0, sum(filter(None, slabs.values()))
+        is_past = 2 * free >= every > 0      # limiting_stage covers the last ten seconds
+        text = (f"{who} waited for consumers a moment ago: {number(free)} of {counted(every, 'slab')} {are(free)} free" if is_past
+                else f"{who} {waits} for consumers: {describe_slabs(status)}")
+    elif limit in ("input", "copy to host"):
+        text = f"{who} {waits} for {'input' if limit == 'input' else 'the copy to the host'}"
+    elif limit == "compute":
+        share = status.get("gpu_utilization")
+        text, why = "Compute is the limit" + (f": {percent(share)} busy" if share is not None else ""), note or busy_shares({"consumer_utilization": status.get("consumer_utilization")})
+    else:
+        kind, why = limit if limit in LIMITS else "running", note
+        text = LIMITS.get(limit, text)
     trouble = "; ".join(f"Consumer {each.get('session')} (process {each.get('pid')}) has held {held_by(each)} for {in_words(each.get('oldest_hold_seconds') or 0)} and is stalled"
                         for each in status.get("consumers") or [] if each.get("stalled"))
+    return Sentence(kind, text, trouble or why, bool(trouble))
 
-    def holds(kind, text, why=note):
-        return Sentence(kind, text, trouble or why, bool(trouble))
 
-    lost = [worker for worker in status.get("workers") or [] if worker.get("state") == "lost"]
-    if lost:
-        return Sentence("lost", f"{len(lost)} of {counted(len(status['workers']), 'producer')} {are(len(lost))} lost: {lost[0].get('why_lost')}",
-                        note or busy_shares(status), True)
-    if not status.get("consumers") and state != "starting" and (slabs.get("ready") or limit == "consumers"):
-        alive = consumers_alive(document)
-        if alive:
-            return Sentence("joining", f"Waiting for consumers: {counted(alive, 'process', 'processes')} {are(alive)} about to join", note)
-        return Sentence("no consumers", "Waiting for consumers: none is running", note, True)
-    total = status.get("total_samples")
-    if total and settled(status) >= total:
-        return holds("draining", "Finishing: every sample is done")
-    if state == "draining" or document.get("ending") or (slabs.get("free") and everything_is_published(status)):
-        out = sum(slabs.get(name) or 0 for name in ("leased", "ready", "filling"))
-        return holds("draining", f"Finishing: {counted(out, 'slab')} {are(out)} not done yet" if out else "Finishing: moving the results into place")
-    if limit == "consumers" and status.get("shortage") == "dead-letters":
-        return holds("disk", f"{who} {waits} for the disk: {counted(slabs.get('dead_letters'), 'dead-lettered slab')} {are(slabs.get('dead_letters'))} being written", note or busy_shares(status))
-    if limit == "consumers":
-        free, total = slabs.get("free") or 0, sum(filter(None, slabs.values()))
-        is_past = 2 * free >= total > 0      # limiting_stage covers the last ten seconds
-        return holds("consumers", f"{who} waited for consumers a moment ago: {number(free)} of {counted(total, 'slab')} {are(free)} free" if is_past
-                     else f"{who} {waits} for consumers: {describe_slabs(status)}", note or busy_shares(status))
-    if limit == "turn":
-        return holds("turn", "Ready: another program computes on this device, and this one is next")
-    if limit == "input":
-        return holds("input", f"{who} {waits} for input", note or busy_shares(status))
-    if limit == "copy to host":
-        return holds("copy", f"{who} {waits} for the copy to the host", note or busy_shares(status))
-    if limit == "program":
-        return holds("program", "The program is the limit: a slab is free whenever it has a batch")
-    if limit == "compute":
-        share = status.get("gpu_utilization")
-        return holds("compute", "Compute is the limit" + (f": {percent(share)} busy" if share is not None else ""), note or busy_shares({"consumer_utilization": status.get("consumer_utilization")}))
-    return holds("running", capital(state))
+def silent_after(report):
+    """Seconds without a report after which a producer counts as silent."""
+    return max(SILENT_SECONDS, OLD_STATUSES * (report.get("status_seconds") or 0))
 
 
 def mute_workers(document):
@@ -166,7 +165,7 @@ def mute_workers(document):
     for name, report in (document.get("workers") or {}).items():
         own = report.get("status") or {}
         age = age_of(own, status)
-        if report.get("run_dir") and own.get("state") == "running" and not report.get("taking_over") and age is not None and age > max(SILENT_SECONDS, OLD_STATUSES * (report.get("status_seconds") or 0)):
+        if report.get("run_dir") and own.get("state") == "running" and not report.get("taking_over") and age is not None and age > silent_after(report):
             found.append((name, age))
     return sorted(found, key=lambda each: -each[1])
 
@@ -251,7 +250,7 @@ def outcome(status):
 
 
 def faults(document):
-    """[(count, time or name; text; whether nothing is lost)]"""
+    """[(count, UTC time or name; text; whether nothing is lost)]"""
     status = document.get("status") or {}
     releases = status.get("releases") or {}
     known = [(status.get("dead_lettered_samples"), "sample dead-lettered because consumers died or failed on it: offramp dead-letters list",
@@ -267,7 +266,7 @@ def faults(document):
              *((releases.get(name), f"release refused: {name}", f"releases refused: {name}", False) for name in ("stale", "foreign", "malformed")),
              *((count, f"message refused: {reason}", f"messages refused: {reason}", False) for reason, count in (status.get("refused") or {}).items())]
     found = [(number(count), one if count == 1 else many, mild) for count, one, many, mild in known if count]
-    found += [(clock(death.get("time")), f"{death.get('who')}: {death.get('how')}", False) for death in reversed((document.get("deaths") or [])[-LISTED_DEATHS:])]
+    found += [(str(death.get("time")), f"{death.get('who')}: {death.get('how')}", False) for death in reversed((document.get("deaths") or [])[-LISTED_DEATHS:])]
     if (status.get("last_failure") or "").strip():
         found.append(("last", status["last_failure"].strip().split("\n")[-1], False))
     return found + [(worker["name"], f"given up: {worker['why_lost']}", False) for worker in status.get("workers") or [] if worker.get("why_lost")]
@@ -280,9 +279,8 @@ def clock(time):
 
 
 def at_clock(line):
-    """A log line with its UTC time shown in this machine's zone."""
-    time, _, text = line.partition(" ")
-    return f"{clock(time)} {text}" if re.match(r"\d{4}-\d\d-\d\dT", time) else line
+    """A text that may begin with a UTC time, with that time in this machine's zone."""
+    return re.sub(r"^\d{4}-\d\d-\d\dT\S*", lambda time: clock(time[0]), line)
 
 
 def time_left(document):
@@ -295,37 +293,6 @@ def until(left, now):
     """The time of day in `left` seconds. `now`: seconds since 1970."""
     moment = datetime.datetime.fromtimestamp(now + min(left, 1e8))
     return f"{WEEKDAYS[moment.weekday()] + ' ' if left >= DAY_SECONDS else ''}{moment:%H:%M}"
-
-
-def left_in_words(document, now):
-    """How long the run will take, and until when; empty if unknown. `now`: seconds since 1970."""
-    left = time_left(document)
-    return "" if left is None else f"{in_words(left)} left, until {until(left, now)}"
-
-
-def slabs_of(document):
-    """All slabs of a run, grouped by producer. If a run reports only counts, slabs are ordered by state."""
-    statuses = [each.get("status") or {} for each in (document.get("workers") or {}).values()]
-    whole = [slab for status in statuses for slab in slabs_of_one(status)]
-    return whole or slabs_of_one(document.get("status") or {})
-
-
-def slabs_of_one(status):
-    names = status.get("slab_state_letters") or LETTERS
-    holders = {slab: consumer.get("pid") for consumer in status.get("consumers") or [] for slab in consumer.get("held") or []}
-    if status.get("slab_states"):
-        return [Slab(names.get(letter, "free"), holders.get(place)) for place, letter in enumerate(status["slab_states"])]
-    return [Slab(state) for state in reversed(STATES) for _ in range((status.get("slabs") or {}).get(state) or 0)]
-
-
-def copy_seconds(document):
-    """Seconds of copies per device since the run began; None if not reported."""
-    def seconds(counters):
-        return ((counters or {}).get("stage_seconds") or {}).get("d2h", {}).get("sum")
-
-    runs = [report for report in document["workers"].values() if report.get("run_dir")] if document.get("workers") else [document]
-    known = [seconds(report.get("status")) + (seconds(report.get("earlier")) or 0) for report in runs if seconds(report.get("status")) is not None]
-    return sum(known) / len(known) if known else None
 
 
 def is_over(document):

@@ -1,7 +1,7 @@
 """Health of a run for /livez and /readyz: whether it is alive, and whether its consumers take slabs."""
 
 from offramp_launch.progress import ENDS
-from offramp_launch.watching.diagnosis import OLD_STATUSES, SILENT_SECONDS
+from offramp_launch.watching.diagnosis import silent_after
 from offramp_launch.watching.timestamps import seconds_of
 
 TAKE_OVER_SECONDS = 600                 # from a producer's death to its replacement's first report: that opens the input and loads the model
@@ -31,8 +31,7 @@ def producer_alive(report, now):
     if (written := seconds_of(status.get("time"))) is None:
         return True, "the producer reports, without a time"
     age = now - written
-    old = max(SILENT_SECONDS, OLD_STATUSES * (report.get("status_seconds") or 0))
-    return (True, "the producer reports") if age < old else (False, f"the producer has not reported for {age:.0f} s (status.json is from {status['time']})")
+    return (True, "the producer reports") if age < silent_after(report) else (False, f"the producer has not reported for {age:.0f} s (status.json is from {status['time']})")
 
 
 def ready(document, now):

@@ -1,9 +1,9 @@
-"""The history of a run while `top` watches it: shares, rates, and the recent work of each consumer."""
+"""The history of a run while `top` or the server of --http watches it: shares, rates, and the recent work of each consumer."""
 
 import collections
 import dataclasses
 
-from offramp_launch.watching.diagnosis import copy_seconds, is_over
+from offramp_launch.watching.diagnosis import is_over
 
 KEPT_SECONDS = 600
 SHARE_SECONDS = 10      # the window of rates and shares in status.json, too
@@ -17,6 +17,7 @@ class Moment:
     copy: float = None
     consumers: float = None
     copied: float = None    # seconds of copies so far
+    released: float = None  # bytes so far
     done: dict = dataclasses.field(default_factory=dict)    # samples of each consumer, by its pid
     busy: dict = dataclasses.field(default_factory=dict)    # busy seconds of each
 
@@ -24,7 +25,8 @@ class Moment:
 class Rates:
     """`silent`: seconds since the status last changed, as of the last add()."""
 
-    def __init__(self):
+    def __init__(self, kept_seconds=KEPT_SECONDS):
+        self._kept_seconds = kept_seconds
         self.moments = collections.deque()
         self.silent = 0.0
         self._time = self._changed_at = None
@@ -52,9 +54,9 @@ class Rates:
 
         consumers = status.get("consumers") or []
         self.moments.append(Moment(at, 0.0 if over else status.get("samples_per_second"), held(status.get("gpu_utilization"), "compute"), held(copy, "copy"),
-                                   held(status.get("consumer_utilization"), "consumers"), copied,
+                                   held(status.get("consumer_utilization"), "consumers"), copied, status.get("released_bytes"),
                                    {each.get("pid"): each.get("samples") or 0 for each in consumers}, {each.get("pid"): each.get("busy_seconds") or 0 for each in consumers}))
-        while self.moments[0].at < at - KEPT_SECONDS:
+        while self.moments[0].at < at - self._kept_seconds:
             self.moments.popleft()
 
     def _note_time(self, time, now):
@@ -75,6 +77,11 @@ class Rates:
             return None
         return max(0.0, value(last) - value(first)) / (last.at - first.at)
 
+    def now(self):
+        """The latest moment, as JSON."""
+        last = self.moments[-1] if self.moments else Moment(None)
+        return {**{name: getattr(last, name) for name in ("at", "rate", "compute", "copy", "consumers")}, "bytes_per_second": self.growth(lambda moment: moment.released)}
+
     def line(self, name, columns, seconds):
         """One value per column for the last `seconds`, the newest last; None if unknown."""
         found = [None] * columns
@@ -93,3 +100,13 @@ def filled(values):
         if values[place] is None:
             values[place] = values[place - 1]
     return values
+
+
+def copy_seconds(document):
+    """Seconds of copies per device since the run began; None if not reported."""
+    def seconds(counters):
+        return ((counters or {}).get("stage_seconds") or {}).get("d2h", {}).get("sum")
+
+    runs = [report for report in document["workers"].values() if report.get("run_dir")] if document.get("workers") else [document]
+    known = [seconds(report.get("status")) + (seconds(report.get("earlier")) or 0) for report in runs if seconds(report.get("status")) is not None]
+    return sum(known) / len(known) if known else None

@@ -1,4 +1,4 @@
-"""The status document for all clients of the server: requested at most four times a second, for any number of clients."""
+"""The status document and its `view` for all clients of the server: requested at most four times a second, for any number of clients."""
 
 import json
 import threading
@@ -6,6 +6,8 @@ import time
 
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.supervision.control import ControlClient
+from offramp_launch.watching.rates import SHARE_SECONDS, Rates
+from offramp_launch.watching.view import view_of
 
 KEPT_SECONDS = 0.25
 PATIENCE_SECONDS = 2
@@ -27,6 +29,7 @@ class Source:
         self._lock = threading.Lock()
         self._changed = threading.Condition()
         self._client = None
+        self._rates = Rates(2 * SHARE_SECONDS)
         self._answer = self._problem = None
         self._until = 0.0       # no new request before this time
         self._final = None      # the document after the launcher's loop has ended
@@ -48,7 +51,9 @@ class Source:
     def _ask(self):
         began, self._problem = time.monotonic(), None
         try:
-            self._answer = self._asked()
+            document = self._asked()
+            self._rates.add(document, began)
+            self._answer = {**document, "view": view_of(document, self._rates)}
         except LaunchError as problem:
             self._client, self._problem = None, problem.in_one_line()
         self._until = (time.monotonic() + AGAIN_SECONDS) if self._problem else began + KEPT_SECONDS
@@ -65,7 +70,9 @@ class Source:
 
     def set_final(self, document):
         """Replaces the launcher's answers from now on."""
-        self._final = document
+        rates = Rates()     # its own: another thread may wait for the launcher and hold the lock
+        rates.add(document, time.monotonic())
+        self._final = {**document, "view": view_of(document, rates)}
         self._notify()
 
     def end(self):

@@ -1,7 +1,6 @@
-"""The page of --http: it is self-contained, reads a run's status and agrees with `top`. Its display, if a browser is installed."""
+"""The sentences and rows of a run, and the page of --http that draws them: it is self-contained. Its display, if a browser is installed."""
 
 import contextlib
-import dataclasses
 import html.parser
 import json
 import os
@@ -20,8 +19,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3]))
 from tests.support.browser import CHROMIUM, Browser  # noqa: E402
 
 from offramp_launch.watching import diagnosis
+from offramp_launch.watching.rates import Rates
 from offramp_launch.watching.server import Server
 from offramp_launch.watching.source import Source
+from offramp_launch.watching.view import view_of
 from watched_documents import ALARMING, BELOW, DOCUMENTS, SENTENCES, FakeLauncher, changed
 
 PAGE = pathlib.Path(diagnosis.__file__).with_name("page.html")
@@ -49,14 +50,11 @@ class Elements(html.parser.HTMLParser):
             self.wrong.append((tag, self.getpos()))
 
 
-def every(name, *tables):
-    """The keys of all objects under `name` in `tables`, which are single objects or lists."""
-    keys = set()
-    for table in tables:
-        found = table.get(name) or []
-        for each in found if isinstance(found, list) else [found]:
-            keys |= set(each)
-    return keys
+def viewed(document):
+    """The view of a document, as a client of the server receives it."""
+    rates = Rates()
+    rates.add(document, 0.0)
+    return json.loads(json.dumps(view_of(document, rates)))
 
 
 class PageTest(unittest.TestCase):
@@ -84,39 +82,19 @@ class PageTest(unittest.TestCase):
 
     def test_every_field_it_reads_is_in_some_status(self):
         documents = list(DOCUMENTS.values())
-        workers = [worker for document in documents for worker in (document.get("workers") or {}).values()]
-        statuses = [each["status"] for each in (*documents, *workers)]
-        known = {"doc": every("it", *({"it": each} for each in (*documents, *workers))), "report": every("it", *({"it": each} for each in (*documents, *workers))),
-                 "status": every("it", *({"it": each} for each in (*statuses, *(each["earlier"] for each in workers)))),
-                 "consumer": every("consumers", *statuses), "worker": every("workers", *statuses), "death": every("deaths", *documents),
-                 "slabs": every("slabs", *statuses), "releases": every("releases", *statuses), "stages": every("stage_seconds", *statuses)}
+        views = [viewed(document) for document in documents]
+        known = {"doc": {"view"}.union(*documents), "status": set().union(*(each["status"] for each in documents)), "view": set().union(*views),
+                 **{name: set().union(*(row for view in views for row in view[rows])) for name, rows in (("consumer", "consumers"), ("producer", "producers"), ("group", "slabs"))},
+                 "headline": set(views[0]["sentence"]), "moment": set(views[0]["now"])}
         read = set(re.findall(rf"(?<!\")\b({'|'.join(known)})\.([A-Za-z_]\w*)", SCRIPT))
         self.assertGreater(len(read), 40)
         self.assertEqual([], sorted(f"{whose}.{name}" for whose, name in read if name not in known[whose]))
 
     @unittest.skipUnless(NODE, "Node.js is not installed here: the page's script is not run")
-    def test_matches_top(self):
-        finished = subprocess.run([NODE, "-e", SCRIPT + """
-            const documents = JSON.parse(require("fs").readFileSync(0, "utf8"));
-            console.log(JSON.stringify(Object.fromEntries(Object.entries(documents).map(([name, doc]) => [name, {
-              sentence: sentence(doc), silent: sentence(doc, 12), faults: faults(doc), consumers: howManyConsumers(doc), slabs: slabsOf(doc).map(slab => [slab.state, slab.pid ?? null]), copied: copySeconds(doc),
-              log: (doc.log || []).map(atClock), until: [timeLeft(doc), 86399, 86400, 9e9].filter(left => left != null).map(left => until(left, NOW))}]))));""".replace("NOW", str(NOW))],
-                                  input=json.dumps(DOCUMENTS), capture_output=True, text=True, timeout=WATCHDOG_SECONDS, env={**os.environ, "TZ": "UTC"}, check=False)
-        self.assertEqual(0, finished.returncode, finished.stderr)
-        self.set_time_zone("UTC")
-        for name, page in json.loads(finished.stdout).items():
-            with self.subTest(document=name):
-                document = DOCUMENTS[name]
-                self.assertEqual(dataclasses.asdict(diagnosis.sentence(document)), page["sentence"])
-                self.assertEqual(dataclasses.asdict(diagnosis.sentence(document, 12)), page["silent"])
-                self.assertEqual([[*fault] for fault in diagnosis.faults(document)],
-                                 [[diagnosis.number(count) if isinstance(count, int) else count, text, mild] for count, text, mild in (each + [False] * (3 - len(each)) for each in page["faults"])])
-                self.assertEqual([[slab.state, slab.pid] for slab in diagnosis.slabs_of(document)], page["slabs"])
-                if "consumers_wanted" in document:     # the whole of several producers has no number
-                    self.assertEqual(diagnosis.how_many_consumers(document), page["consumers"])
-                self.assertEqual(diagnosis.copy_seconds(document), page["copied"])
-                self.assertEqual([diagnosis.at_clock(line) for line in document["log"]], page["log"])
-                self.assertEqual([diagnosis.until(left, NOW) for left in (diagnosis.time_left(document), 86399, 86400, 9e9) if left is not None], page["until"])
+    def test_the_pages_times_are_in_the_viewers_zone(self):
+        finished = subprocess.run([NODE, "-e", f"{SCRIPT}console.log(JSON.stringify([until(8000, {NOW}), until(90000, {NOW}), atClock('2026-11-26T04:32:55.637Z joined'), atClock('12 times')]))"],
+                                  capture_output=True, text=True, timeout=WATCHDOG_SECONDS, env={**os.environ, "TZ": "Asia/Tokyo"}, check=False)
+        self.assertEqual(["23:46", "Thu 22:33", "13:32:55 joined", "12 times"], json.loads(finished.stdout or finished.stderr))
 
     def set_time_zone(self, zone):
         before = os.environ.get("TZ")
@@ -128,7 +106,6 @@ class PageTest(unittest.TestCase):
 
         set_zone(zone)
         self.addCleanup(set_zone, before)
-
 
     def test_each_document_has_its_sentence(self):
         self.assertEqual(SENTENCES, {name: diagnosis.sentence(document).text for name, document in DOCUMENTS.items()})
@@ -147,11 +124,30 @@ class PageTest(unittest.TestCase):
 
     def test_predicts_the_end_of_a_run_in_progress(self):
         self.set_time_zone("UTC")
-        goes_on, rests = DOCUMENTS["computing"], dict(total_samples=8412 + 284 * 90000, samples_per_second=284)
-        self.assertEqual("7 s left, until 12:33", diagnosis.left_in_words(goes_on, NOW))
-        self.assertEqual("25 h 00 min left, until Thu 13:33", diagnosis.left_in_words(changed("computing", status=rests), NOW))
-        for end in (changed("computing", status={"state": "draining"}), {**goes_on, "ending": True}, {**goes_on, "finishing": True}, DOCUMENTS["stopped"]):
-            self.assertEqual("", diagnosis.left_in_words(end, NOW))
+        self.assertEqual(["7 s", "12:33", "Thu 13:33"], [diagnosis.in_words(viewed(DOCUMENTS["computing"])["left_seconds"]), diagnosis.until(7, NOW), diagnosis.until(90000, NOW)])
+        for end in (changed("computing", status={"state": "draining"}), {**DOCUMENTS["computing"], "ending": True}, {**DOCUMENTS["computing"], "finishing": True}, DOCUMENTS["stopped"]):
+            self.assertEqual((None, True), (viewed(end)["left_seconds"], viewed(end)["is_ending"]))
+
+    def test_each_slab_has_a_state_and_its_holder(self):
+        (group,) = viewed(DOCUMENTS["trouble"])["slabs"]
+        self.assertEqual(("FFFFFFFFLLFFFFFFFFFFFFFF", {"8": 25884, "9": 25884}, True), (group["states"], group["holders"], group["is_known"]))
+        self.assertEqual(["producer 1, ", "producer 2, "], [each["whose"] for each in viewed(DOCUMENTS["gpus"])["slabs"]])
+        (counted,) = viewed(DOCUMENTS["sparse"])["slabs"]
+        self.assertEqual(("L" * 2 + "F" * 22, {}, False), (counted["states"], counted["holders"], counted["is_known"]))
+
+    def test_each_consumer_and_producer_has_its_row(self):
+        late = viewed(DOCUMENTS["trouble"])["consumers"][0]
+        self.assertEqual((2, 25884, "8, 9", "slabs 8, 9", "5.1 s", True), tuple(late[name] for name in ("number", "pid", "held", "holds", "age", "is_stalled")))
+        view = viewed(DOCUMENTS["lost_gpu"])
+        self.assertEqual([("GPU 0", "shard 4", False), ("GPU 1", "lost", True)], [(each["name"], each["state"], each["is_alarm"]) for each in view["producers"]])
+        self.assertEqual("1 of 2 at work", view["producers_in_words"])
+        self.assertIn("offramp top /runs/of-gpus/s4", dict(map(tuple, view["producers"][0]["facts"])).values())
+        self.assertEqual(["shard 4, silent for 8 s", "shard 5"], [each["state"] for each in viewed(DOCUMENTS["mute_gpu"])["producers"]])
+
+    def test_a_malformed_document_has_a_view(self):
+        view = viewed({**DOCUMENTS["computing"], "deaths": 7})
+        self.assertEqual(("malformed", True), (view["sentence"]["kind"], view["sentence"]["alarm"]))
+        self.assertEqual(set(viewed(DOCUMENTS["computing"])), set(view))
 
     def test_every_time_is_in_the_viewers_time_zone(self):
         self.set_time_zone("Asia/Tokyo")
@@ -166,8 +162,8 @@ class PageTest(unittest.TestCase):
     @unittest.skipUnless(NODE, "Node.js is not installed here: the page's script is not run")
     def test_a_history_has_one_clock(self):
         finished = subprocess.run([NODE, "-e", SCRIPT + """
-            const history = new History(), moment = more => ({status: {state: "running", ...more}});
-            for (const doc of [moment(), moment({now_ns: 2e9}), moment({now_ns: 3e9}), moment()]) history.add(doc);
+            const history = new History();
+            for (const at of [null, 1e6, 2, 2, 3]) history.add({at});
             console.log(JSON.stringify(history.moments.map(moment => moment.at)));"""], capture_output=True, text=True, timeout=WATCHDOG_SECONDS, check=False)
         self.assertEqual("[2,3]\n", finished.stdout, finished.stderr)
 
@@ -184,7 +180,7 @@ class PageTest(unittest.TestCase):
                     self.assertEqual(SENTENCES[name], browser.value("document.getElementById('sentence').textContent"))
                     link = "over; this is its final state" if diagnosis.sentence(document).kind in ("ended", "abandoned", "failed") else "live"
                     self.assertEqual(link, browser.value("document.getElementById('link').textContent"))
-                    self.assertEqual(len(diagnosis.slabs_of(document)), browser.value("document.querySelectorAll('#grid g').length"))
+                    self.assertEqual(sum(len(each["states"]) for each in viewed(document)["slabs"]), browser.value("document.querySelectorAll('#grid g').length"))
                     self.assertEqual(0, browser.value("document.querySelectorAll('#faults b b, #sentence b').length"), "a tag in a message of the run became an element")
             self.assertEqual([], browser.errors)
 
@@ -242,12 +238,10 @@ class PageTest(unittest.TestCase):
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
     def test_a_stale_status_is_not_live(self):
-        with Browser() as browser, served(DOCUMENTS["computing"]) as url:
-            browser.before_each_page("const now = performance.now.bind(performance); window.ahead = 0; performance.now = () => now() + window.ahead")
+        with Browser() as browser, tempfile.TemporaryDirectory() as folder, FakeLauncher(folder, DOCUMENTS["computing"]), served_from(Source(pathlib.Path(folder))) as url:
             browser.show(url)
             browser.until(f"document.getElementById('sentence').textContent == {json.dumps(SENTENCES['computing'])} && document.getElementById('link').textContent == 'live'")
-            browser.value("window.ahead = 12e3")
-            browser.until("document.getElementById('sentence').textContent.startsWith('The producer has not reported for 1')")
+            browser.until("document.getElementById('sentence').textContent.startsWith('The producer has not reported for')")
             self.assertEqual("not live", browser.value("document.getElementById('link').textContent"))
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
