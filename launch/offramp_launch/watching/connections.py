@@ -1,4 +1,4 @@
-"""The server's connections: a bounded number. A new one replaces a connection that is idle or does not read."""
+"""The server's connections: a bounded number, with one request each. A new one replaces the oldest that is not a stream."""
 
 import contextlib
 import socket
@@ -10,57 +10,38 @@ MOST_STREAMS = 32
 
 class Connections:
     """
-    Borrows: the sockets, each until leave(). Thread: any. Blocks: never. The kernel buffers a whole answer, so a client that is still being sent one
-    when the limit is reached does not read.
+    Borrows: the sockets, each until leave(). Thread: any. Blocks: never. A connection whose request is still to come is replaced first; one that is being
+    answered only if all others are answered, too, or are streams.
     """
 
     def __init__(self, most=MOST, most_streams=MOST_STREAMS):
         """`most_streams` must be less than `most`."""
         self._most, self._most_streams = most, most_streams
         self._lock = threading.Lock()
-        # Each in order of arrival.
-        self._idle, self._asking, self._taking = {}, {}, {}     # waits for a request; its answer is being made; its answer is being sent
-        self._streams = {}
+        self._waiting, self._answered, self._streams = {}, {}, {}       # each in order of arrival
 
     def admit(self, connection):
         with self._lock:
-            if sum(map(len, self._all())) >= self._most:
-                self._make_room()
-            self._idle[connection] = True
-
-    def _all(self):
-        return self._idle, self._taking, self._asking, self._streams
-
-    def _make_room(self):
-        """Drops the oldest connection: a client that asks and reads is gone by then."""
-        victim = next(iter(self._idle or self._taking or self._asking))
-        self._forget(victim)
-        with contextlib.suppress(OSError):      # its thread wakes and closes it
-            victim.shutdown(socket.SHUT_RDWR)
+            if sum(map(len, (self._waiting, self._answered, self._streams))) >= self._most:
+                oldest = next(iter(self._waiting or self._answered))
+                self._forget(oldest)
+                with contextlib.suppress(OSError):      # its thread wakes and closes it
+                    oldest.shutdown(socket.SHUT_RDWR)
+            self._waiting[connection] = True
 
     def _forget(self, connection):
-        for each in self._all():
-            each.pop(connection, None)
+        return any([each.pop(connection, False) for each in (self._waiting, self._answered, self._streams)])
 
     def begin_answer(self, connection):
-        self._move(connection, self._idle, self._asking)
-
-    def begin_sending(self, connection):
-        self._move(connection, self._asking, self._taking)
-
-    def end_answer(self, connection):
-        self._move(connection, self._taking, self._idle)
-
-    def _move(self, connection, before, after):
         """Does nothing if the connection was dropped."""
         with self._lock:
-            if before.pop(connection, False):
-                after[connection] = True
+            if self._forget(connection):
+                self._answered[connection] = True
 
     def begin_stream(self, connection):
-        """False if there are too many streams."""
+        """False if there are too many streams, or the connection was dropped."""
         with self._lock:
-            if len(self._streams) >= self._most_streams or not self._asking.pop(connection, False):
+            if len(self._streams) >= self._most_streams or not self._forget(connection):
                 return False
             self._streams[connection] = True
             return True

@@ -20,12 +20,11 @@ from offramp_launch.watching.exposition import OPEN_METRICS, PROMETHEUS, text_of
 from offramp_launch.watching.metrics import families_of
 from offramp_launch.watching.source import NoAnswer, as_line
 
-IDLE_SECONDS = 60           # for a request to come
+REQUEST_SECONDS = 10        # for a request to come
 SEND_SECONDS = 5            # for a client to take what it is sent
 NEWS_SECONDS = 0.5          # between two checks of /events
 QUIET_SECONDS = 15          # until /events sends a comment, as a sign of life
 LONGEST_HEAD = 16384        # bytes of a request
-REQUESTS_OF_ONE = 10000     # by one connection
 TEXT, JSON, HTML = "text/plain; charset=utf-8", "application/json", "text/html; charset=utf-8"
 
 
@@ -68,35 +67,28 @@ class Head:
     """A request's input stream that fails if the head is longer than LONGEST_HEAD. Borrows: the stream."""
 
     def __init__(self, stream):
-        self._stream = stream
-        self.begin()
+        self._stream, self._left = stream, LONGEST_HEAD
+        self.close = stream.close
 
-    def begin(self):
-        self._left = LONGEST_HEAD
-
-    def readline(self, size=-1):
-        line = self._stream.readline(self._left + 1 if size < 0 else min(size, self._left + 1))
+    def readline(self, size):
+        line = self._stream.readline(min(size, self._left + 1))
         self._left -= len(line)
         if self._left < 0:
             raise http.client.LineTooLong("head")
         return line
 
-    def close(self):
-        self._stream.close()
-
-    closed = property(lambda self: self._stream.closed)
-
 
 class Handler(http.server.BaseHTTPRequestHandler):
+    """Answers one request and closes the connection."""
+
     protocol_version = "HTTP/1.1"
-    timeout = IDLE_SECONDS
+    timeout = REQUEST_SECONDS
     disable_nagle_algorithm = True
 
     def setup(self):
         super().setup()
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
         self.rfile = Head(self.rfile)
-        self._requests = 0
 
     def version_string(self):
         return "offramp"
@@ -104,40 +96,30 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_):
         """Requests are not logged."""
 
-    def handle_one_request(self):
-        self.rfile.begin()
-        self.connection.settimeout(IDLE_SECONDS)
+    def handle(self):
         try:
-            super().handle_one_request()
+            self.handle_one_request()
         except http.client.LineTooLong:
-            self.close_connection = True
             self.requestline, self.request_version, self.command = "", "HTTP/1.1", "GET"
             self.send_error(414)
-        except OSError:     # the client is gone, or reads too slowly
-            self.close_connection = True
-        self.server.connections.end_answer(self.connection)
 
     def parse_request(self):
         if not super().parse_request():
             return False
         self.server.connections.begin_answer(self.connection)
         self.connection.settimeout(SEND_SECONDS)
-        self._requests += 1
-        if self._requests >= REQUESTS_OF_ONE or "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
-            self.close_connection = True        # what follows is not a request
         host = self.headers.get("Host")
         if host is None and self.request_version == "HTTP/1.1":
-            self._answer(400, "Host header missing\n", closes=True)
+            self._answer(400, "Host header missing\n")
             return False
         if host is not None and self.server.is_loopback and not names_this_machine(host, self.server.bound_to):
-            self._answer(403, "this server accepts only local clients that use the names localhost, 127.0.0.1 or [::1]\n", closes=True)
+            self._answer(403, "this server accepts only local clients that use the names localhost, 127.0.0.1 or [::1]\n")
             return False
         return True
 
     def send_error(self, code, message=None, explain=None):
         """Called by http.server for a bad request. The answer does not repeat the request."""
-        self.close_connection = True
-        self._answer(code, f"{http.client.responses.get(code, 'refused')}\n", closes=True)
+        self._answer(code, f"{http.client.responses.get(code, 'refused')}\n")
 
     def do_GET(self):
         path = self.path.partition("?")[0]
@@ -154,7 +136,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _refuse_method(self):
-        self._answer(405, "use GET or HEAD\n", closes=True, Allow="GET, HEAD")
+        self._answer(405, "use GET or HEAD\n", Allow="GET, HEAD")
 
     do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = _refuse_method
 
@@ -186,11 +168,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self._answer(200, "", "text/event-stream")
             return
         if not self.server.connections.begin_stream(self.connection):
-            self._answer(503, "too many clients of /events; try again later\n", closes=True, **{"Retry-After": "5"})
+            self._answer(503, "too many clients of /events; try again later\n", **{"Retry-After": "5"})
             return
-        self.close_connection = True
         self._head(200, "text/event-stream")
-        self.end_headers()
         sent, quiet_since = None, time.monotonic()
         while True:
             is_last = self.server.source.is_over
@@ -208,28 +188,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return
             self.server.source.wait_for_change(NEWS_SECONDS)
 
-    def _answer(self, code, body, kind=TEXT, closes=False, **headers):
-        self.server.connections.begin_sending(self.connection)
+    def _answer(self, code, body, kind=TEXT, **headers):
         body = body.encode(errors="replace") if isinstance(body, str) else body
-        self.close_connection = self.close_connection or closes
-        self._head(code, kind)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        if self.close_connection:
-            self.send_header("Connection", "close")
-        self.end_headers()
+        self._head(code, kind, **headers, **{"Content-Length": str(len(body))})
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def _head(self, code, kind):
+    def _head(self, code, kind, **headers):
         self.send_response(code)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Security-Policy", self.server.policy)
-        self.send_header("Cache-Control", "no-store")
-        for name, value in (("X-Content-Type-Options", "nosniff"), ("X-Frame-Options", "DENY"), ("Referrer-Policy", "no-referrer"),
-                            ("Cross-Origin-Resource-Policy", "same-origin")):
+        fixed = {"Content-Type": kind, "Content-Security-Policy": self.server.policy, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+                 "Referrer-Policy": "no-referrer", "Cross-Origin-Resource-Policy": "same-origin", "Connection": "close"}
+        for name, value in {**fixed, **headers}.items():
             self.send_header(name, value)
+        self.end_headers()
 
 
 def policy_of(page):

@@ -233,15 +233,17 @@ class ConnectionsTest(unittest.TestCase):
         self.others[2].setblocking(False)
         self.assertRaises(BlockingIOError, self.others[2].recv, 1)
 
-    def test_a_connection_being_answered_stays_while_it_reads(self):
+    def test_a_connection_being_answered_is_replaced_last(self):
         three = [self.one() for _ in range(3)]
         for each in three:
             self.connections.admit(each)
+        for each in three[:2]:
             self.connections.begin_answer(each)
-        self.connections.begin_sending(three[1])
-        self.connections.admit(self.one())
-        self.assertEqual(b"", self.others[1].recv(1))
-        self.assertEqual([False, True], [self.connections.begin_stream(each) for each in (three[1], three[0])], "a dropped connection cannot become a stream")
+        for dropped in (2, 3):
+            self.connections.admit(self.one())
+            self.assertEqual(b"", self.others[dropped].recv(1))
+        self.connections.begin_answer(three[2])     # of a dropped one: nothing
+        self.assertEqual([False, True], [self.connections.begin_stream(each) for each in (three[2], three[0])], "a dropped connection cannot become a stream")
 
     def test_streams_stay_and_are_limited(self):
         first, second = self.one(), self.one()
