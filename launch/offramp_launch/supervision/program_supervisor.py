@@ -12,7 +12,7 @@ from offramp_launch.supervision.supervisor import Supervisor
 from offramp_launch.watching.counters import grown
 
 GONE = ("X", "Z")     # states of a process that has ended
-ADDED = ("released_samples", "released_batches", "submitted_samples", "dead_lettered_samples", "dropped_samples", "redelivered")
+COUNTS = ("released_samples", "released_batches", "submitted_samples", "dead_lettered_samples", "dropped_samples", "redelivered")
 
 
 class ProgramSupervisor(Supervisor):
@@ -27,8 +27,7 @@ class ProgramSupervisor(Supervisor):
     def __init__(self, plan, display, environment):
         """`environment`: the program's environment variables."""
         self._environment = environment
-        self._earlier = dict.fromkeys(ADDED, 0)      # counts of programs that died
-        self._counted = self._counted_before = {}       # counts for the watchers: of all dead programs; without the last one
+        self._counted = self._counted_before = {}       # counters of all dead programs; without the last one
         self._last_counted = None       # process id of the last one
         self._before = set()    # processes of the runs before the last program's
         self._died_behind_another = self._cut_short = False      # the last program's loop died; any loop was cut short
@@ -96,11 +95,8 @@ class ProgramSupervisor(Supervisor):
 
     def _count_as_earlier(self, status):
         """`status`: empty for a program that died before it wrote one; its predecessor has been counted."""
-        if not status:
-            return
-        for name in ADDED:
-            self._earlier[name] += status.get(name) or 0
-        self._counted_before, self._counted, self._last_counted = self._counted, grown(self._counted, status), status.get("pid")
+        if status:
+            self._counted_before, self._counted, self._last_counted = self._counted, grown(self._counted, status), status.get("pid")
 
     def _signal_producer(self):
         """Signals the run's process itself: a shell in between would end and leave it behind."""
@@ -123,7 +119,7 @@ class ProgramSupervisor(Supervisor):
 
     def counts(self):
         """Totals over all its programs."""
-        return {name: self._earlier[name] + (self._own_status().get(name) or 0) for name in ADDED}
+        return {name: (self._counted.get(name) or 0) + (self._own_status().get(name) or 0) for name in COUNTS}
 
     def _code(self):
         code = super()._code()

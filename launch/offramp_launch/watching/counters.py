@@ -2,13 +2,11 @@
 
 from offramp_launch.watching.exposition import number
 
-PLAIN = ("skipped", "input_wait_seconds", "slab_wait_seconds", "output_wait_seconds", "visibility_timeouts", "slab_failures")
+PLAIN = ("skipped", "input_wait_seconds", "slab_wait_seconds", "output_wait_seconds", "visibility_timeouts", "slab_failures", "submitted_samples", "released_samples",
+         "released_batches", "dead_lettered_samples", "dropped_samples", "redelivered")
 TABLES = ("totals", "stage_seconds")
 # Keys of a status's `releases` that are refusals.
 REFUSED_RELEASES = ("foreign", "stale", "malformed")
-# Fields of libraries that do not report totals yet: (outcome, unit, field).
-BEFORE_TOTALS = (("completed", "samples", "released_samples"), ("completed", "batches", "released_batches"), ("completed", "bytes", "released_bytes"),
-                 ("dead_letters", "samples", "dead_lettered_samples"), ("dropped", "samples", "dropped_samples"))
 
 
 def counters_of(status):
@@ -17,11 +15,6 @@ def counters_of(status):
     releases = {reason: times for reason, times in (status.get("releases") or {}).items() if reason in REFUSED_RELEASES}
     if status.get("refused") is not None or releases:
         found["refused"] = {**releases, **(status.get("refused") or {})}
-    if "totals" not in found:
-        found["totals"] = {}
-        for state, unit, field in BEFORE_TOTALS:
-            if number(status.get(field)) is not None:
-                found["totals"].setdefault(state, {})[unit] = status[field]
     return found
 
 

@@ -113,12 +113,6 @@ class MetricsTest(unittest.TestCase):
             self.assertNotIn("stage_seconds", text)
             self.assertNotIn("shm_bytes", text)
 
-    def test_reads_older_fields_without_totals(self):
-        text = text_of(families_of({"status": {"released_samples": 8, "released_batches": 2, "released_bytes": 99, "dropped_samples": 1}}, NOW))
-        for line in ('offramp_samples_total{state="completed"} 8', 'offramp_batches_total{state="completed"} 2', 'offramp_bytes_total{state="completed"} 99',
-                     'offramp_samples_total{state="dropped"} 1'):
-            self.assertIn(line + "\n", text)
-
     def test_dashboard_and_alerts_use_exported_metrics(self):
         exported = {name for document in (of_a_run(), of_gpus()) for line in text_of(families_of(document, NOW)).splitlines() if not line.startswith("#")
                     for name in [re.match(r"\w+", line)[0]]}
