@@ -6,7 +6,7 @@ import selectors
 from offramp_launch.endpoint import read_endpoint
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.progress import ENDS
-from offramp_launch.supervision.watch import CONSUMERS_END_SECONDS, Watch
+from offramp_launch.supervision.watch import Watch
 
 FINAL_STATUS_SECONDS = 5       # for the run's status.json, once its program is gone or has forgotten the run
 
@@ -24,7 +24,6 @@ class ProgramWatch(Watch):
         super().__init__(plan, display)
         self._endpoint = endpoint
         self._program = program
-        self._over = False
         self.died = False       # whether the program died in the middle of the run
 
     def close(self):
@@ -49,10 +48,7 @@ class ProgramWatch(Watch):
         return [program, "serve", self._endpoint["nonce"], *flags]
 
     def _is_running(self):
-        return bool(self._alive()) or self._takes_consumers() and not (self._draining or self.failure)
-
-    def _takes_consumers(self):
-        return not self._over
+        return bool(self._alive()) or not (self._over or self._draining or self.failure)
 
     def wants_consumers(self):
         return super().wants_consumers() and not self._draining and self._read_nonce() == self._endpoint["nonce"]
@@ -89,11 +85,6 @@ class ProgramWatch(Watch):
             self._display.note(f"the run's program (pid {self._endpoint['producer_pid']}) ended before its run did")
             self._end_consumers()
 
-    def _end_consumers(self):
-        if not self._over:
-            self._over = True
-            self._timers.after(CONSUMERS_END_SECONDS, self._terminate_children)
-
     def _ask_to_drain(self):
         self._slots.send_away(self._slots.staying())
 
@@ -101,12 +92,9 @@ class ProgramWatch(Watch):
         if not asked_before:
             self._ask_to_drain()
 
-    def fail(self, problem):
-        """Ends the consumers; the run waits for others."""
-        if not self.failure:
-            self.failure = problem
-            self._display.note(str(problem))
-            self._terminate_children()
+    def _end_failed(self):
+        """The run waits for other consumers."""
+        self._terminate_children()
 
     def _facts(self):
         return {"producer_pid": int(self._endpoint["producer_pid"]), "producer_restarts": 0, "taking_over": False, "taking_over_since": None}

@@ -7,7 +7,7 @@ from offramp_launch import memory, summary
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.supervision.log_follower import LogRelay
 from offramp_launch.supervision.recovery import Recovery, RunHold
-from offramp_launch.supervision.watch import CONSUMERS_END_SECONDS, Watch
+from offramp_launch.supervision.watch import Watch
 
 SEEK_SECONDS = 0.02             # from one look for the run's lock to the next
 FAILED_END_SECONDS = 10         # from asking a producer to abandon to killing it
@@ -33,7 +33,6 @@ class Supervisor(Watch):
     def __init__(self, plan, display):
         self._producer = None
         self._producer_pids = []
-        self._producer_over = False    # it ended, and gets no successor
         self._successor_is_due = False
         self._recovery = Recovery(plan.producer_restarts)
         self._hold = RunHold(plan.run_dir.file("endpoint"))
@@ -104,9 +103,6 @@ class Supervisor(Watch):
         self._producer_log.relay()
         super()._look()
 
-    def _takes_consumers(self):
-        return not self._producer_over
-
     # -- ending -----------------------------------------------------------------------------------------------------
 
     def _on_producer_end(self):
@@ -122,14 +118,10 @@ class Supervisor(Watch):
                                + ("" if self._producer.reported_error() else f"; the end of its log:\n{self._producer.final_messages()}"))
         self._status_pid_at_end = self._status.get("pid")
         if not self._producer_follows():
-            self._end_without_producer()
+            self._end_consumers()
 
     def _understand_its_end(self):
         """Hook for an exit status that a process in between may have translated."""
-
-    def _end_without_producer(self):
-        self._producer_over = True
-        self._timers.after(CONSUMERS_END_SECONDS, self._terminate_children)
 
     # -- after a producer's death -------------------------------------------------------------------------------------
 
@@ -169,7 +161,7 @@ class Supervisor(Watch):
     def _start_successor(self):
         self._successor_is_due = False
         if self._draining or self.failure:
-            self._end_without_producer()
+            self._end_consumers()
             return
         # A producer that consumers could not join yet has published nothing: there is nothing to recover. Nor is there when it
         # removed its memory itself, or when no process held the run's lock for a moment: then no consumer had joined, and another
@@ -181,7 +173,7 @@ class Supervisor(Watch):
             self._spent_cpu_seconds = spent
         except LaunchError as problem:
             self.fail(problem)
-            self._end_without_producer()
+            self._end_consumers()
 
     def _signal_producer(self):
         self._producer.signal(signal.SIGTERM)
@@ -195,15 +187,8 @@ class Supervisor(Watch):
         if not asked_before:
             self._timers.after(SECOND_SIGNAL_SECONDS, self._signal_producer)
 
-    def fail(self, problem):
-        """
-        Ends the run for a reason that the producer does not know. Without working consumers draining would not end: the producer
-        is asked to drain, then to abandon, and then killed.
-        """
-        if self.failure:
-            return
-        self.failure = problem
-        self._display.note(str(problem))
+    def _end_failed(self):
+        """Without working consumers draining would not end: the producer is asked to drain, then to abandon, and then killed."""
         self._draining = True
         self._signal_producer()
         self._timers.after(ABANDON_SECONDS, self._signal_producer)
@@ -215,4 +200,4 @@ class Supervisor(Watch):
 
     def _is_recovered(self):
         """Whether a producer died and its successor has not written a status yet."""
-        return not self._producer_over and self._recovery.restarts > 0 and self._status.get("pid") == self._status_pid_at_end
+        return not self._over and self._recovery.restarts > 0 and self._status.get("pid") == self._status_pid_at_end

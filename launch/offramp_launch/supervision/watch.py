@@ -44,14 +44,15 @@ class RunPlan:
 class Watch(ProcessLoop):
     """
     Owns: the consumers.
-    Subclasses define what is watched beside the consumers: _begin(), _is_running(), _code(), _takes_consumers(), _ask_to_drain(),
-    _ask_to_abandon(), fail(); optionally _others(), _look(), _facts() and _consumer_command().
+    Subclasses define what is watched beside the consumers: _begin(), _is_running(), _code(), _ask_to_drain(), _ask_to_abandon(), _end_failed();
+    optionally _others(), _look(), _facts() and _consumer_command().
     """
 
     def __init__(self, plan, display):
         super().__init__(plan.run_dir, display, plan.http)
         self._plan = plan
         self._status = {}
+        self._over = False          # the run accepts no more consumers
         self._left_out = set()      # names in the status that were skipped
         self._stories = IncidentReporter(plan.run_dir.path)
         self._failures = FailureBudget()
@@ -122,7 +123,7 @@ class Watch(ProcessLoop):
     # -- the run, as the slots see it -------------------------------------------------------------------------------
 
     def wants_consumers(self):
-        return self._takes_consumers() and not (self._abandoned or self.failure)
+        return not (self._over or self._abandoned or self.failure)
 
     def has_work_for_consumers(self):
         return is_work_left(self._status, self._draining)
@@ -135,6 +136,19 @@ class Watch(ProcessLoop):
         return self._status.get("released_samples") or 0
 
     # -- ending -----------------------------------------------------------------------------------------------------
+
+    def fail(self, problem):
+        """Ends the consumers, and a producer of the launcher's, for a reason that the producer does not know. `problem`: LaunchError."""
+        if not self.failure:
+            self.failure = problem
+            self._display.note(str(problem))
+            self._end_failed()
+
+    def _end_consumers(self):
+        """The run is over: consumers end by themselves, or soon."""
+        if not self._over:
+            self._over = True
+            self._timers.after(CONSUMERS_END_SECONDS, self._terminate_children)
 
     def _terminate_children(self):
         self._signal_children(signal.SIGTERM)
@@ -167,7 +181,7 @@ class Watch(ProcessLoop):
         return {"before": before, "consumers": wanted, "more": more, **self._describe()}
 
     def _require_consumers_are_accepted(self):
-        if self._draining or not self._takes_consumers():
+        if self._draining or self._over:
             raise LaunchError("the run is ending and accepts no more consumers", "", ExitCode.NO_SUCH_RUN)
 
     def _begin_reload(self):
