@@ -5,7 +5,7 @@ import signal
 import subprocess
 import time
 
-from offramp_launch.supervision import memory_kills
+from offramp_launch.supervision import control_groups
 from offramp_launch.exit_code import cannot_be_started, signal_name
 from offramp_launch.supervision.log_follower import last_error, size_of, warnings_in
 
@@ -26,7 +26,7 @@ class Child:
         self.cpu_seconds = 0.0
         self.log_path = log_path
         self.log_begin = size_of(log_path)
-        self._memory_kills = memory_kills.count()
+        self._memory_kills = control_groups.memory_kills()
         self.ended_for_memory = ""      # why, where the kernel killed it for lack of memory
         self.peak_bytes = 0     # peak memory
         try:
@@ -60,11 +60,7 @@ class Child:
         """Call again with the real status where the process passed on that of another program."""
         self.status = status
         if status == -signal.SIGKILL:
-            self.ended_for_memory = self.memory_kills()
-
-    def memory_kills(self):
-        """Memory kills since it began, of this process or another, as text; empty where there were none."""
-        return memory_kills.kills_since(self._memory_kills)
+            self.ended_for_memory = control_groups.memory_kills_since(self._memory_kills)
 
     def signal(self, number):
         if self.status is None:

@@ -1,29 +1,28 @@
-"""Limits of this process's control group, the tightest of it and its ancestors: like common/shm/memory_room.cpp, and also for CPU time."""
+"""
+Limits of this process's control group, the tightest of it and its ancestors: like common/shm/memory_room.cpp, and also for CPU time. Whether the kernel
+killed processes for lack of memory, a death that no log records.
+"""
 
 import math
 import pathlib
 
 MOUNT = pathlib.Path("/sys/fs/cgroup")
 MEMBERSHIP = pathlib.Path("/proc/self/cgroup")
+MACHINE = pathlib.Path("/proc/vmstat")
 NO_LIMIT = 1 << 60      # version 1 has the largest number of whole pages for no limit
 CACHE = ("active_file", "inactive_file")
 
 
-def groups_of_memory():
-    """[(folder, whether it is version 1)], from this process's group upwards."""
-    return list(_groups("memory"))
-
-
 def memory_limit():
     """Bytes that the tightest group allows; None without a limit."""
-    limits = (_number(folder / ("memory.limit_in_bytes" if is_first else "memory.max")) for folder, is_first in _groups("memory"))
+    limits = (_number(folder / ("memory.limit_in_bytes" if is_first else "memory.max")) for folder, is_first in groups("memory"))
     return min((limit for limit in limits if limit is not None and limit < NO_LIMIT), default=None)
 
 
 def memory_room():
     """Bytes that it may still allocate, not counting the page cache; infinite without a limit."""
     rooms = [math.inf]
-    for folder, is_first in _groups("memory"):
+    for folder, is_first in groups("memory"):
         limit, usage, prefix = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_") if is_first else ("memory.max", "memory.current", "")
         limit, usage = _number(folder / limit), _number(folder / usage)
         if None not in (limit, usage) and limit < NO_LIMIT:
@@ -35,14 +34,31 @@ def memory_room():
 def cores():
     """Cores that may be busy on average; infinite without a limit."""
     quotas = [math.inf]
-    for folder, is_first in _groups("cpu"):
+    for folder, is_first in groups("cpu"):
         quota, period = (_number(folder / "cpu.cfs_quota_us"), _number(folder / "cpu.cfs_period_us")) if is_first else map(_as_number, (*_words(folder / "cpu.max"), "", "")[:2])
         if quota and period:
             quotas.append(quota / period)
     return min(quotas)
 
 
-def value_of(path, key):
+def memory_kills():
+    """(kills in this control group, on the whole machine) so far; None where the kernel reports none."""
+    own = (_value_of(folder / ("memory.oom_control" if is_first else "memory.events"), "oom_kill") for folder, is_first in groups("memory"))
+    return next((kills for kills in own if kills is not None), None), _value_of(MACHINE, "oom_kill")
+
+
+def memory_kills_since(before):
+    """A message about kills since memory_kills() returned `before`; empty: none known."""
+    group, machine = memory_kills()
+    if None not in (before[0], group) and group > before[0]:
+        limit = memory_limit()
+        return f"the kernel killed a process of this control group for lack of memory; its limit is {f'{limit / 2**30:.1f} GiB' if limit else 'unknown'}"
+    if None not in (before[1], machine) and machine > before[1]:
+        return "the kernel killed a process of this machine for lack of memory meanwhile"
+    return ""
+
+
+def _value_of(path, key):
     """The key's number in a file of names and numbers; None where it is missing."""
     return next((_as_number(value) for name, value in _pairs(path) if name == key), None)
 
@@ -56,7 +72,7 @@ def _memberships():
     return [(controllers, path) for controllers, path in (line.split(":", 2)[1:] for line in lines if line.count(":") >= 2)]
 
 
-def _groups(controller):
+def groups(controller):
     """(folder, whether it is version 1), upwards. A container may see its part as the mount but the host's path: callers skip missing files."""
     for controllers, path in _memberships():
         if controllers and controller not in controllers.split(","):

@@ -9,7 +9,7 @@ import time
 from offramp_launch import memory
 from offramp_launch.arguments import setting_given
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.supervision import control_groups, memory_kills
+from offramp_launch.supervision import control_groups
 from offramp_launch.supervision.autoscaler import Bounds, Autoscaler
 from offramp_launch.supervision.consumer_slots import reason_of
 
@@ -66,7 +66,7 @@ class Newcomer:
             return f"{self.slot.name} {self.child.ending()}: {reason_of(self.child)}"
         if status == -signal.SIGKILL:
             return f"{self.slot.name} {self.child.ending()}"
-        killed = memory_kills.count()[0]
+        killed = control_groups.memory_kills()[0]
         return "memory is short" if None not in (killed, self.memory_kills) and killed > self.memory_kills else ""
 
 
@@ -135,7 +135,7 @@ class ConsumerScaling:
         try:
             for _ in range(number - before):
                 slot = self._slots.add_on_trial(counts=True)
-                self._newcomers.append(Newcomer(slot, slot.child, before, memory_kills.count()[0]))
+                self._newcomers.append(Newcomer(slot, slot.child, before, control_groups.memory_kills()[0]))
         except LaunchError as problem:
             self._go_back(before, problem.in_one_line())
 

@@ -14,7 +14,7 @@ from unittest import mock
 from stage import WATCHDOG_SECONDS, Stage, kill, until, wait_until_gone
 
 from offramp_launch import progress
-from offramp_launch.supervision import control_groups, log_follower, memory_kills
+from offramp_launch.supervision import control_groups, log_follower
 from offramp_launch.exit_code import ExitCode, in_one_line
 
 CRITICAL = "12:00:00.000 critical offramp-producer[1] "
@@ -339,7 +339,7 @@ class MemoryKillsTest(unittest.TestCase):
         (self.folder / "job").mkdir()
         (self.folder / "membership").write_text("0::/job\n")
         for module, name, value in ((control_groups, "MOUNT", self.folder), (control_groups, "MEMBERSHIP", self.folder / "membership"),
-                                    (memory_kills, "MACHINE", self.folder / "vmstat")):
+                                    (control_groups, "MACHINE", self.folder / "vmstat")):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)
@@ -351,13 +351,13 @@ class MemoryKillsTest(unittest.TestCase):
 
     def test_the_groups_limit_and_the_machines_are_distinguished(self):
         self.write(3, 8)
-        before = memory_kills.count()
+        before = control_groups.memory_kills()
         self.assertEqual((3, 8), before)
-        self.assertEqual("", memory_kills.kills_since(before))
+        self.assertEqual("", control_groups.memory_kills_since(before))
         self.write(3, 9)
-        self.assertIn("of this machine", memory_kills.kills_since(before))
+        self.assertIn("of this machine", control_groups.memory_kills_since(before))
         self.write(4, 9)
-        self.assertIn("its limit is 2.0 GiB", memory_kills.kills_since(before))
+        self.assertIn("its limit is 2.0 GiB", control_groups.memory_kills_since(before))
 
     def test_reads_a_group_of_version_1(self):
         self.write(3, 8)
@@ -365,13 +365,13 @@ class MemoryKillsTest(unittest.TestCase):
         (self.folder / "memory/job").mkdir(parents=True)
         (self.folder / "memory/job/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 4\n")
         (self.folder / "memory/job/memory.limit_in_bytes").write_text(f"{1 << 30}\n")
-        self.assertEqual((4, 8), memory_kills.count())
-        self.assertIn("its limit is 1.0 GiB", memory_kills.kills_since((3, 8)))
+        self.assertEqual((4, 8), control_groups.memory_kills())
+        self.assertIn("its limit is 1.0 GiB", control_groups.memory_kills_since((3, 8)))
 
     def test_a_kernel_without_the_counter(self):
         os.remove(self.folder / "membership")
-        self.assertEqual((None, None), memory_kills.count())
-        self.assertEqual("", memory_kills.kills_since((None, None)))
+        self.assertEqual((None, None), control_groups.memory_kills())
+        self.assertEqual("", control_groups.memory_kills_since((None, None)))
 
 
 if __name__ == "__main__":

@@ -161,9 +161,9 @@ class LimitsTest(unittest.TestCase):
             path.write_text(text)
 
     def test_without_control_groups_there_is_no_limit(self):
-        self.assertEqual((math.inf, math.inf, [], None), (control_groups.memory_room(), control_groups.cores(), control_groups.groups_of_memory(), control_groups.memory_limit()))
+        self.assertEqual((math.inf, math.inf, [], None), (control_groups.memory_room(), control_groups.cores(), list(control_groups.groups("memory")), control_groups.memory_limit()))
         self.write("nothing\n0::/a\n", a__cpu_DOT_max="max 100000\n", a__memory_DOT_max="max\n", a__memory_DOT_current="4096\n")
-        self.assertEqual((math.inf, math.inf, (self.mount / "a", False), None), (control_groups.memory_room(), control_groups.cores(), control_groups.groups_of_memory()[0], control_groups.memory_limit()))
+        self.assertEqual((math.inf, math.inf, (self.mount / "a", False), None), (control_groups.memory_room(), control_groups.cores(), list(control_groups.groups("memory"))[0], control_groups.memory_limit()))
 
     def test_the_tightest_enclosing_group_counts(self):
         self.write("0::/pod/run\n", pod__cpu_DOT_max="150000 100000\n", pod__run__cpu_DOT_max="800000 100000\n",
