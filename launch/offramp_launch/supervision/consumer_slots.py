@@ -46,8 +46,7 @@ class ConsumerSlots:
         self.records = []       # {pid, number, exit, cpu_seconds} of every consumer that ended
 
     def add(self):
-        slot = self._new_slot()
-        self._fill(slot)
+        self._fill(self._new_slot())
 
     def add_on_trial(self, counts):
         """Adds a consumer whose end the caller handles until keep(). `counts`: staying() includes it before keep(). Errors: LaunchError when it cannot start."""
@@ -107,11 +106,8 @@ class ConsumerSlots:
 
     def _fill_again(self, slot):
         if not slot.leaving and self._run.wants_consumers():
-            self._fill_as_follower(slot)
-
-    def _fill_as_follower(self, slot):
-        self._logbook.note_restart()
-        self._fill(slot)
+            self._logbook.count("restarts")
+            self._fill(slot)
 
     def _fill_if_work_is_left(self, slot, child):
         """For a consumer that exited with 0 unasked: repeats the check until the run is over, since work may come later."""
@@ -123,7 +119,7 @@ class ConsumerSlots:
             self._fail_without_progress(slot, child)
         else:
             self._display.note(f"{slot.name} (pid {child.pid}) {child.ending()} before the run was over; starting it again")
-            self._fill_as_follower(slot)
+            self._fill_again(slot)
 
     def _fail_without_progress(self, slot, child):
         self._run.fail(LaunchError(

@@ -23,7 +23,7 @@ class Logbook:
         self._busy = BusySeconds()
         self._lines = collections.deque(maxlen=KEPT_LINES)
         self._deaths = collections.deque(maxlen=KEPT_DEATHS)
-        self._restarts = self._takeovers = 0
+        self._counts = {"restarts": 0, "takeovers": 0}
         if not run_dir.previous.stands:
             with contextlib.suppress(OSError):
                 run_dir.file(LOGBOOK).unlink()      # an earlier launcher's
@@ -41,21 +41,14 @@ class Logbook:
         self._deaths.append({"time": wall_clock(), "who": who, "how": how})
         self._keep()
 
-    def note_restart(self):
-        """Counts a consumer's restart."""
-        self._restarts += 1
-        self._keep()
-
-    def note_takeover(self):
-        self._takeovers += 1
+    def count(self, what):
+        """`what`: restarts (of consumers) or takeovers."""
+        self._counts[what] += 1
         self._keep()
 
     def record(self):
-        return {**self._counts(), "deaths": list(self._deaths), "consumer_busy_seconds": round(self._busy.seconds, 3), "log": list(self._lines)}
-
-    def _counts(self):
-        return {"restarts": self._restarts, "takeovers": self._takeovers}
+        return {**self._counts, "deaths": list(self._deaths), "consumer_busy_seconds": round(self._busy.seconds, 3), "log": list(self._lines)}
 
     def _keep(self):
         with contextlib.suppress(OSError):      # a full disk; record() still has the data
-            self._run_dir.previous.put(LOGBOOK, json.dumps({**self._counts(), "deaths": list(self._deaths)}, indent=2) + "\n")
+            self._run_dir.previous.put(LOGBOOK, json.dumps({**self._counts, "deaths": list(self._deaths)}, indent=2) + "\n")

@@ -1,6 +1,5 @@
 """Recovery from a producer's death: when a successor starts, how often, and how the run's memory is kept until then."""
 
-import contextlib
 import fcntl
 import os
 
@@ -62,34 +61,23 @@ class RunHold:
         if name is None or (self.held and name == self._of):
             return
         self.release()
-        with contextlib.suppress(OSError):
-            fd = os.open(f"{name}.lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                os.close(fd)   # it is being removed
-                return
-            if os.fstat(fd).st_nlink == 0:
-                os.close(fd)   # it was removed in between
-                return
+        fd = open_lock(name)
+        # It may be being removed, or have been removed in between.
+        if fd is not None and takes(fd, fcntl.LOCK_SH) and os.fstat(fd).st_nlink:
             self._fd, self._of = fd, name
+        elif fd is not None:
+            os.close(fd)
 
     def is_held_by_others(self):
         """Whether a program of the run is alive. Call it only without take()."""
         name = self._name()
-        if name is None:
+        fd = None if name is None else open_lock(name)
+        if fd is None:
             return False
         try:
-            fd = os.open(f"{name}.lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except (OSError, ValueError):
-            return False
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return True
+            return not takes(fd, fcntl.LOCK_EX)
         finally:
             os.close(fd)
-        return False
 
     held = property(lambda self: self._fd is not None)
 
@@ -117,3 +105,19 @@ class RunHold:
         except (OSError, UnicodeDecodeError):
             return {}
         return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def open_lock(name):
+    """The descriptor of the run's lock; None where there is none."""
+    try:
+        return os.open(f"{name}.lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+
+
+def takes(fd, kind):
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

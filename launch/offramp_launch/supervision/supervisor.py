@@ -83,7 +83,7 @@ class Supervisor(Watch):
         self._producer_pids.append(self._producer.pid)
         self._selector.register(self._producer.pidfd, selectors.EVENT_READ, self._on_producer_end)
         if len(self._producer_pids) > 1:
-            self._logbook.note_takeover()
+            self._logbook.count("takeovers")
 
     def _make_producer(self, command):
         identity = self._plan.account.of_the_producer() if self._plan.account else {}

@@ -380,7 +380,7 @@ class ExporterTest(unittest.TestCase):
             self.run_dir.file(name).write_text("an earlier run's")
         self.run_dir.previous = PreviousReport(self.run_dir.path)
         logbook, exporter = Logbook(self.run_dir, self.display), self.exporter(http=None)
-        logbook.note_restart()
+        logbook.count("restarts")
         self.pass_by(15)
         self.assertEqual(["an earlier run's"] * 2, [self.run_dir.file(name).read_text() for name in ("metrics.prom", "launcher.json")])
         self.run_dir.file("status.json").write_text('{"state": "running"}')
@@ -523,7 +523,7 @@ class WatchedRunTest(unittest.TestCase):
     def test_a_refused_run_keeps_the_metrics_of_an_earlier_one(self):
         folder = str(self.stage.folder / "run")
         launcher, producer, consumers = self.stage.start_run(1, "--run-dir", folder)
-        producer.order(status={"state": "ended", "released_samples": 8}, summary={"exit": 0})
+        producer.order(status={"state": "ended", "totals": {"completed": {"samples": 8}}}, summary={"exit": 0})
         self.assertEqual(0, self.stage.end(launcher, producer, consumers) and launcher.returncode)
         before = pathlib.Path(folder, "metrics.prom").read_text()
         self.assertIn('\nofframp_samples_total{state="completed"} 8\n', before)
