@@ -135,15 +135,7 @@ def describe(summary, unit, output, go_on, file=SUMMARY):
             lines.append("  batches    " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counted.items()))
         if processor := summary.get("processor"):
             lines.append(f"  processor  {processor}{AUTO if processor == 'auto' else ''}")
-    skipped = summary.get("skipped") or []
-    if count := _skipped_count(summary, skipped):
-        shown = skipped[:SHOWN_SKIPPED]
-        lines.append(f"  skipped    {count}{':' if shown else ''}")
-        lines += [f"    {entry.get('origin') or entry.get('item')}: {entry.get('reason')}" + _more_of_it(entry) for entry in shown]
-        if more := count - _listed_count(shown):
-            where = ("summary.json lists all" if count == _listed_count(skipped) else f"summary.json lists the first {_listed_count(skipped)}" if len(skipped) > len(shown)
-                     else "a producer that died found them; a run with --resume tries them again, and lists them")
-            lines.append(f"    {f'and {more} more: ' if shown else ''}{where}")
+    lines += _skipped_lines(summary)
     lines += [f"  left out   {part['count']} {part['what']}" for part in summary.get("left_out") or []]
     if ahead := summary.get("unreadable_upcoming"):
         lines.append(f"  unreadable {_listed_count(ahead)} more, in batches that were never started: summary.json lists them")
@@ -207,18 +199,22 @@ def _number(value):
     return f"{value:.2f}" if isinstance(value, (int, float)) else "?"
 
 
-def _skipped_count(summary, skipped):
-    count = _counts(summary.get("samples")).get("skipped")
-    return max(count if isinstance(count, int) else 0, _listed_count(skipped))
+def _skipped_lines(summary):
+    skipped, count = summary.get("skipped") or [], _counts(summary.get("samples")).get("skipped")
+    listed, shown = _listed_count(skipped), skipped[:SHOWN_SKIPPED]
+    count = max(count if isinstance(count, int) else 0, listed)
+    lines = [f"  skipped    {count}{':' if shown else ''}"] if count else []
+    lines += [f"    {entry.get('origin') or entry.get('item')}: {entry.get('reason')}" + (f" (and {entry['similar']} more like it)" if entry.get("similar") else "") for entry in shown]
+    if more := count - _listed_count(shown):
+        where = ("summary.json lists all" if count == listed else f"summary.json lists the first {listed}" if len(skipped) > len(shown)
+                 else "a producer that died found them; a run with --resume tries them again, and lists them")
+        lines.append(f"    {f'and {more} more: ' if shown else ''}{where}")
+    return lines
 
 
 def _listed_count(skipped):
     """Number of items behind the entries: parts of one item, such as a picture's tiles, share one entry if they share a reason."""
     return sum(1 + (entry.get("similar") or 0) for entry in skipped)
-
-
-def _more_of_it(entry):
-    return f" (and {entry['similar']} more like it)" if entry.get("similar") else ""
 
 
 def recovered_line(samples, unit):
