@@ -51,19 +51,22 @@ class StatusExporter:
             self._begin_server()
 
     def end(self, describe):
-        """The overseer's loop is over: the server now keeps the document sent here. `describe()`: the status document."""
-        self._write_last(describe)
+        """The overseer's loop is over: writes and sends a last document, which the server keeps. `describe()`: the status document."""
+        self._is_closing = True
+        self._write_metrics(describe)
+        if self._server:
+            with contextlib.suppress(Exception):        # an unexpected status, or a server that does not read
+                write_within(self._server_input, json.dumps(describe()).encode() + b"\n", FINAL_STATUS_SECONDS)
 
     def close(self, describe):
         """`describe()`: the last status document."""
-        self._write_last(describe)
-        self._end_server()
+        self.end(describe)
+        if self._server:
+            server = self._forget_server()
+            if not select.select([server.pidfd], [], [], SERVER_END_SECONDS)[0]:
+                server.signal(signal.SIGKILL)
+            server.reap()
         self._stop_listening()
-
-    def _write_last(self, describe):
-        self._is_closing = True
-        self._write_metrics(describe)
-        self._send_last(describe)
 
     # -- files ------------------------------------------------------------------------------------------------------
 
@@ -120,9 +123,10 @@ class StatusExporter:
             return
         server, pipe = None, ()
         try:
+            environment = {**{name: os.environ[name] for name in ENVIRONMENT if name in os.environ}, "MALLOC_ARENA_MAX": "2"}    # else glibc gives many threads their own
             read, write = pipe = os.pipe()
             os.set_blocking(write, False)
-            server = Child("http", self._command(), self._run_dir.log("http"), (self._listener.fileno(),), stdin=read, cwd="/", env=environment())
+            server = Child("http", self._command(), self._run_dir.log("http"), (self._listener.fileno(),), stdin=read, cwd="/", env=environment)
             self._selector.register(server.pidfd, selectors.EVENT_READ, self._on_server_end)
         except Exception as problem:        # such as no free descriptor: the run continues
             if server:
@@ -168,24 +172,6 @@ class StatusExporter:
         os.close(self._server_input)
         return server
 
-    def _send_last(self, describe):
-        """Sends the document to the server, if that still reads."""
-        if self._server:
-            with contextlib.suppress(Exception):        # an unexpected status, or a server that does not read
-                write_within(self._server_input, json.dumps(describe()).encode() + b"\n", FINAL_STATUS_SECONDS)
-
-    def _end_server(self):
-        if not self._server:
-            return
-        server = self._forget_server()
-        if not select.select([server.pidfd], [], [], SERVER_END_SECONDS)[0]:
-            server.signal(signal.SIGKILL)
-        server.reap()
-
-
-def environment():
-    """The server's environment. MALLOC_ARENA_MAX: glibc would otherwise give many threads their own arena."""
-    return {**{name: os.environ[name] for name in ENVIRONMENT if name in os.environ}, "MALLOC_ARENA_MAX": "2"}
 
 
 def write_within(descriptor, data, seconds):
