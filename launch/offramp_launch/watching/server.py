@@ -173,7 +173,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self._head(200, "text/event-stream")
         sent, quiet_since = None, time.monotonic()
         while True:
-            is_last = self.server.source.is_over
+            is_last = self.server.source.is_over.is_set()
             try:
                 event, news = b"", as_line(self.server.source.document())
             except NoAnswer as problem:
@@ -186,7 +186,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 quiet_since = time.monotonic()
             if is_last:
                 return
-            self.server.source.wait_for_change(NEWS_SECONDS)
+            self.server.source.is_over.wait(NEWS_SECONDS)
 
     def _answer(self, code, body, kind=TEXT, **headers):
         body = body.encode(errors="replace") if isinstance(body, str) else body
@@ -215,7 +215,7 @@ def serve(server, commands):
     threading.Thread(target=server.serve_forever, args=(3600,), name="accept", daemon=True).start()
     for line in commands:
         server.source.set_final(json.loads(line))
-    server.source.end()
+    server.source.is_over.set()
     deadline = time.monotonic() + 1
     while server.connections.has_streams() and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -20,22 +20,19 @@ class NoAnswer(Exception):
 
 class Source:
     """
-    Asks the run's launcher, until set_final(). Owns: a connection to its control socket.
+    Asks the run's launcher, until set_final(). Owns: a connection to its control socket. `is_over`: an event: the document no longer changes.
     Thread: any. Blocks: for one answer, at most PATIENCE_SECONDS. Concurrent callers share the answer.
     """
 
     def __init__(self, run_dir):
         self._run_dir = run_dir
         self._lock = threading.Lock()
-        self._changed = threading.Condition()
         self._client = None
         self._rates = Rates(2 * SHARE_SECONDS)
         self._answer = self._problem = None
         self._until = 0.0       # no new request before this time
         self._final = None      # the document after the launcher's loop has ended
-        self._is_over = False
-
-    is_over = property(lambda self: self._is_over, doc="The launcher ends: the document no longer changes.")
+        self.is_over = threading.Event()
 
     def document(self):
         """Errors: NoAnswer."""
@@ -52,8 +49,7 @@ class Source:
         began, self._problem = time.monotonic(), None
         try:
             document = self._asked()
-            self._rates.add(document, began)
-            self._answer = {**document, "view": view_of(document, self._rates)}
+            self._answer = {**document, "view": view_of(document, self._rates, began)}
         except LaunchError as problem:
             self._client, self._problem = None, problem.in_one_line()
         self._until = (time.monotonic() + AGAIN_SECONDS) if self._problem else began + KEPT_SECONDS
@@ -69,25 +65,8 @@ class Source:
         return self._client.ask({"do": "status"})
 
     def set_final(self, document):
-        """Replaces the launcher's answers from now on."""
-        rates = Rates()     # its own: another thread may wait for the launcher and hold the lock
-        rates.add(document, time.monotonic())
-        self._final = {**document, "view": view_of(document, rates)}
-        self._notify()
-
-    def end(self):
-        self._is_over = True
-        self._notify()
-
-    def _notify(self):
-        with self._changed:
-            self._changed.notify_all()
-
-    def wait_for_change(self, seconds):
-        """Blocks until set_final() or end(), at most `seconds`."""
-        with self._changed:
-            if not self._is_over:
-                self._changed.wait(seconds)
+        """Replaces the launcher's answers from now on. With a history of its own: another thread may hold the lock and wait for the launcher."""
+        self._final = {**document, "view": view_of(document, Rates(), time.monotonic())}
 
 
 def as_line(document):

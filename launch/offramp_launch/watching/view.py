@@ -15,9 +15,14 @@ LETTER_OF = {state: letter for letter, state in LETTERS.items()}
 LISTED_SLABS = 4
 
 
-def view_of(document, rates):
-    """The view as JSON. A malformed document, such as one of another version, gets a view that says so. `rates`: the run's history, which ends with this document."""
+def view_of(document, rates, now=None):
+    """
+    The view as JSON. A malformed document, such as one of another version, gets a view that says so. `rates`: the run's history. `now`: adds the document to
+    it at that time (Rates.add); None: it ends with this document.
+    """
     try:
+        if now is not None:
+            rates.add(document, now)
         return complete_view(document, rates)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
         return {**complete_view({}, rates), "sentence": dataclasses.asdict(Sentence("malformed", "The run's status is malformed", repr(problem), True))}

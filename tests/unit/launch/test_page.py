@@ -52,9 +52,7 @@ class Elements(html.parser.HTMLParser):
 
 def viewed(document):
     """The view of a document, as a client of the server receives it."""
-    rates = Rates()
-    rates.add(document, 0.0)
-    return json.loads(json.dumps(view_of(document, rates)))
+    return json.loads(json.dumps(view_of(document, Rates(), 0.0)))
 
 
 class PageTest(unittest.TestCase):
@@ -145,9 +143,10 @@ class PageTest(unittest.TestCase):
         self.assertEqual(["shard 4, silent for 8 s", "shard 5"], [each["state"] for each in viewed(DOCUMENTS["mute_gpu"])["producers"]])
 
     def test_a_malformed_document_has_a_view(self):
-        view = viewed({**DOCUMENTS["computing"], "deaths": 7})
-        self.assertEqual(("malformed", True), (view["sentence"]["kind"], view["sentence"]["alarm"]))
-        self.assertEqual(set(viewed(DOCUMENTS["computing"])), set(view))
+        for malformed in ({**DOCUMENTS["computing"], "deaths": 7}, changed("computing", status={"now_ns": "late"}), {"status": [1]}):
+            view = viewed(malformed)
+            self.assertEqual(("malformed", True), (view["sentence"]["kind"], view["sentence"]["alarm"]))
+            self.assertEqual(set(viewed(DOCUMENTS["computing"])), set(view))
 
     def test_every_time_is_in_the_viewers_time_zone(self):
         self.set_time_zone("Asia/Tokyo")
@@ -286,7 +285,7 @@ def served_from(source):
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
         finally:
-            source.end()
+            source.is_over.set()
             server.shutdown()
             server.server_close()
 
