@@ -8,9 +8,14 @@
 #include "common/base/error.hpp"
 #include "common/transport/ports.hpp"
 #include "common/wire/messages.hpp"
-#include "producer/broker/broker_state.hpp"
+#include "producer/broker/broker_options.hpp"
+#include "producer/broker/broker_report.hpp"
 #include "producer/broker/continued_run.hpp"
+#include "producer/broker/peer_table.hpp"
+#include "producer/broker/peer_watch.hpp"
 #include "producer/broker/run_end.hpp"
+#include "producer/broker/slab_returns.hpp"
+#include "producer/ledger/slab_ledger.hpp"
 
 namespace offramp {
 
@@ -18,13 +23,24 @@ namespace offramp {
 // belongs to this run and to an allowed user, is watched by a pidfd, and is the process that answered the challenge. If
 // no file descriptor is left for the pidfd, the consumer waits for one.
 //
-// Owns: the source of secrets. Borrows: the state, the continued run (for returning consumers), the run's end; of the
-// state: port, watch, ledger, clock, peers, totals. Thread: the broker's. Blocks: never. Errors: none; a refused
-// consumer gets the reason, and is counted.
+// Owns: the source of secrets. Borrows: what its constructor names. Thread: the broker's. Blocks: never. Errors: none;
+// a refused consumer gets the reason, and is counted.
 class Admission {
   public:
-    Admission(BrokerState& state, ContinuedRun& continued, const RunEnd& run_end)
-        : state_(state), continued_(continued), run_end_(run_end) {}
+    Admission(SlabLedger& ledger, BrokerPort& port, PeerWatch& watch, const Clock& clock, const SlabMemory& memory,
+              const BrokerOptions& options, PeerTable& peers, RefusalCounts& refused, SlabReturns& returns,
+              ContinuedRun& continued, const RunEnd& run_end)
+        : ledger_(ledger),
+          port_(port),
+          watch_(watch),
+          clock_(clock),
+          memory_(memory),
+          options_(options),
+          peers_(peers),
+          refused_(refused),
+          returns_(returns),
+          continued_(continued),
+          run_end_(run_end) {}
 
     // Takes a limited number at a time: a flood from one consumer must not starve the rest of the step.
     void take_messages();
@@ -37,7 +53,15 @@ class Admission {
     void on_disconnect(Peer& peer);
     void refuse(const std::string& peer, RefusalReason reason, const std::string& text);
 
-    BrokerState& state_;
+    SlabLedger& ledger_;
+    BrokerPort& port_;
+    PeerWatch& watch_;
+    const Clock& clock_;
+    const SlabMemory& memory_;
+    const BrokerOptions& options_;
+    PeerTable& peers_;
+    RefusalCounts& refused_;
+    SlabReturns& returns_;
     ContinuedRun& continued_;
     const RunEnd& run_end_;
     std::random_device entropy_;

@@ -7,16 +7,28 @@ namespace offramp {
 
 Broker::Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
                std::span<const HeartbeatRecord> heartbeats, SlabMemory memory, BrokerOptions options)
-    : state_(ledger, port, exchange, watch, clock, heartbeats, std::move(memory), std::move(options)),
-      run_end_(state_),
-      intake_(state_, run_end_),
-      shortage_(state_),
-      spill_(state_, run_end_),
-      dead_letters_(state_),
-      liveness_(state_, run_end_),
-      continued_(state_, run_end_),
-      admission_(state_, continued_, run_end_),
-      dispatcher_(state_, dead_letters_, spill_, run_end_) {}
+    : ledger_(ledger),
+      port_(port),
+      exchange_(exchange),
+      clock_(clock),
+      memory_(std::move(memory)),
+      options_(std::move(options)),
+      peers_(heartbeats),
+      slab_records_(ledger.slab_count(), clock),
+      ready_(ledger, clock),
+      returns_(ledger, slab_records_, ready_, totals_),
+      run_end_(ledger, port, exchange, clock, options_, peers_),
+      intake_(ledger, exchange, memory_, options_.progress, slab_records_, ready_, totals_, run_end_),
+      shortage_(ledger, exchange, clock, peers_, slab_records_),
+      spill_(ledger, exchange, clock, memory_, options_.spill.get(), slab_records_, ready_, totals_, run_end_),
+      dead_letters_(ledger, options_, slab_records_, totals_),
+      liveness_(ledger, exchange, watch, clock, memory_, options_, peers_, slab_records_, ready_, totals_, returns_,
+                run_end_),
+      continued_(ledger, port, watch, clock, options_, peers_, slab_records_, ready_, totals_, returns_, run_end_),
+      admission_(ledger, port, watch, clock, memory_, options_, peers_, totals_.refused, returns_, continued_,
+                 run_end_),
+      dispatcher_(ledger, port, clock, options_, peers_, slab_records_, ready_, totals_, dead_letters_, spill_,
+                  run_end_) {}
 
 void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters,
                    std::span<const SpilledSlab> spilled) {
@@ -40,7 +52,7 @@ void Broker::step() {
         shortage_.watch(*now);
         liveness_.check_visibility_timeouts(*now);
     }
-    state_.peers.remove_gone();
+    peers_.remove_gone();
     dead_letters_.free_written();
     spill_.take_outcome();
     if (intake_.grant_slabs()) spill_.note_egress_served();
@@ -59,30 +71,30 @@ bool Broker::dispatch_inline() {
     dispatcher_.dispatch();
     dispatcher_.acknowledge_releases();
     // Messages may be waiting, seen while sending or not at all. A release among them frees a slab.
-    if (dead_letters_.has_next() || state_.port.may_have_messages()) return false;
+    if (dead_letters_.has_next() || port_.may_have_messages()) return false;
     intake_.report_shortage();
-    return !state_.exchange.listen();
+    return !exchange_.listen();
 }
 
-const std::vector<int>& Broker::wait_fds() { return state_.peers.wait_fds(state_.exchange.wake_fd()); }
+const std::vector<int>& Broker::wait_fds() { return peers_.wait_fds(exchange_.wake_fd()); }
 
 std::chrono::nanoseconds Broker::patience() {
-    if (state_.exchange.listen()) return {};
-    const TimePoint now = state_.clock.now();
+    if (exchange_.listen()) return {};
+    const TimePoint now = clock_.now();
     std::chrono::nanoseconds longest = LivenessMonitor::kLookInterval;
     if (spill_.is_wanted()) longest = std::min(longest, Spill::kPatience);
     return dispatcher_.patience(now, longest);
 }
 
 BrokerReport Broker::report() const {
-    BrokerReport report = state_.totals;
+    BrokerReport report = totals_;
     report.ended = ended();
-    report.slab_states.reserve(state_.ledger.slab_count());
-    for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
-        const SlabState state = state_.ledger.word(slab).state;
+    report.slab_states.reserve(ledger_.slab_count());
+    for (std::uint32_t slab = 0; slab < ledger_.slab_count(); ++slab) {
+        const SlabState state = ledger_.word(slab).state;
         report.slab_states.push_back(state);
         if (state == SlabState::Ready || state == SlabState::Leased)
-            report.in_flight += state_.slab_records[slab].published.totals();
+            report.in_flight += slab_records_[slab].published.totals();
     }
     shortage_.describe(report);
     std::sort(report.consumers.begin(), report.consumers.end(),

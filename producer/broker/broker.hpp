@@ -10,15 +10,18 @@
 #include "producer/broker/admission.hpp"
 #include "producer/broker/broker_options.hpp"
 #include "producer/broker/broker_report.hpp"
-#include "producer/broker/broker_state.hpp"
 #include "producer/broker/continued_run.hpp"
 #include "producer/broker/dead_letters.hpp"
 #include "producer/broker/dispatcher.hpp"
 #include "producer/broker/intake.hpp"
 #include "producer/broker/liveness_monitor.hpp"
+#include "producer/broker/peer_table.hpp"
 #include "producer/broker/peer_watch.hpp"
+#include "producer/broker/ready_queue.hpp"
 #include "producer/broker/run_end.hpp"
 #include "producer/broker/shortage_report.hpp"
+#include "producer/broker/slab_records.hpp"
+#include "producer/broker/slab_returns.hpp"
 #include "producer/broker/spill.hpp"
 #include "producer/broker/spill_store.hpp"
 #include "producer/ledger/slab_ledger.hpp"
@@ -29,7 +32,7 @@ namespace offramp {
 // Hands slabs to consumers and records what became of them: messages, liveness, and the one ledger.
 // common/design/wire-protocol.md describes the protocol; this is the producer's side.
 //
-// Its parts do the work, in the order shown in step(). Each has its own state and shares BrokerState.
+// Its parts do the work, in the order shown in step(). Each part's constructor names what it touches.
 //
 // Owns: the parts, and the records of consumers and slabs. Borrows: ledger, port, exchange, watch, clock, heartbeat
 // records. Thread: one at a time, the owner of ledger and port. Blocks: never (the thread that steps it waits on the
@@ -40,6 +43,8 @@ class Broker {
 
     Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
            std::span<const HeartbeatRecord> heartbeats, SlabMemory memory, BrokerOptions options);
+    Broker(const Broker&) = delete;
+    Broker& operator=(const Broker&) = delete;
 
     // Call before the first step, over an adopted ledger. Continues the record in `progress`, the Ready slabs in this
     // order, dead letters that are still there, and spilled slabs. Waits for the previous producer's consumers to come
@@ -63,7 +68,18 @@ class Broker {
     BrokerReport report() const;
 
   private:
-    BrokerState state_;
+    const SlabLedger& ledger_;
+    BrokerPort& port_;
+    SlabExchange& exchange_;
+    const Clock& clock_;
+    const SlabMemory memory_;
+    const BrokerOptions options_;
+
+    PeerTable peers_;
+    SlabRecords slab_records_;
+    ReadyQueue ready_;
+    BrokerReport totals_;  // running counters; report() adds values that are computed on request
+    SlabReturns returns_;
     RunEnd run_end_;
     Intake intake_;
     ShortageReport shortage_;

@@ -85,6 +85,9 @@ class DeadLetterList {
     std::vector<DeadLetter> letters_;
 };
 
+// How often each reason to refuse a message occurred, by its words (refusals.hpp).
+using RefusalCounts = std::map<std::string, std::uint64_t>;
+
 // The broker's totals at one moment: the counters agree with one another.
 struct BrokerReport {
     SlabTotals published, completed, dead_lettered, in_flight;
@@ -94,8 +97,8 @@ struct BrokerReport {
     SlabTotals redelivered;   // by delivery, beyond the first of a filling
     std::uint64_t deliveries = 0;
     std::array<std::uint64_t, kReleaseOutcomes> releases{};
-    std::uint64_t repeated_releases = 0;           // duplicates: acknowledged again, no other effect
-    std::map<std::string, std::uint64_t> refused;  // keys: the words of refusals.hpp
+    std::uint64_t repeated_releases = 0;  // duplicates: acknowledged again, no other effect
+    RefusalCounts refused;
     std::array<std::uint32_t, kSlabStates> slabs{};
     std::vector<SlabState> slab_states;  // by slab
     // of this producer's deliveries

@@ -2,9 +2,17 @@
 
 #include <span>
 
+#include "common/base/clock.hpp"
+#include "common/transport/ports.hpp"
 #include "common/wire/slab_ticket.hpp"
-#include "producer/broker/broker_state.hpp"
+#include "producer/broker/broker_options.hpp"
+#include "producer/broker/broker_report.hpp"
+#include "producer/broker/peer_table.hpp"
+#include "producer/broker/peer_watch.hpp"
+#include "producer/broker/ready_queue.hpp"
 #include "producer/broker/run_end.hpp"
+#include "producer/broker/slab_records.hpp"
+#include "producer/broker/slab_returns.hpp"
 #include "producer/ledger/slab_ledger.hpp"
 #include "producer/pool/published_slab.hpp"
 
@@ -13,12 +21,24 @@ namespace offramp {
 // The broker's part in a recovery (producer/recovery/): it continues the dead producer's totals and slabs, and takes
 // back that producer's consumers. Until they return, they are peers that are away: no connection, but a pidfd.
 //
-// Owns: nothing; results go to the state. Borrows: the state, the run's end; of the state: progress record, ledger,
-// watch, port, clock, peers, slab_records, queue, totals. Thread: the broker's. Blocks: never. Errors: a missing
-// progress record (expect); SystemError when the system will not watch a process.
+// Owns: nothing; results go to the state. Borrows: what its constructor names. Thread: the broker's. Blocks: never.
+// Errors: a missing progress record (expect); SystemError when the system will not watch a process.
 class ContinuedRun {
   public:
-    ContinuedRun(BrokerState& state, const RunEnd& run_end) : state_(state), run_end_(run_end) {}
+    ContinuedRun(SlabLedger& ledger, BrokerPort& port, PeerWatch& watch, const Clock& clock,
+                 const BrokerOptions& options, PeerTable& peers, SlabRecords& slab_records, ReadyQueue& ready,
+                 BrokerReport& totals, SlabReturns& returns, const RunEnd& run_end)
+        : ledger_(ledger),
+          port_(port),
+          watch_(watch),
+          clock_(clock),
+          options_(options),
+          peers_(peers),
+          slab_records_(slab_records),
+          ready_(ready),
+          totals_(totals),
+          returns_(returns),
+          run_end_(run_end) {}
 
     // --- before the first step ---
     // Continues the progress record, the slabs in flight, Ready ones in this order, and the incident reports of dead
@@ -39,7 +59,16 @@ class ContinuedRun {
     void expect_back(const SlabLedger::Admitted& previous);
     void keep_only(Peer& peer, std::span<const SlabTicket> kept);
 
-    BrokerState& state_;
+    SlabLedger& ledger_;
+    BrokerPort& port_;
+    PeerWatch& watch_;
+    const Clock& clock_;
+    const BrokerOptions& options_;
+    PeerTable& peers_;
+    SlabRecords& slab_records_;
+    ReadyQueue& ready_;
+    BrokerReport& totals_;
+    SlabReturns& returns_;
     const RunEnd& run_end_;
 };
 

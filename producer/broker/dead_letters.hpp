@@ -6,18 +6,22 @@
 #include <string>
 #include <vector>
 
-#include "producer/broker/broker_state.hpp"
+#include "producer/broker/broker_options.hpp"
+#include "producer/broker/broker_report.hpp"
+#include "producer/broker/slab_records.hpp"
+#include "producer/ledger/slab_ledger.hpp"
 
 namespace offramp {
 
 // Writes dead letters to the disk and frees their slabs; a run without a writer only counts them.
 //
-// Owns: letters that wait for the writer, and those with it. Borrows: the state; of it: writer, ledger, slab_records,
-// totals. Thread: the broker's. Blocks: never, the writer has its own thread. Errors: none; a payload that could not be
-// kept is in the totals.
+// Owns: letters that wait for the writer, and those with it. Borrows: what its constructor names. Thread: the
+// broker's. Blocks: never, the writer has its own thread. Errors: none; a payload that could not be kept is in the
+// totals.
 class DeadLetters {
   public:
-    explicit DeadLetters(BrokerState& state) : state_(state) {}
+    DeadLetters(SlabLedger& ledger, const BrokerOptions& options, SlabRecords& slab_records, BrokerReport& totals)
+        : ledger_(ledger), options_(options), slab_records_(slab_records), totals_(totals) {}
 
     // Withdraws a Ready slab that took down too many consumers.
     void dead_letter(std::uint32_t slab);
@@ -38,7 +42,10 @@ class DeadLetters {
     std::uint64_t deaths_of(std::uint32_t slab) const;
     std::string reason_of(std::uint32_t slab) const;
 
-    BrokerState& state_;
+    SlabLedger& ledger_;
+    const BrokerOptions& options_;
+    SlabRecords& slab_records_;
+    BrokerReport& totals_;
     std::deque<Pending> queue_;  // DeadLettered, and not yet at the writer
     std::vector<Pending> at_the_writer_;
 };

@@ -7,10 +7,15 @@
 #include "common/base/clock.hpp"
 #include "common/transport/ports.hpp"
 #include "common/wire/messages.hpp"
-#include "producer/broker/broker_state.hpp"
+#include "producer/broker/broker_options.hpp"
+#include "producer/broker/broker_report.hpp"
 #include "producer/broker/dead_letters.hpp"
+#include "producer/broker/peer_table.hpp"
+#include "producer/broker/ready_queue.hpp"
 #include "producer/broker/run_end.hpp"
+#include "producer/broker/slab_records.hpp"
 #include "producer/broker/spill.hpp"
+#include "producer/ledger/slab_ledger.hpp"
 
 namespace offramp {
 
@@ -23,14 +28,24 @@ inline constexpr std::chrono::nanoseconds kAcknowledgeAlone = std::chrono::milli
 // Tickets out, releases in: assigns slabs within each consumer's window and the ledger's rules, and records the
 // results.
 //
-// Owns: whose turn it is. Borrows: the state, dead letters (for slabs that may not be handed out again), the spill (for
-// slabs on their way to the disk), the run's end; of the state: port, ledger, clock, peers, slab_records, queue,
-// totals, and the progress record. Thread: the broker's. Blocks: never. Errors: none; an unauthorized release is
-// counted, and changes nothing.
+// Owns: whose turn it is. Borrows: what its constructor names. Thread: the broker's. Blocks: never. Errors: none; an
+// unauthorized release is counted, and changes nothing.
 class Dispatcher {
   public:
-    Dispatcher(BrokerState& state, DeadLetters& dead_letters, const Spill& spill, const RunEnd& run_end)
-        : state_(state), dead_letters_(dead_letters), spill_(spill), run_end_(run_end) {}
+    Dispatcher(SlabLedger& ledger, BrokerPort& port, const Clock& clock, const BrokerOptions& options, PeerTable& peers,
+               SlabRecords& slab_records, ReadyQueue& ready, BrokerReport& totals, DeadLetters& dead_letters,
+               const Spill& spill, const RunEnd& run_end)
+        : ledger_(ledger),
+          port_(port),
+          clock_(clock),
+          options_(options),
+          peers_(peers),
+          slab_records_(slab_records),
+          ready_(ready),
+          totals_(totals),
+          dead_letters_(dead_letters),
+          spill_(spill),
+          run_end_(run_end) {}
 
     void take_releases();
     void dispatch();
@@ -49,7 +64,14 @@ class Dispatcher {
     Peer* best_peer(std::uint32_t slab, bool idle_only);
     void send_tickets();
 
-    BrokerState& state_;
+    SlabLedger& ledger_;
+    BrokerPort& port_;
+    const Clock& clock_;
+    const BrokerOptions& options_;
+    PeerTable& peers_;
+    SlabRecords& slab_records_;
+    ReadyQueue& ready_;
+    BrokerReport& totals_;
     DeadLetters& dead_letters_;
     const Spill& spill_;
     const RunEnd& run_end_;

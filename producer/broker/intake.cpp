@@ -8,8 +8,8 @@
 namespace offramp {
 
 void Intake::take_published() {
-    const SlabExchange::Taken taken = state_.exchange.take();
-    for (const std::uint32_t slab : taken.abandoned) state_.ledger.abandon(slab);
+    const SlabExchange::Taken taken = exchange_.take();
+    for (const std::uint32_t slab : taken.abandoned) ledger_.abandon(slab);
     publish(taken.published);
     if (taken.finished) run_end_.egress_finished();
 }
@@ -17,30 +17,30 @@ void Intake::take_published() {
 void Intake::publish(std::span<const PublishedSlab> slabs) {
     for (const PublishedSlab& published : slabs) {
         const TraceRange range(TraceName::Publish, published.first_batch);
-        state_.count_step(CountedStep::Publish, published);
-        state_.ledger.publish(published.slab);
-        state_.slab_records[published.slab] = {.published = published};
-        state_.totals.published += published.totals();
-        state_.ready.append(published.slab);
+        count_step(progress_, CountedStep::Publish, published, ledger_);
+        ledger_.publish(published.slab);
+        slab_records_[published.slab] = {.published = published};
+        totals_.published += published.totals();
+        ready_.append(published.slab);
     }
 }
 
 bool Intake::grant_slabs() {
-    const std::uint32_t wanted = state_.exchange.grants_wanted(state_.ledger.slab_count());
+    const std::uint32_t wanted = exchange_.grants_wanted(ledger_.slab_count());
     grants_.clear();
     while (grants_.size() < wanted) {
-        const auto slab = state_.ledger.acquire(state_.memory.usable);
+        const auto slab = ledger_.acquire(memory_.usable);
         if (!slab) break;
-        grants_.push_back({*slab, state_.ledger.word(*slab).generation, state_.memory.bytes_of(*slab)});
+        grants_.push_back({*slab, ledger_.word(*slab).generation, memory_.bytes_of(*slab)});
     }
-    state_.exchange.grant(grants_);
+    exchange_.grant(grants_);
     // A pool that is still being made is not a shortage.
-    is_short_ = grants_.size() < wanted && state_.ledger.count(SlabState::Free) == 0;
+    is_short_ = grants_.size() < wanted && ledger_.count(SlabState::Free) == 0;
     return !grants_.empty();
 }
 
 void Intake::report_shortage() {
-    if (is_short_) state_.exchange.note_shortage();
+    if (is_short_) exchange_.note_shortage();
 }
 
 }  // namespace offramp

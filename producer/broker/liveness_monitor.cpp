@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/base/log.hpp"
+#include "producer/broker/refusals.hpp"
 
 namespace offramp {
 namespace {
@@ -32,19 +33,19 @@ bool is_this_process(const Peer& peer) { return peer.credentials.pid == ::getpid
 }  // namespace
 
 bool LivenessMonitor::poll_deaths() {
-    if (state_.peers.empty()) return false;
-    const std::vector<int>& fds = state_.peers.wait_fds(state_.exchange.wake_fd());
+    if (peers_.empty()) return false;
+    const std::vector<int>& fds = peers_.wait_fds(exchange_.wake_fd());
     pidfds_.clear();
     for (std::size_t i = 1; i < fds.size(); ++i) pidfds_.push_back({fds[i], POLLIN, 0});
     if (::poll(pidfds_.data(), pidfds_.size(), 0) <= 0) return false;
     for (std::size_t i = 0; i < pidfds_.size(); ++i)
-        if ((pidfds_[i].revents & (POLLIN | POLLHUP)) != 0) dead_.push_back(state_.peers.wait_ids()[i]);
+        if ((pidfds_[i].revents & (POLLIN | POLLHUP)) != 0) dead_.push_back(peers_.wait_ids()[i]);
     return true;
 }
 
 void LivenessMonitor::reap_dead_peers() {
     for (const std::string& id : dead_) {
-        Peer* const peer = state_.peers.find(id);
+        Peer* const peer = peers_.find(id);
         if (peer != nullptr && !peer->gone) reap(*peer);
     }
     dead_.clear();
@@ -53,10 +54,10 @@ void LivenessMonitor::reap_dead_peers() {
 void LivenessMonitor::reap(Peer& peer) {
     peer.gone = true;
     if (!peer.admitted) return;
-    state_.memory.refresh_heartbeats();  // the dead process writes no more
-    const HeartbeatRecord& heartbeat = state_.peers.heartbeat_of(peer);
+    memory_.refresh_heartbeats();  // the dead process writes no more
+    const HeartbeatRecord& heartbeat = peers_.heartbeat_of(peer);
     const std::uint64_t work = load_word(heartbeat.session) == peer.ref.session ? load_word(heartbeat.work) : 0;
-    state_.peers.note_departure(peer, "died");
+    peers_.note_departure(peer, "died");
     // A process is often seen to end before its Disconnect arrives.
     if (peer.held == 0 && work == 0)
         spdlog::info("consumer {} (pid {}) ended and held nothing", admission_of(peer.ref.session),
@@ -64,14 +65,14 @@ void LivenessMonitor::reap(Peer& peer) {
     else
         spdlog::warn("consumer {} (pid {}) died holding {}{}", admission_of(peer.ref.session), peer.credentials.pid,
                      slabs_held_by(peer), work != 0 ? ", one of them in progress" : "");
-    state_.take_slabs_back(peer, work, "died");
+    returns_.take_back(peer, work, "died");
 }
 
 void LivenessMonitor::leave_out_pause(TimePoint now) {
     const TimePoint last = std::exchange(last_look_, now);
-    const auto lost = now - last - std::clamp(state_.options.visibility_timeout / 4, kLookInterval, kLongestLook);
+    const auto lost = now - last - std::clamp(options_.visibility_timeout / 4, kLookInterval, kLongestLook);
     if (last == TimePoint{} || lost <= std::chrono::nanoseconds{}) return;
-    for (auto& [id, peer] : state_.peers) {
+    for (auto& [id, peer] : peers_) {
         peer->alive_at = std::min(now, peer->alive_at + lost);
         peer->since = std::min(now, peer->since + lost);
     }
@@ -82,22 +83,22 @@ void LivenessMonitor::leave_out_pause(TimePoint now) {
 }
 
 std::optional<TimePoint> LivenessMonitor::begin_look() {
-    const TimePoint now = state_.clock.now();
+    const TimePoint now = clock_.now();
     if (now < next_look_) return std::nullopt;
     leave_out_pause(now);
     next_look_ = now + kLookInterval;
-    state_.memory.refresh_heartbeats();
+    memory_.refresh_heartbeats();
     return now;
 }
 
 void LivenessMonitor::check_visibility_timeouts(TimePoint now) {
-    for (auto& [id, peer] : state_.peers) {
+    for (auto& [id, peer] : peers_) {
         if (!peer->admitted && now - peer->since > kHandshake) {
-            state_.count(Refusal::ChallengeNotAnswered);
+            ++totals_.refused[words(Refusal::ChallengeNotAnswered)];
             peer->gone = true;
         }
         if (!peer->admitted || peer->gone) continue;
-        const HeartbeatRecord& heartbeat = state_.peers.heartbeat_of(*peer);
+        const HeartbeatRecord& heartbeat = peers_.heartbeat_of(*peer);
         const std::uint64_t work = load_word(heartbeat.work);
         const std::uint64_t progress = load_word(heartbeat.progress);
         if (work != peer->last_seen_work || progress != peer->last_seen_progress || peer->held == 0) {
@@ -107,24 +108,24 @@ void LivenessMonitor::check_visibility_timeouts(TimePoint now) {
             peer->stalled = false;
         }
         if (peer->stalled) report_stalled(*peer, now - peer->alive_at);
-        if (peer->stalled || now - peer->alive_at < state_.options.visibility_timeout) continue;
+        if (peer->stalled || now - peer->alive_at < options_.visibility_timeout) continue;
         peer->stalled = true;
-        peer->stall_reported = state_.options.visibility_timeout;
+        peer->stall_reported = options_.visibility_timeout;
         spdlog::warn("consumer {} (pid {}) made no progress for {:.1f} s: other consumers also get its slabs",
                      admission_of(peer->ref.session), peer->credentials.pid,
-                     std::chrono::duration<double>(state_.options.visibility_timeout).count());
+                     std::chrono::duration<double>(options_.visibility_timeout).count());
         on_stalled(*peer);
-        for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
-            const SlabWord word = state_.ledger.word(slab);
+        for (std::uint32_t slab = 0; slab < ledger_.slab_count(); ++slab) {
+            const SlabWord word = ledger_.word(slab);
             if (word.state != SlabState::Leased) continue;
-            const auto holders = state_.ledger.holders(slab);
+            const auto holders = ledger_.holders(slab);
             const bool current = std::any_of(holders.begin(), holders.end(), [&](const HolderWord& holder) {
                 return holder.session == peer->ref.session && holder.attempt == word.attempt;
             });
             if (!current) continue;
-            state_.ledger.expire(slab);
-            state_.slab_records.note_failed(slab, word.attempt, *peer, "visibility timeout", false);
-            state_.ready.put_ahead(slab);
+            ledger_.expire(slab);
+            slab_records_.note_failed(slab, word.attempt, *peer, "visibility timeout", false);
+            ready_.put_ahead(slab);
         }
     }
 }
@@ -133,16 +134,16 @@ void LivenessMonitor::check_visibility_timeouts(TimePoint now) {
 // memory sooner, and counts a failure for the slab it is stuck on. Its slabs stay untouched until its pidfd reports its
 // death. A consumer in the producer's own process is never killed.
 void LivenessMonitor::on_stalled(Peer& peer) {
-    ++state_.totals.visibility_timeouts;
-    if (!state_.options.kill_stalled) return;
+    ++totals_.visibility_timeouts;
+    if (!options_.kill_stalled) return;
     if (is_this_process(peer)) {
         spdlog::error("consumer {} (pid {}) is stalled and is not killed: it runs in the producer's own process",
                       admission_of(peer.ref.session), peer.credentials.pid);
         return;
     }
-    const int refused = state_.watch.kill(peer.watched.died.get());
+    const int refused = watch_.kill(peer.watched.died.get());
     if (refused == 0) {
-        ++state_.totals.stalled_killed;
+        ++totals_.stalled_killed;
         spdlog::warn("consumer {} (pid {}) is killed: it is stalled", admission_of(peer.ref.session),
                      peer.credentials.pid);
     } else {
@@ -158,7 +159,7 @@ void LivenessMonitor::report_stalled(Peer& peer, std::chrono::nanoseconds silent
     spdlog::warn("consumer {} (pid {}) has made no progress for {:.1f} s and keeps {}{}",
                  admission_of(peer.ref.session), peer.credentials.pid,
                  std::chrono::duration<double>(silent_for).count(), slabs_held_by(peer),
-                 state_.options.kill_stalled ? "" : ": it is not killed, since kill-stalled is off");
+                 options_.kill_stalled ? "" : ": it is not killed, since kill-stalled is off");
 }
 
 }  // namespace offramp

@@ -37,4 +37,9 @@ class ProgressLog {
     RunProgress& memory_;
 };
 
+// Counts a step of a run that has a log, immediately before the ledger takes it. `log`: null for none.
+inline void count_step(ProgressLog* log, CountedStep step, const PublishedSlab& slab, const SlabLedger& ledger) {
+    if (log != nullptr) log->count(step, slab, ledger.word(slab.slab).generation);
+}
+
 }  // namespace offramp

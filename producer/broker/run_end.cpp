@@ -9,26 +9,25 @@ namespace offramp {
 
 void RunEnd::abort() {
     aborting_ = true;
-    for (auto& [id, peer] : state_.peers) send_drain(*peer, DrainReason::Aborted);
+    for (auto& [id, peer] : peers_) send_drain(*peer, DrainReason::Aborted);
 }
 
 void RunEnd::finish(bool disk_is_empty) {
     if (ended_ || !(finished_ || aborting_)) return;
-    for (const std::uint32_t slab : state_.exchange.withdraw_grants()) state_.ledger.abandon(slab);
-    const auto of = [&](SlabState state) { return state_.ledger.count(state); };
+    for (const std::uint32_t slab : exchange_.withdraw_grants()) ledger_.abandon(slab);
+    const auto of = [&](SlabState state) { return ledger_.count(state); };
     // Dead letters must be on the disk, or have failed to get there.
     const bool nothing_in_flight = of(SlabState::Filling) == 0 && of(SlabState::Ready) == 0 &&
                                    of(SlabState::Leased) == 0 && of(SlabState::DeadLettered) == 0 && disk_is_empty;
     if (!nothing_in_flight && !aborting_) return;
     if (!until_) {
-        until_ = state_.clock.now() + state_.options.disconnect_timeout;
-        for (auto& [id, peer] : state_.peers)
-            send_drain(*peer, aborting_ ? DrainReason::Aborted : DrainReason::RunEnded);
+        until_ = clock_.now() + options_.disconnect_timeout;
+        for (auto& [id, peer] : peers_) send_drain(*peer, aborting_ ? DrainReason::Aborted : DrainReason::RunEnded);
     }
     // Slabs still being copied at an abort are published or abandoned soon: they belong in the totals.
-    const bool all_done = state_.peers.empty() && of(SlabState::Filling) == 0 && of(SlabState::DeadLettered) == 0;
-    ended_ = all_done || state_.clock.now() >= *until_;
-    if (ended_ && !state_.peers.empty()) spdlog::warn("{} consumers did not disconnect in time", state_.peers.size());
+    const bool all_done = peers_.empty() && of(SlabState::Filling) == 0 && of(SlabState::DeadLettered) == 0;
+    ended_ = all_done || clock_.now() >= *until_;
+    if (ended_ && !peers_.empty()) spdlog::warn("{} consumers did not disconnect in time", peers_.size());
 }
 
 void RunEnd::leave_out(std::chrono::nanoseconds pause) {
@@ -38,8 +37,8 @@ void RunEnd::leave_out(std::chrono::nanoseconds pause) {
 void RunEnd::send_drain(Peer& peer, DrainReason reason) const {
     peer.draining = true;
     if (peer.admitted)
-        state_.port.send(peer.routing_id,
-                         state_.message(Drain{peer.ref.session, static_cast<std::uint32_t>(reason), 0}));
+        port_.send(peer.routing_id,
+                   encode(options_.run_nonce, Drain{peer.ref.session, static_cast<std::uint32_t>(reason), 0}));
 }
 
 }  // namespace offramp

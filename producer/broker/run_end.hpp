@@ -4,19 +4,25 @@
 #include <optional>
 
 #include "common/base/clock.hpp"
+#include "common/transport/ports.hpp"
 #include "common/wire/messages.hpp"
-#include "producer/broker/broker_state.hpp"
+#include "producer/broker/broker_options.hpp"
+#include "producer/broker/peer_table.hpp"
+#include "producer/ledger/slab_ledger.hpp"
+#include "producer/pool/slab_exchange.hpp"
 
 namespace offramp {
 
 // The end of a run: once nothing is in flight, or at an abort, each consumer is ordered to leave and has a limited time
 // to disconnect.
 //
-// Owns: the state of the end. Borrows: the state; of it: ledger, exchange, port, clock, peers.
-// Thread: the broker's. Blocks: never. Errors: none; consumers that do not disconnect in time are counted in the log.
+// Owns: the state of the end. Borrows: what its constructor names. Thread: the broker's. Blocks: never. Errors: none;
+// consumers that do not disconnect in time are counted in the log.
 class RunEnd {
   public:
-    explicit RunEnd(BrokerState& state) : state_(state) {}
+    RunEnd(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, const Clock& clock,
+           const BrokerOptions& options, PeerTable& peers)
+        : ledger_(ledger), port_(port), exchange_(exchange), clock_(clock), options_(options), peers_(peers) {}
 
     // The egress will publish nothing more.
     void egress_finished() { finished_ = true; }
@@ -33,7 +39,12 @@ class RunEnd {
     bool ended() const { return ended_; }
 
   private:
-    BrokerState& state_;
+    SlabLedger& ledger_;
+    BrokerPort& port_;
+    SlabExchange& exchange_;
+    const Clock& clock_;
+    const BrokerOptions& options_;
+    PeerTable& peers_;
     std::optional<TimePoint> until_;
     bool finished_ = false;
     bool aborting_ = false;

@@ -22,33 +22,33 @@ double seconds(std::chrono::nanoseconds time) { return std::chrono::duration<dou
 }  // namespace
 
 void ShortageReport::describe(BrokerReport& report) const {
-    report.slabs = state_.ledger.counts();
-    report.consumers = state_.peers.reports();
+    report.slabs = ledger_.counts();
+    report.consumers = peers_.reports();
     describe_holders(report);
     describe_shortage(report);
 }
 
 // Fills in what each consumer holds, and its longest hold.
 void ShortageReport::describe_holders(BrokerReport& report) const {
-    const TimePoint now = state_.clock.now();
+    const TimePoint now = clock_.now();
     for (ConsumerReport& consumer : report.consumers) {
         if (!consumer.end.empty()) continue;
-        const auto peer = std::find_if(state_.peers.begin(), state_.peers.end(), [&](const auto& entry) {
+        const auto peer = std::find_if(peers_.begin(), peers_.end(), [&](const auto& entry) {
             return entry.second->admitted && admission_of(entry.second->ref.session) == consumer.session;
         });
-        consumer.stalled = peer != state_.peers.end() && peer->second->stalled;
+        consumer.stalled = peer != peers_.end() && peer->second->stalled;
     }
-    for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
-        const SlabWord word = state_.ledger.word(slab);
+    for (std::uint32_t slab = 0; slab < ledger_.slab_count(); ++slab) {
+        const SlabWord word = ledger_.word(slab);
         if (word.state == SlabState::Free || word.state == SlabState::Filling) continue;
-        for (const HolderWord& holder : state_.ledger.holders(slab)) {
+        for (const HolderWord& holder : ledger_.holders(slab)) {
             const auto consumer = std::find_if(
                 report.consumers.begin(), report.consumers.end(),
                 [&](const ConsumerReport& known) { return known.end.empty() && known.session == holder.session; });
             if (consumer == report.consumers.end()) continue;
             consumer->held.push_back(slab);
-            std::uint64_t since = to_ns(state_.slab_records[slab].leased_at);
-            for (const DeliveryRecord& record : state_.slab_records[slab].failed)
+            std::uint64_t since = to_ns(slab_records_[slab].leased_at);
+            for (const DeliveryRecord& record : slab_records_[slab].failed)
                 if (record.attempt == holder.attempt) since = record.delivered_at_ns;
             consumer->oldest_hold_seconds =
                 std::max(consumer->oldest_hold_seconds, static_cast<double>(to_ns(now) - since) / 1e9);
@@ -61,7 +61,7 @@ void ShortageReport::describe_shortage(BrokerReport& report) const {
     if (of(SlabState::Free) > 0) return;
     std::size_t living = 0;
     std::size_t staying = 0;
-    for (const auto& [id, peer] : state_.peers) {
+    for (const auto& [id, peer] : peers_) {
         living += peer->admitted ? 1U : 0U;
         staying += peer->admitted && (!peer->draining || peer->away) ? 1U : 0U;  // one that is away will return
     }
@@ -98,7 +98,7 @@ void ShortageReport::describe_shortage(BrokerReport& report) const {
 }
 
 void ShortageReport::watch(TimePoint now) {
-    if (!state_.egress_is_short()) {
+    if (!egress_is_short(exchange_, ledger_)) {
         if (short_since_ && message_interval_ > kFirstShortageMessage)
             spdlog::info("a slab is free again after {:.1f} s", seconds(now - *short_since_));
         short_since_.reset();

@@ -7,6 +7,7 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/wire/slab_view.hpp"
+#include "producer/broker/shortage_report.hpp"
 
 namespace offramp {
 namespace {
@@ -19,12 +20,12 @@ constexpr std::chrono::nanoseconds kAfterFailure = std::chrono::seconds(5);
 void Spill::adopt(std::span<const SpilledSlab> spilled) {
     for (const SpilledSlab& slab : spilled) {
         spilled_.push_back(slab);
-        state_.totals.spilled += slab.published.totals();
+        totals_.spilled += slab.published.totals();
     }
 }
 
 void Spill::take_outcome() {
-    const auto outcome = state_.options.spill ? state_.options.spill->take_outcome() : std::nullopt;
+    const auto outcome = store_ ? store_->take_outcome() : std::nullopt;
     if (!outcome) return;
     if (outcome->job == SpillStore::Outcome::Job::Wrote)
         on_written(*outcome);
@@ -33,13 +34,11 @@ void Spill::take_outcome() {
 }
 
 void Spill::set_to_work() {
-    if (!state_.options.spill) return;
-    if (state_.options.spill->busy() || run_end_.closing()) return;
+    if (!store_) return;
+    if (store_->busy() || run_end_.closing()) return;
     if (wants_to_write()) {
         writing_ = oldest_waiting();
-        if (writing_)
-            state_.options.spill->write(*writing_, state_.ledger.word(*writing_).generation,
-                                        state_.memory.bytes_of(*writing_));
+        if (writing_) store_->write(*writing_, ledger_.word(*writing_).generation, memory_.bytes_of(*writing_));
     } else if (!spilled_.empty()) {
         read_next_back();
     }
@@ -48,51 +47,50 @@ void Spill::set_to_work() {
 // Once the slab is Free, the file is the copy that counts.
 void Spill::on_written(const SpillStore::Outcome& outcome) {
     writing_.reset();
-    if (state_.totals.spill_error != outcome.error && !outcome.error.empty())
+    if (totals_.spill_error != outcome.error && !outcome.error.empty())
         spdlog::error("the run waits for a free slab, since none can be spilled: {}", outcome.error);
-    state_.totals.spill_error = outcome.error;
+    totals_.spill_error = outcome.error;
     if (!outcome.error.empty()) {
-        next_write_ = state_.clock.now() + kAfterFailure;
+        next_write_ = clock_.now() + kAfterFailure;
         return;
     }
-    const PublishedSlab& published = state_.slab_records[outcome.slab].published;
-    if (state_.totals.ever_spilled.slabs == 0)
-        spdlog::warn("consumers are slower than the producer: slabs wait in {}", state_.options.spill->folder());
+    const PublishedSlab& published = slab_records_[outcome.slab].published;
+    if (totals_.ever_spilled.slabs == 0)
+        spdlog::warn("consumers are slower than the producer: slabs wait in {}", store_->folder());
     spilled_.push_back({outcome.file, published});
-    state_.totals.spilled += published.totals();
-    state_.totals.ever_spilled += published.totals();
-    state_.ledger.spill(outcome.slab);
-    state_.ready.remove(outcome.slab);
+    totals_.spilled += published.totals();
+    totals_.ever_spilled += published.totals();
+    ledger_.spill(outcome.slab);
+    ready_.remove(outcome.slab);
 }
 
 // Publishes first, under the new number, then removes the file: a recovery in between finds both and knows that they
 // are the same slab.
 void Spill::on_read_back(const SpillStore::Outcome& outcome) {
     if (run_end_.aborting()) {
-        state_.ledger.abandon(outcome.slab);
+        ledger_.abandon(outcome.slab);
         return;
     }
     if (!outcome.error.empty()) throw Error(ErrorKind::Internal, "a spilled slab is lost: " + outcome.error);
-    restamp_slab(state_.memory.bytes_of(outcome.slab), state_.ledger.epoch(), outcome.slab,
-                 state_.ledger.word(outcome.slab).generation);
+    restamp_slab(memory_.bytes_of(outcome.slab), ledger_.epoch(), outcome.slab, ledger_.word(outcome.slab).generation);
     PublishedSlab published = spilled_.front().published;
     spilled_.pop_front();
     published.slab = outcome.slab;
-    state_.ledger.publish(outcome.slab);
+    ledger_.publish(outcome.slab);
     failpoint("spill.read_back");
     SpillStore::remove(outcome.file);
-    state_.totals.spilled -= published.totals();
-    state_.slab_records[outcome.slab] = {.published = published};
-    state_.ready.put_ahead(outcome.slab);
+    totals_.spilled -= published.totals();
+    slab_records_[outcome.slab] = {.published = published};
+    ready_.put_ahead(outcome.slab);
 }
 
 // A brief delay of consumers is not worth a file.
 bool Spill::wants_to_write() {
-    if (!state_.egress_is_short()) {
+    if (!egress_is_short(exchange_, ledger_)) {
         egress_waits_since_.reset();
         return false;
     }
-    const TimePoint now = state_.clock.now();
+    const TimePoint now = clock_.now();
     if (!egress_waits_since_) egress_waits_since_ = now;
     return now - *egress_waits_since_ >= kPatience && now >= next_write_;
 }
@@ -101,12 +99,12 @@ bool Spill::wants_to_write() {
 // yet.
 std::optional<std::uint32_t> Spill::oldest_waiting() const {
     std::optional<std::uint32_t> oldest;
-    for (const ReadySlab& entry : state_.ready) {
-        const SlabWord word = state_.ledger.word(entry.slab);
-        if (!ReadyQueue::is_current(entry, word) || !state_.memory.usable(entry.slab)) continue;
-        if (state_.ledger.failures(entry.slab) > 0 || !state_.ledger.holders(entry.slab).empty()) continue;
-        if (!oldest || state_.slab_records[entry.slab].published.items_through <
-                           state_.slab_records[*oldest].published.items_through)
+    for (const ReadySlab& entry : ready_) {
+        const SlabWord word = ledger_.word(entry.slab);
+        if (!ReadyQueue::is_current(entry, word) || !memory_.usable(entry.slab)) continue;
+        if (ledger_.failures(entry.slab) > 0 || !ledger_.holders(entry.slab).empty()) continue;
+        if (!oldest ||
+            slab_records_[entry.slab].published.items_through < slab_records_[*oldest].published.items_through)
             oldest = entry.slab;
     }
     return oldest;
@@ -114,9 +112,9 @@ std::optional<std::uint32_t> Spill::oldest_waiting() const {
 
 // Reads a slab back only when consumers would otherwise idle: the egress and slabs in memory come first.
 void Spill::read_next_back() {
-    if (state_.exchange.waiting() || !state_.ready.empty()) return;
-    if (const auto slab = state_.ledger.acquire(state_.memory.usable))
-        state_.options.spill->read(spilled_.front().file, *slab, state_.memory.bytes_of(*slab));
+    if (exchange_.waiting() || !ready_.empty()) return;
+    if (const auto slab = ledger_.acquire(memory_.usable))
+        store_->read(spilled_.front().file, *slab, memory_.bytes_of(*slab));
 }
 
 }  // namespace offramp

@@ -7,25 +7,39 @@
 #include <span>
 
 #include "common/base/clock.hpp"
-#include "producer/broker/broker_state.hpp"
+#include "producer/broker/broker_options.hpp"
+#include "producer/broker/broker_report.hpp"
+#include "producer/broker/ready_queue.hpp"
 #include "producer/broker/run_end.hpp"
+#include "producer/broker/slab_records.hpp"
 #include "producer/broker/spill_store.hpp"
+#include "producer/ledger/slab_ledger.hpp"
+#include "producer/pool/slab_exchange.hpp"
 
 namespace offramp {
 
 // Moves waiting slabs to the disk and back. While the egress needs a slab and none is free, the oldest waiting slab is
 // written; when no other slab waits, it is read back. Without a store in the options it does nothing.
 //
-// Owns: slabs on the disk and on their way. Borrows: the state, the run's end; of the state: store, ledger, exchange,
-// the slabs' memory, clock, slab_records, queue. Thread: the broker's. Blocks: never, the store's thread writes and
-// reads. Errors: a slab that cannot be written stays in memory, with the reason in the totals; one that cannot be read
-// back is lost, and ends the run.
+// Owns: slabs on the disk and on their way. Borrows: what its constructor names. Thread: the broker's. Blocks: never,
+// the store's thread writes and reads. Errors: a slab that cannot be written stays in memory, with the reason in the
+// totals; one that cannot be read back is lost, and ends the run.
 class Spill {
   public:
     // The egress waits this long for a consumer before a slab is spilled.
     static constexpr std::chrono::nanoseconds kPatience = std::chrono::milliseconds(50);
 
-    Spill(BrokerState& state, const RunEnd& run_end) : state_(state), run_end_(run_end) {}
+    Spill(SlabLedger& ledger, const SlabExchange& exchange, const Clock& clock, const SlabMemory& memory,
+          SpillStore* store, SlabRecords& slab_records, ReadyQueue& ready, BrokerReport& totals, const RunEnd& run_end)
+        : ledger_(ledger),
+          exchange_(exchange),
+          clock_(clock),
+          memory_(memory),
+          store_(store),
+          slab_records_(slab_records),
+          ready_(ready),
+          totals_(totals),
+          run_end_(run_end) {}
 
     // Continues with a previous producer's files, oldest first.
     void adopt(std::span<const SpilledSlab> spilled);
@@ -40,7 +54,7 @@ class Spill {
     // A Ready slab on its way to the disk: it is not handed out meanwhile.
     bool is_being_written(std::uint32_t slab) const { return slab == writing_; }
     // The egress waits, and may soon need set_to_work().
-    bool is_wanted() const { return state_.options.spill && state_.exchange.waiting(); }
+    bool is_wanted() const { return store_ && exchange_.waiting(); }
 
   private:
     void on_written(const SpillStore::Outcome& outcome);
@@ -49,7 +63,14 @@ class Spill {
     std::optional<std::uint32_t> oldest_waiting() const;
     void read_next_back();
 
-    BrokerState& state_;
+    SlabLedger& ledger_;
+    const SlabExchange& exchange_;
+    const Clock& clock_;
+    const SlabMemory& memory_;
+    SpillStore* const store_;
+    SlabRecords& slab_records_;
+    ReadyQueue& ready_;
+    BrokerReport& totals_;
     const RunEnd& run_end_;
     std::deque<SpilledSlab> spilled_;  // on the disk, oldest first
     std::optional<std::uint32_t> writing_;

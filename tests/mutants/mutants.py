@@ -58,11 +58,11 @@ MUTANTS = (
            ("session_test",)),
     Mutant("repeated releases count again", "producer/broker/dispatcher.cpp", "            peer->in_doubt = true;\n        } else if (sequence == peer",
            "            on_release(*peer, record);\n        } else if (sequence == peer", ("broker_test",)),
-    Mutant("another run's releases count", "producer/broker/dispatcher.cpp", "message.run != state_.options.run_nonce", "message.run == 0",
+    Mutant("another run's releases count", "producer/broker/dispatcher.cpp", "message.run != options_.run_nonce", "message.run == 0",
            ("broker_test",)),
-    Mutant("another run's words count", "producer/broker/admission.cpp", """        if (message.run != state_.options.run_nonce) {
-            state_.count(""", """        if (message.run == 0) {
-            state_.count(""", ("broker_test",)),
+    Mutant("another run's words count", "producer/broker/admission.cpp", """        if (message.run != options_.run_nonce) {
+            ++refused_[""", """        if (message.run == 0) {
+            ++refused_[""", ("broker_test",)),
     Mutant("another run's producer is believed", SESSION, "parsed.run != options_.run_nonce && ", "parsed.run == 0 && ", ("session_test",)),
     Mutant("each run has the sockets of the one before", "common/transport/endpoint.cpp", "(endpoint.names.nonce + endpoint.epoch)", "(endpoint.epoch)",
            ("transport_test",)),
@@ -83,12 +83,12 @@ MUTANTS = (
     Mutant("only the last holder completes", LEDGER, "    if (kind == ReleaseKind::Completed &&",
            "    if (kind == ReleaseKind::Completed && ticket.attempt == current.attempt &&", ("ledger_test", "broker_test")),
     Mutant("a pause of everything runs leases out", "producer/broker/liveness_monitor.cpp", "    leave_out_pause(now);\n", "", ("broker_test",)),
-    Mutant("any work is let in", "producer/broker/admission.cpp", " && hello.work != state_.options.work", " && hello.work == state_.options.run_nonce", ("broker_test",)),
+    Mutant("any work is let in", "producer/broker/admission.cpp", " && hello.work != options_.work", " && hello.work == options_.run_nonce", ("broker_test",)),
     Mutant("memory is free while held", LEDGER, "        if (!has_holders(ticket.slab)) free_slab(ticket.slab);",
            "        for (std::uint64_t& other : memory_.entries[ticket.slab].holders) store_word(other, 0);\n        free_slab(ticket.slab);",
            ("ledger_test", "broker_test")),
-    Mutant("a killed one is free before it is dead", "producer/broker/liveness_monitor.cpp", "        ++state_.totals.stalled_killed;\n",
-           "        ++state_.totals.stalled_killed;\n        reap(peer);\n", ("broker_test",)),
+    Mutant("a killed one is free before it is dead", "producer/broker/liveness_monitor.cpp", "        ++totals_.stalled_killed;\n",
+           "        ++totals_.stalled_killed;\n        reap(peer);\n", ("broker_test",)),
     Mutant("no word of the adopted ledger is checked", LEDGER, "    check_ledger_words(memory.consumers, memory.entries);\n", "", ("ledger_test",)),
     Mutant("a halt sends consumers away", "producer/egress/run_lifecycle.cpp", "        if (mode == StopMode::Abandon) run_.dismiss_consumers();\n",
            "        run_.dismiss_consumers();\n", ("egress_test",)),
