@@ -32,8 +32,11 @@ BrokerThread::~BrokerThread() {
 }
 
 BrokerReport BrokerThread::report() const {
-    const std::lock_guard lock(mutex_);
-    return report_;
+    const auto latest = [this] {
+        const std::lock_guard lock(mutex_);
+        return report_;
+    }();
+    return *latest;
 }
 
 void BrokerThread::abort() {
@@ -110,8 +113,9 @@ bool BrokerThread::inline_dispatch(Place& place) {
 }
 
 void BrokerThread::keep(BrokerReport report) {
+    auto latest = std::make_shared<const BrokerReport>(std::move(report));
     const std::lock_guard lock(mutex_);
-    report_ = std::move(report);
+    report_.swap(latest);  // the earlier one is destroyed after the lock is released
 }
 
 }  // namespace offramp

@@ -55,7 +55,7 @@ class BrokerThread final : public Delivery {
     const std::shared_ptr<Place> place_ = std::make_shared<Place>();
     std::atomic<bool> abort_{false};
     mutable std::mutex mutex_;
-    BrokerReport report_;
+    std::shared_ptr<const BrokerReport> report_;  // never changed: readers copy it without the lock
     std::exception_ptr failure_;
     std::atomic<int> started_{0};  // 1: running, 2: failed to start
     std::thread thread_;
