@@ -15,7 +15,7 @@ namespace offramp {
 
 void ContinuedRun::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters) {
     expect(options_.progress != nullptr, "a continued run has a progress record");
-    const ProgressLog::Totals totals = options_.progress->totals();
+    const ProgressRecord totals = options_.progress->totals();
     totals_.published = totals.published;
     totals_.completed = totals.completed;
     totals_.dead_lettered = totals.dead_letters;

@@ -50,16 +50,6 @@ void ProgressLog::count(CountedStep step, const PublishedSlab& slab, std::uint64
     store_word(memory_.current, sequence);
 }
 
-ProgressLog::Totals ProgressLog::totals() const {
-    const ProgressRecord& record = current();
-    return {.published = record.published,
-            .completed = record.completed,
-            .dead_letters = record.dead_letters,
-            .items_through = record.items_through,
-            .skipped = record.skipped,
-            .dropped = record.dropped};
-}
-
 SlabLedger::LastStep ProgressLog::last_step() const {
     const ProgressRecord& record = current();
     return {static_cast<CountedStep>(record.step), static_cast<std::uint32_t>(record.slab), record.generation};

@@ -15,19 +15,13 @@ namespace offramp {
 // Borrows: the record's memory, which only this object writes while it lives. Thread: the broker's. Blocks: never.
 class ProgressLog {
   public:
-    struct Totals {
-        SlabTotals published, completed, dead_letters;
-        std::uint64_t items_through = 0;  // the high-water mark: where the next producer continues
-        std::uint64_t skipped = 0;        // before it: items that are unreadable or have invalid outputs
-        std::uint64_t dropped = 0;        // before it: samples that were dropped
-    };
-
     // Continues from the record; fresh memory starts at zero.
     explicit ProgressLog(RunProgress& memory);
 
     void count(CountedStep step, const PublishedSlab& slab, std::uint64_t generation);
 
-    Totals totals() const;
+    // A copy of the record that counts.
+    ProgressRecord totals() const { return current(); }
     // The step counted last. A producer that died may not have taken it.
     SlabLedger::LastStep last_step() const;
 

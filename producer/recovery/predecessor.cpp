@@ -101,7 +101,7 @@ ItemRanges Predecessor::waiting() const {
     return waiting;
 }
 
-Predecessor read_predecessor(const SlabLedger& ledger, const ProgressLog::Totals& totals, const RunNames& names,
+Predecessor read_predecessor(const SlabLedger& ledger, const ProgressRecord& totals, const RunNames& names,
                              const SpanPlan& spans, const BatchNumbers& numbers, const SpillStore* spill) {
     Predecessor predecessor{
         .totals = totals,
@@ -112,7 +112,7 @@ Predecessor read_predecessor(const SlabLedger& ledger, const ProgressLog::Totals
 }
 
 void require_conserved(const Predecessor& predecessor) {
-    const ProgressLog::Totals& totals = predecessor.totals;
+    const ProgressRecord& totals = predecessor.totals;
     SlabTotals there;
     std::uint64_t through = 0;
     const auto count = [&](const PublishedSlab& slab) {

@@ -5,8 +5,8 @@
 
 #include "common/base/item_ranges.hpp"
 #include "common/shm/run_objects.hpp"
+#include "common/wire/run_progress.hpp"
 #include "common/wire/slab_layout.hpp"
-#include "producer/broker/progress_log.hpp"
 #include "producer/broker/spill_store.hpp"
 #include "producer/ledger/slab_ledger.hpp"
 #include "producer/pool/published_slab.hpp"
@@ -15,7 +15,7 @@ namespace offramp {
 
 // The results of this run's earlier producers, and the slabs of the last one. Empty in a run that begins.
 struct Predecessor {
-    ProgressLog::Totals totals;
+    ProgressRecord totals{};
     std::vector<PublishedSlab> in_flight;     // slabs that consumers hold or wait for, in the order of publication
     std::vector<PublishedSlab> dead_letters;  // dead letters that are not on the disk yet
     std::vector<SpilledSlab> spilled;         // in the order of publication
@@ -33,7 +33,7 @@ struct BatchNumbers {
 // Reads the slabs' headers, over a recovered ledger. Maps each span while it reads. `spill`: null if the run does not
 // spill. A spilled file whose slab waits in memory is a copy left by the death: it is removed. Errors: ProtocolError
 // for a header that contradicts the ledger, and for a file that is not a slab of this run; SystemError.
-Predecessor read_predecessor(const SlabLedger& ledger, const ProgressLog::Totals& totals, const RunNames& names,
+Predecessor read_predecessor(const SlabLedger& ledger, const ProgressRecord& totals, const RunNames& names,
                              const SpanPlan& spans, const BatchNumbers& numbers, const SpillStore* spill);
 
 // The progress record and the slabs are independent records. Slabs published but neither completed nor dead-lettered

@@ -109,7 +109,7 @@ RunStats RunPipeline::stats() const {
     const EgressRun& egress = parts_.egress;
     const Prefetcher::Progress input = input_.progress();
     const OutputStats output = egress.path().stats();
-    const ProgressLog::Totals& previous = egress.predecessor().totals;
+    const ProgressRecord& previous = egress.predecessor().totals;
     const ComputeTime computed = inference_.computed();
     RunStats stats{.broker = egress.delivery().report(),
                    .sourced = parts_.record.sourced_before() + input.items_delivered,
