@@ -24,6 +24,7 @@
 #include "common/app/settings/slab_work.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/base/version.hpp"
 #include "common/shm/run_objects.hpp"
 #include "consumer/hosts/interpreter.hpp"
 #include "consumer/hosts/make_hosted.hpp"
@@ -51,6 +52,16 @@ int list_processors() {
     return to_int(ExitCode::Ok);
 }
 
+// A launcher's question before it starts consumers: their settings, and this program's version.
+int print_settings(int argc, const char* const* argv, const ProcessorMaking& making) {
+    const auto config = parse_run_config(argc, argv, kProgram);
+    if (!config) return to_int(ExitCode::Ok);
+    require_processors(*config, making.besides);
+    return std::printf("{\"version\": \"%s\", \"settings\": %s}\n", std::string(program_version()).c_str(),
+                       to_json(*config).c_str()),
+           to_int(ExitCode::Ok);
+}
+
 // The launcher prints its errors and warnings: the words alone, warnings on standard output.
 int prepare(int argc, const char* const* argv, const std::function<void(const RunConfig&)>& prepare_output) {
     spdlog::set_level(spdlog::level::warn);
@@ -75,6 +86,7 @@ int finish_own(std::string_view how, int argc, const char* const* argv) {
     if (!config) return to_int(ExitCode::Ok);
     start_logging(kProgram, config->log_level, config->log_format, config->log_file);
     finish_own_run(*config, end->second);
+    sweep_dead_runs();
     return to_int(ExitCode::Ok);
 }
 
@@ -183,6 +195,7 @@ int run_command(int argc, const char* const* argv, const ProcessorMaking& making
     // A user's code is loaded, and what earlier runs left is put in order, under a share in the output's lock.
     const auto checked = [&](const std::function<void(const RunConfig&)>& work) {
         return [&, work](const RunConfig& config) {
+            require_processors(config, making.besides);
             exec_interpreter(config, whole, making);
             const std::optional<OutputShare> share = share_in_output(config);
             check_hosted(config, making.python);
@@ -201,6 +214,7 @@ int run_command(int argc, const char* const* argv, const ProcessorMaking& making
     if (argc > 3 && word == "retry-samples")
         return retry_each_sample({argc - 3, argv + 3}, whole, std::filesystem::absolute(argv[3]).string(),
                                  std::filesystem::absolute(argv[2]).string(), making);
+    if (word == "settings") return print_settings(argc - 1, argv + 1, making);
     const bool finishes = word == "finish";
     const std::string payload = argc > 2 && word == "retry" ? std::filesystem::absolute(argv[2]).string() : "";
     // The launcher starts this consumer for this run alone, and not for the next one in the same directory.
@@ -219,6 +233,7 @@ int run_command(int argc, const char* const* argv, const ProcessorMaking& making
     start_logging(kProgram, given->log_level, given->log_format, given->log_file);
     if (finishes) {
         finish_run(*given);
+        sweep_dead_runs();  // the launcher held this run's lock to its end
         return to_int(ExitCode::Ok);
     }
     exec_interpreter(*given, whole, making);    // it starts while the run does

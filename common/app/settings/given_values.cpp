@@ -33,7 +33,8 @@ constexpr std::array<std::string_view, 5> kOtherPrefixes{"OFFRAMP_TEST_", "OFFRA
 
 std::vector<std::string> flags_of(const std::vector<Setting>& settings) {
     std::vector<std::string> flags{kConfigFlag};
-    for (const Setting& setting : settings) flags.push_back(setting.flag);
+    for (const Setting& setting : settings)
+        if (setting.listing != Listing::Nowhere) flags.push_back(setting.flag);
     return flags;
 }
 
@@ -84,7 +85,7 @@ std::optional<GivenValues> read_command_line(int argc, const char* const* argv, 
         CLI::Option* const option = setting.value_name.empty()
                                         ? app.add_flag("--" + setting.flag, text, help_of(setting))
                                         : app.add_option("--" + setting.flag, text, help_of(setting));
-        const bool is_listed = lists_all || setting.listing == Listing::Help;
+        const bool is_listed = setting.listing == Listing::Help || (lists_all && setting.listing == Listing::FullHelp);
         option->group(is_listed ? setting.group : "")->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
         if (!setting.value_name.empty()) option->type_name(setting.value_name);
     }

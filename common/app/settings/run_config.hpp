@@ -18,7 +18,7 @@ namespace offramp {
 // Everything that a user may set for a run, parsed once and then never changed: the sections of
 // common/app/settings/sections, each of which may be taken alone, and what plug-ins declare in their own files
 // (decision 14). The producer and the consumers read the same settings; the launch script resolves them through
-// `--print-config`, keeps what the producer says in the run directory, gives all programs the user's flags, and
+// the command `settings`, keeps what the producer says in the run directory, gives all programs the user's flags, and
 // consumers what the producer settles otherwise than they do.
 //
 // Precedence: command line > environment (OFFRAMP_ and the flag in capitals: OFFRAMP_BATCH) > --config FILE

@@ -12,8 +12,9 @@
 
 namespace offramp {
 
-// Where help lists a setting: in --help, or in --help-all alone (for the launcher, measurements, tests and few users).
-enum class Listing { Help, FullHelp };
+// Where help lists a setting: in --help, in --help-all alone (for measurements, tests and few users), or nowhere, as it
+// is what a launcher gives its programs.
+enum class Listing { Help, FullHelp, Nowhere };
 
 // One setting of RunConfig. Command line, environment, file, --help and both printers are driven by the table
 // of these.

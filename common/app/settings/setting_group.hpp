@@ -50,6 +50,8 @@ class SettingGroup {
 
     // The same group, for settings that --help-all alone lists.
     SettingGroup advanced() const { return {table_, name_, Listing::FullHelp}; }
+    // The same group, for settings that only a launcher gives.
+    SettingGroup of_the_launcher() const { return {table_, name_, Listing::Nowhere}; }
 
     void whole(std::string flag, Storage<std::uint32_t> storage, Effect effect, WholeRange range, std::string help);
     void whole(std::string flag, Storage<std::uint64_t> storage, Effect effect, WholeRange range, std::string help);

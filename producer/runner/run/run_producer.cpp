@@ -20,6 +20,7 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/scarcity.hpp"
+#include "common/base/version.hpp"
 #include "common/shm/run_objects.hpp"
 #include "producer/runner/kernels/gpu_choice.hpp"
 #include "producer/runner/models/model_file.hpp"
@@ -69,13 +70,28 @@ void require_weights(const RunConfig& config) {
         throw no_weights(config.model);
 }
 
+// Of an egress that this program does not have, those of any: the launcher asks before it chooses the program.
+EgressTraits traits_for(const RunConfig& config, const ProducerProgram& program) {
+    const auto strategy = program.choose_egress(config);
+    return strategy ? strategy->traits() : EgressTraits{};
+}
+
+// A launcher's question before a run: the settings as resolved and as given, and this program's version.
+int print_settings(int argc, const char* const* argv, const ProducerProgram& program) {
+    const auto given = parse_run_config(argc, argv, program.name);
+    if (!given) return to_int(ExitCode::Ok);
+    const RunConfig settings = resolve(*given, traits_for(*given, program));
+    return std::printf("{\"version\": \"%s\", \"settings\": %s, \"given\": %s}\n",
+                       std::string(program_version()).c_str(), to_json(settings).c_str(), to_json(*given).c_str()),
+           to_int(ExitCode::Ok);
+}
+
 // `list`: the file for the input's list; empty: none.
 int print_job_facts(const std::string& list, int argc, const char* const* argv, const ProducerProgram& program) {
     spdlog::set_level(spdlog::level::err);
     const auto parsed = parse_run_config(argc, argv, program.name);
     if (!parsed) return to_int(ExitCode::Ok);
-    const auto strategy = program.choose_egress(*parsed);
-    const RunConfig config = resolve(*parsed, strategy ? strategy->traits() : EgressTraits{});
+    const RunConfig config = resolve(*parsed, traits_for(*parsed, program));
     require_weights(config);
     return std::printf("%s\n", job_facts(config, list).c_str()), to_int(ExitCode::Ok);
 }
@@ -85,6 +101,7 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
     // A command comes first; flags follow.
     const std::string_view command = argc > 1 ? argv[1] : "";
     if (argc > 4 && command == "join-shards") return join_shards_named(argv[2], argv[3], argv[4]), to_int(ExitCode::Ok);
+    if (command == "settings") return print_settings(argc - 1, argv + 1, program);
     if (argc > 2 && command == "job-facts") return print_job_facts(argv[2], argc - 2, argv + 2, program);
     const bool probes = command == "probe", sweeps = command == "sweep", recovers = command == "recover";
     const int words = probes || sweeps || recovers ? 1 : 0;
@@ -93,11 +110,10 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
     if (parsed->list) return print_names(), to_int(ExitCode::Ok);
     if (probes) return std::printf("%s\n", probe_machine_json().c_str()), to_int(ExitCode::Ok);
     parsed->recover = recovers;
-    auto strategy = sweeps ? nullptr : program.choose_egress(*parsed);
-    // Printed for any egress: the launch script chooses the program by it.
     if (parsed->print_config)
-        return std::printf("%s\n", to_json(resolve(*parsed, strategy ? strategy->traits() : EgressTraits{})).c_str()),
+        return std::printf("%s\n", to_json(resolve(*parsed, traits_for(*parsed, program))).c_str()),
                to_int(ExitCode::Ok);
+    auto strategy = sweeps ? nullptr : program.choose_egress(*parsed);
     if (!sweeps && !strategy) {
         const ChosenEgress chosen = ChosenEgress::in(parsed->catalogue);
         throw ConfigError("--" + chosen.flag + " '" + chosen.name +

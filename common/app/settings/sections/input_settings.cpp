@@ -26,8 +26,9 @@ void describe_input(SettingGroup& group) {
         "each sample (for a model of several inputs with NAME.npy of each), WebDataset shards (.tar, or --source "
         "webdataset and "
         "their folder), lines of text (--source text), texts with ids and columns (--source jsonl-text, parquet-text)");
-    rare.path("input-list", &InputSettings::input_list, kRuntime, "FILE", "the path of a list that a job made",
-              "A job's list of the images in the --input folder; none: list the folder");
+    group.of_the_launcher().path("input-list", &InputSettings::input_list, kRuntime, "FILE",
+                                 "the path of a list that a job made",
+                                 "A job's list of the images in the --input folder; none: list the folder");
     rare.path("tokenizer", &InputSettings::tokenizer, kItems, "FILE", "the path of a tokenizer.json",
               "Sources of texts: the tokenizer; none: MODEL.tokenizer.json beside MODEL.pt2");
     rare.text("id-column", &InputSettings::id_column, kItems, "NAME", "a column's name",

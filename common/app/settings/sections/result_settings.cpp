@@ -49,8 +49,8 @@ void describe_results(SettingGroup& group) {
                "exec:COMMAND; several with commas",
                "Processor for each slab; with several, each writes to its own folder OUTPUT/NAME", check_plugin_names);
     group.path("output", &ResultSettings::output, kPlace, "PATH", "a path", "Folder for results");
-    rare.path("samples-folder", &ResultSettings::samples_folder, kPlace, "PATH", "a path",
-              "Folder for results of single samples, shared by the shards of a job; none: --output");
+    group.of_the_launcher().path("samples-folder", &ResultSettings::samples_folder, kPlace, "PATH", "a path",
+                                 "Folder for results of single samples, shared by the shards of a job; none: --output");
     group.text("sink", &ResultSettings::sink, kPlace, "URI",
                "postgres://USER@HOST/DATABASE, or libpq's key words: 'host=/run/postgresql dbname=vectors'",
                "Processors " + named_of_databases(&ProcessorResults::processor) +

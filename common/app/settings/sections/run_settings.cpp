@@ -10,7 +10,7 @@
 namespace offramp {
 
 void describe_run(SettingGroup& group) {
-    SettingGroup rare = group.advanced();
+    SettingGroup rare = group.advanced(), of_the_launcher = group.of_the_launcher();
     Setting& run_dir = group.path("run-dir", &RunSettings::run_dir, kProgram, "FOLDER", "a path",
                                   "Sockets, status and logs of the run");
     // Its sockets are named by it.
@@ -28,15 +28,16 @@ void describe_run(SettingGroup& group) {
     group.log_format("log-format", &RunSettings::log_format, kProgram, "Format of log lines");
     rare.path("log-file", &RunSettings::log_file, kProgram, "FILE", "a path",
               "Log to this file in addition to standard error");
-    rare.whole("lifeline-fd", &RunSettings::lifeline_fd, kProgram, {-1, std::numeric_limits<int>::max(), ""},
-               "Pipe that closes when the launcher exits; -1: none");
+    of_the_launcher.whole("lifeline-fd", &RunSettings::lifeline_fd, kProgram, {-1, std::numeric_limits<int>::max(), ""},
+                          "Pipe that closes when the launcher exits; -1: none");
     rare.whole("producer-restarts", &RunSettings::producer_restarts, kRuntime, {0, 1000, ""},
                "Maximum restarts of a producer that dies; the new one recovers its run");
     rare.seconds(
         "producer-wait-seconds", &RunSettings::producer_wait_seconds, kRuntime, 0, 86400,
         "How long a consumer without a launcher waits for a new producer when its own has died; 0: exit immediately");
-    rare.path("turn", &RunSettings::turn, kProgram, "FILE", "a path",
-              "File to lock while computing, so that programs that share it do not compute at the same time");
+    of_the_launcher.path(
+        "turn", &RunSettings::turn, kProgram, "FILE", "a path",
+        "File to lock while computing, so that programs that share it do not compute at the same time");
 }
 
 }  // namespace offramp
