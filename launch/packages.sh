@@ -7,15 +7,17 @@ set -eu
 
 launch=$(dirname "$(readlink -f "$0")")
 packages=$(sed -e 's/#.*//' "$launch/packages-debian.txt" | tr -s ' \t\n' ' ')
+newline="
+"
 logs="${OFFRAMP_BUILD_DIR:-$(dirname "$launch")/build}/logs"
 
 missing() {
     command -v dpkg-query >/dev/null 2>&1 || return 3
     # dpkg-query fails on an unknown name, but still lists the others.
     # shellcheck disable=SC2016,SC2086
-    installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $packages 2>/dev/null | sed -n 's/^installed //p') || true
+    states=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $packages 2>/dev/null) || true
     for package in $packages; do
-        printf '%s\n' "$installed" | grep -qxF -- "$package" || printf '%s\n' "$package"
+        case "$newline$states$newline" in *"${newline}installed $package$newline"*) ;; *) printf '%s\n' "$package" ;; esac
     done
 }
 

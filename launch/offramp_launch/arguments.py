@@ -67,6 +67,12 @@ def hide_query(argv, environment):
     return rest
 
 
+def refuse(rest, command, page="help"):
+    """Errors: LaunchError (USAGE) for the first of the words that `command` does not know. `page`: the help to read."""
+    if rest:
+        raise LaunchError(f"{command} does not accept '{rest[0]}'", f"See ./launch/offramp {page}", ExitCode.USAGE)
+
+
 def count(text, what):
     """A whole number, zero or more."""
     if not text.isascii() or not text.isdigit():

@@ -5,14 +5,18 @@ import shutil
 import subprocess
 import sys
 
+from offramp_launch.arguments import take_values
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.setup.setting_up import set_up_benchmark
+from offramp_launch.setup import build
+from offramp_launch.setup.setting_up import set_up
+from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
 
 
-def run_benchmark(places, flags, argv):
+def start(places, argv):
     """Becomes the benchmark; its exit code is the command's."""
+    flags, argv = take_values(argv, TOOLCHAIN_FLAGS)
     if not os.environ.get("OFFRAMP_BIN_DIR"):
-        set_up_benchmark(places, flags)
+        set_up(places, flags, ("requirements-test.txt",), {"release": (*build.PROGRAMS, *build.BENCHMARK)})
     python = python_with_torch(places, flags)
     os.execv(python, [*places.python_command(python, places.root / "tests/bench/bench.py"), "--bin", str(places.programs()), *argv])
 

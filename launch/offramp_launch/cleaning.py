@@ -12,7 +12,7 @@ import shutil
 import stat
 import time
 
-from offramp_launch.arguments import take_switch, take_values
+from offramp_launch.arguments import refuse, take_switch, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.run_dir import CONTROL_SOCKET, LOCK, accepts_connections, short_runs_folder
 from offramp_launch.shared_folder import AS_IT_IS
@@ -27,8 +27,7 @@ WORK = (("output", "its results"), ("dead-letters", "dead letters"), ("spill", "
 def start(places, argv):
     flags, rest = take_values(argv, ["--older-than"])
     is_dry_run, rest = take_switch(rest, "--dry-run")
-    if rest:
-        raise LaunchError(f"clean does not accept '{rest[0]}'", "See ./launch/offramp clean --help", ExitCode.USAGE)
+    refuse(rest, "clean", "clean --help")
     before = time.time() - days_of(flags.get("--older-than", str(DAYS))) * DAY_SECONDS
     removed, kept = 0, 0
     for entry in entries_of(places):

@@ -2,19 +2,19 @@
 
 import os
 import pathlib
+import subprocess
 import time
 
 from offramp_launch import interrupts, program_checkpoint, sink, summary
 from offramp_launch.arguments import count, hide_query, shown, take_values
-from offramp_launch.supervision.program_watch import ProgramWatch
+from offramp_launch.commands import help_of
 from offramp_launch.exit_code import ExitCode, LaunchError, in_one_line
-from offramp_launch.failure import dead_letters_failure, is_outweighed, merge_failure
-from offramp_launch.finishing import Finishing
+from offramp_launch.failure import dead_letters_failure
 from offramp_launch.joined_run_dir import JoinedRunDir, wait_for_run, wait_for_run_of
-from offramp_launch.output_folder import LEFT_OVER_SECONDS, LOOK_AGAIN_SECONDS, OutputLock, has_own_run, make_room, prepare, removed_after_a_failure, require_no_job
-from offramp_launch.progress import make_display
-from offramp_launch.run_command import (announce, announce_end, at_most, finish, keep_settings, number_of_consumers, recover, require_apart, resolve, resolve_output, sweep,
-                                        version_of, written_to)
+from offramp_launch.output_folder import LEFT_OVER_SECONDS, LOOK_AGAIN_SECONDS, OutputLock, has_own_run, make_room, prepare
+from offramp_launch.run_steps import end_of_work, notes_of, require_apart, resolve_output, watched, work_in_output, written_to
+from offramp_launch.settings import ask, consumer_command, keep_settings, number_of_consumers
+from offramp_launch.supervision.program_watch import ProgramWatch
 from offramp_launch.supervision.watch import RunPlan
 from offramp_launch.watching import address
 
@@ -47,12 +47,12 @@ def start(places, argv, typed):
     folder = pathlib.Path(flags["--run-dir"]).absolute()
     wait = count(flags["--wait"], "--wait") if "--wait" in flags else WAIT_SECONDS
     pid = count(flags["--program"], "--program") if "--program" in flags else None
-    rest, config, consumers, bounds = parse_flags(places, rest)
+    rest, config, version, consumers, bounds = parse_flags(places, rest)
     typed = sink.hide_password(typed, os.environ)
-    consumer = str(places.consumer())
+    note = notes_of(config)
 
     interrupts.handle_all_signals()
-    endpoint, program = wait_for_run_of(pid, folder) if pid else wait_for_run(folder, wait, lambda text: announce(config, text))
+    endpoint, program = wait_for_run_of(pid, folder) if pid else wait_for_run(folder, wait, note)
     # With --resume it starts soon after a program's death, whose launcher may still be merging results.
     goes_on = bool(pid and config.get("resume"))
     run_dir = once_free(lambda: JoinedRunDir(places, folder), goes_on)
@@ -60,39 +60,32 @@ def start(places, argv, typed):
     output, made = resolve_output(config, run_dir, None)
     run_id = endpoint["run_id"]
     settled = {**config, "run-id": run_id, "run-dir": str(folder), "output": output, "consumers": consumers}
-    keep_settings(run_dir, settled, config, rest)
-    served = [*rest, "--run-dir", str(folder), "--output", output]
-    plan = RunPlan(run_id, run_dir, [], [consumer, *served, *at_most(bounds)], consumers, bounds, log_format=config.get("log-format", "text"), http=http)
-    about = summary.about(run_id, run_dir, version_of(consumer), places.commit(), shown(typed), settled, output)
+    with written_to(run_dir):
+        keep_settings(run_dir, settled, config, rest)
+    plan = RunPlan(run_id, run_dir, [], consumer_command(places, rest, run_dir, output, bounds), consumers, bounds, log_format=config.get("log-format", "text"), http=http)
+    about = summary.about(run_id, run_dir, version, places.commit(), shown(typed), settled, output)
 
-    def note(text, **_):
-        announce(config, text.removeprefix("[run] "))
+    def work():
+        begin_results(output, config, plan, flags.get("--work"), f"{run_id}-{endpoint['nonce']}", note)
+        return attend(plan, places, endpoint, program, output, about, note)
+    return work_in_output(plan, output, made, config, note, work, take=lambda *about: once_free(lambda: OutputLock(*about), goes_on))
 
-    with removed_after_a_failure(made) as ended, written_to(run_dir):
-        lock = once_free(lambda: OutputLock(output, run_id, note), goes_on)
-        try:
-            plan.output_lock = lock
-            require_no_job(output, config)
-            begin_results(output, config, plan, flags.get("--work"), f"{run_id}-{endpoint['nonce']}", note)
-            code, lines = attend(plan, places, endpoint, program, output, about, note)
-        finally:
-            lock.close()
-        ended.well = code == 0
-    announce_end(config, lines)
-    return code
+
+def is_started_by_egress(argv):
+    return any(word.partition("=")[0] in EGRESS_FLAGS for word in argv)
 
 
 def parse_flags(places, flags, command="consume", besides=()):
     """
-    (the consumers' flags, the settings, the number of consumers, Bounds of autoscaling or None). `besides`: refused flags that the `command`
+    (the consumers' flags, the settings, the programs' version, the number of consumers, Bounds of autoscaling or None). `besides`: refused flags that the `command`
     accepts. Errors: LaunchError for refused flags.
     """
     require_consumer_flags(flags, command, besides)
     flags = hide_query(sink.hide_password(flags, os.environ), os.environ)
-    config = resolve(str(places.consumer()), flags)
-    flags = [*flags, *sink.resolve(config, os.environ)]
-    require_processors(config)
-    return flags, config, *number_of_consumers(config, flags)
+    answer = ask(str(places.consumer()), flags)
+    flags = [*flags, *sink.resolve(answer.config, os.environ)]
+    require_processors(answer.config)
+    return flags, answer.config, answer.version, *number_of_consumers(answer.config, flags)
 
 
 def once_free(take, waits):
@@ -125,6 +118,20 @@ def require_consumer_flags(argv, command, besides):
                 raise LaunchError(f"{command} does not accept {name}: {why}", remedy, ExitCode.USAGE)
 
 
+def print_help(places):
+    """Adds the flags from the program's help, since only the processors document their settings."""
+    help_of(places, "consume")
+    if not places.consumer().exists():
+        print("\nAll flags of consumers are listed here once `./launch/offramp setup` has built the programs.")
+        return int(ExitCode.OK)
+    program = subprocess.run([places.consumer(), "--help-all"], stdout=subprocess.PIPE, text=True, check=False)
+    if program.returncode != 0:
+        raise LaunchError(f"the flags of consumers cannot be listed: {places.consumer()} --help-all ended with exit code {program.returncode}",
+                          "Its error is above; ./launch/offramp setup rebuilds it", ExitCode.SYSTEM)
+    print("\nAll flags of consumers, those of each processor among them:\n\n" + flags_among(program.stdout))
+    return int(ExitCode.OK)
+
+
 def flags_among(text, section="Consumers:"):
     """The flags of the consumers' section of a program's full help, without those refused here; the whole text without such a section."""
     lines = text.splitlines()
@@ -152,51 +159,18 @@ def require_processors(config):
 
 def attend(plan, places, endpoint, program, output, about, note):
     """Returns (the exit code, the summary's lines)."""
-    return watched(plan, places, note,
+    return watched(plan, note, str(places.producer()),
                    watch_on=lambda display: ProgramWatch(plan, display, endpoint, program),
                    conclude=lambda *ended: conclude(plan, about, *ended),
-                   lines=lambda attendance, whole: lines_of(whole, output, followers_among(attendance.records)))
-
-
-def watched(plan, places, note, watch_on, conclude, lines):
-    """
-    Runs a watch. Returns (the exit code, the summary's lines). `watch_on(display)` makes the watch. `conclude(watch, code, Finishing, seconds)` returns
-    (the exit code, the summary). `lines(watch, summary)`: lines for a reader.
-    """
-    began = time.monotonic()
-    display = make_display("samples", plan.log_format)
-    display.note(f"run {plan.run_id}: {plan.consumers} consumers, {plan.run_dir.path}")
-    watch = watch_on(display)
-    with Finishing(note) as finishing:
-        try:
-            code = watch.run()
-            display.close()
-            code, whole = conclude(watch, code, finishing, time.monotonic() - began)
-            display.show_end(watch.status)
-            plan.output_lock.put_back()
-            return code, "\n".join(lines(watch, whole))
-        finally:
-            display.close()
-            sweep(str(places.producer()))
-            watch.close()
+                   lines=lambda attendance, whole: "\n".join(lines_of(whole, output, followers_among(attendance.records))))
 
 
 def conclude(plan, about, attendance, code, finishing, seconds):
     """Merges the outputs and writes the summary, once all consumers have ended. Returns (the exit code, the summary)."""
-    samples = {"samples": counts(attendance.status)}
-    code = recover(plan, plan.run_dir, finishing, code).correct(samples, code)
-    program, *flags = plan.consumer
-    how = outcome_of(attendance)
-    finished, why = finish(plan, plan.run_dir, finishing, [program, "finish-own-run", how, *flags, "--run-id", plan.run_id])
-    if is_outweighed(code, finished):
-        code, failure = finished, merge_failure(why, plan.run_dir)
-    else:
-        failure = failure_of(code, attendance, why, samples["samples"]["dead_letters"])
-    status = attendance.status
-    whole = {**about, **summary.merge({"consumers": status.get("consumers")}, attendance.records), "following": attendance.following, "model": status.get("name"),
-             "state": status.get("state"), "run_is_over": attendance.run_is_over, "exit": code, "seconds": round(seconds, 3),
-             "failure": failure, **samples, "batches": {"released": status.get("released_batches") or 0},
-             "ended": summary.wall_clock()}
+    status, samples = attendance.status, {"samples": counts(attendance.status)}
+    code, failure = end_of_work(plan, finishing, code, samples, lambda _: ["finish-own-run", outcome_of(attendance)],
+                                lambda code, why: failure_of(code, attendance, why, samples["samples"]["dead_letters"]))
+    whole = summary.of_own_run(about, attendance, code, failure, seconds, samples, status.get("released_batches") or 0, run_is_over=attendance.run_is_over)
     summary.write_joined(plan.run_dir, whole, run_is_over=attendance.run_is_over, nonce=attendance.nonce)
     return code, whole
 

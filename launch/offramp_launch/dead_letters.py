@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import datetime
-import json
 import os
 import pathlib
 import re
@@ -12,12 +11,12 @@ import subprocess
 import sys
 
 from offramp_launch import shared_folder
-from offramp_launch.arguments import hide_query, take_switch, take_values
+from offramp_launch.arguments import hide_query, refuse, take_switch, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code, signal_name
 from offramp_launch.incidents import FOLDER, incidents_of, write_incident
 from offramp_launch.output_folder import CLAIM, OutputLock, require_no_job, run_noted
 from offramp_launch.retries import error_in, left_of, process_samples, retry_outcome
-from offramp_launch.run_dir import own_runs, require_owned_by_user
+from offramp_launch.run_dir import SETTINGS, own_runs, read_settings, require_owned_by_user
 from offramp_launch.sink import hide_password
 
 WITH_TABLE = re.compile(r"\w+-postgres")
@@ -57,7 +56,7 @@ def incident_named(run_dir, name):
 
 
 def list_all(_, run_dir, rest):
-    refuse(rest, "list")
+    refuse(rest, "dead-letters list")
     incidents = incidents_of(run_dir)
     if not incidents:
         print(f"no dead letters in {run_dir}")
@@ -138,7 +137,7 @@ def retry(places, run_dir, rest):
     rest = hide_query(hide_password(rest, os.environ), os.environ)
     output = os.path.abspath(given.get("--output") or output_of(run_dir))
     if debugged:
-        require_python(take_values(rest, ["--processor"])[0].get("--processor") or run_config(run_dir).get("processor") or "")
+        require_python(take_values(rest, ["--processor"])[0].get("--processor") or read_settings(run_dir).get("processor") or "")
     command = [str(places.consumer()), *settings_of(run_dir, rest), *rest, "--run-dir", str(run_dir), "--output", output]
     try:
         pathlib.Path(output).mkdir(parents=True, exist_ok=True)
@@ -162,7 +161,7 @@ def require_python(processor):
 
 def output_of(run_dir):
     """The output of retries: the run's output, unless that is a job's or now holds another run's results."""
-    config = run_config(run_dir)
+    config = read_settings(run_dir)
     output = config.get("output")
     is_of_job = output and (CLAIM.parent.name in pathlib.Path(output).parts or shared_folder.holds(output, CLAIM))
     is_of_run = output and not is_of_job and run_noted(output) == config.get("run-id")
@@ -198,9 +197,9 @@ def settings_of(run_dir, given):
     """The run's settings as flags, where `given` does not set them."""
     given_names = flags_in(given)
     flags = []
-    if (run_dir / "config.toml").exists() and "--config" not in given_names:
-        flags += ["--config", str(run_dir / "config.toml")]
-    processor = run_config(run_dir).get("processor")
+    if (run_dir / SETTINGS).exists() and "--config" not in given_names:
+        flags += ["--config", str(run_dir / SETTINGS)]
+    processor = read_settings(run_dir).get("processor")
     if processor and "--processor" not in given_names:
         flags += ["--processor", processor]
     return flags
@@ -210,19 +209,12 @@ def flags_in(given):
     return {argument.partition("=")[0] for argument in given}
 
 
-def run_config(run_dir):
-    try:
-        return json.loads((run_dir / "config.json").read_text())
-    except (OSError, ValueError):
-        return {}
-
-
 def flags_for_tables(run_dir, output, given):
     """
     Copies the marks of the run's tables (consumer/sinks/postgres/postgres_table.hpp) into the output of the retries. By them the rows go into the run's tables,
     and never into another run's. Errors: LaunchError where the run's tables cannot be identified.
     """
-    config, given_names = run_config(run_dir), flags_in(given)
+    config, given_names = read_settings(run_dir), flags_in(given)
     processors = (take_values(given, ["--processor"])[0].get("--processor") or config.get("processor") or "").split(",")
     tables = [name for name in processors if WITH_TABLE.fullmatch(name)]
     if not tables:
@@ -277,10 +269,5 @@ def end_of(status):
 def one_name(rest, command):
     if not rest or rest[0].startswith("-"):
         raise LaunchError(f"dead-letters {command} needs a name", "./launch/offramp dead-letters list shows them", ExitCode.USAGE)
-    refuse(rest[1:], command)
+    refuse(rest[1:], f"dead-letters {command}")
     return rest[0].removesuffix(".json").removesuffix(".safetensors")
-
-
-def refuse(rest, command):
-    if rest:
-        raise LaunchError(f"dead-letters {command} does not accept '{rest[0]}'", "See ./launch/offramp help", ExitCode.USAGE)

@@ -11,6 +11,7 @@ import re
 import resource
 import subprocess
 
+from offramp_launch.arguments import refuse
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.installed import glibc_problem, numpy_remedy
 from offramp_launch.setup.packages import missing_packages
@@ -42,6 +43,14 @@ class Finding:
         verdict = "OK     " if self.code == ExitCode.OK else "PROBLEM"
         fix = f"\n{'':24}{'tip' if self.code == ExitCode.OK else 'fix'}: {self.fix}" if self.fix else ""
         return f"{verdict}  {self.name:13}  {self.text}{fix}"
+
+
+def start(places, argv):
+    refuse(argv, "doctor")
+    findings = examine_installed(places) if places.is_installed else examine(places)
+    for finding in findings:
+        print(finding.line())
+    return exit_code(findings)
 
 
 def examine(places):

@@ -7,8 +7,8 @@ from offramp_launch.setup import toolchain
 from offramp_launch.arguments import take_values
 from offramp_launch.exit_code import ExitCode, LaunchError, code_of_command
 from offramp_launch.interrupts import run_python
-from offramp_launch.setup.setting_up import prepare_environment
-from offramp_launch.setup.steps import can_be_set_up, one_at_a_time
+from offramp_launch.setup.setting_up import set_up_python
+from offramp_launch.setup.steps import can_be_set_up
 
 REQUIREMENTS = "requirements-export.txt"
 FOR_SENTENCES = ("requirements-sentences.txt",)
@@ -21,9 +21,7 @@ def start(places, argv):
     flags, passed = take_values(argv, toolchain.FLAGS)
     parse(passed)               # rejects mistyped flags before anything is installed
     chosen = toolchain.choose(places, flags)
-    if not os.environ.get("OFFRAMP_BIN_DIR") and can_be_set_up(places):
-        with one_at_a_time(places):
-            prepare_environment(places, flags, (REQUIREMENTS, *(FOR_SENTENCES if any(word.startswith("sentence:") for word in passed) else ())))
+    set_up_python(places, flags, (REQUIREMENTS, *(FOR_SENTENCES if any(word.startswith("sentence:") for word in passed) else ())))
     python = chosen.python or str(places.venv_python)
     environment = environment_for(places, chosen)
     require_compiler(environment)

@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 
-from offramp_launch.arguments import take_values
+from offramp_launch.arguments import refuse, take_values
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
 
 # By --lang: the templates of both files, and the ending of the first.
@@ -24,8 +24,7 @@ def start(places, argv):
         raise LaunchError(f"--lang is '{language}'", f"Known: {', '.join(LANGUAGES)}", ExitCode.USAGE)
     if not rest:
         raise LaunchError("new-processor needs a name", "./launch/offramp new-processor save", ExitCode.USAGE)
-    if len(rest) > 1:
-        raise LaunchError(f"new-processor does not accept '{rest[1]}'", "See ./launch/offramp new-processor --help", ExitCode.USAGE)
+    refuse(rest[1:], "new-processor", "new-processor --help")
     folder, name = pathlib.Path(rest[0]).parent, pathlib.Path(rest[0]).name
     require_usable(name, language)
     write_all(folder, files_for(places, name, language))

@@ -4,20 +4,21 @@ import pathlib
 import shutil
 
 from offramp_launch.setup import build, environment
-from offramp_launch.arguments import take_switch, take_values
+from offramp_launch.arguments import refuse, take_switch, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.setup.setting_up import prepare_environment
 from offramp_launch.setup.steps import one_at_a_time, run_step
+from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
 
 REQUIREMENTS = "requirements-package.txt"
 
 
-def start(places, flags, argv):
-    given, rest = take_values(argv, ("--into",))
+def start(places, argv):
+    flags, rest = take_values(argv, TOOLCHAIN_FLAGS)
+    given, rest = take_values(rest, ("--into",))
     wheel, rest = take_switch(rest, "--wheel")
     deb, rest = take_switch(rest, "--deb")
-    if rest:
-        raise LaunchError(f"package does not accept '{rest[0]}'", "See ./launch/offramp package --help", ExitCode.USAGE)
+    refuse(rest, "package", "package --help")
     into = pathlib.Path(given.get("--into") or places.build / "packages").absolute()
     require_folder(into)
     with one_at_a_time(places):

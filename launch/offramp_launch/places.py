@@ -9,7 +9,6 @@ import os
 import pathlib
 import re
 import resource
-import subprocess
 import sys
 
 LAUNCHER = pathlib.Path(__file__).resolve().parent
@@ -56,10 +55,8 @@ class Places:
         """The checked-out commit, or OFFRAMP_REVISION for a copy; None where unknown."""
         if named := os.environ.get("OFFRAMP_REVISION"):
             return named
-        if (self.root / ".git").exists():
-            with contextlib.suppress(OSError):
-                return subprocess.run(["git", "-C", str(self.root), "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
-                                      check=False).stdout.strip() or None
+        with contextlib.suppress(OSError, ValueError):
+            return head_of(self.root)
         return None
 
     def continue_command_line(self):
@@ -78,8 +75,11 @@ class Places:
         The command line of a script or package folder of the repository. Compiled files go to the build folder; none are written under a
         limit on file sizes, which could truncate them.
         """
-        limited = resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
-        return [str(python), *options, *(["-B"] if limited else []), "-X", f"pycache_prefix={self.build / 'pycache'}", str(script)]
+        return [str(python), *options, *(["-B"] if is_file_size_limited() else []), "-X", f"pycache_prefix={self.build / 'pycache'}", str(script)]
+
+    def keep_compiled(self):
+        """From here on this Python keeps its compiled files there; launch/offramp starts it with -B."""
+        sys.dont_write_bytecode, sys.pycache_prefix = is_file_size_limited(), str(self.build / "pycache")
 
     def environment_of_loops(self):
         """Environment of programs that import the package, with the package and library beside this launcher, unless others are named."""
@@ -120,11 +120,35 @@ class Installed(Places):
     def commit(self):
         return os.environ.get("OFFRAMP_REVISION")
 
+    def keep_compiled(self):
+        """Its files were compiled when it was installed."""
+
     def continue_command_line(self):
         return self.command
 
     def programs(self):
         return pathlib.Path(os.environ.get("OFFRAMP_BIN_DIR") or self.root / "bin").absolute()
+
+
+def head_of(root):
+    """The first digits of the checked-out commit, read without Git; None where it is recorded otherwise. Errors: OSError, ValueError."""
+    git = root / ".git"
+    if git.is_file():       # a worktree
+        git = root / git.read_text().removeprefix("gitdir:").strip()
+    name = (git / "HEAD").read_text().strip()
+    if name.startswith("ref: "):
+        name = name[len("ref: "):]
+        shared = git / (git / "commondir").read_text().strip() if (git / "commondir").exists() else git
+        if (shared / name).exists():
+            name = (shared / name).read_text()
+        else:
+            packed = (line.split() for line in (shared / "packed-refs").read_text().splitlines())
+            name = next((words[0] for words in packed if words[1:] == [name]), "")
+    return name[:8] or None
+
+
+def is_file_size_limited():
+    return resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
 
 
 def is_writable(folder):

@@ -20,6 +20,7 @@ CONTROL_SOCKET = "control.sock"
 # Marks a folder as a run directory.
 LOCK = "launcher.lock"
 SUMMARY = "summary.json"
+SETTINGS = "config.toml"
 # Bytes of path that a socket's address holds.
 LONGEST_SOCKET_PATH = 107
 # Longest socket name in a run directory (common/transport/endpoint.hpp).
@@ -161,6 +162,17 @@ def read_object(file):
     except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def read_settings(folder):
+    """All settings of a run, also those that its launcher settled (settings.to_toml); empty where none are kept."""
+    settings = {}
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        for line in (folder / SETTINGS).read_text().splitlines():
+            key, equals, value = line.removeprefix("# ").partition(" = ")
+            with contextlib.suppress(ValueError):
+                settings.update({key: json.loads(value)} if equals else {})
+    return settings
 
 
 @contextlib.contextmanager

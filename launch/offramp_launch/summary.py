@@ -12,6 +12,7 @@ from offramp_launch.output_folder import is_empty
 from offramp_launch.run_dir import SUMMARY
 from offramp_launch.run_logs import LOGS, LOGS_NOT_BEGUN
 
+PRODUCER_SUMMARY = "producer-summary.json"
 SHOWN_SKIPPED = 20
 AUTO = " (mask-png, or npy where no output can become masks)"
 # Permanent until a setting is fixed: the same command would fail again, however much is done.
@@ -41,7 +42,7 @@ def merge(producer_summary, records):
 
 def producer_exit(run_dir):
     """The exit code in the producer's summary; None where it wrote none, or an error ended it."""
-    return (run_dir.read_json("producer-summary.json") or {}).get("exit")
+    return (run_dir.read_json(PRODUCER_SUMMARY) or {}).get("exit")
 
 
 def about(run_id, run_dir, version, commit, command, config, output):
@@ -52,7 +53,7 @@ def about(run_id, run_dir, version, commit, command, config, output):
 
 def read_producer_summary(run_dir):
     """The producer's summary; only {"incomplete": True} where it died before writing one."""
-    report = run_dir.read_json("producer-summary.json")
+    report = run_dir.read_json(PRODUCER_SUMMARY)
     return {"incomplete": True} if report is None else report
 
 
@@ -65,6 +66,14 @@ def join(about, report, supervisor, exit_code, failure):
             "following": supervisor.following, "producer_exit": supervisor.producer_status, "producer_restarts": supervisor.producer_restarts, "ended": wall_clock()}
 
 
+def of_own_run(about, watch, code, failure, seconds, samples, batches, **more):
+    """The complete summary of a run whose producer is the user's program, which writes none."""
+    status = watch.status
+    return {**about, **merge({"consumers": status.get("consumers")}, watch.records), "following": watch.following, "model": status.get("name"),
+            "state": status.get("state"), "exit": code, "seconds": round(seconds, 3), "failure": failure, **samples, "batches": {"released": batches},
+            **more, "ended": wall_clock()}
+
+
 def write(run_dir, whole):
     """
     Call once all programs of the run have ended. Also closes status.json with the same end. A run that did not begin in an earlier one's
@@ -72,6 +81,8 @@ def write(run_dir, whole):
     """
     try:
         _put(run_dir, run_dir.summary_name(), whole)
+        if run_dir.summary_name() == SUMMARY:
+            run_dir.file(PRODUCER_SUMMARY).unlink(missing_ok=True)      # the summary has all of it
     finally:
         close_status(run_dir, whole)
 

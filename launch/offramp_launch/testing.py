@@ -5,10 +5,13 @@ import platform
 import subprocess
 import time
 
-from offramp_launch.arguments import count
+from offramp_launch.arguments import count, take_switch, take_values
+from offramp_launch.setup import build
 from offramp_launch.setup.environment import ccache_environment
-from offramp_launch.setup.setting_up import set_up_tests
+from offramp_launch.setup.setting_up import set_up
+from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
 
+REQUIREMENTS = ("requirements-export.txt", "requirements-test.txt", "requirements-package.txt")
 # Suites that sanitizers cannot check: LibTorch and libzmq were not built for them, and ThreadSanitizer, which does not see
 # libzmq's locks, would report its queues as races. The crash matrix preloads a library, but a sanitizer's must come first.
 SANITIZED = ("asan", "tsan")
@@ -28,11 +31,13 @@ SANITIZER_OPTIONS = {
 }
 
 
-def run_tests(places, flags, sanitizers, arguments):
+def start(places, argv):
     """Returns ctest's exit code. Stops after the first preset that fails, so that its failures are printed last."""
+    flags, arguments = take_values(argv, TOOLCHAIN_FLAGS)
+    sanitizers, arguments = take_switch(arguments, "--sanitizers")
     presets = SANITIZED if sanitizers else ["release"]
     turn = count(os.environ.get(TURN_FROM, str(time.gmtime().tm_yday)), TURN_FROM)
-    set_up_tests(places, flags, presets)
+    set_up(places, flags, REQUIREMENTS, {preset: build.TESTED[preset] for preset in presets})
     for preset in presets:
         code = run_ctest(places, preset, arguments, turn)
         if code != 0:

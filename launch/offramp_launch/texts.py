@@ -8,7 +8,7 @@ from offramp_launch.setup.environment import install_requirements
 from offramp_launch.exit_code import cannot_be_started, code_of_command
 from offramp_launch.interrupts import run_python
 from offramp_launch.parquet_files import is_parquet
-from offramp_launch.setup.setting_up import prepare_environment
+from offramp_launch.setup.setting_up import set_up_python
 from offramp_launch.sink import is_postgres
 from offramp_launch.setup.steps import can_be_set_up, one_at_a_time
 
@@ -39,12 +39,9 @@ def query(places, argv):
         parse(["--help"])       # prints the help and exits, in this Python: the set-up may be missing
     flags, passed = take_values(argv, toolchain.FLAGS)
     chosen = toolchain.choose(places, flags)
-    if not os.environ.get("OFFRAMP_BIN_DIR") and can_be_set_up(places):
-        with one_at_a_time(places):
-            wanted = [FOR_POSTGRES] if is_postgres(take_values(passed, ["--database"])[0].get("--database", "")) else []
-            if is_parquet(take_values(passed, ["--input"])[0].get("--input", "")):
-                wanted.append(FOR_PARQUET)
-            prepare_environment(places, flags, (REQUIREMENTS, *wanted))
+    given = take_values(passed, ["--database", "--input"])[0]
+    set_up_python(places, flags, (REQUIREMENTS, *([FOR_POSTGRES] if is_postgres(given.get("--database", "")) else []),
+                                  *([FOR_PARQUET] if is_parquet(given.get("--input", "")) else [])))
     python = chosen.python or str(places.venv_python)
     try:
         status = run_python([*places.python_command(python, places.launch / "searcher"), *passed])

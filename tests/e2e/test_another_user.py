@@ -129,7 +129,7 @@ class AnotherUser(unittest.TestCase):
 
     def test_without_one_for_the_first_program_the_remedy_is_the_limit(self):
         alone = ("prlimit", "--nproc=1:1")
-        code, printed = self.as_user(LIMITED, "run-set-up", *COPY, through=alone, command=(sys.executable, "-E", "-s", ROOT / "launch/offramp_launch"))
+        code, printed = self.as_user(LIMITED, "run", *COPY, through=alone, command=("env", f"OFFRAMP_BIN_DIR={BIN}", sys.executable, "-E", "-s", ROOT / "launch/offramp_launch"))
         self.assertEqual(code, 71, printed)
         self.assertRegex(printed, r"^offramp: '.*/offramp-producer' cannot be started \(Resource temporarily unavailable\)\n +Raise the limit of processes \(ulimit -u\).*\n$")
 

@@ -13,7 +13,7 @@ from tests.support.launched_run import ROOT
 from tests.support.real_run import BIN, left_behind
 from tests.support.waiting import WATCHDOG_SECONDS, put_away, wait_for
 
-LAUNCHER = [sys.executable, "-E", "-s", "-B", str(ROOT / "launch" / "offramp_launch"), "tune-set-up"]
+LAUNCHER = [sys.executable, "-E", "-s", "-B", str(ROOT / "launch" / "offramp_launch"), "tune"]
 WORK = ("--model", "copy", "--copy-bytes", "64KiB", "--device", "cpu", "--batch", "4", "--processor", "checksum")
 
 

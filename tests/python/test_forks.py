@@ -67,7 +67,7 @@ class Launched(Loops):
         place.environment["OFFRAMP_BUILD_DIR"] = str(self.folder / "build")
         program = self.folder / "loading.py"
         program.write_text(LOADING)
-        launcher = subprocess.Popen([*LAUNCHER, "run-set-up", "--producer", shlex.join([sys.executable, str(program), str(self.folder / "life")]),
+        launcher = subprocess.Popen([*LAUNCHER, "run", "--producer", shlex.join([sys.executable, str(program), str(self.folder / "life")]),
                                      "--processor", f"{self.post}:save", "--consumers", "2", "--output", str(place.output), "--run-dir", str(place.run_dir),
                                      "--consumer-python", sys.executable], env=place.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.addCleanup(self.kill_left, program)

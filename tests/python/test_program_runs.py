@@ -110,7 +110,7 @@ class ProgramRuns(Loops):
 
     def launch(self, *flags, program=None, place=None):
         place = place or self.work
-        process = subprocess.Popen([*LAUNCHER, "run-set-up", "--producer", self.program() if program is None else program, "--processor", f"{self.post}:save",
+        process = subprocess.Popen([*LAUNCHER, "run", "--producer", self.program() if program is None else program, "--processor", f"{self.post}:save",
                                     "--consumers", "2", "--output", str(place.output), "--run-dir", str(place.run_dir), "--consumer-python",
                                     sys.executable, *flags], env=self.work.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.addCleanup(put_away, process)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 from tests.support.launched_resume import World
 
@@ -23,7 +24,8 @@ class GpusWorld(World):
 
     def shared_memory(self):
         """Names in /dev/shm of its shards' runs, which contain the job's name."""
-        jobs = {config["run-id"].rsplit("-", 2)[0] for config in map(read, self.folder.glob("run-*/s*/config.json")) if config}
+        named = [re.search('run-id = "(.*)-.*-.*"', path.read_text()) for path in self.folder.glob("run-*/s*/config.toml")]
+        jobs = {found[1] for found in named if found}
         return {name for name in os.listdir("/dev/shm") if any(job in name for job in jobs)}
 
 

@@ -10,7 +10,7 @@ import pathlib
 import tempfile
 import time
 
-from offramp_launch import interrupts, run_command, sink, summary
+from offramp_launch import interrupts, run_command, run_steps, settings, sink, summary
 from offramp_launch.gpus import job as gpus_job, summary as gpus_summary
 from offramp_launch.jobs import command as job_command, merge as job_merge
 from offramp_launch.arguments import count, hide_query, setting_given, shown, take_switch, take_values, without_values
@@ -47,10 +47,6 @@ NOT_HERE = {
 }
 
 
-def is_meant(argv):
-    return any(argument == AHEAD or argument.partition("=")[0] in (FLAG, "--shards") for argument in argv)
-
-
 def start(places, argv, typed):
     """`argv`: the flags. `typed`: the command as the user gave it."""
     http, argv = address.take(argv)
@@ -74,7 +70,7 @@ def start(places, argv, typed):
         require_different(given[FLAG], devices)
     if device != "cpu":     # a lost GPU must not move its work to the CPU
         flags = [*without_values(flags, ("--device",)), "--device", "cuda"]
-    config = on_first_working(devices, lambda: run_command.resolve_run(places, flags)[1])
+    config = on_first_working(devices, lambda: settings.resolve_run(places, flags)[1])
     resume = resume or config["resume"]
     flags = [flag for flag in flags if flag.partition("=")[0] != "--resume"]
     os.environ["OFFRAMP_RESUME"] = "false"      # overrides a settings file; each shard's run gets its own --resume
@@ -88,7 +84,7 @@ def start(places, argv, typed):
     run_path = run_dir_of(places, config.get("run-dir"), run_id)
     output = place_of(config, run_path)
     if resume and is_of_one_producer(output, run_id):
-        run_command.announce(config, f"{output} is from a run with one producer: {devices[0].name} continues it")
+        run_steps.announce(config, f"{output} is from a run with one producer: {devices[0].name} continues it")
         return run_command.start(places, [*flags, "--resume", *([] if http is None else [address.FLAG, address.spelled(*http)])], typed)
     return work(places, flags, typed, {**config, "run-id": run_id}, run_path, devices, shards, resume, http, starts_ahead)
 
@@ -149,19 +145,19 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http, 
     output, given = place_of(config, run_path), flags
     job_command.require_job_flags(flags := take_values(flags, OF_THE_WHOLE)[1])
     flags, settled = job_command.settled(places, flags)
-    run_command.require_apart(str(output), {**settled, "output": config.get("output")})
+    run_steps.require_apart(str(output), {**settled, "output": config.get("output")})
     shares = flags_of_workers(settled, given, len(devices), settled["device"] == "cpu")
     interrupts.handle_all_signals()
     run_dir = RunDir(places, run_path)
-    made = run_command.resolve_output(config, run_dir, None)[1]
+    made = run_steps.resolve_output(config, run_dir, None)[1]
     run_id, producer = config["run-id"], str(places.producer())
     whole = {**settled, "run-id": run_id, "run-dir": str(run_dir.path), "output": str(output), "consumers": sum(int(share.get(BEGIN_WITH, share["consumers"])) for share in shares)}
-    about = summary.about(run_id, run_dir, run_command.version_of(producer), places.commit(), shown(typed), whole, str(output))
+    about = summary.about(run_id, run_dir, settings.version_of(producer), places.commit(), shown(typed), whole, str(output))
 
     def note(text, **_):
-        run_command.announce(settled, text.removeprefix("[run] "))
+        run_steps.announce(settled, text.removeprefix("[run] "))
 
-    with removed_after_a_failure(made) as ended, run_command.samples_in_summary(run_dir, about), run_command.written_to(run_dir), \
+    with removed_after_a_failure(made) as ended, run_steps.reason_in_summary(run_dir, about), run_steps.written_to(run_dir), \
             contextlib.closing(OutputLock(str(output), run_id, note)) as lock:
         gpus_job.clear_remains(output)
         if resume and gpus_job.is_begun_in(output):
@@ -170,11 +166,11 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http, 
             require_nothing_in(output)
             job = gpus_job.begin(places, output, flags, settled, shards, len(devices))
         # Later commands for dead letters find the results by the job's id.
-        run_command.keep_settings(run_dir, {**whole, "run-id": job.id}, {**settled, "output": config.get("output") or ""}, given)
+        settings.keep_settings(run_dir, {**whole, "run-id": job.id}, {**settled, "output": config.get("output") or ""}, given)
         code, report = supervise(places, run_id, run_dir, job, list(zip(devices, shares)), flags, settled, about, lock,
-                               lambda: run_command.continue_command(places, typed, config, run_dir, replaces=False), note, http, bounds_given(given), starts_ahead)
+                               lambda: run_steps.continue_command(places, typed, config, run_dir, replaces=False), note, http, bounds_given(given), starts_ahead)
         ended.well = code == 0
-    run_command.announce_end(settled, report)
+    run_steps.announce_end(settled, report)
     return code
 
 
@@ -190,8 +186,8 @@ def require_nothing_in(output):
 
 def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock, go_on, note, http=None, bounds=None, starts_ahead=False):
     """(the exit code, the summary's lines)."""
-    producer, unit = str(places.producer()), run_command.unit_of(config)
-    run_command.sweep(producer)
+    producer, unit = str(places.producer()), settings.unit_of(config)
+    run_steps.sweep(producer)
     display = make_display(unit, config.get("log-format", "text"))
     display.note(f"run {run_id}: {counted(len(workers) * (2 if starts_ahead else 1), 'worker')} ({', '.join(device.name for device, _ in workers)}), {job.items} {unit} in "
                  f"{counted(job.shards, 'shard')}, {run_dir.path}")
@@ -211,7 +207,7 @@ def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock,
             return code, gpus_summary.lines(whole, unit, str(job.output), go_on(), run_dir.summary_name())
         finally:
             display.close()
-            run_command.sweep(producer)
+            run_steps.sweep(producer)
             supervisor.close()
 
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-from offramp_launch import run_command, sink, texts
+from offramp_launch import run_steps, settings, sink, texts
 from offramp_launch.jobs import engines, merge as job_merge
 from offramp_launch.arguments import count, hide_query, take_switch, take_values, without_values
 from offramp_launch.demo import shipped_model_flags, wants_demo
@@ -70,7 +70,7 @@ def init(places, argv):
     require_job_flags(flags)
     flags, config = settled(places, flags)
     output = pathlib.Path(given.get("--output") or config.get("output") or folder / "output").absolute()
-    run_command.require_apart(str(output), config)
+    run_steps.require_apart(str(output), config)
     with place_of_a_list(folder) as listing:
         facts, listed = facts_of(places, flags, config, listing=listing)
         return begin(places, folder, output, shards, flags, config, facts, listed)
@@ -122,7 +122,7 @@ def new_job(places, facts, shards, output, config, flags, listed):
 @contextlib.contextmanager
 def alone_in(output, job_id):
     """Holds the output's lock: a run that has begun without results yet has only the lock there. Errors: LaunchError."""
-    with removed_after_a_failure(run_command.check_output(output, None)) as ended:
+    with removed_after_a_failure(run_steps.check_output(output, None)) as ended:
         with contextlib.closing(OutputLock(str(output), job_id)):
             yield
         ended.well = True
@@ -183,7 +183,7 @@ def refuse_names(names):
 def settled(places, flags):
     """(the flags with all settings of this host's environment, their config). Errors: LaunchError, for settings that a run would refuse."""
     flags = hide_query(sink.hide_password(flags, os.environ), os.environ)
-    producer, config = run_command.resolve_run(places, flags)
+    producer, config = settings.resolve_run(places, flags)
     refuse_settings(config)
     flags = [*flags, *sink.resolve(config, os.environ)]
     if wants_demo(flags, config):
@@ -191,10 +191,10 @@ def settled(places, flags):
     flags = [*flags, *shipped_model_flags(flags, config)]
     named = {flag.partition("=")[0] for flag in flags}
     flags += [part for name, value in config.items() if variable(name) in os.environ and f"--{name}" not in named and name not in (*NOT_FOR_ALL, *SET_BY_JOB)
-              for part in run_command.as_flag(name, value)]
+              for part in settings.as_flag(name, value)]
     flags = in_one_form(flags, config)
-    run_command.resolve(str(places.consumer()), flags)
-    return flags, run_command.resolve(producer, flags)
+    settings.resolve(str(places.consumer()), flags)
+    return flags, settings.resolve(producer, flags)
 
 
 def in_one_form(flags, config):
@@ -255,7 +255,7 @@ def ask(command, text="", warned=None, **more):
 
 def look_at_output(places, output, flags):
     """Errors: LaunchError, if the output holds other results: shards cannot distinguish them from each other's."""
-    run_command.check_output(output, None)
+    run_steps.check_output(output, None)
     require_empty(output, "--output")
     require_locks(output)
     prepare(output, [str(places.consumer()), *flags, "--output", str(output)], {}, beyond=True)

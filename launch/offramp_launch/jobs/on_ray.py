@@ -69,10 +69,6 @@ def as_words(named):
     return [f"{name}={value}" for name, value in named]
 
 
-def is_meant(argv):
-    return any(word.partition("=")[0] == ON for word in argv)
-
-
 def run(argv):
     """If the job exists, `init` does nothing: the same command continues an interrupted run. Errors: LaunchError (USAGE)."""
     given, argv = take_values(argv, (ON,))

@@ -10,7 +10,7 @@ import sys
 import time
 import typing
 
-from offramp_launch import interrupts, run_command
+from offramp_launch import interrupts, run_command, settings
 from offramp_launch.jobs import files as job_files, merge as job_merge
 from offramp_launch.supervision import lifeline
 from offramp_launch.arguments import count, take_switch, take_values, without_values
@@ -190,7 +190,7 @@ def warn_about_other_shards(job, index):
 
 def settings_of(places, flags):
     """The flags' settings on this host. Errors: LaunchError, for settings that a job refuses."""
-    config = run_command.resolve_run(places, flags)[1]
+    config = settings.resolve_run(places, flags)[1]
     refuse_settings(config)
     return config
 

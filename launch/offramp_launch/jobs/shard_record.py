@@ -4,6 +4,7 @@ import pathlib
 
 from offramp_launch.jobs import files as job_files
 from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.run_dir import read_settings
 
 # The file that a processor's consumers append to for each completed item: `whole` in consumer/processors/plugins.
 WHOLE_FILES = {"checksum": "checksums.tsv", "embeddings-parquet": "embeddings.parquet", "embeddings-sqlite": "embeddings.sqlite", "mask-rle": "masks.jsonl",
@@ -43,7 +44,7 @@ def report_of(run_dir):
 
 
 def processors_of(run_dir):
-    return (job_files.read(pathlib.Path(run_dir) / "config.json") or {}).get("processor", "").split(",")
+    return read_settings(pathlib.Path(run_dir)).get("processor", "").split(",")
 
 
 def may_be_part(name, processors):

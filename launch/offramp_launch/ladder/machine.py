@@ -6,7 +6,7 @@ import re
 
 from offramp_launch.doctor import cuda_version
 from offramp_launch.jobs.command import ask
-from offramp_launch.run_command import version_of
+from offramp_launch.settings import version_of
 
 DRIVER_FILE = "/proc/driver/nvidia/version"
 

@@ -11,7 +11,9 @@ from offramp_launch.finishing import Finishing
 from offramp_launch.ladder.rungs import COPY_CEILING_FROM, LIMIT
 from offramp_launch.output_folder import OutputLock
 from offramp_launch.progress import describe
-from offramp_launch.run_command import conclude, resolve, sweep
+from offramp_launch.run_command import conclude
+from offramp_launch.run_steps import sweep
+from offramp_launch.settings import resolve
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervision.supervisor import Supervisor
 from offramp_launch.supervision.watch import RunPlan
@@ -81,7 +83,7 @@ class Measuring:
             with Finishing(print_note) as finishing:
                 code = supervisor.run()
                 about = summary.about(plan.run_id, run_dir, None, None, plan.producer[1:], {}, None)
-                code, whole = conclude(plan, run_dir, supervisor, code, about, finishing)
+                code, whole = conclude(plan, supervisor, code, about, finishing)
             if whole["failure"]:
                 print_note(whole["failure"])
             return code

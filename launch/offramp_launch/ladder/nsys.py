@@ -11,7 +11,7 @@ import subprocess
 from offramp_launch import interrupts
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.ladder.measuring import print_note
-from offramp_launch.run_command import sweep
+from offramp_launch.run_steps import sweep
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
 
 CAPTURE = ("nsys", "profile", "--capture-range=cudaProfilerApi", "--trace=cuda,nvtx,osrt", "--force-overwrite=true")

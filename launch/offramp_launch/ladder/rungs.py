@@ -54,9 +54,9 @@ def of_run(config):
     return next(rung for rung in RUNGS if rung.flags[:2] == wanted)
 
 
-def program_of(places, config):
-    """The producer for these settings: the ladder's program, except for the default rung."""
-    return places.producer() if of_run(config).key == USUAL else places.ladder()
+def program_of(places, strategy):
+    """The producer with this strategy: the ladder's program, except for the default one, and for an unknown one, which the producer refuses."""
+    return places.ladder() if strategy != USUAL and ("--strategy", strategy) in {rung.flags[:2] for rung in RUNGS} else places.producer()
 
 
 def not_recovered(config):

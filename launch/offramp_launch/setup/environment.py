@@ -1,6 +1,7 @@
 """The project's virtual environment: made once, and updated when its requirement files change."""
 
 import hashlib
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -10,10 +11,10 @@ from offramp_launch.setup.steps import run_step
 
 
 def make_venv(places):
-    """Makes build/venv with this Python; remakes it when its Python no longer starts."""
-    if _starts(places.venv_python):
+    """Makes build/venv with this Python, or with the one that it was made with; remakes it when its Python no longer starts."""
+    if importlib.util.find_spec("pip") if sys.prefix == str(places.venv) else _starts(places.venv_python):
         return
-    run_step("Python environment", [sys.executable, "-m", "venv", "--clear", str(places.venv)], places.logs / "venv.log")
+    run_step("Python environment", [sys._base_executable, "-m", "venv", "--clear", str(places.venv)], places.logs / "venv.log")
 
 
 def _starts(python):

@@ -1,5 +1,7 @@
 """The whole set-up in order. A step is skipped if its inputs have not changed since its last success."""
 
+import os
+
 from offramp_launch.setup import build, environment, toolchain
 from offramp_launch.setup.steps import can_be_set_up, one_at_a_time, say
 
@@ -17,27 +19,24 @@ def prepare_environment(places, flags, extra_requirements=()):
     return inputs.definitions
 
 
+def set_up(places, flags, extra_requirements=(), builds=None):
+    """The environment, and `builds`: {preset: targets}."""
+    with one_at_a_time(places):
+        definitions = prepare_environment(places, flags, extra_requirements)
+        for preset, targets in (builds or {}).items():
+            build.configure(places, preset, definitions)
+            build.build(places, preset, targets)
+
+
 def set_up_programs(places, flags, extra_requirements=()):
     """Uses another user's build as it is. Errors: LaunchError where that is not enough."""
     if not flags and places.producer().exists() and not can_be_set_up(places):
         say(f"{places.build} belongs to another user; its programs are used as they are (OFFRAMP_BUILD_DIR=FOLDER sets up another build)")
         return
-    with one_at_a_time(places):
-        definitions = prepare_environment(places, flags, extra_requirements)
-        build.configure(places, "release", definitions)
-        build.build(places, "release", build.PROGRAMS)
+    set_up(places, flags, extra_requirements, {"release": build.PROGRAMS})
 
 
-def set_up_benchmark(places, flags):
-    with one_at_a_time(places):
-        definitions = prepare_environment(places, flags, ("requirements-test.txt",))
-        build.configure(places, "release", definitions)
-        build.build(places, "release", (*build.PROGRAMS, *build.BENCHMARK))
-
-
-def set_up_tests(places, flags, presets):
-    with one_at_a_time(places):
-        definitions = prepare_environment(places, flags, ("requirements-export.txt", "requirements-test.txt", "requirements-package.txt"))
-        for preset in presets:
-            build.configure(places, preset, definitions)
-            build.build(places, preset, build.TESTED[preset])
+def set_up_python(places, flags, extra_requirements):
+    """For a command that runs a script; in another user's build the environment is used as it is."""
+    if not os.environ.get("OFFRAMP_BIN_DIR") and can_be_set_up(places):
+        set_up(places, flags, extra_requirements)

@@ -39,6 +39,7 @@ class RunPlan:
     log_format: str = "text"    # of the launcher's messages and the programs' logs
     status_seconds: float = STATUS_SECONDS      # between two status.json files
     http: tuple = None          # (host, port) of the status endpoint
+    is_swept: bool = False      # whether its memory has been removed after its end
 
 
 class Watch(ProcessLoop):

@@ -10,7 +10,7 @@ import shlex
 import sys
 import time
 
-from offramp_launch import interrupts, run_command
+from offramp_launch import interrupts, settings
 from offramp_launch.arguments import count, hide_query, setting_given, shown, take_switch, take_values, to_type_again, without_values
 from offramp_launch.demo import shipped_model_flags, wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError
@@ -58,7 +58,7 @@ def start(places, argv):
         with interrupts.deferred():
             trials = Trials(places, without_values(flags, (*FOUND_ANEW, *OF_ONE_RUN)), config, folder_for_results(config, places))
             at_the_end.callback(trials.close)
-        try_out(search, trials, bounds, bounds.within(run_command.default_consumers(config)), deadline - REPORT_SECONDS, lambda line: print(f"[tune] {line}", file=notes, flush=True))
+        try_out(search, trials, bounds, bounds.within(settings.default_consumers(config)), deadline - REPORT_SECONDS, lambda line: print(f"[tune] {line}", file=notes, flush=True))
     return report(search, typed, as_json)
 
 
@@ -70,14 +70,14 @@ def refuse(names):
 
 def parse_flags(places, flags):
     """(the flags of each trial, their settings). Errors: LaunchError, if trials would be refused."""
-    config = run_command.resolve_run(places, flags)[1]
+    config = settings.resolve_run(places, flags)[1]
     refuse(f"--{name[2:]}" for name in REFUSED if config.get(name[2:]) and (name, config[name[2:]]) != ("--strategy", "streams"))
     if wants_demo(flags, config):
         raise LaunchError("tune needs an input", "Give --input, --model and the other flags of your run", ExitCode.USAGE)
     if config["source"] == "synthetic":
         flags = [*without_values(flags, ("--batches",)), "--batches", MANY_BATCHES]
     flags = [*flags, *shipped_model_flags(flags, config)]
-    return flags, run_command.resolve_run(places, flags)[1]
+    return flags, settings.resolve_run(places, flags)[1]
 
 
 def bounds_of_trials(config, flags):

@@ -17,7 +17,8 @@ from offramp_launch.jobs.command import folder_written_to
 from offramp_launch.output_folder import LOCK
 from offramp_launch.places import LAUNCHER
 from offramp_launch.progress import ENDS
-from offramp_launch.run_command import start as start_run, sweep
+from offramp_launch.run_command import start as start_run
+from offramp_launch.run_steps import sweep
 from offramp_launch.run_dir import read_object
 from offramp_launch.supervision import lifeline
 from offramp_launch.supervision.control import ControlClient

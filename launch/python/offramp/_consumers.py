@@ -45,7 +45,7 @@ class Consumers:
         self._run_dir = run_dir
         self._output = tempfile.TemporaryFile()
         # A separate session, so that a terminal's Ctrl-C reaches only the loop.
-        self._process = subprocess.Popen([*launcher_command("consume-set-up"), *flags], env=environment, stdin=subprocess.DEVNULL, stdout=self._output,
+        self._process = subprocess.Popen([*launcher_command("consume"), *flags], env=environment, stdin=subprocess.DEVNULL, stdout=self._output,
                                          stderr=subprocess.STDOUT, start_new_session=True)
 
     def require_alive(self) -> None:

@@ -29,8 +29,8 @@ def main():
         print(f"offramp-{role} fake")
     elif argv[:1] == ["probe"]:
         print(json.dumps({"device": DEVICE, "cores": 2}))
-    elif "--print-config" in flags:
-        print(json.dumps(SETTINGS))
+    elif argv[:1] == ["settings"]:
+        print(json.dumps({"version": "fake", "settings": SETTINGS}))
     elif argv[:1] not in (["sweep"], ["finish"]):
         sys.exit(produce(flags) if role == "ladder" else consume(flags))
 

@@ -27,7 +27,7 @@ def parse(argv):
             flags["finish"] = f"finish {rest.pop(0)}"
         elif name in ("prepare-own-run", "prepare-own-work"):
             flags["prepare"] = f"prepare {'on ' if name == 'prepare-own-work' else ''}for {rest.pop(0)}"
-        elif name in ("print-config", "sweep", "prepare", "finish", "recover", "resume", "overwrite"):
+        elif name in ("settings", "sweep", "prepare", "finish", "recover", "resume", "overwrite"):
             flags[name] = True
         elif name in KNOWN:
             flags[name] = rest.pop(0)
@@ -37,7 +37,7 @@ def parse(argv):
     return flags
 
 
-def print_config(role, flags):
+def print_settings(role, flags):
     """A producer detects the processor for its model."""
     config = {"run-dir": "", "run-id": "", "consumers": 2, "output": "", "input": "", "processor": "auto", "model": "copy",
               "source": "synthetic", "batches": 3, "producer-restarts": 0, **flags}
@@ -45,9 +45,9 @@ def print_config(role, flags):
     config["producer-restarts"] = int(config["producer-restarts"])
     if "status-seconds" in config:
         config["status-seconds"] = float(config["status-seconds"])
-    if role == "producer" and config["processor"] == "auto":
-        config["processor"] = "checksum"
-    print(json.dumps(config))
+    config.pop("settings")
+    found = {"processor": "checksum"} if role == "producer" and config["processor"] == "auto" else {}
+    print(json.dumps({"version": "1.2.3", "settings": {**config, **found}, "given": config}))
 
 
 class Puppet:
@@ -130,8 +130,8 @@ def main():
         print(f"offramp-{role} 1.2.3")
         return
     flags = parse(argv)
-    if flags.get("print-config"):
-        print_config(role, flags)
+    if flags.get("settings"):
+        print_settings(role, flags)
     elif errand := next((name for name in ("sweep", "prepare", "finish") if flags.get(name)), None):
         with open(os.environ["PUPPET_ERRANDS"], "a", encoding="utf-8") as errands:
             value = flags[errand]

@@ -75,6 +75,7 @@ class Stage:
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("OFFRAMP_")},
             "OFFRAMP_BIN_DIR": str(programs), "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_SKIP_PACKAGES": "1",
+            "OFFRAMP_MODEL": "copy",        # else a run without an input is the demo
             "OFFRAMP_TEST_RUNS": str(self.folder / "runs"),
             "PUPPET_SOCKET": str(self.folder / "door"), "PUPPET_ERRANDS": str(self.folder / "errands"),
         }

@@ -251,7 +251,7 @@ class FailureTest(unittest.TestCase):
         logs = [f"logs/{path.name}" for path in (run_dir / "logs").iterdir()]
         self.assertIn("logs/producer.log", logs)
         files = {name: (run_dir / name).read_bytes()
-                 for name in ("status.json", "producer-summary.json", "summary.json", "dropped.jsonl", "config.json", "config.toml", *logs)}
+                 for name in ("status.json", "summary.json", "dropped.jsonl", "config.toml", *logs)}
         again = ("run", "--consumers", "1", "--run-dir", str(run_dir), "--input", "second", "--resume", "--output")
 
         def still_there():
@@ -277,7 +277,7 @@ class FailureTest(unittest.TestCase):
             self.assertEqual((code, "second", True), tuple(still_there()[key] for key in ("exit", "input", "incomplete")))
 
         launcher, producer, consumers = self.stage.start_run(1, *again[3:], str(output))
-        until(lambda: json.loads((run_dir / "config.json").read_text())["input"] == "second" and 'input = "second"' in (run_dir / "config.toml").read_text())
+        until(lambda: 'input = "second"' in (run_dir / "config.toml").read_text())
         self.assertFalse((run_dir / "summary.json").exists(), "the summary of the earlier run is removed")
         self.stage.end(launcher, producer, consumers, summary={"samples": {"released": 3}})
         self.assertEqual({"released": 3}, json.loads((run_dir / "summary.json").read_text())["samples"])

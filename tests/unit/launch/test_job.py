@@ -18,7 +18,7 @@ from unittest import mock
 
 from histories import History, stepping
 
-from offramp_launch import commands
+from offramp_launch import starting
 from offramp_launch.jobs import command as job_command, files as job_files, merge as job_merge, shard_command, shard_record
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.jobs.command import hashes_of_processors, in_one_form, refuse_settings, require_job_flags, require_empty, require_locks, require_same_input
@@ -230,8 +230,8 @@ class JobTest(InAFolder):
     def test_another_checkout_is_set_up_for_what_the_job_needs(self):
         job = self.job(flags=["--processor", "embeddings-parquet"])
         for argv in (["--job", str(job.folder), "--index", "1"], ["merge", f"--job={job.folder}"]):
-            self.assertEqual(("requirements-parquet.txt",), commands.requirements_of([*commands.flags_of_job(argv), *argv], {}))
-        self.assertEqual([], commands.flags_of_job(["init", "--job", str(self.folder / "new")]))
+            self.assertEqual(("requirements-parquet.txt",), starting.requirements_of([*starting.flags_of_job(argv), *argv], {}))
+        self.assertEqual([], starting.flags_of_job(["init", "--job", str(self.folder / "new")]))
 
     def test_settings_of_the_environment_are_refused_like_flags(self):
         refuse_settings({"overwrite": False, "resume": False, "shard": "", "consumer-user": ""})
@@ -292,7 +292,7 @@ class JobTest(InAFolder):
     def test_a_shard_whose_lines_are_gone_gets_no_record(self):
         job, samples = self.job(), {"done_before": 4}
         for processor, there, gone in (("checksum", (), "checksums.tsv"), ("checksum,mask-rle", ("checksum/checksums.tsv",), "mask-rle/masks.jsonl")):
-            (self.folder / "config.json").write_text(json.dumps({"processor": processor}))
+            (self.folder / "config.toml").write_text(f'processor = "{processor}"\n')
             for name in there:
                 (job.place(0) / name).parent.mkdir(parents=True)
                 (job.place(0) / name).write_text("")
@@ -300,14 +300,14 @@ class JobTest(InAFolder):
             self.assertIsNone(job.record(0))
             self.assertIn("are missing", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 84, samples={"done_before": 3, "dead_letters": 1}))
         for processor, samples in (("mask-png,embeddings-postgres", samples), ("checksum", {"dead_letters": 4})):
-            (self.folder / "config.json").write_text(json.dumps({"processor": processor}))
+            (self.folder / "config.toml").write_text(f'processor = "{processor}"\n')
             self.assertEqual(0, self.attempt(job, 84, samples=samples))
             job.record_path(0).unlink()
 
     def test_a_file_that_an_earlier_attempt_noted_must_exist(self):
         """Even an optional one: the records of a Python function."""
         job, samples = self.job(), {"done_before": 4}
-        (self.folder / "config.json").write_text(json.dumps({"processor": "post.py:f"}))
+        (self.folder / "config.toml").write_text('processor = "post.py:f"\n')
         records = job.place(0) / "records.jsonl"
         records.parent.mkdir()
         records.write_text("{}\n")
@@ -595,7 +595,7 @@ class ShardExitTest(unittest.TestCase):
 
     def test_a_folder_that_cannot_be_read_before_setup_is_tried_again(self):
         with contextlib.redirect_stderr(io.StringIO()) as printed, mock.patch.object(pathlib.Path, "read_bytes", side_effect=OSError(errno.EIO, os.strerror(errno.EIO))):
-            self.assertEqual(75, commands.shard(mock.Mock(is_installed=False), ["--job", "/nowhere", "--index", "0"]))
+            self.assertEqual(75, starting.shard(mock.Mock(is_installed=False), ["--job", "/nowhere", "--index", "0"]))
         self.assertIn("/nowhere/job.json cannot be read: Input/output error", printed.getvalue())
 
 

@@ -12,7 +12,7 @@ import tempfile
 import unittest
 import unittest.mock
 
-from offramp_launch import arguments, commands, demo, doctor, progress, dead_letters, run_command, run_dir, screen, shared_folder, summary, testing
+from offramp_launch import arguments, demo, doctor, progress, dead_letters, run_dir, run_steps, screen, settings, shared_folder, starting, summary, testing
 from offramp_launch.setup import build
 from offramp_launch.supervision import backoff, control, log_follower, timers
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code, status_behind_a_shell
@@ -37,12 +37,12 @@ class ArgumentsTest(unittest.TestCase):
         self.assertEqual(ExitCode.USAGE, refused.exception.code)
 
     def test_flags_of_the_launcher_are_removed_with_their_values(self):
-        self.assertEqual(("requirements-parquet.txt",), commands.requirements_of(["--processor", "checksum,embeddings-parquet"], {}))
-        self.assertEqual(("requirements-parquet.txt",), commands.requirements_of([], {"OFFRAMP_PROCESSOR": "embeddings-parquet"}))
-        self.assertEqual(("requirements-parquet.txt",), commands.requirements_of(["--source", "parquet-text"], {}))
-        self.assertEqual(("requirements-parquet.txt",), commands.requirements_of([], {"OFFRAMP_SOURCE": "parquet-text"}))
-        self.assertEqual((), commands.requirements_of(["--source=jsonl-text"], {"OFFRAMP_SOURCE": "parquet-text"}))
-        self.assertEqual((), commands.requirements_of(["--processor=embeddings-sqlite"], {"OFFRAMP_PROCESSOR": "embeddings-parquet"}))
+        self.assertEqual(("requirements-parquet.txt",), starting.requirements_of(["--processor", "checksum,embeddings-parquet"], {}))
+        self.assertEqual(("requirements-parquet.txt",), starting.requirements_of([], {"OFFRAMP_PROCESSOR": "embeddings-parquet"}))
+        self.assertEqual(("requirements-parquet.txt",), starting.requirements_of(["--source", "parquet-text"], {}))
+        self.assertEqual(("requirements-parquet.txt",), starting.requirements_of([], {"OFFRAMP_SOURCE": "parquet-text"}))
+        self.assertEqual((), starting.requirements_of(["--source=jsonl-text"], {"OFFRAMP_SOURCE": "parquet-text"}))
+        self.assertEqual((), starting.requirements_of(["--processor=embeddings-sqlite"], {"OFFRAMP_PROCESSOR": "embeddings-parquet"}))
         self.assertEqual(["run", "--a", "--http-header", "@FILE"], arguments.shown(["run", "--http-header=Authorization: Bearer x", "--a"]))
         self.assertEqual(["run", "--http-header", "@h"], arguments.shown(["run", "--http-header", "@h"]))
         self.assertEqual(["run"], arguments.shown(["run"]))
@@ -54,7 +54,7 @@ class ArgumentsTest(unittest.TestCase):
         self.assertEqual({"OFFRAMP_HTTP_URL": "https://h/p?key=SECRET"}, environment)
         plain = ["run", "--http-url", "https://h/p"]
         self.assertEqual((plain, plain), (arguments.hide_query(plain, {}), arguments.shown(plain)))
-        self.assertEqual(["--a", "1"], arguments.without_values(["--run-dir", "/r", "--a", "1", "--run-id=x"], run_command.SETTLED))
+        self.assertEqual(["--a", "1"], arguments.without_values(["--run-dir", "/r", "--a", "1", "--run-id=x"], settings.SETTLED))
 
     def test_counts(self):
         self.assertEqual(12, arguments.count("12", "scale"))
@@ -156,22 +156,22 @@ class RunDirTest(unittest.TestCase):
 
     def test_files_of_an_earlier_run_are_ignored(self):
         run = self.make_run("again")
-        for name in ("status.json", "producer-summary.json", "summary.json", "config.json"):
+        for name in ("status.json", "producer-summary.json", "summary.json", "config.toml"):
             (run / name).write_text('{"of": "the earlier one"}')
         for name in (run_dir.LOCK, "control.sock"):
             (run / name).touch()
         (run / "output").mkdir()
         held = run_dir.RunDir(self.places, run)
         self.addCleanup(os.close, held._lock)
-        held.previous.put("config.json", "{}")
+        held.previous.put("config.toml", "{}")
         self.assertEqual((None, None, "not-begun.json"), (held.read_json("status.json"), held.read_json("producer-summary.json"), held.summary_name()))
-        self.assertEqual('{"of": "the earlier one"}', held.file("config.json").read_text())
+        self.assertEqual('{"of": "the earlier one"}', held.file("config.toml").read_text())
         new = run / "status.json.new"
         new.write_text('{"of": "this one"}')
         new.replace(run / "status.json")
         self.assertEqual(({"of": "this one"}, "summary.json"), (held.read_json("status.json"), held.summary_name()))
-        self.assertEqual("{}", held.file("config.json").read_text())
-        self.assertEqual({"launcher.lock", "logs", "output", "status.json", "config.json"}, {path.name for path in run.iterdir()})
+        self.assertEqual("{}", held.file("config.toml").read_text())
+        self.assertEqual({"launcher.lock", "logs", "output", "status.json", "config.toml"}, {path.name for path in run.iterdir()})
 
     def test_accepts_only_an_absent_empty_or_own_directory(self):
         empty = self.folder / "empty"
@@ -434,7 +434,7 @@ class SeparateFoldersTest(unittest.TestCase):
 
     def refused(self, output, processor="mask-png", source=None):
         try:
-            run_command.require_apart(str(output), {"input": str(source or self.input), "processor": processor})
+            run_steps.require_apart(str(output), {"input": str(source or self.input), "processor": processor})
         except LaunchError as problem:
             self.assertEqual(ExitCode.USAGE, problem.code)
             return True
@@ -648,18 +648,26 @@ class RunCommandTest(unittest.TestCase):
         for unit, config in (("chunks", {"source": "jsonl-text", "chunk-tokens": 64}), ("texts", {"source": "jsonl-text", "chunk-tokens": 0}),
                              ("chunks", {"source": "text", "chunk-tokens": 64}), ("tiles", {"source": "images", "tile": 64}),
                              ("images", {"source": "images", "tile": 0}), ("samples", {"source": "npy"}), ("samples", {"source": "images", "model": "copy"})):
-            self.assertEqual(unit, run_command.unit_of(config), config)
+            self.assertEqual(unit, settings.unit_of(config), config)
 
     def test_settings_become_a_config_file(self):
-        text = run_command.to_toml({"run-id": "r", "run-dir": "/r", "output": "", "batch": 4, "visibility-timeout": 30.0, "write-copy": False,
+        text = settings.to_toml({"run-id": "r", "run-dir": "/r", "output": "", "batch": 4, "visibility-timeout": 30.0, "write-copy": False,
                                     "input": 'a "b" \\ é'})
         self.assertEqual(['batch = 4', 'visibility-timeout = 30.0', 'write-copy = false', 'input = "a \\"b\\" \\\\ é"'],
                          text.splitlines()[1:])
 
+    def test_a_runs_own_settings_are_comments_of_that_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            requested = {"output": "", "batch": 4, "consumers": "1..3", "input": "x"}
+            settled = {**requested, "output": "/r/output", "consumers": 2, "run-id": "r"}
+            pathlib.Path(folder, run_dir.SETTINGS).write_text(settings.to_toml(requested, settled))
+            self.assertEqual(settled, run_dir.read_settings(pathlib.Path(folder)))
+        self.assertEqual({}, run_dir.read_settings(pathlib.Path("/nowhere")))
+
     def test_settings_detected_by_the_producer_become_flags(self):
         without = {"processor": "auto", "batch": 0, "delay": 0.0, "normalize": False, "weights": "w", "model": "copy"}
         config = {**without, "processor": "none", "batch": 4, "delay": 0.5, "normalize": True, "weights": ""}
-        self.assertEqual(["--processor", "none", "--batch=4", "--delay=0.5", "--normalize=true", "--weights", ""], run_command.detected_flags(config, without))
+        self.assertEqual(["--processor", "none", "--batch=4", "--delay=0.5", "--normalize=true", "--weights", ""], settings.detected_flags(config, without))
 
     def test_the_demo_runs_without_input_flags(self):
         deeplab = {"model": "deeplabv3-resnet50"}

@@ -217,8 +217,9 @@ class RayWorker(unittest.TestCase):
 
     def test_an_invalid_lifeline_is_refused(self):
         for given, message in (("0", "which is not a pipe"), ("99", "which is not a pipe"), ("x", "not a whole number")):
-            done = subprocess.run([sys.executable, "-E", "-s", str(REPOSITORY / "launch" / "offramp_launch"), "shard-set-up", "--job", str(self.folder), "--index", "0",
-                                   "--lifeline-fd", given], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+            done = subprocess.run([sys.executable, "-E", "-s", str(REPOSITORY / "launch" / "offramp_launch"), "shard", "--job", str(self.folder), "--index", "0",
+                                   "--lifeline-fd", given], env={**os.environ, "OFFRAMP_BIN_DIR": "/nowhere"}, stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True, check=False)
             self.assertEqual((done.returncode, message in done.stderr), (64, True), done.stderr)
 
     def test_the_entrypoint_continues_in_the_python_it_names(self):

@@ -9,6 +9,8 @@ import unittest
 
 from stage import OFFRAMP, WATCHDOG_SECONDS, Stage, kill, reachable_as, until, wait_until_gone
 
+from offramp_launch.run_dir import read_settings
+
 
 class RunTest(unittest.TestCase):
     def setUp(self):
@@ -31,7 +33,7 @@ class RunTest(unittest.TestCase):
         self.assertEqual(5, listed[consumers[0].pid]["batches"])
         self.assertEqual(0, listed[consumers[1].pid]["batches"])
         self.assertGreater(listed[consumers[1].pid]["cpu_seconds"], 0)
-        self.assertEqual(["producer sweep", "consumer finish", "producer sweep"], self.stage.errands())
+        self.assertEqual(["consumer finish"], self.stage.errands())
         self.assertEqual(0o700, os.stat(producer.flag("--run-dir")).st_mode & 0o777)
 
     def test_consumers_receive_settings_the_producer_detects(self):
@@ -95,7 +97,7 @@ class RunTest(unittest.TestCase):
         output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
         self.assertEqual(128 + signal.SIGKILL, launcher.returncode, output)
         self.assertTrue(self.stage.summary()["incomplete"])
-        self.assertEqual("producer sweep", self.stage.errands()[-1])
+        self.assertEqual("consumer finish", self.stage.errands()[-1], "which also sweeps")
 
     def test_a_consumer_that_outlives_its_producer_is_killed(self):
         launcher, producer, consumers = self.stage.start_run(1)
@@ -116,7 +118,7 @@ class RunTest(unittest.TestCase):
         self.assertIsNone(consumers[0].next_message())
         output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
         self.assertEqual(130, launcher.returncode, output)
-        self.assertEqual("producer sweep", self.stage.errands()[-1])
+        self.assertEqual("consumer finish", self.stage.errands()[-1], "which also sweeps")
 
     def test_a_drained_run_ends_with_the_producers_code(self):
         launcher, producer, consumers = self.stage.start_run(1)
@@ -166,7 +168,7 @@ class RunTest(unittest.TestCase):
         launcher = self.stage.launch_shell(command)
         again = [self.stage.enter() for _ in range(2)]
         producer = next(puppet for puppet in again if puppet.role == "producer")
-        settings = json.loads((pathlib.Path(producer.flag("--run-dir")) / "config.json").read_text())
+        settings = read_settings(pathlib.Path(producer.flag("--run-dir")))
         self.assertEqual(("photos", str(here / "masks")), (settings["input"], settings["output"]))
         self.assertEqual(str(here), os.readlink(f"/proc/{producer.pid}/cwd"))
         self.assertIn("--resume", producer.argv)

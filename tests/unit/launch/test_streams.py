@@ -77,15 +77,15 @@ class StreamsTest(unittest.TestCase):
 
 @unittest.skipUnless(os.geteuid() == 0, "only root may mount")
 class FullRunDirectoryTest(unittest.TestCase):
-    """A tmpfs of a few pages in its own mount namespace."""
+    """A full tmpfs in its own mount namespace."""
 
-    def ended_in(self, size):
+    def ended_in_a_full_one(self):
         with tempfile.TemporaryDirectory(dir="/tmp") as name:
             folder = pathlib.Path(name)
             stage = Stage()
             try:
                 (folder / "small").mkdir()
-                script = (f"mount -t tmpfs -o size={size} none {folder}/small && "
+                script = (f"mount -t tmpfs -o size=4096 none {folder}/small && head -c 4096 /dev/zero > {folder}/small/full && "
                           f"exec '{OFFRAMP}' run --consumers 1 --run-dir {folder}/small/run --output {folder}/out")
                 done = subprocess.run(["unshare", "--mount", "sh", "-c", script], env=stage.environment, stdout=subprocess.PIPE,
                                       stderr=subprocess.STDOUT, text=True, timeout=WATCHDOG_SECONDS, check=False)
@@ -96,7 +96,7 @@ class FullRunDirectoryTest(unittest.TestCase):
     def test_a_full_disk_is_reported_with_code_73(self):
         if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
             self.skipTest("no namespaces here")
-        code, output = self.ended_in(4 << 10)
+        code, output = self.ended_in_a_full_one()
         self.assertNotIn("Traceback", output)
         self.assertEqual(73, code, output)
         self.assertRegex(output, r"offramp: .*/small/run cannot be written: No space left on device\n.*--run-dir")
@@ -109,13 +109,14 @@ class FullRunDirectoryTest(unittest.TestCase):
         plan = mock.Mock(run_id="a-run", output_lock=lock, account=None, consumer=["true"])
         run_dir = RunDir(Places(root=pathlib.Path(folder.name), build=pathlib.Path(folder.name, "build")), pathlib.Path(folder.name, "run"))
         self.addCleanup(os.close, run_dir._lock)
+        plan.run_dir = run_dir
         supervisor = mock.Mock(failure=None, records=[], producer_cpu_seconds=1.0, producer_status=0, producer_restarts=0)
         supervisor.producer_end_reason.return_value = None
         finishing = mock.Mock()
         finishing.wait.side_effect = lambda program: program.reap()
         with mock.patch.object(run_command.summary, "write", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):
             for ended_with, text in ((0, "the run is done, but"), (84, "dead-letters list --run-dir {run_dir.path}. Besides,")):
-                code, whole = run_command.conclude(plan, run_dir, supervisor, ended_with, {}, finishing)
+                code, whole = run_command.conclude(plan, supervisor, ended_with, {}, finishing)
                 self.assertEqual((73, 73), (code, whole["exit"]))
                 self.assertIn(f"{text.format(run_dir=run_dir)} its summary.json cannot be written: No space left", whole["failure"])
                 status = json.loads(run_dir.file("status.json").read_text())

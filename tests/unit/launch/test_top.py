@@ -351,7 +351,7 @@ class TerminalTest(unittest.TestCase):
     def test_without_rich_it_reports_what_to_install(self):
         launcher, producer, consumers = self.run_begun(1)
         script = ("import importlib.util, sys; sys.path.insert(0, sys.argv[1]); from offramp_launch import commands; find = importlib.util.find_spec; "
-                  "importlib.util.find_spec = lambda name, *rest: None if name == 'rich' else find(name, *rest); sys.exit(commands.main(['top-set-up']))")
+                  "importlib.util.find_spec = lambda name, *rest: None if name == 'rich' else find(name, *rest); sys.exit(commands.main(['top']))")
         with Session(sys.executable, "-c", script, str(OFFRAMP.parent), environment=self.stage.environment) as session:
             self.assertEqual(71, session.ended(), session.output)
             self.assertIn(b"pip install rich", session.output)

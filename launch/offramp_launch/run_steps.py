@@ -1,0 +1,245 @@
+"""The steps that `run`, `run --producer` and `consume` have in common, from the output's folder to the summary."""
+
+import contextlib
+import itertools
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+
+from offramp_launch import summary
+from offramp_launch.arguments import to_type_again, without_values
+from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, shell_code, way_to_write
+from offramp_launch.failure import is_outweighed, merge_failure
+from offramp_launch.finishing import Finishing
+from offramp_launch.output_folder import OutputLock, removed_after_a_failure, require_no_job
+from offramp_launch.progress import as_record, make_display
+from offramp_launch.retries import Recovered, retry_failed
+from offramp_launch.run_dir import SUMMARY
+from offramp_launch.settings import SETTLED
+from offramp_launch.supervision.children import Child
+from offramp_launch.supervision.log_follower import COMMAND_ERROR
+
+
+def announce(config, text, prefix="[run] "):
+    """Prints a message in the form of the logs."""
+    print(as_record(text) if config.get("log-format") == "json" else f"{prefix}{text}", flush=True)
+
+
+def notes_of(config):
+    """The function that prints a run's notes."""
+    def note(text, **_):
+        announce(config, text.removeprefix("[run] "))
+    return note
+
+
+def announce_end(config, text):
+    """Prints the summary; the reason of a failure goes to standard error."""
+    for is_reason, lines in itertools.groupby(text.splitlines(), key=lambda line: line.startswith(COMMAND_ERROR)):
+        with contextlib.redirect_stdout(sys.stderr if is_reason else sys.stdout):
+            announce(config, "\n".join(lines), "")
+
+
+@contextlib.contextmanager
+def written_to(run_dir):
+    """Errors: LaunchError (CANNOT_WRITE) where the run directory has no room."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno not in NO_ROOM:
+            raise
+        raise LaunchError(f"the run directory {run_dir.path} cannot be written: {problem.strerror}",
+                          way_to_write(problem, "Make room there, or choose another with --run-dir"), ExitCode.CANNOT_WRITE) from problem
+
+
+@contextlib.contextmanager
+def reason_in_summary(run_dir, about):
+    """Writes the reason into the summary when the run cannot start."""
+    try:
+        yield
+    except (LaunchError, KeyboardInterrupt) as problem:
+        code, failure = (problem.code, problem.in_one_line()) if isinstance(problem, LaunchError) else (ExitCode.INTERRUPTED, "the run was stopped before it began")
+        with contextlib.suppress(OSError):
+            if run_dir.read_json(SUMMARY) is None:       # else the interruption came after the run's end
+                summary.write(run_dir, {**about, "incomplete": True, "exit": int(code), "failure": failure, "ended": summary.wall_clock()})
+        raise
+
+
+def work_in_output(plan, output, made, config, note, work, about=None, held=None, take=OutputLock):
+    """
+    Calls `work()`, which returns (exit code, the summary's lines), while this run holds the output. `made`: the folders that resolve_output() created.
+    `about`: for the summary of a run that cannot start. `held`: the output's lock, where the caller holds it. Returns the exit code.
+    """
+    with removed_after_a_failure(made) as ended, reason_in_summary(plan.run_dir, about) if about else contextlib.nullcontext(), written_to(plan.run_dir):
+        plan.output_lock = held or take(output, plan.run_id, note)
+        try:
+            if not held:        # else it is a shard of the job
+                require_no_job(output, config)
+            code, lines = work()
+        finally:
+            if not held:
+                plan.output_lock.close()
+        ended.well = code == 0
+    announce_end(config, lines)
+    return code
+
+
+def watched(plan, note, sweeper, watch_on, conclude, lines, unit="samples", status=lambda watch: watch.status):
+    """
+    Runs a watch. Returns (the exit code, the summary's lines). `watch_on(display)` makes the watch. `conclude(watch, code, Finishing, seconds)` returns
+    (the exit code, the summary). `lines(watch, summary)`: a text for a reader.
+    `sweeper`: the program that removes a dead producer's memory. `status(watch)`: the final one.
+    """
+    began = time.monotonic()
+    display = make_display(unit, plan.log_format)
+    display.note(f"run {plan.run_id}: {plan.consumers} consumers, {plan.run_dir.path}")
+    watch = watch_on(display)
+    with Finishing(note) as finishing:
+        try:
+            code = watch.run()
+            display.close()
+            code, whole = conclude(watch, code, finishing, time.monotonic() - began)
+            plan.output_lock.put_back()
+            display.show_end(status(watch))
+            return code, lines(watch, whole)
+        finally:
+            display.close()
+            if not plan.is_swept:
+                sweep(sweeper)
+            watch.close()
+
+
+def end_of_work(plan, finishing, code, report, words, explain):
+    """
+    Retries the samples of failed batches and merges the outputs, once all programs of the run have ended. `report`: to be corrected by the retries.
+    `words(code)`: the consumer's command that merges. `explain(code, why)`: the reason of the code, where merging does not outweigh it.
+    Returns (the exit code, the reason).
+    """
+    code = recover(plan, finishing, code).correct(report, code)
+    program, *flags = plan.consumer
+    finished, why = finish(plan, finishing, [program, *words(code), *flags, "--run-id", plan.run_id])
+    if is_outweighed(code, finished):
+        return finished, merge_failure(why, plan.run_dir)
+    return code, explain(code, why)
+
+
+def recover(plan, finishing, code):
+    """
+    Processes failed batches again, halved until only single samples fail, for a run that ends with dead letters. Skipped for consumers of another user: their
+    processor runs as that user only, who cannot read the payloads.
+    """
+    if code != ExitCode.DEAD_LETTERS or plan.account:
+        return Recovered()
+
+    def run(command):
+        if plan.output_lock:
+            plan.output_lock.require_in_place()
+        child = Child("retry", command, plan.run_dir.log("retry"), ())
+        return int(ExitCode.INTERRUPTED) if finishing.wait(child) is Finishing.ENDED else child.status
+
+    try:
+        return retry_failed(plan.run_dir.path, plan.run_id, plan.consumer, run)
+    except (LaunchError, OSError) as problem:
+        announce({"log-format": plan.log_format}, f"dead letters could not be retried: {problem}")
+        return Recovered()
+
+
+def finish(plan, finishing, command):
+    """
+    Runs `command` to merge the consumers' outputs and to remove the run's memory, after all programs have ended. Returns (0, None), or its exit code and the reason; also fails
+    where another folder has the output's name by now.
+    """
+    lock = plan.output_lock     # None for a run without an output, such as the ladder's timed runs
+    try:
+        if lock:
+            lock.require_in_place()
+        child = Child("finish", command, plan.run_dir.log("finish"), (lock.fd,) if lock else (), **identity_of(plan.account))
+        if finishing.wait(child) is Finishing.ENDED:
+            return int(ExitCode.INTERRUPTED), "merging the outputs was ended by a signal; they stay as they are, and --resume continues"
+        if lock:
+            lock.require_in_place()
+    except LaunchError as problem:
+        return int(problem.code), str(problem)
+    if child.status == 0:
+        plan.is_swept = not plan.account        # another user may not remove this user's memory
+        return 0, None
+    return shell_code(child.status), f"merging the outputs {child.ending()}: {child.reason() or 'it wrote nothing'}"
+
+
+def identity_of(account):
+    """User and groups as subprocess arguments."""
+    return account.of_consumers() if account else {}
+
+
+def sweep(producer):
+    """Removes the memory of dead runs from /dev/shm, as each producer does when it starts. Ignores that it cannot; the program prints its own warnings."""
+    try:
+        subprocess.run([producer, "sweep", "--log-level", "warning"], stdin=subprocess.DEVNULL, check=False)
+    except OSError:
+        pass
+
+
+def resolve_output(config, run_dir, account):
+    """(the user's folder, or one in the run directory owned by the consumers' user; the folders that it created for the user)."""
+    if config.get("output"):
+        folder = pathlib.Path(config["output"]).absolute()
+        return str(folder), check_output(folder, account)
+    folder = run_dir.file("output")
+    folder.mkdir(exist_ok=True)
+    if account:
+        os.chown(folder, account.uid, account.gid)
+    return str(folder), []
+
+
+def require_apart(output, config):
+    """
+    Refuses an output within the input folder: results could replace their input, and would become input of the next run. The producer checks
+    single files and lists.
+    """
+    source = config.get("input")
+    if not source or not os.path.isdir(source):
+        return
+    source, output = pathlib.Path(source).resolve(), pathlib.Path(output).resolve()
+    names = config.get("processor", "").split(",")
+    for folder in (output, *(output / name for name in names if len(names) > 1)):
+        # The producer also walks the targets of links.
+        folder = folder.resolve()
+        if folder == source or source in folder.parents:
+            where = "is the --input folder" if folder == source else f"is in the --input folder {source}"
+            what = f"--output {folder}" if folder == output and config.get("output") else f"the folder for results, {folder},"
+            raise LaunchError(f"{what} {where}: results could replace what they are made from, and would be input of the next run",
+                              "Give --output a folder beside it", ExitCode.USAGE)
+
+
+def check_output(folder, account):
+    """Makes the folder and refuses one that cannot be written. Returns the folders that it created, innermost first."""
+    made = [each for each in (folder, *folder.parents) if not os.path.lexists(each)]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not account:
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        return made
+    except OSError as problem:
+        raise LaunchError(f"--output {folder} cannot be written: {problem.strerror}",
+                          "Give --output a folder that you may write to", ExitCode.CANNOT_WRITE) from problem
+
+
+def continue_command(places, typed, config, run_dir, replaces):
+    """
+    The command that continues a run, from any folder: the original command, run in its original folder, since its paths and those of its
+    environment and --config are relative to it. `replaces`: the output still belongs to another run, which --resume would continue; unless
+    --resume was given, the command then starts this run's work anew.
+    """
+    words = without_values(to_type_again(typed), SETTLED)
+    anew = replaces and not config.get("resume")
+    if not anew:
+        words = [word for word in words if word.partition("=")[0] not in ("--resume", "--overwrite")]
+    # Without --output a run is identified by its directory.
+    where = [] if config.get("output") and not config.get("run-dir") else ["--run-dir", str(run_dir.path)]
+    command = shlex.join([places.continue_command_line(), *words, *where, *([] if anew else ["--resume"])])
+    folder = summary.working_folder()
+    return f"(cd {shlex.quote(folder)} && {command})" if folder else command
