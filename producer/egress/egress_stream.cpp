@@ -123,8 +123,7 @@ bool EgressStream::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uin
     if (!loan) return !exchange_->stopped() && drop(*batch, first_row, rows);
     failpoint("egress.slab_taken");
     CopyEvents& events = events_[loan->slab()];
-    open_ = std::make_unique<SlabFilling>(SlabFilling::target_of(std::move(*loan)), layout_, options_.header_fields,
-                                          *stream_, events);
+    open_ = std::make_unique<SlabFilling>(std::move(*loan), layout_, options_.header_fields, *stream_, events);
     open_->note_dropped(std::exchange(dropped_, {}));
     open_until_ = SteadyClock().now() + options_.max_delay;
     expect(open_->add(batch, first_row, rows), "a part fits the slab that was laid out for it");

@@ -9,15 +9,11 @@
 
 namespace offramp {
 
-SlabFilling::Target SlabFilling::target_of(WriteLoan loan) {
-    return {loan.slab(), loan.generation(), loan.bytes(), std::move(loan)};
-}
-
-SlabFilling::SlabFilling(Target target, const SlabLayout& layout, SlabWriter::HeaderFields header_fields,
+SlabFilling::SlabFilling(WriteLoan loan, const SlabLayout& layout, SlabWriter::HeaderFields header_fields,
                          Stream& stream, CopyEvents& events)
-    : target_(std::move(target)), layout_(layout), stream_(stream), events_(events), writer_(target_.bytes, layout) {
-    header_fields.slab = target_.slab;
-    header_fields.generation = target_.generation;
+    : loan_(std::move(loan)), layout_(layout), stream_(stream), events_(events), writer_(loan_.bytes(), layout) {
+    header_fields.slab = loan_.slab();
+    header_fields.generation = loan_.generation();
     writer_.begin(header_fields);
 }
 

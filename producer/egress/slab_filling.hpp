@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -13,7 +12,7 @@
 #include "producer/device/device_timeline.hpp"
 #include "producer/egress/output_batch.hpp"
 #include "producer/egress/output_counters.hpp"
-#include "producer/pool/slab_exchange.hpp"
+#include "producer/pool/published_slab.hpp"
 #include "producer/pool/write_loan.hpp"
 
 namespace offramp {
@@ -29,22 +28,13 @@ struct CopyEvents {
 // One slab while it is filled. Rows of one batch, or whole small batches, are put on a stream as copies, with their
 // header. Order: add() as long as it takes rows, close(), wait_copied().
 //
-// Owns: the loan, if there is one; the batches' tensors until the copies are done. Borrows: bytes, layout, stream,
-// events. Thread: one at a time. Blocks: wait_copied(); the destructor, when copies were submitted and not waited for:
-// slab and tensors must outlive a running copy. Errors: the device's.
+// Owns: the loan; the batches' tensors until the copies are done. Borrows: layout, stream, events. Thread: one at a
+// time. Blocks: wait_copied(); the destructor, when copies were submitted and not waited for: slab and tensors must
+// outlive a running copy. Errors: the device's.
 class SlabFilling {
   public:
-    // Destination bytes and their slab's identity.
-    struct Target {
-        std::uint32_t slab = 0;
-        std::uint64_t generation = 0;
-        std::span<std::byte> bytes;
-        std::optional<WriteLoan> loan;  // for a slab of the pool
-    };
-    static Target target_of(WriteLoan loan);
-
     // `header_fields`: this class fills in slab and generation.
-    SlabFilling(Target target, const SlabLayout& layout, SlabWriter::HeaderFields header_fields, Stream& stream,
+    SlabFilling(WriteLoan loan, const SlabLayout& layout, SlabWriter::HeaderFields header_fields, Stream& stream,
                 CopyEvents& events);
     ~SlabFilling();
     SlabFilling(const SlabFilling&) = delete;
@@ -59,19 +49,18 @@ class SlabFilling {
         published_.skipped += counts.skipped;
     }
     void close();
-    // Sleeps until the copies are done, reviews the rows and completes the header. The target may be published from now
+    // Sleeps until the copies are done, reviews the rows and completes the header. The slab may be published from now
     // on. Errors: also those of RowReview: such a slab is not published.
     const PublishedSlab& wait_copied(OutputCounters& counters, DeviceTimeline& timeline);
 
-    // The target for the publisher; it includes the loan for a slab of the pool. Call it once.
-    Target take_target() { return std::move(target_); }
-    WriteLoan take_loan() { return std::move(*target_.loan); }
+    // For the publisher. Call it once.
+    WriteLoan take_loan() { return std::move(loan_); }
     const PublishedSlab& published() const { return published_; }
 
   private:
     void review_rows(OutputCounters& counters);
 
-    Target target_;
+    WriteLoan loan_;
     const SlabLayout& layout_;
     Stream& stream_;
     CopyEvents& events_;

@@ -24,9 +24,9 @@ bool BlockingEgress::submit(OutputBatch output) {
 }
 
 bool BlockingEgress::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows) {
-    auto target = place_->open();
-    if (!target) return false;
-    SlabFilling filling(std::move(*target), layout_, header_fields_, compute_, events_);
+    auto loan = place_->open();
+    if (!loan) return false;
+    SlabFilling filling(std::move(*loan), layout_, header_fields_, compute_, events_);
     {
         const TraceRange range(TraceName::CopyToCpu, batch->number);
         expect(filling.add(batch, first_row, rows), "a part fits the slab that was laid out for it");
@@ -34,7 +34,7 @@ bool BlockingEgress::copy_part(const std::shared_ptr<OutputBatch>& batch, std::u
         filling.wait_copied(counters_, timeline_);
     }
     counters_.published(filling.published());
-    place_->deliver(filling.take_target(), filling.published());
+    place_->deliver(filling.take_loan(), filling.published());
     return true;
 }
 

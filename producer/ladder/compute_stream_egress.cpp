@@ -41,8 +41,7 @@ bool ComputeStreamEgress::copy_part(const std::shared_ptr<OutputBatch>& batch, s
     auto loan = exchange_->wait_for_slab();
     if (!loan) return false;
     CopyEvents& events = events_[loan->slab()];
-    auto filling = std::make_unique<SlabFilling>(SlabFilling::target_of(std::move(*loan)), layout_, header_fields_,
-                                                 compute_, events);
+    auto filling = std::make_unique<SlabFilling>(std::move(*loan), layout_, header_fields_, compute_, events);
     {
         const TraceRange range(TraceName::CopyToCpu, batch->number);
         expect(filling->add(batch, first_row, rows), "a part fits the slab that was laid out for it");

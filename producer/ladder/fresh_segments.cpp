@@ -17,20 +17,18 @@ FreshSegments::FreshSegments(const RunNames& names, std::uint32_t slabs, std::si
                           std::to_string(slabs) + " segments of " + std::to_string(slab_bytes) + " bytes");
 }
 
-std::optional<SlabFilling::Target> FreshSegments::open() {
-    auto loan = exchange_->wait_for_slab();
-    if (!loan) return std::nullopt;
-    auto& segment = segments_.at(loan->slab());
-    SlabFilling::Target target = SlabFilling::target_of(std::move(*loan));
+std::optional<WriteLoan> FreshSegments::open() {
+    loan_ = exchange_->wait_for_slab();
+    if (!loan_) return std::nullopt;
+    auto& segment = segments_.at(loan_->slab());
     {
         const TraceRange range(TraceName::Unmap);
         segment.reset();
     }
     const TraceRange range(TraceName::Map);
     segment = std::make_unique<SharedRegion>(
-        SharedRegion::create(names_.span(target.slab), slab_bytes_, {.readable_by_group = readable_by_group_}));
-    target.bytes = segment->bytes();
-    return target;
+        SharedRegion::create(names_.span(loan_->slab()), slab_bytes_, {.readable_by_group = readable_by_group_}));
+    return WriteLoan::of_own_memory(loan_->slab(), loan_->generation(), segment->bytes());
 }
 
 }  // namespace offramp

@@ -2,7 +2,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "common/base/trace.hpp"
@@ -21,12 +22,15 @@ class FreshSegments final : public SlabPlace {
     FreshSegments(const RunNames& names, std::uint32_t slabs, std::size_t slab_bytes, bool readable_by_group,
                   std::shared_ptr<SlabExchange> exchange);
 
-    std::optional<SlabFilling::Target> open() override;
-    void deliver(SlabFilling::Target target, const PublishedSlab& published) override {
+    std::optional<WriteLoan> open() override;
+    void deliver(WriteLoan, const PublishedSlab& published) override {
         const TraceRange range(TraceName::QueueOutput, published.first_batch);
-        exchange_->publish(std::move(*target.loan), published);
+        exchange_->publish(*std::exchange(loan_, std::nullopt), published);
     }
-    void finish() override { exchange_->finish(); }
+    void finish() override {
+        loan_.reset();  // of a copy that failed
+        exchange_->finish();
+    }
     void stop() override { exchange_->stop(); }
 
   private:
@@ -35,6 +39,7 @@ class FreshSegments final : public SlabPlace {
     const bool readable_by_group_;
     std::shared_ptr<SlabExchange> exchange_;
     std::vector<std::unique_ptr<SharedRegion>> segments_;
+    std::optional<WriteLoan> loan_;  // the slab that is being filled
 };
 
 }  // namespace offramp

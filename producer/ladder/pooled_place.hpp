@@ -14,14 +14,10 @@ class PooledPlace final : public SlabPlace {
   public:
     explicit PooledPlace(std::shared_ptr<SlabExchange> exchange) : exchange_(std::move(exchange)) {}
 
-    std::optional<SlabFilling::Target> open() override {
-        auto loan = exchange_->wait_for_slab();
-        if (!loan) return std::nullopt;
-        return SlabFilling::target_of(std::move(*loan));
-    }
-    void deliver(SlabFilling::Target target, const PublishedSlab& published) override {
+    std::optional<WriteLoan> open() override { return exchange_->wait_for_slab(); }
+    void deliver(WriteLoan loan, const PublishedSlab& published) override {
         const TraceRange range(TraceName::QueueOutput, published.first_batch);
-        exchange_->publish(std::move(*target.loan), published);
+        exchange_->publish(std::move(loan), published);
     }
     void finish() override { exchange_->finish(); }
     void stop() override { exchange_->stop(); }

@@ -16,19 +16,19 @@ PrivatePlace::PrivatePlace(std::size_t slab_bytes, std::uint64_t run_nonce, std:
       processor_(std::move(processor)),
       delivery_(delivery) {}
 
-std::optional<SlabFilling::Target> PrivatePlace::open() {
+std::optional<WriteLoan> PrivatePlace::open() {
     if (stopped_) return std::nullopt;
     bytes_ = std::make_unique_for_overwrite<std::byte[]>(slab_bytes_);
-    return SlabFilling::Target{0, ++generation_, {bytes_.get(), slab_bytes_}, std::nullopt};
+    return WriteLoan::of_own_memory(0, ++generation_, {bytes_.get(), slab_bytes_});
 }
 
-void PrivatePlace::deliver(SlabFilling::Target target, const PublishedSlab& published) {
+void PrivatePlace::deliver(WriteLoan loan, const PublishedSlab& published) {
     {
         const TraceRange range(TraceName::ProcessOutput, published.first_batch);
         delivery_.begin(published);
-        const SlabTicket ticket{.epoch = epoch_, .slab = target.slab, .generation = target.generation, .attempt = 1};
+        const SlabTicket ticket{.epoch = epoch_, .slab = loan.slab(), .generation = loan.generation(), .attempt = 1};
         processor_->process(
-            SlabContents::read(target.bytes, run_nonce_, ticket), [] {}, [] { return true; });
+            SlabContents::read(loan.bytes(), run_nonce_, ticket), [] {}, [] { return true; });
     }
     bytes_.reset();
     delivery_.add(published, now_ns());

@@ -19,8 +19,8 @@ class PrivatePlace final : public SlabPlace {
     PrivatePlace(std::size_t slab_bytes, std::uint64_t run_nonce, std::uint32_t epoch,
                  std::unique_ptr<Processor> processor, LocalDelivery& delivery);
 
-    std::optional<SlabFilling::Target> open() override;
-    void deliver(SlabFilling::Target target, const PublishedSlab& published) override;
+    std::optional<WriteLoan> open() override;
+    void deliver(WriteLoan loan, const PublishedSlab& published) override;
     void finish() override {}
     void stop() override { stopped_ = true; }
 

@@ -2,7 +2,8 @@
 
 #include <optional>
 
-#include "producer/egress/slab_filling.hpp"
+#include "producer/pool/published_slab.hpp"
+#include "producer/pool/write_loan.hpp"
 
 namespace offramp {
 
@@ -13,9 +14,9 @@ class SlabPlace {
   public:
     virtual ~SlabPlace() = default;
     // Nothing after stop().
-    virtual std::optional<SlabFilling::Target> open() = 0;
+    virtual std::optional<WriteLoan> open() = 0;
     // The copies are done.
-    virtual void deliver(SlabFilling::Target target, const PublishedSlab& published) = 0;
+    virtual void deliver(WriteLoan loan, const PublishedSlab& published) = 0;
     // Nothing more will be opened.
     virtual void finish() = 0;
     virtual void stop() = 0;

@@ -15,6 +15,10 @@ class SlabExchange;
 // event is done: an earlier release would hand memory to the next filling while the copy still writes.
 class WriteLoan {
   public:
+    // Memory of the caller's own: neither end of the loan frees anything.
+    static WriteLoan of_own_memory(std::uint32_t slab, std::uint64_t generation, std::span<std::byte> bytes) {
+        return {nullptr, slab, generation, bytes};
+    }
     WriteLoan(WriteLoan&& other) noexcept
         : exchange_(std::move(other.exchange_)),
           slab_(other.slab_),
@@ -35,7 +39,7 @@ class WriteLoan {
               std::span<std::byte> bytes)
         : exchange_(std::move(exchange)), slab_(slab), generation_(generation), bytes_(bytes) {}
 
-    std::shared_ptr<SlabExchange> exchange_;  // null once published or moved from
+    std::shared_ptr<SlabExchange> exchange_;  // null once published or moved from, and for own memory
     std::uint32_t slab_;
     std::uint64_t generation_;
     std::span<std::byte> bytes_;
