@@ -9,14 +9,14 @@
 
 #include "producer/broker/broker.hpp"
 #include "producer/broker/broker_report.hpp"
-#include "producer/broker/delivery.hpp"
 
 namespace offramp {
 
 // Runs a broker on its own thread: steps it, sleeps on its port, and keeps a copy of its totals for readers. While it
 // sleeps, the thread that publishes a slab takes the turn and hands the slab on: one wake-up less per slab. Borrows:
-// what the parts borrow. Thread: any. Blocks: join(). Errors: the broker's failure is thrown by join().
-class BrokerThread final : public Delivery {
+// what the parts borrow. Thread: any. Blocks: join(), until nothing is in flight. Errors: the broker's failure is
+// thrown by join().
+class BrokerThread {
   public:
     struct Parts {
         std::unique_ptr<BrokerPort> port;
@@ -30,13 +30,14 @@ class BrokerThread final : public Delivery {
     // `make` runs on the new thread, which makes and destroys the port. The constructor returns after it, or throws its
     // error; `listener` is not called then.
     BrokerThread(std::function<Parts()> make, SlabExchange& exchange, Listener listener);
-    ~BrokerThread() override;
+    ~BrokerThread();
     BrokerThread(const BrokerThread&) = delete;
     BrokerThread& operator=(const BrokerThread&) = delete;
 
-    BrokerReport report() const override;
-    void abort() override;  // see Broker::abort
-    void join() override;
+    // At most some 100 ms old.
+    BrokerReport report() const;
+    void abort();  // see Broker::abort
+    void join();
 
   private:
     // The broker and its turn: the thread's own, except while it sleeps.

@@ -8,7 +8,6 @@
 #include "common/shm/shared_region.hpp"
 #include "common/transport/ports.hpp"
 #include "producer/broker/broker.hpp"
-#include "producer/broker/broker_thread.hpp"
 #include "producer/recovery/run_recovery.hpp"
 
 namespace offramp {
@@ -24,8 +23,8 @@ EgressRun::EgressRun(RunDirectoryLock& place, Device& device, DeviceTimeline& ti
     if (options_.when_full == WhenFull::Spill) spill_ = make_spill();
     if (has_consumers(options_.slabs)) place_.is_recovered() ? recover() : begin();
     if (offramp::has_pool(options_.slabs)) make_pool();
-    delivery_ = has_consumers(options_.slabs) ? start_broker() : hooks_.make_delivery();
-    path_ = make_path(timeline);
+    if (has_consumers(options_.slabs)) broker_ = start_broker();
+    stream_ = make_stream(timeline);
 }
 
 void EgressRun::begin() {
@@ -61,7 +60,7 @@ void EgressRun::make_pool() {
                                                                place_.readable_by_group(), std::move(news));
 }
 
-std::unique_ptr<Delivery> EgressRun::start_broker() {
+std::unique_ptr<BrokerThread> EgressRun::start_broker() {
     const BrokerOptions options{.run_nonce = place_.names().nonce,
                                 .work = options_.work,
                                 .allowed_uids = options_.allowed_uids,
@@ -123,7 +122,7 @@ std::shared_ptr<SpillStore> EgressRun::make_spill() const {
     return std::make_shared<SpillStore>(folder, [this] { exchange_->wake(); });
 }
 
-std::unique_ptr<EgressPath> EgressRun::make_path(DeviceTimeline& timeline) {
+std::unique_ptr<EgressStream> EgressRun::make_stream(DeviceTimeline& timeline) {
     EgressStream::Options options{.header_fields = options_.header_fields,
                                   .slab_count = options_.spans.slab_count,
                                   .batch = options_.batch,
@@ -134,22 +133,9 @@ std::unique_ptr<EgressPath> EgressRun::make_path(DeviceTimeline& timeline) {
                                   .on_dropped = hooks_.on_dropped};
     options.header_fields.run_nonce = place_.names().nonce;
     options.header_fields.epoch = place_.endpoint().epoch;
-    PathParts parts{.names = place_.names(),
-                    .device = device_,
-                    .exchange = exchange_,
-                    .layout = options_.layout,
-                    .timeline = timeline,
-                    .options = std::move(options),
-                    .on_failure = [this] {
-                        if (hooks_.on_path_failure) hooks_.on_path_failure();
-                    }};
-    if (hooks_.make_path) return hooks_.make_path(std::move(parts));
-    return make_stream_path(std::move(parts));
-}
-
-std::unique_ptr<EgressStream> make_stream_path(PathParts parts) {
-    return std::make_unique<EgressStream>(parts.device, std::move(parts.exchange), parts.layout, parts.timeline,
-                                          std::move(parts.options), std::move(parts.on_failure));
+    return std::make_unique<EgressStream>(device_, exchange_, options_.layout, timeline, std::move(options), [this] {
+        if (hooks_.on_path_failure) hooks_.on_path_failure();
+    });
 }
 
 void EgressRun::open_to_consumers() const {
@@ -161,7 +147,7 @@ void EgressRun::open_to_consumers() const {
 
 void EgressRun::stop() {
     exchange_->stop();
-    path_->stop();
+    stream_->stop();
 }
 
 void EgressRun::wait_until_first_usable() {

@@ -6,15 +6,14 @@
 #include "common/base/clock.hpp"
 #include "common/wire/run_progress.hpp"
 #include "common/wire/slab_layout.hpp"
+#include "producer/broker/broker_thread.hpp"
 #include "producer/broker/dead_letter_writer.hpp"
-#include "producer/broker/delivery.hpp"
 #include "producer/broker/peer_watch.hpp"
 #include "producer/broker/run_records.hpp"
 #include "producer/broker/spill_store.hpp"
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"
 #include "producer/device/pinning.hpp"
-#include "producer/egress/egress_path.hpp"
 #include "producer/egress/egress_run_hooks.hpp"
 #include "producer/egress/egress_run_options.hpp"
 #include "producer/egress/egress_stream.hpp"
@@ -27,16 +26,13 @@
 
 namespace offramp {
 
-// The default path of a run (EgressStream).
-std::unique_ptr<EgressStream> make_stream_path(PathParts parts);
-
 // A whole run except for the computation: slabs, their ledger, broker, copies. EmbeddedEgress builds it for programs
 // with their own loop; offramp-producer builds it directly.
 //
-// Owns: memory, slabs, broker's thread, path, spilled files' store. Borrows: place, device, timeline; whatever the
+// Owns: memory, slabs, broker's thread, stream, spilled files' store. Borrows: place, device, timeline; whatever the
 // hooks use; all of it outlives the run. Thread: the maker's; each part that it hands out names its own. Blocks: the
 // constructor, while a predecessor's slabs are read; the destructor, until copies under way are done. Errors: Error;
-// its threads report through the hooks, and as EgressPath and Delivery describe. Never ends the process.
+// its threads report through the hooks, and as EgressStream and BrokerThread describe. Never ends the process.
 class EgressRun {
   public:
     EgressRun(RunDirectoryLock& place, Device& device, DeviceTimeline& timeline, EgressRunOptions options,
@@ -47,10 +43,14 @@ class EgressRun {
     // Lets consumers connect; does nothing in a run without consumers.
     void open_to_consumers() const;
 
-    EgressPath& path() { return *path_; }
-    const EgressPath& path() const { return *path_; }
-    Delivery& delivery() { return *delivery_; }
-    const Delivery& delivery() const { return *delivery_; }
+    EgressStream& stream() { return *stream_; }
+    const EgressStream& stream() const { return *stream_; }
+    // Only of a run with consumers.
+    BrokerThread& broker() { return *broker_; }
+    const BrokerThread& broker() const { return *broker_; }
+    // For a program that fills slabs itself instead of submitting to stream().
+    const std::shared_ptr<SlabExchange>& exchange() const { return exchange_; }
+    const RunNames& names() const { return place_.names(); }
     // A free slab for measurements. It is never published and is freed with the loan. None after stop(). Blocks: until
     // a slab is free. Thread: the one that submits.
     std::optional<WriteLoan> borrow_slab() { return exchange_->wait_for_slab(); }
@@ -82,10 +82,10 @@ class EgressRun {
     void begin();
     void recover();
     void make_pool();
-    std::unique_ptr<Delivery> start_broker();
+    std::unique_ptr<BrokerThread> start_broker();
     std::shared_ptr<DeadLetterWriter> make_dead_letter_writer();
     std::shared_ptr<SpillStore> make_spill() const;
-    std::unique_ptr<EgressPath> make_path(DeviceTimeline& timeline);
+    std::unique_ptr<EgressStream> make_stream(DeviceTimeline& timeline);
 
     // In order of dependency; destroyed in reverse.
     RunDirectoryLock& place_;
@@ -101,8 +101,8 @@ class EgressRun {
     std::unique_ptr<HeartbeatSnapshot> heartbeats_;  // for the broker
     std::unique_ptr<SlabPool> pool_;                 // of runs whose slabs are made ahead
     std::shared_ptr<SpillStore> spill_;              // null: the run does not spill
-    std::unique_ptr<Delivery> delivery_;
-    std::unique_ptr<EgressPath> path_;
+    std::unique_ptr<BrokerThread> broker_;           // of runs with consumers
+    std::unique_ptr<EgressStream> stream_;
 };
 
 }  // namespace offramp

@@ -3,35 +3,17 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <memory>
 #include <span>
 
-#include "common/shm/run_objects.hpp"
 #include "common/wire/run_progress.hpp"
-#include "common/wire/slab_layout.hpp"
-#include "producer/broker/delivery.hpp"
-#include "producer/device/device.hpp"
-#include "producer/device/device_timeline.hpp"
-#include "producer/egress/egress_path.hpp"
-#include "producer/egress/egress_stream.hpp"
-#include "producer/pool/slab_exchange.hpp"
+#include "producer/egress/row_info.hpp"
+#include "producer/pool/published_slab.hpp"
 #include "producer/recovery/predecessor.hpp"
 
 namespace offramp {
 
-// The parts of an egress path. Borrows all of them.
-struct PathParts {
-    const RunNames& names;
-    Device& device;
-    std::shared_ptr<SlabExchange> exchange;
-    const SlabLayout& layout;
-    DeviceTimeline& timeline;
-    EgressStream::Options options;
-    std::function<void()> on_failure;  // called on one of the path's threads
-};
-
-// Hooks of the program into a run. Each hook may be empty, except on_pool_failure with a pool and make_delivery without
-// consumers. Called on the thread that makes the run, unless another is named.
+// Hooks of the program into a run. Each hook may be empty, except on_pool_failure with a pool. Called on the thread
+// that makes the run, unless another is named.
 struct EgressRunHooks {
     // A run begins: its memory exists, and no consumer has connected yet.
     std::function<void(RunProgress&)> on_begin;
@@ -49,10 +31,6 @@ struct EgressRunHooks {
     std::function<void()> on_delivery_end;                    // nothing is in flight, and consumers have left
     std::function<void()> on_delivery_failure;
     std::function<void()> on_path_failure;
-
-    // Alternative ways off the device. make_delivery is only for runs without consumers and is called first.
-    std::function<std::unique_ptr<EgressPath>(PathParts)> make_path;
-    std::function<std::unique_ptr<Delivery>()> make_delivery;
 };
 
 }  // namespace offramp

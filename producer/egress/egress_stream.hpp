@@ -16,7 +16,7 @@
 #include "common/wire/slab_view.hpp"
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"
-#include "producer/egress/egress_path.hpp"
+#include "producer/egress/output_batch.hpp"
 #include "producer/egress/output_counters.hpp"
 #include "producer/egress/slab_completion.hpp"
 #include "producer/egress/slab_filling.hpp"
@@ -34,10 +34,11 @@ namespace offramp {
 // small batches share a slab if the layout has room; none waits longer than `max_delay`.
 //
 // Owns: its stream, events and two threads. Borrows: device, exchange, layout, timeline.
-// Blocks: submit() while `queue_depth` batches wait for slabs (back-pressure). Errors: on_failure is called when a
-// thread fails. A batch that is dropped before its copy is held until `computed` is done: its tensors must not be freed
-// while the device still writes them.
-class EgressStream final : public EgressPath {
+// Blocks: submit() while `queue_depth` batches wait for slabs (back-pressure). Thread: submit() and finish() from the
+// model's; stop() and stats() from any. Errors: the next submit() or finish() throws a failure. on_failure is called
+// when a thread fails. A batch that is dropped before its copy is held until `computed` is done: its tensors must not
+// be freed while the device still writes them.
+class EgressStream {
   public:
     struct Options {
         SlabWriter::HeaderFields header_fields;  // slab and generation are filled in per slab
@@ -52,18 +53,22 @@ class EgressStream final : public EgressPath {
 
     EgressStream(Device& device, std::shared_ptr<SlabExchange> exchange, const SlabLayout& layout,
                  DeviceTimeline& timeline, Options options, std::function<void()> on_failure);
-    ~EgressStream() override;
+    ~EgressStream();
     EgressStream(const EgressStream&) = delete;
     EgressStream& operator=(const EgressStream&) = delete;
 
-    bool submit(OutputBatch batch) override;
+    // False after stop(): the batch was not taken.
+    bool submit(OutputBatch batch);
     // For a single submitting thread. False if submit() would still block at `until`.
     bool wait_for_room(TimePoint until) { return submitted_.wait_for_room(until); }
-    void finish() override;
+    // Waits until everything is published.
+    void finish();
     // Takes no more batches and does not wait. finish() is still required.
     void close() { submitted_.close(); }
-    void stop() override;
-    OutputStats stats() const override { return counters_.stats(); }
+    // Abandons batches whose copies have not begun. Waits for copies under way: their slabs cannot be freed earlier.
+    void stop();
+    const Options& options() const { return options_; }
+    OutputStats stats() const { return counters_.stats(); }
 
   private:
     void copy_batches();

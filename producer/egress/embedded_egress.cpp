@@ -84,9 +84,9 @@ struct EmbeddedEgress::Parts final : private StoppableRun {
     void attempt(const std::function<void()>& step);
     void require_no_failure();
     void end();
-    void end_input() override { stream->close(); }
+    void end_input() override { run->stream().close(); }
     void stop_outputs() override { run->stop(); }
-    void dismiss_consumers() override { run->delivery().abort(); }
+    void dismiss_consumers() override { run->broker().abort(); }
     EgressRunOptions run_options() const;
     EgressRunHooks run_hooks();
     RunStatusFields stats_now() const;
@@ -103,7 +103,6 @@ struct EmbeddedEgress::Parts final : private StoppableRun {
     const SlabPlan plan;
     LendingPool<Event> events;
     std::optional<EgressRun> run;
-    EgressStream* stream = nullptr;    // the run's path
     std::unique_ptr<LiveTrace> trace;  // used by its thread until that has ended
     std::unique_ptr<RunStatus> status;
     std::uint64_t batches = 0, next_item = 0;
@@ -190,13 +189,7 @@ EgressRunHooks EmbeddedEgress::Parts::run_hooks() {
                 },
             .on_delivery_end = [this] { life.note_delivery_end(); },
             .on_delivery_failure = [this] { life.stop(StopMode::Abandon, "the broker failed"); },
-            .on_path_failure = [this] { life.stop(StopMode::Halt, "the egress failed"); },
-            .make_path =
-                [this](PathParts parts) {
-                    auto made = make_stream_path(std::move(parts));
-                    stream = made.get();
-                    return made;
-                }};
+            .on_path_failure = [this] { life.stop(StopMode::Halt, "the egress failed"); }};
 }
 
 // A drained run has ended already.
@@ -219,15 +212,15 @@ void EmbeddedEgress::Parts::attempt(const std::function<void()>& step) {
 // A failed part's threads end soon: joining them yields their error. Only the broker abandons a run that its program
 // still uses.
 void EmbeddedEgress::Parts::require_no_failure() {
-    if (!life.error() && life.is_stopped(StopMode::Abandon)) attempt([this] { run->delivery().join(); });
-    if (!life.error() && life.is_stopped(StopMode::Halt)) attempt([this] { stream->finish(); });
+    if (!life.error() && life.is_stopped(StopMode::Abandon)) attempt([this] { run->broker().join(); });
+    if (!life.error() && life.is_stopped(StopMode::Halt)) attempt([this] { run->stream().finish(); });
     if (life.error()) std::rethrow_exception(life.error());
 }
 
 // For a run that is drained or abandoned: its threads end by themselves.
 void EmbeddedEgress::Parts::end() {
-    attempt([this] { stream->finish(); });
-    attempt([this] { run->delivery().join(); });
+    attempt([this] { run->stream().finish(); });
+    attempt([this] { run->broker().join(); });
     life.end();
     status->end(life.word(), life.failure());
     trace->end();
@@ -286,10 +279,10 @@ std::optional<std::uint64_t> EmbeddedEgress::Parts::submit(Batch batch) {
     const std::lock_guard turn(turns);
     require_no_failure();
     check(batch);
-    if (batch.timeout && !stream->wait_for_room(kSteadyClock.now() + *batch.timeout)) return std::nullopt;
+    if (batch.timeout && !run->stream().wait_for_room(kSteadyClock.now() + *batch.timeout)) return std::nullopt;
     OutputBatch output = described(std::move(batch));
     const std::uint64_t through = output.rows.back().item + 1;
-    if (!stream->submit(std::move(output))) {
+    if (!run->stream().submit(std::move(output))) {
         require_no_failure();
         throw Error(ErrorKind::Interrupted, "the run was stopped: it takes no more batches");
     }
@@ -315,9 +308,9 @@ bool EmbeddedEgress::Parts::drain(std::optional<std::chrono::nanoseconds> timeou
 
 RunStatusFields EmbeddedEgress::Parts::stats_now() const {
     return {.at_ns = now_ns(),
-            .output = stream->stats(),
+            .output = run->stream().stats(),
             .slab_wait_seconds = run->slab_wait_seconds(),
-            .broker = run->delivery().report()};
+            .broker = run->broker().report()};
 }
 
 EmbeddedEgress::EmbeddedEgress(EmbeddedEgressOptions options) : parts_(std::make_unique<Parts>(std::move(options))) {}
@@ -329,8 +322,8 @@ std::optional<std::uint64_t> EmbeddedEgress::submit(Batch batch) { return parts_
 bool EmbeddedEgress::drain(std::optional<std::chrono::nanoseconds> timeout) { return parts_->drain(timeout); }
 
 EmbeddedEgressStats EmbeddedEgress::stats() const {
-    const OutputStats output = parts_->stream->stats();
-    const BrokerReport broker = parts_->run->delivery().report();
+    const OutputStats output = parts_->run->stream().stats();
+    const BrokerReport broker = parts_->run->broker().report();
     const auto number_of = [&](auto&& is) {
         return static_cast<std::uint32_t>(std::ranges::count_if(
             broker.consumers, [&](const ConsumerReport& one) { return one.end.empty() && is(one); }));

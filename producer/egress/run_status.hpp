@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "producer/broker/broker_report.hpp"
-#include "producer/egress/egress_path.hpp"
+#include "producer/egress/output_counters.hpp"
 
 namespace offramp {
 

@@ -7,9 +7,11 @@
 
 namespace offramp {
 
-BlockingEgress::BlockingEgress(Device& device, Stream& compute, const SlabLayout& layout, DeviceTimeline& timeline,
-                               SlabWriter::HeaderFields header_fields, std::unique_ptr<SlabPlace> place)
-    : compute_(compute),
+BlockingEgress::BlockingEgress(Delivery delivery, Device& device, Stream& compute, const SlabLayout& layout,
+                               DeviceTimeline& timeline, SlabWriter::HeaderFields header_fields,
+                               std::unique_ptr<SlabPlace> place)
+    : RungOutputs(std::move(delivery)),
+      compute_(compute),
       layout_(layout),
       timeline_(timeline),
       header_fields_(std::move(header_fields)),

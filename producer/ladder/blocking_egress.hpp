@@ -3,18 +3,19 @@
 #include <memory>
 
 #include "common/wire/slab_layout.hpp"
-#include "producer/egress/egress_path.hpp"
 #include "producer/egress/output_counters.hpp"
+#include "producer/egress/slab_filling.hpp"
+#include "producer/ladder/rung_outputs.hpp"
 #include "producer/ladder/slab_place.hpp"
 
 namespace offramp {
 
 // Copies on the compute stream and waits for each copy on the model's thread: nothing overlaps.
 // Owns: the place, one pair of events. Borrows: device, compute stream, layout, timeline.
-class BlockingEgress final : public EgressPath {
+class BlockingEgress final : public RungOutputs {
   public:
-    BlockingEgress(Device& device, Stream& compute, const SlabLayout& layout, DeviceTimeline& timeline,
-                   SlabWriter::HeaderFields header_fields, std::unique_ptr<SlabPlace> place);
+    BlockingEgress(Delivery delivery, Device& device, Stream& compute, const SlabLayout& layout,
+                   DeviceTimeline& timeline, SlabWriter::HeaderFields header_fields, std::unique_ptr<SlabPlace> place);
 
     bool submit(OutputBatch batch) override;
     void finish() override { place_->finish(); }

@@ -7,11 +7,12 @@
 
 namespace offramp {
 
-ComputeStreamEgress::ComputeStreamEgress(Device& device, Stream& compute, std::shared_ptr<SlabExchange> exchange,
-                                         const SlabLayout& layout, DeviceTimeline& timeline,
-                                         SlabWriter::HeaderFields header_fields, std::uint32_t slab_count,
-                                         std::function<void()> on_failure)
-    : compute_(compute),
+ComputeStreamEgress::ComputeStreamEgress(BrokerThread& broker, Device& device, Stream& compute,
+                                         std::shared_ptr<SlabExchange> exchange, const SlabLayout& layout,
+                                         DeviceTimeline& timeline, SlabWriter::HeaderFields header_fields,
+                                         std::uint32_t slab_count, std::function<void()> on_failure)
+    : RungOutputs({.broker = &broker, .local = nullptr}),
+      compute_(compute),
       exchange_(std::move(exchange)),
       layout_(layout),
       header_fields_(std::move(header_fields)),

@@ -5,18 +5,18 @@
 #include <vector>
 
 #include "common/wire/slab_layout.hpp"
-#include "producer/egress/egress_path.hpp"
 #include "producer/egress/output_counters.hpp"
 #include "producer/egress/slab_completion.hpp"
+#include "producer/ladder/rung_outputs.hpp"
 
 namespace offramp {
 
 // Copies asynchronously, but on the compute stream. The host runs ahead, and another thread publishes; the next batch's
 // computation still waits for the copy. Owns: the completion's thread, events. Borrows: device, compute stream,
 // exchange, layout, timeline.
-class ComputeStreamEgress final : public EgressPath {
+class ComputeStreamEgress final : public RungOutputs {
   public:
-    ComputeStreamEgress(Device& device, Stream& compute, std::shared_ptr<SlabExchange> exchange,
+    ComputeStreamEgress(BrokerThread& broker, Device& device, Stream& compute, std::shared_ptr<SlabExchange> exchange,
                         const SlabLayout& layout, DeviceTimeline& timeline, SlabWriter::HeaderFields header_fields,
                         std::uint32_t slab_count, std::function<void()> on_failure);
     ~ComputeStreamEgress() override;

@@ -10,11 +10,12 @@
 
 namespace offramp {
 
-DroppedOutputs::DroppedOutputs(Device& device, LocalDelivery& delivery, std::size_t depth,
-                               std::function<void()> on_failure)
-    : device_(device), delivery_(delivery), on_failure_(std::move(on_failure)), computing_(depth), thread_([this] {
-          wait_computed();
-      }) {}
+DroppedOutputs::DroppedOutputs(Delivery delivery, Device& device, std::size_t depth, std::function<void()> on_failure)
+    : RungOutputs(std::move(delivery)),
+      device_(device),
+      on_failure_(std::move(on_failure)),
+      computing_(depth),
+      thread_([this] { wait_computed(); }) {}
 
 DroppedOutputs::~DroppedOutputs() {
     stop();
@@ -36,7 +37,7 @@ void DroppedOutputs::count(const OutputBatch& batch) {
     PublishedSlab published{.first_batch = batch.number, .batches_ended = 1};
     for (const RowInfo& row : batch.rows) published.samples += row.empty ? 0 : 1;
     counters_.published(published);
-    delivery_.add(published, now_ns());
+    local_delivery().add(published, now_ns());
 }
 
 void DroppedOutputs::wait_computed() {

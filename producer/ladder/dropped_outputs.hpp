@@ -4,17 +4,16 @@
 #include <thread>
 
 #include "common/base/bounded_queue.hpp"
-#include "producer/egress/egress_path.hpp"
 #include "producer/egress/output_counters.hpp"
-#include "producer/ladder/local_delivery.hpp"
+#include "producer/ladder/rung_outputs.hpp"
 
 namespace offramp {
 
 // Drops each batch on the device once it is computed. This measures computation alone, with the same input and host
-// work: the limit of every rung. Owns: a thread that waits for the batches. Borrows: device, delivery.
-class DroppedOutputs final : public EgressPath {
+// work: the limit of every rung. Owns: a thread that waits for the batches. Borrows: device.
+class DroppedOutputs final : public RungOutputs {
   public:
-    DroppedOutputs(Device& device, LocalDelivery& delivery, std::size_t depth, std::function<void()> on_failure);
+    DroppedOutputs(Delivery delivery, Device& device, std::size_t depth, std::function<void()> on_failure);
     ~DroppedOutputs() override;
 
     bool submit(OutputBatch batch) override;
@@ -27,7 +26,6 @@ class DroppedOutputs final : public EgressPath {
     void count(const OutputBatch& batch);
 
     Device& device_;
-    LocalDelivery& delivery_;
     std::function<void()> on_failure_;
     OutputCounters counters_;
     BoundedQueue<OutputBatch> computing_;

@@ -3,14 +3,14 @@
 #include <functional>
 #include <mutex>
 
-#include "producer/broker/delivery.hpp"
+#include "producer/broker/broker_report.hpp"
 #include "producer/pool/published_slab.hpp"
 
 namespace offramp {
 
 // Totals of a run whose outputs never leave the producer: published means completed.
 // Thread: any. Blocks: never.
-class LocalDelivery final : public Delivery {
+class LocalDelivery {
   public:
     // `warmup_batches`: excluded from the steady-state stats. `on_completed`: called for each completed slab; `before`:
     // called by begin().
@@ -26,9 +26,8 @@ class LocalDelivery final : public Delivery {
     // `done_at_ns`: CLOCK_MONOTONIC.
     void add(const PublishedSlab& slab, std::uint64_t done_at_ns);
 
-    BrokerReport report() const override;
-    void abort() override {}
-    void join() override;
+    BrokerReport report() const;
+    void join();
 
   private:
     const std::uint64_t warmup_batches_;

@@ -60,26 +60,19 @@ std::unique_ptr<EgressStrategy> RungEgress::chosen_by(const RunConfig& config) {
     return chosen;
 }
 
-std::unique_ptr<Delivery> RungEgress::make_local_delivery(LocalDeliveryParts parts) {
-    auto delivery =
-        std::make_unique<LocalDelivery>(parts.warmup_batches, std::move(parts.on_completed), std::move(parts.begin));
-    delivery_ = delivery.get();
-    return delivery;
-}
-
-std::unique_ptr<SlabPlace> RungEgress::make_place(const EgressParts& parts) const {
+std::unique_ptr<SlabPlace> RungEgress::make_place(const EgressParts& parts, LocalDelivery* local) const {
+    const SlabLayout& layout = parts.run.layout();
     switch (rung_.memory) {
         case Rung::Memory::FreshPrivate:
-            return std::make_unique<PrivatePlace>(parts.path.layout.slab_bytes, parts.path.names.nonce,
-                                                  parts.path.options.header_fields.epoch,
-                                                  make_processor(parts.config.processor, parts.config), *delivery_);
+            return std::make_unique<PrivatePlace>(layout.slab_bytes, parts.run.names().nonce,
+                                                  parts.run.stream().options().header_fields.epoch,
+                                                  make_processor(parts.config.processor, parts.config), *local);
         case Rung::Memory::FreshSegment:
-            return std::make_unique<FreshSegments>(parts.path.names, parts.path.options.slab_count,
-                                                   parts.path.layout.slab_bytes, !parts.config.consumer_user.empty(),
-                                                   parts.path.exchange);
+            return std::make_unique<FreshSegments>(parts.run.names(), parts.run.spans().slab_count, layout.slab_bytes,
+                                                   !parts.config.consumer_user.empty(), parts.run.exchange());
         case Rung::Memory::Pool:
         case Rung::Memory::PageLockedPool:
-            return std::make_unique<PooledPlace>(parts.path.exchange);
+            return std::make_unique<PooledPlace>(parts.run.exchange());
         case Rung::Memory::None:
             break;
     }
@@ -87,20 +80,26 @@ std::unique_ptr<SlabPlace> RungEgress::make_place(const EgressParts& parts) cons
     std::abort();
 }
 
-std::unique_ptr<EgressPath> RungEgress::make_path(EgressParts parts) {
-    expect(traits_.has_consumers() || delivery_ != nullptr, "a run without consumers has made its delivery");
+std::unique_ptr<RunOutputs> RungEgress::make_outputs(EgressParts parts) {
+    if (rung_.is_default()) return StreamedEgress().make_outputs(std::move(parts));
+    EgressRun& run = parts.run;
+    const EgressStream::Options& options = run.stream().options();
+    RungOutputs::Delivery delivery;
+    if (traits_.has_consumers())
+        delivery.broker = &run.broker();
+    else
+        delivery.local = std::make_unique<LocalDelivery>(parts.config.warmup_batches, parts.on_completed, parts.begin);
     if (rung_.processing == Rung::Processing::None)
-        return std::make_unique<DroppedOutputs>(parts.path.device, *delivery_, parts.path.options.queue_depth + 1,
-                                                std::move(parts.path.on_failure));
-    if (rung_.waiting == Rung::Waiting::ByModelThread)
-        return std::make_unique<BlockingEgress>(parts.path.device, parts.compute, parts.path.layout,
-                                                parts.path.timeline, parts.path.options.header_fields,
-                                                make_place(parts));
-    if (rung_.copies == Rung::Copies::OnComputeStream)
-        return std::make_unique<ComputeStreamEgress>(
-            parts.path.device, parts.compute, parts.path.exchange, parts.path.layout, parts.path.timeline,
-            parts.path.options.header_fields, parts.path.options.slab_count, std::move(parts.path.on_failure));
-    return StreamedEgress().make_path(std::move(parts));
+        return std::make_unique<DroppedOutputs>(std::move(delivery), parts.device, options.queue_depth + 1,
+                                                std::move(parts.on_failure));
+    if (rung_.waiting == Rung::Waiting::ByModelThread) {
+        auto place = make_place(parts, delivery.local.get());
+        return std::make_unique<BlockingEgress>(std::move(delivery), parts.device, parts.compute, run.layout(),
+                                                parts.timeline, options.header_fields, std::move(place));
+    }
+    return std::make_unique<ComputeStreamEgress>(run.broker(), parts.device, parts.compute, run.exchange(),
+                                                 run.layout(), parts.timeline, options.header_fields,
+                                                 run.spans().slab_count, std::move(parts.on_failure));
 }
 
 }  // namespace offramp

@@ -9,7 +9,7 @@
 
 namespace offramp {
 
-// Builds a run's egress from a rung's parts. Borrows: the rung; between its two calls, the delivery made by the first.
+// Builds a run's outputs from a rung's parts. Borrows: the rung.
 class RungEgress final : public EgressStrategy {
   public:
     explicit RungEgress(const Rung& rung);
@@ -17,16 +17,14 @@ class RungEgress final : public EgressStrategy {
     static std::unique_ptr<EgressStrategy> chosen_by(const RunConfig& config);
 
     const EgressTraits& traits() const override { return traits_; }
-    std::unique_ptr<Delivery> make_local_delivery(LocalDeliveryParts parts) override;
     // Errors: ConfigError from the processor that the rung `sequential` runs in the producer.
-    std::unique_ptr<EgressPath> make_path(EgressParts parts) override;
+    std::unique_ptr<RunOutputs> make_outputs(EgressParts parts) override;
 
   private:
-    std::unique_ptr<SlabPlace> make_place(const EgressParts& parts) const;
+    std::unique_ptr<SlabPlace> make_place(const EgressParts& parts, LocalDelivery* local) const;
 
     const Rung& rung_;
     const EgressTraits traits_;
-    LocalDelivery* delivery_ = nullptr;
 };
 
 }  // namespace offramp

@@ -31,7 +31,7 @@ Inference::Inference(Device& device, Model& model, OutputTransformer& transforme
       clock_(device, timeline, pace.depth, pace.timed),
       events_([&device] { return device.make_event(); }) {}
 
-bool Inference::run(Prefetcher& input, EgressPath& egress, std::uint64_t batches) {
+bool Inference::run(Prefetcher& input, RunOutputs& outputs, std::uint64_t batches) {
     while (batches > 0) {
         std::optional<TraceRange> step;
         if (const auto number = input.upcoming()) step.emplace(TraceName::Batch, *number);
@@ -39,9 +39,9 @@ bool Inference::run(Prefetcher& input, EgressPath& egress, std::uint64_t batches
         if (!batch) break;
         if (!batch->left_out()) {
             --batches;
-            if (!submit(compute_batch(std::move(*batch)), egress)) return false;
+            if (!submit(compute_batch(std::move(*batch)), outputs)) return false;
         } else if (unread_ == Unread::EmitEmpty) {
-            if (!submit(describe(*batch), egress)) return false;
+            if (!submit(describe(*batch), outputs)) return false;
         } else {
             skipped_before_ += skipped_in(*batch);
         }
@@ -50,9 +50,9 @@ bool Inference::run(Prefetcher& input, EgressPath& egress, std::uint64_t batches
     return batches == 0;
 }
 
-bool Inference::submit(OutputBatch output, EgressPath& egress) {
+bool Inference::submit(OutputBatch output, RunOutputs& outputs) {
     const std::uint64_t began = now_ns();
-    if (!egress.submit(std::move(output))) return false;
+    if (!outputs.submit(std::move(output))) return false;
     output_wait_ns_ += now_ns() - began;
     return true;
 }

@@ -8,8 +8,8 @@
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"
 #include "producer/device/lending_pool.hpp"
-#include "producer/egress/egress_path.hpp"
 #include "producer/runner/inference/compute_clock.hpp"
+#include "producer/runner/inference/run_outputs.hpp"
 #include "producer/runner/ingest/prefetcher.hpp"
 #include "producer/runner/models/model.hpp"
 #include "producer/runner/transforms/output_transformer.hpp"
@@ -33,7 +33,7 @@ class Inference {
 
     // Runs at most `batches` batches, excluding those without readable items. False when the input has ended, or the
     // egress takes no more. Their device time is known on return.
-    bool run(Prefetcher& input, EgressPath& egress, std::uint64_t batches = kAllBatches);
+    bool run(Prefetcher& input, RunOutputs& outputs, std::uint64_t batches = kAllBatches);
     static constexpr std::uint64_t kAllBatches = ~std::uint64_t{0};
 
     ComputeTime computed() const { return clock_.so_far(); }
@@ -43,7 +43,7 @@ class Inference {
     std::optional<InputBatch> get_batch(Prefetcher& input);
     OutputBatch describe(const InputBatch& input);
     OutputBatch compute_batch(InputBatch input);
-    bool submit(OutputBatch output, EgressPath& egress);
+    bool submit(OutputBatch output, RunOutputs& outputs);
 
     Device& device_;
     Model& model_;

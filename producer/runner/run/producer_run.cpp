@@ -88,6 +88,15 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     const EgressPlan plan = lay_out_slabs(config_, traits, *model_.transformer, *source_, *device_);
     egress_ = std::make_unique<EgressRun>(place_, *device_, *timeline_,
                                           egress_options(config_, traits, plan, *model_.transformer), egress_hooks());
+    outputs_ =
+        strategy_->make_outputs({.config = config_,
+                                 .device = *device_,
+                                 .compute = *compute_,
+                                 .timeline = *timeline_,
+                                 .run = *egress_,
+                                 .on_failure = [this] { lifecycle_.stop(StopMode::Halt, "the egress failed"); },
+                                 .begin = [this](const PublishedSlab& slab) { record_->begin(slab); },
+                                 .on_completed = [this](const PublishedSlab& slab) { record_->completed(slab); }});
     // Also in a recovered run: its producer may have died before it kept them.
     if (texts) keep_listed_rows(listed_rows, *texts, place_.readable_by_group());
     if (pictures) keep_listed_rows(listed_rows, *pictures, place_.readable_by_group());
@@ -103,6 +112,7 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
                                                                  .source = *source_,
                                                                  .record = *record_,
                                                                  .egress = *egress_,
+                                                                 .outputs = *outputs_,
                                                                  .turn = turn_},
                                               plan.pace);
     still_wanted();
@@ -115,34 +125,22 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
 }
 
 EgressRunHooks ProducerRun::egress_hooks() {
-    const auto note_begun = [this](const PublishedSlab& slab) { record_->begin(slab); };
-    const auto note_completed = [this](const PublishedSlab& slab) { record_->completed(slab); };
-    return {
-        .on_begin =
-            [this](RunProgress& progress) {
-                progress.began_ns = began_ns_;
-                record_->describe(progress);
-            },
-        .numbers = {.batch = config_.batch, .items = source_->items()},
-        .check_input = [this](const RunProgress& progress) { require_same_input(progress, *source_); },
-        .check_kept = [this](const RunProgress& progress,
-                             const Predecessor& predecessor) { record_->go_on(progress, predecessor); },
-        .before_publishing = note_begun,
-        .on_completed = note_completed,
-        .on_dropped = [this](std::uint64_t batch, std::span<const RowInfo> rows) { record_->dropped(batch, rows); },
-        .on_pool_failure = [this](std::exception_ptr error) { fail(std::move(error)); },
-        .on_delivery_end = [this] { lifecycle_.note_delivery_end(); },
-        .on_delivery_failure = [this] { lifecycle_.stop(StopMode::Abandon, "the broker failed"); },
-        .on_path_failure = [this] { lifecycle_.stop(StopMode::Halt, "the egress failed"); },
-        .make_path =
-            [this](PathParts parts) {
-                return strategy_->make_path({.config = config_, .compute = *compute_, .path = std::move(parts)});
-            },
-        .make_delivery =
-            [=, this] {
-                return strategy_->make_local_delivery(
-                    {.warmup_batches = config_.warmup_batches, .begin = note_begun, .on_completed = note_completed});
-            }};
+    return {.on_begin =
+                [this](RunProgress& progress) {
+                    progress.began_ns = began_ns_;
+                    record_->describe(progress);
+                },
+            .numbers = {.batch = config_.batch, .items = source_->items()},
+            .check_input = [this](const RunProgress& progress) { require_same_input(progress, *source_); },
+            .check_kept = [this](const RunProgress& progress,
+                                 const Predecessor& predecessor) { record_->go_on(progress, predecessor); },
+            .before_publishing = [this](const PublishedSlab& slab) { record_->begin(slab); },
+            .on_completed = [this](const PublishedSlab& slab) { record_->completed(slab); },
+            .on_dropped = [this](std::uint64_t batch, std::span<const RowInfo> rows) { record_->dropped(batch, rows); },
+            .on_pool_failure = [this](std::exception_ptr error) { fail(std::move(error)); },
+            .on_delivery_end = [this] { lifecycle_.note_delivery_end(); },
+            .on_delivery_failure = [this] { lifecycle_.stop(StopMode::Abandon, "the broker failed"); },
+            .on_path_failure = [this] { lifecycle_.stop(StopMode::Halt, "the egress failed"); }};
 }
 
 RunFacts ProducerRun::facts() const {
@@ -174,6 +172,7 @@ RunFacts ProducerRun::facts() const {
 ProducerRun::~ProducerRun() {
     lifecycle_.end();
     if (pipeline_) pipeline_->stop();
+    outputs_.reset();
     egress_.reset();
 }
 
@@ -186,10 +185,10 @@ ExitCode ProducerRun::execute() {
     if (lifecycle_.is_stopped(StopMode::Halt)) {
         lifecycle_.stop(StopMode::Abandon, "a part failed");  // unless an earlier stop gave the reason
         // Slabs still being copied are published or freed before the totals are closed.
-        attempt([this] { egress_->path().finish(); });
+        attempt([this] { outputs_->finish(); });
     }
     attempt([this] {
-        egress_->delivery().join();
+        outputs_->join();
         lifecycle_.note_delivery_end();  // a run without consumers has no broker to report its end
     });
     attempt([this] { record_->close(); });
@@ -242,9 +241,9 @@ void ProducerRun::look_at_trace() {
 
 void ProducerRun::end_input() { pipeline_->end_input(); }
 
-void ProducerRun::stop_outputs() { egress_->stop(); }
+void ProducerRun::stop_outputs() { outputs_->stop(); }
 
-void ProducerRun::dismiss_consumers() { egress_->delivery().abort(); }
+void ProducerRun::dismiss_consumers() { outputs_->abort(); }
 
 // --- failures ---
 

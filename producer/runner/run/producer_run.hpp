@@ -76,6 +76,7 @@ class ProducerRun final : private StoppableRun {
     std::unique_ptr<BatchSource> source_;
     std::unique_ptr<WorkRecord> record_;
     std::unique_ptr<EgressRun> egress_;
+    std::unique_ptr<RunOutputs> outputs_;
     std::unique_ptr<RunPipeline> pipeline_;
     std::unique_ptr<LiveTrace> trace_;
     std::unique_ptr<RunReport> report_;  // used by the beat; after the lifecycle's end, by the run's own thread

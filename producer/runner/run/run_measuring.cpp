@@ -30,8 +30,8 @@ double cpu_seconds() {
 }  // namespace
 
 void RunMeasuring::flow() {
-    EgressPath& path = parts_.egress.path();
-    if (!parts_.inference.run(parts_.input, path, parts_.config.warmup_batches)) return;
+    RunOutputs& outputs = parts_.outputs;
+    if (!parts_.inference.run(parts_.input, outputs, parts_.config.warmup_batches)) return;
     parts_.compute.synchronize();
     wait_until_delivered();
     const MeasuredStats begin = so_far();
@@ -45,19 +45,19 @@ void RunMeasuring::flow() {
         bool more = false;
         {
             const TraceRange range(TraceName::Capture);
-            more = parts_.inference.run(parts_.input, path, parts_.config.profile_batches);
+            more = parts_.inference.run(parts_.input, outputs, parts_.config.profile_batches);
             wait_until_delivered();  // the copies of the captured steps belong to them, on any path
         }
         stop_profiler(parts_.device);
         if (!more) return;
     }
-    parts_.inference.run(parts_.input, path);
+    parts_.inference.run(parts_.input, outputs);
 }
 
 void RunMeasuring::wait_until_delivered() const {
     for (;;) {
-        const std::uint64_t submitted = parts_.egress.path().stats().samples_submitted;
-        const BrokerReport report = parts_.egress.delivery().report();
+        const std::uint64_t submitted = parts_.outputs.stats().samples_submitted;
+        const BrokerReport report = parts_.outputs.report();
         if (parts_.lifecycle.is_stopped(StopMode::Halt) ||
             report.completed.samples + report.dead_lettered.samples >= submitted)
             return;
@@ -66,9 +66,9 @@ void RunMeasuring::wait_until_delivered() const {
 }
 
 MeasuredStats RunMeasuring::so_far() const {
-    const OutputStats output = parts_.egress.path().stats();
+    const OutputStats output = parts_.outputs.stats();
     return {.at_ns = now_ns(),
-            .batches = parts_.egress.delivery().report().completed.batches,
+            .batches = parts_.outputs.report().completed.batches,
             .copy_bytes = output.bytes_copied,
             .compute_seconds = parts_.inference.computed().seconds,
             .copy_seconds = output.copy_seconds,

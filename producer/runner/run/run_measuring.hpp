@@ -30,6 +30,7 @@ class RunMeasuring {
         OutputTransformer& transformer;
         Prefetcher& input;
         EgressRun& egress;
+        RunOutputs& outputs;
         Inference& inference;
     };
     explicit RunMeasuring(const Parts& parts) : parts_(parts) {}

@@ -47,6 +47,7 @@ RunPipeline::RunPipeline(const Parts& parts, Inference::Pace pace)
                   .transformer = *parts_.model.transformer,
                   .input = input_,
                   .egress = parts_.egress,
+                  .outputs = parts_.outputs,
                   .inference = inference_}) {}
 
 std::unique_ptr<ScoreReview> RunPipeline::make_review() {
@@ -69,7 +70,7 @@ void RunPipeline::flow() {
     } catch (const Error& problem) {
         if (problem.kind() != ErrorKind::BadInput || parts_.lifecycle.is_stopped(StopMode::Abandon)) throw;
         parts_.lifecycle.note(std::current_exception());
-        parts_.egress.path().finish();
+        parts_.outputs.finish();
     }
 }
 
@@ -95,23 +96,23 @@ void RunPipeline::compute() {
     if (!config.recover && (config.drain_warmup || config.profile_batches > 0))
         measuring_.flow();
     else
-        inference_.run(input_, parts_.egress.path());
+        inference_.run(input_, parts_.outputs);
     if (parts_.turn.is_shared()) parts_.compute.synchronize();
 }
 
 // The last outputs may also exceed the limit of skipped items.
 void RunPipeline::finish_egress() {
-    parts_.egress.path().finish();
+    parts_.outputs.finish();
     input_.require_good();
 }
 
 RunStats RunPipeline::stats() const {
     const EgressRun& egress = parts_.egress;
     const Prefetcher::Progress input = input_.progress();
-    const OutputStats output = egress.path().stats();
+    const OutputStats output = parts_.outputs.stats();
     const ProgressRecord& previous = egress.predecessor().totals;
     const ComputeTime computed = inference_.computed();
-    RunStats stats{.broker = egress.delivery().report(),
+    RunStats stats{.broker = parts_.outputs.report(),
                    .sourced = parts_.record.sourced_before() + input.items_delivered,
                    .skipped = previous.skipped + input.items_skipped + output.samples_rejected,
                    .skipped_items = input_.skipped().list(),

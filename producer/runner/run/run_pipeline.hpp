@@ -9,6 +9,7 @@
 #include "producer/egress/run_lifecycle.hpp"
 #include "producer/runner/inference/compute_turn.hpp"
 #include "producer/runner/inference/inference.hpp"
+#include "producer/runner/inference/run_outputs.hpp"
 #include "producer/runner/ingest/prefetcher.hpp"
 #include "producer/runner/report/run_stats.hpp"
 #include "producer/runner/run/run_measuring.hpp"
@@ -35,6 +36,7 @@ class RunPipeline {
         BatchSource& source;
         WorkRecord& record;
         EgressRun& egress;
+        RunOutputs& outputs;
         ComputeTurn& turn;
     };
     RunPipeline(const Parts& parts, Inference::Pace pace);

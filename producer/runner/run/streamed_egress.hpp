@@ -8,7 +8,7 @@ namespace offramp {
 class StreamedEgress final : public EgressStrategy {
   public:
     const EgressTraits& traits() const override { return traits_; }
-    std::unique_ptr<EgressPath> make_path(EgressParts parts) override;
+    std::unique_ptr<RunOutputs> make_outputs(EgressParts parts) override;
 
   private:
     const EgressTraits traits_;

@@ -51,10 +51,10 @@ struct ProducersWorld {
         batch.tensors.push_back({four_rows(), bytes->data(), bytes});
         batch.computed = device->make_event();
         compute->record(*batch.computed);
-        egress->path().submit(std::move(batch));
+        egress->stream().submit(std::move(batch));
     }
     void wait_until_published(std::uint64_t samples) const {
-        while (egress->delivery().report().published.samples < samples) std::this_thread::yield();
+        while (egress->broker().report().published.samples < samples) std::this_thread::yield();
     }
 
     static inline const pid_t kOwner = ::getpid();  // the test's program, also in its children
@@ -122,7 +122,7 @@ TEST_F(EgressRunTest, TheNextProducerContinuesADeadOnesRun) {
     EXPECT_EQ(world.egress->predecessor().in_flight.front().samples, kRows);
     world.submit(1);
     world.wait_until_published(2 * kRows);
-    EXPECT_EQ(world.egress->delivery().report().in_flight.samples, 2 * kRows);
+    EXPECT_EQ(world.egress->broker().report().in_flight.samples, 2 * kRows);
 }
 
 TEST_F(EgressRunTest, ARefusedRecoveryKeepsTheRunForTheNext) {
@@ -147,50 +147,15 @@ TEST_F(EgressRunTest, ARefusedRecoveryKeepsTheRunForTheNext) {
     EXPECT_EQ(world.egress->predecessor().in_flight.size(), 1U);
 }
 
-class DroppedDelivery final : public Delivery {
-  public:
-    BrokerReport report() const override { return {}; }
-    void abort() override {}
-    void join() override {}
-};
-
-class CountedPath final : public EgressPath {
-  public:
-    bool submit(OutputBatch) override { return !stopped; }
-    void finish() override {}
-    void stop() override { stopped = true; }
-    OutputStats stats() const override { return {}; }
-    bool stopped = false;
-};
-
 TEST_F(EgressRunTest, ARunWithoutConsumersHasNoMeetingPlace) {
-    std::string made;
-    CountedPath* path = nullptr;
-    {
-        ProducersWorld world(folder_.path(), RunStart::Begun,
-                             {.make_path =
-                                  [&](PathParts) {
-                                      made += "path";
-                                      auto counted = std::make_unique<CountedPath>();
-                                      path = counted.get();
-                                      return counted;
-                                  },
-                              .make_delivery =
-                                  [&] {
-                                      made += "delivery ";
-                                      return std::make_unique<DroppedDelivery>();
-                                  }},
-                             RunSlabs::None);
-        EXPECT_EQ(made, "delivery path");
-        world.egress->open_to_consumers();
-        EXPECT_FALSE(std::filesystem::exists(folder_.file("endpoint")));
-        EXPECT_EQ(world.egress->progress(), nullptr);
-        EXPECT_FALSE(world.egress->has_pool());
-        EXPECT_EQ(support::objects_of(world.place.names()).size(), 1U) << "only the run's lock";
-        world.egress->stop();
-        EXPECT_TRUE(path->stopped);
-        EXPECT_FALSE(world.egress->borrow_slab()) << "the egress no longer waits for slabs";
-    }
+    ProducersWorld world(folder_.path(), RunStart::Begun, {}, RunSlabs::None);
+    world.egress->open_to_consumers();
+    EXPECT_FALSE(std::filesystem::exists(folder_.file("endpoint")));
+    EXPECT_EQ(world.egress->progress(), nullptr);
+    EXPECT_FALSE(world.egress->has_pool());
+    EXPECT_EQ(support::objects_of(world.place.names()).size(), 1U) << "only the run's lock";
+    world.egress->stop();
+    EXPECT_FALSE(world.egress->borrow_slab()) << "the egress no longer waits for slabs";
 }
 
 TEST(Pinning, IsTestedOnceOnTheFirstRange) {
