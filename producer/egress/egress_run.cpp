@@ -13,13 +13,14 @@
 namespace offramp {
 
 EgressRun::EgressRun(RunDirectoryLock& place, Device& device, DeviceTimeline& timeline, EgressRunOptions options,
-                     EgressRunHooks hooks)
+                     RunListener& listener, ItemListener& items)
     : place_(place),
       device_(device),
       options_(std::move(options)),
-      hooks_(std::move(hooks)),
+      listener_(listener),
+      items_(items),
       pinning_(device, options_.pinning) {
-    if (hooks_.before_publishing) exchange_->before_publishing(hooks_.before_publishing);
+    exchange_->before_publishing([this](const PublishedSlab& slab) { items_.before_publishing(slab); });
     if (options_.when_full == WhenFull::Spill) spill_ = make_spill();
     if (has_consumers(options_.slabs)) place_.is_recovered() ? recover() : begin();
     if (offramp::has_pool(options_.slabs)) make_pool();
@@ -32,16 +33,16 @@ void EgressRun::begin() {
         std::make_unique<RunRecords>(RunMemory(place_.names(), options_.layout, options_.spans, options_.max_consumers,
                                                place_.endpoint().epoch, place_.readable_by_group()));
     records_->memory.progress().producers = 1;
-    if (hooks_.on_begin) hooks_.on_begin(records_->memory.progress());
+    listener_.on_begin(records_->memory.progress());
 }
 
 // Changes nothing until it is certain that this producer continues exactly where its predecessor stopped.
 void EgressRun::recover() {
     RunRecovery recovery({place_.names(), options_.layout, options_.spans, options_.max_consumers});
     place_.serve_as(recovery.epoch());
-    if (hooks_.check_input) hooks_.check_input(recovery.progress());
-    recovery.take_up(hooks_.numbers, spill_.get());
-    if (hooks_.check_kept) hooks_.check_kept(recovery.progress(), recovery.predecessor());
+    listener_.check_input(recovery.progress());
+    recovery.take_up({.batch = options_.batch, .items = options_.items}, spill_.get());
+    listener_.check_kept(recovery.progress(), recovery.predecessor());
     predecessor_ = recovery.predecessor();
     records_ = std::move(recovery).resume();
 }
@@ -51,7 +52,7 @@ void EgressRun::make_pool() {
     exchange_->expect_memory();
     SlabPool::Listener news{[this] { exchange_->note_memory(); },
                             [this](std::exception_ptr error) {
-                                hooks_.on_pool_failure(std::move(error));
+                                listener_.on_pool_failure(std::move(error));
                                 exchange_->stop();  // wakes every thread that waits for a slab
                             }};
     pool_ = place_.is_recovered() ? RunRecovery::take_slabs(place_.names(), options_.spans, std::move(pin),
@@ -68,8 +69,8 @@ std::unique_ptr<BrokerThread> EgressRun::start_broker() {
                                 .max_failures = options_.max_failures,
                                 .warmup_batches = options_.warmup_batches,
                                 .progress = &records_->progress,
-                                .on_completed = hooks_.on_completed,
-                                .on_dead_letter = hooks_.on_dead_letter,
+                                .on_completed = [this](const PublishedSlab& slab) { items_.on_completed(slab); },
+                                .on_dead_letter = [this](const PublishedSlab& slab) { items_.on_dead_letter(slab); },
                                 .kill_stalled = options_.kill_stalled,
                                 .dead_letters = make_dead_letter_writer(),
                                 .spill = spill_};
@@ -89,7 +90,9 @@ std::unique_ptr<BrokerThread> EgressRun::start_broker() {
             if (place_.is_recovered()) RunRecovery::continue_in(*parts.broker, predecessor_);
             return parts;
         },
-        *exchange_, BrokerThread::Listener{.on_end = hooks_.on_delivery_end, .on_failure = hooks_.on_delivery_failure});
+        *exchange_,
+        BrokerThread::Listener{.on_end = [this] { listener_.on_delivery_end(); },
+                               .on_failure = [this] { listener_.on_broker_failure(); }});
 }
 
 // Dead letters go to the run's directory.
@@ -123,19 +126,19 @@ std::shared_ptr<SpillStore> EgressRun::make_spill() const {
 }
 
 std::unique_ptr<EgressStream> EgressRun::make_stream(DeviceTimeline& timeline) {
-    EgressStream::Options options{.header_fields = options_.header_fields,
-                                  .slab_count = options_.spans.slab_count,
-                                  .batch = options_.batch,
-                                  .queue_depth = options_.queue_depth,
-                                  .max_delay = options_.max_delay,
-                                  .when_none = options_.when_full == WhenFull::Drop ? SlabExchange::WhenNone::Return
-                                                                                    : SlabExchange::WhenNone::Wait,
-                                  .on_dropped = hooks_.on_dropped};
+    EgressStream::Options options{
+        .header_fields = options_.header_fields,
+        .slab_count = options_.spans.slab_count,
+        .batch = options_.batch,
+        .queue_depth = options_.queue_depth,
+        .max_delay = options_.max_delay,
+        .when_none =
+            options_.when_full == WhenFull::Drop ? SlabExchange::WhenNone::Return : SlabExchange::WhenNone::Wait,
+        .on_dropped = [this](std::uint64_t batch, std::span<const RowInfo> rows) { items_.on_dropped(batch, rows); }};
     options.header_fields.run_nonce = place_.names().nonce;
     options.header_fields.epoch = place_.endpoint().epoch;
-    return std::make_unique<EgressStream>(device_, exchange_, options_.layout, timeline, std::move(options), [this] {
-        if (hooks_.on_path_failure) hooks_.on_path_failure();
-    });
+    return std::make_unique<EgressStream>(device_, exchange_, options_.layout, timeline, std::move(options),
+                                          [this] { listener_.on_stream_failure(); });
 }
 
 void EgressRun::open_to_consumers() const {

@@ -14,10 +14,10 @@
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"
 #include "producer/device/pinning.hpp"
-#include "producer/egress/egress_run_hooks.hpp"
 #include "producer/egress/egress_run_options.hpp"
 #include "producer/egress/egress_stream.hpp"
 #include "producer/egress/run_directory_lock.hpp"
+#include "producer/egress/run_listeners.hpp"
 #include "producer/pool/heartbeat_snapshot.hpp"
 #include "producer/pool/slab_exchange.hpp"
 #include "producer/pool/slab_pool.hpp"
@@ -29,14 +29,14 @@ namespace offramp {
 // A whole run except for the computation: slabs, their ledger, broker, copies. EmbeddedEgress builds it for programs
 // with their own loop; offramp-producer builds it directly.
 //
-// Owns: memory, slabs, broker's thread, stream, spilled files' store. Borrows: place, device, timeline; whatever the
-// hooks use; all of it outlives the run. Thread: the maker's; each part that it hands out names its own. Blocks: the
+// Owns: memory, slabs, broker's thread, stream, spilled files' store. Borrows: place, device, timeline and both
+// listeners; all of it outlives the run. Thread: the maker's; each part that it hands out names its own. Blocks: the
 // constructor, while a predecessor's slabs are read; the destructor, until copies under way are done. Errors: Error;
-// its threads report through the hooks, and as EgressStream and BrokerThread describe. Never ends the process.
+// its threads report to the listener, and as EgressStream and BrokerThread describe. Never ends the process.
 class EgressRun {
   public:
     EgressRun(RunDirectoryLock& place, Device& device, DeviceTimeline& timeline, EgressRunOptions options,
-              EgressRunHooks hooks);
+              RunListener& listener, ItemListener& items);
     EgressRun(const EgressRun&) = delete;
     EgressRun& operator=(const EgressRun&) = delete;
 
@@ -91,7 +91,8 @@ class EgressRun {
     RunDirectoryLock& place_;
     Device& device_;
     const EgressRunOptions options_;
-    const EgressRunHooks hooks_;
+    RunListener& listener_;
+    ItemListener& items_;
     const std::shared_ptr<SlabExchange> exchange_ = SlabExchange::make();
     Pinning pinning_;
     const SteadyClock clock_{};

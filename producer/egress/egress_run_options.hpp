@@ -29,6 +29,7 @@ struct EgressRunOptions {
     std::size_t queue_depth = 1;             // batches submitted and not yet being copied
     std::chrono::nanoseconds max_delay{};    // a small batch waits this long for others to share its slab
     SlabWriter::HeaderFields header_fields;  // the run fills in nonce and epoch; the texts outlive the run
+    std::uint64_t items = 0;                 // of the source, for a recovered run
     WhenFull when_full = WhenFull::Wait;
     std::string spill_dir;  // empty: in the run's directory
     // --- consumers ---

@@ -73,7 +73,7 @@ EmbeddedEgressOptions checked(EmbeddedEgressOptions options) {
 }  // namespace
 
 // In order of dependency; destroyed in reverse.
-struct EmbeddedEgress::Parts final : private StoppableRun {
+struct EmbeddedEgress::Parts final : private StoppableRun, RunListener, ItemListener {
     explicit Parts(EmbeddedEgressOptions wanted);
     ~Parts() override;
 
@@ -88,7 +88,13 @@ struct EmbeddedEgress::Parts final : private StoppableRun {
     void stop_outputs() override { run->stop(); }
     void dismiss_consumers() override { run->broker().abort(); }
     EgressRunOptions run_options() const;
-    EgressRunHooks run_hooks();
+    void on_completed(const PublishedSlab& slab) override;
+    void on_dead_letter(const PublishedSlab& slab) override;
+    void on_dropped(std::uint64_t batch, std::span<const RowInfo> rows) override;
+    void on_pool_failure(std::exception_ptr error) override;
+    void on_broker_failure() override { life.stop(StopMode::Abandon, "the broker failed"); }
+    void on_stream_failure() override { life.stop(StopMode::Halt, "the egress failed"); }
+    void on_delivery_end() override { life.note_delivery_end(); }
     RunStatusFields stats_now() const;
     std::uint32_t most_rows() const { return static_cast<std::uint32_t>(options.tensors.front().rows()); }
 
@@ -121,7 +127,7 @@ EmbeddedEgress::Parts::Parts(EmbeddedEgressOptions wanted)
                                             .max_key_bytes = options.max_key_bytes})),
       events([this] { return device->make_event(); }) {
     sweep_dead_runs();
-    run.emplace(place, *device, timeline, run_options(), run_hooks());
+    run.emplace(place, *device, timeline, run_options(), *this, *this);
     run->wait_until_first_usable();
     place.remove_old_reports();
     trace = std::make_unique<LiveTrace>(place.folder(), "producer", "main", [this] {
@@ -166,30 +172,24 @@ EgressRunOptions EmbeddedEgress::Parts::run_options() const {
             .kill_stalled = options.kill_stalled};
 }
 
-EgressRunHooks EmbeddedEgress::Parts::run_hooks() {
-    const auto items_callback = [](const std::function<void(std::span<const ItemRange>)>& report) {
-        std::function<void(const PublishedSlab&)> on_slab;
-        if (report) on_slab = [&report](const PublishedSlab& slab) { report(slab.items); };
-        return on_slab;
-    };
-    std::function<void(std::uint64_t, std::span<const RowInfo>)> on_dropped;
-    if (options.on_failed_items)
-        on_dropped = [this](std::uint64_t, std::span<const RowInfo> rows) {
-            std::vector<ItemRange> items;
-            for (const RowInfo& row : rows) append_item(items, row.item);
-            options.on_failed_items(items);
-        };
-    return {.on_completed = items_callback(options.on_completed),
-            .on_dead_letter = items_callback(options.on_failed_items),
-            .on_dropped = std::move(on_dropped),
-            .on_pool_failure =
-                [this](std::exception_ptr error) {
-                    life.note(std::move(error));
-                    life.stop(StopMode::Halt, "the pool failed");
-                },
-            .on_delivery_end = [this] { life.note_delivery_end(); },
-            .on_delivery_failure = [this] { life.stop(StopMode::Abandon, "the broker failed"); },
-            .on_path_failure = [this] { life.stop(StopMode::Halt, "the egress failed"); }};
+void EmbeddedEgress::Parts::on_completed(const PublishedSlab& slab) {
+    if (options.on_completed) options.on_completed(slab.items);
+}
+
+void EmbeddedEgress::Parts::on_dead_letter(const PublishedSlab& slab) {
+    if (options.on_failed_items) options.on_failed_items(slab.items);
+}
+
+void EmbeddedEgress::Parts::on_dropped(std::uint64_t, std::span<const RowInfo> rows) {
+    if (!options.on_failed_items) return;
+    std::vector<ItemRange> items;
+    for (const RowInfo& row : rows) append_item(items, row.item);
+    options.on_failed_items(items);
+}
+
+void EmbeddedEgress::Parts::on_pool_failure(std::exception_ptr error) {
+    life.note(std::move(error));
+    life.stop(StopMode::Halt, "the pool failed");
 }
 
 // A drained run has ended already.

@@ -3,7 +3,7 @@
 namespace offramp {
 
 void LocalDelivery::add(const PublishedSlab& slab, std::uint64_t done_at_ns) {
-    if (on_completed_) on_completed_(slab);
+    items_.on_completed(slab);
     const std::lock_guard lock(mutex_);
     totals_.published += slab.totals();
     totals_.complete(slab.totals(), done_at_ns, warmup_batches_);

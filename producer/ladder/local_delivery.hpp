@@ -1,9 +1,9 @@
 #pragma once
 
-#include <functional>
 #include <mutex>
 
 #include "producer/broker/broker_report.hpp"
+#include "producer/egress/run_listeners.hpp"
 #include "producer/pool/published_slab.hpp"
 
 namespace offramp {
@@ -12,16 +12,11 @@ namespace offramp {
 // Thread: any. Blocks: never.
 class LocalDelivery {
   public:
-    // `warmup_batches`: excluded from the steady-state stats. `on_completed`: called for each completed slab; `before`:
-    // called by begin().
-    explicit LocalDelivery(std::uint64_t warmup_batches, std::function<void(const PublishedSlab&)> on_completed = {},
-                           std::function<void(const PublishedSlab&)> before = {})
-        : warmup_batches_(warmup_batches), on_completed_(std::move(on_completed)), before_(std::move(before)) {}
+    // `warmup_batches`: excluded from the steady-state stats. Borrows the listener.
+    LocalDelivery(std::uint64_t warmup_batches, ItemListener& items) : warmup_batches_(warmup_batches), items_(items) {}
 
     // Call it before a slab is processed.
-    void begin(const PublishedSlab& slab) {
-        if (before_) before_(slab);
-    }
+    void begin(const PublishedSlab& slab) { items_.before_publishing(slab); }
 
     // `done_at_ns`: CLOCK_MONOTONIC.
     void add(const PublishedSlab& slab, std::uint64_t done_at_ns);
@@ -31,8 +26,7 @@ class LocalDelivery {
 
   private:
     const std::uint64_t warmup_batches_;
-    const std::function<void(const PublishedSlab&)> on_completed_;
-    const std::function<void(const PublishedSlab&)> before_;
+    ItemListener& items_;
     mutable std::mutex mutex_;
     BrokerReport totals_;
 };

@@ -88,7 +88,7 @@ std::unique_ptr<RunOutputs> RungEgress::make_outputs(EgressParts parts) {
     if (traits_.has_consumers())
         delivery.broker = &run.broker();
     else
-        delivery.local = std::make_unique<LocalDelivery>(parts.config.warmup_batches, parts.on_completed, parts.begin);
+        delivery.local = std::make_unique<LocalDelivery>(parts.config.warmup_batches, parts.items);
     if (rung_.processing == Rung::Processing::None)
         return std::make_unique<DroppedOutputs>(std::move(delivery), parts.device, options.queue_depth + 1,
                                                 std::move(parts.on_failure));

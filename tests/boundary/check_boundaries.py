@@ -49,10 +49,11 @@ LIBRARIES = {
 # slab. offramp-ladder fills slabs by itself, for comparison: it meets the broker at the exchange.
 PRODUCERS_LIBRARIES = "device|egress|pool|ledger|broker|recovery"
 SHOWN_BY_THE_EGRESS = ("device/cuda_error", "device/cuda_failure", "device/device", "device/device_tensor", "device/device_timeline", "device/gpu_search",
-                       "device/lending_pool", "egress/egress_path", "egress/egress_run", "egress/output_batch", "egress/row_info", "egress/row_outliers",
-                       "egress/run_lifecycle", "egress/run_directory_lock", "egress/run_slabs", "egress/slab_plan", "broker/broker_report", "broker/delivery",
+                       "device/lending_pool", "egress/egress_run", "egress/output_batch", "egress/output_counters", "egress/row_info", "egress/row_outliers",
+                       "egress/run_lifecycle", "egress/run_directory_lock", "egress/run_listeners", "egress/run_slabs", "egress/slab_plan", "broker/broker_report",
                        "broker/report_pages", "recovery/predecessor")
-SHOWN_TO_THE_LADDER = (*SHOWN_BY_THE_EGRESS, "egress/output_counters", "egress/slab_completion", "egress/slab_filling", "pool/published_slab", "pool/slab_exchange")
+SHOWN_TO_THE_LADDER = (*SHOWN_BY_THE_EGRESS, "broker/broker_thread", "egress/slab_completion", "egress/slab_filling", "pool/published_slab", "pool/slab_exchange",
+                       "pool/write_loan")
 SHOWN_BY_THE_SESSION = ("consumer_loop", "consumer_run", "run_search", "slab_for_c", "slab_processor")
 # The rooms of common/ that only programs use.
 FOR_PROGRAMS = "common/app/"
@@ -117,14 +118,14 @@ INCLUDE_RULES = [
      "Arrow is included in parquet_module.cpp and parquet_rows_module.cpp only"),
     (r"", r"common/app/settings/", r"CLI/", "CLI11 is included under common/app/settings/ only"),
     (r"", r"common/app/settings/toml\.cpp", r"toml\+\+/", "toml++ is included in common/app/settings/toml.cpp only"),
-    (r"producer/egress/", r"producer/egress/(egress_run|egress_run_hooks|run_directory_lock|run_status)\.", r"producer/(ledger|broker|recovery)/", "of the egress only egress_run, run_directory_lock and run_status know ledger, broker and recovery"),
+    (r"producer/egress/", r"producer/egress/(egress_run|run_listeners|run_directory_lock|run_status)\.", r"producer/(ledger|broker|recovery)/", "of the egress only egress_run, run_directory_lock and run_status know ledger, broker and recovery"),
     (r"consumer/hosts/", None, r"consumer/(worker/|processors/plugins/|sinks/(?!files/|segments/))", "consumer/hosts/ runs user code: it knows no plug-in and no database"),
     (r"consumer/processors/", None, r"consumer/(hosts|worker)/", "consumer/processors/ receives the factory of user processors (MakeHosted)"),
     (r"common/abi/include/", None, r"(common|producer|consumer|tests)/", "installed headers include nothing of the tree"),
     (r"consumer/processors/(processor|results/run_output)\.hpp", None, r"consumer/sinks/(?!files/|segments/)",
      "a header that every processor includes knows no database"),
     (r"consumer/sinks/", None, r"consumer/(?!sinks/)|common/(?!base/)", "consumer/sinks/ knows only common/base/"),
-    (r"producer/ladder/", r"producer/ladder/(main|rung_egress)\.", r"producer/runner/", "of producer/ladder/ only main and rung_egress know the runner"),
+    (r"producer/ladder/", r"producer/ladder/(main|rung_egress|rung_outputs)\.", r"producer/runner/", "of producer/ladder/ only main, rung_egress and rung_outputs know the runner"),
     *door_rules(),
     *library_rules(),
     *room_rules(),

@@ -19,10 +19,8 @@ struct EgressParts {
     Stream& compute;
     DeviceTimeline& timeline;
     EgressRun& run;
+    ItemListener& items;               // of a run without consumers
     std::function<void()> on_failure;  // called on one of the outputs' threads
-    // In a run without consumers:
-    std::function<void(const PublishedSlab&)> begin;         // before a slab is processed
-    std::function<void(const PublishedSlab&)> on_completed;  // when it is done
 };
 
 // How a run's outputs leave the device. The program passes one to its run, which knows only this interface.

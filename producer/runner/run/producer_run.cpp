@@ -86,17 +86,17 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
                           .stitched = stitched_outputs(config_, model_.transformer->outputs(),
                                                        model_.transformer->upsample_factor())});
     const EgressPlan plan = lay_out_slabs(config_, traits, *model_.transformer, *source_, *device_);
-    egress_ = std::make_unique<EgressRun>(place_, *device_, *timeline_,
-                                          egress_options(config_, traits, plan, *model_.transformer), egress_hooks());
-    outputs_ =
-        strategy_->make_outputs({.config = config_,
-                                 .device = *device_,
-                                 .compute = *compute_,
-                                 .timeline = *timeline_,
-                                 .run = *egress_,
-                                 .on_failure = [this] { lifecycle_.stop(StopMode::Halt, "the egress failed"); },
-                                 .begin = [this](const PublishedSlab& slab) { record_->begin(slab); },
-                                 .on_completed = [this](const PublishedSlab& slab) { record_->completed(slab); }});
+    EgressRunOptions options = egress_options(config_, traits, plan, *model_.transformer);
+    options.items = source_->items();
+    egress_ = std::make_unique<EgressRun>(place_, *device_, *timeline_, std::move(options),
+                                          static_cast<RunListener&>(*this), *record_);
+    outputs_ = strategy_->make_outputs({.config = config_,
+                                        .device = *device_,
+                                        .compute = *compute_,
+                                        .timeline = *timeline_,
+                                        .run = *egress_,
+                                        .items = *record_,
+                                        .on_failure = [this] { on_stream_failure(); }});
     // Also in a recovered run: its producer may have died before it kept them.
     if (texts) keep_listed_rows(listed_rows, *texts, place_.readable_by_group());
     if (pictures) keep_listed_rows(listed_rows, *pictures, place_.readable_by_group());
@@ -124,24 +124,24 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     report_ = std::make_unique<RunReport>(place_.folder(), facts());
 }
 
-EgressRunHooks ProducerRun::egress_hooks() {
-    return {.on_begin =
-                [this](RunProgress& progress) {
-                    progress.began_ns = began_ns_;
-                    record_->describe(progress);
-                },
-            .numbers = {.batch = config_.batch, .items = source_->items()},
-            .check_input = [this](const RunProgress& progress) { require_same_input(progress, *source_); },
-            .check_kept = [this](const RunProgress& progress,
-                                 const Predecessor& predecessor) { record_->go_on(progress, predecessor); },
-            .before_publishing = [this](const PublishedSlab& slab) { record_->begin(slab); },
-            .on_completed = [this](const PublishedSlab& slab) { record_->completed(slab); },
-            .on_dropped = [this](std::uint64_t batch, std::span<const RowInfo> rows) { record_->dropped(batch, rows); },
-            .on_pool_failure = [this](std::exception_ptr error) { fail(std::move(error)); },
-            .on_delivery_end = [this] { lifecycle_.note_delivery_end(); },
-            .on_delivery_failure = [this] { lifecycle_.stop(StopMode::Abandon, "the broker failed"); },
-            .on_path_failure = [this] { lifecycle_.stop(StopMode::Halt, "the egress failed"); }};
+void ProducerRun::on_begin(RunProgress& progress) {
+    progress.began_ns = began_ns_;
+    record_->describe(progress);
 }
+
+void ProducerRun::check_input(const RunProgress& progress) { require_same_input(progress, *source_); }
+
+void ProducerRun::check_kept(const RunProgress& progress, const Predecessor& predecessor) {
+    record_->go_on(progress, predecessor);
+}
+
+void ProducerRun::on_pool_failure(std::exception_ptr error) { fail(std::move(error)); }
+
+void ProducerRun::on_broker_failure() { lifecycle_.stop(StopMode::Abandon, "the broker failed"); }
+
+void ProducerRun::on_stream_failure() { lifecycle_.stop(StopMode::Halt, "the egress failed"); }
+
+void ProducerRun::on_delivery_end() { lifecycle_.note_delivery_end(); }
 
 RunFacts ProducerRun::facts() const {
     const SlabLayout& layout = egress_->layout();

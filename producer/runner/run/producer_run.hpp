@@ -33,7 +33,7 @@ namespace offramp {
 // Owns: every part. Borrows: signals. Thread: main's, which becomes the model's thread. Blocks: execute() for the whole
 // run. Errors: the constructor and execute() throw the parts' errors; once the parts exist, a summary is always
 // written.
-class ProducerRun final : private StoppableRun {
+class ProducerRun final : private StoppableRun, private RunListener {
   public:
     // `config` is resolved (defaults.hpp).
     // `strategy`: owned; must survive its producer if `config.recover` is set.
@@ -45,7 +45,13 @@ class ProducerRun final : private StoppableRun {
     ExitCode execute();
 
   private:
-    EgressRunHooks egress_hooks();
+    void on_begin(RunProgress& progress) override;
+    void check_input(const RunProgress& progress) override;
+    void check_kept(const RunProgress& progress, const Predecessor& predecessor) override;
+    void on_pool_failure(std::exception_ptr error) override;
+    void on_broker_failure() override;
+    void on_stream_failure() override;
+    void on_delivery_end() override;
     RunFacts facts() const;
     void end_input() override;
     void stop_outputs() override;

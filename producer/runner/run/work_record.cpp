@@ -47,15 +47,15 @@ void WorkRecord::go_on(const RunProgress& progress, const Predecessor& predecess
     if (checkpoint_) note_completed_by(predecessor, share_, *checkpoint_);
 }
 
-void WorkRecord::begin(const PublishedSlab& slab) {
+void WorkRecord::before_publishing(const PublishedSlab& slab) {
     if (checkpoint_) checkpoint_->begin(slab.items);
 }
 
-void WorkRecord::completed(const PublishedSlab& slab) {
+void WorkRecord::on_completed(const PublishedSlab& slab) {
     if (checkpoint_) checkpoint_->completed(slab.items);
 }
 
-void WorkRecord::dropped(std::uint64_t batch, std::span<const RowInfo> rows) { dropped_.note(batch, rows); }
+void WorkRecord::on_dropped(std::uint64_t batch, std::span<const RowInfo> rows) { dropped_.note(batch, rows); }
 
 ItemRanges WorkRecord::done_earlier(const Predecessor& predecessor) const {
     ItemRanges done = checkpoint_ ? checkpoint_->done() : ItemRanges{};

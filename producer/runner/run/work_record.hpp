@@ -13,6 +13,7 @@
 #include "common/wire/run_progress.hpp"
 #include "producer/egress/egress_run.hpp"
 #include "producer/egress/row_info.hpp"
+#include "producer/egress/run_listeners.hpp"
 #include "producer/recovery/predecessor.hpp"
 #include "producer/runner/checkpoint/run_checkpoint.hpp"
 #include "producer/runner/report/dropped_log.hpp"
@@ -23,10 +24,10 @@ namespace offramp {
 // The record of a run's completed items, its own and earlier ones: the checkpoint, if it keeps one; the list of dropped
 // items; the items read by earlier producers.
 //
-// Owns: checkpoint and list. Borrows: config, source. Thread: begin(), completed() and dropped() from any; the rest
-// from the run's. Blocks: on the file system. Errors: see RunCheckpoint; ConfigError for --resume without an output
+// Owns: checkpoint and list. Borrows: config, source. Thread: an ItemListener's functions from any; the rest from
+// the run's. Blocks: on the file system. Errors: see RunCheckpoint; ConfigError for --resume without an output
 // folder; the checks of recovery_checks.hpp. Errors of the checkpoint's thread go to `on_failure`.
-class WorkRecord {
+class WorkRecord final : public ItemListener {
   public:
     struct Place {
         std::string run_dir;
@@ -41,9 +42,9 @@ class WorkRecord {
     // In a recovered run: takes over the dead producer's work, after checking that it is the same work.
     void go_on(const RunProgress& progress, const Predecessor& predecessor);
 
-    void begin(const PublishedSlab& slab);  // before it is handed out
-    void completed(const PublishedSlab& slab);
-    void dropped(std::uint64_t batch, std::span<const RowInfo> rows);
+    void before_publishing(const PublishedSlab& slab) override;
+    void on_completed(const PublishedSlab& slab) override;
+    void on_dropped(std::uint64_t batch, std::span<const RowInfo> rows) override;
 
     // Items completed by earlier runs.
     std::uint64_t done_before() const { return checkpoint_ ? checkpoint_->items_before() : 0; }

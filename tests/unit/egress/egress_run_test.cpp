@@ -32,17 +32,19 @@ TensorSpec four_rows() {
     return TensorSpec::contiguous("payload", kUInt8, shape);
 }
 
+struct Indifferent final : RunListener {};
+struct NoItems final : ItemListener {};
+
 // A run in a folder, from one producer's view.
 struct ProducersWorld {
-    ProducersWorld(const std::string& folder, RunStart start, EgressRunHooks hooks,
+    ProducersWorld(const std::string& folder, RunStart start, RunListener& listener,
                    RunSlabs slabs = RunSlabs::PageLockedPool)
         : place({.run_dir = folder, .run_id = "t" + std::to_string(kOwner) + "-egress", .start = start}) {
         EgressRunOptions options{.layout = SlabLayout::make({four_rows()}, kRows), .slabs = slabs, .batch = kRows};
         options.spans = SpanPlan::make(kSlabsOfRun, options.layout.slab_bytes);
         options.allowed_uids = {::geteuid()};
-        hooks.numbers = {.batch = kRows, .items = 40};
-        if (!hooks.on_pool_failure) hooks.on_pool_failure = [](std::exception_ptr) {};
-        egress.emplace(place, *device, timeline, std::move(options), std::move(hooks));
+        options.items = 40;
+        egress.emplace(place, *device, timeline, std::move(options), listener, items);
     }
     void submit(std::uint64_t number) {
         OutputBatch batch{.number = number, .rows = std::vector<RowInfo>(kRows)};
@@ -62,6 +64,7 @@ struct ProducersWorld {
     std::unique_ptr<Device> device = open_device("cpu");
     std::unique_ptr<Stream> compute = device->make_stream("compute");
     DeviceTimeline timeline{*device, *compute};
+    NoItems items;
     std::optional<EgressRun> egress;
 };
 
@@ -71,7 +74,7 @@ class EgressRunTest : public ::testing::Test {
     // sweeps until the next producer takes it.
     void die_with_a_batch_in_flight() {
         ChildProcess producer([&](int words) -> int {
-            ProducersWorld world(folder_.path(), RunStart::Begun, {});
+            ProducersWorld world(folder_.path(), RunStart::Begun, nobody_);
             world.egress->open_to_consumers();
             world.submit(0);
             world.wait_until_published(kRows);
@@ -86,16 +89,22 @@ class EgressRunTest : public ::testing::Test {
 
     support::TemporaryFolder folder_;
     std::optional<RunLock> kept_;
+    Indifferent nobody_;
 };
 
 TEST_F(EgressRunTest, DescribesARunBeforeConsumersCanJoinIt) {
     const std::string endpoint = folder_.file("endpoint");
-    bool met_before = true;
-    ProducersWorld world(folder_.path(), RunStart::Begun, {.on_begin = [&](RunProgress& progress) {
-                             met_before = std::filesystem::exists(endpoint);
-                             progress.items = 40;
-                         }});
-    EXPECT_FALSE(met_before);
+    struct Listener final : RunListener {
+        void on_begin(RunProgress& progress) override {
+            met_before = std::filesystem::exists(endpoint);
+            progress.items = 40;
+        }
+        std::string endpoint;
+        bool met_before = true;
+    } listener;
+    listener.endpoint = endpoint;
+    ProducersWorld world(folder_.path(), RunStart::Begun, listener);
+    EXPECT_FALSE(listener.met_before);
     EXPECT_FALSE(std::filesystem::exists(endpoint)) << "the creator of the run opens it";
     EXPECT_EQ(world.egress->progress()->items, 40U);
     EXPECT_EQ(world.egress->progress()->producers, 1U);
@@ -107,16 +116,20 @@ TEST_F(EgressRunTest, DescribesARunBeforeConsumersCanJoinIt) {
 
 TEST_F(EgressRunTest, TheNextProducerContinuesADeadOnesRun) {
     die_with_a_batch_in_flight();
-    std::string asked;
-    ProducersWorld world(
-        folder_.path(), RunStart::Recovered,
-        {.on_begin = [&](RunProgress&) { asked += "begin "; },
-         .check_input = [&](const RunProgress& progress) { asked += "input " + std::to_string(progress.producers); },
-         .check_kept = [&](const RunProgress&,
-                           const Predecessor& left) { asked += " kept " + std::to_string(left.in_flight.size()); }});
+    struct Listener final : RunListener {
+        void on_begin(RunProgress&) override { asked += "begin "; }
+        void check_input(const RunProgress& progress) override {
+            asked += "input " + std::to_string(progress.producers);
+        }
+        void check_kept(const RunProgress&, const Predecessor& left) override {
+            asked += " kept " + std::to_string(left.in_flight.size());
+        }
+        std::string asked;
+    } listener;
+    ProducersWorld world(folder_.path(), RunStart::Recovered, listener);
     kept_.reset();
     world.place.take_ownership();
-    EXPECT_EQ(asked, "input 1 kept 1");
+    EXPECT_EQ(listener.asked, "input 1 kept 1");
     EXPECT_EQ(world.place.endpoint().epoch, 2U);
     EXPECT_EQ(world.egress->progress()->producers, 2U);
     EXPECT_EQ(world.egress->predecessor().in_flight.front().samples, kRows);
@@ -128,18 +141,20 @@ TEST_F(EgressRunTest, TheNextProducerContinuesADeadOnesRun) {
 TEST_F(EgressRunTest, ARefusedRecoveryKeepsTheRunForTheNext) {
     die_with_a_batch_in_flight();
     ChildProcess refuses([&](int) -> int {
+        struct Listener final : RunListener {
+            void check_kept(const RunProgress&, const Predecessor&) override {
+                throw std::runtime_error("another checkpoint");
+            }
+        } listener;
         try {
-            ProducersWorld world(folder_.path(), RunStart::Recovered,
-                                 {.check_kept = [](const RunProgress&, const Predecessor&) {
-                                     throw std::runtime_error("another checkpoint");
-                                 }});
+            ProducersWorld world(folder_.path(), RunStart::Recovered, listener);
         } catch (const std::runtime_error&) {
             return 0;
         }
         return 1;
     });
     ASSERT_EQ(refuses.wait(), 0);
-    ProducersWorld world(folder_.path(), RunStart::Recovered, {});
+    ProducersWorld world(folder_.path(), RunStart::Recovered, nobody_);
     kept_.reset();
     world.place.take_ownership();
     EXPECT_EQ(world.place.endpoint().epoch, 3U) << "the refused recovery used one epoch";
@@ -148,7 +163,7 @@ TEST_F(EgressRunTest, ARefusedRecoveryKeepsTheRunForTheNext) {
 }
 
 TEST_F(EgressRunTest, ARunWithoutConsumersHasNoMeetingPlace) {
-    ProducersWorld world(folder_.path(), RunStart::Begun, {}, RunSlabs::None);
+    ProducersWorld world(folder_.path(), RunStart::Begun, nobody_, RunSlabs::None);
     world.egress->open_to_consumers();
     EXPECT_FALSE(std::filesystem::exists(folder_.file("endpoint")));
     EXPECT_EQ(world.egress->progress(), nullptr);
