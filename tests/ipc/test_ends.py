@@ -174,8 +174,8 @@ class Ends(unittest.TestCase):
     def test_a_consumer_of_one_run_does_not_join_the_next_in_its_directory(self):
         with RealRun(*LONG) as run:
             nonces = []
-            for _ in range(2):
-                run.start_producer()
+            for flags in ((), ("--resume",)):
+                run.start_producer(*flags)
                 run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "all slabs full, without consumers")
                 endpoint = dict(line.split("=") for line in (run.run_dir / "endpoint").read_text().splitlines())
                 nonces.append(endpoint["nonce"])
