@@ -127,7 +127,8 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
         identity.facts[CheckpointIdentity::kItemsOfTheWhole] = std::to_string(source.items_of_the_whole());
     const std::optional<Checkpoint> found = read_checkpoint(path);
     if (earlier == EarlierWork::DoneAgain) {
-        if (found) fail_other_work(folder_, *found);
+        // A producer of this run may have died before it had a result that the next one could take over.
+        if (found && found->run_id != config.run_id) fail_other_work(folder_, *found);
     } else {
         check_same_work(found, identity, source, share_of(source, config), folder_,
                         earlier == EarlierWork::Recovered ? "recover" : "--resume");

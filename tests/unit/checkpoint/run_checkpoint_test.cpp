@@ -105,6 +105,7 @@ TEST_F(RunCheckpointTest, AnotherRunDoesNotTakeTheFolder) {
         EXPECT_EQ(read_checkpoint(config_of("a").output + "/" + kCheckpointName)->run_id, "a") << "before a result";
         complete(first, {0, 4});
     }
+    EXPECT_TRUE(run("a", EarlierWork::DoneAgain).done().empty()) << "a successor of a producer that died early";
     const auto before = test::read_tree(config_of("a").output);
     try {
         run("b", EarlierWork::DoneAgain);
