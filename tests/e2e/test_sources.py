@@ -113,7 +113,7 @@ class Sources(unittest.TestCase):
         with contextlib.closing(sqlite3.connect(database)) as other:
             other.execute("CREATE TABLE precious (a)")
         before = database.read_bytes()
-        self.assertEqual(run.start().wait(), 64, run.logs())
+        self.assertEqual(run.start("--resume").wait(), 64, run.logs())
         self.assertIn(str(database), run.logs())
         self.assertEqual(database.read_bytes(), before)
 
