@@ -454,35 +454,31 @@ TEST(Overwrite, KeepsAndReportsAnotherFile) {
     EXPECT_TRUE(std::filesystem::is_directory(path));
 }
 
-// After a killed run: all rows and the ownership of the database are only in its log.
-TEST(Overwrite, ReplacesOfframpsFilesInAnyState) {
-    const ScratchFolder making, fresh;
-    std::vector<test::MemorySlab> slabs;
-    slabs.push_back(test::make_slab(0, 4));
-    test::run_over(test::config_for("records", fresh.path()), fresh.path(), slabs);
-    const test::Tree wanted = test::results_in(fresh.path());
-    const auto expect_replaced =
-        [&](const char* how, const std::function<void(const std::string& folder, const std::string& path)>& leave) {
-            const ScratchFolder folder;
-            leave(folder.path(), folder.path() + "/records.sqlite");
+// After a killed run, all rows and the ownership of the database are only in its log.
+TEST(Overwrite, KnowsOfframpsFilesInAnyStateAndKeepsThem) {
+    const ScratchFolder making;
+    const auto expect_kept = [&](const char* how,
+                                 const std::function<void(const std::string& folder, const std::string& path)>& leave) {
+        const ScratchFolder folder;
+        leave(folder.path(), folder.path() + "/records.sqlite");
+        const auto before = files_in(folder.path());
+        for (const bool overwrite : {false, true}) {  // the launcher renames the folder first
             RunConfig config = test::config_for("records", folder.path());
-            config.overwrite = true;
-            prepare_run(config);
-            test::process_all(config, slabs);
-            test::note_run(config, test::Came::ToItsEnd);
-            finish_run(config);
-            EXPECT_EQ(test::results_in(folder.path()), wanted) << how;
-            auto files = files_in(folder.path());
-            EXPECT_EQ(files.size(), 3U) << how << ": database, mark and manifest";
-        };
+            config.overwrite = overwrite;
+            EXPECT_THAT(refusal_of([&] { prepare_run(config); }).text,
+                        HasSubstr("records.sqlite holds the results of an earlier run"))
+                << how;
+        }
+        EXPECT_TRUE(files_in(folder.path()) == before) << how;
+    };
     OutputDatabase database(making.path(), "records", kSchema, Durability::Process);
     add(database, 1);
     const auto lay_own = [&](const std::string& folder) { copy_files(making.path(), folder); };
-    expect_replaced("killed", [&](const std::string& folder, const std::string& path) {
+    expect_kept("killed", [&](const std::string& folder, const std::string& path) {
         lay_own(folder);
         EXPECT_EQ(bytes_of(path).substr(68, 4), std::string(4, '\0'));
     });
-    expect_replaced("damaged", [&](const std::string& folder, const std::string& path) {
+    expect_kept("damaged", [&](const std::string& folder, const std::string& path) {
         {
             OutputDatabase another(folder, "records", kSchema, Durability::Process);
             add(another, 1);
@@ -491,13 +487,13 @@ TEST(Overwrite, ReplacesOfframpsFilesInAnyState) {
         EXPECT_EQ(bytes_of(path).substr(68, 4), "OFFR");
         std::filesystem::resize_file(path, 5000);
     });
-    expect_replaced("of another version of this program", [&](const std::string& folder, const std::string& path) {
+    expect_kept("of another version of this program", [&](const std::string& folder, const std::string& path) {
         lay_own(folder);
         Stranger(path).execute("PRAGMA user_version = 99");
     });
-    expect_replaced("killed before anything stood in it",
-                    [](const std::string&, const std::string& path) { std::ofstream(path) << ""; });
-    expect_replaced("removed in part", [](const std::string& folder, const std::string&) {
+    expect_kept("killed before anything stood in it",
+                [](const std::string&, const std::string& path) { std::ofstream(path) << ""; });
+    expect_kept("removed in part", [](const std::string& folder, const std::string&) {
         for (const char* left : {"records.sqlite-wal", ".offramp-made-records"})
             std::ofstream(folder + "/" + left) << "";
     });
