@@ -68,7 +68,8 @@ def start(places, argv, typed):
     def work():
         begin_results(output, config, plan, flags.get("--work"), f"{run_id}-{endpoint['nonce']}", note)
         return attend(plan, places, endpoint, program, output, about, note)
-    return work_in_output(plan, output, made, config, note, work, take=lambda *about: once_free(lambda: OutputLock(*about), goes_on))
+    return work_in_output(plan, output, made, config, note, work, take=lambda *about: once_free(lambda: OutputLock(*about), goes_on),
+                          give_back=("finish-own-run", "nothing"))
 
 
 def is_started_by_egress(argv):
@@ -104,7 +105,8 @@ def begin_results(output, config, plan, work, run, note):
     """`work`: the name of an Egress's work, if it keeps a checkpoint. `run`: a unique name of the run."""
     goes_on = work and program_checkpoint.work_of(output) == work
     if not goes_on and not has_own_run(output, work or run):
-        make_room(plan.output_lock, output, config)
+        make_room(plan.output_lock, output, config, is_own=True)
+    plan.may_owe_tables = bool(config.get("overwrite") and config.get("sink"))
     prepare(output, plan.consumer, {}, plan.run_id, beyond=True, note=note,
             words=("prepare-own-work" if goes_on else "prepare-own-run", work or run))
     if work:

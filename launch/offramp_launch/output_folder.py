@@ -6,6 +6,7 @@ FOLDER.before-RUN_ID when the new run starts. A run that makes no result gives t
 """
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import json
@@ -28,9 +29,9 @@ NEW_EGRESS = ".offramp-egress.new"  # launch/python/offramp/_checkpoint.py
 OF_OFFRAMP = ".offramp-"
 # What a run leaves in its output before it has a result.
 NOTES = (LOCK, OWN_RUN, NEW_EGRESS)
-OF_NEW_RUN = (LOCK, NEW_EGRESS)     # those of a run that has not prepared its output yet
 CLAIM = pathlib.Path(".offramp-shards/job.json")    # jobs/folder.py
 LONGEST_CLAIM = 64 << 10
+AT_FDCWD, RENAME_NOREPLACE = -100, 1
 LEFT_OVER_SECONDS = 30      # programs whose launcher died end by themselves after a slab and a few seconds
 LOOK_AGAIN_SECONDS = 0.1
 
@@ -55,11 +56,23 @@ class OutputLock:
         except OSError as problem:
             raise self._write_error(folder, problem) from problem
         try:
-            while not self._try_lock(folder, deadline):
+            while not (self._try_lock(folder, deadline) and self._is_in_place(folder)):
                 pass
         except BaseException:
             os.close(self._inside)
             raise
+
+    def _is_in_place(self, folder):
+        """Whether the lock taken is in the folder of that name. Another run may have renamed it meanwhile: then gives the lock up."""
+        if self._has_its_folder():
+            return True
+        self._remove()
+        os.close(self.fd)
+        try:
+            self._hold(folder)
+        except OSError as problem:
+            raise self._write_error(folder, problem) from problem
+        return False
 
     def _try_lock(self, folder, deadline):
         """False: try again."""
@@ -169,14 +182,15 @@ class OutputLock:
             aside = rename_aside(folder, self.run_id, self._note)
             self._aside[folder] = aside
             if not other:
-                move_notes(aside, folder, OF_NEW_RUN)
+                self._move_lock(aside, folder)
+                move_notes(aside, folder, (NEW_EGRESS,))
                 self._hold(folder)
 
     def put_back(self):
         """Gives the folders that were set aside their names again, if this run has made nothing."""
-        if not self._aside or not all(map(is_bare, self._aside)):
-            return
         output = os.path.realpath(self._folder)
+        if not self._aside or not self._has_its_folder() or not all(map(is_bare, self._aside)):
+            return
         with interrupts.deferred(), contextlib.suppress(OSError):
             for folder, aside in self._aside.items():
                 move_notes(folder, aside, (LOCK,))
@@ -190,6 +204,20 @@ class OutputLock:
                 if folder == output:
                     self._hold(folder)
         self._aside = {}
+
+    def _move_lock(self, aside, folder):
+        """Errors: LaunchError (RUN_IN_USE) where another run has taken the new folder."""
+        try:
+            rename_unless_taken(os.path.join(aside, LOCK), os.path.join(folder, LOCK))
+        except FileExistsError as problem:
+            raise LaunchError(f"another run has taken {folder}, whose former results are in {aside}", "Wait for its end, or give this run another --output",
+                              ExitCode.RUN_IN_USE) from problem
+
+    def _has_its_folder(self):
+        try:
+            return os.path.samestat(os.fstat(self._inside), os.stat(self._folder))
+        except OSError:
+            return False
 
     def _hold(self, folder):
         inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -206,6 +234,18 @@ class OutputLock:
         self._remove()
         os.close(self.fd)
         os.close(self._inside)
+
+
+def rename_unless_taken(source, target):
+    """Errors: FileExistsError where the target exists, and other OSErrors."""
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)      # glibc 2.28
+    if renameat2 and renameat2(AT_FDCWD, os.fsencode(source), AT_FDCWD, os.fsencode(target), RENAME_NOREPLACE) == 0:
+        return
+    if renameat2 and ctypes.get_errno() not in (errno.ENOSYS, errno.EINVAL):    # else the file system has no such call
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), target)
+    if os.path.lexists(target):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
+    os.rename(source, target)
 
 
 def move_notes(source, target, names):
@@ -228,19 +268,24 @@ def rename_aside(folder, run_id, note):
     (CANNOT_WRITE).
     """
     aside = f"{folder}.before-{run_id}"
+    if os.path.lexists(aside):
+        raise LaunchError(f"--overwrite cannot rename {folder} to {aside}: File exists", "Move that away, or give this run another --run-id",
+                          ExitCode.CANNOT_WRITE)
     try:
         facts = os.stat(folder)
-        if os.path.lexists(aside):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         note(f"[run] the results in {folder} are kept as {aside}", flush=True)
         os.rename(folder, aside)
-        os.mkdir(folder)
-        with contextlib.suppress(PermissionError):      # another user's, in a folder that this user may write to
-            os.chown(folder, facts.st_uid, facts.st_gid)
-            os.chmod(folder, stat.S_IMODE(facts.st_mode))
+        try:
+            os.mkdir(folder)
+        except OSError:
+            os.rename(aside, folder)
+            raise
+        for change in (lambda: os.chown(folder, facts.st_uid, facts.st_gid), lambda: os.chmod(folder, stat.S_IMODE(facts.st_mode))):
+            with contextlib.suppress(OSError):      # another user's, in a folder that this user may write to
+                change()
     except OSError as problem:
         raise LaunchError(f"--overwrite cannot rename {folder} to {aside}: {problem.strerror}",
-                          "Give another folder: this one must not be a mount point, and its parent must be writable", ExitCode.CANNOT_WRITE) from problem
+                          "Give another folder: this one must not be a mount point, and its parent must be writable, with room", ExitCode.CANNOT_WRITE) from problem
     return aside
 
 
@@ -257,44 +302,47 @@ def is_alive(pid):
     return True
 
 
-def make_room(lock, output, config):
+def make_room(lock, output, config, is_own=False):
     """
     Makes sure that the output holds no other work: refuses it, or sets it aside with --overwrite; --resume continues it. The folder of --write-path
-    likewise. `lock`: of the output. Errors: LaunchError (USAGE).
+    likewise. `lock`: of the output. `is_own`: the run is a custom program's. Errors: LaunchError (USAGE).
     """
     if config.get("resume") and config.get("overwrite"):
         raise LaunchError("--resume and --overwrite contradict each other",
                           "Give --resume to continue the work in --output, --overwrite to keep it under another name and begin anew", ExitCode.USAGE)
     file = first_file(output)
-    is_work = holds_work(output) or not file and holds_work_below(output)
-    if file and not is_work and not shared_folder.holds(output, OWN_RUN):
+    is_noted = shared_folder.holds(output, OWN_RUN)     # a custom program's run without a checkpoint
+    is_work = holds_work(output) or not file and holds_work_below(output) or bool(file) and is_noted
+    if file and not is_work:
         raise LaunchError(f"--output {output} holds {file}, which is of no Offramp run", "Give an empty or a new folder", ExitCode.USAGE)
-    if config.get("resume"):
-        return
-    if (file or is_work) and not config.get("overwrite"):
+    may_continue = config.get("resume") and (is_own or not is_noted or holds_work(output))
+    if is_work and not config.get("overwrite") and not may_continue:
+        ways = "" if config.get("resume") else "--resume to compute missing and new items, "
         raise LaunchError(f"--output {output} holds {describe_work(output)}",
-                          "Give --resume to compute missing and new items, --overwrite to keep these results as "
-                          f"{os.path.basename(os.path.realpath(output))}.before-RUN_ID and begin anew, or another --output", ExitCode.USAGE)
-    _make_room_to_write(output, lock, config)
-    if file or is_work:
+                          f"Give {ways}--overwrite to keep these results as {os.path.basename(os.path.realpath(output))}.before-RUN_ID and begin anew, "
+                          "or another --output", ExitCode.USAGE)
+    _make_room_to_write(output, lock, config, is_own and is_noted)
+    if is_work and config.get("overwrite"):
         lock.set_aside()
 
 
-def _make_room_to_write(output, lock, config):
+def _make_room_to_write(output, lock, config, is_of_own_run):
     folder = folder_of_write(config)
     file = first_file(folder) if folder else None
     if not file or pathlib.Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(output)):     # there it is part of the output
         return
     owner = _write_path_noted(output)
-    if not (config.get("overwrite") and owner and os.path.realpath(owner) == os.path.realpath(folder)):
+    is_mine = os.path.realpath(owner) == os.path.realpath(folder) if owner else is_of_own_run
+    if not is_mine or not (config.get("resume") or config.get("overwrite")):
         raise LaunchError(f"--write-path {folder} is not empty: it holds {file}",
-                          "Give an empty or a new folder, --resume to continue the run that wrote there, or --overwrite with its --output", ExitCode.USAGE)
-    lock.set_aside(folder)
+                          "Give an empty or a new folder; or --resume, or --overwrite, with the --output of the run that wrote there", ExitCode.USAGE)
+    if config.get("overwrite"):
+        lock.set_aside(folder)
 
 
 def _write_path_noted(output):
     """--write-path of the work in the output; None without one."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return json.loads(shared_folder.read_line(output, CHECKPOINT))["identity"].get("--write-path") or None
     return None
 
@@ -449,7 +497,7 @@ def _read_checkpoint(folder):
         header, *lines = shared_folder.read(folder, CHECKPOINT).decode(errors="replace").splitlines()
         header = json.loads(header)
         return str(header["run"]), _items_of(header["identity"]), lines
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
         return None
 
 

@@ -49,7 +49,7 @@ def start(places, argv, typed):
     def go():
         begin_results(output, config, plan, work, work, note)
         return supervise(plan, places, output, environment, about, lambda: continue_command(places, typed, config, run_dir, replaces=is_used_by_other_run(output, run_id)), note)
-    return work_in_output(plan, output, made, config, note, go, about)
+    return work_in_output(plan, output, made, config, note, go, about, give_back=("finish-own-run", "nothing"))
 
 
 def words_of(command):

@@ -65,6 +65,7 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
     def work():
         if not held:        # else it is a shard of the job
             make_room(plan.output_lock, output, config)
+        plan.may_owe_tables = bool(config.get("overwrite") and config.get("sink"))
         prepare(output, plan.consumer, identity_of(account), run_id, beyond=is_prepared(config), note=note)
         return supervise(plan, output, unit_of(config), about, note,
                          lambda: go_on or continue_command(places, typed, config, run_dir, replaces=is_used_by_other_run(output, run_id)))

@@ -68,10 +68,10 @@ def reason_in_summary(run_dir, about):
         raise
 
 
-def work_in_output(plan, output, made, config, note, work, about=None, held=None, take=OutputLock):
+def work_in_output(plan, output, made, config, note, work, about=None, held=None, take=OutputLock, give_back=("finish",)):
     """
     Calls `work()`, which returns (exit code, the summary's lines), while this run holds the output. `made`: the folders that resolve_output() created.
-    `about`: for the summary of a run that cannot start. `held`: the output's lock, where the caller holds it. Returns the exit code.
+    `about`: for the summary of a run that cannot start. `held`: the output's lock, where the caller holds it. `give_back`: of give_tables_back(). Returns the exit code.
     """
     with removed_after_a_failure(made) as ended, reason_in_summary(plan.run_dir, about) if about else contextlib.nullcontext(), written_to(plan.run_dir):
         plan.output_lock = held or take(output, plan.run_id, note)
@@ -81,10 +81,19 @@ def work_in_output(plan, output, made, config, note, work, about=None, held=None
             code, lines = work()
         finally:
             if not held:
+                give_tables_back(plan, give_back)
                 plan.output_lock.close()
         ended.well = code == 0
     announce_end(config, lines)
     return code
+
+
+def give_tables_back(plan, words):
+    """Where --overwrite has renamed a table, and the run ended before anything could be merged. `words`: the consumer's command that merges."""
+    if plan.may_owe_tables:
+        with contextlib.suppress(OSError):
+            subprocess.run([plan.consumer[0], *words, *plan.consumer[1:], "--run-id", plan.run_id], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL, check=False, **identity_of(plan.account))
 
 
 def watched(plan, note, sweeper, watch_on, conclude, lines, unit="samples", status=lambda watch: watch.status):
@@ -152,6 +161,7 @@ def finish(plan, finishing, command):
     Runs `command` to merge the consumers' outputs and to remove the run's memory, after all programs have ended. Returns (0, None), or its exit code and the reason; also fails
     where another folder has the output's name by now.
     """
+    plan.may_owe_tables = False
     lock = plan.output_lock     # None for a run without an output, such as the ladder's timed runs
     try:
         if lock:

@@ -115,7 +115,7 @@ class TileCanvases final : public RunOutput {
         report_missing_tiles(find_missing_tiles(canvas_folder(own.output), Whole::Go), canvas_folder(own.output));
     }
 
-    void note_broken_off(const ResultSettings& own, const std::string& /*run_id*/) const override {
+    void note_broken_off(const ResultSettings& own) const override {
         report_unfinished(find_missing_tiles(canvas_folder(own.output), Whole::Stay));
     }
 

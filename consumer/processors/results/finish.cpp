@@ -49,10 +49,12 @@ void finish_run(const RunConfig& config) {
     const bool is_other_run = run && !config.run_id.empty() && run->run_id != config.run_id;
     if (is_other_run) return;  // this one has done nothing
     for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
-        if (run && run->ended)
+        if (!run)
+            output.put_back(own, config.run_id);
+        else if (run->ended)
             output.note_end(own);
         else
-            output.note_broken_off(own, config.run_id);
+            output.note_broken_off(own);
     });
 }
 

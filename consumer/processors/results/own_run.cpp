@@ -146,12 +146,17 @@ void finish_own_run(const RunConfig& config, OwnRunEnd end) {
     for_each_output(config, [](const RunOutput& output, const ResultSettings& own) { output.finish(own); });
     if (config.output.empty()) return;
     for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
-        if (end == OwnRunEnd::Ended)
+        if (end == OwnRunEnd::Nothing)
+            output.put_back(own, config.run_id);
+        else if (end == OwnRunEnd::Ended)
             output.note_end(own);
         else
-            output.note_broken_off(own, config.run_id);
+            output.note_broken_off(own);
     });
-    if (end == OwnRunEnd::Nothing) return;  // consumers may come back to it
+    if (end == OwnRunEnd::Nothing) {
+        if (config.overwrite) forget_own_run(config.output);  // what was put back is another run's
+        return;                                               // consumers may come back to it
+    }
     write_whole(config.output + "/" + std::string(kReservedPrefix) + "checkpoint", checkpoint_of(config, end));
     if (end == OwnRunEnd::Ended) forget_own_run(config.output);  // where it stays, it names a run that is over
 }

@@ -71,7 +71,7 @@ class PostgresRows final : public RunOutput {
     void note_end(const ResultSettings& own) const override {
         if (!is_of_a_shard(own)) mark_postgres_table_ended(layout_, own.output, target_of(own));
     }
-    void note_broken_off(const ResultSettings& own, const std::string& run_id) const override {
+    void put_back(const ResultSettings& own, const std::string& run_id) const override {
         if (own.overwrite && !is_of_a_shard(own)) put_postgres_table_back(layout_, own.output, target_of(own), run_id);
     }
 

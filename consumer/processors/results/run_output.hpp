@@ -31,7 +31,9 @@ class RunOutput {
     virtual void note_end(const ResultSettings& /*own*/) const {}
     // The run has not come to its end, and may be continued. For outputs that report something then. Changes
     // nothing.
-    virtual void note_broken_off(const ResultSettings& /*own*/, const std::string& /*run_id*/) const {}
+    virtual void note_broken_off(const ResultSettings& /*own*/) const {}
+    // The run has made nothing: undoes set_aside(). May be killed and called again.
+    virtual void put_back(const ResultSettings& /*own*/, const std::string& /*run_id*/) const {}
     // Joins the finished outputs of a job's shards in own.output, as one run would have written them. Does nothing if
     // the shards share one output. Errors: those of finish().
     virtual void join(const ResultSettings& /*own*/, std::span<const ShardPart> /*parts*/) const {}

@@ -36,13 +36,12 @@ void rename_tables(PostgresDatabase& database, const PostgresLayout& layout, con
 
 // In the schema of the table.
 std::string name_aside(const PostgresTarget& target, const std::string& run_id) {
-    const std::string name = target.table + "_before_" + run_id;
+    return target.table + "_before_" + run_id;
+}
+
+bool is_too_long(const std::string& name) {
     constexpr std::size_t kRoomForSuffix = 8;
-    if (last_part(name).size() > kLongestName - kRoomForSuffix)
-        throw ConfigError("--overwrite cannot rename the table '" + target.table + "': '" + name +
-                              "' is longer than the names of PostgreSQL",
-                          "Give another --sink-table, or rename or drop the table");
-    return name;
+    return last_part(name).size() > kLongestName - kRoomForSuffix;
 }
 
 }  // namespace
@@ -99,16 +98,20 @@ std::string set_postgres_table_aside(const PostgresLayout& layout, const Postgre
     PostgresDatabase database(target.sink);
     lock_alone(database, layout, target.table);
     if (!find_offramp_table(database, layout, target.table).there) return {};
-    const std::string aside = name_aside(target, run_id);
+    std::string aside = name_aside(target, run_id);
+    if (is_too_long(aside))
+        throw ConfigError("--overwrite cannot rename the table '" + target.table + "': '" + aside +
+                              "' is longer than the names of PostgreSQL",
+                          "Give another --sink-table, or rename or drop the table");
     rename_tables(database, layout, target.table, aside);
     return aside;
 }
 
 void put_postgres_table_back(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target,
                              const std::string& run_id) {
-    if (has_postgres_mark(layout, folder)) return;
-    PostgresDatabase database(target.sink);
     const std::string aside = name_aside(target, run_id);
+    if (has_postgres_mark(layout, folder) || is_too_long(aside)) return;
+    PostgresDatabase database(target.sink);
     if (find_offramp_table(database, layout, target.table).there || !find_offramp_table(database, layout, aside).there)
         return;
     rename_tables(database, layout, aside, target.table);

@@ -40,6 +40,7 @@ class RunPlan:
     status_seconds: float = STATUS_SECONDS      # between two status.json files
     http: tuple = None          # (host, port) of the status endpoint
     is_swept: bool = False      # whether its memory has been removed after its end
+    may_owe_tables: bool = False    # whether --overwrite may have renamed a table, and nothing was merged yet
 
 
 class Watch(ProcessLoop):

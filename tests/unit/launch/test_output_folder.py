@@ -1,3 +1,4 @@
+import errno
 import fcntl
 import json
 import os
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 from offramp_launch import shared_folder
 from offramp_launch.exit_code import ExitCode, LaunchError
@@ -381,11 +383,11 @@ class MakeRoomTest(unittest.TestCase):
         written.mkdir()
         (written / "1.bin").write_bytes(b"one")
         config = {"processor": "checksum,write", "write_path": str(written)}
-        for more in ({}, {"overwrite": True}):
-            self.assertIn(f"--write-path {written} is not empty: it holds 1.bin", self.room(**config, **more)[1])
+        for more in ({}, {"overwrite": True}, {"resume": True}):
+            self.assertIn(f"--write-path {written} is not empty: it holds 1.bin", self.room(**config, **more)[1], "it may be another run's")
+        before = self.work(write_path=str(written))
         lock, _ = self.room(**config, resume=True)
         lock.close()
-        before = self.work(write_path=str(written))
         lock, _ = self.room(**config, overwrite=True)
         self.assertEqual(({"1.bin": b"one"}, before), (contents(self.root / "written.before-new"), contents(self.root / "masks.before-new")))
         lock.close()
@@ -395,6 +397,41 @@ class MakeRoomTest(unittest.TestCase):
             lock, _ = self.room(processor="write", write_path=str(within), overwrite=True)
             lock.close()
             self.assertEqual(before, contents(self.output), "it is part of the output")
+
+    def test_a_start_that_waits_does_not_keep_a_renamed_folder(self):
+        before = self.work()
+        first = OutputLock(self.output, "first", self.note)
+        with mock.patch.object(OutputLock, "_wait_for_programs_left_over", lambda waiting, *_: (make_room(first, self.output, {"overwrite": True}), first.close())):
+            (self.output / "keeps").touch()
+            second = OutputLock(self.output, "second", self.note)
+        second.require_in_place()
+        self.assertIn(LOCK, os.listdir(self.output))
+        second.close()
+        self.assertEqual(before.keys() | {"keeps"}, contents(self.output).keys() | contents(self.root / "masks.before-first").keys())
+
+    def test_a_folder_that_was_moved_away_is_not_replaced(self):
+        before = self.work()
+        lock, _ = self.room(overwrite=True)
+        (self.output / "result").touch()
+        self.output.rename(self.root / "moved")
+        lock.put_back()
+        self.assertFalse(self.output.exists())
+        self.assertEqual((before, {"result": b""}), (contents(self.root / "masks.before-new"), contents(self.root / "moved")))
+        lock.close()
+
+    def test_a_folder_that_cannot_be_made_anew_keeps_its_name(self):
+        before = self.work()
+        lock = OutputLock(self.output, "new", self.note)
+        with mock.patch("os.mkdir", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))), self.assertRaisesRegex(LaunchError, "No space left on device"):
+            make_room(lock, self.output, {"overwrite": True})
+        lock.close()
+        self.assertEqual((["masks"], before), (os.listdir(self.root), contents(self.output)))
+
+    def test_a_custom_programs_results_are_not_continued_by_another_run(self):
+        self.output.mkdir(exist_ok=True)
+        (self.output / "a.npy").touch()
+        (self.output / ".offramp-own-run").write_text("a run\n")
+        self.assertIn("holds the work of an earlier run", self.room(resume=True)[1])
 
     def test_a_kill_at_each_step_keeps_the_results_whole(self):
         """The process dies right before or after each system call that changes a name; the next run finds the results whole."""

@@ -234,7 +234,7 @@ TEST_F(TileCanvasTest, ReportsIncompletePicturesAtTheEnd) {
     EXPECT_EQ(warning(end), "");
     TileCanvas(next + "0", kForm, Durability::Process, "whole").note_committed();
     const TileCanvas first(next + "1", kForm, Durability::Process, "p1");
-    const auto broken_off = [&](const RunOutput& output) { output.note_broken_off({.output = folder}, "run"); };
+    const auto broken_off = [&](const RunOutput& output) { output.note_broken_off({.output = folder}); };
     EXPECT_THAT(warning(broken_off), ::testing::HasSubstr("1 picture is not finished: p1; --resume continues with it"));
     EXPECT_TRUE(fs::exists(next + "0")) << "which goes on with it";
     for (const char* name : {"5", "4", "3", "2"})
