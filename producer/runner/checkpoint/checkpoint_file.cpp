@@ -55,7 +55,6 @@ bool read_header(std::string_view line, Checkpoint& checkpoint) {
         checkpoint.pid = header.at("pid").get<std::uint64_t>();
         checkpoint.before = header.at("before").get<std::uint64_t>();
         checkpoint.identity.facts = header.at("identity").get<std::map<std::string, std::string>>();
-        checkpoint.seal = seal_of(line);
     } catch (const json::exception&) {
         return false;
     }

@@ -38,7 +38,6 @@ struct Checkpoint {
     ItemRanges done;
     std::uint64_t ignored_lines = 0;  // torn or damaged lines
     bool ended = false;               // nothing is left to do, except dead letters and dropped or unreadable items
-    std::string seal{};               // of the header as read: unique to this checkpoint
 
     std::string header_line() const;
     std::string names_lines() const;
