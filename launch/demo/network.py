@@ -9,10 +9,21 @@ import torch
 from torch import nn
 
 CLASSES = 2
-MULTIPLE = 32       # of the image's side
+MULTIPLE = 32  # of the image's side
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # (in, out, stride) of 3x3 convolutions; the decoder adds the outputs of those with stride 1.
-ENCODER = ((3, 16, 2), (16, 16, 1), (16, 32, 2), (32, 32, 1), (32, 64, 2), (64, 64, 1), (64, 96, 2), (96, 96, 1), (96, 112, 2), (112, 112, 1))
+ENCODER = (
+    (3, 16, 2),
+    (16, 16, 1),
+    (16, 32, 2),
+    (32, 32, 1),
+    (32, 64, 2),
+    (64, 64, 1),
+    (64, 96, 2),
+    (96, 96, 1),
+    (96, 112, 2),
+    (112, 112, 1),
+)
 # (in, out, kernel).
 DECODER = ((112, 96, 1), (96, 64, 3), (64, 32, 3), (32, 16, 3), (16, 16, 3))
 

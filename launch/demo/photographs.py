@@ -15,7 +15,7 @@ from demo.things import draw_thing
 
 class Photograph(NamedTuple):
     jpeg: bytes
-    mask: numpy.ndarray      # uint8 [height, width]: 1 where a thing is, 0 elsewhere
+    mask: numpy.ndarray  # uint8 [height, width]: 1 where a thing is, 0 elsewhere
 
     def pixels(self):
         return numpy.asarray(Image.open(io.BytesIO(self.jpeg)).convert("RGB"))
@@ -57,7 +57,12 @@ def background(random, height, width, from_above):
     if kind == "sweep":
         value = (0.75, 1.0) if random.uniform() < 0.7 else (0.1, 0.7)
         first, second = colour(random, (0, 0.35), value), colour(random, (0, 0.35), value)
-        bend = 1 / (1 + numpy.exp((y - random.uniform(0.3, 0.7) * height / max(height, width)) * random.uniform(4, 30)))[..., None]
+        bend = (
+            1
+            / (1 + numpy.exp((y - random.uniform(0.3, 0.7) * height / max(height, width)) * random.uniform(4, 30)))[
+                ..., None
+            ]
+        )
         picture = first * bend + (0.5 * first + 0.5 * second) * (1 - bend)
     elif kind == "table":
         horizon = random.uniform(0.35, 0.75) * height / max(height, width)
@@ -69,7 +74,9 @@ def background(random, height, width, from_above):
         share = 0.4 * pattern(random, 3 * x - 1.5, 3 * y - 1.5)[..., None]
         picture = blurred(first * (1 - share) + second * share, random.uniform(0, 3) * max(height, width) / 480)
     elif kind == "room":
-        picture = colour(random, (0, 0.4)) + random.uniform(0.2, 0.5) * numpy.stack([soft_noise(random, height, width, 5) for _ in range(3)], -1)
+        picture = colour(random, (0, 0.4)) + random.uniform(0.2, 0.5) * numpy.stack(
+            [soft_noise(random, height, width, 5) for _ in range(3)], -1
+        )
         for _ in range(random.integers(0, 12)):
             spot = (x - random.uniform()) ** 2 + (y - random.uniform()) ** 2 < random.uniform(0.02, 0.09) ** 2
             picture = picture + spot[..., None] * colour(random) * random.uniform(0.1, 0.4)
@@ -88,9 +95,12 @@ def surface(random, height, width, calm=False):
     elif kind == "cloudy":
         plane = cloudy(random, height, width, random.integers(2, 8))
         if random.uniform() < 0.4:
-            plane = -numpy.abs(plane) * 2        # veins
+            plane = -numpy.abs(plane) * 2  # veins
     elif kind == "cloth":
-        plane = enlarge(random.uniform(-1, 1, (height, max(2, width // 6))), height, width) * 0.4 + soft_noise(random, height, width, 6) * 0.6
+        plane = (
+            enlarge(random.uniform(-1, 1, (height, max(2, width // 6))), height, width) * 0.4
+            + soft_noise(random, height, width, 6) * 0.6
+        )
     else:
         base = colour(random, (0.2, 0.6), (0.3, 0.85)) * numpy.array((1, 0.85, 0.65), numpy.float32)
         plane = wood(random, height, width)
@@ -138,17 +148,19 @@ def shadow(random, thing, light, from_above):
     # A pixel of the ground shows the thing at `squeeze` times its distance from the foot.
     cast = image.transform((width, height), Image.AFFINE, (1, lean, -lean * foot, 0, squeeze, foot * (1 - squeeze)))
     cast = plane(cast.filter(ImageFilter.GaussianBlur(random.uniform(0.008, 0.03) * longest))) * strength
-    columns = numpy.flatnonzero(thing[max(foot - max(2, height // 30), 0):foot + 1].max(0) > 0.5)
+    columns = numpy.flatnonzero(thing[max(foot - max(2, height // 30), 0) : foot + 1].max(0) > 0.5)
     y, x = numpy.mgrid[0:height, 0:width].astype(numpy.float32)
     middle, reach = (columns[0] + columns[-1]) / 2, max((columns[-1] - columns[0]) / 2, 3) * 1.1
-    contact = numpy.exp(-2 * (((x - middle) / reach) ** 4 + ((y - foot) / (0.03 * longest)) ** 2)) * random.uniform(0.2, 0.7)
+    contact = numpy.exp(-2 * (((x - middle) / reach) ** 4 + ((y - foot) / (0.03 * longest)) ** 2)) * random.uniform(
+        0.2, 0.7
+    )
     return numpy.clip(cast + contact, 0, 0.85)
 
 
 def develop(random, picture):
     """Applies the effects of camera and JPEG."""
     height, width, _ = picture.shape
-    y, x = numpy.mgrid[-1:1:height * 1j, -1:1:width * 1j]
+    y, x = numpy.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j]
     picture = picture * (1 - random.uniform(0, 0.25) * (x * x + y * y)[..., None] / 2)
     picture = picture * random.uniform(0.85, 1.12) * random.uniform(0.94, 1.06, 3)
     picture = numpy.clip(picture, 0, 1) ** random.uniform(0.85, 1.2)
@@ -156,7 +168,9 @@ def develop(random, picture):
         picture = blurred(picture, random.uniform(0.2, 0.8))
     picture = picture + random.normal(0, random.uniform(0.003, 0.02), picture.shape)
     file = io.BytesIO()
-    Image.fromarray((numpy.clip(picture, 0, 1) * 255).round().astype(numpy.uint8)).save(file, "JPEG", quality=int(random.integers(60, 93)))
+    Image.fromarray((numpy.clip(picture, 0, 1) * 255).round().astype(numpy.uint8)).save(
+        file, "JPEG", quality=int(random.integers(60, 93))
+    )
     return file.getvalue()
 
 

@@ -14,9 +14,21 @@ from demo.photographs import take_photograph
 
 HERE = pathlib.Path(__file__).parent
 SERIES, LONGEST = 3, 480
-PICKED = {"goblet": 1, "bottle": 3, "plant": 5, "carton": 6, "bracelet": 9, "ball": 13, "lamp": 19, "vase": 23, "shelf": 25, "bag": 27,
-          "table": 35, "shirt": 36}
-THING_COLOUR = (128, 0, 0)      # class 1 in mask-png's palette
+PICKED = {
+    "goblet": 1,
+    "bottle": 3,
+    "plant": 5,
+    "carton": 6,
+    "bracelet": 9,
+    "ball": 13,
+    "lamp": 19,
+    "vase": 23,
+    "shelf": 25,
+    "bag": 27,
+    "table": 35,
+    "shirt": 36,
+}
+THING_COLOUR = (128, 0, 0)  # class 1 in mask-png's palette
 
 
 def main():

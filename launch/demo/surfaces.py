@@ -27,7 +27,9 @@ def cloudy(random, height, width, cells=4, octaves=4):
 
 
 def colour(random, saturation=(0.0, 1.0), value=(0.15, 1.0)):
-    return numpy.array(colorsys.hsv_to_rgb(random.uniform(), random.uniform(*saturation), random.uniform(*value)), numpy.float32)
+    return numpy.array(
+        colorsys.hsv_to_rgb(random.uniform(), random.uniform(*saturation), random.uniform(*value)), numpy.float32
+    )
 
 
 def material_colour(random):
@@ -41,7 +43,10 @@ def material_colour(random):
         return colour(random, (0.0, 0.25), (0.05, 0.25))
     if kind < 0.9:
         return colour(random, (0.0, 0.15), (0.35, 0.7))
-    return numpy.array(colorsys.hsv_to_rgb(random.uniform(0.05, 0.12), random.uniform(0.4, 0.8), random.uniform(0.3, 0.8)), numpy.float32)
+    return numpy.array(
+        colorsys.hsv_to_rgb(random.uniform(0.05, 0.12), random.uniform(0.4, 0.8), random.uniform(0.3, 0.8)),
+        numpy.float32,
+    )
 
 
 def stripes(along, period, share=0.5):

@@ -16,8 +16,10 @@ class Canvas:
 
     def __init__(self, height, width, angle=0.0, margin=1.15):
         self.height, self.width = height, width
-        x, y = numpy.meshgrid(numpy.linspace(-margin, margin, width, dtype=numpy.float32),
-                              numpy.linspace(-margin, margin, height, dtype=numpy.float32))
+        x, y = numpy.meshgrid(
+            numpy.linspace(-margin, margin, width, dtype=numpy.float32),
+            numpy.linspace(-margin, margin, height, dtype=numpy.float32),
+        )
         aspect = height / width
         cos, sin = numpy.cos(angle), numpy.sin(angle)
         self.u = x * cos + y * aspect * sin
@@ -62,17 +64,28 @@ def two_colours(random, across, along):
     return colour.astype(numpy.float32)
 
 
-PROFILES = {   # height from top (-1) to bottom (1), and half the width there
-    "bottle": ((-1, .2), (-.84, .2), (-.82, .24), (-.74, .24), (-.72, .18), (-.5, .2), (-.2, .62), (0, .72), (.85, .72), (1, .64)),
-    "flask": ((-1, .3), (-.7, .3), (-.68, .6), (-.6, .78), (.8, .8), (1, .72)),
-    "jar": ((-1, .78), (-.72, .78), (-.7, .7), (-.62, .9), (.8, .92), (1, .8)),
-    "mug": ((-1, .74), (-.6, .72), (.8, .68), (1, .58)),
-    "can": ((-1, .7), (-.93, .78), (.93, .78), (1, .7)),
-    "vase": ((-1, .45), (-.75, .3), (-.3, .5), (.2, .85), (.6, .7), (.9, .4), (1, .45)),
-    "pot": ((-1, .9), (-.72, .9), (-.7, .78), (1, .55)),
-    "bowl": ((-1, 1.), (-.5, .92), (.2, .7), (.75, .4), (.8, .38), (1, .42)),
-    "lamp": ((-1, .35), (-.1, .8), (-.08, .07), (.8, .07), (.84, .4), (1, .5)),
-    "glass": ((-1, .62), (-.4, .66), (0, .5), (.15, .07), (.8, .06), (.88, .5), (1, .55)),
+PROFILES = {  # height from top (-1) to bottom (1), and half the width there
+    "bottle": (
+        (-1, 0.2),
+        (-0.84, 0.2),
+        (-0.82, 0.24),
+        (-0.74, 0.24),
+        (-0.72, 0.18),
+        (-0.5, 0.2),
+        (-0.2, 0.62),
+        (0, 0.72),
+        (0.85, 0.72),
+        (1, 0.64),
+    ),
+    "flask": ((-1, 0.3), (-0.7, 0.3), (-0.68, 0.6), (-0.6, 0.78), (0.8, 0.8), (1, 0.72)),
+    "jar": ((-1, 0.78), (-0.72, 0.78), (-0.7, 0.7), (-0.62, 0.9), (0.8, 0.92), (1, 0.8)),
+    "mug": ((-1, 0.74), (-0.6, 0.72), (0.8, 0.68), (1, 0.58)),
+    "can": ((-1, 0.7), (-0.93, 0.78), (0.93, 0.78), (1, 0.7)),
+    "vase": ((-1, 0.45), (-0.75, 0.3), (-0.3, 0.5), (0.2, 0.85), (0.6, 0.7), (0.9, 0.4), (1, 0.45)),
+    "pot": ((-1, 0.9), (-0.72, 0.9), (-0.7, 0.78), (1, 0.55)),
+    "bowl": ((-1, 1.0), (-0.5, 0.92), (0.2, 0.7), (0.75, 0.4), (0.8, 0.38), (1, 0.42)),
+    "lamp": ((-1, 0.35), (-0.1, 0.8), (-0.08, 0.07), (0.8, 0.07), (0.84, 0.4), (1, 0.5)),
+    "glass": ((-1, 0.62), (-0.4, 0.66), (0, 0.5), (0.15, 0.07), (0.8, 0.06), (0.88, 0.5), (1, 0.55)),
 }
 
 
@@ -90,9 +103,9 @@ def turned(random, canvas, light):
     def half_width(at):
         return numpy.interp(at, heights, widths).astype(numpy.float32)
 
-    v = (canvas.v - 0.4) / 0.6 if kind == "pot" else canvas.v       # a pot leaves room for its plant
+    v = (canvas.v - 0.4) / 0.6 if kind == "pot" else canvas.v  # a pot leaves room for its plant
     at = v
-    for _ in range(3):                                # the visible surface's height
+    for _ in range(3):  # the visible surface's height
         at = v - lift * numpy.sqrt(numpy.clip(1 - (canvas.u / half_width(at)) ** 2, 0, 1))
     half = half_width(at)
     nx = numpy.clip(canvas.u / half, -1, 1)
@@ -107,16 +120,24 @@ def turned(random, canvas, light):
     colour = shade(colour, (nx / length, -slope / length, depth / length), light, random.uniform(0, 0.7))
 
     mouth_width = float(half_width(-1))
-    mouth = canvas.edge((numpy.sqrt((canvas.u / mouth_width) ** 2 + ((v + 1) / max(lift, 1e-3)) ** 2) - 1) * min(lift, mouth_width))
-    inside = material_colour(random) * (random.uniform(0.15, 0.7) if kind in ("mug", "bowl", "vase", "pot", "glass") else 0.9)
+    mouth = canvas.edge(
+        (numpy.sqrt((canvas.u / mouth_width) ** 2 + ((v + 1) / max(lift, 1e-3)) ** 2) - 1) * min(lift, mouth_width)
+    )
+    inside = material_colour(random) * (
+        random.uniform(0.15, 0.7) if kind in ("mug", "bowl", "vase", "pot", "glass") else 0.9
+    )
     colour = colour * (1 - mouth[..., None]) + inside * mouth[..., None]
     alpha = numpy.maximum(alpha, mouth)
     if kind == "mug":
         side = random.choice([-1, 1])
         around = numpy.sqrt(((canvas.u - side * 0.68) / 0.3) ** 2 + ((canvas.v - 0.02) / 0.48) ** 2)
         handle = canvas.edge((numpy.abs(around - 0.8) - random.uniform(0.16, 0.24)) * 0.36) * (1 - alpha)
-        tone = shade(colour[canvas.height // 2, canvas.width // 2] * numpy.ones_like(colour),
-                     ((around - 0.8) * 2 * side, 0 * around, 0.8 + 0 * around), light, 0.3)
+        tone = shade(
+            colour[canvas.height // 2, canvas.width // 2] * numpy.ones_like(colour),
+            ((around - 0.8) * 2 * side, 0 * around, 0.8 + 0 * around),
+            light,
+            0.3,
+        )
         colour = colour * (1 - handle[..., None]) + tone * handle[..., None]
         alpha = numpy.maximum(alpha, handle)
     if kind == "pot":
@@ -131,8 +152,12 @@ def with_leaves(random, canvas, alpha, colour):
         x, y = numpy.sin(turn) * reach, -0.15 - numpy.cos(turn) * reach
         du, dv = canvas.u - x, canvas.v - y
         long, wide = du * numpy.sin(turn) - dv * numpy.cos(turn), du * numpy.cos(turn) + dv * numpy.sin(turn)
-        leaf = canvas.edge((numpy.sqrt((long / (reach + 0.05)) ** 2 + (wide / random.uniform(0.08, 0.2)) ** 2) - 1) * 0.12)
-        green = numpy.array((random.uniform(0.1, 0.4), random.uniform(0.35, 0.7), random.uniform(0.05, 0.35)), numpy.float32)
+        leaf = canvas.edge(
+            (numpy.sqrt((long / (reach + 0.05)) ** 2 + (wide / random.uniform(0.08, 0.2)) ** 2) - 1) * 0.12
+        )
+        green = numpy.array(
+            (random.uniform(0.1, 0.4), random.uniform(0.35, 0.7), random.uniform(0.05, 0.35)), numpy.float32
+        )
         tone = numpy.clip(green * (0.9 + 0.5 * wide[..., None]), 0, 1)
         colour = colour * (1 - leaf[..., None]) + tone * leaf[..., None]
         alpha = numpy.maximum(alpha, leaf)
@@ -173,7 +198,11 @@ def box(random, canvas, light):
     low, high = _extent((0 * x, x, z, x + z, y, x + y, z + y, x + z + y))
     scale, middle = 2 / (high - low), (high + low) / 2
     alpha, colour = numpy.zeros_like(canvas.u), numpy.zeros((*canvas.u.shape, 3), numpy.float32)
-    for origin, first, second, bright in ((z, x, y, random.uniform(0.75, 1.0)), (x, z, y, random.uniform(0.45, 0.75)), (0 * x, x, z, 1.05)):
+    for origin, first, second, bright in (
+        (z, x, y, random.uniform(0.75, 1.0)),
+        (x, z, y, random.uniform(0.45, 0.75)),
+        (0 * x, x, z, 1.05),
+    ):
         corners = numpy.array([origin, origin + first, origin + first + second, origin + second])
         face = canvas.polygon((corners - middle) * scale)
         matrix = numpy.linalg.inv(numpy.column_stack((first * scale, second * scale)))
@@ -190,14 +219,65 @@ def _extent(points):
     return points.min(0), points.max(0)
 
 
-OUTLINES = {   # corners of soft outlines, clockwise
-    "shoe": ((-.95, -.35), (-.6, -.8), (-.35, -.75), (-.2, -.4), (.2, -.15), (.7, .05), (.95, .3), (.98, .62), (.4, .7), (-.9, .7), (-1, .3)),
-    "shirt": ((-.35, -.95), (0, -.82), (.35, -.95), (.98, -.55), (.8, -.15), (.52, -.3), (.55, .95), (-.55, .95), (-.52, -.3), (-.8, -.15), (-.98, -.55)),
-    "bear": ((-.75, -.9), (-.5, -.98), (-.3, -.8), (.3, -.8), (.5, -.98), (.75, -.9), (.6, -.35), (.95, .1), (.6, .3), (.7, .9), (.15, .8), (-.15, .8),
-             (-.7, .9), (-.6, .3), (-.95, .1), (-.6, -.35)),
-    "kettle": ((-.3, -.8), (.3, -.8), (.6, -.4), (.98, -.6), (1, -.45), (.7, .2), (.6, .85), (-.6, .85), (-.75, .1), (-.6, -.4)),
-    "bag": ((-.75, -.3), (.75, -.3), (.95, .9), (-.95, .9)),
-    "leaf": ((0, -1), (.5, -.4), (.6, .2), (.1, .8), (0, 1), (-.1, .8), (-.6, .2), (-.5, -.4)),
+OUTLINES = {  # corners of soft outlines, clockwise
+    "shoe": (
+        (-0.95, -0.35),
+        (-0.6, -0.8),
+        (-0.35, -0.75),
+        (-0.2, -0.4),
+        (0.2, -0.15),
+        (0.7, 0.05),
+        (0.95, 0.3),
+        (0.98, 0.62),
+        (0.4, 0.7),
+        (-0.9, 0.7),
+        (-1, 0.3),
+    ),
+    "shirt": (
+        (-0.35, -0.95),
+        (0, -0.82),
+        (0.35, -0.95),
+        (0.98, -0.55),
+        (0.8, -0.15),
+        (0.52, -0.3),
+        (0.55, 0.95),
+        (-0.55, 0.95),
+        (-0.52, -0.3),
+        (-0.8, -0.15),
+        (-0.98, -0.55),
+    ),
+    "bear": (
+        (-0.75, -0.9),
+        (-0.5, -0.98),
+        (-0.3, -0.8),
+        (0.3, -0.8),
+        (0.5, -0.98),
+        (0.75, -0.9),
+        (0.6, -0.35),
+        (0.95, 0.1),
+        (0.6, 0.3),
+        (0.7, 0.9),
+        (0.15, 0.8),
+        (-0.15, 0.8),
+        (-0.7, 0.9),
+        (-0.6, 0.3),
+        (-0.95, 0.1),
+        (-0.6, -0.35),
+    ),
+    "kettle": (
+        (-0.3, -0.8),
+        (0.3, -0.8),
+        (0.6, -0.4),
+        (0.98, -0.6),
+        (1, -0.45),
+        (0.7, 0.2),
+        (0.6, 0.85),
+        (-0.6, 0.85),
+        (-0.75, 0.1),
+        (-0.6, -0.4),
+    ),
+    "bag": ((-0.75, -0.3), (0.75, -0.3), (0.95, 0.9), (-0.95, 0.9)),
+    "leaf": ((0, -1), (0.5, -0.4), (0.6, 0.2), (0.1, 0.8), (0, 1), (-0.1, 0.8), (-0.6, 0.2), (-0.5, -0.4)),
 }
 
 
@@ -219,30 +299,51 @@ def soft_body(random, canvas, light):
     else:
         count = random.integers(5, 9) * (2 if kind == "star" else 1)
         angles = numpy.arange(count) * 2 * numpy.pi / count
-        reach = numpy.where(numpy.arange(count) % 2, 1, random.uniform(0.4, 0.6)) if kind == "star" else random.uniform(0.55, 1.0, count)
+        reach = (
+            numpy.where(numpy.arange(count) % 2, 1, random.uniform(0.4, 0.6))
+            if kind == "star"
+            else random.uniform(0.55, 1.0, count)
+        )
         corners = numpy.stack((numpy.sin(angles) * reach, -numpy.cos(angles) * reach), 1)
     alpha = canvas.polygon(soft_outline(corners))
-    height = numpy.asarray(Image.fromarray((alpha * 255).astype(numpy.uint8)).filter(
-        ImageFilter.GaussianBlur(min(canvas.height, canvas.width) * random.uniform(0.05, 0.12))), numpy.float32) / 255
+    height = (
+        numpy.asarray(
+            Image.fromarray((alpha * 255).astype(numpy.uint8)).filter(
+                ImageFilter.GaussianBlur(min(canvas.height, canvas.width) * random.uniform(0.05, 0.12))
+            ),
+            numpy.float32,
+        )
+        / 255
+    )
     dy, dx = numpy.gradient(numpy.sqrt(height), canvas.pixel)
     length = numpy.sqrt(1 + (dx**2 + dy**2) * 0.25)
     colour = two_colours(random, canvas.u, canvas.v)
     if kind == "shoe":
         colour = numpy.where((canvas.v > random.uniform(0.4, 0.5))[..., None], material_colour(random), colour)
-    if random.uniform() < 0.4:       # cloth and fur
+    if random.uniform() < 0.4:  # cloth and fur
         fold = soft_noise(random, canvas.height, canvas.width, random.integers(4, 30))
         colour = numpy.clip(colour * (1 + 0.18 * fold[..., None]), 0, 1)
     colour = shade(colour, (-dx * 0.5 / length, -dy * 0.5 / length, 1 / length), light, random.uniform(0, 0.4))
     if kind in ("bag", "kettle"):
         across, down = (0.5, 0.62) if kind == "bag" else (0.45, 0.25)
         around = numpy.sqrt((canvas.u / across) ** 2 + ((canvas.v + (0.3 if kind == "bag" else 0.75)) / down) ** 2)
-        handle = canvas.edge((numpy.abs(around - 0.88) - 0.11) * across) * (canvas.v < (-0.25 if kind == "bag" else -0.7)) * (1 - alpha)
+        handle = (
+            canvas.edge((numpy.abs(around - 0.88) - 0.11) * across)
+            * (canvas.v < (-0.25 if kind == "bag" else -0.7))
+            * (1 - alpha)
+        )
         colour = colour * (1 - handle[..., None]) + material_colour(random) * 0.8 * handle[..., None]
         alpha = numpy.maximum(alpha, handle)
     return alpha, colour
 
 
-KINDS = {"turned": (turned, 0.42), "box": (box, 0.2), "soft body": (soft_body, 0.2), "ball": (ball, 0.1), "ring": (ring, 0.08)}
+KINDS = {
+    "turned": (turned, 0.42),
+    "box": (box, 0.2),
+    "soft body": (soft_body, 0.2),
+    "ball": (ball, 0.1),
+    "ring": (ring, 0.08),
+}
 
 
 def draw_thing(random, height, width, light):

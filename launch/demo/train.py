@@ -22,11 +22,11 @@ from demo.network import CLASSES, Cutout, enlarged, normalised_input
 from demo.photographs import take_photograph
 
 WEIGHTS = pathlib.Path(__file__).with_name("cutout.safetensors")
-TRAINING_SERIES, UNSEEN_SERIES = 1, 2       # seeds of photographs; the shipped ones are series 3
+TRAINING_SERIES, UNSEEN_SERIES = 1, 2  # seeds of photographs; the shipped ones are series 3
 PHOTOGRAPHS, UNSEEN = 2000, 200
-LONGEST = 288                               # side of a training photograph
-SIDES = (160, 192, 224, 256)                # training sizes, one per step
-IMAGE_SIZE = 256                            # a run's size
+LONGEST = 288  # side of a training photograph
+SIDES = (160, 192, 224, 256)  # training sizes, one per step
+IMAGE_SIZE = 256  # a run's size
 STEPS, BATCH, LEARNING_RATE = 900, 16, 4e-3
 CORES = 2
 WANTED_IOU = 0.90
@@ -113,7 +113,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="train nothing")
     parser.add_argument("--weights", type=pathlib.Path, default=WEIGHTS)
-    parser.add_argument("--threads", type=int, default=CORES, help="of the training; one, where other programs keep the cores busy")
+    parser.add_argument(
+        "--threads", type=int, default=CORES, help="of the training; one, where other programs keep the cores busy"
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     began = time.monotonic()
@@ -121,9 +123,15 @@ def main():
         photographs = make(training_photograph, PHOTOGRAPHS)
         print(f"{PHOTOGRAPHS} photographs made: {time.monotonic() - began:.0f} s", flush=True)
         network = train(photographs)
-        save_file({name: value.half().contiguous() for name, value in network.state_dict().items()}, arguments.weights,
-                  metadata={"architecture": "cutout", "classes": "background,thing"})
-        print(f"trained: {time.monotonic() - began:.0f} s; {arguments.weights}, {arguments.weights.stat().st_size} bytes", flush=True)
+        save_file(
+            {name: value.half().contiguous() for name, value in network.state_dict().items()},
+            arguments.weights,
+            metadata={"architecture": "cutout", "classes": "background,thing"},
+        )
+        print(
+            f"trained: {time.monotonic() - began:.0f} s; {arguments.weights}, {arguments.weights.stat().st_size} bytes",
+            flush=True,
+        )
     network = Cutout().eval()
     network.load_state_dict({name: value.float() for name, value in load_file(arguments.weights).items()})
     unseen = make(unseen_photograph, UNSEEN)

@@ -7,7 +7,7 @@ import pathlib
 from exporter.inputs import network_input
 from offramp_launch.exit_code import ExitCode, LaunchError
 
-SMALLEST_SIZE, LARGEST_SIZE = 32, 8192      # of a run's --image-size and --resize-size
+SMALLEST_SIZE, LARGEST_SIZE = 32, 8192  # of a run's --image-size and --resize-size
 INTERPOLATIONS = ("bilinear", "bicubic")
 
 
@@ -17,42 +17,139 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(argv):
-    parser = Parser(prog="./launch/offramp export", allow_abbrev=False,
-                    description="Compiles a network with AOTInductor. Writes MODEL.pt2 and MODEL.toml, the description of its input.")
-    parser.add_argument("model", metavar="MODEL",
-                        help="network: torchvision:NAME, sentence:FOLDER (sentence-transformers), or FILE.py:FUNCTION or MODULE:FUNCTION that returns a torch.nn.Module")
-    parser.add_argument("--output", metavar="FILE.pt2", type=package_name, help="model file to write [the network's name, in this folder]")
-    parser.add_argument("--weights", metavar="FILE", help="state dict, .safetensors or .pth [random weights, or the function's own]")
+    parser = Parser(
+        prog="./launch/offramp export",
+        allow_abbrev=False,
+        description="Compiles a network with AOTInductor. Writes MODEL.pt2 and MODEL.toml, the description of its input.",
+    )
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="network: torchvision:NAME, sentence:FOLDER (sentence-transformers), or FILE.py:FUNCTION or MODULE:FUNCTION that returns a torch.nn.Module",
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FILE.pt2",
+        type=package_name,
+        help="model file to write [the network's name, in this folder]",
+    )
+    parser.add_argument(
+        "--weights", metavar="FILE", help="state dict, .safetensors or .pth [random weights, or the function's own]"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of random weights [0]")
-    parser.add_argument("--argument", metavar="NAME=VALUE", action="append", default=[], type=named_value,
-                        help="argument of the function, such as num_classes=2; repeatable")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="device to compile for [auto: the GPU if there is one]")
-    parser.add_argument("--batch", type=batch, default=None, metavar="N|any", help="samples per batch [64; on the CPU 4]")
-    parser.add_argument("--image-size", type=size, default=None, metavar="N|HxW", help="size of the input pictures [torchvision's for its networks, else 224]")
-    parser.add_argument("--resize-size", type=resize_size, default=None, metavar="N|none",
-                        help="length of a picture's shorter side before the centre crop to --image-size; none: squeeze the whole picture "
-                             "[torchvision's for its networks]")
-    parser.add_argument("--interpolation", choices=INTERPOLATIONS, default=None, help="how pictures are resized [torchvision's for its networks]")
-    parser.add_argument("--input-shape", type=shape, default=None, metavar="128x256", help="shape of one sample, for a network that takes no pictures")
-    parser.add_argument("--input", dest="inputs", type=network_input, action="append", default=[], metavar="NAME=TYPE:SHAPE",
-                        help="one input of a network with several; repeatable. NAME: the parameter of forward(). TYPE: float32, int64 or another "
-                             "number. SHAPE: of one sample, omitted for a single number (features=float32:3x16). Tokens: NAME=ids:128, "
-                             "NAME=mask:128, NAME=types:128, int64 unless :int32 follows")
-    parser.add_argument("--tokenizer", metavar="FILE", help="tokenizer.json of a network that takes tokens; copied beside the model")
-    parser.add_argument("--max-tokens", type=lambda text: whole(text, 8192), default=None, metavar="N",
-                        help="tokens per text for sentence:FOLDER; longer texts are cut [the model's own]")
-    parser.add_argument("--length", choices=("auto", "any", "fixed"), default="auto",
-                        help="length of token rows. any: from 4 to the longest, so short texts need less padding. fixed: always the longest. "
-                             "auto: any on a CPU if the network allows it, else fixed")
-    parser.add_argument("--precision", dest="asked_precision", choices=("fp32", "tf32", "bf16"), help="precision of the computation; input and outputs stay float32 [fp32]")
-    parser.add_argument("--memory-format", choices=("auto", "contiguous", "channels-last"), default="auto", help="memory layout of pictures [auto: channels-last on a GPU]")
-    parser.add_argument("--mean", type=colours, default=None, metavar="R,G,B", help="mean to subtract from pixels in [0, 1] [torchvision's]")
-    parser.add_argument("--std", type=colours, default=None, metavar="R,G,B", help="standard deviation to divide by [torchvision's]")
-    parser.add_argument("--colour-order", choices=("rgb", "bgr"), default="rgb", help="channel order of the network, --mean and --std [rgb]")
-    parser.add_argument("--scores", choices=("probability", "logit"), default=None,
-                        help="foreground value of a network of one channel, for the metadata [probability]")
-    parser.add_argument("--tolerance", type=float, default=None,
-                        help="largest allowed difference from eager PyTorch, relative to the largest value [1e-3; tf32 1e-2; bf16 5e-2]")
+    parser.add_argument(
+        "--argument",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        type=named_value,
+        help="argument of the function, such as num_classes=2; repeatable",
+    )
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="device to compile for [auto: the GPU if there is one]",
+    )
+    parser.add_argument(
+        "--batch", type=batch, default=None, metavar="N|any", help="samples per batch [64; on the CPU 4]"
+    )
+    parser.add_argument(
+        "--image-size",
+        type=size,
+        default=None,
+        metavar="N|HxW",
+        help="size of the input pictures [torchvision's for its networks, else 224]",
+    )
+    parser.add_argument(
+        "--resize-size",
+        type=resize_size,
+        default=None,
+        metavar="N|none",
+        help="length of a picture's shorter side before the centre crop to --image-size; none: squeeze the whole picture "
+        "[torchvision's for its networks]",
+    )
+    parser.add_argument(
+        "--interpolation",
+        choices=INTERPOLATIONS,
+        default=None,
+        help="how pictures are resized [torchvision's for its networks]",
+    )
+    parser.add_argument(
+        "--input-shape",
+        type=shape,
+        default=None,
+        metavar="128x256",
+        help="shape of one sample, for a network that takes no pictures",
+    )
+    parser.add_argument(
+        "--input",
+        dest="inputs",
+        type=network_input,
+        action="append",
+        default=[],
+        metavar="NAME=TYPE:SHAPE",
+        help="one input of a network with several; repeatable. NAME: the parameter of forward(). TYPE: float32, int64 or another "
+        "number. SHAPE: of one sample, omitted for a single number (features=float32:3x16). Tokens: NAME=ids:128, "
+        "NAME=mask:128, NAME=types:128, int64 unless :int32 follows",
+    )
+    parser.add_argument(
+        "--tokenizer", metavar="FILE", help="tokenizer.json of a network that takes tokens; copied beside the model"
+    )
+    parser.add_argument(
+        "--max-tokens",
+        type=lambda text: whole(text, 8192),
+        default=None,
+        metavar="N",
+        help="tokens per text for sentence:FOLDER; longer texts are cut [the model's own]",
+    )
+    parser.add_argument(
+        "--length",
+        choices=("auto", "any", "fixed"),
+        default="auto",
+        help="length of token rows. any: from 4 to the longest, so short texts need less padding. fixed: always the longest. "
+        "auto: any on a CPU if the network allows it, else fixed",
+    )
+    parser.add_argument(
+        "--precision",
+        dest="asked_precision",
+        choices=("fp32", "tf32", "bf16"),
+        help="precision of the computation; input and outputs stay float32 [fp32]",
+    )
+    parser.add_argument(
+        "--memory-format",
+        choices=("auto", "contiguous", "channels-last"),
+        default="auto",
+        help="memory layout of pictures [auto: channels-last on a GPU]",
+    )
+    parser.add_argument(
+        "--mean",
+        type=colours,
+        default=None,
+        metavar="R,G,B",
+        help="mean to subtract from pixels in [0, 1] [torchvision's]",
+    )
+    parser.add_argument(
+        "--std", type=colours, default=None, metavar="R,G,B", help="standard deviation to divide by [torchvision's]"
+    )
+    parser.add_argument(
+        "--colour-order",
+        choices=("rgb", "bgr"),
+        default="rgb",
+        help="channel order of the network, --mean and --std [rgb]",
+    )
+    parser.add_argument(
+        "--scores",
+        choices=("probability", "logit"),
+        default=None,
+        help="foreground value of a network of one channel, for the metadata [probability]",
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=None,
+        help="largest allowed difference from eager PyTorch, relative to the largest value [1e-3; tf32 1e-2; bf16 5e-2]",
+    )
     wish = parser.parse_args(argv)
     wish.precision = wish.asked_precision or "fp32"
     check_name(wish.model)
@@ -67,30 +164,51 @@ def check_name(model):
         what, fix = diagnose_file(model)
         raise LaunchError(f"'{model}' {what}", fix, ExitCode.USAGE)
     if origin == "sentence" and not pathlib.Path(name).is_dir():
-        raise LaunchError(f"{model}: the folder '{name}' does not exist", "Give the folder of a sentence-transformers model", ExitCode.NO_INPUT)
+        raise LaunchError(
+            f"{model}: the folder '{name}' does not exist",
+            "Give the folder of a sentence-transformers model",
+            ExitCode.NO_INPUT,
+        )
     if origin.endswith(".py") and not pathlib.Path(origin).is_file():
-        raise LaunchError(f"{model}: the file '{origin}' does not exist", "FILE.py is a path; a module is named without .py", ExitCode.NO_INPUT)
+        raise LaunchError(
+            f"{model}: the file '{origin}' does not exist",
+            "FILE.py is a path; a module is named without .py",
+            ExitCode.NO_INPUT,
+        )
 
 
 def diagnose_file(model):
     """(why the name is not a network, the fix)."""
     ending = pathlib.Path(model).suffix
     if ending == ".onnx":
-        return "is ONNX, and export compiles PyTorch networks", ("Export the network that it was made from (FILE.py:FUNCTION), or run it with onnxruntime in your own "
-                                                                 "loop, which submits its outputs to offramp.Egress (launch/guide/python.md)")
-    call = {".pt2": f"torch.export.load({model!r}).module()", ".pt": f"torch.load({model!r}, weights_only=False)", ".pth": f"torch.load({model!r}, weights_only=False)"}
+        return "is ONNX, and export compiles PyTorch networks", (
+            "Export the network that it was made from (FILE.py:FUNCTION), or run it with onnxruntime in your own "
+            "loop, which submits its outputs to offramp.Egress (launch/guide/python.md)"
+        )
+    call = {
+        ".pt2": f"torch.export.load({model!r}).module()",
+        ".pt": f"torch.load({model!r}, weights_only=False)",
+        ".pth": f"torch.load({model!r}, weights_only=False)",
+    }
     if ending in call:
         fix = f"Write net.py with `import torch` and `def make(): return {call[ending]}`, then: ./launch/offramp export net.py:make --output compiled.pt2"
         if ending != ".pt2":
             fix += f". For weights alone (a state dict), export their network: FILE.py:FUNCTION --weights {model}"
         return "is a file, not a function that returns a network", fix
     if ending in (".safetensors", ".ckpt", ".bin"):
-        return "holds weights without a network", f"Name the network too: export torchvision:NAME --weights {model}, or FILE.py:FUNCTION --weights {model}"
+        return (
+            "holds weights without a network",
+            f"Name the network too: export torchvision:NAME --weights {model}, or FILE.py:FUNCTION --weights {model}",
+        )
     return "does not name a network", "Give torchvision:NAME, sentence:FOLDER, FILE.py:FUNCTION or MODULE:FUNCTION"
 
 
 def check_together(parser, wish):
-    of_one_input = [*flags_of_pictures(wish), *(["--input-shape"] if wish.input_shape else []), *(["--max-tokens"] if wish.max_tokens else [])]
+    of_one_input = [
+        *flags_of_pictures(wish),
+        *(["--input-shape"] if wish.input_shape else []),
+        *(["--max-tokens"] if wish.max_tokens else []),
+    ]
     if wish.inputs and of_one_input:
         parser.error(f"{of_one_input[0]} cannot be combined with --input, which describes all inputs")
     if wish.tokenizer and not any(one.tokens for one in wish.inputs):
@@ -99,8 +217,15 @@ def check_together(parser, wish):
 
 def flags_of_pictures(wish):
     """The given flags that describe pictures."""
-    given = {"--image-size": wish.image_size, "--resize-size": wish.resize_size is not None, "--interpolation": wish.interpolation, "--mean": wish.mean,
-             "--std": wish.std, "--colour-order": wish.colour_order != "rgb", "--memory-format": wish.memory_format == "channels-last"}
+    given = {
+        "--image-size": wish.image_size,
+        "--resize-size": wish.resize_size is not None,
+        "--interpolation": wish.interpolation,
+        "--mean": wish.mean,
+        "--std": wish.std,
+        "--colour-order": wish.colour_order != "rgb",
+        "--memory-format": wish.memory_format == "channels-last",
+    }
     return [flag for flag, is_there in given.items() if is_there]
 
 
@@ -142,7 +267,9 @@ def resize_size(text):
         return 0
     number = whole(text, LARGEST_SIZE)
     if number < SMALLEST_SIZE:
-        raise argparse.ArgumentTypeError(f"'{text}' is neither a number from {SMALLEST_SIZE} to {LARGEST_SIZE} nor 'none'")
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is neither a number from {SMALLEST_SIZE} to {LARGEST_SIZE} nor 'none'"
+        )
     return number
 
 

@@ -14,15 +14,17 @@ SEEDS = (1, 2)
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    largest: float          # as a share of the output's largest value
+    largest: float  # as a share of the output's largest value
     absolute: float
     output_names: tuple
-    batches: tuple          # compared batch sizes
-    any_length: bool        # shorter rows of tokens were compared too
+    batches: tuple  # compared batch sizes
+    any_length: bool  # shorter rows of tokens were compared too
 
     def describe(self):
-        return (f"{self.absolute:.3g}, {self.largest:.2g} of the largest value, over batches of {' and '.join(map(str, self.batches))}{' and rows of any length' if self.any_length else ''} "
-                f"(outputs: {', '.join(self.output_names)})")
+        return (
+            f"{self.absolute:.3g}, {self.largest:.2g} of the largest value, over batches of {' and '.join(map(str, self.batches))}{' and rows of any length' if self.any_length else ''} "
+            f"(outputs: {', '.join(self.output_names)})"
+        )
 
 
 def compare(file, module, plan):
@@ -39,7 +41,9 @@ def compare(file, module, plan):
                 expected, names = flattened(module(*given, **named))
                 found, _ = flattened(compiled(*given, **named))
             if len(expected) != len(found):
-                raise LaunchError(f"the network has {len(expected)} outputs, the compiled model {len(found)}", "", ExitCode.INTERNAL)
+                raise LaunchError(
+                    f"the network has {len(expected)} outputs, the compiled model {len(found)}", "", ExitCode.INTERNAL
+                )
             for name, one, other in zip(names, expected, found):
                 check_is_batch(name, one, batch)
                 share, most = difference(one, other)

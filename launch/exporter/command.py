@@ -47,13 +47,20 @@ def export(wish):
     try:
         make_files(file, wish, plan, network, module)
     except OSError as problem:
-        raise LaunchError(f"{file} cannot be made: {problem}", "Give --output a writable folder with room for the model",
-                          ExitCode.CANNOT_WRITE) from problem
+        raise LaunchError(
+            f"{file} cannot be made: {problem}",
+            "Give --output a writable folder with room for the model",
+            ExitCode.CANNOT_WRITE,
+        ) from problem
     if network.random_weights:
         say("its weights are random, so its outputs are meaningless. Load a state dict with --weights FILE")
-    written = [file.with_suffix(".toml").name] + ([file.with_suffix(".tokenizer.json").name] if network.has_tokenizer else [])
-    say(f"{file} ({file.stat().st_size / 1e6:.0f} MB){', ' if len(written) > 1 else ' and '}{' and '.join(written)}; run it: "
-        f"./launch/offramp run {how_to_run(file, network)}")
+    written = [file.with_suffix(".toml").name] + (
+        [file.with_suffix(".tokenizer.json").name] if network.has_tokenizer else []
+    )
+    say(
+        f"{file} ({file.stat().st_size / 1e6:.0f} MB){', ' if len(written) > 1 else ' and '}{' and '.join(written)}; run it: "
+        f"./launch/offramp run {how_to_run(file, network)}"
+    )
     return int(ExitCode.OK)
 
 
@@ -69,10 +76,18 @@ def how_to_run(file, network):
 def check_places(file):
     """Checks the output before the compiler runs for minutes."""
     if not file.parent.is_dir():
-        raise LaunchError(f"--output {file}: the folder {file.parent} does not exist", "Create it, or give another", ExitCode.CANNOT_WRITE)
+        raise LaunchError(
+            f"--output {file}: the folder {file.parent} does not exist",
+            "Create it, or give another",
+            ExitCode.CANNOT_WRITE,
+        )
     for suffix in SUFFIXES:
         if file.with_suffix(suffix).is_dir():
-            raise LaunchError(f"{file.with_suffix(suffix)} cannot be made: it is a folder", "Give --output another name", ExitCode.CANNOT_WRITE)
+            raise LaunchError(
+                f"{file.with_suffix(suffix)} cannot be made: it is a folder",
+                "Give --output another name",
+                ExitCode.CANNOT_WRITE,
+            )
 
 
 def make_files(file, wish, plan, network, module):
@@ -86,14 +101,23 @@ def make_files(file, wish, plan, network, module):
         if plan.length != "fixed" and not difference.any_length:
             obstacle = obstacle or "the compiler made its length fixed"
             if plan.length == "any":
-                raise LaunchError(f"--length any: {obstacle}; nothing was written", "Give --length fixed", ExitCode.BAD_INPUT)
-            say(f"texts are padded to {plan.longest} tokens each, because this model accepts only this length: {obstacle}")
+                raise LaunchError(
+                    f"--length any: {obstacle}; nothing was written", "Give --length fixed", ExitCode.BAD_INPUT
+                )
+            say(
+                f"texts are padded to {plan.longest} tokens each, because this model accepts only this length: {obstacle}"
+            )
         say(f"largest difference from eager PyTorch: {difference.describe()}")
         if not difference.largest <= plan.tolerance:
-            raise LaunchError(f"the compiled model differs from the network by {difference.largest:.2g} of its largest value, more than "
-                              f"{plan.tolerance:.2g}; nothing was written",
-                              "Give --precision fp32, or a larger --tolerance", ExitCode.BAD_INPUT)
-        metadata.write(unfinished.with_suffix(".toml"), wish, plan, network, difference.output_names, difference.any_length)
+            raise LaunchError(
+                f"the compiled model differs from the network by {difference.largest:.2g} of its largest value, more than "
+                f"{plan.tolerance:.2g}; nothing was written",
+                "Give --precision fp32, or a larger --tolerance",
+                ExitCode.BAD_INPUT,
+            )
+        metadata.write(
+            unfinished.with_suffix(".toml"), wish, plan, network, difference.output_names, difference.any_length
+        )
         network.write_tokenizer(unfinished.with_suffix(".tokenizer.json"))
         for suffix in SUFFIXES:
             made = unfinished.with_suffix(suffix)

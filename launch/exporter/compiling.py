@@ -21,27 +21,27 @@ from exporter.own_code import first_lines, own_line
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 TOLERANCES = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
-BATCH = {"cuda": 64, "cpu": 4}      # default of a run
+BATCH = {"cuda": 64, "cpu": 4}  # default of a run
 MOST_BATCH = 65536
-SHORTEST = 4    # tokens of a row of any length: LengthGroups::kShortest in producer/runner/models/length_groups.hpp
+SHORTEST = 4  # tokens of a row of any length: LengthGroups::kShortest in producer/runner/models/length_groups.hpp
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
     device: str
-    batch: int                  # 0: any
-    sample: tuple               # one sample's shape
+    batch: int  # 0: any
+    sample: tuple  # one sample's shape
     pictures: bool
     precision: str
     memory_format: str
     mean: tuple
     std: tuple
     tolerance: float
-    resize_size: int = 0        # of a picture's shorter side, before the middle is cut out; 0: the whole picture is squeezed
+    resize_size: int = 0  # of a picture's shorter side, before the middle is cut out; 0: the whole picture is squeezed
     interpolation: str = "bilinear"
-    vocabulary: int = 0         # of a network that takes tokens or other whole numbers
-    inputs: tuple = ()          # exporter.inputs.Input, if --input describes them
-    length: str = "fixed"       # of rows of tokens: "any", "auto"
+    vocabulary: int = 0  # of a network that takes tokens or other whole numbers
+    inputs: tuple = ()  # exporter.inputs.Input, if --input describes them
+    length: str = "fixed"  # of rows of tokens: "any", "auto"
 
     @property
     def example_batch(self):
@@ -60,12 +60,17 @@ class Plan:
         given, named = self.longest_arguments(batch, seed)
         if length is None:
             return given, named
-        return tuple(one[..., :length].contiguous() for one in given), {name: one[..., :length].contiguous() for name, one in named.items()}
+        return tuple(one[..., :length].contiguous() for one in given), {
+            name: one[..., :length].contiguous() for name, one in named.items()
+        }
 
     def longest_arguments(self, batch, seed):
         generator = torch.Generator().manual_seed(seed)
         if self.inputs:
-            return (), {name: tensor.to(self.device) for name, tensor in inputs.examples(self.inputs, batch, generator, self.vocabulary).items()}
+            return (), {
+                name: tensor.to(self.device)
+                for name, tensor in inputs.examples(self.inputs, batch, generator, self.vocabulary).items()
+            }
         if self.vocabulary:
             return (self.tokens(batch, generator).to(self.device),), {}
         numbers = torch.randn(batch, *self.sample, generator=generator).to(self.device)
@@ -98,27 +103,49 @@ def plan(wish, network):
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and not torch.cuda.is_available():
-        raise LaunchError("--device cuda: PyTorch finds no GPU", "Export on a machine with a GPU, or give --device cpu",
-                          ExitCode.DEVICE_UNSUPPORTED)
+        raise LaunchError(
+            "--device cuda: PyTorch finds no GPU",
+            "Export on a machine with a GPU, or give --device cpu",
+            ExitCode.DEVICE_UNSUPPORTED,
+        )
     if device == "cpu" and wish.precision == "tf32":
         raise LaunchError("--precision tf32 needs a GPU", "Give fp32 or bf16", ExitCode.USAGE)
     tokens = network.tokens or any(one.tokens for one in network.inputs)
     pictures = wish.input_shape is None and not tokens and not network.inputs
     if not pictures and (given := flags_of_pictures(wish)):
-        raise LaunchError(f"{given[0]} is for networks that take pictures, but {wish.model} takes {'numbers' if wish.input_shape else 'tokens'}", "Omit it",
-                          ExitCode.USAGE)
+        raise LaunchError(
+            f"{given[0]} is for networks that take pictures, but {wish.model} takes {'numbers' if wish.input_shape else 'tokens'}",
+            "Omit it",
+            ExitCode.USAGE,
+        )
     if wish.length == "any" and not tokens:
-        raise LaunchError(f"--length any is for networks that take a text's tokens, but {wish.model} takes none", "Omit it", ExitCode.USAGE)
+        raise LaunchError(
+            f"--length any is for networks that take a text's tokens, but {wish.model} takes none",
+            "Omit it",
+            ExitCode.USAGE,
+        )
     sample = (2, network.tokens) if network.tokens else wish.input_shape
     height, width = wish.image_size or (defaults.image_size, defaults.image_size)
     memory_format = wish.memory_format
     if memory_format == "auto":
         memory_format = "channels-last" if device == "cuda" and pictures else "contiguous"
     batch = wish.batch if wish.batch is not None else 0 if tokens else BATCH[device]
-    return Plan(device, batch, (3, height, width) if pictures else sample or (), pictures,
-                wish.precision, memory_format, wish.mean or defaults.mean, wish.std or defaults.std,
-                TOLERANCES[wish.precision] if wish.tolerance is None else wish.tolerance, resize_size(wish, defaults, (height, width)) if pictures else 0,
-                wish.interpolation or defaults.interpolation, network.vocabulary, network.inputs, length_of_texts(wish.length, device) if tokens else "fixed")
+    return Plan(
+        device,
+        batch,
+        (3, height, width) if pictures else sample or (),
+        pictures,
+        wish.precision,
+        memory_format,
+        wish.mean or defaults.mean,
+        wish.std or defaults.std,
+        TOLERANCES[wish.precision] if wish.tolerance is None else wish.tolerance,
+        resize_size(wish, defaults, (height, width)) if pictures else 0,
+        wish.interpolation or defaults.interpolation,
+        network.vocabulary,
+        network.inputs,
+        length_of_texts(wish.length, device) if tokens else "fixed",
+    )
 
 
 def resize_size(wish, defaults, size):
@@ -128,8 +155,11 @@ def resize_size(wish, defaults, size):
         in_proportion = min(round(defaults.resize_size * largest / defaults.image_size), LARGEST_SIZE)
         return in_proportion if SMALLEST_SIZE <= smallest == largest else 0
     if wish.resize_size and not SMALLEST_SIZE <= smallest == largest <= wish.resize_size:
-        raise LaunchError(f"--resize-size {wish.resize_size} cuts out the middle of a picture, but the network takes {'x'.join(map(str, size))} pixels",
-                          f"Give a square --image-size of {SMALLEST_SIZE} to {wish.resize_size}, or omit --resize-size", ExitCode.USAGE)
+        raise LaunchError(
+            f"--resize-size {wish.resize_size} cuts out the middle of a picture, but the network takes {'x'.join(map(str, size))} pixels",
+            f"Give a square --image-size of {SMALLEST_SIZE} to {wish.resize_size}, or omit --resize-size",
+            ExitCode.USAGE,
+        )
     return wish.resize_size
 
 
@@ -152,18 +182,26 @@ def around(network, before, after):
 
 def in_half(network):
     """The network, computing in bfloat16 between float32 and float32."""
-    return around(network.to(torch.bfloat16), lambda given: floats(given, torch.bfloat16), lambda answer: floats(answer, torch.float32))
+    return around(
+        network.to(torch.bfloat16),
+        lambda given: floats(given, torch.bfloat16),
+        lambda answer: floats(answer, torch.float32),
+    )
 
 
 def floats(tree, dtype):
-    return torch.utils._pytree.tree_map(lambda t: t.to(dtype) if isinstance(t, torch.Tensor) and t.is_floating_point() else t, tree)
+    return torch.utils._pytree.tree_map(
+        lambda t: t.to(dtype) if isinstance(t, torch.Tensor) and t.is_floating_point() else t, tree
+    )
 
 
 def fields_of(answer):
     """The fields of a NamedTuple or a torch.return_types, types that a package cannot name; else empty."""
     if not isinstance(answer, tuple):
         return ()
-    return getattr(answer, "_fields", ()) or (type(answer).__match_args__ if hasattr(type(answer), "n_sequence_fields") else ())
+    return getattr(answer, "_fields", ()) or (
+        type(answer).__match_args__ if hasattr(type(answer), "n_sequence_fields") else ()
+    )
 
 
 def with_named_fields(answer):
@@ -201,7 +239,9 @@ def traced(module, given, named, dynamic_shapes):
         with torch.no_grad(), without_graphs():
             program = torch.export.export(module, given, named, dynamic_shapes=dynamic_shapes)
     except Exception as problem:  # the network's code may raise any exception
-        raise LaunchError(f"the network cannot be exported: {first_lines(problem)}", advice_for(problem), ExitCode.BAD_INPUT) from problem
+        raise LaunchError(
+            f"the network cannot be exported: {first_lines(problem)}", advice_for(problem), ExitCode.BAD_INPUT
+        ) from problem
     # torch.export traces without cuDNN, and PyTorch caches the layout of each operation's result. With these cached layouts, compiled code would read
     # cuDNN's channels-last results as contiguous (PyTorch 2.11: wrong numbers without an error).
     FakeTensorMode.cache_clear()
@@ -223,8 +263,10 @@ def advice_for(problem):
     """The advice, followed by the line of the network's code that failed."""
     advice = "Only networks that run the same operations for every input can be exported"
     if "data-dependent" in str(problem):
-        advice += ": replace each `if` or loop over values by torch.where or torch.cond, or save it as TorchScript, which run accepts " \
-                  "(torch.jit.script(network).save('net.pt'), run --model net.pt)"
+        advice += (
+            ": replace each `if` or loop over values by torch.where or torch.cond, or save it as TorchScript, which run accepts "
+            "(torch.jit.script(network).save('net.pt'), run --model net.pt)"
+        )
     line = own_line(problem)
     return f"{advice}\n    {line}" if line else advice
 
@@ -237,8 +279,12 @@ def check_outputs(module, given, named, batch):
             tensors, names = flattened(answer)
     except Exception as problem:  # the network's code may raise any exception
         line = own_line(problem)
-        raise LaunchError(f"the network cannot be exported, because it fails on an input {', '.join(str(list(one.shape)) for one in (*given, *named.values()))}: "
-                          f"{first_lines(problem)}", line or "A run passes these inputs: fix forward(), or describe its inputs with --input", ExitCode.BAD_INPUT) from problem
+        raise LaunchError(
+            f"the network cannot be exported, because it fails on an input {', '.join(str(list(one.shape)) for one in (*given, *named.values()))}: "
+            f"{first_lines(problem)}",
+            line or "A run passes these inputs: fix forward(), or describe its inputs with --input",
+            ExitCode.BAD_INPUT,
+        ) from problem
     for name, tensor in zip(names, tensors):
         check_is_batch(name, tensor, batch)
     return answer
@@ -246,15 +292,20 @@ def check_outputs(module, given, named, batch):
 
 def check_is_batch(name, tensor, batch):
     if tensor.dim() == 0 or tensor.shape[0] != batch:
-        raise LaunchError(f"the output '{name}', {list(tensor.shape)}, is not a batch of {batch} samples",
-                          "Each output's first dimension must count the samples", ExitCode.BAD_INPUT)
+        raise LaunchError(
+            f"the output '{name}', {list(tensor.shape)}, is not a batch of {batch} samples",
+            "Each output's first dimension must count the samples",
+            ExitCode.BAD_INPUT,
+        )
 
 
 def flattened(answer):
     """The answer's tensors and their names: "out", "1", "features.0"."""
     leaves = [(path, leaf) for path, leaf in pytree.tree_leaves_with_path(answer) if isinstance(leaf, torch.Tensor)]
-    names = tuple(".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path) or "output"
-                  for path, _ in leaves)
+    names = tuple(
+        ".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path) or "output"
+        for path, _ in leaves
+    )
     return [leaf for _, leaf in leaves], names
 
 
@@ -282,25 +333,35 @@ def compile_to(file, module, plan):
 
 def package(file, program):
     try:
-        torch._inductor.aoti_compile_and_package(program, package_path=str(file),
-                                                 inductor_configs={"aot_inductor.metadata": {"torch": torch.__version__}})
+        torch._inductor.aoti_compile_and_package(
+            program, package_path=str(file), inductor_configs={"aot_inductor.metadata": {"torch": torch.__version__}}
+        )
     except Exception as problem:
-        raise LaunchError(f"compiling failed: {first_lines(problem)}", "The lines above have the details" if os.environ.get("TORCH_LOGS") else
-                          "TORCH_LOGS=+inductor in the environment shows more", ExitCode.SYSTEM) from problem
+        raise LaunchError(
+            f"compiling failed: {first_lines(problem)}",
+            "The lines above have the details"
+            if os.environ.get("TORCH_LOGS")
+            else "TORCH_LOGS=+inductor in the environment shows more",
+            ExitCode.SYSTEM,
+        ) from problem
 
 
 def open_dimensions(plan, given, named, any_length):
     """The dynamic dimensions of the network's inputs, for torch.export."""
     sizes = {} if plan.batch else {0: torch.export.Dim("batch", min=1, max=MOST_BATCH)}
     if any_length:
-        sizes[next(iter((*given, *named.values()))).dim() - 1] = torch.export.Dim("length", min=SHORTEST, max=plan.longest)
+        sizes[next(iter((*given, *named.values()))).dim() - 1] = torch.export.Dim(
+            "length", min=SHORTEST, max=plan.longest
+        )
     return {name: sizes for name in named} if sizes and named else (sizes,) if sizes else None
 
 
 def check_any_length(module, plan):
     """Errors: LaunchError if the outputs depend on the text's length or padding, or the network fails on a shorter text."""
     if plan.longest <= SHORTEST:
-        raise LaunchError(f"--length any is for rows of more than {SHORTEST} tokens", "Give --length fixed", ExitCode.USAGE)
+        raise LaunchError(
+            f"--length any is for rows of more than {SHORTEST} tokens", "Give --length fixed", ExitCode.USAGE
+        )
     shapes = []
     for length in (plan.longest, SHORTEST):
         given, named = plan.arguments(plan.example_batch, 0, length)
@@ -308,17 +369,28 @@ def check_any_length(module, plan):
         with torch.no_grad():
             shapes.append([tuple(one.shape) for one in flattened(module(*given, **named))[0]])
     if shapes[0] != shapes[1]:
-        raise LaunchError(f"the shapes of the outputs depend on the text's length: {shapes[0]}, {shapes[1]}", "Give --length fixed", ExitCode.BAD_INPUT)
+        raise LaunchError(
+            f"the shapes of the outputs depend on the text's length: {shapes[0]}, {shapes[1]}",
+            "Give --length fixed",
+            ExitCode.BAD_INPUT,
+        )
     length = (SHORTEST + plan.longest) // 2
     given, named = plan.arguments(plan.example_batch, 0, length)
     longer = torch.nn.ConstantPad1d((0, plan.longest - length), 0)
     with torch.no_grad():
         short, _ = flattened(module(*given, **named))
         filled_up, _ = flattened(module(*map(longer, given), **{name: longer(one) for name, one in named.items()}))
-    if not all(torch.allclose(one.double(), other.double(), rtol=0, atol=plan.tolerance * max(one.double().abs().max().item(), 1e-9))
-               for one, other in zip(short, filled_up)):
-        raise LaunchError("the outputs depend on the padding of texts: the mask does not hide all of it", "Give --length fixed",
-                          ExitCode.BAD_INPUT)
+    if not all(
+        torch.allclose(
+            one.double(), other.double(), rtol=0, atol=plan.tolerance * max(one.double().abs().max().item(), 1e-9)
+        )
+        for one, other in zip(short, filled_up)
+    ):
+        raise LaunchError(
+            "the outputs depend on the padding of texts: the mask does not hide all of it",
+            "Give --length fixed",
+            ExitCode.BAD_INPUT,
+        )
 
 
 def takes_any_length(file, plan):
@@ -335,10 +407,12 @@ def batch_range(file):
 
 def size_range(file, dimension):
     with zipfile.ZipFile(file) as package:
-        code = "".join(package.read(name).decode(errors="replace") for name in package.namelist() if name.endswith("wrapper.cpp"))
+        code = "".join(
+            package.read(name).decode(errors="replace") for name in package.namelist() if name.endswith("wrapper.cpp")
+        )
     at = rf'at {dimension}, "\s*<<\s*"expected'
-    if exact := re.search(rf'input_handles\[0\]: unmatched dim value {at}: (\d+)', code):
+    if exact := re.search(rf"input_handles\[0\]: unmatched dim value {at}: (\d+)", code):
         return int(exact[1]), int(exact[1])
-    least = re.search(rf'input_handles\[0\]: dim value is too small {at} it to be >= (\d+)', code)
-    most = re.search(rf'input_handles\[0\]: dim value is too large {at} to be <= (\d+)', code)
+    least = re.search(rf"input_handles\[0\]: dim value is too small {at} it to be >= (\d+)", code)
+    most = re.search(rf"input_handles\[0\]: dim value is too large {at} to be <= (\d+)", code)
     return int(least[1]) if least else 1, int(most[1]) if most else None

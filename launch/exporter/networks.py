@@ -26,7 +26,9 @@ class Defaults:
     image_size: int = 224
     mean: tuple = MEAN
     std: tuple = STD
-    resize_size: int = 0        # of the shorter side, before image_size is cut from the middle; 0: the whole picture is squeezed
+    resize_size: int = (
+        0  # of the shorter side, before image_size is cut from the middle; 0: the whole picture is squeezed
+    )
     interpolation: str = "bilinear"
 
 
@@ -36,12 +38,12 @@ class Network:
     module: torch.nn.Module
     random_weights: bool
     defaults: Defaults
-    tokens: int = 0             # in a row; 0 without tokens
+    tokens: int = 0  # in a row; 0 without tokens
     vocabulary: int = 0
     tokenizer: pathlib.Path = None
-    made_tokenizer: str = ""    # a tokenizer as text, not a file
-    prompt: str = ""             # in front of each text
-    inputs: tuple = ()          # exporter.inputs.Input, in the order of forward(); empty: one input, described by the other fields
+    made_tokenizer: str = ""  # a tokenizer as text, not a file
+    prompt: str = ""  # in front of each text
+    inputs: tuple = ()  # exporter.inputs.Input, in the order of forward(); empty: one input, described by the other fields
 
     @property
     def has_tokenizer(self):
@@ -58,7 +60,11 @@ class Network:
 def make(wish):
     origin, _, name = wish.model.rpartition(":")
     if wish.inputs and origin in (TORCHVISION, SENTENCE):
-        raise LaunchError(f"--input cannot be combined with {origin}:", "Omit it: the inputs of these networks are known", ExitCode.USAGE)
+        raise LaunchError(
+            f"--input cannot be combined with {origin}:",
+            "Omit it: the inputs of these networks are known",
+            ExitCode.USAGE,
+        )
     if origin == SENTENCE:
         return sentence_encoder(name, wish)
     torch.manual_seed(wish.seed)
@@ -70,10 +76,17 @@ def make(wish):
     if wish.weights:
         load(module, wish.weights)
     network_inputs = () if origin == TORCHVISION else inputs.of_network(wish.inputs, module)
-    with contextlib.suppress(NotImplementedError):      # a program of torch.export has only one mode
+    with contextlib.suppress(NotImplementedError):  # a program of torch.export has only one mode
         module.eval()
-    return Network(name, module.requires_grad_(False), origin == TORCHVISION and not wish.weights, defaults, vocabulary=smallest_table(module) if network_inputs else 0,
-                   tokenizer=tokenizer(wish), inputs=network_inputs)
+    return Network(
+        name,
+        module.requires_grad_(False),
+        origin == TORCHVISION and not wish.weights,
+        defaults,
+        vocabulary=smallest_table(module) if network_inputs else 0,
+        tokenizer=tokenizer(wish),
+        inputs=network_inputs,
+    )
 
 
 def smallest_table(module):
@@ -88,35 +101,63 @@ def tokenizer(wish):
         with open(wish.tokenizer, "rb"):
             return pathlib.Path(wish.tokenizer)
     except OSError as problem:
-        raise LaunchError(f"--tokenizer {wish.tokenizer} cannot be read: {problem.strerror}", "Give the tokenizer.json that the model was trained with",
-                          ExitCode.NO_INPUT) from problem
+        raise LaunchError(
+            f"--tokenizer {wish.tokenizer} cannot be read: {problem.strerror}",
+            "Give the tokenizer.json that the model was trained with",
+            ExitCode.NO_INPUT,
+        ) from problem
 
 
 def sentence_encoder(folder, wish):
     if wish.weights or wish.argument or wish.input_shape:
-        raise LaunchError("--weights, --argument and --input-shape cannot be combined with sentence:FOLDER", "Omit them: the folder contains the weights and settings",
-                          ExitCode.USAGE)
+        raise LaunchError(
+            "--weights, --argument and --input-shape cannot be combined with sentence:FOLDER",
+            "Omit them: the folder contains the weights and settings",
+            ExitCode.USAGE,
+        )
     from exporter import sentences
+
     made = sentences.read(folder, wish.max_tokens, wish.asked_precision)
-    return Network(pathlib.Path(folder).resolve().name, made.network, False, Defaults(), made.tokens, made.vocabulary, made_tokenizer=made.tokenizer,
-                   prompt=made.prompt)
+    return Network(
+        pathlib.Path(folder).resolve().name,
+        made.network,
+        False,
+        Defaults(),
+        made.tokens,
+        made.vocabulary,
+        made_tokenizer=made.tokenizer,
+        prompt=made.prompt,
+    )
 
 
 def from_torchvision(name, arguments):
     try:
         from torchvision import models
     except ImportError as problem:
-        raise LaunchError(f"torchvision is not installed ({problem})", "pip install the torchvision that goes with this PyTorch "
-                          "(launch/requirements-export.txt), or export your own function", ExitCode.SYSTEM) from problem
+        raise LaunchError(
+            f"torchvision is not installed ({problem})",
+            "pip install the torchvision that goes with this PyTorch "
+            "(launch/requirements-export.txt), or export your own function",
+            ExitCode.SYSTEM,
+        ) from problem
     known = models.list_models()
     if name not in known:
         near = [other for other in known if name in other] or difflib.get_close_matches(name, known, 1)
-        raise LaunchError(f"torchvision has no model '{name}'", f"Did you mean {near[0]}?" if near else "torchvision.models.list_models() lists all of them",
-                          ExitCode.USAGE)
+        raise LaunchError(
+            f"torchvision has no model '{name}'",
+            f"Did you mean {near[0]}?" if near else "torchvision.models.list_models() lists all of them",
+            ExitCode.USAGE,
+        )
     builder = models.get_model_builder(name)
     # Without these arguments, some networks download weights.
-    without = {parameter: None for parameter in ("weights", "weights_backbone") if parameter in inspect.signature(builder).parameters}
-    return call(builder, f"torchvision:{name}", {**without, **arguments}), torchvision_defaults(models.get_model_weights(name))
+    without = {
+        parameter: None
+        for parameter in ("weights", "weights_backbone")
+        if parameter in inspect.signature(builder).parameters
+    }
+    return call(builder, f"torchvision:{name}", {**without, **arguments}), torchvision_defaults(
+        models.get_model_weights(name)
+    )
 
 
 def torchvision_defaults(weights):
@@ -139,8 +180,11 @@ def one_side(sides):
 
 
 def from_function(origin, name, arguments):
-    with own_code.reported(f"'{origin}' cannot be imported", "Modules are searched in this folder and in PYTHONPATH; FILE.py is a path",
-                       lambda problem: ExitCode.NO_INPUT if isinstance(problem, own_code.NOT_THERE) else ExitCode.BAD_INPUT):
+    with own_code.reported(
+        f"'{origin}' cannot be imported",
+        "Modules are searched in this folder and in PYTHONPATH; FILE.py is a path",
+        lambda problem: ExitCode.NO_INPUT if isinstance(problem, own_code.NOT_THERE) else ExitCode.BAD_INPUT,
+    ):
         if origin.endswith(".py"):
             spec = importlib.util.spec_from_file_location(pathlib.Path(origin).stem, origin)
             module = importlib.util.module_from_spec(spec)
@@ -152,13 +196,18 @@ def from_function(origin, name, arguments):
         raise LaunchError(f"'{origin}' has no function '{name}'", "It must return a torch.nn.Module", ExitCode.USAGE)
     network = call(function, f"{origin}:{name}", arguments)
     if not isinstance(network, torch.nn.Module):
-        raise LaunchError(f"{origin}:{name} returned {type(network).__name__}", "It must return a torch.nn.Module", ExitCode.BAD_INPUT)
+        raise LaunchError(
+            f"{origin}:{name} returned {type(network).__name__}", "It must return a torch.nn.Module", ExitCode.BAD_INPUT
+        )
     return network
 
 
 def call(function, what, arguments):
-    with own_code.reported(f"{what} failed", "Pass its arguments with --argument NAME=VALUE",
-                       lambda problem: ExitCode.USAGE if isinstance(problem, (TypeError, ValueError)) else ExitCode.BAD_INPUT):
+    with own_code.reported(
+        f"{what} failed",
+        "Pass its arguments with --argument NAME=VALUE",
+        lambda problem: ExitCode.USAGE if isinstance(problem, (TypeError, ValueError)) else ExitCode.BAD_INPUT,
+    ):
         return function(**arguments)
 
 
@@ -169,29 +218,45 @@ def load(module, file):
     found = {name: value for name, value in found.items() if name in wanted or not name.startswith("aux_classifier.")}
     missing, unexpected = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
     other = sorted(name for name in wanted.keys() & found.keys() if wanted[name].shape != found[name].shape)
-    problems = [f"{len(names)} {what} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
-                for names, what in ((missing, "missing"), (unexpected, "unexpected"), (other, "of the wrong shape")) if names]
+    problems = [
+        f"{len(names)} {what} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
+        for names, what in ((missing, "missing"), (unexpected, "unexpected"), (other, "of the wrong shape"))
+        if names
+    ]
     if problems:
-        raise LaunchError(f"--weights {file} do not fit the network: {'; '.join(problems)}",
-                          "Pass the network's arguments with --argument, such as num_classes=2", ExitCode.BAD_INPUT)
+        raise LaunchError(
+            f"--weights {file} do not fit the network: {'; '.join(problems)}",
+            "Pass the network's arguments with --argument, such as num_classes=2",
+            ExitCode.BAD_INPUT,
+        )
     module.load_state_dict(found)
 
 
 def state_dict(file):
     if not pathlib.Path(file).is_file():
-        raise LaunchError(f"--weights {file} does not exist", "Give a state dict: .safetensors or .pth", ExitCode.NO_INPUT)
+        raise LaunchError(
+            f"--weights {file} does not exist", "Give a state dict: .safetensors or .pth", ExitCode.NO_INPUT
+        )
     try:
         if file.endswith(".safetensors"):
             from safetensors.torch import load_file
+
             found = load_file(file)
         else:
             found = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as problem:  # each reader has its own errors
-        raise LaunchError(f"--weights {file} cannot be read: {str(problem).splitlines()[0]}", "Give a state dict: .safetensors, or torch.save's .pth",
-                          ExitCode.BAD_INPUT) from problem
+        raise LaunchError(
+            f"--weights {file} cannot be read: {str(problem).splitlines()[0]}",
+            "Give a state dict: .safetensors, or torch.save's .pth",
+            ExitCode.BAD_INPUT,
+        ) from problem
     for wrapping in ("state_dict", "model"):
         if isinstance(found, dict) and isinstance(found.get(wrapping), dict):
             found = found[wrapping]
     if not isinstance(found, dict) or not all(isinstance(value, torch.Tensor) for value in found.values()):
-        raise LaunchError(f"--weights {file} is not a state dict", "torch.save(network.state_dict(), FILE) writes one", ExitCode.BAD_INPUT)
+        raise LaunchError(
+            f"--weights {file} is not a state dict",
+            "torch.save(network.state_dict(), FILE) writes one",
+            ExitCode.BAD_INPUT,
+        )
     return {name.removeprefix("module."): value for name, value in found.items()}

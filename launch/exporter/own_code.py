@@ -9,7 +9,11 @@ import torch
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 # Code that the network's author did not write: PyTorch, this command, frames without a file.
-NOT_OWN = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep, "<")
+NOT_OWN = (
+    os.path.dirname(torch.__file__) + os.sep,
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
+    "<",
+)
 STANDARD = os.path.dirname(os.__file__) + os.sep
 INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 # Exceptions of an import whose file is missing or has a syntax error.
@@ -52,4 +56,6 @@ def reported(message, fix="", code=lambda problem: ExitCode.BAD_INPUT):
     except LaunchError:
         raise
     except (Exception, SystemExit) as problem:
-        raise LaunchError(f"{message}: {first_lines(problem)}", "\n    ".join(filter(None, (fix, own_line(problem)))), code(problem)) from problem
+        raise LaunchError(
+            f"{message}: {first_lines(problem)}", "\n    ".join(filter(None, (fix, own_line(problem)))), code(problem)
+        ) from problem

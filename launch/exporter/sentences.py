@@ -32,16 +32,16 @@ class SentenceEncoder(torch.nn.Module):
         if self.normalised:
             vectors = torch.nn.functional.normalize(vectors, dim=1)
         # Like sentence-transformers: truncated vectors are not normalised again.
-        return {"embedding": vectors if self.width is None else vectors[:, :self.width].contiguous()}
+        return {"embedding": vectors if self.width is None else vectors[:, : self.width].contiguous()}
 
 
 @dataclasses.dataclass(frozen=True)
 class Sentences:
     network: SentenceEncoder
-    tokens: int             # in a row
+    tokens: int  # in a row
     vocabulary: int
-    tokenizer: str          # the text of a tokenizer.json
-    prompt: str             # before each text
+    tokenizer: str  # the text of a tokenizer.json
+    prompt: str  # before each text
 
 
 def read(folder, max_tokens, precision=None):
@@ -50,49 +50,82 @@ def read(folder, max_tokens, precision=None):
     try:
         from transformers import AutoConfig, AutoModel, AutoTokenizer
     except ImportError as problem:
-        raise LaunchError(f"the PyPI package `transformers` is not installed ({problem})", "pip install transformers, beside this PyTorch",
-                          ExitCode.SYSTEM) from problem
+        raise LaunchError(
+            f"the PyPI package `transformers` is not installed ({problem})",
+            "pip install transformers, beside this PyTorch",
+            ExitCode.SYSTEM,
+        ) from problem
     if settings.max_seq_length is not None:
         settings.processor_kwargs.setdefault("model_max_length", settings.max_seq_length)
     try:
         config = AutoConfig.from_pretrained(settings.folder, local_files_only=True, **settings.config_kwargs)
         check_kind(settings, config)
         tokenizer = AutoTokenizer.from_pretrained(settings.folder, local_files_only=True, **settings.processor_kwargs)
-        transformer = AutoModel.from_pretrained(settings.folder, config=config, local_files_only=True, **settings.model_kwargs)
+        transformer = AutoModel.from_pretrained(
+            settings.folder, config=config, local_files_only=True, **settings.model_kwargs
+        )
     except LaunchError:
         raise
-    except Exception as problem:    # each reader has its own errors
+    except Exception as problem:  # each reader has its own errors
         reason = next((line for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
-        raise LaunchError(f"{folder} is not a sentence encoder that transformers reads: {reason}", "Give the folder of a sentence-transformers model",
-                          ExitCode.BAD_INPUT) from problem
+        raise LaunchError(
+            f"{folder} is not a sentence encoder that transformers reads: {reason}",
+            "Give the folder of a sentence-transformers model",
+            ExitCode.BAD_INPUT,
+        ) from problem
     check_tokenizer(settings, tokenizer)
     transformer = in_float32(settings, transformer, precision)
     longest = most_tokens(transformer)
     tokens = max_tokens or min(tokens_of(settings, tokenizer, config), longest)
     if tokens > longest:
-        raise LaunchError(f"--max-tokens {tokens} is more than the {longest} positions of the model", f"Give {longest} or less", ExitCode.USAGE)
-    network = SentenceEncoder(transformer, settings.pooling, settings.normalised, settings.truncate_dim).eval().requires_grad_(False)
-    return Sentences(network, tokens, transformer.config.vocab_size, tokenizer_file(settings, tokenizer, tokens), settings.prompt)
+        raise LaunchError(
+            f"--max-tokens {tokens} is more than the {longest} positions of the model",
+            f"Give {longest} or less",
+            ExitCode.USAGE,
+        )
+    network = (
+        SentenceEncoder(transformer, settings.pooling, settings.normalised, settings.truncate_dim)
+        .eval()
+        .requires_grad_(False)
+    )
+    return Sentences(
+        network, tokens, transformer.config.vocab_size, tokenizer_file(settings, tokenizer, tokens), settings.prompt
+    )
 
 
 def check_kind(settings, config):
     if getattr(config, "is_encoder_decoder", False):
-        raise LaunchError(f"{settings.folder / 'config.json'}: '{config.model_type}' is an encoder with a decoder, which export does not support", OWN_FUNCTION,
-                          ExitCode.BAD_INPUT)
+        raise LaunchError(
+            f"{settings.folder / 'config.json'}: '{config.model_type}' is an encoder with a decoder, which export does not support",
+            OWN_FUNCTION,
+            ExitCode.BAD_INPUT,
+        )
     architecture = (getattr(config, "architectures", None) or [""])[0]
     if not settings.has_modules and architecture.endswith("ForCausalLM"):
-        raise LaunchError(f"{settings.folder}: without a modules.json, {architecture} pools by the last token, which export does not support", OWN_FUNCTION, ExitCode.BAD_INPUT)
+        raise LaunchError(
+            f"{settings.folder}: without a modules.json, {architecture} pools by the last token, which export does not support",
+            OWN_FUNCTION,
+            ExitCode.BAD_INPUT,
+        )
 
 
 def check_tokenizer(settings, tokenizer):
     if not tokenizer.is_fast:
-        raise LaunchError(f"{settings.folder}: its tokenizer ({type(tokenizer).__name__}) does not use the `tokenizers` library", "Save the folder with a newer transformers, "
-                          "which writes a tokenizer.json", ExitCode.BAD_INPUT)
+        raise LaunchError(
+            f"{settings.folder}: its tokenizer ({type(tokenizer).__name__}) does not use the `tokenizers` library",
+            "Save the folder with a newer transformers, which writes a tokenizer.json",
+            ExitCode.BAD_INPUT,
+        )
     if not settings.has_modules and getattr(tokenizer, "chat_template", None):
-        raise LaunchError(f"{settings.folder}: without a modules.json, sentence-transformers applies the tokenizer's chat_template, which export does not support", OWN_FUNCTION,
-                          ExitCode.BAD_INPUT)
+        raise LaunchError(
+            f"{settings.folder}: without a modules.json, sentence-transformers applies the tokenizer's chat_template, which export does not support",
+            OWN_FUNCTION,
+            ExitCode.BAD_INPUT,
+        )
     if any(tokenizer("a text").get("token_type_ids", ())):
-        raise LaunchError(f"{settings.folder}: its tokenizer produces token_type_ids other than 0", OWN_FUNCTION, ExitCode.BAD_INPUT)
+        raise LaunchError(
+            f"{settings.folder}: its tokenizer produces token_type_ids other than 0", OWN_FUNCTION, ExitCode.BAD_INPUT
+        )
 
 
 def in_float32(settings, transformer, precision):
@@ -100,8 +133,11 @@ def in_float32(settings, transformer, precision):
     if transformer.dtype == torch.float32 or precision is not None:
         return transformer.float()
     name = str(transformer.dtype).removeprefix("torch.")
-    raise LaunchError(f"{settings.folder}: its weights have the dtype {name}, and so would sentence-transformers' vectors; export computes in another",
-                      f"Pass --precision fp32 to compute in float32: vectors then differ from sentence-transformers' by the rounding of {name}", ExitCode.BAD_INPUT)
+    raise LaunchError(
+        f"{settings.folder}: its weights have the dtype {name}, and so would sentence-transformers' vectors; export computes in another",
+        f"Pass --precision fp32 to compute in float32: vectors then differ from sentence-transformers' by the rounding of {name}",
+        ExitCode.BAD_INPUT,
+    )
 
 
 def tokens_of(settings, tokenizer, config):
@@ -122,8 +158,15 @@ def most_tokens(transformer):
 def tokenizer_file(settings, tokenizer, tokens):
     """The tokenizer as loaded: the folder's tokenizer_config.json or vocab.txt may override its tokenizer.json."""
     from tokenizers.normalizers import Lowercase, Sequence
+
     backend = tokenizer.backend_tokenizer
-    parts = list(backend.normalizer) if isinstance(backend.normalizer, Sequence) else [backend.normalizer] if backend.normalizer else []
+    parts = (
+        list(backend.normalizer)
+        if isinstance(backend.normalizer, Sequence)
+        else [backend.normalizer]
+        if backend.normalizer
+        else []
+    )
     if settings.lower_case and not any(isinstance(part, Lowercase) for part in parts):
         backend.normalizer = Sequence([Lowercase(), *parts])
     backend.enable_truncation(tokens, direction=tokenizer.truncation_side)

@@ -10,7 +10,7 @@ import numpy
 from offramp.testing import process, save_slab
 
 PROCESSOR = f"{pathlib.Path(__file__).with_name('NAME.py').resolve()}:NAME"
-OUTPUTS = numpy.arange(24, dtype="float32").reshape(2, 3, 4)    # two samples: make it like those of your model
+OUTPUTS = numpy.arange(24, dtype="float32").reshape(2, 3, 4)  # two samples: make it like those of your model
 
 
 class Processor(unittest.TestCase):

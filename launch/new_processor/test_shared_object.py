@@ -9,7 +9,7 @@ import numpy
 from offramp.testing import build, process, save_slab
 
 SOURCE = pathlib.Path(__file__).with_name("SOURCE").resolve()
-OUTPUTS = numpy.arange(24, dtype="float32").reshape(2, 3, 4)    # two samples: make it like those of your model
+OUTPUTS = numpy.arange(24, dtype="float32").reshape(2, 3, 4)  # two samples: make it like those of your model
 
 
 class Processor(unittest.TestCase):

@@ -9,7 +9,7 @@ BATCH = 4
 
 
 def main():
-    with offramp.Egress() as egress:        # `offramp demo` starts it like `offramp run --producer "python loop.py"`
+    with offramp.Egress() as egress:  # `offramp demo` starts it like `offramp run --producer "python loop.py"`
         for first in range(0, pictures.COUNT, BATCH):
             numbers = range(first, min(first + BATCH, pictures.COUNT))
             images = numpy.stack([pictures.make(number)[0] for number in numbers])

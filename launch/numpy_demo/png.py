@@ -6,7 +6,7 @@ import zlib
 import numpy
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-KINDS = {1: 0, 3: 2, 4: 6}      # channels: PNG's colour type; 3 is a palette's
+KINDS = {1: 0, 3: 2, 4: 6}  # channels: PNG's colour type; 3 is a palette's
 CHANNELS = {0: 1, 2: 3, 3: 1, 6: 4}
 
 
@@ -14,10 +14,15 @@ def encoded(pixels):
     """A PNG of uint8 [height, width], or [height, width, 3 or 4]."""
     pixels = pixels.reshape(*pixels.shape[:2], -1)
     height, width, channels = pixels.shape
-    lines = numpy.zeros((height, 1 + width * channels), numpy.uint8)        # filter 0 in front of each
+    lines = numpy.zeros((height, 1 + width * channels), numpy.uint8)  # filter 0 in front of each
     lines[:, 1:] = pixels.reshape(height, -1)
-    return SIGNATURE + b"".join((_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, KINDS[channels], 0, 0, 0)),
-                                 _chunk(b"IDAT", zlib.compress(lines.tobytes(), 6)), _chunk(b"IEND", b"")))
+    return SIGNATURE + b"".join(
+        (
+            _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, KINDS[channels], 0, 0, 0)),
+            _chunk(b"IDAT", zlib.compress(lines.tobytes(), 6)),
+            _chunk(b"IEND", b""),
+        )
+    )
 
 
 def decoded(data):
@@ -45,7 +50,7 @@ def _chunks(data):
         raise ValueError("not a PNG")
     at, found = 8, {}
     while at + 8 <= len(data):
-        length, name = struct.unpack(">I4s", data[at:at + 8])
-        found[name] = found.get(name, b"") + data[at + 8:at + 8 + length]
+        length, name = struct.unpack(">I4s", data[at : at + 8])
+        found[name] = found.get(name, b"") + data[at + 8 : at + 8 + length]
         at += 12 + length
     return found

@@ -6,7 +6,7 @@ import png
 
 
 def cut_out(slab):
-    for sample, logits in slab:                     # a read-only view of the shared memory: [classes, height, width]
+    for sample, logits in slab:  # a read-only view of the shared memory: [classes, height, width]
         picture, _ = pictures.make(int(sample.key.rpartition("-")[2]))
         is_thing = logits.argmax(0) != 0
         alpha = numpy.where(is_thing, 255, 0).astype(numpy.uint8)

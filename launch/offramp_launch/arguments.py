@@ -55,7 +55,10 @@ def shown(argv):
 def to_type_again(argv):
     """shown(argv) for a suggested command: no program accepts its placeholder URL as an address, so the user must fill it in."""
     taken, rest = take_values(shown(argv), (URL,))
-    return [*rest, *(word for name, value in taken.items() for word in (name, "URL" if value.endswith("?QUERY") else value))]
+    return [
+        *rest,
+        *(word for name, value in taken.items() for word in (name, "URL" if value.endswith("?QUERY") else value)),
+    ]
 
 
 def hide_query(argv, environment):
@@ -86,7 +89,10 @@ def setting_given(name, argv, environment=os.environ):
     if given := taken.get(f"--{name}") or environment.get("OFFRAMP_" + name.replace("-", "_").upper()):
         return given
     try:
-        found = re.search(rf"""(?m)^\s*{name}\s*=\s*["']?([^"'#\n]*)""", pathlib.Path(taken.get("--config") or environment["OFFRAMP_CONFIG"]).read_text())
+        found = re.search(
+            rf"""(?m)^\s*{name}\s*=\s*["']?([^"'#\n]*)""",
+            pathlib.Path(taken.get("--config") or environment["OFFRAMP_CONFIG"]).read_text(),
+        )
     except (KeyError, OSError, UnicodeDecodeError):
         return ""
     return found[1].strip() if found else ""

@@ -18,14 +18,30 @@ def start(places, argv):
     if not os.environ.get("OFFRAMP_BIN_DIR"):
         set_up(places, flags, ("requirements-test.txt",), {"release": (*build.PROGRAMS, *build.BENCHMARK)})
     python = python_with_torch(places, flags)
-    os.execv(python, [*places.python_command(python, places.root / "tests/bench/bench.py"), "--bin", str(places.programs()), *argv])
+    os.execv(
+        python,
+        [*places.python_command(python, places.root / "tests/bench/bench.py"), "--bin", str(places.programs()), *argv],
+    )
 
 
 def python_with_torch(places, flags):
     """The user's Python, the set-up's or the machine's, whichever first has PyTorch."""
-    candidates = [flags.get("--python"), places.venv_python if places.venv_python.exists() else None, shutil.which("python3"), sys.executable]
+    candidates = [
+        flags.get("--python"),
+        places.venv_python if places.venv_python.exists() else None,
+        shutil.which("python3"),
+        sys.executable,
+    ]
     for python in filter(None, candidates):
-        if subprocess.run([python, "-c", "import numpy, torch, torchvision"], capture_output=True, check=False).returncode == 0:
+        if (
+            subprocess.run(
+                [python, "-c", "import numpy, torch, torchvision"], capture_output=True, check=False
+            ).returncode
+            == 0
+        ):
             return str(python)
-    raise LaunchError("no Python with numpy, torch and torchvision was found for the benchmark's peers",
-                      "Without OFFRAMP_BIN_DIR the set-up installs them; or name one with --python", ExitCode.SYSTEM)
+    raise LaunchError(
+        "no Python with numpy, torch and torchvision was found for the benchmark's peers",
+        "Without OFFRAMP_BIN_DIR the set-up installs them; or name one with --python",
+        ExitCode.SYSTEM,
+    )

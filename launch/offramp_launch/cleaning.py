@@ -21,7 +21,12 @@ from offramp_launch.supervision.recovery import RunHold
 DAYS = 7
 DAY_SECONDS = 86400
 # The parts of a run directory that are work, and their descriptions.
-WORK = (("output", "its results"), ("dead-letters", "dead letters"), ("spill", "spilled samples"), ("dropped.jsonl", "the list of dropped samples"))
+WORK = (
+    ("output", "its results"),
+    ("dead-letters", "dead letters"),
+    ("spill", "spilled samples"),
+    ("dropped.jsonl", "the list of dropped samples"),
+)
 
 
 def start(places, argv):
@@ -35,7 +40,10 @@ def start(places, argv):
         if reason is None:
             reason = None if is_dry_run else remove(entry)
         removed, kept = removed + (reason is None), kept + (reason is not None)
-        print(f"{'kept   ' if reason else 'would remove' if is_dry_run else 'removed'} {entry}" + (f": {reason}" if reason else ""))
+        print(
+            f"{'kept   ' if reason else 'would remove' if is_dry_run else 'removed'} {entry}"
+            + (f": {reason}" if reason else "")
+        )
     print(f"{removed} {'would be removed' if is_dry_run else 'removed'}, {kept} kept")
     return int(ExitCode.OK)
 
@@ -107,7 +115,7 @@ def holds_anything(name, within=None):
     except FileNotFoundError:
         return False
     except OSError:
-        return True     # unreadable folders stay
+        return True  # unreadable folders stay
 
 
 def last_change(run_dir):

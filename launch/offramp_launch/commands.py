@@ -64,9 +64,10 @@ def carry_out(argv):
             refuse_command(places, command)
         if places.is_installed and command != "help":
             from offramp_launch import installed
+
             installed.begin(command)
         if not has(command, "http"):
-            os.environ.pop("OFFRAMP_HTTP", None)      # programs would refuse the unknown setting
+            os.environ.pop("OFFRAMP_HTTP", None)  # programs would refuse the unknown setting
         if not has(command, "own-help") and {"-h", "--help"}.intersection(arguments) and command != "help":
             return help_of(places, command)
         if has(command, "sets-up"):
@@ -100,7 +101,11 @@ def refuse_command(places, typed):
     if places.is_installed:
         from offramp_launch.installed import COMMANDS as known
     near = difflib.get_close_matches(typed, known, n=1)
-    raise LaunchError(f"'{typed}' is not a command" + (f"; did you mean '{near[0]}'?" if near else ""), f"Known: {', '.join(known)}", ExitCode.USAGE)
+    raise LaunchError(
+        f"'{typed}' is not a command" + (f"; did you mean '{near[0]}'?" if near else ""),
+        f"Known: {', '.join(known)}",
+        ExitCode.USAGE,
+    )
 
 
 def usage(places, _):

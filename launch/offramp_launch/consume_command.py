@@ -11,28 +11,94 @@ from offramp_launch.commands import help_of
 from offramp_launch.exit_code import ExitCode, LaunchError, in_one_line
 from offramp_launch.failure import dead_letters_failure
 from offramp_launch.joined_run_dir import JoinedRunDir, wait_for_run, wait_for_run_of
-from offramp_launch.output_folder import LEFT_OVER_SECONDS, LOOK_AGAIN_SECONDS, OutputLock, has_own_run, make_room, prepare
-from offramp_launch.run_steps import end_of_work, notes_of, require_apart, resolve_output, watched, work_in_output, written_to
+from offramp_launch.output_folder import (
+    LEFT_OVER_SECONDS,
+    LOOK_AGAIN_SECONDS,
+    OutputLock,
+    has_own_run,
+    make_room,
+    prepare,
+)
+from offramp_launch.run_steps import (
+    end_of_work,
+    notes_of,
+    require_apart,
+    resolve_output,
+    watched,
+    work_in_output,
+    written_to,
+)
 from offramp_launch.settings import ask, consumer_command, keep_settings, number_of_consumers
 from offramp_launch.supervision.program_watch import ProgramWatch
 from offramp_launch.supervision.watch import RunPlan
 from offramp_launch.watching import address
 
-WAIT_SECONDS = 300      # for the run to begin: a program may load its model first
+WAIT_SECONDS = 300  # for the run to begin: a program may load its model first
 # Flags of an `offramp.Egress` that starts this command: its process, whose end also ends the wait, and the name of its work.
 EGRESS_FLAGS = ("--program", "--work")
 OF_THE_PROGRAM = "the program that submits the batches decides that"
 # Flags of `run` that consumers would ignore: (names, why, remedy).
 REFUSED = (
-    (("--model", "--weights", "--random-weights", "--seed", "--precision", "--memory-format", "--transform", "--output-dtype", "--confidence",
-      "--cuda-graphs", "--deterministic"), OF_THE_PROGRAM, "Leave it out: consumers take the slabs' tensors as they are"),
-    (("--source", "--batches", "--limit", "--shard", "--batch", "--image-size", "--max-errors", "--tokenizer", "--decode-workers", "--id-column",
-      "--text-column", "--columns", "--by-length"),
-     OF_THE_PROGRAM, "Leave it out"),
-    (("--device", "--slabs", "--samples-per-slab", "--batches-per-slab", "--max-delay", "--strategy", "--when-full", "--spill-dir", "--visibility-timeout",
-      "--max-failures", "--kill-stalled", "--run-id"), OF_THE_PROGRAM, "Leave it out, and set it where the program opens its egress"),
+    (
+        (
+            "--model",
+            "--weights",
+            "--random-weights",
+            "--seed",
+            "--precision",
+            "--memory-format",
+            "--transform",
+            "--output-dtype",
+            "--confidence",
+            "--cuda-graphs",
+            "--deterministic",
+        ),
+        OF_THE_PROGRAM,
+        "Leave it out: consumers take the slabs' tensors as they are",
+    ),
+    (
+        (
+            "--source",
+            "--batches",
+            "--limit",
+            "--shard",
+            "--batch",
+            "--image-size",
+            "--max-errors",
+            "--tokenizer",
+            "--decode-workers",
+            "--id-column",
+            "--text-column",
+            "--columns",
+            "--by-length",
+        ),
+        OF_THE_PROGRAM,
+        "Leave it out",
+    ),
+    (
+        (
+            "--device",
+            "--slabs",
+            "--samples-per-slab",
+            "--batches-per-slab",
+            "--max-delay",
+            "--strategy",
+            "--when-full",
+            "--spill-dir",
+            "--visibility-timeout",
+            "--max-failures",
+            "--kill-stalled",
+            "--run-id",
+        ),
+        OF_THE_PROGRAM,
+        "Leave it out, and set it where the program opens its egress",
+    ),
     (("--producer-restarts",), "this command does not start the program", "Leave it out"),
-    (("--consumer-user",), "only the run's user can open its memory", "Leave it out, and start this command as that user"),
+    (
+        ("--consumer-user",),
+        "only the run's user can open its memory",
+        "Leave it out, and start this command as that user",
+    ),
     (("--lifeline-fd",), "the launcher uses it internally", "Leave it out"),
 )
 NEED_PICTURES = ("cut-out", "overlay")
@@ -43,7 +109,11 @@ def start(places, argv, typed):
     http, argv = address.take(argv)
     flags, rest = take_values(argv, ("--run-dir", "--wait", *EGRESS_FLAGS))
     if not flags.get("--run-dir"):
-        raise LaunchError("consume needs the directory of a run", "./launch/offramp consume --run-dir RUN --processor npy --output RESULTS", ExitCode.USAGE)
+        raise LaunchError(
+            "consume needs the directory of a run",
+            "./launch/offramp consume --run-dir RUN --processor npy --output RESULTS",
+            ExitCode.USAGE,
+        )
     folder = pathlib.Path(flags["--run-dir"]).absolute()
     wait = count(flags["--wait"], "--wait") if "--wait" in flags else WAIT_SECONDS
     pid = count(flags["--program"], "--program") if "--program" in flags else None
@@ -62,14 +132,32 @@ def start(places, argv, typed):
     settled = {**config, "run-id": run_id, "run-dir": str(folder), "output": output, "consumers": consumers}
     with written_to(run_dir):
         keep_settings(run_dir, settled, config, rest)
-    plan = RunPlan(run_id, run_dir, [], consumer_command(places, rest, run_dir, output, bounds), consumers, bounds, log_format=config.get("log-format", "text"), http=http)
+    plan = RunPlan(
+        run_id,
+        run_dir,
+        [],
+        consumer_command(places, rest, run_dir, output, bounds),
+        consumers,
+        bounds,
+        log_format=config.get("log-format", "text"),
+        http=http,
+    )
     about = summary.about(run_id, run_dir, version, places.commit(), shown(typed), settled, output)
 
     def work():
         begin_results(output, config, plan, flags.get("--work"), f"{run_id}-{endpoint['nonce']}", note)
         return attend(plan, places, endpoint, program, output, about, note)
-    return work_in_output(plan, output, made, config, note, work, take=lambda *about: once_free(lambda: OutputLock(*about), goes_on),
-                          give_back=("finish-own-run", "nothing"))
+
+    return work_in_output(
+        plan,
+        output,
+        made,
+        config,
+        note,
+        work,
+        take=lambda *about: once_free(lambda: OutputLock(*about), goes_on),
+        give_back=("finish-own-run", "nothing"),
+    )
 
 
 def is_started_by_egress(argv):
@@ -107,8 +195,15 @@ def begin_results(output, config, plan, work, run, note):
     if not goes_on and not has_own_run(output, work or run):
         make_room(plan.output_lock, output, config, is_own=True)
     plan.may_owe_tables = bool(config.get("overwrite") and config.get("sink"))
-    prepare(output, plan.consumer, {}, plan.run_id, beyond=True, note=note,
-            words=("prepare-own-work" if goes_on else "prepare-own-run", work or run))
+    prepare(
+        output,
+        plan.consumer,
+        {},
+        plan.run_id,
+        beyond=True,
+        note=note,
+        words=("prepare-own-work" if goes_on else "prepare-own-run", work or run),
+    )
     if work:
         program_checkpoint.begin(output, work)
 
@@ -128,8 +223,11 @@ def print_help(places):
         return int(ExitCode.OK)
     program = subprocess.run([places.consumer(), "--help-all"], stdout=subprocess.PIPE, text=True, check=False)
     if program.returncode != 0:
-        raise LaunchError(f"the flags of consumers cannot be listed: {places.consumer()} --help-all ended with exit code {program.returncode}",
-                          "Its error is above; ./launch/offramp setup rebuilds it", ExitCode.SYSTEM)
+        raise LaunchError(
+            f"the flags of consumers cannot be listed: {places.consumer()} --help-all ended with exit code {program.returncode}",
+            "Its error is above; ./launch/offramp setup rebuilds it",
+            ExitCode.SYSTEM,
+        )
     print("\nAll flags of consumers, those of each processor among them:\n\n" + flags_among(program.stdout))
     return int(ExitCode.OK)
 
@@ -141,7 +239,7 @@ def flags_among(text, section="Consumers:"):
         return text.rstrip()
     refused = {name for names, _, _ in REFUSED for name in names}
     kept, keeps = [section], True
-    for line in lines[lines.index(section) + 1:]:
+    for line in lines[lines.index(section) + 1 :]:
         if line and not line.startswith(" "):
             break
         if line.startswith("  -"):
@@ -154,25 +252,46 @@ def flags_among(text, section="Consumers:"):
 def require_processors(config):
     for processor in config.get("processor", "").split(","):
         if processor in NEED_PICTURES and not config.get("input"):
-            raise LaunchError(f"processor {processor} needs the original pictures, which your program's run does not provide",
-                              "Give --input FOLDER with them, where each sample's key is a picture's path without its ending, or choose another --processor",
-                              ExitCode.USAGE)
+            raise LaunchError(
+                f"processor {processor} needs the original pictures, which your program's run does not provide",
+                "Give --input FOLDER with them, where each sample's key is a picture's path without its ending, or choose another --processor",
+                ExitCode.USAGE,
+            )
 
 
 def attend(plan, places, endpoint, program, output, about, note):
     """Returns (the exit code, the summary's lines)."""
-    return watched(plan, note, str(places.producer()),
-                   watch_on=lambda display: ProgramWatch(plan, display, endpoint, program),
-                   conclude=lambda *ended: conclude(plan, about, *ended),
-                   lines=lambda attendance, whole: "\n".join(lines_of(whole, output, followers_among(attendance.records))))
+    return watched(
+        plan,
+        note,
+        str(places.producer()),
+        watch_on=lambda display: ProgramWatch(plan, display, endpoint, program),
+        conclude=lambda *ended: conclude(plan, about, *ended),
+        lines=lambda attendance, whole: "\n".join(lines_of(whole, output, followers_among(attendance.records))),
+    )
 
 
 def conclude(plan, about, attendance, code, finishing, seconds):
     """Merges the outputs and writes the summary, once all consumers have ended. Returns (the exit code, the summary)."""
     status, samples = attendance.status, {"samples": counts(attendance.status)}
-    code, failure = end_of_work(plan, finishing, code, samples, lambda _: ["finish-own-run", outcome_of(attendance)],
-                                lambda code, why: failure_of(code, attendance, why, samples["samples"]["dead_letters"]))
-    whole = summary.of_own_run(about, attendance, code, failure, seconds, samples, status.get("released_batches") or 0, run_is_over=attendance.run_is_over)
+    code, failure = end_of_work(
+        plan,
+        finishing,
+        code,
+        samples,
+        lambda _: ["finish-own-run", outcome_of(attendance)],
+        lambda code, why: failure_of(code, attendance, why, samples["samples"]["dead_letters"]),
+    )
+    whole = summary.of_own_run(
+        about,
+        attendance,
+        code,
+        failure,
+        seconds,
+        samples,
+        status.get("released_batches") or 0,
+        run_is_over=attendance.run_is_over,
+    )
     summary.write_joined(plan.run_dir, whole, run_is_over=attendance.run_is_over, nonce=attendance.nonce)
     return code, whole
 
@@ -181,12 +300,18 @@ def outcome_of(attendance):
     """The fate of the results: `ended`, `unfinished`, or `nothing` where certainly none was made."""
     if attendance.end == "ended" and not attendance.failure:
         return "ended"
-    return "unfinished" if attendance.died or attendance.completed() or attendance.status.get("redelivered") else "nothing"
+    return (
+        "unfinished" if attendance.died or attendance.completed() or attendance.status.get("redelivered") else "nothing"
+    )
 
 
 def counts(status):
-    return {"released": status.get("released_samples") or 0, "dead_letters": status.get("dead_lettered_samples") or 0,
-            "dropped_when_full": status.get("dropped_samples") or 0, "submitted": status.get("submitted_samples")}
+    return {
+        "released": status.get("released_samples") or 0,
+        "dead_letters": status.get("dead_lettered_samples") or 0,
+        "dropped_when_full": status.get("dropped_samples") or 0,
+        "submitted": status.get("submitted_samples"),
+    }
 
 
 def failure_of(code, attendance, finishing, dead_letters):
@@ -197,8 +322,10 @@ def failure_of(code, attendance, finishing, dead_letters):
     if attendance.failure:
         what = str(attendance.failure)
     elif attendance.died:
-        what = ("the run's program died before the run was over: the batches in its slabs are lost, and the rest was not submitted\n"
-                "Start the program again with the remaining work, and this command with --resume, which adds to the results")
+        what = (
+            "the run's program died before the run was over: the batches in its slabs are lost, and the rest was not submitted\n"
+            "Start the program again with the remaining work, and this command with --resume, which adds to the results"
+        )
     elif attendance.end == "failed":
         what = f"the run failed in its program: {status.get('message') or 'it gave no reason'}"
     elif code == ExitCode.DEAD_LETTERS:
@@ -222,9 +349,15 @@ def followers_among(records):
 def lines_of(whole, output, followers):
     """The summary as lines for a reader."""
     samples = whole["samples"]
-    lines = [f"Run {whole['run_id']} " + (("ended" if whole["exit"] == 0 else f"ended with exit code {whole['exit']}") if whole["run_is_over"]
-                                          else "continues without the consumers of this command"),
-             f"  done       {samples['released']} samples, {whole['batches']['released']} batches; consumers were present for {whole['seconds']:.2f} s"]
+    lines = [
+        f"Run {whole['run_id']} "
+        + (
+            ("ended" if whole["exit"] == 0 else f"ended with exit code {whole['exit']}")
+            if whole["run_is_over"]
+            else "continues without the consumers of this command"
+        ),
+        f"  done       {samples['released']} samples, {whole['batches']['released']} batches; consumers were present for {whole['seconds']:.2f} s",
+    ]
     if followers:
         lines.append(f"  consumers  {followers} ended early and were replaced")
     if samples.get("recovered"):

@@ -27,7 +27,11 @@ def start(places, argv):
     flags, rest = take_values(argv, ["--run-dir"])
     what, *rest = rest or [""]
     if what not in ("list", "show", "retry"):
-        raise LaunchError(f"'{what}' is not a command of dead-letters" if what else "dead-letters needs a command", "Known: list, show, retry", ExitCode.USAGE)
+        raise LaunchError(
+            f"'{what}' is not a command of dead-letters" if what else "dead-letters needs a command",
+            "Known: list, show, retry",
+            ExitCode.USAGE,
+        )
     run_dir = choose_run(places, flags.get("--run-dir"))
     return {"list": list_all, "show": show, "retry": retry}[what](places, run_dir, rest)
 
@@ -37,21 +41,29 @@ def choose_run(places, wanted):
     if wanted:
         folder = pathlib.Path(wanted).absolute()
         if not folder.is_dir():
-            raise LaunchError(f"the run directory '{folder}' does not exist", "Give the directory of a run", ExitCode.NO_INPUT)
+            raise LaunchError(
+                f"the run directory '{folder}' does not exist", "Give the directory of a run", ExitCode.NO_INPUT
+            )
         require_owned_by_user(folder)
         return folder
     found = [run / FOLDER for run in own_runs(places) if (run / FOLDER).is_dir()]
     if not found:
-        raise LaunchError(f"no run in '{places.runs}' has dead letters", "Name another run directory with --run-dir",
-                          ExitCode.NO_INPUT)
+        raise LaunchError(
+            f"no run in '{places.runs}' has dead letters",
+            "Name another run directory with --run-dir",
+            ExitCode.NO_INPUT,
+        )
     return max(found, key=lambda folder: folder.stat().st_mtime_ns).parent
 
 
 def incident_named(run_dir, name):
     incidents = incidents_of(run_dir)
     if name not in incidents:
-        raise LaunchError(f"no dead letter '{name}' in '{run_dir / FOLDER}'",
-                          f"There: {', '.join(incidents) or 'nothing'}", ExitCode.NO_INPUT)
+        raise LaunchError(
+            f"no dead letter '{name}' in '{run_dir / FOLDER}'",
+            f"There: {', '.join(incidents) or 'nothing'}",
+            ExitCode.NO_INPUT,
+        )
     return incidents[name]
 
 
@@ -62,8 +74,17 @@ def list_all(_, run_dir, rest):
         print(f"no dead letters in {run_dir}")
         return int(ExitCode.OK)
     rows = [("NAME", "SAMPLES", "MIB", "FAILURES", "ENDED BY", "STATE")]
-    rows += [(name, str(len(left_of(incident)) or len(incident.get("samples") or [])), f"{(incident.get('payload_bytes') or 0) / 2**20:.1f}",
-              str((incident.get("deaths") or 0) + (incident.get("failures") or 0)), ends_of(incident), state_of(incident)) for name, incident in incidents.items()]
+    rows += [
+        (
+            name,
+            str(len(left_of(incident)) or len(incident.get("samples") or [])),
+            f"{(incident.get('payload_bytes') or 0) / 2**20:.1f}",
+            str((incident.get("deaths") or 0) + (incident.get("failures") or 0)),
+            ends_of(incident),
+            state_of(incident),
+        )
+        for name, incident in incidents.items()
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
@@ -73,7 +94,9 @@ def list_all(_, run_dir, rest):
 
 def ends_of(incident):
     """The counted failures: "2 SIGSEGV, 1 failed"."""
-    ends = collections.Counter(outcome_of(delivery) for delivery in incident.get("deliveries") or [] if delivery.get("counted"))
+    ends = collections.Counter(
+        outcome_of(delivery) for delivery in incident.get("deliveries") or [] if delivery.get("counted")
+    )
     return ", ".join(f"{number} {end}" for end, number in ends.items()) or "-"
 
 
@@ -98,19 +121,25 @@ def show(_, run_dir, rest):
     incident = incident_named(run_dir, name)
     when = datetime.datetime.fromtimestamp(incident.get("dead_lettered_at") or 0).isoformat(" ", "seconds")
     print(f"{name}: {state_of(incident)}; {incident.get('reason')}; run {incident.get('run_id')}, {when}")
-    print(f"  payload    {run_dir / FOLDER / incident['payload'] if incident.get('payload') else incident.get('error')}")
+    print(
+        f"  payload    {run_dir / FOLDER / incident['payload'] if incident.get('payload') else incident.get('error')}"
+    )
     for piece in incident.get("batches") or []:
         print(f"  batch      {piece['batch']}, rows {piece['first_row']} to {piece['first_row'] + piece['rows'] - 1}")
     for tensor in incident.get("tensors") or []:
         print(f"  tensor     {tensor['name']} {tensor['dtype']} {tensor['shape']}")
-    samples = sorted(incident.get("samples") or [], key=lambda sample: sample.get("result") != "failed")     # failed samples first
+    samples = sorted(
+        incident.get("samples") or [], key=lambda sample: sample.get("result") != "failed"
+    )  # failed samples first
     for sample in samples[:SAMPLES_SHOWN]:
         print(f"  sample     {sample['item']} {sample['key']}" + fate_of(sample))
     if len(samples) > SAMPLES_SHOWN:
         print(f"  sample     and {len(samples) - SAMPLES_SHOWN} more")
     for delivery in incident.get("deliveries") or []:
-        print(f"  delivery   {delivery['attempt']} to pid {delivery['pid']}: {delivery['end']} after {delivery['seconds']:.1f} s, "
-              f"{outcome_of(delivery)}" + (", while processing it" if delivery.get("counted") else ""))
+        print(
+            f"  delivery   {delivery['attempt']} to pid {delivery['pid']}: {delivery['end']} after {delivery['seconds']:.1f} s, "
+            f"{outcome_of(delivery)}" + (", while processing it" if delivery.get("counted") else "")
+        )
         for line in (delivery.get("why") or "").splitlines() or delivery.get("last_log_lines") or []:
             print(f"      {line}")
     for attempt in incident.get("retries") or []:
@@ -121,7 +150,13 @@ def show(_, run_dir, rest):
 def fate_of(sample):
     if sample.get("empty"):
         return " (was unreadable)"
-    return f" failed: {error_in(sample.get('why') or '')}" if sample.get("result") == "failed" else " done by a retry" if sample.get("result") == "done" else ""
+    return (
+        f" failed: {error_in(sample.get('why') or '')}"
+        if sample.get("result") == "failed"
+        else " done by a retry"
+        if sample.get("result") == "done"
+        else ""
+    )
 
 
 def retry(places, run_dir, rest):
@@ -132,21 +167,38 @@ def retry(places, run_dir, rest):
     """
     every, rest = take_switch(rest, "--all")
     debugged, rest = take_switch(rest, "--pdb")
-    names = [name for name, incident in incidents_of(run_dir).items() if incident.get("payload")] if every else [one_name(rest[:1], "retry")]
+    names = (
+        [name for name, incident in incidents_of(run_dir).items() if incident.get("payload")]
+        if every
+        else [one_name(rest[:1], "retry")]
+    )
     given, rest = take_values(rest if every else rest[1:], ["--output"])
     rest = hide_query(hide_password(rest, os.environ), os.environ)
     output = os.path.abspath(given.get("--output") or output_of(run_dir))
     if debugged:
-        require_python(take_values(rest, ["--processor"])[0].get("--processor") or read_settings(run_dir).get("processor") or "")
-    command = [str(places.consumer()), *settings_of(run_dir, rest), *rest, "--run-dir", str(run_dir), "--output", output]
+        require_python(
+            take_values(rest, ["--processor"])[0].get("--processor") or read_settings(run_dir).get("processor") or ""
+        )
+    command = [
+        str(places.consumer()),
+        *settings_of(run_dir, rest),
+        *rest,
+        "--run-dir",
+        str(run_dir),
+        "--output",
+        output,
+    ]
     try:
         pathlib.Path(output).mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise LaunchError(f"--output {output} cannot be written: {problem.strerror}", "Give --output a folder that you may write to",
-                          ExitCode.CANNOT_WRITE) from problem
+        raise LaunchError(
+            f"--output {output} cannot be written: {problem.strerror}",
+            "Give --output a folder that you may write to",
+            ExitCode.CANNOT_WRITE,
+        ) from problem
     lock = OutputLock(output, f"{run_dir.name}, retried,")
     try:
-        require_no_job(output, {})      # a shard writes to its job's --write-path
+        require_no_job(output, {})  # a shard writes to its job's --write-path
         command += flags_for_tables(run_dir, output, rest)
         return retry_all(run_dir, names, command, output, (lock.fd,), run_in_debugger if debugged else run_program)
     finally:
@@ -155,8 +207,11 @@ def retry(places, run_dir, rest):
 
 def require_python(processor):
     if not re.search(r"(^|,)(?!so:|exec:)(python:|[^,]*\.py:)", processor):
-        raise LaunchError(f"--pdb debugs processors in Python, and --processor is '{processor}'",
-                          "Leave it out; `show` prints the last lines of each log", ExitCode.USAGE)
+        raise LaunchError(
+            f"--pdb debugs processors in Python, and --processor is '{processor}'",
+            "Leave it out; `show` prints the last lines of each log",
+            ExitCode.USAGE,
+        )
 
 
 def output_of(run_dir):
@@ -177,17 +232,25 @@ def retry_all(run_dir, names, command, output, kept_open, run):
     for name in names:
         incident = incident_named(run_dir, name)
         if not incident.get("payload"):
-            raise LaunchError(f"'{name}' has no payload: {incident.get('error')}", "Run its input again", ExitCode.NO_INPUT)
+            raise LaunchError(
+                f"'{name}' has no payload: {incident.get('error')}", "Run its input again", ExitCode.NO_INPUT
+            )
         if run is run_program:
             ended = process_samples(run_dir / FOLDER, name, incident, command, run_program)
             result, ended = retry_outcome(incident, ended, output)
         else:
             ended = run([command[0], "retry", str(run_dir / FOLDER / incident["payload"]), *command[1:]])
             result = f"done; output in {output}" if ended == 0 else f"failed again with {outcome_of(end_of(ended))}"
-        incident["retries"] = [*(incident.get("retries") or []), {"at": datetime.datetime.now().isoformat(" ", "seconds"), "exit": ended,
-                                                             "output": output}]
+        incident["retries"] = [
+            *(incident.get("retries") or []),
+            {"at": datetime.datetime.now().isoformat(" ", "seconds"), "exit": ended, "output": output},
+        ]
         write_incident(run_dir / FOLDER / f"{name}.json", incident)
-        print(f"{name}: {result}" if ended == 0 else f"offramp: {name}: {result}", file=sys.stdout if ended == 0 else sys.stderr, flush=True)
+        print(
+            f"{name}: {result}" if ended == 0 else f"offramp: {name}: {result}",
+            file=sys.stdout if ended == 0 else sys.stderr,
+            flush=True,
+        )
         code = code or shell_code(ended)
     finished = run_program([command[0], "finish", *command[1:]], kept_open)
     return int(code or shell_code(finished))
@@ -223,7 +286,10 @@ def flags_for_tables(run_dir, output, given):
         return []
     for processor in tables:
         contents = processor.removesuffix("-postgres")
-        folder, mark = pathlib.Path(output, processor if len(processors) > 1 else ""), f".offramp-made-{contents}-postgres"
+        folder, mark = (
+            pathlib.Path(output, processor if len(processors) > 1 else ""),
+            f".offramp-made-{contents}-postgres",
+        )
         folder.mkdir(exist_ok=True)
         if not shared_folder.holds(folder, mark):
             shared_folder.write(folder, mark, mark_of_run(config, processor, mark))
@@ -242,20 +308,25 @@ def mark_of_run(config, processor, mark):
         with contextlib.suppress(OSError):
             return shared_folder.read(output, f"{processor if ',' in processors else '.'}/{mark}")
     why = f"holds the results of run {whose} now" if whose not in ("", run) else "does not name that table"
-    raise LaunchError(f"the table of run {run} cannot be found: its --output {output} {why}",
-                      "Repeat the run with --resume, which processes dead letters; or give --sink-table NAME, another table for the retries", ExitCode.USAGE)
+    raise LaunchError(
+        f"the table of run {run} cannot be found: its --output {output} {why}",
+        "Repeat the run with --resume, which processes dead letters; or give --sink-table NAME, another table for the retries",
+        ExitCode.USAGE,
+    )
 
 
 def run_program(command, kept_open=(), stdin=subprocess.DEVNULL, **environment):
     try:
-        return subprocess.run(command, stdin=stdin, check=False, pass_fds=kept_open, env={**os.environ, **environment}).returncode
+        return subprocess.run(
+            command, stdin=stdin, check=False, pass_fds=kept_open, env={**os.environ, **environment}
+        ).returncode
     except OSError as problem:
         raise cannot_be_started(command[0], problem) from problem
 
 
 def run_in_debugger(command):
     """Gives the program this terminal, and leaves Ctrl-C to it."""
-    before = signal.signal(signal.SIGINT, lambda *_: None)      # ignoring it would make the program ignore it, too
+    before = signal.signal(signal.SIGINT, lambda *_: None)  # ignoring it would make the program ignore it, too
     try:
         return run_program(command, stdin=None, OFFRAMP_PDB="1")
     finally:
@@ -268,6 +339,8 @@ def end_of(status):
 
 def one_name(rest, command):
     if not rest or rest[0].startswith("-"):
-        raise LaunchError(f"dead-letters {command} needs a name", "./launch/offramp dead-letters list shows them", ExitCode.USAGE)
+        raise LaunchError(
+            f"dead-letters {command} needs a name", "./launch/offramp dead-letters list shows them", ExitCode.USAGE
+        )
     refuse(rest[1:], f"dead-letters {command}")
     return rest[0].removesuffix(".json").removesuffix(".safetensors")

@@ -39,8 +39,11 @@ def demo_flags(places, argv, environment=os.environ):
 
 def shipped_model_flags(argv, config, environment=os.environ):
     """Flags of the shipped model and its processors for the user's pictures without a chosen model; else empty."""
-    if (not is_given(argv, ("--input",), environment) or is_given(argv, SETTLED_BY, environment)
-            or config.get("source") not in SOURCES_OF_PICTURES):
+    if (
+        not is_given(argv, ("--input",), environment)
+        or is_given(argv, SETTLED_BY, environment)
+        or config.get("source") not in SOURCES_OF_PICTURES
+    ):
         return []
     chooses = is_given(argv, ("--processor", "--transform"), environment)
     return ["--model", MODEL] + ([] if chooses else ["--processor", PROCESSORS_FOR_OWN])
@@ -55,8 +58,10 @@ def is_given(argv, flags, environment):
 def show(places, output, config):
     """The demo's result as lines for a reader; with a contact sheet and the masks' quality if every image has a cut-out."""
     output = pathlib.Path(output)
-    own = ("\nYour own images:\n    ./launch/offramp run --input FOLDER --output RESULTS\n"
-           "    ./launch/offramp run --input FOLDER --weights deeplabv3.safetensors --output MASKS      (weights: launch/guide/runner.md)")
+    own = (
+        "\nYour own images:\n    ./launch/offramp run --input FOLDER --output RESULTS\n"
+        "    ./launch/offramp run --input FOLDER --weights deeplabv3.safetensors --output MASKS      (weights: launch/guide/runner.md)"
+    )
     rows = rows_of(places, output)
     if config.get("model") != MODEL or not rows:
         return f"\nResults for the {len(images(places))} demo images are in {output}\n{own}"
@@ -65,12 +70,18 @@ def show(places, output, config):
         write_png(output, "contact-sheet.png", rows)
         write_html(output, "contact-sheet.html", rows, f"{len(rows)} rendered pictures cut out: {fit.describe()}")
     except ImportError as problem:
-        return f"\n{len(rows)} cut-outs are in {output}/cut-out; a contact sheet needs NumPy and Pillow ({problem})\n{own}"
+        return (
+            f"\n{len(rows)} cut-outs are in {output}/cut-out; a contact sheet needs NumPy and Pillow ({problem})\n{own}"
+        )
     except (OSError, ValueError) as problem:
-        return f"\n{len(rows)} cut-outs are in {output}/cut-out; no contact sheet could be made of them ({problem})\n{own}"
-    return (f"\n{len(rows)} rendered pictures cut out: {fit.describe()}, against their true masks\n"
-            f"  cut-outs   {output}/cut-out, masks in {output}/mask-png, overlays in {output}/overlay\n"
-            f"  look at    {output}/contact-sheet.html, or contact-sheet.png beside it\n{own}")
+        return (
+            f"\n{len(rows)} cut-outs are in {output}/cut-out; no contact sheet could be made of them ({problem})\n{own}"
+        )
+    return (
+        f"\n{len(rows)} rendered pictures cut out: {fit.describe()}, against their true masks\n"
+        f"  cut-outs   {output}/cut-out, masks in {output}/mask-png, overlays in {output}/overlay\n"
+        f"  look at    {output}/contact-sheet.html, or contact-sheet.png beside it\n{own}"
+    )
 
 
 def images(places):
@@ -79,8 +90,16 @@ def images(places):
 
 def rows_of(places, output):
     """One row per image; empty where an image has no mask or no cut-out."""
-    rows = [Row(image, places.demo_masks / f"{image.stem}.png", output, f"mask-png/{image.stem}.png", f"cut-out/{image.stem}.png")
-            for image in images(places)]
+    rows = [
+        Row(
+            image,
+            places.demo_masks / f"{image.stem}.png",
+            output,
+            f"mask-png/{image.stem}.png",
+            f"cut-out/{image.stem}.png",
+        )
+        for image in images(places)
+    ]
     return rows if all(shared_folder.holds(output, name) for row in rows for name in (row.mask, row.cut_out)) else []
 
 
@@ -90,5 +109,8 @@ def masks_fit(rows):
     from PIL import Image
 
     from offramp_launch.mask_fit import mean_iou
-    return mean_iou((numpy.asarray(row.result(row.cut_out).getchannel("A")) >= 128, numpy.asarray(Image.open(row.true_mask)) != 0)
-                    for row in rows)
+
+    return mean_iou(
+        (numpy.asarray(row.result(row.cut_out).getchannel("A")) >= 128, numpy.asarray(Image.open(row.true_mask)) != 0)
+        for row in rows
+    )

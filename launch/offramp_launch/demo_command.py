@@ -22,9 +22,20 @@ def start(places, argv):
     # A copy of post.py imports the modules beside the original.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(folder))))
     output = pathlib.Path(flags.get("--output", "offramp-demo")).absolute()
-    passed = ["--producer", shlex.join(places.python_command(python, folder / "loop.py")), "--processor", flags.get("--processor", f"mask-png,{folder / 'post.py'}:cut_out"),
-              "--output", str(output), "--consumer-python", str(python), "--consumers", flags.get("--consumers", "2"),
-              *["--overwrite"] * overwrite, *["--resume"] * resume]
+    passed = [
+        "--producer",
+        shlex.join(places.python_command(python, folder / "loop.py")),
+        "--processor",
+        flags.get("--processor", f"mask-png,{folder / 'post.py'}:cut_out"),
+        "--output",
+        str(output),
+        "--consumer-python",
+        str(python),
+        "--consumers",
+        flags.get("--consumers", "2"),
+        *["--overwrite"] * overwrite,
+        *["--resume"] * resume,
+    ]
     code = program_command.start(places, passed, ["demo", *argv])
     return code if code or "--processor" in flags else show(places, output)
 
@@ -41,9 +52,13 @@ def require_numpy(python):
 def show(places, output):
     """Makes the contact sheet, and prints what to try next."""
     folder = places.numpy_demo
-    code = subprocess.run([*places.python_command(places.venv_python, folder / "sheet.py"), str(output)], check=False).returncode
+    code = subprocess.run(
+        [*places.python_command(places.venv_python, folder / "sheet.py"), str(output)], check=False
+    ).returncode
     if code == 0:
-        print(f"\nTo use your own function: copy {folder / 'post.py'}, change it, and\n"
-              "    ./launch/offramp demo --processor ./post.py:cut_out --output MINE\n"
-              f"An example of your own loop: {folder / 'loop.py'}")
+        print(
+            f"\nTo use your own function: copy {folder / 'post.py'}, change it, and\n"
+            "    ./launch/offramp demo --processor ./post.py:cut_out --output MINE\n"
+            f"An example of your own loop: {folder / 'loop.py'}"
+        )
     return shell_code(code)

@@ -25,9 +25,16 @@ NVIDIA, DISPLAY_CONTROLLER = "0x10de", "0x03"
 SET_UP = "./launch/offramp setup"
 
 # (name, its files, what needs it, how to install it) of libraries that are opened on demand.
-ASKED_FOR = (("libpq", ("libpq.so.5",), "--sink with PostgreSQL", "apt-get install libpq5, dnf install libpq"),
-             ("libcurl", ("libcurl.so.4", "libcurl-gnutls.so.4"), "--processor http", "apt-get install libcurl4, dnf install libcurl"),
-             ("libtiff", ("libtiff.so.6",), "TIFF pictures", "apt-get install libtiff6, dnf install libtiff"))
+ASKED_FOR = (
+    ("libpq", ("libpq.so.5",), "--sink with PostgreSQL", "apt-get install libpq5, dnf install libpq"),
+    (
+        "libcurl",
+        ("libcurl.so.4", "libcurl-gnutls.so.4"),
+        "--processor http",
+        "apt-get install libcurl4, dnf install libcurl",
+    ),
+    ("libtiff", ("libtiff.so.6",), "TIFF pictures", "apt-get install libtiff6, dnf install libtiff"),
+)
 
 
 @dataclasses.dataclass
@@ -55,36 +62,78 @@ def start(places, argv):
 
 def examine(places):
     probe, obstacle = probe_machine(places.producer())
-    findings = [packages(missing_packages(places)), build_folder(places), python(places), libtorch(places), nvcc(places)]
-    findings += from_probe(probe) if probe else [gpu_without_probe(), Finding(
-        "programs", obstacle, f"{SET_UP}; then doctor can check whether a slab can be page-locked", ExitCode.SYSTEM)]
-    findings += [shared_memory(*shm_space()), huge_pages(pathlib.Path("/proc/self/mounts").read_text(), shmem_enabled()),
-                 memlock(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]), cores(), numa()]
+    findings = [
+        packages(missing_packages(places)),
+        build_folder(places),
+        python(places),
+        libtorch(places),
+        nvcc(places),
+    ]
+    findings += (
+        from_probe(probe)
+        if probe
+        else [
+            gpu_without_probe(),
+            Finding(
+                "programs",
+                obstacle,
+                f"{SET_UP}; then doctor can check whether a slab can be page-locked",
+                ExitCode.SYSTEM,
+            ),
+        ]
+    )
+    findings += [
+        shared_memory(*shm_space()),
+        huge_pages(pathlib.Path("/proc/self/mounts").read_text(), shmem_enabled()),
+        memlock(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]),
+        cores(),
+        numa(),
+    ]
     return findings
 
 
 def examine_installed(places):
     """Checks an installed wheel or Debian package, which builds nothing."""
-    return [glibc(os.confstr("CS_GNU_LIBC_VERSION")), numpy(places.venv_python), consumers(places.consumer()), runner(places.producer()),
-            *(opened_on_demand(*library) for library in ASKED_FOR), gpu_without_probe(), shared_memory(*shm_space()),
-            huge_pages(pathlib.Path("/proc/self/mounts").read_text(), shmem_enabled()), cores(), numa()]
+    return [
+        glibc(os.confstr("CS_GNU_LIBC_VERSION")),
+        numpy(places.venv_python),
+        consumers(places.consumer()),
+        runner(places.producer()),
+        *(opened_on_demand(*library) for library in ASKED_FOR),
+        gpu_without_probe(),
+        shared_memory(*shm_space()),
+        huge_pages(pathlib.Path("/proc/self/mounts").read_text(), shmem_enabled()),
+        cores(),
+        numa(),
+    ]
 
 
 def glibc(version):
     problem = glibc_problem(version)
-    return Finding("C library", *((problem.split(": ")[0], problem.split(": ")[1], ExitCode.SYSTEM) if problem else (version,)))
+    return Finding(
+        "C library", *((problem.split(": ")[0], problem.split(": ")[1], ExitCode.SYSTEM) if problem else (version,))
+    )
 
 
 def numpy(interpreter):
-    found = subprocess.run([str(interpreter), "-c", "import numpy; print(numpy.__version__)"], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        [str(interpreter), "-c", "import numpy; print(numpy.__version__)"], capture_output=True, text=True, check=False
+    )
     if found.returncode == 0:
         return Finding("NumPy", f"{found.stdout.strip()}, of {interpreter}")
-    return Finding("NumPy", f"none in {interpreter}; Python consumers need it to read slabs", numpy_remedy(interpreter), ExitCode.SYSTEM)
+    return Finding(
+        "NumPy",
+        f"none in {interpreter}; Python consumers need it to read slabs",
+        numpy_remedy(interpreter),
+        ExitCode.SYSTEM,
+    )
 
 
 def consumers(program):
     try:
-        answer = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
+        answer = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+        )
         output = answer.stdout.strip() or (answer.stderr.strip().splitlines() or ["nothing"])[-1]
     except (OSError, subprocess.TimeoutExpired) as problem:
         answer, output = None, str(problem)
@@ -96,7 +145,9 @@ def consumers(program):
 def runner(program):
     if program.exists():
         return Finding("runner", str(program))
-    return Finding("runner", "none: models and picture files need a source checkout", "OFFRAMP_BIN_DIR=FOLDER names a built one")
+    return Finding(
+        "runner", "none: models and picture files need a source checkout", "OFFRAMP_BIN_DIR=FOLDER names a built one"
+    )
 
 
 def opened_on_demand(name, files, wanted_by, fix):
@@ -143,7 +194,12 @@ def build_folder(places):
     own = "OFFRAMP_BUILD_DIR=FOLDER sets up another build"
     if places.producer().exists():
         return Finding("build", f"{places.build} belongs to another user; its programs are used as they are", own)
-    return Finding("build", f"{places.build} belongs to another user, and has no programs yet", f"that user runs {SET_UP}; or {own}", ExitCode.NOT_PERMITTED)
+    return Finding(
+        "build",
+        f"{places.build} belongs to another user, and has no programs yet",
+        f"that user runs {SET_UP}; or {own}",
+        ExitCode.NOT_PERMITTED,
+    )
 
 
 def python(places):
@@ -165,7 +221,11 @@ def configured(places, name):
 def nvcc(places):
     path = configured(places, "OFFRAMP_NVCC")
     if not path:
-        return Finding("nvcc", "built without CUDA") if path == "" else Finding("nvcc", "not chosen yet", SET_UP, ExitCode.SYSTEM)
+        return (
+            Finding("nvcc", "built without CUDA")
+            if path == ""
+            else Finding("nvcc", "not chosen yet", SET_UP, ExitCode.SYSTEM)
+        )
     try:
         output = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
     except OSError:
@@ -178,24 +238,37 @@ def libtorch(places):
     """The LibTorch of the build, and whether the producer can load the models built on it."""
     folder = configured(places, "offramp_torch_root")
     if not folder:
-        return (Finding("LibTorch", "built without models") if folder == ""
-                else Finding("LibTorch", "not chosen yet", SET_UP, ExitCode.SYSTEM))
+        return (
+            Finding("LibTorch", "built without models")
+            if folder == ""
+            else Finding("LibTorch", "not chosen yet", SET_UP, ExitCode.SYSTEM)
+        )
     text = f"{torch_version(folder)}, {folder}"
     if not places.producer().exists():
         return Finding("LibTorch", f"{text}; the programs are not built yet", SET_UP, ExitCode.SYSTEM)
     try:
-        listing = subprocess.run([places.producer(), "--list"], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
+        listing = subprocess.run(
+            [places.producer(), "--list"], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+        )
         reason = (listing.stderr.strip().splitlines() or ["no reason given"])[-1]
     except (OSError, subprocess.TimeoutExpired) as problem:
         listing, reason = None, str(problem)
     if listing and "deeplabv3" in listing.stdout:
         return Finding("LibTorch", text)
-    return Finding("LibTorch", f"{text}; the models cannot be loaded: {reason}", f"{SET_UP}, or name a Python with PyTorch with --python",
-                   ExitCode.DEVICE_UNSUPPORTED)
+    return Finding(
+        "LibTorch",
+        f"{text}; the models cannot be loaded: {reason}",
+        f"{SET_UP}, or name a Python with PyTorch with --python",
+        ExitCode.DEVICE_UNSUPPORTED,
+    )
 
 
 def torch_version(folder):
-    for name, pattern in (("version.py", r"__version__ = '([^']+)'"), ("../build-version", r"(\S+)"), ("build-version", r"(\S+)")):
+    for name, pattern in (
+        ("version.py", r"__version__ = '([^']+)'"),
+        ("../build-version", r"(\S+)"),
+        ("build-version", r"(\S+)"),
+    ):
         try:
             found = re.search(pattern, pathlib.Path(folder, name).read_text())
         except OSError:
@@ -216,8 +289,11 @@ def from_probe(probe):
 
 def gpu(device):
     total, free = device.get("total_bytes") or 0, device.get("free_bytes") or 0
-    return Finding("GPU", f"{device.get('name')}, compute {device.get('compute')}, "
-                          f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free, NUMA node {device.get('numa_node')}")
+    return Finding(
+        "GPU",
+        f"{device.get('name')}, compute {device.get('compute')}, "
+        f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free, NUMA node {device.get('numa_node')}",
+    )
 
 
 def driver(device):
@@ -225,8 +301,13 @@ def driver(device):
     offers, needs = int(device.get("driver_version") or 0), int(device.get("runtime_version") or 0)
     text = f"for CUDA {cuda_version(offers)}; the programs use {cuda_version(needs)}"
     if offers // 1000 < needs // 1000:
-        return Finding("driver", text, f"install driver {OLDEST_DRIVER_FOR_CUDA_13} or later, or name a PyTorch and a CUDA "
-                       "Toolkit that the driver supports with --python and --cuda-dir", ExitCode.DEVICE_UNSUPPORTED)
+        return Finding(
+            "driver",
+            text,
+            f"install driver {OLDEST_DRIVER_FOR_CUDA_13} or later, or name a PyTorch and a CUDA "
+            "Toolkit that the driver supports with --python and --cuda-dir",
+            ExitCode.DEVICE_UNSUPPORTED,
+        )
     return Finding("driver", text)
 
 
@@ -245,10 +326,15 @@ def pinning(facts, has_gpu):
     if not has_gpu:
         return Finding("page-locking", "needs a GPU; on the CPU slabs are plain shared memory")
     if facts.get("registered"):
-        return Finding("page-locking", f"a slab was page-locked, {facts.get('gigabytes_per_second') or 0:.1f} GB/s into it")
-    return Finding("page-locking", f"a slab could not be page-locked: {facts.get('error') or 'CUDA reports it as unlocked'}",
-                   "check the driver and the container's rights, or run with --allow-unpinned (several times slower)",
-                   ExitCode.DEVICE_UNSUPPORTED)
+        return Finding(
+            "page-locking", f"a slab was page-locked, {facts.get('gigabytes_per_second') or 0:.1f} GB/s into it"
+        )
+    return Finding(
+        "page-locking",
+        f"a slab could not be page-locked: {facts.get('error') or 'CUDA reports it as unlocked'}",
+        "check the driver and the container's rights, or run with --allow-unpinned (several times slower)",
+        ExitCode.DEVICE_UNSUPPORTED,
+    )
 
 
 def gpu_without_probe(obstacle=None):
@@ -259,11 +345,19 @@ def gpu_without_probe(obstacle=None):
     kernel_driver = pathlib.Path("/proc/driver/nvidia/version").exists()
     text = f"{len(cards)} of NVIDIA at {', '.join(cards)}" + (f", not usable: {obstacle}" if obstacle else "")
     if not kernel_driver:
-        return Finding("GPU", text + ", no driver is loaded", f"install NVIDIA's driver {OLDEST_DRIVER_FOR_CUDA_13} or later",
-                       ExitCode.DEVICE_UNSUPPORTED)
+        return Finding(
+            "GPU",
+            text + ", no driver is loaded",
+            f"install NVIDIA's driver {OLDEST_DRIVER_FOR_CUDA_13} or later",
+            ExitCode.DEVICE_UNSUPPORTED,
+        )
     if obstacle:
-        return Finding("GPU", text, f"driver {OLDEST_DRIVER_FOR_CUDA_13} or later is needed; in a container: docker run --gpus all",
-                       ExitCode.DEVICE_UNSUPPORTED)
+        return Finding(
+            "GPU",
+            text,
+            f"driver {OLDEST_DRIVER_FOR_CUDA_13} or later is needed; in a container: docker run --gpus all",
+            ExitCode.DEVICE_UNSUPPORTED,
+        )
     return Finding("GPU", text)
 
 
@@ -289,8 +383,13 @@ def shared_memory(total, free):
     text = f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free in /dev/shm"
     if free >= SMALLEST_SHM:
         return Finding("shared memory", text)
-    return Finding("shared memory", text, "remove its files; in docker: --shm-size=16g; in Kubernetes: an emptyDir volume with "
-                   "medium: Memory mounted at /dev/shm; else: mount -o remount,size=16g /dev/shm", ExitCode.SHARED_MEMORY_FULL)
+    return Finding(
+        "shared memory",
+        text,
+        "remove its files; in docker: --shm-size=16g; in Kubernetes: an emptyDir volume with "
+        "medium: Memory mounted at /dev/shm; else: mount -o remount,size=16g /dev/shm",
+        ExitCode.SHARED_MEMORY_FULL,
+    )
 
 
 def shmem_enabled():
@@ -304,14 +403,24 @@ def shmem_enabled():
 def huge_pages(mounts, kernel):
     """Huge pages on /dev/shm: slabs request them; the kernel may forbid or force them, else the mount decides. `mounts`: /proc/self/mounts."""
     if not kernel or "[deny]" in kernel:
-        return Finding("huge pages", "this kernel has none for shared memory" if not kernel else "forbidden: /sys/kernel/mm/transparent_hugepage/shmem_enabled")
+        return Finding(
+            "huge pages",
+            "this kernel has none for shared memory"
+            if not kernel
+            else "forbidden: /sys/kernel/mm/transparent_hugepage/shmem_enabled",
+        )
     if "[force]" in kernel:
         return Finding("huge pages", "all shared memory has them")
     options = [line.split()[3].split(",") for line in mounts.splitlines() if line.split()[1] == "/dev/shm"]
-    huge = next((option[len("huge="):] for option in (options[-1] if options else []) if option.startswith("huge=")), "never")
+    huge = next(
+        (option[len("huge=") :] for option in (options[-1] if options else []) if option.startswith("huge=")), "never"
+    )
     if huge == "never":
-        return Finding("huge pages", "not on /dev/shm. With them page-locking a pool is faster, and so is freeing a dead consumer's slab",
-                       "mount -o remount,huge=advise /dev/shm")
+        return Finding(
+            "huge pages",
+            "not on /dev/shm. With them page-locking a pool is faster, and so is freeing a dead consumer's slab",
+            "mount -o remount,huge=advise /dev/shm",
+        )
     return Finding("huge pages", f"/dev/shm is mounted with huge={huge}")
 
 

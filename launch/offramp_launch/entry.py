@@ -6,6 +6,7 @@ import sys
 def main():
     """Runs ./launch/offramp, and the program `offramp` of a wheel or Debian package."""
     from offramp_launch import first_process, interrupts
+
     first_process.run_as_first_process()
     interrupts.begin()
 

@@ -30,9 +30,16 @@ class ExitCode(enum.IntEnum):
 
 
 # A consumer that ends with one of these would end the same way again: the run is stopped instead of restarting it.
-FATAL_FOR_A_CONSUMER = frozenset({
-    ExitCode.USAGE, ExitCode.BAD_INPUT, ExitCode.CANNOT_WRITE, ExitCode.PROTOCOL, ExitCode.NOT_PERMITTED, ExitCode.CONFIG,
-})
+FATAL_FOR_A_CONSUMER = frozenset(
+    {
+        ExitCode.USAGE,
+        ExitCode.BAD_INPUT,
+        ExitCode.CANNOT_WRITE,
+        ExitCode.PROTOCOL,
+        ExitCode.NOT_PERMITTED,
+        ExitCode.CONFIG,
+    }
+)
 
 
 # Errors of a file system that is full or cannot be written.
@@ -42,7 +49,8 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 # Remedies for exhausted resources of a machine or user.
 REMEDIES = {
     errno.EAGAIN: "Raise the limit of processes (ulimit -u), or of the container or unit (pids.max, TasksMax=)",
-    errno.EMFILE: "Raise the limit of open files (ulimit -n, LimitNOFILE= of a systemd unit)", errno.ENFILE: "Raise the limit of open files of the machine (sysctl fs.file-max)",
+    errno.EMFILE: "Raise the limit of open files (ulimit -n, LimitNOFILE= of a systemd unit)",
+    errno.ENFILE: "Raise the limit of open files of the machine (sysctl fs.file-max)",
     errno.ENOMEM: "Memory is short: give the container or machine more, or start fewer programs",
 }
 
@@ -72,7 +80,9 @@ class LaunchError(Exception):
 
 def cannot_be_started(program, problem, otherwise="./launch/offramp setup builds it"):
     """The LaunchError for an OSError at a program's start. `otherwise`: the remedy, unless a resource is exhausted."""
-    return LaunchError(f"'{program}' cannot be started ({problem.strerror})", REMEDIES.get(problem.errno, otherwise), ExitCode.SYSTEM)
+    return LaunchError(
+        f"'{program}' cannot be started ({problem.strerror})", REMEDIES.get(problem.errno, otherwise), ExitCode.SYSTEM
+    )
 
 
 def in_one_line(text):
@@ -89,8 +99,10 @@ def shell_code(status):
 
 
 # A shell's exit codes for killed programs. Without SIGINT and SIGTERM, which ask a program to end, so that it may use these codes itself.
-SHELL_STATUS = {shell_code(-number): -number for number in
-                   (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)}
+SHELL_STATUS = {
+    shell_code(-number): -number
+    for number in (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)
+}
 
 
 def status_behind_a_shell(status):
@@ -108,6 +120,10 @@ def signal_name(number):
 def code_of_command(command, status, fix=""):
     """The exit code of a command's process, which printed its error. Errors: LaunchError where a signal killed it."""
     if status < 0:
-        raise LaunchError(f"{command} was killed by {signal_name(-status)}",
-                          "SIGKILL usually means lack of memory; after another signal PYTHONFAULTHANDLER=1 shows the code location" + fix, shell_code(status))
+        raise LaunchError(
+            f"{command} was killed by {signal_name(-status)}",
+            "SIGKILL usually means lack of memory; after another signal PYTHONFAULTHANDLER=1 shows the code location"
+            + fix,
+            shell_code(status),
+        )
     return status

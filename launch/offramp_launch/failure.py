@@ -48,8 +48,12 @@ def merge_failure(why, run_dir):
 def dead_letters_failure(samples, *run_dirs):
     """`samples`: their number. Gives the reason of the first dead letter found."""
     reason = next((reason for each in run_dirs for reason in reasons_in(each)), None)
-    return (f"{samples} {'sample was' if samples == 1 else 'samples were'} dead-lettered, since post-processing failed" + (f": {reason}" if reason else "") + "\n    Inspect them: "
-            + ", ".join(f"./launch/offramp dead-letters list --run-dir {each}" for each in run_dirs))
+    return (
+        f"{samples} {'sample was' if samples == 1 else 'samples were'} dead-lettered, since post-processing failed"
+        + (f": {reason}" if reason else "")
+        + "\n    Inspect them: "
+        + ", ".join(f"./launch/offramp dead-letters list --run-dir {each}" for each in run_dirs)
+    )
 
 
 def reasons_in(run_dir):

@@ -14,7 +14,7 @@ class Finishing:
     Borrows: the program. Thread: the main thread, since it handles signals. Blocks: wait(), until the program has ended.
     """
 
-    ENDED = object()    # the program was ended by a signal
+    ENDED = object()  # the program was ended by a signal
 
     def __init__(self, note):
         self._note = note
@@ -51,7 +51,7 @@ class Finishing:
     def _on_signal(self, number):
         if self._program is None:
             return
-        with contextlib.suppress(OSError):      # a terminal that is gone
+        with contextlib.suppress(OSError):  # a terminal that is gone
             if not self._asked or number == signal.SIGHUP:
                 self._asked = True
                 self._note("merging the outputs (another signal stops it, and --resume then continues)")

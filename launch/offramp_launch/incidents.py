@@ -22,13 +22,16 @@ class IncidentReporter:
 
     def __init__(self, run_dir):
         self._folder = pathlib.Path(run_dir) / FOLDER
-        self._deaths = collections.OrderedDict()   # by pid
-        self._completed = {}                       # times of complete files, by name
+        self._deaths = collections.OrderedDict()  # by pid
+        self._completed = {}  # times of complete files, by name
 
     def note_death(self, child, final_messages):
         self._deaths.pop(child.pid, None)
-        self._deaths[child.pid] = {"exit": child.status, "signal": signal_name(-child.status) if child.status < 0 else None,
-                                   "last_log_lines": [line.strip() for line in final_messages.splitlines()]}
+        self._deaths[child.pid] = {
+            "exit": child.status,
+            "signal": signal_name(-child.status) if child.status < 0 else None,
+            "last_log_lines": [line.strip() for line in final_messages.splitlines()],
+        }
         while len(self._deaths) > DEATHS_REMEMBERED:
             self._deaths.popitem(last=False)
 

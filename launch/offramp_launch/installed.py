@@ -7,10 +7,34 @@ import sys
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 
-COMMANDS = ("run", "demo", "consume", "scale", "reload", "status", "top", "trace", "stop", "dead-letters", "new-processor", "clean", "doctor", "version", "help")
+COMMANDS = (
+    "run",
+    "demo",
+    "consume",
+    "scale",
+    "reload",
+    "status",
+    "top",
+    "trace",
+    "stop",
+    "dead-letters",
+    "new-processor",
+    "clean",
+    "doctor",
+    "version",
+    "help",
+)
 # The purpose of the other commands.
-NEED_SOURCES = {"setup": "builds", "test": "builds and tests", "bench": "measures", "ladder": "measures", "tune": "measures", "package": "builds packages",
-                  "export": "compiles a model with PyTorch", "query": "encodes words with PyTorch"}
+NEED_SOURCES = {
+    "setup": "builds",
+    "test": "builds and tests",
+    "bench": "measures",
+    "ladder": "measures",
+    "tune": "measures",
+    "package": "builds packages",
+    "export": "compiles a model with PyTorch",
+    "query": "encodes words with PyTorch",
+}
 OLDEST_GLIBC = (2, 34)
 # Flags of the demo run.
 DEMO_FLAGS = ("--output", "--consumers", "--processor", "--overwrite", "--resume")
@@ -19,11 +43,19 @@ DEMO_FLAGS = ("--output", "--consumers", "--processor", "--overwrite", "--resume
 def begin(command):
     """Makes Python processors run in this command's Python by default. Errors: one-line LaunchError for a command that cannot run here."""
     os.environ.setdefault("OFFRAMP_CONSUMER_PYTHON", sys.executable)
-    if (problem := glibc_problem(os.confstr("CS_GNU_LIBC_VERSION"))) and command not in ("version", "--version", "doctor"):
+    if (problem := glibc_problem(os.confstr("CS_GNU_LIBC_VERSION"))) and command not in (
+        "version",
+        "--version",
+        "doctor",
+    ):
         raise LaunchError(problem, "", ExitCode.SYSTEM)
     if command in NEED_SOURCES:
-        raise LaunchError(f"{command} {NEED_SOURCES[command]}, which needs the sources of Offramp: in a checkout, `launch/offramp {command}` sets "
-                          "up its requirements", "", ExitCode.USAGE)
+        raise LaunchError(
+            f"{command} {NEED_SOURCES[command]}, which needs the sources of Offramp: in a checkout, `launch/offramp {command}` sets "
+            "up its requirements",
+            "",
+            ExitCode.USAGE,
+        )
 
 
 def glibc_problem(library):
@@ -31,13 +63,19 @@ def glibc_problem(library):
     version = re.fullmatch(r"glibc (\d+)\.(\d+).*", library or "")
     if version and tuple(map(int, version.groups())) >= OLDEST_GLIBC:
         return None
-    return (f"the programs need glibc {'.'.join(map(str, OLDEST_GLIBC))} or later, and this machine has {library or 'another C library'}: "
-            "use Debian 12, Ubuntu 22.04, Fedora 35, RHEL 9 or later, or a container of one of them")
+    return (
+        f"the programs need glibc {'.'.join(map(str, OLDEST_GLIBC))} or later, and this machine has {library or 'another C library'}: "
+        "use Debian 12, Ubuntu 22.04, Fedora 35, RHEL 9 or later, or a container of one of them"
+    )
 
 
 def numpy_remedy(python):
     """The command that installs NumPy for this interpreter; Debian's refuses pip."""
-    return "apt-get install python3-numpy" if str(python) == "/usr/bin/python3" and shutil.which("dpkg") else f"{python} -m pip install numpy"
+    return (
+        "apt-get install python3-numpy"
+        if str(python) == "/usr/bin/python3" and shutil.which("dpkg")
+        else f"{python} -m pip install numpy"
+    )
 
 
 def is_demo(argv):
@@ -47,6 +85,10 @@ def is_demo(argv):
 
 def no_runner():
     """The error for a run with a model or an input."""
-    return LaunchError("run with a model or an input needs the runner, which is built on LibTorch and not in this package: in a checkout of Offramp's "
-                       "sources, `launch/offramp run` sets it up (OFFRAMP_BIN_DIR=FOLDER names a built one). Your own loop needs none: use offramp.Egress "
-                       "and `offramp consume`", "", ExitCode.USAGE)
+    return LaunchError(
+        "run with a model or an input needs the runner, which is built on LibTorch and not in this package: in a checkout of Offramp's "
+        "sources, `launch/offramp run` sets it up (OFFRAMP_BIN_DIR=FOLDER names a built one). Your own loop needs none: use offramp.Egress "
+        "and `offramp consume`",
+        "",
+        ExitCode.USAGE,
+    )

@@ -13,9 +13,9 @@ import threading
 
 INTERRUPTED = 130
 CTRL_C = {signal.SIGINT}
-LIKE_CTRL_C = (signal.SIGTERM, signal.SIGHUP)     # for commands that request it
-AGAIN_SECONDS = 0.001       # until the signal is raised again after Python dropped the exception
-LOOK_SECONDS = 0.1      # between two checks for signals while waiting for a program
+LIKE_CTRL_C = (signal.SIGTERM, signal.SIGHUP)  # for commands that request it
+AGAIN_SECONDS = 0.001  # until the signal is raised again after Python dropped the exception
+LOOK_SECONDS = 0.1  # between two checks for signals while waiting for a program
 
 
 def begin():
@@ -34,7 +34,7 @@ def carry_out(main, argv):
                 sys.unraisablehook = _raise_again
             return main(argv)
         finally:
-            _ignore_signals()     # its result is final
+            _ignore_signals()  # its result is final
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -103,7 +103,7 @@ def wait_through(command, waits, ends, **options):
                 for number in asked[answered:]:
                     again = answered > 0 and number != signal.SIGHUP
                     answered += 1
-                    with contextlib.suppress(OSError):      # a terminal that is gone
+                    with contextlib.suppress(OSError):  # a terminal that is gone
                         ends() if again else waits()
                     if again:
                         program.kill()

@@ -15,7 +15,9 @@ from offramp_launch.progress import ENDS
 from offramp_launch.run_dir import RunDir, read_object
 
 LOOK_AGAIN_SECONDS = 0.05
-PRODUCERS_OWN = "producer-settings.toml"    # common/app/settings/kept_settings.hpp: marks a run that offramp-producer began
+PRODUCERS_OWN = (
+    "producer-settings.toml"  # common/app/settings/kept_settings.hpp: marks a run that offramp-producer began
+)
 
 
 class JoinedRunDir(RunDir):
@@ -29,20 +31,26 @@ class JoinedRunDir(RunDir):
 
     @staticmethod
     def _make(folder):
-        return False    # the run exists
+        return False  # the run exists
 
     def _take(self, folder, inside, made, account):
         facts = os.fstat(inside)
         if facts.st_mode & 0o022:
-            raise LaunchError(f"other users may write to --run-dir '{folder}' (mode {stat.S_IMODE(facts.st_mode):04o})",
-                              f"chmod go-w {folder}", ExitCode.USAGE)
+            raise LaunchError(
+                f"other users may write to --run-dir '{folder}' (mode {stat.S_IMODE(facts.st_mode):04o})",
+                f"chmod go-w {folder}",
+                ExitCode.USAGE,
+            )
         try:
             self._hold(folder, inside)
         except LaunchError as problem:
             if problem.code != ExitCode.RUN_IN_USE:
                 raise
-            raise LaunchError(f"the run in '{folder}' has a launcher already, which starts its consumers",
-                              f"./launch/offramp scale N --run-dir {folder} sets their number", ExitCode.RUN_IN_USE) from problem
+            raise LaunchError(
+                f"the run in '{folder}' has a launcher already, which starts its consumers",
+                f"./launch/offramp scale N --run-dir {folder} sets their number",
+                ExitCode.RUN_IN_USE,
+            ) from problem
         self._begin(folder, inside, PreviousReport(folder, files=()))
 
 
@@ -66,9 +74,11 @@ def wait_for_run(folder, seconds, note):
         elif met:
             require_same_pid_namespace(folder, met)
         if time.monotonic() >= deadline:
-            raise LaunchError(f"no run in '{folder}' within {seconds:g} s: {existing_entries(folder, met)}",
-                              "Start the program whose outputs are to be consumed with this run directory (offramp_egress_open), or give --wait SECONDS",
-                              ExitCode.NO_SUCH_RUN)
+            raise LaunchError(
+                f"no run in '{folder}' within {seconds:g} s: {existing_entries(folder, met)}",
+                "Start the program whose outputs are to be consumed with this run directory (offramp_egress_open), or give --wait SECONDS",
+                ExitCode.NO_SUCH_RUN,
+            )
         if not noted:
             note(f"waiting for a run in {folder}, {seconds:g} s at most: {existing_entries(folder, met)}")
             noted = True
@@ -83,11 +93,16 @@ def require_same_pid_namespace(folder, endpoint):
     for path in folder.glob("work-*.sock"):
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as door:
             door.connect(str(path))
-            listener = struct.unpack("3i", door.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))[0]
+            listener = struct.unpack(
+                "3i", door.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+            )[0]
             if str(listener) != endpoint["producer_pid"] and read_endpoint(folder) == endpoint:
-                raise LaunchError(f"the program of the run in '{folder}' (pid {endpoint['producer_pid']}) is in another pid namespace and cannot be "
-                                  "watched from here",
-                                  "Share the pid namespace (docker run --pid, shareProcessNamespace of a pod)", ExitCode.NOT_PERMITTED)
+                raise LaunchError(
+                    f"the program of the run in '{folder}' (pid {endpoint['producer_pid']}) is in another pid namespace and cannot be "
+                    "watched from here",
+                    "Share the pid namespace (docker run --pid, shareProcessNamespace of a pod)",
+                    ExitCode.NOT_PERMITTED,
+                )
 
 
 def existing_entries(folder, endpoint):
@@ -112,25 +127,36 @@ def wait_for_run_of(pid, folder):
         if met.get("producer_pid") == str(pid):
             return met, program
         ended = bool(select.select([program], [], [], LOOK_AGAIN_SECONDS)[0])
-    raise LaunchError(f"the program (pid {pid}) whose outputs were to be consumed ended before it began a run in '{folder}'",
-                      "See its own messages for the reason", ExitCode.NO_SUCH_RUN)
+    raise LaunchError(
+        f"the program (pid {pid}) whose outputs were to be consumed ended before it began a run in '{folder}'",
+        "See its own messages for the reason",
+        ExitCode.NO_SUCH_RUN,
+    )
 
 
 def require_may_join(folder):
     with contextlib.suppress(FileNotFoundError):
         facts = os.stat(folder)
         if not stat.S_ISDIR(facts.st_mode):
-            raise LaunchError(f"--run-dir '{folder}' is not a folder", "Give the run directory of the program", ExitCode.USAGE)
+            raise LaunchError(
+                f"--run-dir '{folder}' is not a folder", "Give the run directory of the program", ExitCode.USAGE
+            )
         if facts.st_uid != os.getuid():
-            raise LaunchError(f"the run in '{folder}' is another user's (uid {facts.st_uid}): only that user can open its memory",
-                              "Start the consumers as that user", ExitCode.NOT_PERMITTED)
+            raise LaunchError(
+                f"the run in '{folder}' is another user's (uid {facts.st_uid}): only that user can open its memory",
+                "Start the consumers as that user",
+                ExitCode.NOT_PERMITTED,
+            )
 
 
 def require_of_own_program(folder):
     if (folder / PRODUCERS_OWN).exists():
-        raise LaunchError(f"the run in '{folder}' belongs to offramp-producer, not to your own program",
-                          f"./launch/offramp scale N --run-dir {folder} sets its number of consumers; without a launcher: "
-                          f"offramp-consumer --run-dir {folder}", ExitCode.USAGE)
+        raise LaunchError(
+            f"the run in '{folder}' belongs to offramp-producer, not to your own program",
+            f"./launch/offramp scale N --run-dir {folder} sets its number of consumers; without a launcher: "
+            f"offramp-consumer --run-dir {folder}",
+            ExitCode.USAGE,
+        )
 
 
 def open_process(pid):

@@ -17,9 +17,14 @@ def client(places, flags):
 
 def scale(places, argv):
     from offramp_launch.supervision.autoscaler import are_bounds
+
     flags, rest = take_values(argv, ["--run-dir"])
     if not rest:
-        raise LaunchError("scale needs a number of consumers, bounds, or auto", "Give one, such as ./launch/offramp scale 4, or 2..12", ExitCode.USAGE)
+        raise LaunchError(
+            "scale needs a number of consumers, bounds, or auto",
+            "Give one, such as ./launch/offramp scale 4, or 2..12",
+            ExitCode.USAGE,
+        )
     wanted = rest[0] if are_bounds(rest[0]) else count(rest[0], "scale")
     refuse(rest[1:], "scale")
     reply = client(places, flags).ask({"do": "scale", "consumers": wanted})
@@ -37,7 +42,9 @@ def reload(places, argv):
     while True:
         now = reply["reload"]
         if now["number"] != number:
-            raise LaunchError("another reload has superseded it", "./launch/offramp status shows its progress", ExitCode.INTERRUPTED)
+            raise LaunchError(
+                "another reload has superseded it", "./launch/offramp status shows its progress", ExitCode.INTERRUPTED
+            )
         replaced = (now["of"] - now["left"], now["of"])
         if replaced != shown:
             print(f"run {reply['run_id']}: {replaced[0]} of {replaced[1]} consumers replaced", flush=True)
@@ -50,7 +57,11 @@ def reload(places, argv):
         try:
             reply = connection.ask({"do": "status"})
         except LaunchError as problem:
-            raise LaunchError(f"the run or its launcher ended meanwhile: {shown[0]} of {shown[1]} consumers had been replaced", "", problem.code) from problem
+            raise LaunchError(
+                f"the run or its launcher ended meanwhile: {shown[0]} of {shown[1]} consumers had been replaced",
+                "",
+                problem.code,
+            ) from problem
 
 
 def status(places, argv):
@@ -72,17 +83,25 @@ def lines_of_status(reply):
     from offramp_launch.progress import describe, describe_holders
     from offramp_launch.summary import wall_clock
     from offramp_launch.watching.timestamps import age_of
+
     now = reply["status"]
-    lines = [f"run {reply['run_id']} ({now.get('state', 'starting')}{', ending' if reply['ending'] else ''}) in {reply['run_dir']}",
-             f"  {describe(now, 'samples')}",
-             f"  consumers {reply['consumers_alive']} alive, {reply['consumers_wanted']} wanted{followed(reply.get('following'))}"]
+    lines = [
+        f"run {reply['run_id']} ({now.get('state', 'starting')}{', ending' if reply['ending'] else ''}) in {reply['run_dir']}",
+        f"  {describe(now, 'samples')}",
+        f"  consumers {reply['consumers_alive']} alive, {reply['consumers_wanted']} wanted{followed(reply.get('following'))}",
+    ]
     if reply["reload"] and reply["reload"]["state"] == "running":
-        lines.append(f"  reload    {reply['reload']['of'] - reply['reload']['left']} of {reply['reload']['of']} consumers replaced")
+        lines.append(
+            f"  reload    {reply['reload']['of'] - reply['reload']['left']} of {reply['reload']['of']} consumers replaced"
+        )
     if (age := age_of(now, {"time": wall_clock()})) is not None and now.get("state") == "running":
         lines.append(f"  updated {age:.1f} s ago")
     lines += [*lines_of_workers(now), *describe_holders(now)]
     if now.get("slabs"):
-        lines.append("  slabs " + ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in now["slabs"].items() if number))
+        lines.append(
+            "  slabs "
+            + ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in now["slabs"].items() if number)
+        )
     return lines
 
 

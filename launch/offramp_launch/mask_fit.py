@@ -8,8 +8,8 @@ CLASS_NAMES = ("background", "thing")
 
 
 class Fit(NamedTuple):
-    by_class: tuple      # intersection over union of all pixels of all images, per class
-    worst: float         # lowest mean of a single image
+    by_class: tuple  # intersection over union of all pixels of all images, per class
+    worst: float  # lowest mean of a single image
 
     @property
     def mean(self):

@@ -11,8 +11,11 @@ from offramp_launch.arguments import refuse, take_values
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
 
 # By --lang: the templates of both files, and the ending of the first.
-LANGUAGES = {"python": ("processor.py", "test_processor.py", ".py"), "c": ("processor.c", "test_shared_object.py", ".c"),
-             "c++": ("processor.cpp", "test_shared_object.py", ".cpp")}
+LANGUAGES = {
+    "python": ("processor.py", "test_processor.py", ".py"),
+    "c": ("processor.c", "test_shared_object.py", ".c"),
+    "c++": ("processor.cpp", "test_shared_object.py", ".cpp"),
+}
 # The files' example command, replaced in a package, which has no runner.
 EXAMPLE_RUN = "./launch/offramp run --input FOLDER --model MODEL.pt2"
 
@@ -37,9 +40,17 @@ def start(places, argv):
 def require_usable(name, language):
     """The name becomes that of a file, a module, and in Python a function."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or language == "python" and keyword.iskeyword(name):
-        raise LaunchError(f"'{name}' cannot name a processor", "Give letters, digits and _, such as save_masks, without an ending", ExitCode.USAGE)
+        raise LaunchError(
+            f"'{name}' cannot name a processor",
+            "Give letters, digits and _, such as save_masks, without an ending",
+            ExitCode.USAGE,
+        )
     if language == "python" and name in {*getattr(sys, "stdlib_module_names", ()), "numpy", "offramp", "torch"}:
-        raise LaunchError(f"a file {name}.py would hide the module '{name}'", f"Give another name, such as save_{name}", ExitCode.USAGE)
+        raise LaunchError(
+            f"a file {name}.py would hide the module '{name}'",
+            f"Give another name, such as save_{name}",
+            ExitCode.USAGE,
+        )
 
 
 def files_for(places, name, language):
@@ -48,15 +59,25 @@ def files_for(places, name, language):
     processor, test, ending = LANGUAGES[language]
     source = name + ending
     taken_by = (EXAMPLE_RUN, f"{places.command} consume --run-dir RUN") if places.is_installed else ("", "")
-    return {source: (templates / processor).read_text().replace(*taken_by).replace("NAME", name),
-            f"test_{name}.py": (templates / test).read_text().replace("NAME", name).replace('SOURCE"', f'{source}"').replace('"""Compiles SOURCE ', f'"""Compiles {source} ')}
+    return {
+        source: (templates / processor).read_text().replace(*taken_by).replace("NAME", name),
+        f"test_{name}.py": (templates / test)
+        .read_text()
+        .replace("NAME", name)
+        .replace('SOURCE"', f'{source}"')
+        .replace('"""Compiles SOURCE ', f'"""Compiles {source} '),
+    }
 
 
 def write_all(folder, files):
     """Writes all files or none. Errors: LaunchError where one exists, or the folder does not."""
     there = [folder / name for name in files if os.path.lexists(folder / name)]
     if there:
-        raise LaunchError(f"'{there[0]}' exists already", "Give another name, or move it away: nothing was written", ExitCode.CANNOT_WRITE)
+        raise LaunchError(
+            f"'{there[0]}' exists already",
+            "Give another name, or move it away: nothing was written",
+            ExitCode.CANNOT_WRITE,
+        )
     written = []
     try:
         for name, text in files.items():
@@ -66,12 +87,18 @@ def write_all(folder, files):
     except OSError as problem:
         for path in written:
             path.unlink(missing_ok=True)
-        remedy = "Make room there" if problem.errno in NO_ROOM else "Give a name in an existing folder that you may write to"
-        raise LaunchError(f"'{folder / name}' cannot be written: {problem.strerror}", remedy, ExitCode.CANNOT_WRITE) from problem
+        remedy = (
+            "Make room there" if problem.errno in NO_ROOM else "Give a name in an existing folder that you may write to"
+        )
+        raise LaunchError(
+            f"'{folder / name}' cannot be written: {problem.strerror}", remedy, ExitCode.CANNOT_WRITE
+        ) from problem
 
 
 def command_of_test(places, folder, name):
     """The command line of the test, from this folder."""
     python = places.venv_python if places.venv_python.exists() else sys.executable
     package = places.launch / "python"
-    return (f"PYTHONPATH={shlex.quote(str(package))} " if package.is_dir() else "") + f"{shlex.quote(str(python))} {shlex.quote(str(folder / f'test_{name}.py'))}"
+    return (
+        f"PYTHONPATH={shlex.quote(str(package))} " if package.is_dir() else ""
+    ) + f"{shlex.quote(str(python))} {shlex.quote(str(folder / f'test_{name}.py'))}"

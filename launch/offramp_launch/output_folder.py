@@ -24,15 +24,15 @@ from offramp_launch.supervision.log_follower import last_error
 # Names that the programs use too: producer/runner/checkpoint/output_lock.hpp, producer/runner/checkpoint/checkpoint_file.hpp.
 LOCK = ".offramp-lock"
 CHECKPOINT = ".offramp-checkpoint"
-OWN_RUN = ".offramp-own-run"        # consumer/processors/results/own_run.cpp
+OWN_RUN = ".offramp-own-run"  # consumer/processors/results/own_run.cpp
 NEW_EGRESS = ".offramp-egress.new"  # launch/python/offramp/_checkpoint.py
 OF_OFFRAMP = ".offramp-"
 # What a run leaves in its output before it has a result.
 NOTES = (LOCK, OWN_RUN, NEW_EGRESS)
-CLAIM = pathlib.Path(".offramp-shards/job.json")    # jobs/folder.py
+CLAIM = pathlib.Path(".offramp-shards/job.json")  # jobs/folder.py
 LONGEST_CLAIM = 64 << 10
 AT_FDCWD, RENAME_NOREPLACE = -100, 1
-LEFT_OVER_SECONDS = 30      # programs whose launcher died end by themselves after a slab and a few seconds
+LEFT_OVER_SECONDS = 30  # programs whose launcher died end by themselves after a slab and a few seconds
 LOOK_AGAIN_SECONDS = 0.1
 
 
@@ -48,7 +48,7 @@ class OutputLock:
     def __init__(self, folder, run_id, note=print):
         self._note = note
         self._has_reported_wait = False
-        self._folder, self._aside = os.path.abspath(folder), {}     # each folder that was set aside, and its name now
+        self._folder, self._aside = os.path.abspath(folder), {}  # each folder that was set aside, and its name now
         self.run_id = run_id
         deadline = time.monotonic() + LEFT_OVER_SECONDS
         try:
@@ -77,13 +77,17 @@ class OutputLock:
     def _try_lock(self, folder, deadline):
         """False: try again."""
         try:
-            self.fd = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | shared_folder.AS_IT_IS, 0o644, dir_fd=self._inside)
+            self.fd = os.open(
+                LOCK, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | shared_folder.AS_IT_IS, 0o644, dir_fd=self._inside
+            )
         except OSError as problem:
             if problem.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
                 raise self._foreign_files(folder) from problem
             raise self._write_error(folder, problem) from problem
         facts = os.fstat(self.fd)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:      # placed there by another program: its target is not this run's
+        if (
+            not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1
+        ):  # placed there by another program: its target is not this run's
             os.close(self.fd)
             raise self._foreign_files(folder)
         try:
@@ -108,8 +112,8 @@ class OutputLock:
         try:
             os.ftruncate(self.fd, 0)
             os.pwrite(self.fd, json.dumps({"run": self.run_id, "pid": os.getpid()}).encode(), 0)
-            with contextlib.suppress(PermissionError):      # the file is another user's
-                os.fchmod(self.fd, 0o644)       # whatever the umask: consumers of --consumer-user read it
+            with contextlib.suppress(PermissionError):  # the file is another user's
+                os.fchmod(self.fd, 0o644)  # whatever the umask: consumers of --consumer-user read it
         except OSError as problem:
             self._remove()
             os.close(self.fd)
@@ -135,23 +139,33 @@ class OutputLock:
             run, pid = "?", None
         if pid is None or is_alive(pid) or time.monotonic() > deadline:
             os.close(self.fd)
-            raise LaunchError(f"run {run} (process {pid or '?'}, or a program that it started) writes to {folder}",
-                              "Wait for its end, stop it (./launch/offramp stop), or give this run another --output",
-                              ExitCode.RUN_IN_USE)
+            raise LaunchError(
+                f"run {run} (process {pid or '?'}, or a program that it started) writes to {folder}",
+                "Wait for its end, stop it (./launch/offramp stop), or give this run another --output",
+                ExitCode.RUN_IN_USE,
+            )
         if not self._has_reported_wait:
-            self._note(f"[run] waiting for the last programs of run {run}, whose launcher (process {pid}) died", flush=True)
+            self._note(
+                f"[run] waiting for the last programs of run {run}, whose launcher (process {pid}) died", flush=True
+            )
             self._has_reported_wait = True
         time.sleep(LOOK_AGAIN_SECONDS)
 
     @staticmethod
     def _foreign_files(folder):
-        return LaunchError(f"{pathlib.Path(folder) / LOCK} is not an Offramp lock: it is not an ordinary file, or has several links", "Remove it",
-                           ExitCode.CANNOT_WRITE)
+        return LaunchError(
+            f"{pathlib.Path(folder) / LOCK} is not an Offramp lock: it is not an ordinary file, or has several links",
+            "Remove it",
+            ExitCode.CANNOT_WRITE,
+        )
 
     @staticmethod
     def _write_error(folder, problem):
-        return LaunchError(f"--output {folder} cannot be written: {problem.strerror}",
-                           "Give --output a folder that you may write to, with room", ExitCode.CANNOT_WRITE)
+        return LaunchError(
+            f"--output {folder} cannot be written: {problem.strerror}",
+            "Give --output a folder that you may write to, with room",
+            ExitCode.CANNOT_WRITE,
+        )
 
     def require_in_place(self):
         """
@@ -164,12 +178,18 @@ class OutputLock:
         except OSError as problem:
             why = problem.strerror
         if why:
-            raise LaunchError(f"the output folder {self._folder} was moved, unmounted or replaced while this run wrote to it ({why}): no further results "
-                              "are recorded",
-                              "Put the folder back, or mount it again, and continue with --resume", ExitCode.CANNOT_WRITE)
+            raise LaunchError(
+                f"the output folder {self._folder} was moved, unmounted or replaced while this run wrote to it ({why}): no further results "
+                "are recorded",
+                "Put the folder back, or mount it again, and continue with --resume",
+                ExitCode.CANNOT_WRITE,
+            )
         if not self._has_its_name():
-            raise LaunchError(f"{os.path.join(self._folder, LOCK)} was removed or replaced while this run wrote to that folder",
-                              "Leave it there while a run lives, and continue with --resume", ExitCode.CANNOT_WRITE)
+            raise LaunchError(
+                f"{os.path.join(self._folder, LOCK)} was removed or replaced while this run wrote to that folder",
+                "Leave it there while a run lives, and continue with --resume",
+                ExitCode.CANNOT_WRITE,
+            )
 
     def set_aside(self, other=None):
         """
@@ -194,7 +214,7 @@ class OutputLock:
         with interrupts.deferred(), contextlib.suppress(OSError):
             for folder, aside in self._aside.items():
                 move_notes(folder, aside, (LOCK,))
-                for name in NOTES:      # there, the next run of this program would take the former results for its own
+                for name in NOTES:  # there, the next run of this program would take the former results for its own
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(os.path.join(folder, name))
                 for below, _, _ in os.walk(folder, topdown=False):
@@ -210,8 +230,11 @@ class OutputLock:
         try:
             rename_unless_taken(os.path.join(aside, LOCK), os.path.join(folder, LOCK))
         except FileExistsError as problem:
-            raise LaunchError(f"another run has taken {folder}, whose former results are in {aside}", "Wait for its end, or give this run another --output",
-                              ExitCode.RUN_IN_USE) from problem
+            raise LaunchError(
+                f"another run has taken {folder}, whose former results are in {aside}",
+                "Wait for its end, or give this run another --output",
+                ExitCode.RUN_IN_USE,
+            ) from problem
 
     def _has_its_folder(self):
         try:
@@ -225,7 +248,7 @@ class OutputLock:
         self._inside = inside
 
     def _remove(self):
-        with contextlib.suppress(OSError):      # on a disk that became read-only the file stays, unlocked
+        with contextlib.suppress(OSError):  # on a disk that became read-only the file stays, unlocked
             if self._has_its_name():
                 os.unlink(LOCK, dir_fd=self._inside)
 
@@ -238,10 +261,10 @@ class OutputLock:
 
 def rename_unless_taken(source, target):
     """Errors: FileExistsError where the target exists, and other OSErrors."""
-    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)      # glibc 2.28
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # glibc 2.28
     if renameat2 and renameat2(AT_FDCWD, os.fsencode(source), AT_FDCWD, os.fsencode(target), RENAME_NOREPLACE) == 0:
         return
-    if renameat2 and ctypes.get_errno() not in (errno.ENOSYS, errno.EINVAL):    # else the file system has no such call
+    if renameat2 and ctypes.get_errno() not in (errno.ENOSYS, errno.EINVAL):  # else the file system has no such call
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), target)
     if os.path.lexists(target):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
@@ -269,8 +292,11 @@ def rename_aside(folder, run_id, note):
     """
     aside = f"{folder}.before-{run_id}"
     if os.path.lexists(aside):
-        raise LaunchError(f"--overwrite cannot rename {folder} to {aside}: File exists", "Move that away, or give this run another --run-id",
-                          ExitCode.CANNOT_WRITE)
+        raise LaunchError(
+            f"--overwrite cannot rename {folder} to {aside}: File exists",
+            "Move that away, or give this run another --run-id",
+            ExitCode.CANNOT_WRITE,
+        )
     try:
         facts = os.stat(folder)
         note(f"[run] the results in {folder} are kept as {aside}", flush=True)
@@ -280,12 +306,18 @@ def rename_aside(folder, run_id, note):
         except OSError:
             os.rename(aside, folder)
             raise
-        for change in (lambda: os.chown(folder, facts.st_uid, facts.st_gid), lambda: os.chmod(folder, stat.S_IMODE(facts.st_mode))):
-            with contextlib.suppress(OSError):      # another user's, in a folder that this user may write to
+        for change in (
+            lambda: os.chown(folder, facts.st_uid, facts.st_gid),
+            lambda: os.chmod(folder, stat.S_IMODE(facts.st_mode)),
+        ):
+            with contextlib.suppress(OSError):  # another user's, in a folder that this user may write to
                 change()
     except OSError as problem:
-        raise LaunchError(f"--overwrite cannot rename {folder} to {aside}: {problem.strerror}",
-                          "Give another folder: this one must not be a mount point, and its parent must be writable, with room", ExitCode.CANNOT_WRITE) from problem
+        raise LaunchError(
+            f"--overwrite cannot rename {folder} to {aside}: {problem.strerror}",
+            "Give another folder: this one must not be a mount point, and its parent must be writable, with room",
+            ExitCode.CANNOT_WRITE,
+        ) from problem
     return aside
 
 
@@ -308,19 +340,29 @@ def make_room(lock, output, config, is_own=False):
     likewise. `lock`: of the output. `is_own`: the run is a custom program's. Errors: LaunchError (USAGE).
     """
     if config.get("resume") and config.get("overwrite"):
-        raise LaunchError("--resume and --overwrite contradict each other",
-                          "Give --resume to continue the work in --output, --overwrite to keep it under another name and begin anew", ExitCode.USAGE)
+        raise LaunchError(
+            "--resume and --overwrite contradict each other",
+            "Give --resume to continue the work in --output, --overwrite to keep it under another name and begin anew",
+            ExitCode.USAGE,
+        )
     file = first_file(output)
-    is_noted = shared_folder.holds(output, OWN_RUN)     # a custom program's run without a checkpoint
+    is_noted = shared_folder.holds(output, OWN_RUN)  # a custom program's run without a checkpoint
     is_work = holds_work(output) or not file and holds_work_below(output) or bool(file) and is_noted
     if file and not is_work:
-        raise LaunchError(f"--output {output} holds {file}, which is of no Offramp run", "Give an empty or a new folder", ExitCode.USAGE)
+        raise LaunchError(
+            f"--output {output} holds {file}, which is of no Offramp run",
+            "Give an empty or a new folder",
+            ExitCode.USAGE,
+        )
     may_continue = config.get("resume") and (is_own or not is_noted or holds_work(output))
     if is_work and not config.get("overwrite") and not may_continue:
         ways = "" if config.get("resume") else "--resume to compute missing and new items, "
-        raise LaunchError(f"--output {output} holds {describe_work(output)}",
-                          f"Give {ways}--overwrite to keep these results as {os.path.basename(os.path.realpath(output))}.before-RUN_ID and begin anew, "
-                          "or another --output", ExitCode.USAGE)
+        raise LaunchError(
+            f"--output {output} holds {describe_work(output)}",
+            f"Give {ways}--overwrite to keep these results as {os.path.basename(os.path.realpath(output))}.before-RUN_ID and begin anew, "
+            "or another --output",
+            ExitCode.USAGE,
+        )
     _make_room_to_write(output, lock, config, is_own and is_noted)
     if is_work and config.get("overwrite"):
         lock.set_aside()
@@ -329,13 +371,18 @@ def make_room(lock, output, config, is_own=False):
 def _make_room_to_write(output, lock, config, is_of_own_run):
     folder = folder_of_write(config)
     file = first_file(folder) if folder else None
-    if not file or pathlib.Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(output)):     # there it is part of the output
+    if not file or pathlib.Path(os.path.realpath(folder)).is_relative_to(
+        os.path.realpath(output)
+    ):  # there it is part of the output
         return
     owner = _write_path_noted(output)
     is_mine = os.path.realpath(owner) == os.path.realpath(folder) if owner else is_of_own_run
     if not is_mine or not (config.get("resume") or config.get("overwrite")):
-        raise LaunchError(f"--write-path {folder} is not empty: it holds {file}",
-                          "Give an empty or a new folder; or --resume, or --overwrite, with the --output of the run that wrote there", ExitCode.USAGE)
+        raise LaunchError(
+            f"--write-path {folder} is not empty: it holds {file}",
+            "Give an empty or a new folder; or --resume, or --overwrite, with the --output of the run that wrote there",
+            ExitCode.USAGE,
+        )
     if config.get("overwrite"):
         lock.set_aside(folder)
 
@@ -366,14 +413,18 @@ def first_file(folder):
 def holds_work(folder):
     """Whether an Offramp run left work there."""
     with os.scandir(folder) as entries:
-        return any(entry.name.startswith(OF_OFFRAMP) and entry.name not in NOTES
-                   and (not entry.is_dir(follow_symlinks=False) or not is_bare(entry.path)) for entry in entries)
+        return any(
+            entry.name.startswith(OF_OFFRAMP)
+            and entry.name not in NOTES
+            and (not entry.is_dir(follow_symlinks=False) or not is_bare(entry.path))
+            for entry in entries
+        )
 
 
 def holds_work_below(folder):
     """The same for the folders in it: each processor of several has its own."""
     for name in next(os.walk(folder))[1]:
-        with contextlib.suppress(PermissionError):      # lost+found
+        with contextlib.suppress(PermissionError):  # lost+found
             if holds_work(os.path.join(folder, name)):
                 return True
     return False
@@ -395,7 +446,11 @@ def describe_work(folder):
     done = sum(end - begin for begin, end in _joined(_ranges(lines)))
     if any('"ended":true' in line for line in lines[-1:]):
         return f"the results of run {run}, which has finished"
-    return f"{done} of {items} items of run {run}, which has not finished" if items else f"the results of run {run}, which has not finished"
+    return (
+        f"{done} of {items} items of run {run}, which has not finished"
+        if items
+        else f"the results of run {run}, which has not finished"
+    )
 
 
 def prepare(folder, consumer, identity, run_id="", beyond=False, note=print, words=("prepare",)):
@@ -412,10 +467,20 @@ def prepare(folder, consumer, identity, run_id="", beyond=False, note=print, wor
         [consumer[0], *words, *consumer[1:], *(["--run-id", run_id] if run_id else [])],
         lambda: note(f"[run] checking {folder} (another signal stops it)", flush=True),
         lambda: note(f"[run] stopped checking {folder}", flush=True),
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **identity)
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **identity,
+    )
     if done.returncode != 0:
-        raise LaunchError(last_error(done.stderr) or done.stderr.strip() or f"'{consumer[0]} {words[0]}' ended with exit code {done.returncode} and wrote nothing",
-                          "", shell_code(done.returncode))
+        raise LaunchError(
+            last_error(done.stderr)
+            or done.stderr.strip()
+            or f"'{consumer[0]} {words[0]}' ended with exit code {done.returncode} and wrote nothing",
+            "",
+            shell_code(done.returncode),
+        )
     for warning in done.stdout.splitlines():
         note(f"[run] {warning}", flush=True)
 
@@ -429,9 +494,12 @@ def require_no_job(output, config):
     for flag, folder in (("--output", output), ("--write-path", writes)):
         if folder and shared_folder.holds(folder, CLAIM):
             require_no_gpus(flag, folder)
-            raise LaunchError(f"{flag} {folder} is in use by the shards of {job_noted_in(folder)}, which is not merged yet",
-                              f"Give this run another {flag}, or merge first (./launch/offramp job merge). To give up that job and its shards' results, "
-                              f"end the running shards and remove {pathlib.Path(folder) / CLAIM.parent}: later ones then do nothing", ExitCode.USAGE)
+            raise LaunchError(
+                f"{flag} {folder} is in use by the shards of {job_noted_in(folder)}, which is not merged yet",
+                f"Give this run another {flag}, or merge first (./launch/offramp job merge). To give up that job and its shards' results, "
+                f"end the running shards and remove {pathlib.Path(folder) / CLAIM.parent}: later ones then do nothing",
+                ExitCode.USAGE,
+            )
 
 
 def require_no_gpus(flag, folder):
@@ -439,8 +507,11 @@ def require_no_gpus(flag, folder):
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         claim = json.loads(shared_folder.read(folder, CLAIM, LONGEST_CLAIM))
         if pathlib.PurePath(claim["folder"]).parts[-2:] == (CLAIM.parent.name, "job"):
-            raise LaunchError(f"{flag} {folder} holds an unfinished run with --gpus",
-                              f"Continue it with its flags: ./launch/offramp run --gpus N --resume; or give this run another {flag}", ExitCode.USAGE)
+            raise LaunchError(
+                f"{flag} {folder} holds an unfinished run with --gpus",
+                f"Continue it with its flags: ./launch/offramp run --gpus N --resume; or give this run another {flag}",
+                ExitCode.USAGE,
+            )
 
 
 def job_noted_in(folder):
@@ -462,7 +533,7 @@ def removed_after_a_failure(folders):
     try:
         yield ended
     finally:
-        with contextlib.suppress(OSError):      # a folder with content stays, and so do its parents
+        with contextlib.suppress(OSError):  # a folder with content stays, and so do its parents
             for folder in () if ended.well else folders:
                 os.rmdir(folder)
 
@@ -481,8 +552,11 @@ def run_noted(folder):
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
-        raise LaunchError(f"{pathlib.Path(folder) / CHECKPOINT} does not name its run: {problem}", "Move it away, if you no longer need the results there",
-                          ExitCode.BAD_INPUT) from problem
+        raise LaunchError(
+            f"{pathlib.Path(folder) / CHECKPOINT} does not name its run: {problem}",
+            "Move it away, if you no longer need the results there",
+            ExitCode.BAD_INPUT,
+        ) from problem
 
 
 def items_done_in(folder):

@@ -30,7 +30,9 @@ def start(places, argv):
             make_wheel(places, into)
         if deb or not wheel:
             make_debs(places, into)
-    for path in sorted(path for path in into.iterdir() if path.suffix in (".whl", ".deb") and f"{places.version()}" in path.name):
+    for path in sorted(
+        path for path in into.iterdir() if path.suffix in (".whl", ".deb") and f"{places.version()}" in path.name
+    ):
         print(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
     return int(ExitCode.OK)
 
@@ -39,18 +41,32 @@ def require_folder(into):
     try:
         into.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise LaunchError(f"--into {into} cannot be made: {problem.strerror}", "Give a folder that you may write to", ExitCode.CANNOT_WRITE) from problem
+        raise LaunchError(
+            f"--into {into} cannot be made: {problem.strerror}",
+            "Give a folder that you may write to",
+            ExitCode.CANNOT_WRITE,
+        ) from problem
 
 
 def make_wheel(places, into):
     command = places.python_command(places.venv_python, places.launch / "packager")
-    run_step("wheel", [*command, str(places.root), str(places.build_folder("release")), str(into)], places.logs / "wheel.log")
+    run_step(
+        "wheel", [*command, str(places.root), str(places.build_folder("release")), str(into)], places.logs / "wheel.log"
+    )
 
 
 def make_debs(places, into):
-    for tool, package in (("dpkg-shlibdeps", "dpkg-dev"), ("file", "file")):     # cpack uses `file` to find the programs
+    for tool, package in (("dpkg-shlibdeps", "dpkg-dev"), ("file", "file")):  # cpack uses `file` to find the programs
         if shutil.which(tool) is None:
-            raise LaunchError(f"Debian packages need {tool}, which was not found", f"Run apt-get install {package}, on Debian 12", ExitCode.SYSTEM)
+            raise LaunchError(
+                f"Debian packages need {tool}, which was not found",
+                f"Run apt-get install {package}, on Debian 12",
+                ExitCode.SYSTEM,
+            )
     folder = places.build_folder("release")
-    run_step("Debian packages", ["cpack", "--config", str(folder / "CPackConfig.cmake"), "-G", "DEB", "-B", str(into)], places.logs / "deb.log")
+    run_step(
+        "Debian packages",
+        ["cpack", "--config", str(folder / "CPackConfig.cmake"), "-G", "DEB", "-B", str(into)],
+        places.logs / "deb.log",
+    )
     shutil.rmtree(into / "_CPack_Packages", ignore_errors=True)

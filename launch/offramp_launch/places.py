@@ -24,8 +24,8 @@ def here():
 
 class Places:
     is_installed = False
-    command = "./launch/offramp"        # as it is typed
-    _runs = None        # replaces the usual folder of runs
+    command = "./launch/offramp"  # as it is typed
+    _runs = None  # replaces the usual folder of runs
 
     def __init__(self, root=None, build=None):
         self.root = pathlib.Path(root or pathlib.Path(__file__).resolve().parents[2])
@@ -75,7 +75,14 @@ class Places:
         The command line of a script or package folder of the repository. Compiled files go to the build folder; none are written under a
         limit on file sizes, which could truncate them.
         """
-        return [str(python), *options, *(["-B"] if is_file_size_limited() else []), "-X", f"pycache_prefix={self.build / 'pycache'}", str(script)]
+        return [
+            str(python),
+            *options,
+            *(["-B"] if is_file_size_limited() else []),
+            "-X",
+            f"pycache_prefix={self.build / 'pycache'}",
+            str(script),
+        ]
 
     def keep_compiled(self):
         """From here on this Python keeps its compiled files there; launch/offramp starts it with -B."""
@@ -85,7 +92,11 @@ class Places:
         """Environment of programs that import the package, with the package and library beside this launcher, unless others are named."""
         library = self.programs().parent / "lib" / LIBRARY
         paths = [os.environ.get("PYTHONPATH"), str(self.package)]
-        return {**({"OFFRAMP_LIBRARY": str(library)} if library.exists() else {}), **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        return {
+            **({"OFFRAMP_LIBRARY": str(library)} if library.exists() else {}),
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        }
 
     def producer(self):
         return self.programs() / "offramp-producer"
@@ -105,8 +116,10 @@ class Installed(Places):
     command = "offramp"
 
     def __init__(self, root):
-        home = os.path.expanduser("~")      # stays '~' for a user without an entry
-        state = os.environ.get("XDG_STATE_HOME") or (f"{home}/.local/state" if home != "~" else f"/tmp/offramp-{os.getuid()}")
+        home = os.path.expanduser("~")  # stays '~' for a user without an entry
+        state = os.environ.get("XDG_STATE_HOME") or (
+            f"{home}/.local/state" if home != "~" else f"/tmp/offramp-{os.getuid()}"
+        )
         super().__init__(root, os.environ.get("OFFRAMP_BUILD_DIR") or f"{state}/offramp")
 
     launch = property(lambda self: self.root / "share" / "launch")
@@ -133,11 +146,11 @@ class Installed(Places):
 def head_of(root):
     """The first digits of the checked-out commit, read without Git; None where it is recorded otherwise. Errors: OSError, ValueError."""
     git = root / ".git"
-    if git.is_file():       # a worktree
+    if git.is_file():  # a worktree
         git = root / git.read_text().removeprefix("gitdir:").strip()
     name = (git / "HEAD").read_text().strip()
     if name.startswith("ref: "):
-        name = name[len("ref: "):]
+        name = name[len("ref: ") :]
         shared = git / (git / "commondir").read_text().strip() if (git / "commondir").exists() else git
         if (shared / name).exists():
             name = (shared / name).read_text()

@@ -24,9 +24,12 @@ class PreviousReport:
         self._folder = folder
         self._found = {name: stamp for name in files if (stamp := stamp_of(folder / name))}
         self._kept_back = {}
-        self.on_begun = lambda: None      # called when the old report is removed
+        self.on_begun = lambda: None  # called when the old report is removed
 
-    stands = property(lambda self: bool(self._found), doc="Whether an earlier run's report is kept, since this run was not seen to begin.")
+    stands = property(
+        lambda self: bool(self._found),
+        doc="Whether an earlier run's report is kept, since this run was not seen to begin.",
+    )
 
     def holds(self, name):
         """Whether the file of this name is the earlier run's."""
@@ -34,7 +37,9 @@ class PreviousReport:
 
     def look(self):
         """Removes the old report once this run has begun. Call it periodically and at the end."""
-        if self._found and (any(self._is_reported(name) for name in PRODUCER_FILES) or not any(map(self.holds, REPORT_FILES))):
+        if self._found and (
+            any(self._is_reported(name) for name in PRODUCER_FILES) or not any(map(self.holds, REPORT_FILES))
+        ):
             self._give_way()
 
     def put(self, name, text):
@@ -42,7 +47,7 @@ class PreviousReport:
         if self._found:
             self._kept_back[name] = text
         else:
-            shared_folder.write(self._folder, name, text.encode())      # atomic for concurrent readers
+            shared_folder.write(self._folder, name, text.encode())  # atomic for concurrent readers
 
     def _is_reported(self, name):
         return stamp_of(self._folder / name) not in (None, self._found.get(name))
@@ -54,7 +59,7 @@ class PreviousReport:
             with contextlib.suppress(OSError):
                 (self._folder / name).unlink()
         for name, text in self._kept_back.items():
-            with contextlib.suppress(OSError):      # writing the results reports a full disk
+            with contextlib.suppress(OSError):  # writing the results reports a full disk
                 self.put(name, text)
         self.on_begun()
 

@@ -26,7 +26,11 @@ def counted(status, unit):
     """Amount done, rate and time left; for a finished run only the first."""
     total, done = status.get("total_samples"), status.get("done_samples") or 0
     parts = [f"{done}/{total} {unit}" if total else f"{done} {unit}"]
-    for name, word in (("skipped", "skipped"), ("dead_lettered_samples", "dead-lettered"), ("dropped_samples", "dropped")):
+    for name, word in (
+        ("skipped", "skipped"),
+        ("dead_lettered_samples", "dead-lettered"),
+        ("dropped_samples", "dropped"),
+    ):
         if status.get(name):
             parts.append(f"{status[name]} {word}")
     if status.get("state") not in ENDS:
@@ -41,8 +45,11 @@ def held_back(status):
     """Utilization and limiting stage; empty for a finished run."""
     if status.get("state") in ENDS:
         return ""
-    parts = [f"{name} {100 * status[key]:.0f}%" for key, name in (("gpu_utilization", "compute"), ("consumer_utilization", "consumers"))
-             if status.get(key) is not None]
+    parts = [
+        f"{name} {100 * status[key]:.0f}%"
+        for key, name in (("gpu_utilization", "compute"), ("consumer_utilization", "consumers"))
+        if status.get(key) is not None
+    ]
     if status.get("limiting_stage"):
         parts.append(f"held back by {status['limiting_stage']}")
     return ", ".join(parts)
@@ -50,7 +57,9 @@ def held_back(status):
 
 def settled(status):
     """Number of samples that are done or given up."""
-    return sum(status.get(name) or 0 for name in ("done_samples", "skipped", "dead_lettered_samples", "dropped_samples"))
+    return sum(
+        status.get(name) or 0 for name in ("done_samples", "skipped", "dead_lettered_samples", "dropped_samples")
+    )
 
 
 def seconds_left(status):
@@ -70,10 +79,19 @@ def spelled(seconds):
 def as_json(status, unit):
     """The content of describe() as one line of JSON."""
     left = seconds_left(status)
-    fields = {"state": status.get("state"), "unit": unit, "done": status.get("done_samples") or 0, "total": status.get("total_samples"),
-            "per_second": _rounded(status.get("samples_per_second")), "seconds_left": _rounded(left), "gpu_utilization": _rounded(status.get("gpu_utilization")),
-            "consumer_utilization": _rounded(status.get("consumer_utilization")), "limiting_stage": status.get("limiting_stage"),
-            "skipped": status.get("skipped") or None, "message": status.get("message")}
+    fields = {
+        "state": status.get("state"),
+        "unit": unit,
+        "done": status.get("done_samples") or 0,
+        "total": status.get("total_samples"),
+        "per_second": _rounded(status.get("samples_per_second")),
+        "seconds_left": _rounded(left),
+        "gpu_utilization": _rounded(status.get("gpu_utilization")),
+        "consumer_utilization": _rounded(status.get("consumer_utilization")),
+        "limiting_stage": status.get("limiting_stage"),
+        "skipped": status.get("skipped") or None,
+        "message": status.get("message"),
+    }
     if status.get("state") in ENDS:
         for name in ("per_second", "gpu_utilization", "consumer_utilization", "limiting_stage"):
             fields[name] = None
@@ -89,17 +107,24 @@ def describe_holders(status):
     lines = []
     for consumer in status.get("consumers") or []:
         if consumer.get("holding"):
-            lines.append(f"    pid {consumer.get('pid')} holds {consumer['holding']} for {consumer.get('oldest_hold_seconds') or 0:.1f} s"
-                         + (" (stalled)" if consumer.get("stalled") else ""))
-    odd = {name: number for name, number in (status.get("releases") or {}).items()
-           if number and name in ("foreign", "stale", "malformed")}
+            lines.append(
+                f"    pid {consumer.get('pid')} holds {consumer['holding']} for {consumer.get('oldest_hold_seconds') or 0:.1f} s"
+                + (" (stalled)" if consumer.get("stalled") else "")
+            )
+    odd = {
+        name: number
+        for name, number in (status.get("releases") or {}).items()
+        if number and name in ("foreign", "stale", "malformed")
+    }
     odd.update({reason: number for reason, number in (status.get("refused") or {}).items() if number})
     if odd:
         lines.append("  refused   " + ", ".join(f"{reason} {number}" for reason, number in odd.items()))
     if status.get("dead_lettered_samples"):
         lines.append(f"  dead       {status['dead_lettered_samples']} samples; ./launch/offramp dead-letters list")
     if status.get("dropped_samples"):
-        listed = "" if "submitted_samples" in status else "; dropped.jsonl in the run directory lists them"    # a user's program keeps no list
+        listed = (
+            "" if "submitted_samples" in status else "; dropped.jsonl in the run directory lists them"
+        )  # a user's program keeps no list
         lines.append(f"  dropped {status['dropped_samples']} samples that found no free slab{listed}")
     if status.get("spilled_samples"):
         lines.append(f"  on the disk {status['spilled_samples']} samples, until consumers have time for them")
@@ -116,7 +141,7 @@ class PlainDisplay:
         self._unit = unit
         self._clock = clock
         self._next = 0.0
-        self._end = None        # the end shown last
+        self._end = None  # the end shown last
 
     def note(self, text):
         with contextlib.suppress(OSError, ValueError):
@@ -131,7 +156,7 @@ class PlainDisplay:
 
     def show_end(self, status):
         """Shows the run's last status, which a dead producer may not have written."""
-        self._next = math.inf       # shown once
+        self._next = math.inf  # shown once
         self.show(status)
 
     def close(self):
@@ -149,7 +174,9 @@ class JsonDisplay(PlainDisplay):
 def as_record(text):
     """A log record in the format of common/base/log.cpp."""
     time_of_day = datetime.datetime.now().astimezone().isoformat(timespec="microseconds")
-    return json.dumps({"time": time_of_day, "level": "info", "program": "launcher", "pid": os.getpid(), "message": text})
+    return json.dumps(
+        {"time": time_of_day, "level": "info", "program": "launcher", "pid": os.getpid(), "message": text}
+    )
 
 
 class LiveDisplay:
@@ -193,7 +220,11 @@ class LiveDisplay:
             return Text(one_line(text), no_wrap=True, overflow="ellipsis")
 
         width = self._live.console.width
-        state, numbers, causes = one_line(str(status.get("state", "starting"))), counted(status, self._unit) if status else "", held_back(status)
+        state, numbers, causes = (
+            one_line(str(status.get("state", "starting"))),
+            counted(status, self._unit) if status else "",
+            held_back(status),
+        )
         if width >= WIDE:
             numbers, causes = ", ".join(filter(None, (numbers, causes))), ""
         bar = max(SHORTEST_BAR, min(LONGEST_BAR, width - len(state) - len(numbers) - 2))
@@ -201,8 +232,16 @@ class LiveDisplay:
         first.add_column(no_wrap=True, min_width=len(state))
         first.add_column(min_width=bar, max_width=bar)
         first.add_column(no_wrap=True, overflow="ellipsis")
-        first.add_row(Text(state), ProgressBar(total=status.get("total_samples"), completed=settled(status), width=bar,
-                                               pulse=not status.get("total_samples")), line(numbers))
+        first.add_row(
+            Text(state),
+            ProgressBar(
+                total=status.get("total_samples"),
+                completed=settled(status),
+                width=bar,
+                pulse=not status.get("total_samples"),
+            ),
+            line(numbers),
+        )
         below = [line(f"  {causes}")] if causes else []
         if status.get("message"):
             # Not up to the right edge, where the terminal's echo of ^C would start another line.

@@ -15,9 +15,9 @@ import signal
 from offramp_launch.exit_code import ExitCode, signal_name
 from offramp_launch.incidents import FOLDER, incidents_of, write_incident
 
-MOST_DEATHS = 64    # of programs for one payload: one bad sample of 256 costs nine
+MOST_DEATHS = 64  # of programs for one payload: one bad sample of 256 costs nine
 STOPPED_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-FRUITLESS = 3       # after so many payloads in a row without a good sample, the processor fails at everything: stop
+FRUITLESS = 3  # after so many payloads in a row without a good sample, the processor fails at everything: stop
 CODE_LOCATION = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
 
 
@@ -31,7 +31,9 @@ def process_samples(folder, name, incident, command, run):
     deaths, tried = [], 0
     try:
         while len(deaths) < MOST_DEATHS:
-            status = run([command[0], "retry-samples", str(report), os.path.join(folder, incident["payload"]), *command[1:]])
+            status = run(
+                [command[0], "retry-samples", str(report), os.path.join(folder, incident["payload"]), *command[1:]]
+            )
             lines = report.read_text().splitlines() if report.exists() else []
             before, tried = tried, sum('"trying"' in line for line in lines)
             # A program that was stopped, or died before its first sample, proves nothing about a sample.
@@ -49,7 +51,7 @@ def note_outcomes(incident, lines, deaths):
     samples, open_part, deaths = incident.get("samples") or [], None, iter(deaths)
 
     def record_part(part, result, why=None):
-        for sample in samples[part[0]:part[1]]:
+        for sample in samples[part[0] : part[1]]:
             if sample.get("empty"):
                 continue
             sample["result"] = result
@@ -59,12 +61,12 @@ def note_outcomes(incident, lines, deaths):
                 sample["why"] = why
 
     def close():
-        why = next(deaths, None)    # None: the part did not kill its program
+        why = next(deaths, None)  # None: the part did not kill its program
         if why is not None and open_part[1] - open_part[0] == 1:
             record_part(open_part, "failed", why)
 
     for line in lines:
-        with contextlib.suppress(ValueError):       # a truncated last line
+        with contextlib.suppress(ValueError):  # a truncated last line
             entry = json.loads(line)
             if "trying" in entry:
                 if open_part is not None:
@@ -87,7 +89,12 @@ def retry_failed(run_dir, run_id, command, run):
     """
     recovered, fruitless = Recovered(), 0
     for name, incident in incidents_of(run_dir).items():
-        if incident.get("run_id") != run_id or not incident.get("payload") or not failed_alone(incident) or len(incident.get("samples") or []) < 2:
+        if (
+            incident.get("run_id") != run_id
+            or not incident.get("payload")
+            or not failed_alone(incident)
+            or len(incident.get("samples") or []) < 2
+        ):
             continue
         status = process_samples(run_dir / FOLDER, name, incident, command, run)
         write_incident(run_dir / FOLDER / f"{name}.json", incident)
@@ -101,7 +108,9 @@ def retry_failed(run_dir, run_id, command, run):
 
 def left_of(incident):
     """The samples without results."""
-    return [sample for sample in incident.get("samples") or [] if not sample.get("empty") and sample.get("result") != "done"]
+    return [
+        sample for sample in incident.get("samples") or [] if not sample.get("empty") and sample.get("result") != "done"
+    ]
 
 
 def failed_alone(incident):
@@ -115,7 +124,7 @@ class Recovered:
 
     def __init__(self):
         self.samples = 0
-        self.incidents = {}     # by payload
+        self.incidents = {}  # by payload
 
     def take(self, payload, incident):
         self.incidents[payload] = incident
@@ -140,7 +149,11 @@ class Recovered:
                 kept.append(slab)
         if "dead_letters" in summary:
             summary["dead_letters"] = kept
-        is_whole = samples and not samples["dead_letters"] and not any(left_of(incident) for incident in self.incidents.values())
+        is_whole = (
+            samples
+            and not samples["dead_letters"]
+            and not any(left_of(incident) for incident in self.incidents.values())
+        )
         return int(ExitCode.OK) if code == ExitCode.DEAD_LETTERS and is_whole else code
 
 
@@ -151,7 +164,11 @@ def retry_outcome(incident, ended, output):
         return f"done; output in {output}", ended
     done = len(incident.get("samples") or []) - len(left)
     reason = f": {reason_of(incident)}" if any(sample.get("why") for sample in left) else ""
-    words = f"{len(left)} {'sample' if len(left) == 1 else 'samples'} failed again" + (f" with exit {ended}" if ended else "") + reason
+    words = (
+        f"{len(left)} {'sample' if len(left) == 1 else 'samples'} failed again"
+        + (f" with exit {ended}" if ended else "")
+        + reason
+    )
     return words + (f"; {done} done, output in {output}" if done else ""), ended or int(ExitCode.DEAD_LETTERS)
 
 

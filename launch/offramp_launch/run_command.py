@@ -12,10 +12,29 @@ from offramp_launch.failure import failure_of
 from offramp_launch.ladder import rungs
 from offramp_launch.output_folder import is_empty, is_used_by_other_run, make_room, prepare
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
-from offramp_launch.run_steps import (announce, continue_command, end_of_work, identity_of, notes_of, require_apart, resolve_output, watched, work_in_output,
-                                      written_to)
-from offramp_launch.settings import (SETTLED, consumer_command, keep_settings, number_of_consumers, producer_for, require_run_to_continue, resolve, resolve_with_defaults,
-                                     unit_of)
+from offramp_launch.run_steps import (
+    announce,
+    continue_command,
+    end_of_work,
+    identity_of,
+    notes_of,
+    require_apart,
+    resolve_output,
+    watched,
+    work_in_output,
+    written_to,
+)
+from offramp_launch.settings import (
+    SETTLED,
+    consumer_command,
+    keep_settings,
+    number_of_consumers,
+    producer_for,
+    require_run_to_continue,
+    resolve,
+    resolve_with_defaults,
+    unit_of,
+)
 from offramp_launch.supervision.supervisor import Supervisor
 from offramp_launch.supervision.watch import STATUS_SECONDS, RunPlan
 from offramp_launch.user import account_of
@@ -40,7 +59,11 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
     announce_added(resolved)
     if config.get("source") in texts.SOURCES:
         texts.provide_tokenizers(places)
-    consumers, bounds = number_of_consumers(config, resolved.argv, first) if rungs.of_run(config).has_consumers else (config.get("consumers") or 0, None)
+    consumers, bounds = (
+        number_of_consumers(config, resolved.argv, first)
+        if rungs.of_run(config).has_consumers
+        else (config.get("consumers") or 0, None)
+    )
     require_run_to_continue(config)
     check_processors(places, resolved)
     run_id = config.get("run-id") or new_run_id()
@@ -54,21 +77,51 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
     settled = {**config, "run-id": run_id, "run-dir": str(run_dir.path), "output": output, "consumers": consumers}
     with written_to(run_dir):
         keep_settings(run_dir, settled, config, resolved.argv)
-    command = [resolved.producer, *without_values(resolved.argv, SETTLED), "--run-dir", str(run_dir.path), "--output", output, "--run-id", run_id,
-                "--consumers", str(consumers)]
-    plan = RunPlan(run_id, run_dir, command, consumer_command(places, resolved.argv, run_dir, output, bounds, resolved.found), consumers, bounds, account,
-                   config.get("producer-restarts", 0), rungs.not_recovered(config), log_format=config.get("log-format", "text"), http=http,
-                   status_seconds=config.get("status-seconds", STATUS_SECONDS))
+    command = [
+        resolved.producer,
+        *without_values(resolved.argv, SETTLED),
+        "--run-dir",
+        str(run_dir.path),
+        "--output",
+        output,
+        "--run-id",
+        run_id,
+        "--consumers",
+        str(consumers),
+    ]
+    plan = RunPlan(
+        run_id,
+        run_dir,
+        command,
+        consumer_command(places, resolved.argv, run_dir, output, bounds, resolved.found),
+        consumers,
+        bounds,
+        account,
+        config.get("producer-restarts", 0),
+        rungs.not_recovered(config),
+        log_format=config.get("log-format", "text"),
+        http=http,
+        status_seconds=config.get("status-seconds", STATUS_SECONDS),
+    )
     about = summary.about(run_id, run_dir, resolved.version, commit, shown(typed), settled, output)
     note = notes_of(config)
 
     def work():
-        if not held:        # else it is a shard of the job
+        if not held:  # else it is a shard of the job
             make_room(plan.output_lock, output, config)
         plan.may_owe_tables = bool(config.get("overwrite") and config.get("sink"))
         prepare(output, plan.consumer, identity_of(account), run_id, beyond=is_prepared(config), note=note)
-        return supervise(plan, output, unit_of(config), about, note,
-                         lambda: go_on or continue_command(places, typed, config, run_dir, replaces=is_used_by_other_run(output, run_id)))
+        return supervise(
+            plan,
+            output,
+            unit_of(config),
+            about,
+            note,
+            lambda: (
+                go_on or continue_command(places, typed, config, run_dir, replaces=is_used_by_other_run(output, run_id))
+            ),
+        )
+
     code = work_in_output(plan, output, made, config, note, work, about, held)
     if resolved.is_demo and code == 0:
         announce(config, show(places, output, config), "")
@@ -77,7 +130,9 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
 
 def answer(places, argv):
     """The programs answer themselves, and report their own refusals."""
-    code = subprocess.run([producer_for(places, argv) if "--print-config" in argv else str(places.producer()), *argv], check=False).returncode
+    code = subprocess.run(
+        [producer_for(places, argv) if "--print-config" in argv else str(places.producer()), *argv], check=False
+    ).returncode
     if code == 0 and "--list" in argv:
         code = subprocess.run([str(places.consumer()), "--list"], check=False).returncode
     return code
@@ -88,7 +143,10 @@ def announce_added(resolved):
     if resolved.is_demo:
         announce(resolved.config, f"no input given; running the demo: {shlex.join(resolved.added)}")
     elif resolved.added:
-        announce(resolved.config, f"no --model given; using the shipped one, which knows rendered pictures (launch/demo/README.md): {shlex.join(resolved.added)}")
+        announce(
+            resolved.config,
+            f"no --model given; using the shipped one, which knows rendered pictures (launch/demo/README.md): {shlex.join(resolved.added)}",
+        )
 
 
 def is_prepared(config):
@@ -107,16 +165,22 @@ def check_processors(places, resolved):
 def is_used(output):
     try:
         return bool(output) and not is_empty(output)
-    except OSError:     # there is none yet
+    except OSError:  # there is none yet
         return False
 
 
 def supervise(plan, output, unit, about, note, go_on):
     """Returns (the exit code, the summary's lines)."""
-    return watched(plan, note, plan.producer[0], unit=unit, status=lambda _: plan.run_dir.status(),
-                   watch_on=lambda display: Supervisor(plan, display),
-                   conclude=lambda supervisor, code, finishing, _: conclude(plan, supervisor, code, about, finishing),
-                   lines=lambda _, whole: summary.describe(whole, unit, output, go_on(), plan.run_dir.summary_name()))
+    return watched(
+        plan,
+        note,
+        plan.producer[0],
+        unit=unit,
+        status=lambda _: plan.run_dir.status(),
+        watch_on=lambda display: Supervisor(plan, display),
+        conclude=lambda supervisor, code, finishing, _: conclude(plan, supervisor, code, about, finishing),
+        lines=lambda _, whole: summary.describe(whole, unit, output, go_on(), plan.run_dir.summary_name()),
+    )
 
 
 def conclude(plan, supervisor, code, about, finishing):
@@ -125,8 +189,14 @@ def conclude(plan, supervisor, code, about, finishing):
     (the run's exit code, the summary).
     """
     run_dir, report = plan.run_dir, summary.read_producer_summary(plan.run_dir)
-    code, failure = end_of_work(plan, finishing, code, report, lambda _: ["finish"],
-                                lambda code, why: failure_of(code, supervisor.failure, report, supervisor.producer_end_reason(), why, run_dir))
+    code, failure = end_of_work(
+        plan,
+        finishing,
+        code,
+        report,
+        lambda _: ["finish"],
+        lambda code, why: failure_of(code, supervisor.failure, report, supervisor.producer_end_reason(), why, run_dir),
+    )
     whole = summary.join(about, report, supervisor, code, failure)
     try:
         summary.write(run_dir, whole)
@@ -134,7 +204,10 @@ def conclude(plan, supervisor, code, about, finishing):
         if code in (ExitCode.OK, ExitCode.DEAD_LETTERS):
             code = int(ExitCode.CANNOT_WRITE)
             ended = f"{failure}. Besides," if failure else "the run is done, but"
-            whole.update(exit=code, failure=f"{ended} its summary.json cannot be written: {problem.strerror}. "
-                                            + way_to_write(problem, f"Make room in {run_dir.path}, or choose another folder with --run-dir"))
+            whole.update(
+                exit=code,
+                failure=f"{ended} its summary.json cannot be written: {problem.strerror}. "
+                + way_to_write(problem, f"Make room in {run_dir.path}, or choose another folder with --run-dir"),
+            )
             summary.close_status(run_dir, whole)
     return code, whole

@@ -45,16 +45,22 @@ def choose_run_dir(places, wanted, run_id):
     if wanted:
         folder = pathlib.Path(wanted).absolute()
         if not fits_a_socket(folder):
-            raise LaunchError(f"--run-dir '{folder}' is too long: its sockets' paths would exceed {LONGEST_SOCKET_PATH} bytes",
-                              "Choose a shorter path, such as /tmp/my-run", ExitCode.USAGE)
+            raise LaunchError(
+                f"--run-dir '{folder}' is too long: its sockets' paths would exceed {LONGEST_SOCKET_PATH} bytes",
+                "Choose a shorter path, such as /tmp/my-run",
+                ExitCode.USAGE,
+            )
         return folder
     folder = places.runs / run_id
     if fits_a_socket(folder) and is_writable(places.runs):
         return folder
     short = short_runs_folder() / run_id
     if not fits_a_socket(short):
-        raise LaunchError(f"OFFRAMP_TEST_RUNS '{short.parent}' is too long: the paths of a run's sockets would exceed {LONGEST_SOCKET_PATH} bytes",
-                          "Choose a shorter path, such as /tmp/runs, or unset it", ExitCode.USAGE)
+        raise LaunchError(
+            f"OFFRAMP_TEST_RUNS '{short.parent}' is too long: the paths of a run's sockets would exceed {LONGEST_SOCKET_PATH} bytes",
+            "Choose a shorter path, such as /tmp/runs, or unset it",
+            ExitCode.USAGE,
+        )
     return short
 
 
@@ -76,8 +82,11 @@ class RunDir:
             with opened_folder(folder) as inside:
                 self._take(folder, inside, made, account)
         except OSError as problem:
-            raise LaunchError(f"the run directory '{folder}' cannot be written ({problem.strerror})",
-                              "Choose another with --run-dir", ExitCode.CANNOT_WRITE) from problem
+            raise LaunchError(
+                f"the run directory '{folder}' cannot be written ({problem.strerror})",
+                "Choose another with --run-dir",
+                ExitCode.CANNOT_WRITE,
+            ) from problem
         self._link_from(places.runs)
 
     @staticmethod
@@ -93,26 +102,37 @@ class RunDir:
     def _take(self, folder, inside, made, account):
         facts = os.fstat(inside)
         if facts.st_uid != os.getuid():
-            raise LaunchError(f"the run directory '{folder}' belongs to another user (uid {facts.st_uid})",
-                              "Choose another with --run-dir", ExitCode.NOT_PERMITTED)
+            raise LaunchError(
+                f"the run directory '{folder}' belongs to another user (uid {facts.st_uid})",
+                "Choose another with --run-dir",
+                ExitCode.NOT_PERMITTED,
+            )
         require_owned(folder, inside)
         if facts.st_mode & 0o022 and not made:
-            raise LaunchError(f"other users may write to --run-dir '{folder}' (mode {stat.S_IMODE(facts.st_mode):04o})",
-                              f"Give a folder that does not exist yet, such as {folder / 'run'}", ExitCode.USAGE)
+            raise LaunchError(
+                f"other users may write to --run-dir '{folder}' (mode {stat.S_IMODE(facts.st_mode):04o})",
+                f"Give a folder that does not exist yet, such as {folder / 'run'}",
+                ExitCode.USAGE,
+            )
         self._hold(folder, inside)
-        if account:     # the consumers' user, who opens the sockets in it
+        if account:  # the consumers' user, who opens the sockets in it
             os.fchown(inside, -1, account.gid)
             os.fchmod(inside, 0o710)
         self._begin(folder, inside, PreviousReport(folder))
 
     def _hold(self, folder, inside):
-        self._lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600, dir_fd=inside)
+        self._lock = os.open(
+            LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600, dir_fd=inside
+        )
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
-            raise LaunchError(f"'{folder}' already has a live run", "Choose another --run-dir, or end that run: "
-                              f"./launch/offramp stop --run-dir {folder}", ExitCode.RUN_IN_USE) from None
+            raise LaunchError(
+                f"'{folder}' already has a live run",
+                f"Choose another --run-dir, or end that run: ./launch/offramp stop --run-dir {folder}",
+                ExitCode.RUN_IN_USE,
+            ) from None
         with contextlib.suppress(FileNotFoundError):
             os.unlink(CONTROL_SOCKET, dir_fd=inside)
 
@@ -193,8 +213,11 @@ def require_owned(folder, inside):
         if stat.S_ISREG(facts.st_mode) and facts.st_uid == os.getuid():
             return
     if names:
-        raise LaunchError(f"--run-dir '{folder}' is not a run's directory: it holds {len(names)} other entries, such as '{min(names)}'",
-                          f"Give a folder that does not exist yet, such as {folder / 'run'}, an empty one, or one of an earlier run", ExitCode.USAGE)
+        raise LaunchError(
+            f"--run-dir '{folder}' is not a run's directory: it holds {len(names)} other entries, such as '{min(names)}'",
+            f"Give a folder that does not exist yet, such as {folder / 'run'}, an empty one, or one of an earlier run",
+            ExitCode.USAGE,
+        )
 
 
 def own_folder_in_tmp(folder):
@@ -203,8 +226,11 @@ def own_folder_in_tmp(folder):
         folder.mkdir(mode=0o700)
     facts = os.lstat(folder)
     if not is_owned_by_user(facts) or facts.st_mode & 0o077:
-        raise LaunchError(f"'{folder}' is not a private folder of this user (mode 0700)", "Remove it, or choose another with --run-dir",
-                          ExitCode.NOT_PERMITTED)
+        raise LaunchError(
+            f"'{folder}' is not a private folder of this user (mode 0700)",
+            "Remove it, or choose another with --run-dir",
+            ExitCode.NOT_PERMITTED,
+        )
 
 
 def is_owned_by_user(facts):
@@ -220,7 +246,7 @@ def own_runs(places):
                 continue
             for entry in sorted(os.listdir(runs)):
                 with contextlib.suppress(OSError):
-                    folder = (runs / entry).resolve()      # for a link its target counts
+                    folder = (runs / entry).resolve()  # for a link its target counts
                     if is_owned_by_user(os.lstat(folder)):
                         yield folder
 
@@ -232,8 +258,11 @@ def require_owned_by_user(folder):
     except OSError:
         return
     if not is_owned_by_user(facts):
-        raise LaunchError(f"'{folder}' is not this user's run directory: another user owns it, or may write to it",
-                          "Ask its owner, or give your own --run-dir", ExitCode.NOT_PERMITTED)
+        raise LaunchError(
+            f"'{folder}' is not this user's run directory: another user owns it, or may write to it",
+            "Ask its owner, or give your own --run-dir",
+            ExitCode.NOT_PERMITTED,
+        )
 
 
 def accepts_connections(control_socket):
@@ -242,7 +271,7 @@ def accepts_connections(control_socket):
         try:
             client.connect(str(control_socket))
         except BlockingIOError:
-            return True     # its queue is full: the launcher is stopped
+            return True  # its queue is full: the launcher is stopped
         except OSError:
             return False
     return True
@@ -263,8 +292,11 @@ def find_live_run(places, wanted, accepts=accepts_connections):
         folder = pathlib.Path(wanted).resolve()
         require_owned_by_user(folder)
         if not accepts(folder / CONTROL_SOCKET):
-            raise LaunchError(f"no live run in '{folder}'", "./launch/offramp status finds one without --run-dir",
-                              ExitCode.NO_SUCH_RUN)
+            raise LaunchError(
+                f"no live run in '{folder}'",
+                "./launch/offramp status finds one without --run-dir",
+                ExitCode.NO_SUCH_RUN,
+            )
         return folder
     runs = live_runs(places, accepts)
     if not runs:

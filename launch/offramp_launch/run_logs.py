@@ -21,7 +21,7 @@ class RunLogs:
         """`folder`: the run directory, held and opened as `inside`. `beside`: an earlier run's report remains."""
         self._folder = folder
         if not os.path.lexists(folder / LOGS):
-            with contextlib.suppress(FileNotFoundError):      # a launcher died in take_place()
+            with contextlib.suppress(FileNotFoundError):  # a launcher died in take_place()
                 os.rename(LOGS_NOT_BEGUN, LOGS, src_dir_fd=inside, dst_dir_fd=inside)
         shutil.rmtree(folder / LOGS_NOT_BEGUN, ignore_errors=True)
         self._name = LOGS_NOT_BEGUN if beside else LOGS

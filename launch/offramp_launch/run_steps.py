@@ -31,8 +31,10 @@ def announce(config, text, prefix="[run] "):
 
 def notes_of(config):
     """The function that prints a run's notes."""
+
     def note(text, **_):
         announce(config, text.removeprefix("[run] "))
+
     return note
 
 
@@ -51,8 +53,11 @@ def written_to(run_dir):
     except OSError as problem:
         if problem.errno not in NO_ROOM:
             raise
-        raise LaunchError(f"the run directory {run_dir.path} cannot be written: {problem.strerror}",
-                          way_to_write(problem, "Make room there, or choose another with --run-dir"), ExitCode.CANNOT_WRITE) from problem
+        raise LaunchError(
+            f"the run directory {run_dir.path} cannot be written: {problem.strerror}",
+            way_to_write(problem, "Make room there, or choose another with --run-dir"),
+            ExitCode.CANNOT_WRITE,
+        ) from problem
 
 
 @contextlib.contextmanager
@@ -61,22 +66,35 @@ def reason_in_summary(run_dir, about):
     try:
         yield
     except (LaunchError, KeyboardInterrupt) as problem:
-        code, failure = (problem.code, problem.in_one_line()) if isinstance(problem, LaunchError) else (ExitCode.INTERRUPTED, "the run was stopped before it began")
+        code, failure = (
+            (problem.code, problem.in_one_line())
+            if isinstance(problem, LaunchError)
+            else (ExitCode.INTERRUPTED, "the run was stopped before it began")
+        )
         with contextlib.suppress(OSError):
-            if run_dir.read_json(SUMMARY) is None:       # else the interruption came after the run's end
-                summary.write(run_dir, {**about, "incomplete": True, "exit": int(code), "failure": failure, "ended": summary.wall_clock()})
+            if run_dir.read_json(SUMMARY) is None:  # else the interruption came after the run's end
+                summary.write(
+                    run_dir,
+                    {**about, "incomplete": True, "exit": int(code), "failure": failure, "ended": summary.wall_clock()},
+                )
         raise
 
 
-def work_in_output(plan, output, made, config, note, work, about=None, held=None, take=OutputLock, give_back=("finish",)):
+def work_in_output(
+    plan, output, made, config, note, work, about=None, held=None, take=OutputLock, give_back=("finish",)
+):
     """
     Calls `work()`, which returns (exit code, the summary's lines), while this run holds the output. `made`: the folders that resolve_output() created.
     `about`: for the summary of a run that cannot start. `held`: the output's lock, where the caller holds it. `give_back`: of give_tables_back(). Returns the exit code.
     """
-    with removed_after_a_failure(made) as ended, reason_in_summary(plan.run_dir, about) if about else contextlib.nullcontext(), written_to(plan.run_dir):
+    with (
+        removed_after_a_failure(made) as ended,
+        reason_in_summary(plan.run_dir, about) if about else contextlib.nullcontext(),
+        written_to(plan.run_dir),
+    ):
         plan.output_lock = held or take(output, plan.run_id, note)
         try:
-            if not held:        # else it is a shard of the job
+            if not held:  # else it is a shard of the job
                 require_no_job(output, config)
             code, lines = work()
         finally:
@@ -92,8 +110,14 @@ def give_tables_back(plan, words):
     """Where --overwrite has renamed a table, and the run ended before anything could be merged. `words`: the consumer's command that merges."""
     if plan.may_owe_tables:
         with contextlib.suppress(OSError):
-            subprocess.run([plan.consumer[0], *words, *plan.consumer[1:], "--run-id", plan.run_id], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                           stderr=subprocess.DEVNULL, check=False, **identity_of(plan.account))
+            subprocess.run(
+                [plan.consumer[0], *words, *plan.consumer[1:], "--run-id", plan.run_id],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=False,
+                **identity_of(plan.account),
+            )
 
 
 def watched(plan, note, sweeper, watch_on, conclude, lines, unit="samples", status=lambda watch: watch.status):
@@ -162,19 +186,23 @@ def finish(plan, finishing, command):
     where another folder has the output's name by now.
     """
     plan.may_owe_tables = False
-    lock = plan.output_lock     # None for a run without an output, such as the ladder's timed runs
+    lock = plan.output_lock  # None for a run without an output, such as the ladder's timed runs
     try:
         if lock:
             lock.require_in_place()
-        child = Child("finish", command, plan.run_dir.log("finish"), (lock.fd,) if lock else (), **identity_of(plan.account))
+        child = Child(
+            "finish", command, plan.run_dir.log("finish"), (lock.fd,) if lock else (), **identity_of(plan.account)
+        )
         if finishing.wait(child) is Finishing.ENDED:
-            return int(ExitCode.INTERRUPTED), "merging the outputs was ended by a signal; they stay as they are, and --resume continues"
+            return int(
+                ExitCode.INTERRUPTED
+            ), "merging the outputs was ended by a signal; they stay as they are, and --resume continues"
         if lock:
             lock.require_in_place()
     except LaunchError as problem:
         return int(problem.code), str(problem)
     if child.status == 0:
-        plan.is_swept = not plan.account        # another user may not remove this user's memory
+        plan.is_swept = not plan.account  # another user may not remove this user's memory
         return 0, None
     return shell_code(child.status), f"merging the outputs {child.ending()}: {child.reason() or 'it wrote nothing'}"
 
@@ -219,9 +247,16 @@ def require_apart(output, config):
         folder = folder.resolve()
         if folder == source or source in folder.parents:
             where = "is the --input folder" if folder == source else f"is in the --input folder {source}"
-            what = f"--output {folder}" if folder == output and config.get("output") else f"the folder for results, {folder},"
-            raise LaunchError(f"{what} {where}: results could replace what they are made from, and would be input of the next run",
-                              "Give --output a folder beside it", ExitCode.USAGE)
+            what = (
+                f"--output {folder}"
+                if folder == output and config.get("output")
+                else f"the folder for results, {folder},"
+            )
+            raise LaunchError(
+                f"{what} {where}: results could replace what they are made from, and would be input of the next run",
+                "Give --output a folder beside it",
+                ExitCode.USAGE,
+            )
 
 
 def check_output(folder, account):
@@ -234,8 +269,11 @@ def check_output(folder, account):
                 pass
         return made
     except OSError as problem:
-        raise LaunchError(f"--output {folder} cannot be written: {problem.strerror}",
-                          "Give --output a folder that you may write to", ExitCode.CANNOT_WRITE) from problem
+        raise LaunchError(
+            f"--output {folder} cannot be written: {problem.strerror}",
+            "Give --output a folder that you may write to",
+            ExitCode.CANNOT_WRITE,
+        ) from problem
 
 
 def continue_command(places, typed, config, run_dir, replaces):

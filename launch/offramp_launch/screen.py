@@ -6,7 +6,7 @@ import sys
 # Control characters (C0 except newline and tab, DEL, C1), line separators, direction marks, and bytes that were not UTF-8.
 NO_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
-IN_TEXTS = "./launch/offramp"       # this command's name in messages
+IN_TEXTS = "./launch/offramp"  # this command's name in messages
 
 
 def printable(text):
@@ -20,8 +20,8 @@ def one_line(text):
 
 
 def escape(code):
-    if 0xdc80 <= code <= 0xdcff:
-        code -= 0xdc00      # Python's code for a byte that was not UTF-8
+    if 0xDC80 <= code <= 0xDCFF:
+        code -= 0xDC00  # Python's code for a byte that was not UTF-8
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
@@ -46,7 +46,10 @@ class Guarded:
 
 def guard(command=IN_TEXTS):
     """From here on this process prints only printable text; use drawn_on() for drawing. `command`: this command as typed."""
-    sys.stdout, sys.stderr = (stream if stream is None or isinstance(stream, Guarded) else Guarded(stream, command) for stream in (sys.stdout, sys.stderr))
+    sys.stdout, sys.stderr = (
+        stream if stream is None or isinstance(stream, Guarded) else Guarded(stream, command)
+        for stream in (sys.stdout, sys.stderr)
+    )
 
 
 def drawn_on(stream):

@@ -20,7 +20,15 @@ SETTLED = ("--run-dir", "--run-id", "--lifeline-fd")
 # Given anew for every run, so not part of the settings that another run may start from.
 OF_ONE_RUN = (*SETTLED, "--resume", "--overwrite", "--samples-folder", "--input-list", "--turn")
 # Plural nouns for the items of each source, unless these are parts of its items.
-UNITS = {"auto": "images", "images": "images", "jsonl": "images", "webdataset": "images", "text": "lines", "jsonl-text": "texts", "parquet-text": "texts"}
+UNITS = {
+    "auto": "images",
+    "images": "images",
+    "jsonl": "images",
+    "webdataset": "images",
+    "text": "lines",
+    "jsonl-text": "texts",
+    "parquet-text": "texts",
+}
 
 
 @dataclasses.dataclass
@@ -39,7 +47,7 @@ class Resolved:
     producer: str
     argv: list
     config: dict
-    found: list         # flags of what only the producer detects
+    found: list  # flags of what only the producer detects
     version: str
     added: list
     is_demo: bool
@@ -52,15 +60,22 @@ def ask(program, argv):
     except OSError as problem:
         raise cannot_be_started(program, problem) from problem
     if answer.returncode != 0:
-        raise LaunchError(last_error(answer.stderr) or answer.stderr.strip() or f"'{program}' ended with exit code {answer.returncode} and wrote nothing",
-                          "", shell_code(answer.returncode))
+        raise LaunchError(
+            last_error(answer.stderr)
+            or answer.stderr.strip()
+            or f"'{program}' ended with exit code {answer.returncode} and wrote nothing",
+            "",
+            shell_code(answer.returncode),
+        )
     try:
         found = json.loads(answer.stdout)
         return Answer(found["settings"], found.get("given", {}), found["version"])
     except (ValueError, KeyError) as problem:
-        raise LaunchError(f"'{program} settings' gave no settings ({problem})",
-                          "The programs and the launch script are of different versions: ./launch/offramp setup",
-                          ExitCode.PROTOCOL) from problem
+        raise LaunchError(
+            f"'{program} settings' gave no settings ({problem})",
+            "The programs and the launch script are of different versions: ./launch/offramp setup",
+            ExitCode.PROTOCOL,
+        ) from problem
 
 
 def resolve(program, argv):
@@ -96,12 +111,18 @@ def resolve_with_defaults(places, argv):
         added = demo_flags(places, argv)
         answer = ask(producer, [*argv, *added])
         if answer.config.get("source") == "text":
-            raise LaunchError(f"--model {answer.config['model']} takes lines of text, and no input was given", "Give --input FILE.txt", ExitCode.NO_INPUT)
+            raise LaunchError(
+                f"--model {answer.config['model']} takes lines of text, and no input was given",
+                "Give --input FILE.txt",
+                ExitCode.NO_INPUT,
+            )
     else:
         added, answer = ask_with_shipped_model(producer, argv)
     argv = [*argv, *sink.resolve(answer.config, os.environ), *added]
     sink.resolve(answer.given, {})
-    return Resolved(producer, argv, answer.config, detected_flags(answer.config, answer.given), answer.version, added, is_demo)
+    return Resolved(
+        producer, argv, answer.config, detected_flags(answer.config, answer.given), answer.version, added, is_demo
+    )
 
 
 def ask_with_shipped_model(producer, argv):
@@ -112,7 +133,7 @@ def ask_with_shipped_model(producer, argv):
     except LaunchError as problem:
         answer, refusal = None, problem
     if added and not (answer and answer.config.get("source") in SOURCES_OF_PICTURES):
-        answer = ask(producer, argv)        # it may be an input for another model
+        answer = ask(producer, argv)  # it may be an input for another model
         if answer.config.get("source") not in SOURCES_OF_PICTURES:
             return [], answer
     if refusal:
@@ -137,7 +158,13 @@ def unit_of(config):
     """Plural noun for the run's items."""
     if config.get("model") == "copy":
         return "samples"
-    return "tiles" if config.get("tile") else "chunks" if config.get("chunk-tokens") else UNITS.get(config.get("source"), "samples")
+    return (
+        "tiles"
+        if config.get("tile")
+        else "chunks"
+        if config.get("chunk-tokens")
+        else UNITS.get(config.get("source"), "samples")
+    )
 
 
 def number_of_consumers(config, argv, first=None):
@@ -146,7 +173,9 @@ def number_of_consumers(config, argv, first=None):
         return bounds.within(first or default_consumers(config)), bounds
     consumers = config.get("consumers") or default_consumers(config)
     if consumers > MOST_CONSUMERS:
-        raise LaunchError(f"--consumers {consumers} is more than a run can hold", f"Give at most {MOST_CONSUMERS}", ExitCode.USAGE)
+        raise LaunchError(
+            f"--consumers {consumers} is more than a run can hold", f"Give at most {MOST_CONSUMERS}", ExitCode.USAGE
+        )
     return consumers, None
 
 
@@ -160,12 +189,25 @@ def default_consumers(config, cores=None):
 def consumer_command(places, argv, run_dir, output, bounds, found=()):
     """The command of a consumer. Consumers divide the cores among the largest possible number of them."""
     most = ["--consumers", str(bounds.most)] if bounds else []
-    return [str(places.consumer()), *without_values(argv, SETTLED), "--run-dir", str(run_dir.path), "--output", output, *found, *most]
+    return [
+        str(places.consumer()),
+        *without_values(argv, SETTLED),
+        "--run-dir",
+        str(run_dir.path),
+        "--output",
+        output,
+        *found,
+        *most,
+    ]
 
 
 def require_run_to_continue(config):
     if config.get("resume") and not (config.get("output") or config.get("run-dir")):
-        raise LaunchError("--resume needs the run to continue", "Give its --output (or its --run-dir, if it had no --output)", ExitCode.USAGE)
+        raise LaunchError(
+            "--resume needs the run to continue",
+            "Give its --output (or its --run-dir, if it had no --output)",
+            ExitCode.USAGE,
+        )
 
 
 def to_toml(config, settled=None):
@@ -174,10 +216,14 @@ def to_toml(config, settled=None):
     them, and so are values that the launcher settled.
     """
     lines = ["# The settings of a run; another run with the same: ./launch/offramp run --config THIS_FILE"]
-    kept = {key: value for key, value in config.items() if f"--{key}" not in OF_ONE_RUN and (key, value) != ("output", "")}
+    kept = {
+        key: value for key, value in config.items() if f"--{key}" not in OF_ONE_RUN and (key, value) != ("output", "")
+    }
     # JSON strings, numbers and booleans are valid TOML.
     lines += [line_of(*item) for item in kept.items()]
-    lines += [f"# {line_of(key, value)}" for key, value in (settled or {}).items() if key not in kept or kept[key] != value]
+    lines += [
+        f"# {line_of(key, value)}" for key, value in (settled or {}).items() if key not in kept or kept[key] != value
+    ]
     return "\n".join(lines) + "\n"
 
 

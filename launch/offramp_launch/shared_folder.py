@@ -8,7 +8,7 @@ import os
 import secrets
 import stat
 
-LARGEST = 256 << 20     # bytes; a checkpoint has 16 per item, 32 per item with columns
+LARGEST = 256 << 20  # bytes; a checkpoint has 16 per item, 32 per item with columns
 LONGEST_LINE = 4 << 20
 AS_IT_IS = os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -61,7 +61,9 @@ def write(folder, name, data):
     with folder_within(folder, name) as (inside, last):
         partial = f".offramp-{secrets.token_hex(8)}.part"
         try:
-            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | AS_IT_IS, 0o644, dir_fd=inside), "wb") as file:
+            with open(
+                os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | AS_IT_IS, 0o644, dir_fd=inside), "wb"
+            ) as file:
                 file.write(data)
             os.replace(partial, last, src_dir_fd=inside, dst_dir_fd=inside)
         except BaseException:

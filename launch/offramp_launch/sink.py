@@ -7,7 +7,7 @@ import urllib.parse
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 FLAG, VARIABLE = "--sink", "OFFRAMP_SINK"
-PASSWORD_VARIABLE = "PGPASSWORD"        # libpq's
+PASSWORD_VARIABLE = "PGPASSWORD"  # libpq's
 CREDENTIALS = re.compile(r"^(postgres(?:ql)?://[^:@/?]*):([^@/]*)@")
 PARAMETER = re.compile(r"([?&])password=([^&]*)(&|$)")
 OTHERS = re.compile(r"(?:^|[?&\s])sslpassword\s*=")
@@ -18,30 +18,39 @@ KEY_WORD = re.compile(r"(?:^|(?<=\s))password\s*=\s*('(?:[^'\\]|\\.)*'|(?:[^\s\\
 
 def is_postgres(text):
     """Whether it is a PostgreSQL connection string, not a path, which may contain '='."""
-    return text.startswith(("postgres://", "postgresql://")) or (bool(FIRST_KEY_WORD.match(text)) and not os.path.exists(text))
+    return text.startswith(("postgres://", "postgresql://")) or (
+        bool(FIRST_KEY_WORD.match(text)) and not os.path.exists(text)
+    )
 
 
 def without_password(sink):
     """(the sink without its password, the password or None). Errors: LaunchError where a password cannot be removed."""
     if OTHERS.search(sink):
-        raise LaunchError("--sink has an sslpassword, which process lists and logs would show", "Store the key without a password, or set it in pg_service.conf",
-                          ExitCode.USAGE)
+        raise LaunchError(
+            "--sink has an sslpassword, which process lists and logs would show",
+            "Store the key without a password, or set it in pg_service.conf",
+            ExitCode.USAGE,
+        )
     if "://" not in sink:
         found = KEY_WORD.findall(sink)
         if not found:
             return sink, None
-        last = found[-1]        # libpq uses the last one
+        last = found[-1]  # libpq uses the last one
         return KEY_WORD.sub("", sink).strip(), re.sub(r"\\(.)", r"\1", last[1:-1] if last.startswith("'") else last)
     password = None
     if found := CREDENTIALS.match(sink):
         password = urllib.parse.unquote(found[2])
-        sink = f"{found[1]}@{sink[found.end():]}"
+        sink = f"{found[1]}@{sink[found.end() :]}"
     while found := PARAMETER.search(sink):
         password = urllib.parse.unquote(found[2])
-        sink = sink[:found.start()] + (found[1] if found[3] else "") + sink[found.end():]
+        sink = sink[: found.start()] + (found[1] if found[3] else "") + sink[found.end() :]
     rest = re.sub(r"^[^@/?]*@", "", sink.partition("://")[2])
     if "@" in rest.partition("?")[0] or ("@" in rest and NO_PORT.match(rest)):
-        raise LaunchError("--sink has an '@', '/' or '?' within user or password", "Write these as %40, %2F and %3F, or give the password in PGPASSWORD", ExitCode.USAGE)
+        raise LaunchError(
+            "--sink has an '@', '/' or '?' within user or password",
+            "Write these as %40, %2F and %3F, or give the password in PGPASSWORD",
+            ExitCode.USAGE,
+        )
     return sink, password
 
 

@@ -22,7 +22,9 @@ def open_closed_ones():
                 os.close(opened)
             os.set_inheritable(number, True)
         if getattr(sys, name) is None:
-            setattr(sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8", errors="replace", closefd=False))
+            setattr(
+                sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8", errors="replace", closefd=False)
+            )
 
 
 class LastingStream:

@@ -29,7 +29,10 @@ def begin_again(places):
     """The same command in the environment that the set-up has just made. Once there is one, launch/offramp begins in it."""
     sys.stdout.flush()
     with interrupts.blocked():
-        os.execv(places.venv_python, [*places.python_command(places.venv_python, places.launch / "offramp_launch", "-E", "-s"), *sys.argv[1:]])
+        os.execv(
+            places.venv_python,
+            [*places.python_command(places.venv_python, places.launch / "offramp_launch", "-E", "-s"), *sys.argv[1:]],
+        )
 
 
 def requirements_of(argv, environment=os.environ):
@@ -43,16 +46,21 @@ def requirements_of(argv, environment=os.environ):
 def require_runner(places):
     if places.is_installed and not places.producer().exists():
         from offramp_launch.installed import no_runner
+
         raise no_runner()
 
 
 def version(places, argv):
     from offramp_launch.settings import version_of
+
     refuse(argv, "version")
     ours, programs = places.version(), version_of(places.consumer() if places.is_installed else places.producer())
     print(f"offramp {ours}" + (f" (commit {commit})" if (commit := places.commit()) else ""))
     if programs not in (None, ours):
-        print(f"Its programs in {places.programs()} are {programs}: " + ("install both in one version" if places.is_installed else "./launch/offramp setup rebuilds them"))
+        print(
+            f"Its programs in {places.programs()} are {programs}: "
+            + ("install both in one version" if places.is_installed else "./launch/offramp setup rebuilds them")
+        )
     return int(ExitCode.OK)
 
 
@@ -72,9 +80,11 @@ def run(places, argv):
     names = {argument.partition("=")[0] for argument in argv}
     if "--on" in names:
         from offramp_launch.jobs import on_ray
+
         return on_ray.run(argv)
     if places.is_installed and not places.producer().exists() and "--producer" not in names:
         from offramp_launch import installed
+
         if not installed.is_demo(argv):
             raise installed.no_runner()
         return demo(places, argv)
@@ -90,6 +100,7 @@ def run(places, argv):
 
 def run_help(places):
     from offramp_launch.commands import help_of
+
     help_of(places, "run")
     if places.is_installed and not places.producer().exists():
         print("\nThis package has no runner for models; without --model and --input it is `offramp demo`.")
@@ -103,6 +114,7 @@ def run_help(places):
 
 def consume(places, argv):
     from offramp_launch import consume_command
+
     if {"-h", "--help", "--help-all"}.intersection(argv):
         return consume_command.print_help(places)
     # An Egress that starts this command has its programs.
@@ -113,14 +125,17 @@ def consume(places, argv):
 def demo(places, argv):
     argv = set_up_for(places, argv)
     from offramp_launch import demo_command
+
     return demo_command.start(places, argv)
 
 
 def job(places, argv):
     if argv[:1] == ["ray"]:
         from offramp_launch.jobs import on_ray
+
         return on_ray.start(places, argv[1:])
     from offramp_launch.jobs import command
+
     if argv[:1] not in (["status"], ["sbatch"], ["k8s"]):
         require_runner(places)
         argv = set_up_for(places, argv, flags_of_job(argv))
@@ -130,12 +145,16 @@ def job(places, argv):
 def shard(places, argv):
     require_runner(places)
     from offramp_launch.jobs import shard_command
-    return shard_command.exit_of_attempt(lambda: shard_command.start(places, set_up_for(places, argv, flags_of_job(argv))))
+
+    return shard_command.exit_of_attempt(
+        lambda: shard_command.start(places, set_up_for(places, argv, flags_of_job(argv)))
+    )
 
 
 def flags_of_job(argv):
     """The flags that the job began with; empty before it has begun."""
     from offramp_launch.jobs import files
+
     folder = take_values(argv, ("--job",))[0].get("--job")
     facts = files.read(pathlib.Path(folder) / "job.json") if folder else None
     return facts.get("flags", []) if isinstance(facts, dict) else []
@@ -146,6 +165,7 @@ def ladder(places, argv):
     if not any(argument.partition("=")[0] == "--from" for argument in passed):
         set_up_for(places, argv)
     from offramp_launch.ladder import command
+
     return command.start(places, passed)
 
 
@@ -153,4 +173,5 @@ def tune(places, argv):
     require_runner(places)
     argv = set_up_for(places, argv)
     from offramp_launch.tuning import command
+
     return command.start(places, argv)

@@ -29,9 +29,15 @@ def record_of(forms):
 
 def list_of(form):
     """A list whose elements all have that form."""
+
     def of_list(value):
-        kept = [NOTHING if each is None else of_form(each, form) for each in value] if isinstance(value, list) else [NOTHING]
+        kept = (
+            [NOTHING if each is None else of_form(each, form) for each in value]
+            if isinstance(value, list)
+            else [NOTHING]
+        )
         return NOTHING if NOTHING in kept else kept
+
     return of_list
 
 
@@ -45,20 +51,70 @@ def rest_of(value, form_of):
 
 def of_form(value, form):
     """The valid part of the value. `form(value)`: whether it is valid, or its valid part; None accepts any value."""
-    if value is None or form is None:       # null means unknown
+    if value is None or form is None:  # null means unknown
         return value
     kept = form(value)
     return (value if kept else NOTHING) if isinstance(kept, bool) else kept
 
 
-CONSUMER = {**dict.fromkeys(("pid", "session", "busy_seconds", "holding", "oldest_hold_seconds", "samples"), is_number), "end": is_text, "held": is_list}
+CONSUMER = {
+    **dict.fromkeys(("pid", "session", "busy_seconds", "holding", "oldest_hold_seconds", "samples"), is_number),
+    "end": is_text,
+    "held": is_list,
+}
 FORMS = {
-    **dict.fromkeys((
-        "pid", "producers", "exit", "total_samples", "done_samples", "done_before", "batches", "released_samples", "released_batches", "released_bytes", "submitted_samples",
-        "dead_lettered_samples", "dropped_samples", "spilled_samples", "redelivered", "skipped", "samples_per_second", "gpu_utilization", "consumer_utilization", "began_ns", "now_ns",
-        "last_release_ns", "input_wait_seconds", "slab_wait_seconds", "output_wait_seconds", "visibility_timeouts", "slab_failures", "shm_bytes", "pinned_bytes_per_second"), is_number),
-    **dict.fromkeys(("state", "time", "version", "model", "name", "device", "device_uuid", "limiting_stage", "last_failure", "failure", "message", "shortage", "slab_states"),
-                    is_text),
+    **dict.fromkeys(
+        (
+            "pid",
+            "producers",
+            "exit",
+            "total_samples",
+            "done_samples",
+            "done_before",
+            "batches",
+            "released_samples",
+            "released_batches",
+            "released_bytes",
+            "submitted_samples",
+            "dead_lettered_samples",
+            "dropped_samples",
+            "spilled_samples",
+            "redelivered",
+            "skipped",
+            "samples_per_second",
+            "gpu_utilization",
+            "consumer_utilization",
+            "began_ns",
+            "now_ns",
+            "last_release_ns",
+            "input_wait_seconds",
+            "slab_wait_seconds",
+            "output_wait_seconds",
+            "visibility_timeouts",
+            "slab_failures",
+            "shm_bytes",
+            "pinned_bytes_per_second",
+        ),
+        is_number,
+    ),
+    **dict.fromkeys(
+        (
+            "state",
+            "time",
+            "version",
+            "model",
+            "name",
+            "device",
+            "device_uuid",
+            "limiting_stage",
+            "last_failure",
+            "failure",
+            "message",
+            "shortage",
+            "slab_states",
+        ),
+        is_text,
+    ),
     **dict.fromkeys(("slabs", "releases", "refused"), table_of(is_number)),
     "slab_state_letters": table_of(is_text),
     "totals": table_of(table_of(is_number)),

@@ -16,11 +16,23 @@ PRODUCER_SUMMARY = "producer-summary.json"
 SHOWN_SKIPPED = 20
 AUTO = " (mask-png, or npy where no output can become masks)"
 # Permanent until a setting is fixed: the same command would fail again, however much is done.
-REPEATS_FAILURE = (ExitCode.USAGE, ExitCode.NO_INPUT, ExitCode.NOT_PERMITTED, ExitCode.CONFIG, ExitCode.DEVICE_UNSUPPORTED)
+REPEATS_FAILURE = (
+    ExitCode.USAGE,
+    ExitCode.NO_INPUT,
+    ExitCode.NOT_PERMITTED,
+    ExitCode.CONFIG,
+    ExitCode.DEVICE_UNSUPPORTED,
+)
 # Permanent only if nothing was done.
-FAILS_AT_START = (ExitCode.BAD_INPUT, ExitCode.PROTOCOL, ExitCode.RUN_IN_USE, ExitCode.SYSTEM, ExitCode.SHARED_MEMORY_FULL,
-                          ExitCode.DEVICE_OUT_OF_MEMORY)
-SCHEMA = 1      # version of summary.json; raised when a field changes its meaning or is removed
+FAILS_AT_START = (
+    ExitCode.BAD_INPUT,
+    ExitCode.PROTOCOL,
+    ExitCode.RUN_IN_USE,
+    ExitCode.SYSTEM,
+    ExitCode.SHARED_MEMORY_FULL,
+    ExitCode.DEVICE_OUT_OF_MEMORY,
+)
+SCHEMA = 1  # version of summary.json; raised when a field changes its meaning or is removed
 
 
 def merge(producer_summary, records):
@@ -32,11 +44,16 @@ def merge(producer_summary, records):
     consumers = []
     for record in records:
         entry = {"pid": record["pid"], "batches": 0, "samples": 0, **known.pop(record["pid"], {})}
-        entry.update(cpu_seconds=record["cpu_seconds"], exit=record["exit"],
-                     signal=signal_name(-record["exit"]) if record["exit"] < 0 else None)
+        entry.update(
+            cpu_seconds=record["cpu_seconds"],
+            exit=record["exit"],
+            signal=signal_name(-record["exit"]) if record["exit"] < 0 else None,
+        )
         consumers.append(entry)
-    consumers += [{"batches": 0, "samples": 0, "cpu_seconds": None, "exit": None, "signal": None, **entry}
-                  for entry in known.values()]
+    consumers += [
+        {"batches": 0, "samples": 0, "cpu_seconds": None, "exit": None, "signal": None, **entry}
+        for entry in known.values()
+    ]
     return {**producer_summary, "consumers": consumers}
 
 
@@ -47,8 +64,19 @@ def producer_exit(run_dir):
 
 def about(run_id, run_dir, version, commit, command, config, output):
     """The facts known when a run begins. `command`: without its secrets."""
-    return {"schema": SCHEMA, "run_id": run_id, "run_dir": str(run_dir.path), "version": version, "commit": commit, "command": command, "cwd": working_folder(),
-            "input": config.get("input"), "output": output, "processor": config.get("processor"), "began": wall_clock()}
+    return {
+        "schema": SCHEMA,
+        "run_id": run_id,
+        "run_dir": str(run_dir.path),
+        "version": version,
+        "commit": commit,
+        "command": command,
+        "cwd": working_folder(),
+        "input": config.get("input"),
+        "output": output,
+        "processor": config.get("processor"),
+        "began": wall_clock(),
+    }
 
 
 def read_producer_summary(run_dir):
@@ -62,16 +90,36 @@ def join(about, report, supervisor, exit_code, failure):
     if report.get("incomplete"):
         report = {**report, "producer_cpu_seconds": round(supervisor.producer_cpu_seconds, 3)}
     merged = merge(report, supervisor.records)
-    return {**about, **merged, "exit": exit_code, "failure": failure, "skipped_samples": _counts(report.get("samples")).get("skipped"),
-            "following": supervisor.following, "producer_exit": supervisor.producer_status, "producer_restarts": supervisor.producer_restarts, "ended": wall_clock()}
+    return {
+        **about,
+        **merged,
+        "exit": exit_code,
+        "failure": failure,
+        "skipped_samples": _counts(report.get("samples")).get("skipped"),
+        "following": supervisor.following,
+        "producer_exit": supervisor.producer_status,
+        "producer_restarts": supervisor.producer_restarts,
+        "ended": wall_clock(),
+    }
 
 
 def of_own_run(about, watch, code, failure, seconds, samples, batches, **more):
     """The complete summary of a run whose producer is the user's program, which writes none."""
     status = watch.status
-    return {**about, **merge({"consumers": status.get("consumers")}, watch.records), "following": watch.following, "model": status.get("name"),
-            "state": status.get("state"), "exit": code, "seconds": round(seconds, 3), "failure": failure, **samples, "batches": {"released": batches},
-            **more, "ended": wall_clock()}
+    return {
+        **about,
+        **merge({"consumers": status.get("consumers")}, watch.records),
+        "following": watch.following,
+        "model": status.get("name"),
+        "state": status.get("state"),
+        "exit": code,
+        "seconds": round(seconds, 3),
+        "failure": failure,
+        **samples,
+        "batches": {"released": batches},
+        **more,
+        "ended": wall_clock(),
+    }
 
 
 def write(run_dir, whole):
@@ -82,7 +130,7 @@ def write(run_dir, whole):
     try:
         _put(run_dir, run_dir.summary_name(), whole)
         if run_dir.summary_name() == SUMMARY:
-            run_dir.file(PRODUCER_SUMMARY).unlink(missing_ok=True)      # the summary has all of it
+            run_dir.file(PRODUCER_SUMMARY).unlink(missing_ok=True)  # the summary has all of it
     finally:
         close_status(run_dir, whole)
 
@@ -103,7 +151,12 @@ def close_status(run_dir, whole):
         return
     with contextlib.suppress(OSError):
         status = run_dir.read_json("status.json") or {"run_id": whole.get("run_id")}
-        status.update(state=last_state(status.get("state"), whole["exit"]), exit=whole["exit"], failure=whole["failure"], time=whole["ended"])
+        status.update(
+            state=last_state(status.get("state"), whole["exit"]),
+            exit=whole["exit"],
+            failure=whole["failure"],
+            time=whole["ended"],
+        )
         if _counts(whole.get("samples")).get("recovered"):
             status["dead_lettered_samples"] = whole["samples"]["dead_letters"]
         _put(run_dir, "status.json", status)
@@ -113,7 +166,13 @@ def last_state(reported, exit_code):
     """`reported`: the producer's last state; it may have died in it, or the run failed for another reason."""
     if exit_code not in (ExitCode.OK, ExitCode.DEAD_LETTERS, ExitCode.INTERRUPTED):
         return "failed"
-    return reported if reported in ("ended", "abandoned") else "abandoned" if exit_code == ExitCode.INTERRUPTED else "ended"
+    return (
+        reported
+        if reported in ("ended", "abandoned")
+        else "abandoned"
+        if exit_code == ExitCode.INTERRUPTED
+        else "ended"
+    )
 
 
 def _put(run_dir, name, value):
@@ -135,44 +194,73 @@ def wall_clock():
 
 def describe(summary, unit, output, go_on, file=SUMMARY):
     """The summary as lines for a reader. `go_on`: the command that continues the run. `file`: the summary's file name."""
-    lines = [f"Run {summary['run_id']} " + ("ended" if summary["exit"] == 0 else f"ended with exit code {summary['exit']}")]
+    lines = [
+        f"Run {summary['run_id']} " + ("ended" if summary["exit"] == 0 else f"ended with exit code {summary['exit']}")
+    ]
     samples, batches = _counts(summary.get("samples")), _counts(summary.get("batches"))
     if not summary.get("incomplete"):
         lines.append(_done(summary, samples, unit))
         if samples.get("done_before"):
             lines.append(f"  resumed    {samples['done_before']} {unit} were done by earlier runs")
-        lines.append("  model      " + ", ".join(str(summary[key]) for key in ("model", "precision", "device") if summary.get(key)))
+        lines.append(
+            "  model      "
+            + ", ".join(str(summary[key]) for key in ("model", "precision", "device") if summary.get(key))
+        )
         if counted := {name: count for name, count in batches.items() if count}:
-            lines.append("  batches    " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counted.items()))
+            lines.append(
+                "  batches    " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counted.items())
+            )
         if processor := summary.get("processor"):
             lines.append(f"  processor  {processor}{AUTO if processor == 'auto' else ''}")
     lines += _skipped_lines(summary)
     lines += [f"  left out   {part['count']} {part['what']}" for part in summary.get("left_out") or []]
     if ahead := summary.get("unreadable_upcoming"):
-        lines.append(f"  unreadable {_listed_count(ahead)} more, in batches that were never started: summary.json lists them")
+        lines.append(
+            f"  unreadable {_listed_count(ahead)} more, in batches that were never started: summary.json lists them"
+        )
     if samples.get("recovered"):
         lines.append(recovered_line(samples["recovered"], unit))
     for slab in summary.get("dead_letters") or []:
-        lines.append(f"  dead       batch {slab.get('batch')}, {slab.get('samples')} {unit}: {_dead_letter_reason(slab)}; "
-                     + (f"kept in {slab['payload']}" if slab.get("payload") else f"its payload is lost: {slab.get('error') or 'not kept'}"))
+        lines.append(
+            f"  dead       batch {slab.get('batch')}, {slab.get('samples')} {unit}: {_dead_letter_reason(slab)}; "
+            + (
+                f"kept in {slab['payload']}"
+                if slab.get("payload")
+                else f"its payload is lost: {slab.get('error') or 'not kept'}"
+            )
+        )
     # Includes dead letters of an earlier producer, which are only in the run's folder.
     if (summary.get("samples") or {}).get("dead_letters"):
-        lines += [f"  look       ./launch/offramp dead-letters list --run-dir {each}" for each in summary.get("dead_letters_in") or [summary["run_dir"]]]
+        lines += [
+            f"  look       ./launch/offramp dead-letters list --run-dir {each}"
+            for each in summary.get("dead_letters_in") or [summary["run_dir"]]
+        ]
     if samples.get("dropped_when_full"):
-        lines.append(f"  dropped    {samples['dropped_when_full']} {unit} found no free slab: {summary['run_dir']}/dropped.jsonl lists them, "
-                     "--resume makes them")
+        lines.append(
+            f"  dropped    {samples['dropped_when_full']} {unit} found no free slab: {summary['run_dir']}/dropped.jsonl lists them, "
+            "--resume makes them"
+        )
     if samples.get("ever_spilled"):
         lines.append(f"  spilled    {samples['ever_spilled']} {unit} waited on the disk for a consumer")
     if summary.get("producer_restarts"):
         lines.append(f"  producers  died and were replaced: {summary['producer_restarts']}")
     if summary.get("random_weights"):
         # The weights of a complete model file were fixed when it was made.
-        real = "./launch/offramp export --weights FILE makes a model with real ones" if re.search(r"\.pt2?\b", str(summary.get("model"))) else \
-            "--weights FILE.safetensors gives it real ones"
-        lines += ["", f"  !! RANDOM WEIGHTS: these outputs MEAN NOTHING; they only show that the pipeline works. {real}.", ""]
+        real = (
+            "./launch/offramp export --weights FILE makes a model with real ones"
+            if re.search(r"\.pt2?\b", str(summary.get("model")))
+            else "--weights FILE.safetensors gives it real ones"
+        )
+        lines += [
+            "",
+            f"  !! RANDOM WEIGHTS: these outputs MEAN NOTHING; they only show that the pipeline works. {real}.",
+            "",
+        ]
     if output and os.path.isdir(output) and (summary["exit"] == ExitCode.OK or not is_empty(output)):
         lines.append(f"  outputs    {output}")
-    lines.append(f"  summary    {summary['run_dir']}/{file}, logs in {summary['run_dir']}/{LOGS if file == SUMMARY else LOGS_NOT_BEGUN}/")
+    lines.append(
+        f"  summary    {summary['run_dir']}/{file}, logs in {summary['run_dir']}/{LOGS if file == SUMMARY else LOGS_NOT_BEGUN}/"
+    )
     if summary.get("failure"):
         lines.append(f"offramp: {summary['failure']}")
     if leaves_work(summary):
@@ -195,8 +283,10 @@ def _done(summary, samples, unit):
     seconds = _number(summary.get("seconds"))
     if samples.get("released"):
         when = "then {} {}/s" if summary.get("steady") else "{} {}/s in all"
-        return (f"  done       {samples['released']} {unit} in {seconds} s: the first batch after {_number(summary.get('first_batch_seconds'))} s, "
-                + when.format(_number(summary.get("samples_per_second")), unit))
+        return (
+            f"  done       {samples['released']} {unit} in {seconds} s: the first batch after {_number(summary.get('first_batch_seconds'))} s, "
+            + when.format(_number(summary.get("samples_per_second")), unit)
+        )
     if summary["exit"] == ExitCode.OK and samples.get("done_before") and not samples.get("sourced"):
         return f"  done       nothing was left to do ({seconds} s)"
     return f"  done       0 {unit} in {seconds} s"
@@ -215,10 +305,19 @@ def _skipped_lines(summary):
     listed, shown = _listed_count(skipped), skipped[:SHOWN_SKIPPED]
     count = max(count if isinstance(count, int) else 0, listed)
     lines = [f"  skipped    {count}{':' if shown else ''}"] if count else []
-    lines += [f"    {entry.get('origin') or entry.get('item')}: {entry.get('reason')}" + (f" (and {entry['similar']} more like it)" if entry.get("similar") else "") for entry in shown]
+    lines += [
+        f"    {entry.get('origin') or entry.get('item')}: {entry.get('reason')}"
+        + (f" (and {entry['similar']} more like it)" if entry.get("similar") else "")
+        for entry in shown
+    ]
     if more := count - _listed_count(shown):
-        where = ("summary.json lists all" if count == listed else f"summary.json lists the first {listed}" if len(skipped) > len(shown)
-                 else "a producer that died found them; a run with --resume tries them again, and lists them")
+        where = (
+            "summary.json lists all"
+            if count == listed
+            else f"summary.json lists the first {listed}"
+            if len(skipped) > len(shown)
+            else "a producer that died found them; a run with --resume tries them again, and lists them"
+        )
         lines.append(f"    {f'and {more} more: ' if shown else ''}{where}")
     return lines
 

@@ -46,20 +46,41 @@ def start(places, argv):
 
 
 def run_ctest(places, preset, arguments, turn):
-    print(f"[test] {preset}" + ("" if arguments else f"; today's share of the rotating suites: {', '.join(f'{turn % n + 1} of {n}' for n in TURNS)}, "
-                                                     f"again with {TURN_FROM}={turn}"), flush=True)
+    print(
+        f"[test] {preset}"
+        + (
+            ""
+            if arguments
+            else f"; today's share of the rotating suites: {', '.join(f'{turn % n + 1} of {n}' for n in TURNS)}, "
+            f"again with {TURN_FROM}={turn}"
+        ),
+        flush=True,
+    )
     environment = {**ccache_environment(places), TURN_FROM: str(turn)}
     if preset in SANITIZED:
         for name, options in SANITIZER_OPTIONS.items():
             environment.setdefault(name, options)
-    return subprocess.run([*without_random_addresses(preset), *ctest_command(places, preset, arguments, turn)], env=environment,
-                          check=False).returncode
+    return subprocess.run(
+        [*without_random_addresses(preset), *ctest_command(places, preset, arguments, turn)],
+        env=environment,
+        check=False,
+    ).returncode
 
 
 def ctest_command(places, preset, arguments, turn):
     left_out = [*LEFT_OUT.get(preset, []), *([] if arguments else [SLOW, *other_days(turn)])]
-    return ["ctest", "--test-dir", str(places.build_folder(preset)), "--output-on-failure", "--no-tests=error", "-j", str(PARALLEL_TESTS),
-            *ONLY.get(preset, []), *(["-LE", f"^({'|'.join(left_out)})$"] if left_out else []), *arguments]
+    return [
+        "ctest",
+        "--test-dir",
+        str(places.build_folder(preset)),
+        "--output-on-failure",
+        "--no-tests=error",
+        "-j",
+        str(PARALLEL_TESTS),
+        *ONLY.get(preset, []),
+        *(["-LE", f"^({'|'.join(left_out)})$"] if left_out else []),
+        *arguments,
+    ]
 
 
 def other_days(turn):

@@ -36,15 +36,25 @@ def provide_tokenizers(places, environment=os.environ):
 def query(places, argv):
     if {"-h", "--help"}.intersection(argv):
         from searcher.command import parse
-        parse(["--help"])       # prints the help and exits, in this Python: the set-up may be missing
+
+        parse(["--help"])  # prints the help and exits, in this Python: the set-up may be missing
     flags, passed = take_values(argv, toolchain.FLAGS)
     chosen = toolchain.choose(places, flags)
     given = take_values(passed, ["--database", "--input"])[0]
-    set_up_python(places, flags, (REQUIREMENTS, *([FOR_POSTGRES] if is_postgres(given.get("--database", "")) else []),
-                                  *([FOR_PARQUET] if is_parquet(given.get("--input", "")) else [])))
+    set_up_python(
+        places,
+        flags,
+        (
+            REQUIREMENTS,
+            *([FOR_POSTGRES] if is_postgres(given.get("--database", "")) else []),
+            *([FOR_PARQUET] if is_parquet(given.get("--input", "")) else []),
+        ),
+    )
     python = chosen.python or str(places.venv_python)
     try:
         status = run_python([*places.python_command(python, places.launch / "searcher"), *passed])
     except OSError as problem:
-        raise cannot_be_started(python, problem, "./launch/offramp setup makes a Python for queries; or give --python") from problem
+        raise cannot_be_started(
+            python, problem, "./launch/offramp setup makes a Python for queries; or give --python"
+        ) from problem
     return code_of_command("query", status)

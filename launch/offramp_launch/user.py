@@ -24,10 +24,15 @@ class ConsumerUser:
         try:
             entry = pwd.getpwnam(name)
         except KeyError:
-            raise LaunchError(f"--consumer-user: the user '{name}' does not exist", "getent passwd lists the users", ExitCode.USAGE) from None
+            raise LaunchError(
+                f"--consumer-user: the user '{name}' does not exist", "getent passwd lists the users", ExitCode.USAGE
+            ) from None
         if os.geteuid() not in (0, entry.pw_uid):
-            raise LaunchError(f"--consumer-user: only root may start consumers as '{name}'",
-                              "Run as root, or leave --consumer-user out", ExitCode.NOT_PERMITTED)
+            raise LaunchError(
+                f"--consumer-user: only root may start consumers as '{name}'",
+                "Run as root, or leave --consumer-user out",
+                ExitCode.NOT_PERMITTED,
+            )
         self.uid = entry.pw_uid
         self.gid = free_group() if is_shared(entry) and os.geteuid() == 0 else entry.pw_gid
 
@@ -52,7 +57,9 @@ def is_shared(user):
         members = []
     else:
         members = group.gr_mem
-    return any(member != user.pw_name for member in members) or any(other.pw_gid == user.pw_gid and other.pw_uid != user.pw_uid for other in pwd.getpwall())
+    return any(member != user.pw_name for member in members) or any(
+        other.pw_gid == user.pw_gid and other.pw_uid != user.pw_uid for other in pwd.getpwall()
+    )
 
 
 def free_group(mapped=None, attempts=1000):
@@ -64,8 +71,11 @@ def free_group(mapped=None, attempts=1000):
         number = random.SystemRandom().randrange(begin, end)
         if number not in taken and not has_name(number):
             return number
-    raise LaunchError("--consumer-user: that user's group has other members, and no group id is free for the consumers",
-                      "Give a user with a private group: adduser --system --group NAME makes one", ExitCode.NOT_PERMITTED)
+    raise LaunchError(
+        "--consumer-user: that user's group has other members, and no group id is free for the consumers",
+        "Give a user with a private group: adduser --system --group NAME makes one",
+        ExitCode.NOT_PERMITTED,
+    )
 
 
 def mapped_within(gid_map):
@@ -92,6 +102,6 @@ def groups_of_processes():
         try:
             lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
         except (OSError, ValueError):
-            continue    # the process has ended
+            continue  # the process has ended
         found.update(map(int, (lines.get("Gid", "") + " " + lines.get("Groups", "")).split()))
     return found

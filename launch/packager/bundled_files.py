@@ -5,7 +5,9 @@ import re
 import subprocess
 
 # Libraries that auditwheel expects on every system: the C library's parts, the compiler's, and zlib.
-OF_EVERY_SYSTEM = re.compile(r"(linux-vdso|ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s|z))\.so\b.*")
+OF_EVERY_SYSTEM = re.compile(
+    r"(linux-vdso|ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s|z))\.so\b.*"
+)
 
 
 def libraries(programs):
@@ -22,8 +24,15 @@ def libraries(programs):
 def license_of(library):
     """[(package, license file)] if Debian's dpkg knows both, else []."""
     try:
-        output = subprocess.run(["dpkg", "-S", str(library.resolve())], capture_output=True, text=True, check=False).stdout
-        output = output or subprocess.run(["dpkg", "-S", f"*/{library.resolve().name}"], capture_output=True, text=True, check=False).stdout
+        output = subprocess.run(
+            ["dpkg", "-S", str(library.resolve())], capture_output=True, text=True, check=False
+        ).stdout
+        output = (
+            output
+            or subprocess.run(
+                ["dpkg", "-S", f"*/{library.resolve().name}"], capture_output=True, text=True, check=False
+            ).stdout
+        )
     except OSError:
         return []
     package = output.partition(":")[0].strip()

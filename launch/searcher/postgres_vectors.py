@@ -9,7 +9,7 @@ from psycopg import sql
 from offramp_launch.exit_code import ExitCode, LaunchError
 from searcher.vectors import BESIDE, Row, truncated, choose
 
-OF_AN_INDEX, MOST_OF_AN_INDEX = 40, 1000       # pgvector's hnsw.ef_search: default and maximum
+OF_AN_INDEX, MOST_OF_AN_INDEX = 40, 1000  # pgvector's hnsw.ef_search: default and maximum
 TYPES = {"float32": "vector", "float16": "halfvec"}
 
 
@@ -31,25 +31,33 @@ class Stored:
         """[(cosine, item, key)], largest cosine first, then smallest item. Zero vectors have no cosine. Errors: LaunchError."""
         wanted = "[" + ",".join(repr(float(number)) for number in truncated(vector, self.dimensions)) + "]"
         # The expression of the index, for vectors of one length or several (consumer/sinks/postgres/postgres_table.hpp).
-        distance = sql.SQL("(vector::{type} <=> {wanted}::{type})").format(type=sql.SQL(f"{self.type}({self.dimensions})"), wanted=sql.Placeholder("wanted"))
+        distance = sql.SQL("(vector::{type} <=> {wanted}::{type})").format(
+            type=sql.SQL(f"{self.type}({self.dimensions})"), wanted=sql.Placeholder("wanted")
+        )
         with refused():
             self._widen_search(most)
             rows = self.connection.execute(
                 # An index orders rows only by distance.
-                sql.SQL("SELECT 1 - distance, item, key FROM (SELECT {distance} AS distance, item, key FROM {table} WHERE output = {output} AND vector IS NOT "
-                        "NULL ORDER BY {distance} FETCH FIRST {most} ROWS WITH TIES) AS nearest ORDER BY distance, item LIMIT {most}").format(
-                            distance=distance, table=self.table, output=sql.Literal(self.output), most=sql.Literal(most)),
-                {"wanted": wanted}).fetchall()
+                sql.SQL(
+                    "SELECT 1 - distance, item, key FROM (SELECT {distance} AS distance, item, key FROM {table} WHERE output = {output} AND vector IS NOT "
+                    "NULL ORDER BY {distance} FETCH FIRST {most} ROWS WITH TIES) AS nearest ORDER BY distance, item LIMIT {most}"
+                ).format(distance=distance, table=self.table, output=sql.Literal(self.output), most=sql.Literal(most)),
+                {"wanted": wanted},
+            ).fetchall()
         return [row for row in rows if row[0] == row[0]]
 
     def described(self, cosine, item, key):
         """The row; None if a run has replaced the table since, without this row."""
         if not self.beside:
             return Row(cosine, item, key)
-        names = sql.SQL(", ").join(sql.SQL("columns::text") if name == "columns" else sql.Identifier(name) for name in self.beside)
+        names = sql.SQL(", ").join(
+            sql.SQL("columns::text") if name == "columns" else sql.Identifier(name) for name in self.beside
+        )
         with refused():
-            found = self.connection.execute(sql.SQL("SELECT {} FROM {} WHERE key = %s AND output = %s AND item = %s").format(names, self.table),
-                                            (key, self.output, item)).fetchone()
+            found = self.connection.execute(
+                sql.SQL("SELECT {} FROM {} WHERE key = %s AND output = %s AND item = %s").format(names, self.table),
+                (key, self.output, item),
+            ).fetchone()
         return found and Row(cosine, item, key, **dict(zip(self.beside, found)))
 
     def _widen_search(self, most):
@@ -64,13 +72,33 @@ def read(sink, table, output):
     """The table's vectors of one output. Errors: LaunchError."""
     names = table.split(".")
     with refused():
-        connection = psycopg.connect(sink, autocommit=True, connect_timeout=10, client_encoding="UTF8", application_name="offramp query")
+        connection = psycopg.connect(
+            sink, autocommit=True, connect_timeout=10, client_encoding="UTF8", application_name="offramp query"
+        )
         known = sql.Identifier(*names[:-1], names[-1] + "_outputs")
-        outputs = {name: rest for name, *rest in connection.execute(sql.SQL("SELECT output, dimensions, dtype, model FROM {}").format(known))}
-        columns = {column.name for column in connection.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(sql.Identifier(*names))).description}
+        outputs = {
+            name: rest
+            for name, *rest in connection.execute(
+                sql.SQL("SELECT output, dimensions, dtype, model FROM {}").format(known)
+            )
+        }
+        columns = {
+            column.name
+            for column in connection.execute(
+                sql.SQL("SELECT * FROM {} LIMIT 0").format(sql.Identifier(*names))
+            ).description
+        }
     output = choose(output, outputs, f"table '{table}'")
     dimensions, dtype, model = outputs[output]
-    return Stored(connection, sql.Identifier(*names), output, dimensions, TYPES[dtype], model, tuple(name for name in BESIDE if name in columns))
+    return Stored(
+        connection,
+        sql.Identifier(*names),
+        output,
+        dimensions,
+        TYPES[dtype],
+        model,
+        tuple(name for name in BESIDE if name in columns),
+    )
 
 
 @contextlib.contextmanager
@@ -78,12 +106,20 @@ def refused():
     try:
         yield
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn) as problem:
-        raise LaunchError(f"the database has no vectors of a run: {problem}", "Give the run's --sink as --database, and its --sink-table as --table",
-                          ExitCode.BAD_INPUT) from problem
+        raise LaunchError(
+            f"the database has no vectors of a run: {problem}",
+            "Give the run's --sink as --database, and its --sink-table as --table",
+            ExitCode.BAD_INPUT,
+        ) from problem
     except psycopg.OperationalError as problem:
-        raise LaunchError(f"the database of --database cannot be read: {problem}", "Check host, user, password (PGPASSWORD) and database",
-                          ExitCode.SINK_UNAVAILABLE) from problem
+        raise LaunchError(
+            f"the database of --database cannot be read: {problem}",
+            "Check host, user, password (PGPASSWORD) and database",
+            ExitCode.SINK_UNAVAILABLE,
+        ) from problem
     except psycopg.Error as problem:
         # The library may quote the given URI, with its password.
         reason = str(problem) if getattr(problem, "sqlstate", None) else "its URI is invalid"
-        raise LaunchError(f"the database of --database cannot be read: {reason}", "Give postgres://USER@HOST/DATABASE", ExitCode.USAGE) from problem
+        raise LaunchError(
+            f"the database of --database cannot be read: {reason}", "Give postgres://USER@HOST/DATABASE", ExitCode.USAGE
+        ) from problem

@@ -9,12 +9,13 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 
 DTYPES = {"float32": "<f4", "float16": "<f2"}
 A_DATABASE = "Give the embeddings.sqlite that a run with the processor embeddings-sqlite made"
-ROWS_AT_ONCE = 65536        # limits memory
+ROWS_AT_ONCE = 65536  # limits memory
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
     """A found row. None: the table lacks this column."""
+
     cosine: float
     item: int
     key: str
@@ -31,10 +32,10 @@ class Row:
 
     def passage(self, text):
         """The row's part of its text; None without a text."""
-        return text if text is None or self.chunk is None else text[self.start_char:self.end_char]
+        return text if text is None or self.chunk is None else text[self.start_char : self.end_char]
 
 
-BESIDE = ("id", "columns", "chunk", "start_char", "end_char")       # optional columns of the table
+BESIDE = ("id", "columns", "chunk", "start_char", "end_char")  # optional columns of the table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +57,10 @@ class Stored:
     def described(self, cosine, item, key):
         if not self.beside:
             return Row(cosine, item, key)
-        found = self.database.execute(f"SELECT {', '.join(self.beside)} FROM embeddings WHERE key = ? AND output = ? AND item = ?", (key, self.output, item))
+        found = self.database.execute(
+            f"SELECT {', '.join(self.beside)} FROM embeddings WHERE key = ? AND output = ? AND item = ?",
+            (key, self.output, item),
+        )
         return Row(cosine, item, key, **dict(zip(self.beside, found.fetchone())))
 
 
@@ -66,7 +70,9 @@ def read(file, output):
         raise LaunchError(f"{file} does not exist", A_DATABASE, ExitCode.NO_INPUT)
     try:
         database = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
-        outputs = {name: known for name, *known in database.execute("SELECT output, dimensions, dtype, model FROM outputs")}
+        outputs = {
+            name: known for name, *known in database.execute("SELECT output, dimensions, dtype, model FROM outputs")
+        }
         there = {name for _, name, *_ in database.execute("PRAGMA table_info(embeddings)")}
     except sqlite3.Error as problem:
         raise LaunchError(f"{file} cannot be read: {problem}", A_DATABASE, ExitCode.BAD_INPUT) from problem
@@ -80,15 +86,22 @@ def choose(output, outputs, place):
     if output is None and len(outputs) == 1:
         (output,) = outputs
     if output not in outputs:
-        raise LaunchError(f"{place} has the outputs {', '.join(sorted(outputs)) or '(none)'}", "Choose one with --output-name", ExitCode.USAGE)
+        raise LaunchError(
+            f"{place} has the outputs {', '.join(sorted(outputs)) or '(none)'}",
+            "Choose one with --output-name",
+            ExitCode.USAGE,
+        )
     return output
 
 
 def truncated(vector, dimensions):
     """The numbers that a run with --truncate-dim keeps, float32. Errors: LaunchError."""
     if len(vector) < dimensions:
-        raise LaunchError(f"the model's vectors have {len(vector)} numbers, the database's vectors {dimensions}",
-                          "Give the .pt2 that the run had as its --model", ExitCode.BAD_INPUT)
+        raise LaunchError(
+            f"the model's vectors have {len(vector)} numbers, the database's vectors {dimensions}",
+            "Give the .pt2 that the run had as its --model",
+            ExitCode.BAD_INPUT,
+        )
     return vector[:dimensions].astype(numpy.float32)
 
 
@@ -97,7 +110,9 @@ def nearest(stored, vector, most):
     wanted = truncated(vector, stored.dimensions)
     wanted /= max(numpy.linalg.norm(wanted), 1e-12)
     best = []
-    rows = stored.database.execute("SELECT item, key, vector FROM embeddings WHERE output = ? AND vector IS NOT NULL", (stored.output,))
+    rows = stored.database.execute(
+        "SELECT item, key, vector FROM embeddings WHERE output = ? AND vector IS NOT NULL", (stored.output,)
+    )
     while block := rows.fetchmany(ROWS_AT_ONCE):
         vectors = numpy.stack([numpy.frombuffer(vector, stored.dtype) for _, _, vector in block]).astype(numpy.float32)
         cosines = vectors @ wanted / numpy.maximum(numpy.linalg.norm(vectors, axis=1), 1e-12)

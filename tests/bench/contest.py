@@ -19,15 +19,16 @@ from processes import Usage
 class Pace:
     windows: int = 6
     seconds: float = 3.0
-    settle_seconds: float = 0.5        # a row may need more
+    settle_seconds: float = 0.5  # a row may need more
     warmup_batches: int = 10
-    warm_seconds: float = 3.0          # after the batches, until the whole pool was used and every reader has mapped it
-    overlapping_starts: bool = False   # only if nothing is measured: autotuning chooses wrongly beside a neighbour
+    warm_seconds: float = 3.0  # after the batches, until the whole pool was used and every reader has mapped it
+    overlapping_starts: bool = False  # only if nothing is measured: autotuning chooses wrongly beside a neighbour
 
 
 @dataclasses.dataclass(frozen=True)
 class Window:
     """One contestant in one round. CPU times are shares of the wall time, so that they need no edges either."""
+
     seconds: float
     batches: float
     batches_per_second: float
@@ -40,7 +41,9 @@ class Window:
     readers_private_mib: float
     stage: str
     producer_threads_cpu_ms_per_batch: dict = dataclasses.field(default_factory=dict)
-    compute_ms_per_batch: float | None = None   # of the device, by pairs of events; None if the program does not report it
+    compute_ms_per_batch: float | None = (
+        None  # of the device, by pairs of events; None if the program does not report it
+    )
 
 
 def between(first, last, batch):
@@ -48,22 +51,31 @@ def between(first, last, batch):
     seconds = (last.release_ns - first.release_ns) / 1e9
     batches = (last.samples - first.samples) / batch
     rate = batches / seconds
-    per_batch = 1 / ((last.at_ns - first.at_ns) / 1e9 * rate)   # batches within the time between the looks
+    per_batch = 1 / ((last.at_ns - first.at_ns) / 1e9 * rate)  # batches within the time between the looks
 
     def used(before: Usage, after: Usage):
         return (after.cpu_seconds - before.cpu_seconds) * 1000 * per_batch, (after.faults - before.faults) * per_batch
 
     producer_cpu, producer_faults = used(first.producer, last.producer)
     readers_cpu, readers_faults = used(first.readers, last.readers)
-    return Window(seconds=seconds, batches=batches, batches_per_second=rate,
-                  bytes_per_batch=(last.payload_bytes - first.payload_bytes) / batches,
-                  producer_cpu_ms_per_batch=producer_cpu, readers_cpu_ms_per_batch=readers_cpu,
-                  producer_faults_per_batch=producer_faults, readers_faults_per_batch=readers_faults,
-                  producer_private_mib=last.producer.private_kib / 1024, readers_private_mib=last.readers.private_kib / 1024,
-                  stage=last.stage,
-                  producer_threads_cpu_ms_per_batch={name: (seconds - first.producer_threads.get(name, 0)) * 1000 * per_batch
-                                                     for name, seconds in last.producer_threads.items()},
-                  compute_ms_per_batch=computed(first.compute, last.compute))
+    return Window(
+        seconds=seconds,
+        batches=batches,
+        batches_per_second=rate,
+        bytes_per_batch=(last.payload_bytes - first.payload_bytes) / batches,
+        producer_cpu_ms_per_batch=producer_cpu,
+        readers_cpu_ms_per_batch=readers_cpu,
+        producer_faults_per_batch=producer_faults,
+        readers_faults_per_batch=readers_faults,
+        producer_private_mib=last.producer.private_kib / 1024,
+        readers_private_mib=last.readers.private_kib / 1024,
+        stage=last.stage,
+        producer_threads_cpu_ms_per_batch={
+            name: (seconds - first.producer_threads.get(name, 0)) * 1000 * per_batch
+            for name, seconds in last.producer_threads.items()
+        },
+        compute_ms_per_batch=computed(first.compute, last.compute),
+    )
 
 
 def computed(first, last):
@@ -96,7 +108,9 @@ def rounds_of(names, windows):
         return [(before, after) for before, after in zip(whole, whole[1:]) if before != after]
 
     def unevenness_added(order):
-        return sum(2 * places[place] + 1 for place in enumerate(order)) + sum(2 * follows[pair] + 1 for pair in neighbours(order))
+        return sum(2 * places[place] + 1 for place in enumerate(order)) + sum(
+            2 * follows[pair] + 1 for pair in neighbours(order)
+        )
 
     for _ in range(windows):
         chosen = min(itertools.permutations(names), key=unevenness_added)
@@ -114,5 +128,8 @@ def hold_contest(programs, batch, pace, log=lambda text: None):
     for number, order in enumerate(rounds_of(list(by_name), pace.windows)):
         for name in order:
             windows[name].append(by_name[name].window(batch, pace))
-        log(f"round {number + 1}: " + ", ".join(f"{name} {windows[name][-1].batches_per_second:.4g}/s" for name in by_name))
+        log(
+            f"round {number + 1}: "
+            + ", ".join(f"{name} {windows[name][-1].batches_per_second:.4g}/s" for name in by_name)
+        )
     return windows

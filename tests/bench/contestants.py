@@ -18,13 +18,23 @@ import typing
 from contest import between
 from given import Given
 from peers.progress import ProgressReader, make_progress_file
-from processes import (Usage, children_of, cpu_by_thread, die_with_parent, members_of, signal_all, signal_groups, trackers_among, usage_of_all,
-                       usage_of_servers)
+from processes import (
+    Usage,
+    children_of,
+    cpu_by_thread,
+    die_with_parent,
+    members_of,
+    signal_all,
+    signal_groups,
+    trackers_among,
+    usage_of_all,
+    usage_of_servers,
+)
 
 HERE = pathlib.Path(__file__).resolve().parent
-STALL_SECONDS = 90     # without a finished sample
-DRAIN_SECONDS, ABANDON_SECONDS = 0.2, 10   # between the two requests to end, and from the second to SIGKILL
-TRACKER_SECONDS = 10   # for the cleanup by Python's multiprocessing
+STALL_SECONDS = 90  # without a finished sample
+DRAIN_SECONDS, ABANDON_SECONDS = 0.2, 10  # between the two requests to end, and from the second to SIGKILL
+TRACKER_SECONDS = 10  # for the cleanup by Python's multiprocessing
 SWEEP_SECONDS = 60
 BATCHES = 1_000_000_000
 TOKENIZER_PYTHON = "OFFRAMP_TOKENIZER_PYTHON"
@@ -33,16 +43,19 @@ TOKENIZER_PYTHON = "OFFRAMP_TOKENIZER_PYTHON"
 @dataclasses.dataclass
 class SharedSettings:
     """Settings that all contestants share."""
+
     binaries: pathlib.Path
-    row: str = ""                           # prefix of the logs' names
-    logs: pathlib.Path | None = None        # folder that keeps the logs
-    start_seconds: float = 300              # until the end of the warm-up, which autotunes large models
-    environment: dict = dataclasses.field(default_factory=dict)   # in addition to this process's
-    given: Given = Given()                  # materials that the user provides
-    shared: pathlib.Path | None = None      # folder for materials that several rows share
+    row: str = ""  # prefix of the logs' names
+    logs: pathlib.Path | None = None  # folder that keeps the logs
+    start_seconds: float = 300  # until the end of the warm-up, which autotunes large models
+    environment: dict = dataclasses.field(default_factory=dict)  # in addition to this process's
+    given: Given = Given()  # materials that the user provides
+    shared: pathlib.Path | None = None  # folder for materials that several rows share
     gpu: bool = False
     small: bool = True
-    servers: list = dataclasses.field(default_factory=list)   # processes that serve the running contestant; counted as its readers
+    servers: list = dataclasses.field(
+        default_factory=list
+    )  # processes that serve the running contestant; counted as its readers
 
     def native_reader(self):
         """The library of our consumers' hash loop, for peers; None if it was not built."""
@@ -58,6 +71,7 @@ class ContestantError(Exception):
 
 class Progress(typing.NamedTuple):
     """A contestant's report of its progress."""
+
     samples: int = 0
     release_ns: int = 0
     payload_bytes: int = 0
@@ -68,15 +82,16 @@ class Progress(typing.NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class Look:
     """A reading: what a contestant had done at one moment."""
+
     samples: int
-    release_ns: int            # CLOCK_MONOTONIC of the newest release, which completed `samples`
-    payload_bytes: int         # released so far; 0 if the program does not report it
-    at_ns: int                 # of this look: usages belong to this moment
+    release_ns: int  # CLOCK_MONOTONIC of the newest release, which completed `samples`
+    payload_bytes: int  # released so far; 0 if the program does not report it
+    at_ns: int  # of this look: usages belong to this moment
     producer: Usage
     readers: Usage
-    stage: str = ""            # the limiting stage that the program reports
-    producer_threads: dict = dataclasses.field(default_factory=dict)   # CPU seconds by name
-    compute: tuple | None = None   # (seconds of device time, their batches); None if the program does not report them
+    stage: str = ""  # the limiting stage that the program reports
+    producer_threads: dict = dataclasses.field(default_factory=dict)  # CPU seconds by name
+    compute: tuple | None = None  # (seconds of device time, their batches); None if the program does not report them
 
 
 class Program:
@@ -98,7 +113,9 @@ class Program:
         raise NotImplementedError
 
     def wait_until_warm(self, samples):
-        self._until(lambda: self.progress().samples >= samples, self._settings.start_seconds, f"{samples} samples of warm-up")
+        self._until(
+            lambda: self.progress().samples >= samples, self._settings.start_seconds, f"{samples} samples of warm-up"
+        )
         self._readers = [pid for pid in members_of(self._groups()) if pid != self._children[0].pid]
 
     def run_on(self, seconds):
@@ -114,8 +131,17 @@ class Program:
         """The first reading with a release at `release_ns` or later and more than `more_than` samples."""
         seen = self._until(lambda: self._progress_if(release_ns, more_than), STALL_SECONDS, "progress")
         producer = self._children[0].pid
-        return Look(seen.samples, seen.release_ns, seen.payload_bytes, time.monotonic_ns(), usage_of_all([producer, *self._producers_own()]),
-                    usage_of_all(self._readers) + usage_of_servers(self._settings.servers), seen.stage, cpu_by_thread(producer), seen.compute)
+        return Look(
+            seen.samples,
+            seen.release_ns,
+            seen.payload_bytes,
+            time.monotonic_ns(),
+            usage_of_all([producer, *self._producers_own()]),
+            usage_of_all(self._readers) + usage_of_servers(self._settings.servers),
+            seen.stage,
+            cpu_by_thread(producer),
+            seen.compute,
+        )
 
     def window(self, batch, pace):
         """Run for one window, then stop again; `batch`: samples in a batch of the row."""
@@ -146,7 +172,11 @@ class Program:
             self.end()
             if self._settings.logs:
                 for log in self._folder.glob("*.log"):
-                    shutil.copy(log, self._settings.logs / f"{self._settings.row}-{self.name.replace(' ', '-').replace('/', '-')}-{log.name}")
+                    shutil.copy(
+                        log,
+                        self._settings.logs
+                        / f"{self._settings.row}-{self.name.replace(' ', '-').replace('/', '-')}-{log.name}",
+                    )
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -155,8 +185,11 @@ class Program:
         return {}
 
     def logs(self):
-        return "".join(f"--- {self.name}, {log.name}\n{text}\n" for log in sorted(self._folder.glob("*.log"))
-                       if (text := log.read_text(errors="replace")[-3000:].strip()))
+        return "".join(
+            f"--- {self.name}, {log.name}\n{text}\n"
+            for log in sorted(self._folder.glob("*.log"))
+            if (text := log.read_text(errors="replace")[-3000:].strip())
+        )
 
     def _end(self):
         pass
@@ -171,9 +204,15 @@ class Program:
     def _spawn(self, log, command, environment=None):
         """Each child leads its own session and process group, dies with this process, and keeps its temporary files in the folder."""
         with open(self._folder / f"{log}.log", "ab") as sink:
-            child = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=sink, stderr=sink,
-                                     start_new_session=True, preexec_fn=die_with_parent,
-                                     env={**os.environ, **self._settings.environment, "TMPDIR": str(self._folder), **(environment or {})})
+            child = subprocess.Popen(
+                [str(part) for part in command],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+                env={**os.environ, **self._settings.environment, "TMPDIR": str(self._folder), **(environment or {})},
+            )
         self._children.append(child)
         return child
 
@@ -203,19 +242,28 @@ class OfframpRun(Program):
         self._consumers = consumers
         self._run_dir = self._folder / "run"
         self._run_id = f"bench-{os.getpid()}-{self._folder.name[-8:]}".replace("_", "-")
-        flags = {"batches": BATCHES, "warmup-batches": 0, **flags, "run-dir": self._run_dir, "log-level": "warning", "log-format": "text",
-                 "status-seconds": 0.1, "visibility-timeout": 3600}
+        flags = {
+            "batches": BATCHES,
+            "warmup-batches": 0,
+            **flags,
+            "run-dir": self._run_dir,
+            "log-level": "warning",
+            "log-format": "text",
+            "status-seconds": 0.1,
+            "visibility-timeout": 3600,
+        }
         flags = {name: value for name, value in flags.items() if value is not None}
         self._command = self._command_line(program, {**flags, "run-id": self._run_id}, adapt)
-        self._consumer_command = self._command_line("offramp-consumer", {**flags, **consumer_flags}, adapt) if consumers else []
+        self._consumer_command = (
+            self._command_line("offramp-consumer", {**flags, **consumer_flags}, adapt) if consumers else []
+        )
 
     def _command_line(self, program, flags, adapt):
         path = self._settings.binaries / program
         return [path, *flag_list(adapt(path, flags) if adapt else flags)]
 
     def start(self):
-        self._spawn("producer", self._command,
-                    {TOKENIZER_PYTHON: os.environ.get(TOKENIZER_PYTHON) or sys.executable})
+        self._spawn("producer", self._command, {TOKENIZER_PYTHON: os.environ.get(TOKENIZER_PYTHON) or sys.executable})
         self.scale(self._consumers)
 
     def scale(self, consumers):
@@ -246,21 +294,46 @@ class OfframpRun(Program):
         status = self.status()
         if status is None:
             return Progress()
-        return Progress(status["released_samples"], status["last_release_ns"], status["released_bytes"], status["limiting_stage"],
-                        (status["compute_busy_seconds"], status["compute_busy_batches"]))
+        return Progress(
+            status["released_samples"],
+            status["last_release_ns"],
+            status["released_bytes"],
+            status["limiting_stage"],
+            (status["compute_busy_seconds"], status["compute_busy_batches"]),
+        )
 
     def facts(self):
         with contextlib.suppress(OSError, ValueError):
             summary = json.loads((self._run_dir / "producer-summary.json").read_text())
-            kept = ("state", "failure", "conserved", "device", "model", "precision", "memory_format", "transform", "strategy", "pinned",
-                    "pinned_copy_gigabytes_per_second", "first_batch_seconds", "first_slab_seconds", "all_slabs_seconds",
-                    "input_wait_seconds", "slab_wait_seconds", "output_wait_seconds", "samples_per_slab", "batches_per_slab")
+            kept = (
+                "state",
+                "failure",
+                "conserved",
+                "device",
+                "model",
+                "precision",
+                "memory_format",
+                "transform",
+                "strategy",
+                "pinned",
+                "pinned_copy_gigabytes_per_second",
+                "first_batch_seconds",
+                "first_slab_seconds",
+                "all_slabs_seconds",
+                "input_wait_seconds",
+                "slab_wait_seconds",
+                "output_wait_seconds",
+                "samples_per_slab",
+                "batches_per_slab",
+            )
             facts = {key: summary[key] for key in kept if key in summary}
-            return facts | {"model": re.sub(r"/\S*/", "", facts["model"])} if "model" in facts else facts     # without folders of this machine
+            return (
+                facts | {"model": re.sub(r"/\S*/", "", facts["model"])} if "model" in facts else facts
+            )  # without folders of this machine
         return {}
 
     def _producers_own(self):
-        return children_of(self._children[0].pid)   # tokenizers
+        return children_of(self._children[0].pid)  # tokenizers
 
     def _end(self):
         """Abandon the run, which cleans up after itself; kill and sweep a run that does not."""
@@ -275,7 +348,7 @@ class OfframpRun(Program):
                     producer.wait(timeout=seconds)
         signal_groups(self._groups(), signal.SIGKILL)
         for child in self._children:
-            child.wait()     # a sweep leaves objects that a dying consumer still holds
+            child.wait()  # a sweep leaves objects that a dying consumer still holds
         sweep_dead_runs(self._settings.binaries)
 
 
@@ -291,14 +364,20 @@ class Peer(Program):
         self._progress = ProgressReader(self._progress_file)
 
     def start(self):
-        self._spawn("peer", [*python_command(self._program), *self._flags, "--progress", self._progress_file], python_environment())
+        self._spawn(
+            "peer",
+            [*python_command(self._program), *self._flags, "--progress", self._progress_file],
+            python_environment(),
+        )
 
     def progress(self):
         return Progress(*self._progress.read())
 
     def pause(self):
         super().pause()
-        signal_all(trackers_among(members_of(self._groups())), signal.SIGCONT)   # otherwise a killed driver would leave them stopped forever
+        signal_all(
+            trackers_among(members_of(self._groups())), signal.SIGCONT
+        )  # otherwise a killed driver would leave them stopped forever
 
     def _end(self):
         """Kill all but multiprocessing's tracker, which removes the queues' semaphores and ends."""
@@ -316,7 +395,9 @@ class Peer(Program):
 def sweep_dead_runs(binaries):
     """Remove the objects of killed runs from /dev/shm. Live runs keep theirs."""
     try:
-        subprocess.run([str(binaries / "offramp-producer"), "sweep", "--log-level", "error"], check=False, timeout=SWEEP_SECONDS)
+        subprocess.run(
+            [str(binaries / "offramp-producer"), "sweep", "--log-level", "error"], check=False, timeout=SWEEP_SECONDS
+        )
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise ContestantError(f"cannot remove what killed runs left in /dev/shm: {problem}") from problem
 
@@ -340,4 +421,8 @@ def python_environment():
     """Peers and their processes find the same modules; compiled files go only to the driver's cache."""
     compiled = {"PYTHONPYCACHEPREFIX": sys.pycache_prefix} if sys.pycache_prefix else {"PYTHONDONTWRITEBYTECODE": "1"}
     # As in our producer, because spinning threads would take cores from the loaders and writers.
-    return {"OMP_WAIT_POLICY": "passive", "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE / "peers"), str(HERE), os.environ.get("PYTHONPATH")])), **compiled}
+    return {
+        "OMP_WAIT_POLICY": "passive",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE / "peers"), str(HERE), os.environ.get("PYTHONPATH")])),
+        **compiled,
+    }

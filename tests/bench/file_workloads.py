@@ -1,11 +1,29 @@
 """Rows from files to files or to a database. Decoding, model and writing limit them; each of these alone is a contestant."""
 
-from specs import (CUTOUT_RESULTS, DEEPLAB_RESULTS, DEEPLAB_WEIGHTS, ENCODER, FIRST_PIXEL, FIRST_TOKEN, IMAGES, LINES, MAX_TOKENS, OUTPUT, PHOTOGRAPHS,
-                   POSTGRES, SENTENCES, SHIPPED_WEIGHTS, Ours, PeerProgram, Row, alone)
+from specs import (
+    CUTOUT_RESULTS,
+    DEEPLAB_RESULTS,
+    DEEPLAB_WEIGHTS,
+    ENCODER,
+    FIRST_PIXEL,
+    FIRST_TOKEN,
+    IMAGES,
+    LINES,
+    MAX_TOKENS,
+    OUTPUT,
+    PHOTOGRAPHS,
+    POSTGRES,
+    SENTENCES,
+    SHIPPED_WEIGHTS,
+    Ours,
+    PeerProgram,
+    Row,
+    alone,
+)
 from targets import CoresAllow, Faults, SmallestOf
 
 DECODE, ENCODE, PLAIN = "decode limit", "encode limit", "plain PyTorch"
-VECTOR = 384    # dimensions of the measured model's vectors
+VECTOR = 384  # dimensions of the measured model's vectors
 
 
 def picture_rows(sizes):
@@ -16,32 +34,62 @@ def mask_row(sizes):
     read = {"source": "images", "input": IMAGES, "decode-workers": sizes.readers(8), "batches": None}
     network = sizes.deeplab("bf16", weights=DEEPLAB_WEIGHTS)
     flags = {**network, "transform": "class-map"}
-    written = {"processor": "mask-png", "mask-size": "model", "output": OUTPUT}    # like the plain program
+    written = {"processor": "mask-png", "mask-size": "model", "output": OUTPUT}  # like the plain program
     model = "model and transform alone"
     plain = plain_pictures(flags, read, "deeplabv3", DEEPLAB_WEIGHTS, sizes.readers(8))
-    return Row("W7", "JPEG files in, PNG masks out",
-               (Ours("ours", {**flags, **read, **written}, sizes.readers(8)), alone(flags, model, synthetic_on="device"),
-                decode_limit(flags, read), Ours(ENCODE, {**unfed(network, DEEPLAB_RESULTS), **written}, sizes.readers(8)), plain),
-               (SmallestOf((model, DECODE, ENCODE), 0.95), CoresAllow((model, DECODE, ENCODE), 0.9), Faults()), sizes.batch, raw_bytes=sizes.logits)
+    return Row(
+        "W7",
+        "JPEG files in, PNG masks out",
+        (
+            Ours("ours", {**flags, **read, **written}, sizes.readers(8)),
+            alone(flags, model, synthetic_on="device"),
+            decode_limit(flags, read),
+            Ours(ENCODE, {**unfed(network, DEEPLAB_RESULTS), **written}, sizes.readers(8)),
+            plain,
+        ),
+        (SmallestOf((model, DECODE, ENCODE), 0.95), CoresAllow((model, DECODE, ENCODE), 0.9), Faults()),
+        sizes.batch,
+        raw_bytes=sizes.logits,
+    )
 
 
 def cut_out_row(sizes):
     batch, side = sizes.of(64, 16, 2), sizes.of(256, 256, 64)
     consumers = sizes.readers(12)
     read = {"source": "jsonl", "input": PHOTOGRAPHS, "decode-workers": sizes.of(4, 2, 1), "batches": None}
-    flags = {"model": "cutout", "weights": SHIPPED_WEIGHTS, "batch": batch, "image-size": side, "precision": sizes.precision("tf32"),
-             "slabs": sizes.of(64, 16, 4), "samples-per-slab": sizes.of(8, 4, 1)}
+    flags = {
+        "model": "cutout",
+        "weights": SHIPPED_WEIGHTS,
+        "batch": batch,
+        "image-size": side,
+        "precision": sizes.precision("tf32"),
+        "slabs": sizes.of(64, 16, 4),
+        "samples-per-slab": sizes.of(8, 4, 1),
+    }
     # A GPU computes classes and alpha itself; on a CPU that would only move the work.
     flags |= sizes.of({"transform": "class-map", "confidence": True}, {}, {})
     written = {"processor": "mask-png,cut-out", "mask-size": "model", "output": OUTPUT}
     model = "model alone"
     plain = plain_pictures(flags, read, "cutout", SHIPPED_WEIGHTS, consumers, cut_outs=True)
-    return Row("W10-cut-out", "Rendered pictures cut out: JPEG files in, a mask and a cut-out of each as PNG files out",
-               (Ours("ours", {**flags, **read, **written}, consumers), alone(flags, model, synthetic_on="device"), decode_limit(flags, read),
-                # Synthetic items are named by their number, by which the manifest has the cut-outs' originals.
-                Ours(ENCODE, {**unfed(flags, CUTOUT_RESULTS), **written, "source": "synthetic", "input": PHOTOGRAPHS}, consumers),
-                plain),
-               (SmallestOf((model, DECODE, ENCODE), 0.9), CoresAllow((model, DECODE, ENCODE), 0.9), Faults()), batch, raw_bytes=batch * 2 * side * side * 4)
+    return Row(
+        "W10-cut-out",
+        "Rendered pictures cut out: JPEG files in, a mask and a cut-out of each as PNG files out",
+        (
+            Ours("ours", {**flags, **read, **written}, consumers),
+            alone(flags, model, synthetic_on="device"),
+            decode_limit(flags, read),
+            # Synthetic items are named by their number, by which the manifest has the cut-outs' originals.
+            Ours(
+                ENCODE,
+                {**unfed(flags, CUTOUT_RESULTS), **written, "source": "synthetic", "input": PHOTOGRAPHS},
+                consumers,
+            ),
+            plain,
+        ),
+        (SmallestOf((model, DECODE, ENCODE), 0.9), CoresAllow((model, DECODE, ENCODE), 0.9), Faults()),
+        batch,
+        raw_bytes=batch * 2 * side * side * 4,
+    )
 
 
 def decode_limit(flags, read):
@@ -57,9 +105,21 @@ def unfed(flags, results):
 
 def plain_pictures(flags, read, network, weights, writers, cut_outs=False):
     """Uses as many decoding and writing processes as ours has threads and consumers."""
-    return PeerProgram(PLAIN, "pictures.py", {"network": network, "weights": weights, "input": read["input"], "output": OUTPUT,
-                                              **{name: flags[name] for name in ("batch", "image-size", "precision")},
-                                              "loaders": read["decode-workers"], "readers": writers, "cut-outs": cut_outs}, writers)
+    return PeerProgram(
+        PLAIN,
+        "pictures.py",
+        {
+            "network": network,
+            "weights": weights,
+            "input": read["input"],
+            "output": OUTPUT,
+            **{name: flags[name] for name in ("batch", "image-size", "precision")},
+            "loaders": read["decode-workers"],
+            "readers": writers,
+            "cut-outs": cut_outs,
+        },
+        writers,
+    )
 
 
 def text_rows(sizes):
@@ -67,19 +127,42 @@ def text_rows(sizes):
     encoder = {"model": ENCODER, "batch": batch}
     rows = []
     for database, name, consumers, place, needs in (
-            ("sqlite", "SQLite", 2, {"output": OUTPUT}, ("sentences",)),
-            ("postgres", "PostgreSQL with pgvector", 4, {"output": OUTPUT, "sink": POSTGRES}, ("sentences", "postgres"))):
+        ("sqlite", "SQLite", 2, {"output": OUTPUT}, ("sentences",)),
+        ("postgres", "PostgreSQL with pgvector", 4, {"output": OUTPUT, "sink": POSTGRES}, ("sentences", "postgres")),
+    ):
         table = "executemany from a file" if database == "sqlite" else "COPY from memory"
         text = {"profile": "embeddings", "input": LINES, "batches": None}
         where = {"output": OUTPUT} if database == "sqlite" else {"sink": POSTGRES}
         peer = {"database": database, **where}
-        rows.append(Row(f"W11-{database}", f"Lines of text in, vectors of a sentence encoder (MiniLM) in {name}",
-                        (Ours("ours", {**encoder, **text, **place}, sizes.readers(consumers)),
-                         alone({**encoder, "source": "synthetic"}, "model alone", synthetic_on="device"),
-                         alone({**text, "model": FIRST_TOKEN, "batch": batch}, "tokenizer alone"),
-                         PeerProgram(table, "table_rows.py", {**peer, "numbers": VECTOR, "transaction": sizes.of(10_000, 1_000, 50)}),
-                         PeerProgram("sentence-transformers", "sentences.py", {**peer, "model": SENTENCES, "input": LINES, "max-tokens": MAX_TOKENS,
-                                                                               "batch": batch, "precision": sizes.precision("bf16")})),
-                        (SmallestOf(("model alone", table), 0.9), CoresAllow(("model alone", "tokenizer alone", table), 0.9)), 1, "lines",
-                        raw_bytes=4 * VECTOR, needs=needs))
+        rows.append(
+            Row(
+                f"W11-{database}",
+                f"Lines of text in, vectors of a sentence encoder (MiniLM) in {name}",
+                (
+                    Ours("ours", {**encoder, **text, **place}, sizes.readers(consumers)),
+                    alone({**encoder, "source": "synthetic"}, "model alone", synthetic_on="device"),
+                    alone({**text, "model": FIRST_TOKEN, "batch": batch}, "tokenizer alone"),
+                    PeerProgram(
+                        table, "table_rows.py", {**peer, "numbers": VECTOR, "transaction": sizes.of(10_000, 1_000, 50)}
+                    ),
+                    PeerProgram(
+                        "sentence-transformers",
+                        "sentences.py",
+                        {
+                            **peer,
+                            "model": SENTENCES,
+                            "input": LINES,
+                            "max-tokens": MAX_TOKENS,
+                            "batch": batch,
+                            "precision": sizes.precision("bf16"),
+                        },
+                    ),
+                ),
+                (SmallestOf(("model alone", table), 0.9), CoresAllow(("model alone", "tokenizer alone", table), 0.9)),
+                1,
+                "lines",
+                raw_bytes=4 * VECTOR,
+                needs=needs,
+            )
+        )
     return rows

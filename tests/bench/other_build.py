@@ -16,9 +16,9 @@ from specs import Messages, Ours
 from targets import Reaches
 
 NAME = "other build"
-LADDER, PRODUCER = "offramp-ladder", "offramp-producer"   # older builds have no ladder: their producer runs its rungs
+LADDER, PRODUCER = "offramp-ladder", "offramp-producer"  # older builds have no ladder: their producer runs its rungs
 HELP_SECONDS = 60
-OLDER_NAMES = {"visibility-timeout": "lease-seconds"}    # of flags that the driver adds, before 0.1.0
+OLDER_NAMES = {"visibility-timeout": "lease-seconds"}  # of flags that the driver adds, before 0.1.0
 
 
 def programs_in(folder):
@@ -26,7 +26,9 @@ def programs_in(folder):
     for programs in (pathlib.Path(folder, "bin"), pathlib.Path(folder)):
         if (programs / PRODUCER).is_file():
             return programs.absolute()
-    raise ValueError(f"--beside: no {PRODUCER} in {folder} or {folder}/bin. Pass the folder of a build, such as build/release")
+    raise ValueError(
+        f"--beside: no {PRODUCER} in {folder} or {folder}/bin. Pass the folder of a build, such as build/release"
+    )
 
 
 def with_other_build(row, programs):
@@ -36,9 +38,15 @@ def with_other_build(row, programs):
         raise ValueError(f"--beside: row {row.id} cannot run a second build. Name rows that can, such as W2 W6")
     other = dataclasses.replace(first, name=NAME, build=programs)
     targets = (*row.targets, Reaches(NAME)) if row.kind == "contest" else row.targets
-    encoders = [dataclasses.replace(spec, name=f"{spec.name}, {NAME}", build=programs) for spec in others if spec.name == ENCODE]
-    return dataclasses.replace(row, contestants=(first, other, *others, *encoders), targets=targets,
-                               beside=(*row.beside, *((ENCODE, spec.name) for spec in encoders)))
+    encoders = [
+        dataclasses.replace(spec, name=f"{spec.name}, {NAME}", build=programs) for spec in others if spec.name == ENCODE
+    ]
+    return dataclasses.replace(
+        row,
+        contestants=(first, other, *others, *encoders),
+        targets=targets,
+        beside=(*row.beside, *((ENCODE, spec.name) for spec in encoders)),
+    )
 
 
 def program_of(spec):
@@ -52,9 +60,13 @@ def program_of(spec):
 def flags_known_by(program):
     """The flags in the program's help."""
     try:
-        listed = subprocess.run([str(program), "--help-all"], capture_output=True, text=True, check=False, timeout=HELP_SECONDS)
-        if listed.returncode != 0:      # an older build lists every flag with --help
-            listed = subprocess.run([str(program), "--help"], capture_output=True, text=True, check=True, timeout=HELP_SECONDS)
+        listed = subprocess.run(
+            [str(program), "--help-all"], capture_output=True, text=True, check=False, timeout=HELP_SECONDS
+        )
+        if listed.returncode != 0:  # an older build lists every flag with --help
+            listed = subprocess.run(
+                [str(program), "--help"], capture_output=True, text=True, check=True, timeout=HELP_SECONDS
+            )
         help_text = listed.stdout
     except (OSError, subprocess.SubprocessError) as problem:
         raise ContestantError(f"{NAME}: cannot read the flags of {program}: {problem}") from problem
@@ -63,7 +75,10 @@ def flags_known_by(program):
 
 def with_older_names(program, flags):
     known = flags_known_by(program)
-    return {OLDER_NAMES[name] if name not in known and OLDER_NAMES.get(name) in known else name: value for name, value in flags.items()}
+    return {
+        OLDER_NAMES[name] if name not in known and OLDER_NAMES.get(name) in known else name: value
+        for name, value in flags.items()
+    }
 
 
 def flags_it_lacks(program, wanted, of_the_row):
@@ -71,6 +86,8 @@ def flags_it_lacks(program, wanted, of_the_row):
     lacking = set(wanted) - flags_known_by(program)
     missed = sorted(lacking & set(of_the_row))
     if missed:
-        raise ContestantError(f"{NAME}: {program} does not support {', '.join(f'--{name}' for name in missed)}, which this row needs: "
-                              "the two builds cannot do the same work")
+        raise ContestantError(
+            f"{NAME}: {program} does not support {', '.join(f'--{name}' for name in missed)}, which this row needs: "
+            "the two builds cannot do the same work"
+        )
     return lacking

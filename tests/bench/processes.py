@@ -11,26 +11,31 @@ import time
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PR_SET_PDEATHSIG = 1
-GONE_SECONDS = 10   # for killed processes to disappear
+GONE_SECONDS = 10  # for killed processes to disappear
 LIBC = ctypes.CDLL(None)
 
 
 def end_on_sigterm():
     """Raise SystemExit on SIGTERM, so that every started program is ended on the way out. Thread: main."""
+
     def leave(number, frame):
         raise SystemExit(128 + number)
+
     signal.signal(signal.SIGTERM, leave)
 
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
     """Sums over processes since their start; private_kib is their resident, unshared memory now."""
+
     cpu_seconds: float = 0.0
     faults: int = 0
     private_kib: int = 0
 
     def __add__(self, other):
-        return Usage(self.cpu_seconds + other.cpu_seconds, self.faults + other.faults, self.private_kib + other.private_kib)
+        return Usage(
+            self.cpu_seconds + other.cpu_seconds, self.faults + other.faults, self.private_kib + other.private_kib
+        )
 
 
 def die_with_parent():
@@ -38,7 +43,10 @@ def die_with_parent():
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-OWN, WITH_ENDED_CHILDREN = ((11, 12), (7, 9)), ((11, 12, 13, 14), (7, 8, 9, 10))   # /proc/PID/stat behind the name: ticks, page faults
+OWN, WITH_ENDED_CHILDREN = (
+    ((11, 12), (7, 9)),
+    ((11, 12, 13, 14), (7, 8, 9, 10)),
+)  # /proc/PID/stat behind the name: ticks, page faults
 
 
 def usage_of(pid, fields=OWN):
@@ -50,7 +58,9 @@ def usage_of(pid, fields=OWN):
             if line.startswith("RssAnon:"):
                 private = int(line.split()[1])
         ticks, faults = fields
-        return Usage(sum(int(stat[field]) for field in ticks) / TICKS, sum(int(stat[field]) for field in faults), private)
+        return Usage(
+            sum(int(stat[field]) for field in ticks) / TICKS, sum(int(stat[field]) for field in faults), private
+        )
     except (OSError, IndexError, ValueError):
         return Usage()
 
@@ -98,11 +108,13 @@ def members_of(groups):
 
 def trackers_among(pids):
     """The resource trackers of Python's multiprocessing among these processes. They end after all others, and only if they may run."""
+
     def is_tracker(pid):
         try:
             return b"multiprocessing.resource_tracker" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             return False
+
     return [pid for pid in pids if is_tracker(pid)]
 
 

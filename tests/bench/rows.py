@@ -16,28 +16,58 @@ from one_shots import MessageBench, run_python_for_json
 from other_build import flags_it_lacks, program_of, with_older_names
 from specs import Messages, Ours, PeerProgram
 
-PER_WINDOW = ("bytes_per_batch", "producer_cpu_ms_per_batch", "readers_cpu_ms_per_batch", "producer_faults_per_batch",
-              "readers_faults_per_batch", "producer_private_mib", "readers_private_mib")
-HOPS = ("filled_to_broker_awake_p50_us", "broker_step_p50_us")   # parts of our latency
+PER_WINDOW = (
+    "bytes_per_batch",
+    "producer_cpu_ms_per_batch",
+    "readers_cpu_ms_per_batch",
+    "producer_faults_per_batch",
+    "readers_faults_per_batch",
+    "producer_private_mib",
+    "readers_private_mib",
+)
+HOPS = ("filled_to_broker_awake_p50_us", "broker_step_p50_us")  # parts of our latency
 
 
 def run_row(row, settings, pace, log=lambda text: None):
     """The row's result: "failure" has the reason if it failed, "left_out" if this machine cannot run it. Ends every program it started."""
     began = time.monotonic()
-    result = {"row": row.id, "workload": row.workload, "description": row.description, "kind": row.kind, "unit": row.unit, "batch": row.batch,
-              "raw_bytes": row.raw_bytes, "ours": row.contestants[0].name, "started_as": {}, "contestants": {}, "ratios_of": {},
-              "beside": row.beside, "targets": [], "curve": [], "notes": [], "cores": len(os.sched_getaffinity(0)), "left_out": None, "failure": None}
+    result = {
+        "row": row.id,
+        "workload": row.workload,
+        "description": row.description,
+        "kind": row.kind,
+        "unit": row.unit,
+        "batch": row.batch,
+        "raw_bytes": row.raw_bytes,
+        "ours": row.contestants[0].name,
+        "started_as": {},
+        "contestants": {},
+        "ratios_of": {},
+        "beside": row.beside,
+        "targets": [],
+        "curve": [],
+        "notes": [],
+        "cores": len(os.sched_getaffinity(0)),
+        "left_out": None,
+        "failure": None,
+    }
     settings.row = row.id
     pace = pace_of(row, pace)
     result["settle_seconds"] = pace.settle_seconds
-    with failures_into(result), tempfile.TemporaryDirectory(prefix="offramp-bench-row-") as folder, contextlib.ExitStack() as stack:
-        with failures_into(result):   # the row's failure comes before one of its end
+    with (
+        failures_into(result),
+        tempfile.TemporaryDirectory(prefix="offramp-bench-row-") as folder,
+        contextlib.ExitStack() as stack,
+    ):
+        with failures_into(result):  # the row's failure comes before one of its end
             builder = RowBuilder(settings, pathlib.Path(folder), stack)
             builder.require(row.needs)
             result["started_as"] = {spec.name: builder.describe(spec) for spec in row.contestants}
             if row.curve:
                 result["started_as"][result["ours"]]["readers"] = row.curve
-            {"contest": contest, "latency": latency, "start": start, "curve": curve}[row.kind](row, builder, pace, result, log)
+            {"contest": contest, "latency": latency, "start": start, "curve": curve}[row.kind](
+                row, builder, pace, result, log
+            )
             for target in row.targets:
                 found = target.judge(result)
                 result["targets"].append({**dataclasses.asdict(found), "reason": "" if found.reached else hint(result)})
@@ -63,7 +93,9 @@ class RowBuilder:
 
     def __init__(self, settings, folder, stack):
         self._settings, self._stack = settings, stack
-        self._materials = Materials(folder, settings.shared or folder, stack, settings.given, settings.gpu, settings.small, settings.binaries)
+        self._materials = Materials(
+            folder, settings.shared or folder, stack, settings.given, settings.gpu, settings.small, settings.binaries
+        )
         self.notes = []
         settings.servers = self._materials.servers
 
@@ -72,36 +104,71 @@ class RowBuilder:
 
     def make(self, spec):
         if isinstance(spec, Messages):
-            program = MessageBench(spec.name, self._settings_for(spec), spec.consumers, spec.slabs, spec.bare,
-                                   self._materials.fill_in(spec.consumer_flags), spec.payload_bytes)
+            program = MessageBench(
+                spec.name,
+                self._settings_for(spec),
+                spec.consumers,
+                spec.slabs,
+                spec.bare,
+                self._materials.fill_in(spec.consumer_flags),
+                spec.payload_bytes,
+            )
         elif isinstance(spec, Ours):
-            program = OfframpRun(spec.name, self._settings_for(spec), self._materials.fill_in(spec.flags), spec.consumers,
-                                 self._materials.fill_in(spec.consumer_flags, spec.flags), program_of(spec), self._adapting(spec))
+            program = OfframpRun(
+                spec.name,
+                self._settings_for(spec),
+                self._materials.fill_in(spec.flags),
+                spec.consumers,
+                self._materials.fill_in(spec.consumer_flags, spec.flags),
+                program_of(spec),
+                self._adapting(spec),
+            )
         else:
-            program = Peer(spec.name, self._settings, spec.program, self._materials.fill_in(self._with_reader(spec)), spec.readers)
+            program = Peer(
+                spec.name, self._settings, spec.program, self._materials.fill_in(self._with_reader(spec)), spec.readers
+            )
         self._stack.callback(program.close)
         return program
 
     def describe(self, spec):
         """How a contestant was started: program, flags, number of consumers and how they read."""
-        program = "offramp-message-bench" if isinstance(spec, Messages) else program_of(spec) if isinstance(spec, Ours) else spec.program
-        flags = {"slabs": spec.slabs, "bare": spec.bare, "payload-bytes": spec.payload_bytes} if isinstance(spec, Messages) else {name: value for name, value in spec.flags.items() if value is not None}
+        program = (
+            "offramp-message-bench"
+            if isinstance(spec, Messages)
+            else program_of(spec)
+            if isinstance(spec, Ours)
+            else spec.program
+        )
+        flags = (
+            {"slabs": spec.slabs, "bare": spec.bare, "payload-bytes": spec.payload_bytes}
+            if isinstance(spec, Messages)
+            else {name: value for name, value in spec.flags.items() if value is not None}
+        )
         readers = spec.readers if isinstance(spec, PeerProgram) else spec.consumers
         native = "our consumers' loop" if self._settings.native_reader() else "NumPy"
-        return {"program": program, "flags": flags, "readers": readers, "reads_with": native if reads_all(spec) else None,
-                "readers_flags": {} if isinstance(spec, PeerProgram) else spec.consumer_flags}
+        return {
+            "program": program,
+            "flags": flags,
+            "readers": readers,
+            "reads_with": native if reads_all(spec) else None,
+            "readers_flags": {} if isinstance(spec, PeerProgram) else spec.consumer_flags,
+        }
 
     def _settings_for(self, spec):
         return dataclasses.replace(self._settings, binaries=spec.build) if spec.build else self._settings
 
     def _adapting(self, spec):
         """A function that renames flags for an older program, drops missing ones and adds a note; None for this build."""
+
         def adapt(program, flags):
             flags = with_older_names(program, flags)
             lacking = sorted(flags_it_lacks(program, flags, {*spec.flags, *spec.consumer_flags}))
             if lacking:
-                self._note(f"{spec.name}: {program.name} does not support {', '.join(f'--{name}' for name in lacking)} and ran without")
+                self._note(
+                    f"{spec.name}: {program.name} does not support {', '.join(f'--{name}' for name in lacking)} and ran without"
+                )
             return {name: value for name, value in flags.items() if name not in lacking}
+
         return adapt if spec.build else None
 
     def _note(self, note):
@@ -119,7 +186,11 @@ class RowBuilder:
 
 
 def reads_all(spec):
-    return isinstance(spec, PeerProgram) and spec.flags.get("reader") == "read-all" and spec.flags["rung"] != "compute-alone"
+    return (
+        isinstance(spec, PeerProgram)
+        and spec.flags.get("reader") == "read-all"
+        and spec.flags["rung"] != "compute-alone"
+    )
 
 
 def pace_of(row, pace):
@@ -130,8 +201,12 @@ def least_seconds(row, pace):
     """The least duration of a row: its windows, without the start and the end of its programs."""
     pace = pace_of(row, pace)
     windows = pace.windows * (pace.settle_seconds + pace.seconds)
-    return {"contest": len(row.contestants) * (pace.warm_seconds + windows), "latency": 2 * pace.windows * pace.seconds, "start": 0,
-            "curve": 2 * pace.warm_seconds + len(row.curve) * (pace.warm_seconds + 2 * windows)}[row.kind]
+    return {
+        "contest": len(row.contestants) * (pace.warm_seconds + windows),
+        "latency": 2 * pace.windows * pace.seconds,
+        "start": 0,
+        "curve": 2 * pace.warm_seconds + len(row.curve) * (pace.warm_seconds + 2 * windows),
+    }[row.kind]
 
 
 def contest(row, builder, pace, result, log):
@@ -139,15 +214,21 @@ def contest(row, builder, pace, result, log):
     windows = hold_contest(programs, row.batch, pace, log)
     rates = {name: [window.batches_per_second for window in own] for name, own in windows.items()}
     for program in programs:
-        program.end()     # completes the program's summary
+        program.end()  # completes the program's summary
     for program in programs:
         own = windows[program.name]
         result["contestants"][program.name] = {
-            "rate": spread(rates[program.name]), **{field: spread([getattr(window, field) for window in own]) for field in PER_WINDOW},
-            "compute_ms_per_batch": computed_by(own), "producer_threads_cpu_ms_per_batch": threads_of(own),
-            "stages": sorted({window.stage for window in own if window.stage}), "windows": [dataclasses.asdict(window) for window in own],
-            "facts": program.facts()}
-    result["ratios_of"] = {mine: {other: ratio(rates[mine], rates[other]) for other in rates if other != mine} for mine in rates}
+            "rate": spread(rates[program.name]),
+            **{field: spread([getattr(window, field) for window in own]) for field in PER_WINDOW},
+            "compute_ms_per_batch": computed_by(own),
+            "producer_threads_cpu_ms_per_batch": threads_of(own),
+            "stages": sorted({window.stage for window in own if window.stage}),
+            "windows": [dataclasses.asdict(window) for window in own],
+            "facts": program.facts(),
+        }
+    result["ratios_of"] = {
+        mine: {other: ratio(rates[mine], rates[other]) for other in rates if other != mine} for mine in rates
+    }
 
 
 def computed_by(windows):
@@ -159,7 +240,10 @@ def computed_by(windows):
 def threads_of(windows):
     """The producer's CPU time per batch by kind of thread, median over the windows, largest first."""
     names = {name for window in windows for name in window.producer_threads_cpu_ms_per_batch}
-    middles = {name: spread([window.producer_threads_cpu_ms_per_batch.get(name, 0) for window in windows])["median"] for name in names}
+    middles = {
+        name: spread([window.producer_threads_cpu_ms_per_batch.get(name, 0) for window in windows])["median"]
+        for name in names
+    }
     return dict(sorted(middles.items(), key=lambda item: -item[1]))
 
 
@@ -173,15 +257,21 @@ def latency(row, builder, pace, result, log):
             else:
                 figures = run_python_for_json(spec.name, spec.program, {**spec.flags, "latency": True})
             runs_of[spec.name].append(figures)
-        log(f"round {number + 1}: " + ", ".join(f"{name} p50 {runs[-1]['p50_us']:.4g} µs" for name, runs in runs_of.items()))
+        log(
+            f"round {number + 1}: "
+            + ", ".join(f"{name} p50 {runs[-1]['p50_us']:.4g} µs" for name, runs in runs_of.items())
+        )
     for name, runs in runs_of.items():
         histogram = {}
         for run in runs:
             for upper, count in run["histogram"]:
                 histogram[upper] = histogram.get(upper, 0) + count
         keys = ["p50_us", "p99_us", *(key for key in HOPS if all(key in run for run in runs))]
-        result["contestants"][name] = {"figures": {key: spread([run[key] for run in runs]) for key in keys},
-                                       "histogram": sorted(histogram.items()), "windows": runs}
+        result["contestants"][name] = {
+            "figures": {key: spread([run[key] for run in runs]) for key in keys},
+            "histogram": sorted(histogram.items()),
+            "windows": runs,
+        }
 
 
 def start(row, builder, pace, result, log):
@@ -199,10 +289,22 @@ def start(row, builder, pace, result, log):
             else:
                 figures = run_python_for_json(spec.name, spec.program, spec.flags)
             runs_of[spec.name].append(figures)
-        log(f"round {number + 1}: " + ", ".join(f"{name} all slabs {runs[-1].get('all_slabs_seconds', 0):.3g} s" for name, runs in runs_of.items()))
+        log(
+            f"round {number + 1}: "
+            + ", ".join(
+                f"{name} all slabs {runs[-1].get('all_slabs_seconds', 0):.3g} s" for name, runs in runs_of.items()
+            )
+        )
     for name, runs in runs_of.items():
-        keys = [key for key in ("first_batch_seconds", "first_slab_seconds", "all_slabs_seconds") if all(key in run for run in runs)]
-        result["contestants"][name] = {"figures": {key: spread([run[key] for run in runs]) for key in keys}, "windows": runs}
+        keys = [
+            key
+            for key in ("first_batch_seconds", "first_slab_seconds", "all_slabs_seconds")
+            if all(key in run for run in runs)
+        ]
+        result["contestants"][name] = {
+            "figures": {key: spread([run[key] for run in runs]) for key in keys},
+            "windows": runs,
+        }
 
 
 def curve(row, builder, pace, result, log):
@@ -222,9 +324,14 @@ def curve(row, builder, pace, result, log):
             for name in order:
                 windows[name].append(programs[name].window(row.batch, pace))
         rates = {name: [window.batches_per_second for window in own] for name, own in windows.items()}
-        point = {"consumers": consumers, "rate": spread(rates[ours.name]), "limit": spread(rates[limit.name]),
-                 "ratio": ratio(rates[ours.name], rates[limit.name]), "compute": computed_by(windows[ours.name]),
-                 "compute_of_limit": computed_by(windows[limit.name])}
+        point = {
+            "consumers": consumers,
+            "rate": spread(rates[ours.name]),
+            "limit": spread(rates[limit.name]),
+            "ratio": ratio(rates[ours.name], rates[limit.name]),
+            "compute": computed_by(windows[ours.name]),
+            "compute_of_limit": computed_by(windows[limit.name]),
+        }
         result["curve"].append(point)
         for name, own in windows.items():
             every[name] += [{"consumers": consumers, **dataclasses.asdict(window)} for window in own]

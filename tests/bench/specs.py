@@ -3,42 +3,47 @@
 import dataclasses
 import pathlib
 
-ARTICLE_BYTES = 64 * 21 * 512 * 512 * 4     # one batch's logits in float32
+ARTICLE_BYTES = 64 * 21 * 512 * 512 * 4  # one batch's logits in float32
 FEATURE_MAPS = "96x256x256,192x128x128,384x64x64,768x32x32"
-PEER_ALONE = "article, compute alone"        # separates the peer's model from its egress
+PEER_ALONE = "article, compute alone"  # separates the peer's model from its egress
 
 # Placeholders in flags that materials.py replaces by files.
-IMAGES = "{images}"                     # a list of JPEG files
-PHOTOGRAPHS = "{photographs}"           # a JSONL manifest of photographs; ids are the items' numbers
-OUTPUT = "{output}"                     # a separate folder per contestant
+IMAGES = "{images}"  # a list of JPEG files
+PHOTOGRAPHS = "{photographs}"  # a JSONL manifest of photographs; ids are the items' numbers
+OUTPUT = "{output}"  # a separate folder per contestant
 SHIPPED_WEIGHTS = "{weights of cutout}"
-DEEPLAB_WEIGHTS = "{weights of deeplabv3}"   # random weights, the same for all
-FIRST_PIXEL, FIRST_TOKEN = "{first pixel}", "{first token}"    # models that ignore their input
-CUTOUT_RESULTS, DEEPLAB_RESULTS = "{results of cutout}", "{results of deeplabv3}"   # models that return stored results of one batch at no cost
-LINES = "{lines}"                       # a text file
-SENTENCES = "{sentences}"               # a sentence-transformers model
-ENCODER = "{encoder}"                   # the same for a producer
-MAX_TOKENS = "{max tokens}"             # limit of the encoder
-POSTGRES = "{postgres}"                 # a server's URI
-PYTHON = "{python}"                     # the benchmark's Python
-IN_PYTHON, COPY_IN_PYTHON = "{processors.py:nothing}", "{processors.py:Copy}"   # processors of hosted/
+DEEPLAB_WEIGHTS = "{weights of deeplabv3}"  # random weights, the same for all
+FIRST_PIXEL, FIRST_TOKEN = "{first pixel}", "{first token}"  # models that ignore their input
+CUTOUT_RESULTS, DEEPLAB_RESULTS = (
+    "{results of cutout}",
+    "{results of deeplabv3}",
+)  # models that return stored results of one batch at no cost
+LINES = "{lines}"  # a text file
+SENTENCES = "{sentences}"  # a sentence-transformers model
+ENCODER = "{encoder}"  # the same for a producer
+MAX_TOKENS = "{max tokens}"  # limit of the encoder
+POSTGRES = "{postgres}"  # a server's URI
+PYTHON = "{python}"  # the benchmark's Python
+IN_PYTHON, COPY_IN_PYTHON = "{processors.py:nothing}", "{processors.py:Copy}"  # processors of hosted/
 AS_OBJECT, AS_PROGRAM = "{so: of hosted/}", "{exec: of hosted/}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Ours:
     """A producer with consumers; compute alone (offramp-ladder) has none."""
+
     name: str
     flags: dict
     consumers: int = 0
-    consumer_flags: dict = dataclasses.field(default_factory=dict)   # flags for consumers only
+    consumer_flags: dict = dataclasses.field(default_factory=dict)  # flags for consumers only
     program: str = "offramp-producer"
-    build: pathlib.Path | None = None    # the folder of another build's programs
+    build: pathlib.Path | None = None  # the folder of another build's programs
 
 
 @dataclasses.dataclass(frozen=True)
 class PeerProgram:
     """A program of peers/."""
+
     name: str
     program: str
     flags: dict
@@ -48,6 +53,7 @@ class PeerProgram:
 @dataclasses.dataclass(frozen=True)
 class Messages:
     """offramp-message-bench: the channels alone; `bare`: libzmq alone, in the latency row. With `consumer_flags` its consumers are offramp-consumer."""
+
     name: str
     consumers: int
     slabs: int
@@ -63,15 +69,15 @@ class Row:
     description: str
     contestants: tuple
     targets: tuple = ()
-    batch: int = 64               # samples per counted unit
+    batch: int = 64  # samples per counted unit
     unit: str = "batches"
-    kind: str = "contest"         # or "latency", "start", "curve"
-    raw_bytes: int = 0            # of a batch before any transform
-    curve: tuple = ()             # numbers of consumers
-    start_batches: int = 0        # enough that the whole pool is ready before a run ends
-    beside: tuple = ()            # pairs of other contestants: also shows the first one's rate over the second's
-    settle_seconds: float = 0     # for rows in which a stopped contestant leaves more GPU work than the pace allows for
-    needs: tuple = ()             # requirements, without which the row is left out
+    kind: str = "contest"  # or "latency", "start", "curve"
+    raw_bytes: int = 0  # of a batch before any transform
+    curve: tuple = ()  # numbers of consumers
+    start_batches: int = 0  # enough that the whole pool is ready before a run ends
+    beside: tuple = ()  # pairs of other contestants: also shows the first one's rate over the second's
+    settle_seconds: float = 0  # for rows in which a stopped contestant leaves more GPU work than the pace allows for
+    needs: tuple = ()  # requirements, without which the row is left out
 
     @property
     def workload(self):
@@ -103,13 +109,31 @@ class Sizes:
         return self.of(full, "fp32", "fp32")
 
     def deeplab(self, precision, **more):
-        return {"model": "deeplabv3-resnet50", "random-weights": True, "batch": self.batch, "image-size": self.side, **self.slabs,
-                "precision": self.precision(precision), **{name.replace("_", "-"): value for name, value in more.items()}}
+        return {
+            "model": "deeplabv3-resnet50",
+            "random-weights": True,
+            "batch": self.batch,
+            "image-size": self.side,
+            **self.slabs,
+            "precision": self.precision(precision),
+            **{name.replace("_", "-"): value for name, value in more.items()},
+        }
 
     def deeplab_peer(self, name, rung, precision, way, reader="read-all", readers=8):
-        return article(name, self.readers(readers), {"rung": rung, "model": "deeplabv3", "precision": self.precision(precision),
-                                                     "batch": self.batch, "image-size": self.side, "input": way, "reader": reader,
-                                                     "slabs": self.peer_slabs})
+        return article(
+            name,
+            self.readers(readers),
+            {
+                "rung": rung,
+                "model": "deeplabv3",
+                "precision": self.precision(precision),
+                "batch": self.batch,
+                "image-size": self.side,
+                "input": way,
+                "reader": reader,
+                "slabs": self.peer_slabs,
+            },
+        )
 
 
 def article(name, readers, flags):
@@ -120,8 +144,11 @@ def article(name, readers, flags):
 
 def alone(flags, name="compute alone", **more):
     """The contestant that drops its outputs on the device."""
-    return Ours(name, {**flags, "strategy": "compute-alone", **{key.replace("_", "-"): value for key, value in more.items()}},
-                program="offramp-ladder")
+    return Ours(
+        name,
+        {**flags, "strategy": "compute-alone", **{key.replace("_", "-"): value for key, value in more.items()}},
+        program="offramp-ladder",
+    )
 
 
 def ceiling(sizes, tensors, batch, name="copy ceiling", **more):

@@ -27,6 +27,7 @@ def contestants_of(target):
 @dataclasses.dataclass(frozen=True)
 class Ratio:
     """Our rate over another contestant's in neighbouring windows: the median and, if given, the lower end of the mean's interval."""
+
     over: str
     at_least: float
     lower_bound: float | None = None
@@ -39,12 +40,15 @@ class Ratio:
         if not ratio:
             return verdict(what, wanted, None, False)
         reached = ratio["median"] >= self.at_least and (self.lower_bound is None or ratio["low"] >= self.lower_bound)
-        return verdict(what, wanted, ratio["median"], reached, f"{ratio['median']:.4g} [{ratio['low']:.4g}, {ratio['high']:.4g}]")
+        return verdict(
+            what, wanted, ratio["median"], reached, f"{ratio['median']:.4g} [{ratio['low']:.4g}, {ratio['high']:.4g}]"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class Reaches:
     """Our rate is not measurably below another contestant's: the ratio's interval reaches 1."""
+
     over: str
 
     def judge(self, result):
@@ -52,7 +56,13 @@ class Reaches:
         what, wanted = f"rate over {self.over}", "interval to ≥ 1"
         if not ratio:
             return verdict(what, wanted, None, False)
-        return verdict(what, wanted, ratio["median"], ratio["high"] >= 1, f"{ratio['median']:.4g} [{ratio['low']:.4g}, {ratio['high']:.4g}]")
+        return verdict(
+            what,
+            wanted,
+            ratio["median"],
+            ratio["high"] >= 1,
+            f"{ratio['median']:.4g} [{ratio['low']:.4g}, {ratio['high']:.4g}]",
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +77,7 @@ class Rate:
 @dataclasses.dataclass(frozen=True)
 class PerSlab:
     """The time per slab of a contestant's single consumer in µs, in total or beyond another contestant's."""
+
     of: str
     at_most: float
     over: str | None = None
@@ -75,37 +86,58 @@ class PerSlab:
         took = [1e6 / result["contestants"][name]["rate"]["median"] for name in filter(None, (self.of, self.over))]
         value = took[0] - sum(took[1:])
         found = f"{value:.3g} µs" + (f" ({took[0]:.3g} less {took[1]:.3g})" if self.over else "")
-        return verdict(f"a slab of {self.of}" + (f" over {self.over}" if self.over else ""), f"≤ {self.at_most:g} µs", value, value <= self.at_most, found)
+        return verdict(
+            f"a slab of {self.of}" + (f" over {self.over}" if self.over else ""),
+            f"≤ {self.at_most:g} µs",
+            value,
+            value <= self.at_most,
+            found,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class Cpu:
     """The producer's CPU time per batch, as a share of a peer's."""
+
     over: str
     at_most: float
 
     def judge(self, result):
-        ours, other = (result["contestants"][name]["producer_cpu_ms_per_batch"]["median"] for name in (result["ours"], self.over))
+        ours, other = (
+            result["contestants"][name]["producer_cpu_ms_per_batch"]["median"] for name in (result["ours"], self.over)
+        )
         value = ours / other if other > 0 else None
-        return verdict(f"producer's CPU over that of {self.over}", f"≤ {self.at_most}", value, value is not None and value <= self.at_most,
-                       value is not None and f"{value:.3g} ({ours:.3g} of {other:.3g} ms a batch)")
+        return verdict(
+            f"producer's CPU over that of {self.over}",
+            f"≤ {self.at_most}",
+            value,
+            value is not None and value <= self.at_most,
+            value is not None and f"{value:.3g} ({ours:.3g} of {other:.3g} ms a batch)",
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class Faults:
     """Page faults per batch of the producer, and of all consumers together; both must be within the limit."""
+
     at_most: float = 1.0
 
     def judge(self, result):
         ours = result["contestants"][result["ours"]]
         producer, readers = (ours[f"{who}_faults_per_batch"]["median"] for who in ("producer", "readers"))
-        return verdict("page faults a batch, producer's and consumers'", f"≤ {self.at_most:g} each", max(producer, readers),
-                       max(producer, readers) <= self.at_most, f"{producer:.3g}, {readers:.3g}")
+        return verdict(
+            "page faults a batch, producer's and consumers'",
+            f"≤ {self.at_most:g} each",
+            max(producer, readers),
+            max(producer, readers) <= self.at_most,
+            f"{producer:.3g}, {readers:.3g}",
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class OnCurve:
     """The ratio at this number of consumers."""
+
     consumers: int
     at_least: float
 
@@ -114,19 +146,31 @@ class OnCurve:
         ratio = next((point["ratio"] for point in result["curve"] if point["consumers"] == self.consumers), None)
         if ratio is None:
             return verdict(what, wanted, None, False)
-        return verdict(what, wanted, ratio["median"], ratio["median"] >= self.at_least, f"{ratio['median']:.4g} [{ratio['low']:.4g}, {ratio['high']:.4g}]")
+        return verdict(
+            what,
+            wanted,
+            ratio["median"],
+            ratio["median"] >= self.at_least,
+            f"{ratio['median']:.4g} [{ratio['low']:.4g}, {ratio['high']:.4g}]",
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class Bytes:
     """Bytes that left the device, as a share of the raw outputs'."""
+
     at_most: float
 
     def judge(self, result):
         sent = result["contestants"][result["ours"]]["bytes_per_batch"]["median"]
         value = sent / result["raw_bytes"] if sent > 0 else None
-        return verdict("bytes over the raw logits'", f"≤ {self.at_most:.1%}", value, value is not None and value <= self.at_most,
-                       value is not None and f"{value:.2%}")
+        return verdict(
+            "bytes over the raw logits'",
+            f"≤ {self.at_most:.1%}",
+            value,
+            value is not None and value <= self.at_most,
+            value is not None and f"{value:.2%}",
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,15 +180,23 @@ class Latency:
     at_most: float
 
     def judge(self, result):
-        ours, other = (result["contestants"][name]["figures"][self.quantile]["median"] for name in (result["ours"], self.over))
+        ours, other = (
+            result["contestants"][name]["figures"][self.quantile]["median"] for name in (result["ours"], self.over)
+        )
         value = ours / other if other > 0 else None
-        return verdict(f"{self.quantile.removesuffix('_us')} over that of {self.over}", f"≤ {self.at_most}", value,
-                       value is not None and value <= self.at_most, value is not None and f"{value:.3g} ({ours:.3g} of {other:.3g} µs)")
+        return verdict(
+            f"{self.quantile.removesuffix('_us')} over that of {self.over}",
+            f"≤ {self.at_most}",
+            value,
+            value is not None and value <= self.at_most,
+            value is not None and f"{value:.3g} ({ours:.3g} of {other:.3g} µs)",
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
     """A figure of our summary, alone or over that of another contestant."""
+
     name: str
     at_most: float
     over: str | None = None
@@ -157,8 +209,13 @@ class Figure:
             return verdict(what, f"≤ {self.at_most}", None, False)
         ours = figures[self.name]["median"]
         value = ours / other["median"]
-        return verdict(what, f"≤ {self.at_most}", value, value <= self.at_most,
-                       f"{value:.3g} ({ours:.3g} of {other['median']:.3g} s)" if self.over else f"{value:.3g} s")
+        return verdict(
+            what,
+            f"≤ {self.at_most}",
+            value,
+            value <= self.at_most,
+            f"{value:.3g} ({ours:.3g} of {other['median']:.3g} s)" if self.over else f"{value:.3g} s",
+        )
 
 
 def slowest_of(contestants, names):
@@ -167,37 +224,53 @@ def slowest_of(contestants, names):
 
 def allowed_by_cores(contestants, names, cores):
     """Batches per second that the cores allow for the CPU time per batch of all these contestants together; None without CPU time."""
-    spent = sum(contestants[name][key]["median"] for name in names for key in ("producer_cpu_ms_per_batch", "readers_cpu_ms_per_batch"))
+    spent = sum(
+        contestants[name][key]["median"]
+        for name in names
+        for key in ("producer_cpu_ms_per_batch", "readers_cpu_ms_per_batch")
+    )
     return 1000 * cores / spent if spent > 0 else None
 
 
 @dataclasses.dataclass(frozen=True)
 class SmallestOf:
     """Our rate over that of the slowest of these contestants, which limits a row that needs all of them."""
+
     limits: tuple
     at_least: float
 
     def judge(self, result):
         smallest = slowest_of(result["contestants"], self.limits)
         ratio = result["ratios_of"][result["ours"]][smallest]
-        return verdict(f"rate over the smallest of {', '.join(self.limits)}", f"≥ {self.at_least}", ratio["median"], ratio["median"] >= self.at_least,
-                       f"{ratio['median']:.4g} [{ratio['low']:.4g}, {ratio['high']:.4g}], {smallest}")
+        return verdict(
+            f"rate over the smallest of {', '.join(self.limits)}",
+            f"≥ {self.at_least}",
+            ratio["median"],
+            ratio["median"] >= self.at_least,
+            f"{ratio['median']:.4g} [{ratio['low']:.4g}, {ratio['high']:.4g}], {smallest}",
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class CoresAllow:
     """Our rate over what the machine's cores allow for the CPU time that a batch takes in all these contestants together. If one of them
     alone is slower, cores do not limit the row, and the ratio to that part counts."""
+
     parts: tuple
     at_least: float
 
     def judge(self, result):
         allowed = allowed_by_cores(result["contestants"], self.parts, result["cores"])
-        what, wanted = f"rate over what {result['cores']} cores allow for {', '.join(self.parts)} together", f"≥ {self.at_least}"
+        what, wanted = (
+            f"rate over what {result['cores']} cores allow for {', '.join(self.parts)} together",
+            f"≥ {self.at_least}",
+        )
         if allowed is None:
             return verdict(what, wanted, None, False)
         rates = {name: result["contestants"][name]["rate"]["median"] for name in self.parts} | {"cores": allowed}
         limit = min(rates, key=rates.get)
         ours = result["contestants"][result["ours"]]["rate"]["median"]
         value = ours / rates[limit] if limit == "cores" else result["ratios_of"][result["ours"]][limit]["median"]
-        return verdict(what, wanted, value, value >= self.at_least, f"{value:.3g} ({ours:.4g} of {rates[limit]:.4g} /s, {limit})")
+        return verdict(
+            what, wanted, value, value >= self.at_least, f"{value:.3g} ({ours:.4g} of {rates[limit]:.4g} /s, {limit})"
+        )

@@ -32,7 +32,9 @@ DEVICE_CODE = {".cu", ".cuh"}
 KERNELS = "producer/runner/kernels/"
 INCLUDE = re.compile(r"^\s*#\s*include\s*(?:(?P<open>[<\"])(?P<path>[^>\"]+)[>\"]|(?P<macro>\w+))")
 
-CUDA_HEADERS = r"(cuda|cudart|cuda_\w+|driver_types|vector_types|device_launch_parameters|nvml|cublas\w*|cudnn\w*)\.hp*$"
+CUDA_HEADERS = (
+    r"(cuda|cudart|cuda_\w+|driver_types|vector_types|device_launch_parameters|nvml|cublas\w*|cudnn\w*)\.hp*$"
+)
 
 # The libraries of each side, and the others of that side that each may know. No library may know a program.
 LIBRARIES = {
@@ -48,12 +50,37 @@ LIBRARIES = {
 # egress takes and returns. offramp-consumer uses the run, the end of its loop, the search for it, the interface of processors, and the C ABI's
 # slab. offramp-ladder fills slabs by itself, for comparison: it meets the broker at the exchange.
 PRODUCERS_LIBRARIES = "device|egress|pool|ledger|broker|recovery"
-SHOWN_BY_THE_EGRESS = ("device/cuda_error", "device/cuda_failure", "device/device", "device/device_tensor", "device/device_timeline", "device/gpu_search",
-                       "device/lending_pool", "egress/egress_run", "egress/output_batch", "egress/output_counters", "egress/row_info", "egress/row_outliers",
-                       "egress/run_lifecycle", "egress/run_directory_lock", "egress/run_listeners", "egress/run_slabs", "egress/slab_plan", "broker/broker_report",
-                       "broker/report_pages", "recovery/predecessor")
-SHOWN_TO_THE_LADDER = (*SHOWN_BY_THE_EGRESS, "broker/broker_thread", "egress/slab_completion", "egress/slab_filling", "pool/published_slab", "pool/slab_exchange",
-                       "pool/write_loan")
+SHOWN_BY_THE_EGRESS = (
+    "device/cuda_error",
+    "device/cuda_failure",
+    "device/device",
+    "device/device_tensor",
+    "device/device_timeline",
+    "device/gpu_search",
+    "device/lending_pool",
+    "egress/egress_run",
+    "egress/output_batch",
+    "egress/output_counters",
+    "egress/row_info",
+    "egress/row_outliers",
+    "egress/run_lifecycle",
+    "egress/run_directory_lock",
+    "egress/run_listeners",
+    "egress/run_slabs",
+    "egress/slab_plan",
+    "broker/broker_report",
+    "broker/report_pages",
+    "recovery/predecessor",
+)
+SHOWN_TO_THE_LADDER = (
+    *SHOWN_BY_THE_EGRESS,
+    "broker/broker_thread",
+    "egress/slab_completion",
+    "egress/slab_filling",
+    "pool/published_slab",
+    "pool/slab_exchange",
+    "pool/write_loan",
+)
 SHOWN_BY_THE_SESSION = ("consumer_loop", "consumer_run", "run_search", "slab_for_c", "slab_processor")
 # The rooms of common/ that only programs use.
 FOR_PROGRAMS = "common/app/"
@@ -80,7 +107,12 @@ def library_rules():
     for library, others in LIBRARIES.items():
         side, own = library.rstrip("/").split("/")
         known = "|".join((own, *others))
-        yield library, None, rf"{side}/(?!({known})/)", f"{library} is a library: it may know {known.replace('|', ', ')} of its side, and no program"
+        yield (
+            library,
+            None,
+            rf"{side}/(?!({known})/)",
+            f"{library} is a library: it may know {known.replace('|', ', ')} of its side, and no program",
+        )
         yield library, None, FOR_PROGRAMS, f"{library} is a library: common/app/ is for programs"
 
 
@@ -92,11 +124,22 @@ def room_rules():
 
 
 def door_rules():
-    for program, files, shown in (("offramp-producer", r"producer/(runner/|main\.)", SHOWN_BY_THE_EGRESS), ("offramp-ladder", r"producer/ladder/", SHOWN_TO_THE_LADDER)):
-        yield (files, None, rf"producer/(?!({'|'.join(shown)})\.hpp)({PRODUCERS_LIBRARIES})/",
-               f"{program} uses the libraries through their doors: {', '.join(shown)}")
-    yield (r"consumer/(?!session/)|producer/ladder/", None, rf"consumer/session/(?!({'|'.join(SHOWN_BY_THE_SESSION)})\.hpp)",
-           f"programs use consumer/session/ through its doors: {', '.join(SHOWN_BY_THE_SESSION)}")
+    for program, files, shown in (
+        ("offramp-producer", r"producer/(runner/|main\.)", SHOWN_BY_THE_EGRESS),
+        ("offramp-ladder", r"producer/ladder/", SHOWN_TO_THE_LADDER),
+    ):
+        yield (
+            files,
+            None,
+            rf"producer/(?!({'|'.join(shown)})\.hpp)({PRODUCERS_LIBRARIES})/",
+            f"{program} uses the libraries through their doors: {', '.join(shown)}",
+        )
+    yield (
+        r"consumer/(?!session/)|producer/ladder/",
+        None,
+        rf"consumer/session/(?!({'|'.join(SHOWN_BY_THE_SESSION)})\.hpp)",
+        f"programs use consumer/session/ through its doors: {', '.join(SHOWN_BY_THE_SESSION)}",
+    )
 
 
 # (files, exceptions, headers that they may not include, why)
@@ -105,27 +148,75 @@ INCLUDE_RULES = [
     (r"consumer/", None, r"(producer|tests)/", "consumer/ knows only common/"),
     (r"producer/", None, r"tests/", "producer/ knows no tests"),
     (r"producer/", r"producer/ladder/", r"consumer/", "of the producer only ladder/ may know consumers"),
-    (r"producer/", r"producer/ladder/", r"producer/ladder/", "producer/ladder/ is a program: no other folder may know it"),
-    (r"", r"producer/runner/kernels/", CUDA_HEADERS + r"|(cub|thrust|nv|cuda)/", "CUDA is included under producer/runner/kernels/ only"),
+    (
+        r"producer/",
+        r"producer/ladder/",
+        r"producer/ladder/",
+        "producer/ladder/ is a program: no other folder may know it",
+    ),
+    (
+        r"",
+        r"producer/runner/kernels/",
+        CUDA_HEADERS + r"|(cub|thrust|nv|cuda)/",
+        "CUDA is included under producer/runner/kernels/ only",
+    ),
     (r"producer/device/", None, r"common/numerics/", "producer/device/ computes nothing: kernels are the runner's"),
-    (r"", r"producer/runner/models/", r"(torch|ATen|c10|caffe2)/", "LibTorch is included under producer/runner/models/ only"),
+    (
+        r"",
+        r"producer/runner/models/",
+        r"(torch|ATen|c10|caffe2)/",
+        "LibTorch is included under producer/runner/models/ only",
+    ),
     (r"", r"common/transport/", r"zmq(_\w+)?\.h", "ZeroMQ is included under common/transport/ only"),
     (r"", r"common/shm/", r"boost/interprocess/", "Boost.Interprocess is included under common/shm/ only"),
     (r"", r"consumer/sinks/sqlite/", r"sqlite3\.h", "SQLite is included under consumer/sinks/sqlite/ only"),
     (r"", r"consumer/sinks/http/", r"curl/", "libcurl is included under consumer/sinks/http/ only"),
     (r"", r"consumer/sinks/postgres/", r"libpq", "libpq is included under consumer/sinks/postgres/ only"),
-    (r"", r"consumer/sinks/parquet/parquet_module\.cpp|common/app/texts/parquet_rows_module\.cpp", r"(arrow|parquet)/",
-     "Arrow is included in parquet_module.cpp and parquet_rows_module.cpp only"),
+    (
+        r"",
+        r"consumer/sinks/parquet/parquet_module\.cpp|common/app/texts/parquet_rows_module\.cpp",
+        r"(arrow|parquet)/",
+        "Arrow is included in parquet_module.cpp and parquet_rows_module.cpp only",
+    ),
     (r"", r"common/app/settings/", r"CLI/", "CLI11 is included under common/app/settings/ only"),
     (r"", r"common/app/settings/toml\.cpp", r"toml\+\+/", "toml++ is included in common/app/settings/toml.cpp only"),
-    (r"producer/egress/", r"producer/egress/(egress_run|run_listeners|run_directory_lock|run_status)\.", r"producer/(ledger|broker|recovery)/", "of the egress only egress_run, run_directory_lock and run_status know ledger, broker and recovery"),
-    (r"consumer/hosts/", None, r"consumer/(worker/|processors/plugins/|sinks/(?!files/|segments/))", "consumer/hosts/ runs user code: it knows no plug-in and no database"),
-    (r"consumer/processors/", None, r"consumer/(hosts|worker)/", "consumer/processors/ receives the factory of user processors (MakeHosted)"),
-    (r"common/abi/include/", None, r"(common|producer|consumer|tests)/", "installed headers include nothing of the tree"),
-    (r"consumer/processors/(processor|results/run_output)\.hpp", None, r"consumer/sinks/(?!files/|segments/)",
-     "a header that every processor includes knows no database"),
+    (
+        r"producer/egress/",
+        r"producer/egress/(egress_run|run_listeners|run_directory_lock|run_status)\.",
+        r"producer/(ledger|broker|recovery)/",
+        "of the egress only egress_run, run_directory_lock and run_status know ledger, broker and recovery",
+    ),
+    (
+        r"consumer/hosts/",
+        None,
+        r"consumer/(worker/|processors/plugins/|sinks/(?!files/|segments/))",
+        "consumer/hosts/ runs user code: it knows no plug-in and no database",
+    ),
+    (
+        r"consumer/processors/",
+        None,
+        r"consumer/(hosts|worker)/",
+        "consumer/processors/ receives the factory of user processors (MakeHosted)",
+    ),
+    (
+        r"common/abi/include/",
+        None,
+        r"(common|producer|consumer|tests)/",
+        "installed headers include nothing of the tree",
+    ),
+    (
+        r"consumer/processors/(processor|results/run_output)\.hpp",
+        None,
+        r"consumer/sinks/(?!files/|segments/)",
+        "a header that every processor includes knows no database",
+    ),
     (r"consumer/sinks/", None, r"consumer/(?!sinks/)|common/(?!base/)", "consumer/sinks/ knows only common/base/"),
-    (r"producer/ladder/", r"producer/ladder/(main|rung_egress|rung_outputs)\.", r"producer/runner/", "of producer/ladder/ only main, rung_egress and rung_outputs know the runner"),
+    (
+        r"producer/ladder/",
+        r"producer/ladder/(main|rung_egress|rung_outputs)\.",
+        r"producer/runner/",
+        "of producer/ladder/ only main, rung_egress and rung_outputs know the runner",
+    ),
     *door_rules(),
     *library_rules(),
     *room_rules(),
@@ -133,11 +224,19 @@ INCLUDE_RULES = [
 
 # (call, folders of its code, allowed callers, why). A call from any other folder crosses the boundary.
 CALL_RULES = [
-    (r"\b(RunMemory|SlabLedger|SlabPool)::adopt\(|\bbroker(\.|->)adopt\(", r"producer/(pool|ledger|broker)/", r"producer/recovery/",
-     "a dead producer's run is recovered in producer/recovery/ only"),
+    (
+        r"\b(RunMemory|SlabLedger|SlabPool)::adopt\(|\bbroker(\.|->)adopt\(",
+        r"producer/(pool|ledger|broker)/",
+        r"producer/recovery/",
+        "a dead producer's run is recovered in producer/recovery/ only",
+    ),
     # Flags of docker are allowed.
-    (r'"[^"]*(?<![\w-])--(?!(shm-size|ipc|memory)\b)[a-z]', rf"(?!({'|'.join(LIBRARIES)}|common/(?!app/)))", r"(?!)",
-     "a library knows no program's flags: its errors use remedy(), which programs replace by their flags (common/base/remedy.hpp)"),
+    (
+        r'"[^"]*(?<![\w-])--(?!(shm-size|ipc|memory)\b)[a-z]',
+        rf"(?!({'|'.join(LIBRARIES)}|common/(?!app/)))",
+        r"(?!)",
+        "a library knows no program's flags: its errors use remedy(), which programs replace by their flags (common/base/remedy.hpp)",
+    ),
 ]
 
 
@@ -158,8 +257,11 @@ def check_includes(source):
             match = INCLUDE.match(line)
             place = f"{name}:{number}"
             if not match:
-                problems += [f"{place}: {why}" for called, own, callers, why in CALL_RULES
-                             if not re.match(own, name) and not re.match(callers, name) and re.search(called, line)]
+                problems += [
+                    f"{place}: {why}"
+                    for called, own, callers, why in CALL_RULES
+                    if not re.match(own, name) and not re.match(callers, name) and re.search(called, line)
+                ]
                 continue
             if match["macro"]:
                 problems.append(f"{place}: includes through the macro {match['macro']}: write the header's name")
@@ -168,7 +270,7 @@ def check_includes(source):
             if ".." in included.split("/"):
                 problems.append(f"{place}: {included}: includes start at the repository root")
             if match["open"] == '"' and not re.match(r"(common|producer|consumer|tests)/", included):
-                problems.append(f"{place}: \"{included}\": includes of the project start at the repository root")
+                problems.append(f'{place}: "{included}": includes of the project start at the repository root')
             for of, excepted, forbidden, why in INCLUDE_RULES:
                 if re.match(of, name) and not (excepted and re.match(excepted, name)) and re.match(forbidden, included):
                     problems.append(f"{place}: includes {included}: {why}")
@@ -181,8 +283,11 @@ def check_headers(source, header_sets):
     headers = [path for path in sources_under(source) if path.suffix in {".hpp", ".h"}]
     if not headers:
         return [f"no headers under {source}"]
-    return [f"{path.relative_to(source)}: is in no target's HEADERS, so that nothing compiles it alone"
-            for path in headers if Path(os.path.normpath(path)) not in listed]
+    return [
+        f"{path.relative_to(source)}: is in no target's HEADERS, so that nothing compiles it alone"
+        for path in headers
+        if Path(os.path.normpath(path)) not in listed
+    ]
 
 
 def main():
@@ -196,14 +301,24 @@ def main():
     parser.add_argument("--library", type=lambda text: Path(os.path.abspath(text)))
     parser.add_argument("--symbols", type=Path)
     parser.add_argument("--abi-header", type=Path)
-    parser.add_argument("checks", nargs="+", choices=["includes", "headers", "objects", "archives", "needed", "symbols"])
+    parser.add_argument(
+        "checks", nargs="+", choices=["includes", "headers", "objects", "archives", "needed", "symbols"]
+    )
     given = parser.parse_args()
     run = {
         "includes": lambda: check_includes(given.source),
         "headers": lambda: check_headers(given.source, given.header_sets),
-        "objects": lambda: check_objects(given.source, given.build, given.ninja, object_rules(LIBRARIES, ROOMS_OF_COMMON, FOR_PROGRAMS)),
-        "archives": lambda: check_archives(given.build, given.ninja, given.consumer, given.producer, given.library,
-                                            rooms_of_the_library(LIBRARIES, ROOMS_OF_COMMON, FOR_PROGRAMS)),
+        "objects": lambda: check_objects(
+            given.source, given.build, given.ninja, object_rules(LIBRARIES, ROOMS_OF_COMMON, FOR_PROGRAMS)
+        ),
+        "archives": lambda: check_archives(
+            given.build,
+            given.ninja,
+            given.consumer,
+            given.producer,
+            given.library,
+            rooms_of_the_library(LIBRARIES, ROOMS_OF_COMMON, FOR_PROGRAMS),
+        ),
         "needed": lambda: check_needed(given.consumer, given.producer, given.library),
         "symbols": lambda: check_symbols(given.library, given.symbols, given.abi_header),
     }

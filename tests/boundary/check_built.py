@@ -15,8 +15,17 @@ GPU_LIBRARY = re.compile(r"^lib(cu(da|dart|blas|dnn|fft|rand|solver|sparse|pti)|
 SINK_LIBRARY = re.compile(r"^lib(curl|pq|sqlite3?)\b")
 OPENED_WHEN_ASKED_FOR = re.compile(r"^lib(curl|pq|tiff|arrow|parquet)\b")
 # The libraries that libofframp.so may need: libzmq and those of every C++ program. glibc contains librt, libdl and libpthread since 2.34.
-NEEDED_BY_THE_LIBRARY = {"libzmq.so.5", "libstdc++.so.6", "libgcc_s.so.1", "libc.so.6", "libm.so.6", "librt.so.1", "libdl.so.2", "libpthread.so.0",
-                         "ld-linux-x86-64.so.2"}
+NEEDED_BY_THE_LIBRARY = {
+    "libzmq.so.5",
+    "libstdc++.so.6",
+    "libgcc_s.so.1",
+    "libc.so.6",
+    "libm.so.6",
+    "librt.so.1",
+    "libdl.so.2",
+    "libpthread.so.0",
+    "ld-linux-x86-64.so.2",
+}
 SANITIZER_LIBRARY = re.compile(r"^lib(a|t|ub)san\.so")
 
 # NVTX's names of streams, only for profilers, need NVIDIA's types if a toolkit is present.
@@ -25,8 +34,34 @@ NAMES_NO_STREAM = r"(?!.*\bstream_name\.cpp)"
 # The folder of objects that only libofframp.so has.
 SHARED_OBJECTS = "CMakeFiles/offramp_shared.dir/"
 # Calls that would end or disturb the library's host process.
-DISTURBING = {"abort", "exit", "_exit", "_Exit", "quick_exit", "raise", "kill", "tgkill", "pthread_kill", "signal", "sigaction", "signalfd", "system", "fork",
-              "vfork", "execv", "execve", "execvp", "posix_spawn", "puts", "printf", "vprintf", "perror", "_ZSt4cout", "_ZSt4cerr", "_ZSt4clog"}
+DISTURBING = {
+    "abort",
+    "exit",
+    "_exit",
+    "_Exit",
+    "quick_exit",
+    "raise",
+    "kill",
+    "tgkill",
+    "pthread_kill",
+    "signal",
+    "sigaction",
+    "signalfd",
+    "system",
+    "fork",
+    "vfork",
+    "execv",
+    "execve",
+    "execvp",
+    "posix_spawn",
+    "puts",
+    "printf",
+    "vprintf",
+    "perror",
+    "_ZSt4cout",
+    "_ZSt4cerr",
+    "_ZSt4clog",
+}
 DECLARED = re.compile(r"^OFFRAMP_API\b[^;{]*?\b(offramp_\w+)\s*\(", re.MULTILINE)
 
 
@@ -54,18 +89,43 @@ def object_rules(libraries, rooms_of_common, for_programs):
         (r"(common|consumer)/", GPU_TOOLKIT, "common/ and consumer/ see no CUDA and no LibTorch"),
         (r"common/", re.compile(r"^/(producer|consumer|tests)/"), "common/ knows only itself"),
         (r"consumer/", re.compile(r"^/(producer|tests)/"), "consumer/ knows only common/"),
-        (r"producer/(?!ladder/)", re.compile(r"^/(consumer|tests|producer/ladder)/"), "of the producer only ladder/ may know consumers, and no other folder may know ladder/"),
+        (
+            r"producer/(?!ladder/)",
+            re.compile(r"^/(consumer|tests|producer/ladder)/"),
+            "of the producer only ladder/ may know consumers, and no other folder may know ladder/",
+        ),
     ]
     for folder, known in closure(libraries).items():
         side, others = folder.split("/")[0], "|".join(sorted(known))
-        rules.append((re.escape(folder), re.compile(rf"^/{side}/(?!({others})/)"), f"{folder} is a library: it knows no program"))
-        rules.append((re.escape(folder), re.compile(f"^/{for_programs}"), f"{folder} is a library: common/app/ is for programs"))
-        rules.append((re.escape(folder) + NAMES_NO_STREAM, GPU_TOOLKIT, f"{folder} is a library: it sees no CUDA and no LibTorch"))
+        rules.append(
+            (re.escape(folder), re.compile(rf"^/{side}/(?!({others})/)"), f"{folder} is a library: it knows no program")
+        )
+        rules.append(
+            (re.escape(folder), re.compile(f"^/{for_programs}"), f"{folder} is a library: common/app/ is for programs")
+        )
+        rules.append(
+            (
+                re.escape(folder) + NAMES_NO_STREAM,
+                GPU_TOOLKIT,
+                f"{folder} is a library: it sees no CUDA and no LibTorch",
+            )
+        )
     for folder, known in closure(rooms_of_common).items():
-        rules.append((re.escape(folder), re.compile(rf"^/common/(?!({'|'.join(sorted(known))})/)"), f"{folder} knows {', '.join(sorted(known))} of common/"))
+        rules.append(
+            (
+                re.escape(folder),
+                re.compile(rf"^/common/(?!({'|'.join(sorted(known))})/)"),
+                f"{folder} knows {', '.join(sorted(known))} of common/",
+            )
+        )
     inside = "|".join(re.escape(folder) for folder in rooms_of_the_library(libraries, rooms_of_common, for_programs))
-    rules.append((re.escape(SHARED_OBJECTS), re.compile(rf"^/(?!({inside}))(common|producer|consumer|tests)/"),
-                  "libofframp.so is made of libraries alone"))
+    rules.append(
+        (
+            re.escape(SHARED_OBJECTS),
+            re.compile(rf"^/(?!({inside}))(common|producer|consumer|tests)/"),
+            "libofframp.so is made of libraries alone",
+        )
+    )
     rules.append((re.escape(SHARED_OBJECTS), GPU_TOOLKIT, "libofframp.so sees no CUDA and no LibTorch"))
     return [(re.compile(objects), forbidden, why) for objects, forbidden, why in rules]
 
@@ -84,10 +144,16 @@ def check_objects(source, build, ninja, rules):
             looked_at.add(target.split("/")[0])
         elif line.strip() and watching:
             header = "/" + place_of(line.strip(), source, build)
-            problems += [f"{target}: has read {header}: {why}" for forbidden, why in watching
-                         if forbidden.search(header) and not NVTX_HEADER.search(header)]
-    problems += [f"no object under {build}/{folder} is known to ninja: nothing was checked"
-                 for folder in ("common", "producer", "consumer") if folder not in looked_at]
+            problems += [
+                f"{target}: has read {header}: {why}"
+                for forbidden, why in watching
+                if forbidden.search(header) and not NVTX_HEADER.search(header)
+            ]
+    problems += [
+        f"no object under {build}/{folder} is known to ninja: nothing was checked"
+        for folder in ("common", "producer", "consumer")
+        if folder not in looked_at
+    ]
     return problems
 
 
@@ -102,11 +168,29 @@ def place_of(path, source, build):
 
 def check_archives(build, ninja, consumer, producer, library, rooms):
     """Checks the archives and objects from which the programs and the library are linked; the library may use only `rooms`."""
-    return [*not_linked(build, ninja, consumer, lambda archive: archive.startswith(("producer/", "tests/")),
-                        "the consumer is linked from nothing of the producer"),
-            *not_linked(build, ninja, producer, lambda archive: archive.startswith(("consumer/", "producer/ladder/", "tests/")),
-                        "the producer is linked from nothing of consumers and of the ladder"),
-            *not_linked(build, ninja, library, lambda archive: not archive.startswith((*rooms, SHARED_OBJECTS)), "libofframp.so is made of libraries alone")]
+    return [
+        *not_linked(
+            build,
+            ninja,
+            consumer,
+            lambda archive: archive.startswith(("producer/", "tests/")),
+            "the consumer is linked from nothing of the producer",
+        ),
+        *not_linked(
+            build,
+            ninja,
+            producer,
+            lambda archive: archive.startswith(("consumer/", "producer/ladder/", "tests/")),
+            "the producer is linked from nothing of consumers and of the ladder",
+        ),
+        *not_linked(
+            build,
+            ninja,
+            library,
+            lambda archive: not archive.startswith((*rooms, SHARED_OBJECTS)),
+            "libofframp.so is made of libraries alone",
+        ),
+    ]
 
 
 def not_linked(build, ninja, linked, forbidden, why):
@@ -120,23 +204,34 @@ def not_linked(build, ninja, linked, forbidden, why):
 
 
 def check_needed(consumer, producer, library):
-    return [*not_needed(consumer, GPU_LIBRARY.match, "the consumer links no GPU library"),
-            *not_needed(consumer, OPENED_WHEN_ASKED_FOR.match, "the consumer starts without what few need, and opens it when it is asked for"),
-            *not_needed(producer, SINK_LIBRARY.match, "the producer links nothing that results are written to"),
-            *not_needed(producer, re.compile(r"libtiff\b").match, "the producer opens libtiff with the first TIFF"),
-            *check_library_needs(library)]
+    return [
+        *not_needed(consumer, GPU_LIBRARY.match, "the consumer links no GPU library"),
+        *not_needed(
+            consumer,
+            OPENED_WHEN_ASKED_FOR.match,
+            "the consumer starts without what few need, and opens it when it is asked for",
+        ),
+        *not_needed(producer, SINK_LIBRARY.match, "the producer links nothing that results are written to"),
+        *not_needed(producer, re.compile(r"libtiff\b").match, "the producer opens libtiff with the first TIFF"),
+        *check_library_needs(library),
+    ]
 
 
 def check_library_needs(library):
-    return not_needed(library, lambda name: name not in NEEDED_BY_THE_LIBRARY and not SANITIZER_LIBRARY.match(name),
-                      "the library needs libzmq and the system's own, and no other")
+    return not_needed(
+        library,
+        lambda name: name not in NEEDED_BY_THE_LIBRARY and not SANITIZER_LIBRARY.match(name),
+        "the library needs libzmq and the system's own, and no other",
+    )
 
 
 def not_needed(program, forbidden, why):
     done = subprocess.run(["readelf", "--wide", "--dynamic", str(program)], capture_output=True, text=True)
     needed = re.findall(r"\(NEEDED\).*\[(.+)\]", done.stdout)
     if done.returncode != 0 or not needed:
-        return [f"{program}: readelf finds no shared library that it needs: {done.stderr.strip() or 'not a dynamic program'}"]
+        return [
+            f"{program}: readelf finds no shared library that it needs: {done.stderr.strip() or 'not a dynamic program'}"
+        ]
     return [f"{program}: needs {library}: {why}" for library in needed if forbidden(library)]
 
 
@@ -156,8 +251,13 @@ def check_symbols(library, golden, header):
     imported = {symbol.partition("@")[0] for symbol, kind, *_ in symbols_of(library, "--undefined-only")}
     listed = {line for line in golden.read_text().splitlines() if line}
     declared = set(DECLARED.findall(header.read_text()))
-    return [*(f"{library}: calls {name}: a library ends no process, handles no signal and prints nothing" for name in sorted(imported & DISTURBING)),
-            *(f"{library}: exports {name}, which {golden.name} does not list" for name in sorted(exported - listed)),
-            *(f"{library}: does not export {name}, which {golden.name} lists" for name in sorted(listed - exported)),
-            *(f"{header}: declares {name}, which {golden.name} does not list" for name in sorted(declared - listed)),
-            *(f"{header}: does not declare {name}, which {golden.name} lists" for name in sorted(listed - declared))]
+    return [
+        *(
+            f"{library}: calls {name}: a library ends no process, handles no signal and prints nothing"
+            for name in sorted(imported & DISTURBING)
+        ),
+        *(f"{library}: exports {name}, which {golden.name} does not list" for name in sorted(exported - listed)),
+        *(f"{library}: does not export {name}, which {golden.name} lists" for name in sorted(listed - exported)),
+        *(f"{header}: declares {name}, which {golden.name} does not list" for name in sorted(declared - listed)),
+        *(f"{header}: does not declare {name}, which {golden.name} lists" for name in sorted(listed - declared)),
+    ]

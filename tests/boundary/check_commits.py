@@ -65,7 +65,11 @@ def main():
     if reason := why_skipped(options.source):
         print(f"skipped: {reason}")
         return SKIP
-    found = [f"{commit[:12]} '{subject}': {fault}" for commit, subject in new_commits(options.source, options.since or beginning(options.source)) for fault in faults_of(subject)]
+    found = [
+        f"{commit[:12]} '{subject}': {fault}"
+        for commit, subject in new_commits(options.source, options.since or beginning(options.source))
+        for fault in faults_of(subject)
+    ]
     print("".join(f"{line}\n" for line in found), end="", file=sys.stderr)
     return int(bool(found))
 

@@ -24,7 +24,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 from tests.support.compiled_together import sources_of
 from tests.support.turn import TURN, describe_share
 
-OLDEST = 19     # earlier versions cannot read libstdc++'s source_location or lack ExcludeHeaderFilterRegex
+OLDEST = 19  # earlier versions cannot read libstdc++'s source_location or lack ExcludeHeaderFilterRegex
 NAMES = ("clang-tidy-19", "clang-tidy")
 TOGETHER = 100  # sources per group; larger groups collide more often
 FINDING = re.compile(r"^(.*?):(\d+):(\d+): (warning|error): (.*?) \[([\w.,-]+)\]$")
@@ -34,8 +34,9 @@ NOT_READ = "clang-diagnostic-error"
 @dataclasses.dataclass(frozen=True)
 class Flags:
     """A compiler's flags: macros and header folders can be united, the rest (-std, -mavx2) must be equal."""
+
     macros: tuple = ()
-    headers: tuple = ()     # each with its -I or -isystem, in order
+    headers: tuple = ()  # each with its -I or -isystem, in order
     rest: tuple = ()
 
     @staticmethod
@@ -45,7 +46,7 @@ class Flags:
         for argument in left:
             if argument in ("-I", "-isystem", "-D"):
                 argument += next(left)
-            elif argument == "-include":    # a precompiled header, which only GCC reads; the sources include its contents
+            elif argument == "-include":  # a precompiled header, which only GCC reads; the sources include its contents
                 next(left)
                 continue
             if argument.startswith("-D"):
@@ -59,14 +60,21 @@ class Flags:
     def fits(self, other):
         """Sources with the installed headers have their own names, and LibTorch brings headers of other libraries: both are read apart."""
         own = {macro.partition("=")[0]: macro for macro in self.macros}
-        return (self.rest == other.rest and all(own.get(macro.partition("=")[0], macro) == macro for macro in other.macros)
-                and self.apart() == other.apart())
+        return (
+            self.rest == other.rest
+            and all(own.get(macro.partition("=")[0], macro) == macro for macro in other.macros)
+            and self.apart() == other.apart()
+        )
 
     def apart(self):
         return {name for name in ("abi/include", "torch") if any(name in folder for folder in self.headers)}
 
     def united(self, other):
-        return Flags(tuple(dict.fromkeys(self.macros + other.macros)), tuple(dict.fromkeys(self.headers + other.headers)), self.rest)
+        return Flags(
+            tuple(dict.fromkeys(self.macros + other.macros)),
+            tuple(dict.fromkeys(self.headers + other.headers)),
+            self.rest,
+        )
 
 
 def find_tool():
@@ -93,7 +101,7 @@ def sources(build, source, only=""):
         for file in sources_of(entry["file"]):
             own = source in file.parents and build not in file.parents
             if own and file.suffix != ".c" and "offramp_shared.dir" not in output and re.search(only, room):
-                found.setdefault(file, Flags.of(arguments[1:arguments.index("-o")]))
+                found.setdefault(file, Flags.of(arguments[1 : arguments.index("-o")]))
     return found
 
 
@@ -124,16 +132,24 @@ class Reader:
     def __init__(self, tool, build, source, folder):
         self.tool, self.build, self.source, self.folder = tool, build, source, folder
         shutil.copy(source / ".clang-tidy", folder / ".clang-tidy")
-        folder_of_headers = subprocess.run([compiler_of(build), "-print-file-name=include"], capture_output=True, text=True, check=True).stdout.strip()
-        self.compilers_headers = ["-idirafter", folder_of_headers]   # for the sanitizers' headers
+        folder_of_headers = subprocess.run(
+            [compiler_of(build), "-print-file-name=include"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        self.compilers_headers = ["-idirafter", folder_of_headers]  # for the sanitizers' headers
         self.nothing = folder / "nothing"
         self.nothing.write_text("Checks: '-*,clang-diagnostic-error'\n")
 
     def overlay(self, name, flags):
         """A file for --vfsoverlay."""
-        roots = [{"name": folder.removeprefix("-isystem"), "type": "directory",
-                  "contents": [{"name": ".clang-tidy", "type": "file", "external-contents": str(self.nothing)}]}
-                 for folder in flags.headers if folder.startswith("-isystem")]
+        roots = [
+            {
+                "name": folder.removeprefix("-isystem"),
+                "type": "directory",
+                "contents": [{"name": ".clang-tidy", "type": "file", "external-contents": str(self.nothing)}],
+            }
+            for folder in flags.headers
+            if folder.startswith("-isystem")
+        ]
         path = self.folder / f"{name}.yaml"
         path.write_text(json.dumps({"version": 0, "roots": roots}))
         return path
@@ -146,14 +162,32 @@ class Reader:
         together = self.folder / f"{name}.cpp"
         # Headers first, so that a collision of names is reported in a source and not in a header that a third file includes.
         headers = dict.fromkeys(header for file in files for header in headers_of(file, self.source))
-        together.write_text("".join(f'#include "{header}"\n' for header in headers) +
-                            "".join(f'#undef main\n#define main main_of_{number}\n#include "{file}"\n' for number, file in enumerate(files)))
-        command = [self.tool, "--quiet", f"--vfsoverlay={self.overlay(name, flags)}", str(together), "--", *flags.macros, *flags.headers, *flags.rest,
-                   *self.compilers_headers, "-w", "-Wno-invalid-constexpr", "-ferror-limit=0"]
+        together.write_text(
+            "".join(f'#include "{header}"\n' for header in headers)
+            + "".join(
+                f'#undef main\n#define main main_of_{number}\n#include "{file}"\n' for number, file in enumerate(files)
+            )
+        )
+        command = [
+            self.tool,
+            "--quiet",
+            f"--vfsoverlay={self.overlay(name, flags)}",
+            str(together),
+            "--",
+            *flags.macros,
+            *flags.headers,
+            *flags.rest,
+            *self.compilers_headers,
+            "-w",
+            "-Wno-invalid-constexpr",
+            "-ferror-limit=0",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, cwd=self.build, check=False)
         lines = [line for line in done.stdout.splitlines() if FINDING.match(line)]
         if done.returncode != 0 and not lines:
-            lines = [f"{next(iter(files))}:1:1: error: clang-tidy ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-500:]} [{NOT_READ}]"]
+            lines = [
+                f"{next(iter(files))}:1:1: error: clang-tidy ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-500:]} [{NOT_READ}]"
+            ]
         unread = {pathlib.Path(match[1]) for match in map(FINDING.match, lines) if match[6].startswith(NOT_READ)}
         if not unread or len(files) == 1:
             return lines
@@ -163,12 +197,18 @@ class Reader:
             kept = [line for line in lines if pathlib.Path(FINDING.match(line)[1]) not in unread]
             return kept + self.read(f"{name}-again", again)
         halves = list(files.items())
-        return self.read(f"{name}-a", dict(halves[:len(halves) // 2])) + self.read(f"{name}-b", dict(halves[len(halves) // 2:]))
+        return self.read(f"{name}-a", dict(halves[: len(halves) // 2])) + self.read(
+            f"{name}-b", dict(halves[len(halves) // 2 :])
+        )
 
 
 def todays(files, source, one_in, turn=TURN):
     """The files of the day, chosen by name so that a new file moves no other file to another day."""
-    return {file: flags for file, flags in files.items() if zlib.crc32(str(file.relative_to(source)).encode()) % one_in == turn % one_in}
+    return {
+        file: flags
+        for file, flags in files.items()
+        if zlib.crc32(str(file.relative_to(source)).encode()) % one_in == turn % one_in
+    }
 
 
 def check(tool, build, source, jobs, only="", one_in=1):
@@ -186,10 +226,16 @@ def check(tool, build, source, jobs, only="", one_in=1):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--source", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[2], help="the repository")
-    parser.add_argument("--build", type=pathlib.Path, required=True, help="a folder that CMake configured and Ninja built")
+    parser.add_argument(
+        "--source", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[2], help="the repository"
+    )
+    parser.add_argument(
+        "--build", type=pathlib.Path, required=True, help="a folder that CMake configured and Ninja built"
+    )
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--one-in", type=int, default=1, metavar="N", help="each day the next share of the files (default: all)")
+    parser.add_argument(
+        "--one-in", type=int, default=1, metavar="N", help="each day the next share of the files (default: all)"
+    )
     parser.add_argument("room", nargs="?", default="", help="a regular expression: these rooms only (producer.broker)")
     options = parser.parse_args()
     tool = find_tool()

@@ -22,15 +22,47 @@ class Includes(Project):
         ("producer/ladder/rung.cpp", '"tests/support/manual_clock.hpp"', "knows no tests"),
         ("producer/runner/run/producer_parts.cpp", '"producer/ladder/rung_egress.hpp"', "is a program"),
         ("producer/main.cpp", '"producer/ladder/rung_egress.hpp"', "is a program"),
-        ("producer/runner/inference/limits.hpp", '"producer/pool/slab_exchange.hpp"', "offramp-producer uses the libraries through"),
-        ("producer/runner/checkpoint/run_checkpoint.hpp", '"producer/pool/published_slab.hpp"', "offramp-producer uses the libraries through"),
-        ("producer/runner/report/run_report.cpp", '"producer/broker/broker.hpp"', "offramp-producer uses the libraries through"),
-        ("producer/runner/run/producer_run.cpp", '"producer/recovery/run_recovery.hpp"', "offramp-producer uses the libraries through"),
+        (
+            "producer/runner/inference/limits.hpp",
+            '"producer/pool/slab_exchange.hpp"',
+            "offramp-producer uses the libraries through",
+        ),
+        (
+            "producer/runner/checkpoint/run_checkpoint.hpp",
+            '"producer/pool/published_slab.hpp"',
+            "offramp-producer uses the libraries through",
+        ),
+        (
+            "producer/runner/report/run_report.cpp",
+            '"producer/broker/broker.hpp"',
+            "offramp-producer uses the libraries through",
+        ),
+        (
+            "producer/runner/run/producer_run.cpp",
+            '"producer/recovery/run_recovery.hpp"',
+            "offramp-producer uses the libraries through",
+        ),
         ("producer/main.cpp", '"producer/ledger/slab_ledger.hpp"', "offramp-producer uses the libraries through"),
-        ("producer/runner/run/streamed_egress.cpp", '"producer/egress/egress_stream.hpp"', "offramp-producer uses the libraries through"),
-        ("producer/runner/ingest/staging.cpp", '"producer/device/cuda_stream.hpp"', "offramp-producer uses the libraries through"),
-        ("producer/ladder/pooled_place.hpp", '"producer/pool/slab_pool.hpp"', "offramp-ladder uses the libraries through"),
-        ("producer/ladder/local_delivery.cpp", '"producer/broker/broker.hpp"', "offramp-ladder uses the libraries through"),
+        (
+            "producer/runner/run/streamed_egress.cpp",
+            '"producer/egress/egress_stream.hpp"',
+            "offramp-producer uses the libraries through",
+        ),
+        (
+            "producer/runner/ingest/staging.cpp",
+            '"producer/device/cuda_stream.hpp"',
+            "offramp-producer uses the libraries through",
+        ),
+        (
+            "producer/ladder/pooled_place.hpp",
+            '"producer/pool/slab_pool.hpp"',
+            "offramp-ladder uses the libraries through",
+        ),
+        (
+            "producer/ladder/local_delivery.cpp",
+            '"producer/broker/broker.hpp"',
+            "offramp-ladder uses the libraries through",
+        ),
         ("consumer/worker/consumer_program.cpp", '"consumer/session/slab_mappings.hpp"', "through its doors"),
         ("consumer/processors/processor.hpp", '"consumer/session/read_loan.hpp"', "through its doors"),
         ("consumer/main.cpp", '"consumer/session/consumer_session.hpp"', "through its doors"),
@@ -56,26 +88,78 @@ class Includes(Project):
         ("common/numerics/enlargement.hpp", '"common/base/error.hpp"', "may know numerics of"),
         ("common/wire/slab_view.cpp", '"common/app/settings/run_config.hpp"', "may know wire, base of"),
         ("common/shm/run_objects.cpp", '"common/wire/messages.hpp"', "may know shm, base of"),
-        ("common/safetensors/safetensors_file.cpp", '"common/wire/tensor_spec.hpp"', "may know safetensors, base, json of"),
-        ("common/transport/endpoint.cpp", '"common/dead_letters/payload_file.hpp"', "may know transport, base, shm, wire of"),
-        ("common/dead_letters/payload_file.cpp", '"common/shm/shared_region.hpp"', "may know dead_letters, base, json, safetensors, wire of"),
-        ("common/transport/endpoint.cpp", '"common/app/program/end_signals.hpp"', "may know transport, base, shm, wire of"),
-        ("common/app/program/end_signals.cpp", '"common/app/settings/run_config.hpp"', "may know app/program, base, tracing of"),
-        ("common/app/settings/run_config.cpp", '"common/app/images/file_list.hpp"', "may know app/settings, base, shm of"),
-        ("common/app/images/image_decode.cpp", '"common/transport/ports.hpp"', "may know app/images, base, json, app/settings, wire of"),
+        (
+            "common/safetensors/safetensors_file.cpp",
+            '"common/wire/tensor_spec.hpp"',
+            "may know safetensors, base, json of",
+        ),
+        (
+            "common/transport/endpoint.cpp",
+            '"common/dead_letters/payload_file.hpp"',
+            "may know transport, base, shm, wire of",
+        ),
+        (
+            "common/dead_letters/payload_file.cpp",
+            '"common/shm/shared_region.hpp"',
+            "may know dead_letters, base, json, safetensors, wire of",
+        ),
+        (
+            "common/transport/endpoint.cpp",
+            '"common/app/program/end_signals.hpp"',
+            "may know transport, base, shm, wire of",
+        ),
+        (
+            "common/app/program/end_signals.cpp",
+            '"common/app/settings/run_config.hpp"',
+            "may know app/program, base, tracing of",
+        ),
+        (
+            "common/app/settings/run_config.cpp",
+            '"common/app/images/file_list.hpp"',
+            "may know app/settings, base, shm of",
+        ),
+        (
+            "common/app/images/image_decode.cpp",
+            '"common/transport/ports.hpp"',
+            "may know app/images, base, json, app/settings, wire of",
+        ),
         ("consumer/sinks/files/output_name.cpp", '"common/wire/slab_view.hpp"', "knows only common/base/"),
         ("consumer/processors/processor.hpp", '"consumer/sinks/postgres/postgres_ownership.hpp"', "knows no database"),
         ("consumer/sinks/http/http_sink.cpp", '"consumer/processors/processor.hpp"', "knows only common/base/"),
-        ("producer/ladder/private_place.cpp", '"producer/runner/run/egress_strategy.hpp"', "rung_outputs know the runner"),
-        ("producer/egress/slab_filling.hpp", '"producer/ledger/slab_ledger.hpp"', "only egress_run, run_directory_lock and run_status know ledger, broker and recovery"),
-        ("producer/egress/embedded_egress.cpp", '"producer/broker/broker_thread.hpp"', "only egress_run, run_directory_lock and run_status know"),
-        ("producer/egress/egress_stream.cpp", '"producer/recovery/run_recovery.hpp"', "only egress_run, run_directory_lock and run_status know"),
+        (
+            "producer/ladder/private_place.cpp",
+            '"producer/runner/run/egress_strategy.hpp"',
+            "rung_outputs know the runner",
+        ),
+        (
+            "producer/egress/slab_filling.hpp",
+            '"producer/ledger/slab_ledger.hpp"',
+            "only egress_run, run_directory_lock and run_status know ledger, broker and recovery",
+        ),
+        (
+            "producer/egress/embedded_egress.cpp",
+            '"producer/broker/broker_thread.hpp"',
+            "only egress_run, run_directory_lock and run_status know",
+        ),
+        (
+            "producer/egress/egress_stream.cpp",
+            '"producer/recovery/run_recovery.hpp"',
+            "only egress_run, run_directory_lock and run_status know",
+        ),
         ("producer/egress/egress_run.cpp", '"producer/runner/report/run_report.hpp"', "no program"),
         ("common/abi/guarded.cpp", '"common/wire/tensor_spec.hpp"', "common/abi/ may know abi, base of"),
-        ("common/abi/include/offramp/egress.hpp", '"common/base/error.hpp"', "installed headers include nothing of the tree"),
+        (
+            "common/abi/include/offramp/egress.hpp",
+            '"common/base/error.hpp"',
+            "installed headers include nothing of the tree",
+        ),
         ("producer/broker/broker.cpp", '"producer/runner/models/model.hpp"', "no program"),
         ("producer/broker/broker.cpp", '"producer/recovery/run_recovery.hpp"', "may know broker, ledger, pool"),
-        ("producer/recovery/run_recovery.cpp", '"producer/egress/egress_run.hpp"', "may know recovery, ledger, pool, broker"),
+        (
+            "producer/recovery/run_recovery.cpp",
+            '"producer/egress/egress_run.hpp"',
+            "may know recovery, ledger, pool, broker",
+        ),
         ("producer/recovery/run_recovery.cpp", '"producer/runner/models/model.hpp"', "no program"),
         ("producer/recovery/run_recovery.cpp", '"common/app/settings/run_config.hpp"', "for programs"),
         ("producer/broker/broker.hpp", '"producer/egress/egress_stream.hpp"', "may know broker, ledger, pool"),
@@ -164,23 +248,37 @@ class Includes(Project):
                 path.unlink()
 
     def test_only_its_room_recovers_a_run(self):
-        for call in ("auto memory = RunMemory::adopt(names);", "return SlabLedger::adopt(memory, 2);", "parts.broker->adopt(slabs, {});",
-                     "return SlabPool::adopt(names, plan);"):
+        for call in (
+            "auto memory = RunMemory::adopt(names);",
+            "return SlabLedger::adopt(memory, 2);",
+            "parts.broker->adopt(slabs, {});",
+            "return SlabPool::adopt(names, plan);",
+        ):
             with self.subTest(call=call):
                 for allowed in ("producer/recovery/run_recovery.cpp", "producer/pool/run_memory.cpp"):
                     self.write(allowed, call + "\n")
                 self.assert_clean("includes")
                 path = self.write("producer/runner/run/producer_run.cpp", "// its start\n" + call + "\n")
-                self.assert_crossed(["includes"], "producer/runner/run/producer_run.cpp:2", "in producer/recovery/ only")
+                self.assert_crossed(
+                    ["includes"], "producer/runner/run/producer_run.cpp:2", "in producer/recovery/ only"
+                )
                 path.unlink()
 
     def test_a_librarys_words_name_no_flag(self):
         self.write("common/app/settings/flag_remedies.cpp", 'return "Run on the CPU with --device cpu";\n')
         self.write("producer/runner/run/defaults.cpp", 'throw ConfigError("--batch is 0");\n')
-        self.write("common/shm/shared_region.cpp", '"Enlarge /dev/shm: docker run --shm-size=SIZE (or --ipc=host)"\n--left; // and --batch, in a comment\n')
+        self.write(
+            "common/shm/shared_region.cpp",
+            '"Enlarge /dev/shm: docker run --shm-size=SIZE (or --ipc=host)"\n--left; // and --batch, in a comment\n',
+        )
         self.assert_clean("includes")
-        for library in ("producer/egress/run_directory.cpp", "consumer/session/run_search.cpp", "common/transport/endpoint.cpp",
-                        "common/dead_letters/dead_letter_file.cpp", "common/base/log.cpp"):
+        for library in (
+            "producer/egress/run_directory.cpp",
+            "consumer/session/run_search.cpp",
+            "common/transport/endpoint.cpp",
+            "common/dead_letters/dead_letter_file.cpp",
+            "common/base/log.cpp",
+        ):
             with self.subTest(library=library):
                 path = self.write(library, '// says\nthrow Error("no run", "Give another --run-dir");\n')
                 self.assert_crossed(["includes"], f"{library}:2", "a library knows no program's flags")
@@ -219,28 +317,48 @@ class HeadersAlone(Project):
         self.write("room/thing.hpp", header)
         self.write("room/inner.hpp", private)
         self.write("room/thing.cpp", source)
-        self.write("CMakeLists.txt", "cmake_minimum_required(VERSION 3.25)\nproject(twin CXX)\nset(CMAKE_CXX_STANDARD 20)\n"
-                   "set(OFFRAMP_SANITIZER \"\")\n"
-                   f"include({ROOT}/common/cmake/offramp_targets.cmake)\n"
-                   "offramp_library(room SOURCES room/thing.cpp HEADERS room/thing.hpp)\n"
-                   "offramp_private_headers(room_private HEADERS room/inner.hpp LINKS room)\n"
-                   "offramp_compile_headers_alone()\n")
+        self.write(
+            "CMakeLists.txt",
+            "cmake_minimum_required(VERSION 3.25)\nproject(twin CXX)\nset(CMAKE_CXX_STANDARD 20)\n"
+            'set(OFFRAMP_SANITIZER "")\n'
+            f"include({ROOT}/common/cmake/offramp_targets.cmake)\n"
+            "offramp_library(room SOURCES room/thing.cpp HEADERS room/thing.hpp)\n"
+            "offramp_private_headers(room_private HEADERS room/inner.hpp LINKS room)\n"
+            "offramp_compile_headers_alone()\n",
+        )
         build = self.folder / "build"
-        configured = subprocess.run([CMAKE, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={NINJA}", f"-DCMAKE_CXX_COMPILER={CXX}", "-S",
-                                     str(self.folder), "-B", str(build)], capture_output=True, text=True)
+        configured = subprocess.run(
+            [
+                CMAKE,
+                "-G",
+                "Ninja",
+                f"-DCMAKE_MAKE_PROGRAM={NINJA}",
+                f"-DCMAKE_CXX_COMPILER={CXX}",
+                "-S",
+                str(self.folder),
+                "-B",
+                str(build),
+            ],
+            capture_output=True,
+            text=True,
+        )
         self.assertEqual(configured.returncode, 0, configured.stderr)
         return subprocess.run([NINJA, "-C", str(build)], capture_output=True, text=True)
 
     def test_a_header_that_does_not_compile_alone_fails_the_build(self):
         self.assertEqual(self.build("#pragma once\n#include <string>\nstd::string thing();\n").returncode, 0)
-        for name, public, private in (("thing", "#pragma once\nstd::string thing();\n", "#pragma once\n"),
-                                      ("inner", "#pragma once\n", "#pragma once\nstd::string inner();\n")):
+        for name, public, private in (
+            ("thing", "#pragma once\nstd::string thing();\n", "#pragma once\n"),
+            ("inner", "#pragma once\n", "#pragma once\nstd::string inner();\n"),
+        ):
             with self.subTest(header=name):
                 broken = self.build(public, private)
                 self.assertNotEqual(broken.returncode, 0)
                 self.assertRegex(broken.stdout, rf"FAILED: .*/{name}\.hpp")
         with self.subTest("its own source includes it first, and shows it"):
-            broken = self.build("#pragma once\nstd::string thing();\n", source='#include "room/thing.hpp"\n#include <string>\n')
+            broken = self.build(
+                "#pragma once\nstd::string thing();\n", source='#include "room/thing.hpp"\n#include <string>\n'
+            )
             self.assertNotEqual(broken.returncode, 0)
             self.assertRegex(broken.stdout, r"FAILED: .*/thing\.cpp")
 

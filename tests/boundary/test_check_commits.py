@@ -14,7 +14,9 @@ HERE = Path(__file__).resolve().parent
 
 
 def check(source, *more):
-    done = subprocess.run([sys.executable, HERE / "check_commits.py", "--source", source, *more], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, HERE / "check_commits.py", "--source", source, *more], capture_output=True, text=True
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -29,7 +31,13 @@ class Subjects(unittest.TestCase):
 
     def git(self, *words):
         names = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-        subprocess.run(["git", *words], cwd=self.folder, check=True, capture_output=True, env={**os.environ, **names, "GIT_CONFIG_GLOBAL": os.devnull})
+        subprocess.run(
+            ["git", *words],
+            cwd=self.folder,
+            check=True,
+            capture_output=True,
+            env={**os.environ, **names, "GIT_CONFIG_GLOBAL": os.devnull},
+        )
 
     def commit(self, subject, file="file"):
         path = self.folder / file

@@ -16,7 +16,9 @@ MATRIX = "# Failures\n\n| event | test |\n| --- | --- |\n| `gone.word` dies | `S
 
 def check(source, *checks):
     """Exit status and standard error of the checker."""
-    done = subprocess.run([sys.executable, HERE / "check_pages.py", "--source", source, *checks], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, HERE / "check_pages.py", "--source", source, *checks], capture_output=True, text=True
+    )
     return done.returncode, done.stderr
 
 
@@ -44,8 +46,11 @@ class Repository(unittest.TestCase):
 class Links(Repository):
     def test_a_link_to_a_page_a_folder_and_a_heading_is_right(self):
         self.write("room/other.md", "# The Other, page\n")
-        self.write("room/README.md", "[a](other.md) [b](../room) [c](other.md#the-other-page) [`d`](other.md) [e](https://host/x.md) `room/other.md` `x.md`\n"
-                                     "```\n[not](a-link.md)\n```\n`[nor](this.md)`\n")
+        self.write(
+            "room/README.md",
+            "[a](other.md) [b](../room) [c](other.md#the-other-page) [`d`](other.md) [e](https://host/x.md) `room/other.md` `x.md`\n"
+            "```\n[not](a-link.md)\n```\n`[nor](this.md)`\n",
+        )
         self.assert_clean("links")
 
     def test_a_link_to_nothing_is_found(self):
@@ -64,14 +69,25 @@ class Links(Repository):
 
     def test_a_path_of_a_room_that_is_there_may_be_named(self):
         self.write("common/room/part.hpp", "// part\n")
-        self.write("common/README.md", "`common/room/` `common/room/part.hpp` `common/room/part` `cat common/room/part.hpp`\n"
-                                       "`common/*.hpp` `common/room/NAME.hpp` `common/<room>` `room/gone.hpp`\n"
-                                       "```\n`common/gone`\n```\n")
+        self.write(
+            "common/README.md",
+            "`common/room/` `common/room/part.hpp` `common/room/part` `cat common/room/part.hpp`\n"
+            "`common/*.hpp` `common/room/NAME.hpp` `common/<room>` `room/gone.hpp`\n"
+            "```\n`common/gone`\n```\n",
+        )
         self.assert_clean("links")
 
     def test_a_path_of_a_room_that_is_named_and_not_there_is_found(self):
         self.write("common/room/part.hpp", "// part\n")
-        for path in ("common/gone", "common/room/gone.hpp", "common/room/par", "consumer/gone/", "producer/gone", "launch/gone", "tests/gone.py"):
+        for path in (
+            "common/gone",
+            "common/room/gone.hpp",
+            "common/room/par",
+            "consumer/gone/",
+            "producer/gone",
+            "launch/gone",
+            "tests/gone.py",
+        ):
             for text in (f"See `{path}`.", f"| `cat {path} {path}` | |"):
                 with self.subTest(text):
                     self.write("common/README.md", f"# common\n\n{text}\n")
@@ -94,8 +110,11 @@ class Mentions(Repository):
         self.assert_clean("mentions")
 
     def test_a_page_that_is_not_there_is_found_in_comments_and_messages(self):
-        for name, text in (("room/part.hpp", "// room/gone.md has the order."), ("room/part.py", 'raise Error("room/gone.md lists them")'),
-                           ("help/run.txt", "Exit codes: room/gone.md.")):
+        for name, text in (
+            ("room/part.hpp", "// room/gone.md has the order."),
+            ("room/part.py", 'raise Error("room/gone.md lists them")'),
+            ("help/run.txt", "Exit codes: room/gone.md."),
+        ):
             with self.subTest(name):
                 self.write(name, text + "\n")
                 self.assert_faulty("mentions", f"{name}:1: missing: room/gone.md")
@@ -136,7 +155,9 @@ class Lengths(Repository):
     def test_a_longer_readme_is_found(self):
         self.write("room/README.md", "# room\n" + "\n" * 15)
         self.write("tests/README.md", "# tests\n" + "\n" * 60)
-        self.assert_faulty("lengths", "room/README.md: 16 lines, more than 15", "tests/README.md: 61 lines, more than 60")
+        self.assert_faulty(
+            "lengths", "room/README.md: 16 lines, more than 15", "tests/README.md: 61 lines, more than 60"
+        )
 
     def test_a_longer_line_is_found_on_any_page(self):
         for name in ("room/README.md", "room/page.md", "README.md", "CHANGELOG.md"):
@@ -155,11 +176,19 @@ class Commands(Repository):
         self.write("tests/tool.py", 'parser.add_argument("--rounds")\n')
 
     def test_known_commands_and_flags_are_right(self):
-        self.write("page.md", "`offramp run --input A`, `--rounds`, `git log --gone`, `offramp COMMAND`, `--collector.path`\n```\n./launch/offramp run --input A  # --gone\nls --gone\n```\n")
+        self.write(
+            "page.md",
+            "`offramp run --input A`, `--rounds`, `git log --gone`, `offramp COMMAND`, `--collector.path`\n```\n./launch/offramp run --input A  # --gone\nls --gone\n```\n",
+        )
         self.assert_clean("commands")
 
     def test_an_unknown_flag_or_command_is_found(self):
-        for text, word in (("`--gone`", "--gone"), ("`offramp run --gone`", "--gone"), ("`offramp walk`", "'walk'"), ("```\n./launch/offramp run --gone\n```", "--gone")):
+        for text, word in (
+            ("`--gone`", "--gone"),
+            ("`offramp run --gone`", "--gone"),
+            ("`offramp walk`", "'walk'"),
+            ("```\n./launch/offramp run --gone\n```", "--gone"),
+        ):
             with self.subTest(text):
                 self.write("page.md", f"{text}\n")
                 self.assert_faulty("commands", "page.md", word)
@@ -174,7 +203,10 @@ class Rooms(Repository):
         super().setUp()
         self.write("common/base/error.hpp", "")
         self.write("producer/runner/run/run.hpp", "")
-        self.write("common/design/rooms.md", "| `common/base/` | a |\n| `producer/runner/` | b |\n| `producer/runner/run/` | c |\n")
+        self.write(
+            "common/design/rooms.md",
+            "| `common/base/` | a |\n| `producer/runner/` | b |\n| `producer/runner/run/` | c |\n",
+        )
 
     def test_a_row_for_each_folder_is_right(self):
         self.assert_clean("rooms")
@@ -205,10 +237,13 @@ class Decisions(Repository):
 
     def test_each_fault_is_found(self):
         page = "decisions/a-title.md"
-        for name, text, fault in ((page, DECISION.replace("**Decision.**", "Choice."), "has no '**Decision.**'"),
-                                 (page, DECISION.replace("**Forbids**", "Not"), "has no '**Forbids**'"),
-                                 ("README.md", "# Design\n", "0 times"), ("README.md", INDEX + INDEX, "2 times"),
-                                 (page, DECISION + "word " * 200, "210 words, more than 200")):
+        for name, text, fault in (
+            (page, DECISION.replace("**Decision.**", "Choice."), "has no '**Decision.**'"),
+            (page, DECISION.replace("**Forbids**", "Not"), "has no '**Forbids**'"),
+            ("README.md", "# Design\n", "0 times"),
+            ("README.md", INDEX + INDEX, "2 times"),
+            (page, DECISION + "word " * 200, "210 words, more than 200"),
+        ):
             with self.subTest(fault):
                 before = INDEX if name == "README.md" else DECISION
                 self.write(f"common/design/{name}", text)
@@ -233,8 +268,14 @@ class Citations(Repository):
         self.assert_clean("citations")
 
     def test_each_test_that_does_not_exist_is_found(self):
-        for name, other in (("`Suite`", "`Suit`"), ("Suite.Case", "Suite.Other"), ("ipc.ends", "ipc.gone"), ("launch.test_run", "launch.test_gone"),
-                            ("crash.matrix", "crash.mat"), ("ipc.ends", "gone.ends")):
+        for name, other in (
+            ("`Suite`", "`Suit`"),
+            ("Suite.Case", "Suite.Other"),
+            ("ipc.ends", "ipc.gone"),
+            ("launch.test_run", "launch.test_gone"),
+            ("crash.matrix", "crash.mat"),
+            ("ipc.ends", "gone.ends"),
+        ):
             with self.subTest(other):
                 self.write("common/design/failure-matrix.md", MATRIX.replace(name, other))
                 self.assert_faulty("citations", f"failure-matrix.md:5: missing: test {other.strip('`')}")
@@ -255,21 +296,34 @@ class Citations(Repository):
 class Answers(Repository):
     def setUp(self):
         super().setUp()
-        self.write("room/part.cpp", "#include <x>\n\nconst Slab& Part::wait(int patience) {\n    stop();\n    return give(1);\n}\n\n"
-                                    "Part::Part(int size) : size_(size) {}\n")
+        self.write(
+            "room/part.cpp",
+            "#include <x>\n\nconst Slab& Part::wait(int patience) {\n    stop();\n    return give(1);\n}\n\n"
+            "Part::Part(int size) : size_(size) {}\n",
+        )
         self.write("room/part.hpp", "class Part {\n  public:\n    void stop(int why);\n};\n")
 
     def ask(self, *answers):
-        self.write("room/map.md", "# Title\n\n" + "".join(f"| find where it is | {answer} |\n" for answer in answers) + "| find a room | `room/` |\n")
+        self.write(
+            "room/map.md",
+            "# Title\n\n"
+            + "".join(f"| find where it is | {answer} |\n" for answer in answers)
+            + "| find a room | `room/` |\n",
+        )
 
     def test_a_function_that_its_file_has_is_right(self):
         self.ask("`wait()` in `room/part.cpp`", "`Part()` in `room/part.cpp`, `stop()` in `room/part.hpp`")
         self.assert_clean("answers")
 
     def test_each_fault_is_found(self):
-        for answer, fault in (("`room/part.cpp`", "names no `function()`"), ("`wait()` in `room/gone.cpp`", "missing: room/gone.cpp"),
-                             ("`gone()` in `room/part.cpp`", "room/part.cpp has no gone()"), ("`stop()` in `room/part.cpp`", "has no stop()"),
-                             ("`give()` in `room/part.cpp`", "has no give()"), ("`wait()` in `room/part.cpp`, `go()` in `room/part.hpp`", "has no go()")):
+        for answer, fault in (
+            ("`room/part.cpp`", "names no `function()`"),
+            ("`wait()` in `room/gone.cpp`", "missing: room/gone.cpp"),
+            ("`gone()` in `room/part.cpp`", "room/part.cpp has no gone()"),
+            ("`stop()` in `room/part.cpp`", "has no stop()"),
+            ("`give()` in `room/part.cpp`", "has no give()"),
+            ("`wait()` in `room/part.cpp`, `go()` in `room/part.hpp`", "has no go()"),
+        ):
             with self.subTest(answer):
                 self.ask(answer)
                 self.assert_faulty("answers", "room/map.md:3", fault)
@@ -277,7 +331,10 @@ class Answers(Repository):
 
 class TheRepository(unittest.TestCase):
     def test_its_pages_lead_somewhere_and_are_short_enough_to_be_read(self):
-        self.assertEqual((0, ""), check(ROOT, "links", "mentions", "lengths", "rooms", "decisions", "citations", "answers", "commands"))
+        self.assertEqual(
+            (0, ""),
+            check(ROOT, "links", "mentions", "lengths", "rooms", "decisions", "citations", "answers", "commands"),
+        )
 
 
 if __name__ == "__main__":

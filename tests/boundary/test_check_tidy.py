@@ -39,8 +39,13 @@ class CheckTidy(unittest.TestCase):
             unity.write_text("".join(f'#include "{path}"\n\n' for path in compiled))
             compiled = [unity]
         for path in compiled:
-            commands.append({"directory": str(self.build), "file": str(path),
-                             "command": f"c++ -I{self.source} -std=c++20 -Werror -o {room}/CMakeFiles/room.dir/{path.name}.o -c {path}"})
+            commands.append(
+                {
+                    "directory": str(self.build),
+                    "file": str(path),
+                    "command": f"c++ -I{self.source} -std=c++20 -Werror -o {room}/CMakeFiles/room.dir/{path.name}.o -c {path}",
+                }
+            )
         (self.build / "compile_commands.json").write_text(json.dumps(commands))
         lines, _ = check_tidy.check(TOOL, self.build, self.source, 1)
         return "\n".join(lines)
@@ -50,7 +55,10 @@ class CheckTidy(unittest.TestCase):
 
     def test_a_name_of_another_form_is_found_in_each_kind_of_file(self):
         wrong = SOUND.replace("answer", "Answer")
-        self.assertRegex(self.found(one_dot_cpp=SOUND, two_dot_cpp=wrong), r"common/room/two\.cpp:2:5: .*'Answer'.*readability-identifier-naming")
+        self.assertRegex(
+            self.found(one_dot_cpp=SOUND, two_dot_cpp=wrong),
+            r"common/room/two\.cpp:2:5: .*'Answer'.*readability-identifier-naming",
+        )
         header = '#include "common/room/wrong.hpp"\n'
         found = self.found(one_dot_cpp=header, wrong_dot_hpp=wrong.replace("int", "inline int"))
         self.assertRegex(found, r"common/room/wrong\.hpp:2:12: .*readability-identifier-naming")
@@ -71,9 +79,11 @@ class CheckTidy(unittest.TestCase):
         self.assertLessEqual(days[0].keys(), more.keys(), "a new file moves no other one")
 
     def test_other_checks_are_on(self):
-        found = self.found(one_dot_cpp="#include <string>\n#include <utility>\nnamespace offramp {\n"
-                                       "std::size_t twice(std::string text) {\n    const std::string moved = std::move(text);\n"
-                                       "    return moved.size() + text.size();\n}\n}  // namespace offramp\n")
+        found = self.found(
+            one_dot_cpp="#include <string>\n#include <utility>\nnamespace offramp {\n"
+            "std::size_t twice(std::string text) {\n    const std::string moved = std::move(text);\n"
+            "    return moved.size() + text.size();\n}\n}  // namespace offramp\n"
+        )
         self.assertIn("bugprone-use-after-move", found)
 
     def test_files_with_the_same_local_name_are_read_apart(self):
@@ -85,20 +95,31 @@ class CheckTidy(unittest.TestCase):
     def test_a_local_name_that_another_files_header_declares_is_no_error(self):
         own = "namespace offramp {\nnamespace {\nstruct Form {};\n}  // namespace\nForm form() { return {}; }\n}  // namespace offramp\n"
         header = "#pragma once\nnamespace offramp {\nstruct Form { int size = 0; };\nint Size(Form form);\n}  // namespace offramp\n"
-        found = self.found(form_dot_hpp=header, one_dot_cpp=own, two_dot_cpp='#include "common/room/form.hpp"\n' + SOUND.replace("answer", "Third"))
+        found = self.found(
+            form_dot_hpp=header,
+            one_dot_cpp=own,
+            two_dot_cpp='#include "common/room/form.hpp"\n' + SOUND.replace("answer", "Third"),
+        )
         self.assertIn("'Size'", found)
         self.assertIn("'Third'", found)
         self.assertNotIn("clang-diagnostic", found)
 
     def test_programs_are_read_together(self):
         program = "int main() { return 0; }\nnamespace offramp {\nint NUMBER() { return 1; }\n}  // namespace offramp\n"
-        found = self.found("tests/bench/room", one_dot_cpp=program.replace("NUMBER", "First"), two_dot_cpp=program.replace("NUMBER", "Second"))
+        found = self.found(
+            "tests/bench/room",
+            one_dot_cpp=program.replace("NUMBER", "First"),
+            two_dot_cpp=program.replace("NUMBER", "Second"),
+        )
         self.assertIn("'First'", found)
         self.assertIn("'Second'", found)
         self.assertNotIn("clang-diagnostic", found)
 
     def test_an_unreadable_source_is_a_finding(self):
-        self.assertIn("clang-diagnostic-error", self.found(one_dot_cpp="namespace offramp {\nint answer() { return nowhere; }\n}\n"))
+        self.assertIn(
+            "clang-diagnostic-error",
+            self.found(one_dot_cpp="namespace offramp {\nint answer() { return nowhere; }\n}\n"),
+        )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ("common", "producer", "consumer", "tests")
 SUFFIXES = {".cpp", ".hpp", ".h", ".c", ".cu", ".cuh", ".inl"}
 FORMATTER = os.environ.get("OFFRAMP_TEST_CLANG_FORMAT") or shutil.which("clang-format")
-STYLE = 14      # other versions format some lines differently
+STYLE = 14  # other versions format some lines differently
 
 
 def version():
@@ -24,8 +24,23 @@ def version():
 
 def unformatted(files):
     """clang-format's warnings about unformatted files."""
-    done = subprocess.run(["xargs", "-0", "-P", str(os.cpu_count()), "-n", "40", FORMATTER, "--dry-run", "--Werror", f"--style=file:{ROOT}/.clang-format"],
-                          input="\0".join(map(str, files)), capture_output=True, text=True)
+    done = subprocess.run(
+        [
+            "xargs",
+            "-0",
+            "-P",
+            str(os.cpu_count()),
+            "-n",
+            "40",
+            FORMATTER,
+            "--dry-run",
+            "--Werror",
+            f"--style=file:{ROOT}/.clang-format",
+        ],
+        input="\0".join(map(str, files)),
+        capture_output=True,
+        text=True,
+    )
     return [line for line in done.stderr.splitlines() if "error:" in line]
 
 

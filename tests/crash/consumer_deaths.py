@@ -26,20 +26,35 @@ import typing
 if "OFFRAMP_BIN_DIR" in os.environ:
     os.environ.setdefault("OFFRAMP_TEST_BIN", os.environ["OFFRAMP_BIN_DIR"])
 
-from tests.support.real_run import RealRun, kill, left_behind, shared_memory  # noqa: E402: after the programs' folder is set
+from tests.support.real_run import RealRun, kill, left_behind, shared_memory  # noqa: E402 - after the folder of programs is set
 from tests.support.run_memory import whole_memory  # noqa: E402
 
-SMALL = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "8", "--samples-per-slab", "2", "--slabs", "16", "--processor", "checksum")
-WITNESSES = 2           # consumers that are never killed: a killed one loses its records
+SMALL = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--copy-bytes",
+    "1MiB",
+    "--batch",
+    "8",
+    "--samples-per-slab",
+    "2",
+    "--slabs",
+    "16",
+    "--processor",
+    "checksum",
+)
+WITNESSES = 2  # consumers that are never killed: a killed one loses its records
 START_AGAIN_SECONDS = 0.1
 PATIENCE_SECONDS = 120
-STOPPED = 130           # exit code of a run that was stopped before the end of its input
+STOPPED = 130  # exit code of a run that was stopped before the end of its input
 
 
 class Window(typing.NamedTuple):
     begin_ns: int
     end_ns: int
-    slabs: int          # completed
+    slabs: int  # completed
     deaths: int
 
     def rate(self):
@@ -83,7 +98,7 @@ class ConsumerDeaths:
         """The ratio of each window with deaths to the mean of its neighbours without."""
         found = []
         for index in range(1, len(self.windows), 2):
-            beside = [window.rate() for window in (self.windows[index - 1], *self.windows[index + 1:index + 2])]
+            beside = [window.rate() for window in (self.windows[index - 1], *self.windows[index + 1 : index + 2])]
             found.append(self.windows[index].rate() / statistics.mean(beside))
         return found
 
@@ -136,7 +151,9 @@ class ConsumerDeaths:
         if items is not None:
             self.looked_at = len(items)
             if sorted(items) != list(range(completed)):
-                self.wrong.append(f"{completed} samples were completed; the outputs hold {len(items)} items, {len(set(items))} of them distinct")
+                self.wrong.append(
+                    f"{completed} samples were completed; the outputs hold {len(items)} items, {len(set(items))} of them distinct"
+                )
 
     def _note_hand_overs(self, path):
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -151,7 +168,11 @@ class ConsumerDeaths:
 def items_in(output):
     """The items of all lines that the run wrote; None if its processor writes none."""
     if (lines := output / "checksums.tsv").exists():
-        return [int(line.split(b"\t", 1)[0]) for line in lines.read_bytes().splitlines() if not line.startswith((b"#", b"item"))]
+        return [
+            int(line.split(b"\t", 1)[0])
+            for line in lines.read_bytes().splitlines()
+            if not line.startswith((b"#", b"item"))
+        ]
     if (lines := output / "records.jsonl").exists():
         return [json.loads(line)["item"] for line in lines.read_bytes().splitlines()]
     return None
@@ -162,16 +183,22 @@ def percentile(values, share):
 
 
 def report(run):
-    rates = {deaths: [window.rate() for window in run.windows if (window.deaths > 0) == deaths] for deaths in (False, True)}
+    rates = {
+        deaths: [window.rate() for window in run.windows if (window.deaths > 0) == deaths] for deaths in (False, True)
+    }
     ratios = run.ratios()
-    lines = [f"{run.deaths()} consumers killed in {len(rates[True])} windows, {run.redelivered} samples redelivered",
-             f"slabs per second without deaths: median {statistics.median(rates[False]):.1f} [{min(rates[False]):.1f}, {max(rates[False]):.1f}]",
-             f"slabs per second with deaths:    median {statistics.median(rates[True]):.1f} [{min(rates[True]):.1f}, {max(rates[True]):.1f}]",
-             f"share of the undisturbed rate, by neighbouring windows: median {statistics.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]"]
+    lines = [
+        f"{run.deaths()} consumers killed in {len(rates[True])} windows, {run.redelivered} samples redelivered",
+        f"slabs per second without deaths: median {statistics.median(rates[False]):.1f} [{min(rates[False]):.1f}, {max(rates[False]):.1f}]",
+        f"slabs per second with deaths:    median {statistics.median(rates[True]):.1f} [{min(rates[True]):.1f}, {max(rates[True]):.1f}]",
+        f"share of the undisturbed rate, by neighbouring windows: median {statistics.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]",
+    ]
     for deaths, kind in ((False, "without deaths"), (True, "with deaths")):
         times = run.hand_over[deaths]
         if times:
-            lines.append(f"hand-over {kind}: p50 {1e3 * percentile(times, 0.5):.2f} ms, p99 {1e3 * percentile(times, 0.99):.2f} ms, of {len(times)}")
+            lines.append(
+                f"hand-over {kind}: p50 {1e3 * percentile(times, 0.5):.2f} ms, p99 {1e3 * percentile(times, 0.99):.2f} ms, of {len(times)}"
+            )
     return "\n".join([*lines, *(["WRONG:", *run.wrong] if run.wrong else ["nothing wrong"])])
 
 
@@ -180,17 +207,25 @@ def main():
     parser.add_argument("--consumers", type=int, default=4)
     parser.add_argument("--windows", type=int, default=6, help="the second, fourth, ... have deaths")
     parser.add_argument("--seconds", type=float, default=4, help="of each window")
-    parser.add_argument("--settle", type=float, default=2, help="seconds after the first batch, before the first window")
+    parser.add_argument(
+        "--settle", type=float, default=2, help="seconds after the first batch, before the first window"
+    )
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--json", metavar="FILE", help="the windows, and what was wrong")
     parser.add_argument("flags", nargs="*", help="the run's, after --")
     options = parser.parse_args()
     print(f"seed {options.seed}; {os.cpu_count()} processors; run: {' '.join(options.flags or SMALL)}", flush=True)
-    run = ConsumerDeaths(options.flags or SMALL, options.consumers, options.windows, options.seconds, options.settle, options.seed).run()
+    run = ConsumerDeaths(
+        options.flags or SMALL, options.consumers, options.windows, options.seconds, options.settle, options.seed
+    ).run()
     print(report(run))
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"windows": [window._asdict() for window in run.windows], "ratios": run.ratios(), "wrong": run.wrong}, file, indent=1)
+            json.dump(
+                {"windows": [window._asdict() for window in run.windows], "ratios": run.ratios(), "wrong": run.wrong},
+                file,
+                indent=1,
+            )
     return 1 if run.wrong else 0
 
 

@@ -16,21 +16,44 @@ from tests.support.real_run import left_behind
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"])
 VISIBILITY_TIMEOUT = 0.3
 SAMPLES = 96
-WATCHDOG_SECONDS = 60     # a run takes two
-COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--batches", str(SAMPLES // 4), "--slabs", "4",
-        "--processor", "checksum", "--consumers", "2", "--producer-restarts", "4", "--visibility-timeout", str(VISIBILITY_TIMEOUT), "--log-level", "info")
+WATCHDOG_SECONDS = 60  # a run takes two
+COPY = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--copy-bytes",
+    "256KiB",
+    "--batch",
+    "4",
+    "--batches",
+    str(SAMPLES // 4),
+    "--slabs",
+    "4",
+    "--processor",
+    "checksum",
+    "--consumers",
+    "2",
+    "--producer-restarts",
+    "4",
+    "--visibility-timeout",
+    str(VISIBILITY_TIMEOUT),
+    "--log-level",
+    "info",
+)
 # Flags that provoke each --when-full. With drop, at least `--slabs` slabs are published and most of the rest is dropped.
 WHEN_FULL = {"block": (), "drop": ("--when-full", "drop", "--slabs", "12"), "spill": ("--when-full", "spill")}
 DEATHS = ("kill", "segv", "abort", "exit", "stop")
-HANG = "consumer.work_noted#2:stop"     # lets visibility timeouts expire
-DEATH = "consumer.work_noted#2:kill"    # makes the broker take holds back
-RECOVERY = "ledger.leased#4:kill"     # makes another producer take over
+HANG = "consumer.work_noted#2:stop"  # lets visibility timeouts expire
+DEATH = "consumer.work_noted#2:kill"  # makes the broker take holds back
+RECOVERY = "ledger.leased#4:kill"  # makes another producer take over
 LAUNCHER = "kill-parent"
 
 
 @dataclasses.dataclass(frozen=True)
 class Order:
     """The process that passes `name` for the `nth` time does `action`, once in the whole run."""
+
     name: str
     action: str
     nth: int = 2
@@ -43,7 +66,10 @@ class Order:
 def failpoints_of_the_sources():
     """{failpoint: program that passes it}"""
     files = [*ROOT.glob("producer/**/*.cpp"), *ROOT.glob("consumer/**/*.cpp"), *ROOT.glob("common/**/*.cpp")]
-    return {name: "consumer" if file.relative_to(ROOT).parts[0] == "consumer" else "producer" for name, file in failpoints_in(files).items()}
+    return {
+        name: "consumer" if file.relative_to(ROOT).parts[0] == "consumer" else "producer"
+        for name, file in failpoints_in(files).items()
+    }
 
 
 def failpoints_in(files):
@@ -72,12 +98,20 @@ class CrashRun:
         self.changed = self.run.folder / "changed-slabs"
         self.run.environment.update(self.consumers())
         self._clean = dict(self.run.environment)
-        self.run.environment.update({"LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"),
-                                     "OFFRAMP_FAILPOINT": ",".join([*map(str, orders), *setting_up]), "OFFRAMP_FAILPOINT_ONCE": str(self.once)})
+        self.run.environment.update(
+            {
+                "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"),
+                "OFFRAMP_FAILPOINT": ",".join([*map(str, orders), *setting_up]),
+                "OFFRAMP_FAILPOINT_ONCE": str(self.once),
+            }
+        )
 
     def consumers(self):
         """Environment variables for consumers that reread a slab while they hold it."""
-        return {"OFFRAMP_BIN_DIR": str(programs_with_faulty_consumer(self.run.folder)), "OFFRAMP_TEST_RECHECK_FILE": str(self.changed)}
+        return {
+            "OFFRAMP_BIN_DIR": str(programs_with_faulty_consumer(self.run.folder)),
+            "OFFRAMP_TEST_RECHECK_FILE": str(self.changed),
+        }
 
     def outputs(self):
         """The run's results, without its own bookkeeping files."""
@@ -166,7 +200,9 @@ class CrashRun:
 
     def _check_time(self):
         if time.monotonic() > self.run.deadline:
-            raise AssertionError(f"the run does not end; failpoints: {self.run.environment['OFFRAMP_FAILPOINT']}\n{self.run.logs()}")
+            raise AssertionError(
+                f"the run does not end; failpoints: {self.run.environment['OFFRAMP_FAILPOINT']}\n{self.run.logs()}"
+            )
 
 
 def lines(outputs_of_a_run):

@@ -33,15 +33,21 @@ LEASED, LEDGER_HEADER_BYTES, CONSUMER_BYTES, ENTRY_BYTES = 3, 512, 64, 128
 class Death(typing.NamedTuple):
     """Milliseconds."""
 
-    until_free: float      # from the signal
-    after_death: float     # the part after the pidfd's readiness, which is Offramp's; before it the kernel removes the mappings
+    until_free: float  # from the signal
+    after_death: (
+        float  # the part after the pidfd's readiness, which is Offramp's; before it the kernel removes the mappings
+    )
 
 
 class Ledger:
     """The current states of a run's slabs."""
 
     def __init__(self, run_id):
-        name = next(name for name in os.listdir("/dev/shm") if name.startswith(f"offramp-{run_id}-") and name.endswith(".ledger"))
+        name = next(
+            name
+            for name in os.listdir("/dev/shm")
+            if name.startswith(f"offramp-{run_id}-") and name.endswith(".ledger")
+        )
         with open(f"/dev/shm/{name}", "rb") as file:
             self._memory = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         slabs, consumers = struct.unpack_from("<II", self._memory, 24)
@@ -61,9 +67,32 @@ class Deaths:
     def __init__(self, pool_bytes):
         self.pool_bytes = pool_bytes
         slab_bytes = pool_bytes // SLABS
-        self.flags = ("--device", "cpu", "--model", "copy", "--copy-bytes", str(slab_bytes), "--batch", str(SAMPLES_A_SLAB), "--batches", "1000000",
-                      "--samples-per-slab", str(SAMPLES_A_SLAB), "--slabs", str(SLABS), "--max-failures", "1000", "--visibility-timeout", "600",
-                      "--window", "1", "--status-seconds", "0.05", "--log-level", "warning")
+        self.flags = (
+            "--device",
+            "cpu",
+            "--model",
+            "copy",
+            "--copy-bytes",
+            str(slab_bytes),
+            "--batch",
+            str(SAMPLES_A_SLAB),
+            "--batches",
+            "1000000",
+            "--samples-per-slab",
+            str(SAMPLES_A_SLAB),
+            "--slabs",
+            str(SLABS),
+            "--max-failures",
+            "1000",
+            "--visibility-timeout",
+            "600",
+            "--window",
+            "1",
+            "--status-seconds",
+            "0.05",
+            "--log-level",
+            "warning",
+        )
 
     def measure(self, count, how):
         """([Death], number of core files)"""
@@ -86,13 +115,13 @@ class Deaths:
         return found, dumped
 
     def _one(self, run, ledger, gate, how, cores):
-        run.through = ("env", f"--chdir={cores}")      # the kernel writes core files there
+        run.through = ("env", f"--chdir={cores}")  # the kernel writes core files there
         consumer = run.start_consumer("--processor", "none", faulty=True, environment=gate.environment)
         gate.entered()
         while mapped_bytes(consumer.pid) < self.pool_bytes:
             gate.let(1)
             gate.entered()
-        slab, = ledger.leased()
+        (slab,) = ledger.leased()
         pidfd = os.pidfd_open(consumer.pid)
         death = select.poll()
         death.register(pidfd, select.POLLIN)
@@ -123,7 +152,7 @@ def bare(gib, deaths=20):
     with open(f"/dev/shm/offramp-bare-{os.getpid()}", "w+b") as file:
         os.unlink(file.name)
         os.ftruncate(file.fileno(), int(gib * (1 << 30)))
-        with mmap.mmap(file.fileno(), 0) as memory:     # like slabs: in huge pages if the mount provides them
+        with mmap.mmap(file.fileno(), 0) as memory:  # like slabs: in huge pages if the mount provides them
             memory.madvise(mmap.MADV_HUGEPAGE)
             memory.madvise(MADV_POPULATE_WRITE)
         for _ in range(deaths):
@@ -154,7 +183,7 @@ def percentile(values, share):
 
 def histogram(values):
     """The lines of a histogram; each bucket is twice as wide as the one before."""
-    edges = [0.25 * 2 ** step for step in range(14)]
+    edges = [0.25 * 2**step for step in range(14)]
     lines, below = [], 0.0
     for edge in edges:
         inside = sum(below <= value < edge for value in values)
@@ -168,7 +197,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gib", type=float, action="append", help="mapped by the consumer; default 0.25, 1 and 8")
     parser.add_argument("--deaths", type=int, default=100, help="of each kind")
-    parser.add_argument("--how", choices=HOWS, action="append", help="kill leaves no core file, segv does; default both")
+    parser.add_argument(
+        "--how", choices=HOWS, action="append", help="kill leaves no core file, segv does; default both"
+    )
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     pattern = pathlib.Path("/proc/sys/kernel/core_pattern").read_text().strip()
@@ -177,9 +208,11 @@ def main():
         for how in options.how or tuple(HOWS):
             found, dumped = Deaths(int(gib * (1 << 30))).measure(options.deaths, how)
             free, ours = [death.until_free for death in found], [death.after_death for death in found]
-            print(f"{gib:g} GiB mapped, {HOWS[how].name}: {len(found)} deaths ({dumped} core files), p50 {percentile(free, 0.5):.2f} ms, "
-                  f"p99 {percentile(free, 0.99):.2f} ms, max {max(free):.2f} ms; after the pidfd p50 {percentile(ours, 0.5):.3f} ms, "
-                  f"p99 {percentile(ours, 0.99):.3f} ms; an empty process with the same memory mapped p50 {percentile(bare(gib), 0.5):.2f} ms")
+            print(
+                f"{gib:g} GiB mapped, {HOWS[how].name}: {len(found)} deaths ({dumped} core files), p50 {percentile(free, 0.5):.2f} ms, "
+                f"p99 {percentile(free, 0.99):.2f} ms, max {max(free):.2f} ms; after the pidfd p50 {percentile(ours, 0.5):.3f} ms, "
+                f"p99 {percentile(ours, 0.99):.3f} ms; an empty process with the same memory mapped p50 {percentile(bare(gib), 0.5):.2f} ms"
+            )
             print("\n".join(histogram(free)), flush=True)
     return 0
 

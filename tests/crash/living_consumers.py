@@ -38,14 +38,19 @@ READING = """
         for sample, values in slab:
             print("sample", sample.key, int(values.min()), int(values.max()), flush=True)
 """
-HEALTHY = READING + """
+HEALTHY = (
+    READING
+    + """
     try:
         offramp.Consumer(sys.argv[1], wait_for_run=0.1).run(read)
     except offramp.NoSuchRun:
         pass        # the other consumer failed after the last slab
 """
+)
 # Runs a given number of times and stays alive. Its function fails once, to cover the steps of a failure.
-FAILING = READING + """
+FAILING = (
+    READING
+    + """
     failed = []
 
     def once(slab):
@@ -63,8 +68,11 @@ FAILING = READING + """
     print("lives", flush=True)
     sys.stdin.read()
 """
+)
 # Two consumers in one process: the second joins the next run while the first still holds a slab of the dead run.
-TWO = READING + """
+TWO = (
+    READING
+    + """
     def hold_then_read(name, number):
         def work(slab):
             seen.append(slab)
@@ -90,6 +98,7 @@ TWO = READING + """
         else:
             go_on[name].set()
 """
+)
 
 
 class RunDirectory:
@@ -111,12 +120,22 @@ class RunDirectory:
         self._folder.cleanup()
 
     def python(self, program, *arguments, failpoints=""):
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT}/launch/python", "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so.1")}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{ROOT}/launch/python",
+            "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so.1"),
+        }
         if failpoints:
             environment.update(LD_PRELOAD=str(BIN / "tests" / "libofframp_failpoints.so"), OFFRAMP_FAILPOINT=failpoints)
-        process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program), str(self.run_dir), *map(str, arguments)], stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, text=True, bufsize=1, env=environment)
-        watchdog = threading.Timer(WATCHDOG_SECONDS, process.kill)      # unblocks the reader
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(program), str(self.run_dir), *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env=environment,
+        )
+        watchdog = threading.Timer(WATCHDOG_SECONDS, process.kill)  # unblocks the reader
         watchdog.start()
         self._started.append((process, watchdog))
         return process
@@ -148,14 +167,20 @@ def send(process, *words):
 
 def samples_in(lines):
     """[(key, least value, greatest value)] of the printed samples."""
-    return [(key, int(low), int(high)) for word, key, low, high in (line.split() for line in lines if line.startswith("sample ")) if word]
+    return [
+        (key, int(low), int(high))
+        for word, key, low, high in (line.split() for line in lines if line.startswith("sample "))
+        if word
+    ]
 
 
 def wrong_values(samples):
     """Samples that hold another sample's data."""
+
     def value(key):
         batch, row = map(int, key.split("/"))
         return 1000 * batch + row
+
     return [sample for sample in samples if sample[1:] != (value(sample[0]), value(sample[0]))]
 
 
@@ -163,14 +188,18 @@ def error_at(failpoint, directory, times=1):
     """Fails a consumer `times` times at a failpoint; its process lives on while another consumer does the rest. Returns the faults as texts."""
     batches, wrong = 12, []
     producer = directory.produce(slabs=1 if times == 1 else times, batches=batches)
-    living = directory.python(FAILING, times, failpoints=",".join(f"{failpoint}#{nth}:throw" for nth in range(1, times + 1)))
+    living = directory.python(
+        FAILING, times, failpoints=",".join(f"{failpoint}#{nth}:throw" for nth in range(1, times + 1))
+    )
     printed = read_until(living, "lives")
     healthy = directory.python(HEALTHY)
     if sum(line.startswith("failed") for line in printed) != times:
         wrong.append(f"the failpoint was not passed {times} times: {printed}")
     completed, dead_letters, consumers = map(int, read_until(producer, str(batches * ROWS))[-1].split())
     if (completed, dead_letters) != (batches * ROWS, 0) or living.poll() is not None:
-        wrong.append(f"{completed} samples were completed, {dead_letters} dead-lettered; the consumer's process: {living.poll()}")
+        wrong.append(
+            f"{completed} samples were completed, {dead_letters} dead-lettered; the consumer's process: {living.poll()}"
+        )
     if consumers > 1:
         wrong.append(f"{consumers} consumers are registered, but only one exists")
     healthy.wait(WATCHDOG_SECONDS)
@@ -203,6 +232,8 @@ def producer_dies_at_slab(number, directory):
     wrong = [] if end[-1].startswith("first failed") else [f"the consumer of the dead run: {end[-1]}"]
     if (printed := read_until(producer, "")[-1].split())[:2] != [str(BATCHES * ROWS), "0"]:
         wrong.append(f"completed and dead-lettered: {printed}")
-    if len({key for key, _, _ in of_next}) != BATCHES * ROWS or (others := wrong_values(samples_in([*before, *end]) + of_next)):
+    if len({key for key, _, _ in of_next}) != BATCHES * ROWS or (
+        others := wrong_values(samples_in([*before, *end]) + of_next)
+    ):
         wrong.append(f"{len(of_next)} samples of the next run; with another sample's bytes: {others}")
     return wrong

@@ -12,7 +12,15 @@ import sys
 import textwrap
 
 from tests.crash import matrix
-from tests.crash.crash_run import BIN, VISIBILITY_TIMEOUT, ROOT, CrashRun, failpoints_in, failpoints_of_the_sources, undisturbed
+from tests.crash.crash_run import (
+    BIN,
+    VISIBILITY_TIMEOUT,
+    ROOT,
+    CrashRun,
+    failpoints_in,
+    failpoints_of_the_sources,
+    undisturbed,
+)
 from tests.crash.matrix import DEATHS, ELSEWHERE, LAUNCHER, OF_A_SPILL, Cell
 
 BATCHES, ROWS = 24, 4
@@ -22,14 +30,27 @@ BATCH = f"""
     def batch(number):
         return [f"b{{number:03}}-{{row}}" for row in range({ROWS})], numpy.arange({ROWS} * 6, dtype="float32").reshape({ROWS}, 6) + number
 """
-LOOP = BATCH + f"""
+LOOP = (
+    BATCH
+    + f"""
     with offramp.Egress(slabs=4, samples_per_slab={ROWS}, visibility_timeout={VISIBILITY_TIMEOUT}) as egress:
         for keys, values in egress.pending(map(batch, range({BATCHES}))):
             egress.submit({{"values": values}}, keys)
 """
+)
 # A loop's egress never reaches these failpoints: its run is not recovered, and the programs use another checkpoint.
-OF_THE_PROGRAMS = ("adopt.epoch_used", "adopt.producer_named", "ledger.adopt", "broker.rejoin", "broker.rejoined", "run.first_result", "run.begun",
-                   "run.joined", "run.ended", "run.swept")
+OF_THE_PROGRAMS = (
+    "adopt.epoch_used",
+    "adopt.producer_named",
+    "ledger.adopt",
+    "broker.rejoin",
+    "broker.rejoined",
+    "run.first_result",
+    "run.begun",
+    "run.joined",
+    "run.ended",
+    "run.swept",
+)
 # In the test the launcher dies at one step each of the run's start, work and checkpoint.
 LAUNCHER_DIES_AT = ("run.meet", "egress.published", "checkpoint.added")
 JOBS = 3
@@ -38,7 +59,9 @@ JOBS = 3
 def failpoints_of_a_loop():
     of_the_package = failpoints_in((ROOT / "launch" / "python").glob("**/*.py"))
     of_the_library = [name for name, program in failpoints_of_the_sources().items() if program == "producer"]
-    return [name for name in (*of_the_library, *of_the_package) if name not in (*ELSEWHERE, *OF_A_SPILL, *OF_THE_PROGRAMS)]
+    return [
+        name for name in (*of_the_library, *of_the_package) if name not in (*ELSEWHERE, *OF_A_SPILL, *OF_THE_PROGRAMS)
+    ]
 
 
 class LoopCell(Cell):
@@ -46,7 +69,9 @@ class LoopCell(Cell):
 
     @property
     def order(self):
-        return matrix.Order(self.failpoint, self.action, 1 if self.failpoint.startswith("checkpoint.") else super().order.nth)
+        return matrix.Order(
+            self.failpoint, self.action, 1 if self.failpoint.startswith("checkpoint.") else super().order.nth
+        )
 
 
 class LoopCrashRun(CrashRun):
@@ -73,7 +98,9 @@ class LoopCrashRun(CrashRun):
         """Item i is sample i % ROWS of batch i // ROWS."""
         lines = (self.run.output / ".offramp-egress").read_text().splitlines()[1:]
         done = {item for line in lines for begin, end, _ in json.loads(line)["done"] for item in range(begin, end)}
-        return sorted(item for item in done if not (self.run.output / f"b{item // ROWS:03}-{item % ROWS}.values.npy").exists())
+        return sorted(
+            item for item in done if not (self.run.output / f"b{item // ROWS:03}-{item % ROWS}.values.npy").exists()
+        )
 
     @staticmethod
     def is_ended_by(order):
@@ -84,7 +111,9 @@ class LoopCrashRun(CrashRun):
 class CatchingCrashRun(LoopCrashRun):
     """Its loop catches the exceptions of submit() and submits the batch again. Each batch fails at another line of the package."""
 
-    LOOP = BATCH + f"""
+    LOOP = (
+        BATCH
+        + f"""
     import os, sys
 
     class Interrupted(Exception):
@@ -110,6 +139,7 @@ class CatchingCrashRun(LoopCrashRun):
             except Interrupted:
                 egress.submit({{"values": values}}, keys)
 """
+    )
 
 
 def cells(wanted=(), everything=False):
@@ -117,7 +147,12 @@ def cells(wanted=(), everything=False):
     names = [name for name in failpoints_of_a_loop() if not wanted or any(name.startswith(begin) for begin in wanted)]
     if everything:
         return [LoopCell(name, "producer", action) for name in names for action in (*DEATHS, LAUNCHER)]
-    return [LoopCell(name, "producer", action) for name in names for action in ("kill", LAUNCHER) if action == "kill" or name in LAUNCHER_DIES_AT]
+    return [
+        LoopCell(name, "producer", action)
+        for name in names
+        for action in ("kill", LAUNCHER)
+        if action == "kill" or name in LAUNCHER_DIES_AT
+    ]
 
 
 def seen_by_a_loop():

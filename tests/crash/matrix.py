@@ -9,23 +9,82 @@ import dataclasses
 import sys
 import time
 
-from tests.crash.crash_run import DEATH, DEATHS, HANG, LAUNCHER, RECOVERY, WHEN_FULL, CrashRun, Order, failpoints_of_the_sources, undisturbed
+from tests.crash.crash_run import (
+    DEATH,
+    DEATHS,
+    HANG,
+    LAUNCHER,
+    RECOVERY,
+    WHEN_FULL,
+    CrashRun,
+    Order,
+    failpoints_of_the_sources,
+    undisturbed,
+)
 
 # Preconditions of failpoints; below, the failpoints that a process passes only once.
-SETTING_UP = {"ledger.expire": (HANG,), "ledger.return.holder_cleared": (HANG,), "ledger.revoke.counted": (DEATH,),
-              "ledger.revoke.holder_cleared": (DEATH,),
-              **dict.fromkeys(("adopt.epoch_used", "adopt.producer_named", "ledger.adopt", "broker.rejoin", "broker.rejoined",
-                               "consumer.producer_lost", "consumer.producer_met", "consumer.back"), (RECOVERY,))}
-ONCE_A_PROCESS = ("broker.admitted", "consumer.welcomed", "consumer.disconnect", "ledger.expire", "ledger.return.holder_cleared",
-                  "ledger.revoke.counted", "ledger.revoke.holder_cleared", "sink.commit", "sink.committed", "consumer.acknowledged",
-                  "broker.acknowledge", "run.meet", "run.met", "run.first_result", "run.begun", "run.joined", "run.ended", "run.swept", "adopt.epoch_used", "adopt.producer_named", "broker.rejoin", "broker.rejoined",
-                  "consumer.producer_lost", "consumer.producer_met", "consumer.back")
+SETTING_UP = {
+    "ledger.expire": (HANG,),
+    "ledger.return.holder_cleared": (HANG,),
+    "ledger.revoke.counted": (DEATH,),
+    "ledger.revoke.holder_cleared": (DEATH,),
+    **dict.fromkeys(
+        (
+            "adopt.epoch_used",
+            "adopt.producer_named",
+            "ledger.adopt",
+            "broker.rejoin",
+            "broker.rejoined",
+            "consumer.producer_lost",
+            "consumer.producer_met",
+            "consumer.back",
+        ),
+        (RECOVERY,),
+    ),
+}
+ONCE_A_PROCESS = (
+    "broker.admitted",
+    "consumer.welcomed",
+    "consumer.disconnect",
+    "ledger.expire",
+    "ledger.return.holder_cleared",
+    "ledger.revoke.counted",
+    "ledger.revoke.holder_cleared",
+    "sink.commit",
+    "sink.committed",
+    "consumer.acknowledged",
+    "broker.acknowledge",
+    "run.meet",
+    "run.met",
+    "run.first_result",
+    "run.begun",
+    "run.joined",
+    "run.ended",
+    "run.swept",
+    "adopt.epoch_used",
+    "adopt.producer_named",
+    "broker.rejoin",
+    "broker.rejoined",
+    "consumer.producer_lost",
+    "consumer.producer_met",
+    "consumer.back",
+)
 # Only a run with --tile passes these: e2e.tiles kills consumers at each.
 OF_TILES = tuple(name for name in failpoints_of_the_sources() if name.startswith(("stitch.", "canvas.")))
 # Not every run passes these. ipc.dead_letters covers dead letters and failing user functions, broker_test unused grants at the end, and
 # ipc.overwrite the steps after the consumers' end.
-ELSEWHERE = ("ledger.dead_letter", "dead_letter.write", "consumer.failed", "ledger.fail.counted", "ledger.abandon", "merge.write", "parts.join", "sink.replace", "sink.replaced",
-             *OF_TILES)
+ELSEWHERE = (
+    "ledger.dead_letter",
+    "dead_letter.write",
+    "consumer.failed",
+    "ledger.fail.counted",
+    "ledger.abandon",
+    "merge.write",
+    "parts.join",
+    "sink.replace",
+    "sink.replaced",
+    *OF_TILES,
+)
 # Passed only with --when-full spill, and always if the only consumer is stopped for a while.
 OF_A_SPILL = ("ledger.spill", "spill.written", "spill.read_back")
 RUNS_TO_REACH_IT = 3
@@ -37,7 +96,7 @@ FEWER_ACTIONS = ("kill", "stop", LAUNCHER)
 @dataclasses.dataclass(frozen=True)
 class Cell:
     failpoint: str
-    program: str       # passes the failpoint
+    program: str  # passes the failpoint
     action: str
     when_full: str = "block"
 
@@ -52,9 +111,13 @@ class Cell:
 
 def cells(wanted=(), when_full="block", actions=(*DEATHS, LAUNCHER)):
     """All cells, or those of failpoints that begin with one of `wanted`."""
-    return [Cell(name, program, action, when_full) for name, program in failpoints_of_the_sources().items()
-            if name not in ELSEWHERE and (name not in OF_A_SPILL or when_full == "spill")
-            if not wanted or any(name.startswith(begin) for begin in wanted) for action in actions]
+    return [
+        Cell(name, program, action, when_full)
+        for name, program in failpoints_of_the_sources().items()
+        if name not in ELSEWHERE and (name not in OF_A_SPILL or when_full == "spill")
+        if not wanted or any(name.startswith(begin) for begin in wanted)
+        for action in actions
+    ]
 
 
 def check(cell, expected, make=CrashRun):
@@ -73,7 +136,9 @@ def run(cell, expected, make):
     """(missed failpoint, other faults), each with the run's logs."""
     spills = cell.failpoint in OF_A_SPILL
     setting_up = ASLEEP if spills else SETTING_UP.get(cell.failpoint, ())
-    with make(cell.order, setting_up=setting_up, when_full=cell.when_full, flags=ONE_CONSUMER if spills else ()) as crash:
+    with make(
+        cell.order, setting_up=setting_up, when_full=cell.when_full, flags=ONE_CONSUMER if spills else ()
+    ) as crash:
         code = crash.finish()
         unreached = [] if crash.reached(cell.order) else [f"the failpoint was not reached\n{crash.run.logs()}"]
         if crash.is_ended_by(cell.order):
@@ -85,12 +150,20 @@ def run(cell, expected, make):
 def table(results):
     """A Markdown table: failpoints by ways to die."""
     columns = (*DEATHS, LAUNCHER)
-    lines = ["| failpoint | in | " + " | ".join("launcher dies" if column == LAUNCHER else column for column in columns) + " |",
-             "|---|---|" + "---|" * len(columns)]
+    lines = [
+        "| failpoint | in | "
+        + " | ".join("launcher dies" if column == LAUNCHER else column for column in columns)
+        + " |",
+        "|---|---|" + "---|" * len(columns),
+    ]
     for name in dict.fromkeys(cell.failpoint for cell in results):
         row = {cell.action: wrong for cell, wrong in results.items() if cell.failpoint == name}
         program = next(cell.program for cell in results if cell.failpoint == name)
-        lines.append(f"| {name} | {program} | " + " | ".join("–" if column not in row else "FAILED" if row[column] else "ok" for column in columns) + " |")
+        lines.append(
+            f"| {name} | {program} | "
+            + " | ".join("–" if column not in row else "FAILED" if row[column] else "ok" for column in columns)
+            + " |"
+        )
     return "\n".join(lines)
 
 

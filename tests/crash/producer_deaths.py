@@ -27,15 +27,37 @@ import time
 if "OFFRAMP_BIN_DIR" in os.environ:
     os.environ.setdefault("OFFRAMP_TEST_BIN", os.environ["OFFRAMP_BIN_DIR"])
 
-from tests.support.real_run import BIN, RealRun, left_behind, shared_memory  # noqa: E402: after the programs' folder is set
+from tests.support.real_run import BIN, RealRun, left_behind, shared_memory  # noqa: E402 - after the folder of programs is set
 from tests.support.run_memory import changed_pages, endpoint, whole_memory  # noqa: E402
 
-SMALL = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "8", "--batches", "1500", "--slabs", "6", "--processor", "checksum",
-         "--status-seconds", "0.05")
-PATIENCE_SECONDS = 120      # for one death and its recovery
-LOOK_SECONDS = 0.0002       # between two reads of the ledger
-STEPS = ("killed, until its pidfd says so", "reaped", "started, until it has the ledger", "until consumers can come back",
-         "until the first slab is done with", "until the first new batch is published")
+SMALL = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--copy-bytes",
+    "1MiB",
+    "--batch",
+    "8",
+    "--batches",
+    "1500",
+    "--slabs",
+    "6",
+    "--processor",
+    "checksum",
+    "--status-seconds",
+    "0.05",
+)
+PATIENCE_SECONDS = 120  # for one death and its recovery
+LOOK_SECONDS = 0.0002  # between two reads of the ledger
+STEPS = (
+    "killed, until its pidfd says so",
+    "reaped",
+    "started, until it has the ledger",
+    "until consumers can come back",
+    "until the first slab is done with",
+    "until the first new batch is published",
+)
 KEPT = ("ready", "leased")
 
 
@@ -89,7 +111,9 @@ class Deaths:
                 return None
             summary = run.summary()
             if not summary["conserved"] or summary["producers"] != producers or summary["samples"]["in_flight"]:
-                self.wrong.append(f"the summary is incomplete: {json.dumps(summary['samples'])}, {summary['producers']} of {producers} producers")
+                self.wrong.append(
+                    f"the summary is incomplete: {json.dumps(summary['samples'])}, {summary['producers']} of {producers} producers"
+                )
             if (run.folder / "changed").exists():
                 self.wrong.append((run.folder / "changed").read_text())
             run.finish_outputs()
@@ -105,7 +129,7 @@ class Deaths:
             return died
         try:
             while self._is_running():
-                time.sleep(self._random.uniform(0, self._spread))   # the moment of death
+                time.sleep(self._random.uniform(0, self._spread))  # the moment of death
                 if _has_ended(run.producer):
                     break
                 if not self._kill_one(run, memory):
@@ -176,11 +200,15 @@ class Deaths:
     def _look_at_kept(self, memory, words, sums, found):
         """Ready and held slabs keep their bytes until they are refilled."""
         new_sums = memory.sums()
-        kept = [slab for slab, (was, now) in enumerate(zip(words, memory.words())) if was[0] in KEPT and was[2] == now[2]]
+        kept = [
+            slab for slab, (was, now) in enumerate(zip(words, memory.words())) if was[0] in KEPT and was[2] == now[2]
+        ]
         found["slabs that kept their bytes"] = len(kept)
         for slab in kept:
             if new_sums[slab] != sums[slab]:
-                self.wrong.append(f"death {found['death']}: slab {slab}, {words[slab][0]}, has different bytes under the next producer")
+                self.wrong.append(
+                    f"death {found['death']}: slab {slab}, {words[slab][0]}, has different bytes under the next producer"
+                )
 
     @staticmethod
     def _until(run, holds):
@@ -218,27 +246,40 @@ def _code_of(run):
 
 def _has_ended(process):
     """Without reaping it."""
-    return process.returncode is not None or os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    return (
+        process.returncode is not None
+        or os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    )
 
 
 def table(deaths):
     lines = ["| step | median | 95 % | worst, ms |", "|---|---|---|---|"]
     rows = {step: [death["seconds"][step] for death in deaths if step in death["seconds"]] for step in STEPS}
-    rows["death to the first new batch"] = [sum(death["seconds"].values()) for death in deaths if len(death["seconds"]) == len(STEPS)]
+    rows["death to the first new batch"] = [
+        sum(death["seconds"].values()) for death in deaths if len(death["seconds"]) == len(STEPS)
+    ]
     for name, seconds in rows.items():
         if seconds:
             seconds = sorted(1e3 * value for value in seconds)
-            lines.append(f"| {name} | {statistics.median(seconds):.1f} | {seconds[int(0.95 * (len(seconds) - 1))]:.1f} | {seconds[-1]:.1f} |")
+            lines.append(
+                f"| {name} | {statistics.median(seconds):.1f} | {seconds[int(0.95 * (len(seconds) - 1))]:.1f} | {seconds[-1]:.1f} |"
+            )
     return "\n".join(lines)
 
 
 def report(deaths):
     recorded = deaths.recorded
-    lines = [f"{len(recorded)} producers killed in {deaths.runs} runs; {sum('filling' in death['slabs'] for death in recorded)} of them with slabs being filled"]
+    lines = [
+        f"{len(recorded)} producers killed in {deaths.runs} runs; {sum('filling' in death['slabs'] for death in recorded)} of them with slabs being filled"
+    ]
     if any("slabs that kept their bytes" in death for death in recorded):
         changed = [death.get("pages changed before it was reaped", 0) for death in recorded]
-        lines.append(f"pages that changed between a pidfd's readiness and the reaping: {sum(changed)}, at {sum(map(bool, changed))} deaths")
-        lines.append(f"Ready and held slabs with the same bytes under the next producer: {sum(death.get('slabs that kept their bytes', 0) for death in recorded)}")
+        lines.append(
+            f"pages that changed between a pidfd's readiness and the reaping: {sum(changed)}, at {sum(map(bool, changed))} deaths"
+        )
+        lines.append(
+            f"Ready and held slabs with the same bytes under the next producer: {sum(death.get('slabs that kept their bytes', 0) for death in recorded)}"
+        )
     return "\n".join([*lines, table(recorded), *(["WRONG:", *deaths.wrong] if deaths.wrong else ["nothing wrong"])])
 
 
@@ -246,17 +287,36 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--deaths", type=int, default=20)
     parser.add_argument("--consumers", type=int, default=2)
-    parser.add_argument("--spread", type=float, default=0.05, help="seconds after a producer's first new batch in which it dies, at the latest")
+    parser.add_argument(
+        "--spread",
+        type=float,
+        default=0.05,
+        help="seconds after a producer's first new batch in which it dies, at the latest",
+    )
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--rechecks", type=int, help="times that a consumer reads a slab again while it holds it, where not 20; it paces the run")
+    parser.add_argument(
+        "--rechecks",
+        type=int,
+        help="times that a consumer reads a slab again while it holds it, where not 20; it paces the run",
+    )
     parser.add_argument("--at-most-seconds", type=float, default=float("inf"), help="after which nobody else is killed")
-    parser.add_argument("--without-bytes", action="store_true", help="only the times: looking at the bytes takes some, and processors")
+    parser.add_argument(
+        "--without-bytes", action="store_true", help="only the times: looking at the bytes takes some, and processors"
+    )
     parser.add_argument("--json", metavar="FILE", help="every death, with its steps")
     parser.add_argument("flags", nargs="*", help="the run's, after --")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
-    deaths = Deaths(options.flags or SMALL, options.deaths, options.consumers, options.spread, options.seed, not options.without_bytes,
-                    options.rechecks, options.at_most_seconds).run()
+    deaths = Deaths(
+        options.flags or SMALL,
+        options.deaths,
+        options.consumers,
+        options.spread,
+        options.seed,
+        not options.without_bytes,
+        options.rechecks,
+        options.at_most_seconds,
+    ).run()
     print(report(deaths))
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:

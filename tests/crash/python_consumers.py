@@ -39,12 +39,20 @@ class PythonCrashRun(CrashRun):
     def consumers(self):
         post = self.run.folder / "post.py"
         post.write_text(textwrap.dedent(self.PROCESSOR))
-        self.run.flags += ("--processor", f"{post}:save", "--consumer-python", sys.executable,
-                           "--processor-option", f"changed={self.changed},once={self.run.folder / 'failed'}")
+        self.run.flags += (
+            "--processor",
+            f"{post}:save",
+            "--consumer-python",
+            sys.executable,
+            "--processor-option",
+            f"changed={self.changed},once={self.run.folder / 'failed'}",
+        )
         return {"OFFRAMP_BIN_DIR": str(BIN)}
 
     def outputs(self):
-        return {name: text for name, text in self.run.files().items() if name.endswith(".sum") or name == "records.jsonl"}
+        return {
+            name: text for name, text in self.run.files().items() if name.endswith(".sum") or name == "records.jsonl"
+        }
 
     def led_by_the_checkpoint(self):
         files = {int(path.stem) for path in self.run.output.glob("*.sum")}
@@ -68,10 +76,19 @@ def cells():
     SIGKILL at each failpoint of a consumer and where a failure is counted; around the function also the other ways to die and the launcher's death.
     The producer's failpoints do not depend on the processor: matrix.py covers them.
     """
-    from_consumers = [name for name, program in failpoints_of_the_sources().items() if program == "consumer" and name not in ELSEWHERE]
+    from_consumers = [
+        name for name, program in failpoints_of_the_sources().items() if program == "consumer" and name not in ELSEWHERE
+    ]
     killed = [Cell(name, "consumer", "kill") for name in from_consumers]
-    others = [Cell(name, "consumer", action) for name in IN_THE_TURN for action in (*DEATHS, LAUNCHER) if action != "kill"]
-    return [*killed, *others, FailureCell("consumer.failed", "consumer", "kill"), FailureCell("ledger.fail.counted", "producer", "kill")]
+    others = [
+        Cell(name, "consumer", action) for name in IN_THE_TURN for action in (*DEATHS, LAUNCHER) if action != "kill"
+    ]
+    return [
+        *killed,
+        *others,
+        FailureCell("consumer.failed", "consumer", "kill"),
+        FailureCell("ledger.fail.counted", "producer", "kill"),
+    ]
 
 
 def is_whole(outputs):

@@ -8,7 +8,7 @@ from tests.crash import histories, matrix
 from tests.crash.crash_run import failpoints_of_the_sources, undisturbed
 from tests.support.turn import TURN, describe_share, share
 
-JOBS = 3     # concurrent runs; each keeps a third of a core busy
+JOBS = 3  # concurrent runs; each keeps a third of a core busy
 HISTORIES = int(os.environ.get("OFFRAMP_CRASH_HISTORIES", "150"))
 # Of the cells that `block` has, too, a day checks this share for each other --when-full. Cells of a spill run every day.
 ONE_IN = 4

@@ -6,14 +6,27 @@ import unittest
 
 from tests.crash import living_consumers
 from tests.crash.crash_run import failpoints_of_the_sources
-from tests.crash.living_consumers import OF_A_RECOVERY, RunDirectory, error_at, producer_dies_at_slab, samples_in, wrong_values
+from tests.crash.living_consumers import (
+    OF_A_RECOVERY,
+    RunDirectory,
+    error_at,
+    producer_dies_at_slab,
+    samples_in,
+    wrong_values,
+)
 
 
-@unittest.skipIf(os.environ.get("OFFRAMP_TEST_SANITIZER") or importlib.util.find_spec("numpy") is None,
-                 "skipped: needs NumPy, and a build without sanitizers")
+@unittest.skipIf(
+    os.environ.get("OFFRAMP_TEST_SANITIZER") or importlib.util.find_spec("numpy") is None,
+    "skipped: needs NumPy, and a build without sanitizers",
+)
 class LivingConsumers(unittest.TestCase):
     def test_an_error_at_each_step(self):
-        names = [name for name, program in failpoints_of_the_sources().items() if program == "consumer" and name.startswith("consumer.")]
+        names = [
+            name
+            for name, program in failpoints_of_the_sources().items()
+            if program == "consumer" and name.startswith("consumer.")
+        ]
         self.assertEqual([], [name for name in OF_A_RECOVERY if name not in names])
         for name in names:
             if name not in OF_A_RECOVERY:

@@ -9,8 +9,10 @@ from tests.crash.crash_run import failpoints_of_the_sources
 from tests.crash.loop_deaths import LoopCell, LoopCrashRun
 
 
-@unittest.skipIf(os.environ.get("OFFRAMP_TEST_SANITIZER") or importlib.util.find_spec("numpy") is None,
-                 "skipped: needs NumPy, and a build without sanitizers")
+@unittest.skipIf(
+    os.environ.get("OFFRAMP_TEST_SANITIZER") or importlib.util.find_spec("numpy") is None,
+    "skipped: needs NumPy, and a build without sanitizers",
+)
 class LoopDeaths(unittest.TestCase):
     maxDiff = None
 
@@ -20,7 +22,10 @@ class LoopDeaths(unittest.TestCase):
         self.assertEqual({}, {f"{cell.failpoint} {cell.action}": wrong for cell, wrong in results.items() if wrong})
 
     def test_a_loop_that_catches_what_submit_raises(self):
-        wanted = [LoopCell(name, "producer", "kill") for name in ("egress.slab_taken", "egress.published", "checkpoint.add", "checkpoint.added")]
+        wanted = [
+            LoopCell(name, "producer", "kill")
+            for name in ("egress.slab_taken", "egress.published", "checkpoint.add", "checkpoint.added")
+        ]
         results = loop_deaths.check_all(wanted, loop_deaths.CatchingCrashRun)
         self.assertEqual({}, {f"{cell.failpoint} {cell.action}": wrong for cell, wrong in results.items() if wrong})
 
@@ -33,11 +38,15 @@ class LoopDeaths(unittest.TestCase):
         seen = loop_deaths.seen_by_a_loop()
         self.assertIn("egress.published", seen)
         self.assertEqual([], [name for name in loop_deaths.OF_THE_PROGRAMS if name in seen])
-        self.assertEqual([], [name for name in loop_deaths.LAUNCHER_DIES_AT if name not in loop_deaths.failpoints_of_a_loop()])
+        self.assertEqual(
+            [], [name for name in loop_deaths.LAUNCHER_DIES_AT if name not in loop_deaths.failpoints_of_a_loop()]
+        )
 
 
 class KnowsItsPast(LoopCrashRun):
-    LOOP = LoopCrashRun.LOOP.replace("+ number", "+ number + (os.environ['OFFRAMP_RESUME'] == 'true')").replace("import numpy", "import os, numpy")
+    LOOP = LoopCrashRun.LOOP.replace("+ number", "+ number + (os.environ['OFFRAMP_RESUME'] == 'true')").replace(
+        "import numpy", "import os, numpy"
+    )
 
 
 if __name__ == "__main__":

@@ -13,11 +13,13 @@ from tests.crash.crash_run import undisturbed
 from tests.crash.python_consumers import PythonCrashRun
 
 HOSTED = pathlib.Path(__file__).resolve().parents[1] / "bench" / "hosted"
-JOBS = 3     # concurrent runs; each keeps a third of a core busy
+JOBS = 3  # concurrent runs; each keeps a third of a core busy
 
 
-@unittest.skipIf(os.environ.get("OFFRAMP_TEST_SANITIZER") or importlib.util.find_spec("numpy") is None,
-                 "skipped: needs NumPy, and a build without sanitizers")
+@unittest.skipIf(
+    os.environ.get("OFFRAMP_TEST_SANITIZER") or importlib.util.find_spec("numpy") is None,
+    "skipped: needs NumPy, and a build without sanitizers",
+)
 class PythonConsumers(unittest.TestCase):
     maxDiff = None
 
@@ -31,13 +33,21 @@ class PythonConsumers(unittest.TestCase):
         self.assertEqual({}, {f"{cell.failpoint} {cell.action}": wrong for cell, wrong in results.items() if wrong})
 
     def test_results_that_depend_on_who_made_them_are_found(self):
-        found = matrix.check(matrix.Cell("consumer.work_noted", "consumer", "kill"), undisturbed(PythonCrashRun), NamesItsProcess)
+        found = matrix.check(
+            matrix.Cell("consumer.work_noted", "consumer", "kill"), undisturbed(PythonCrashRun), NamesItsProcess
+        )
         self.assertIn("outputs differ from the undisturbed run's", found)
 
     def test_killed_while_the_run_continues(self):
         processor = f"{HOSTED / 'processors.py'}:Noted"
-        run = ConsumerDeaths((*SMALL, "--processor", processor, "--consumer-python", sys.executable),
-                             consumers=WITNESSES + 2, windows=2, seconds=2, settle=0, seed=1).run()
+        run = ConsumerDeaths(
+            (*SMALL, "--processor", processor, "--consumer-python", sys.executable),
+            consumers=WITNESSES + 2,
+            windows=2,
+            seconds=2,
+            settle=0,
+            seed=1,
+        ).run()
         print("\n" + consumer_deaths.report(run), flush=True)
         self.assertEqual([], run.wrong)
         self.assertGreater(run.deaths(), 0)

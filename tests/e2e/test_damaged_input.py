@@ -14,8 +14,28 @@ from tests.support.launched_resume import World
 from tests.support.real_run import left_behind
 
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
-FLAGS = ("--device", "cpu", "--model", "cutout", "--image-size", "64", "--batch", "1", "--batches-per-slab", "1", "--slabs", "4", "--consumers", "2",
-         "--max-errors", "100%", "--processor", "mask-png,records", "--status-seconds", "0.05")
+FLAGS = (
+    "--device",
+    "cpu",
+    "--model",
+    "cutout",
+    "--image-size",
+    "64",
+    "--batch",
+    "1",
+    "--batches-per-slab",
+    "1",
+    "--slabs",
+    "4",
+    "--consumers",
+    "2",
+    "--max-errors",
+    "100%",
+    "--processor",
+    "mask-png,records",
+    "--status-seconds",
+    "0.05",
+)
 PICTURES = 12
 KILLED = 128 + signal.SIGKILL
 
@@ -23,7 +43,9 @@ KILLED = 128 + signal.SIGKILL
 class DamagedInput(unittest.TestCase):
     def world(self, *flags):
         world = World(*FLAGS, *flags)
-        self.addCleanup(lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm"))
+        self.addCleanup(
+            lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm")
+        )
         self.addCleanup(world.__exit__)
         return world
 
@@ -62,9 +84,14 @@ class DamagedInput(unittest.TestCase):
         log = (world.folder / "launcher.log").read_text()
         for name in listed:
             self.assertEqual(log.count(f"{world.pictures / name}: not an image"), 1, log)
-        self.assertEqual(f"and {met_by_the_dead} more: a producer that died found them" in log, met_by_the_dead > 0, log)
-        self.assertEqual({name: summary["samples"][name] for name in ("skipped", "released", "done_before")},
-                         {"skipped": len(skipped), "released": released, "done_before": done_before}, world.logs())
+        self.assertEqual(
+            f"and {met_by_the_dead} more: a producer that died found them" in log, met_by_the_dead > 0, log
+        )
+        self.assertEqual(
+            {name: summary["samples"][name] for name in ("skipped", "released", "done_before")},
+            {"skipped": len(skipped), "released": released, "done_before": done_before},
+            world.logs(),
+        )
         self.assertTrue(summary["conserved"])
 
     def killed_behind_the_skipped(self, world):
@@ -104,8 +131,12 @@ class DamagedInput(unittest.TestCase):
         once = world.folder / "once"
         once.mkdir()
         before = world.environment
-        world.environment = {**before, "LD_PRELOAD": str(BIN / "tests/libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": "ledger.ready#2:kill",
-                             "OFFRAMP_FAILPOINT_ONCE": str(once)}
+        world.environment = {
+            **before,
+            "LD_PRELOAD": str(BIN / "tests/libofframp_failpoints.so"),
+            "OFFRAMP_FAILPOINT": "ledger.ready#2:kill",
+            "OFFRAMP_FAILPOINT_ONCE": str(once),
+        }
         code = world.start("--overwrite", *flags).wait()
         world.environment = before
         self.assertTrue((once / "ledger.ready").exists(), world.logs())
@@ -122,17 +153,25 @@ class DamagedInput(unittest.TestCase):
                 code = self.killed_behind_holes(world, "--producer-restarts", restarts)
                 if restarts == "0":
                     self.assertEqual(code, KILLED, world.logs())
-                    self.assertEqual((self.masks(world), (world.output / ".offramp-checkpoint").read_bytes()), (masks, checkpoint))
+                    self.assertEqual(
+                        (self.masks(world), (world.output / ".offramp-checkpoint").read_bytes()), (masks, checkpoint)
+                    )
                     self.assertEqual(self.rows(world), {"done": list(range(PICTURES)), "skipped": []})
                     (world.folder / "once/ledger.ready").unlink()
                     (world.folder / "once").rmdir()
                 else:
                     self.assertEqual(code, 0, world.logs())
                     self.check_summary(world, skipped=damaged, released=PICTURES - len(damaged), met_by_the_dead=2)
-                    self.assertEqual(self.rows(world), {"done": list(range(len(damaged), PICTURES)), "skipped": list(damaged)})
-                    self.assertEqual(self.masks(world), {name: mask for name, mask in masks.items() if int(name[:2]) not in damaged})
+                    self.assertEqual(
+                        self.rows(world), {"done": list(range(len(damaged), PICTURES)), "skipped": list(damaged)}
+                    )
+                    self.assertEqual(
+                        self.masks(world), {name: mask for name, mask in masks.items() if int(name[:2]) not in damaged}
+                    )
                     world.output = world.output.with_name(f"{world.output.name}.before-{world.run_id()}")
-                    self.assertEqual((self.masks(world), (world.output / ".offramp-checkpoint").read_bytes()), (masks, checkpoint))
+                    self.assertEqual(
+                        (self.masks(world), (world.output / ".offramp-checkpoint").read_bytes()), (masks, checkpoint)
+                    )
 
 
 if __name__ == "__main__":

@@ -71,12 +71,18 @@ class Demo(unittest.TestCase):
             printed = self.run_to_its_end(run)
             last = [json.loads(line)["progress"] for line in printed.splitlines() if line.startswith('{"progress"')][-1]
             self.assertEqual(("ended", len(NAMES)), (last["state"], last["done"]))
-            self.assertNotEqual("starting", run.status()["limiting_stage"], "a run that ends before its first status has a limiting stage")
+            self.assertNotEqual(
+                "starting",
+                run.status()["limiting_stage"],
+                "a run that ends before its first status has a limiting stage",
+            )
             for name in NAMES:
                 mode, mask = pixels(run.output / "mask-png" / f"{name}.png")
                 self.assertEqual((mode, mask.shape), ("P", pixels(IMAGES / f"{name}.jpg")[1].shape[:2]))
                 self.assertEqual(set(numpy.unique(mask)), {0, 1}, name)
-                self.assertEqual(pixels(run.output / "overlay" / f"{name}.jpg")[1].shape, pixels(IMAGES / f"{name}.jpg")[1].shape)
+                self.assertEqual(
+                    pixels(run.output / "overlay" / f"{name}.jpg")[1].shape, pixels(IMAGES / f"{name}.jpg")[1].shape
+                )
             iou = self.check_cut_outs(run.output)
             self.assertGreaterEqual(iou, WANTED_IOU)
             self.assertIn(f"mean IoU {iou:.3f}", printed)
@@ -92,7 +98,10 @@ class Demo(unittest.TestCase):
         wanted = self.results_of(*SAID, "--model", "cutout")
         self.assertEqual(len(wanted), 3 * len(NAMES))
         self.assertEqual(self.results_of(*SAID, "--model", str(ROOT / "launch/demo/cutout.safetensors")), wanted)
-        with LaunchedRun(*SAID, "--model", "cutout", "--batch", "1", "--slabs", "2", "--consumers", "2") as run, run.gate() as gate:
+        with (
+            LaunchedRun(*SAID, "--model", "cutout", "--batch", "1", "--slabs", "2", "--consumers", "2") as run,
+            run.gate() as gate,
+        ):
             run.start()
             gate.let(4)
             gate.kill([gate.entered()[0] for _ in range(5)][-1])
@@ -102,13 +111,19 @@ class Demo(unittest.TestCase):
             self.assertEqual(run.files().keys(), wanted.keys())
 
     def test_every_form_of_the_output_gives_the_same_cut_outs(self):
-        for flags in (("--transform", "low-res"), ("--transform", "class-map", "--confidence"), ("--transform", "cast")):
+        for flags in (
+            ("--transform", "low-res"),
+            ("--transform", "class-map", "--confidence"),
+            ("--transform", "cast"),
+        ):
             with self.subTest(flags=flags), LaunchedRun(*SAID, "--model", "cutout", *flags) as run:
                 self.run_to_its_end(run)
                 self.assertGreaterEqual(self.check_cut_outs(run.output), WANTED_IOU)
 
     def test_cut_outs_of_no_images_are_refused(self):
-        with LaunchedRun("--device", DEVICE, "--model", "cutout", "--source", "synthetic", "--batches", "1", "--processor", "cut-out") as run:
+        with LaunchedRun(
+            "--device", DEVICE, "--model", "cutout", "--source", "synthetic", "--batches", "1", "--processor", "cut-out"
+        ) as run:
             self.assertEqual(run.start().wait(), 64, run.logs())
             self.assertIn("cut-out needs the images", run.logs())
 

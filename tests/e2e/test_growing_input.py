@@ -92,7 +92,7 @@ class GrowingInput(InWorlds):
         paint(world.input, NAMES)
         self.assertEqual(world.start("--input", str(world.input)).wait(), 0, world.logs())
         before = bytes_of(world.output)
-        paint(world.input, ["b/2.png"])     # beside b/2.jpg: both have their extension in their keys now
+        paint(world.input, ["b/2.png"])  # beside b/2.jpg: both have their extension in their keys now
         self.assertEqual(world.start("--input", str(world.input), "--resume").wait(), 64, world.logs())
         self.assertIn("Of its 6 items 1 is gone, or renamed", world.logs())
         shutil.rmtree(world.input / "d")
@@ -106,7 +106,10 @@ class ResultsBesideTheirInput(InWorlds):
         world = self.world("--processor", "cut-out,mask-png")
         paint(world.input, ["cat.png", "sub/cow.png"])
         before = bytes_of(world.input)
-        for world.output, reason in ((world.input, "results could replace what they are made from"), (world.input.parent, "which is of no Offramp run")):
+        for world.output, reason in (
+            (world.input, "results could replace what they are made from"),
+            (world.input.parent, "which is of no Offramp run"),
+        ):
             for more in ((), ("--overwrite",), ("--resume",)):
                 with self.subTest(reason, more=more):
                     self.assertEqual(world.start("--input", str(world.input), *more).wait(), 64, world.logs())

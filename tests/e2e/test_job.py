@@ -11,9 +11,25 @@ from tests.support.launched_resume import World
 from tests.support.sets_of_pictures import make_pictures
 
 PICTURES = 11
-BAD = ("set 1/bild-ä04.png",)      # item 5
-FLAGS = ("--model", "cutout", "--device", "cpu", "--batch", "2", "--slabs", "4", "--consumers", "2", "--status-seconds", "0.05", "--max-errors", "2",
-         "--processor", "mask-png,cut-out,npy,mask-rle,records")
+BAD = ("set 1/bild-ä04.png",)  # item 5
+FLAGS = (
+    "--model",
+    "cutout",
+    "--device",
+    "cpu",
+    "--batch",
+    "2",
+    "--slabs",
+    "4",
+    "--consumers",
+    "2",
+    "--status-seconds",
+    "0.05",
+    "--max-errors",
+    "2",
+    "--processor",
+    "mask-png,cut-out,npy,mask-rle,records",
+)
 
 
 class Job(unittest.TestCase):
@@ -32,12 +48,32 @@ class Job(unittest.TestCase):
         one = self.world(World, *flags)
         self.assertEqual(one.start().wait(), 0, one.logs())
 
-        world.flags = (*FLAGS, "--input", os.path.relpath(pictures, world.folder))     # relative to the folder in which the job begins
-        code, printed = world.call("job", "init", "--job", world.job, "--shards", 3, "--output", world.output, *world.flags, cwd=world.folder)
+        world.flags = (
+            *FLAGS,
+            "--input",
+            os.path.relpath(pictures, world.folder),
+        )  # relative to the folder in which the job begins
+        code, printed = world.call(
+            "job", "init", "--job", world.job, "--shards", 3, "--output", world.output, *world.flags, cwd=world.folder
+        )
         self.assertEqual(code, 0, printed)
-        self.assertNotEqual(world.call("job", "init", "--job", world.job, "--shards", 99, "--output", world.output, *world.flags, cwd=world.folder)[0], 0)
+        self.assertNotEqual(
+            world.call(
+                "job",
+                "init",
+                "--job",
+                world.job,
+                "--shards",
+                99,
+                "--output",
+                world.output,
+                *world.flags,
+                cwd=world.folder,
+            )[0],
+            0,
+        )
         self.assertEqual({path.name for path in world.job.iterdir()}, {"job.json", "input.list"})
-        Image.new("RGB", (9, 9)).save(pictures / "later.png")      # not part of the job
+        Image.new("RGB", (9, 9)).save(pictures / "later.png")  # not part of the job
         with world.gate() as gate:
             world.shard(0)
             gate.let(1)
@@ -58,7 +94,9 @@ class Job(unittest.TestCase):
         world.flags = flags
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         samples = json.loads((world.run_dir / "summary.json").read_text())["samples"]
-        self.assertEqual((samples["done_before"], samples["skipped"], samples["released"]), (PICTURES - 1, 1, 1), "the added picture")
+        self.assertEqual(
+            (samples["done_before"], samples["skipped"], samples["released"]), (PICTURES - 1, 1, 1), "the added picture"
+        )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import unittest
 from tests.support.launched_run import ROOT
 from tests.support.real_run import left_behind
 
-WATCHDOG_SECONDS = 540      # thirteen runs, each of which loads the model
+WATCHDOG_SECONDS = 540  # thirteen runs, each of which loads the model
 KEYS = ("sequential", "workers", "pool", "async-pageable", "async", "streams", "compute-alone")
 DEVICE_TIMES = ("step", "compute", "idle")
 
@@ -22,11 +22,33 @@ class LadderTest(unittest.TestCase):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-e2e-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
         cls.output = cls.folder / "ladder"
-        environment = {**os.environ, "OFFRAMP_BIN_DIR": os.environ["OFFRAMP_TEST_BIN"], "OFFRAMP_SKIP_PACKAGES": "1",
-                       "OFFRAMP_BUILD_DIR": str(cls.folder / "build")}
-        cls.done = subprocess.run([str(ROOT / "launch/offramp"), "ladder", "--device", "cpu", "--output", str(cls.output),
-                                   "--batches", "4", "--warmup", "1", "--json", str(cls.folder / "figures.json")],
-                                  env=environment, capture_output=True, text=True, timeout=WATCHDOG_SECONDS, check=False)
+        environment = {
+            **os.environ,
+            "OFFRAMP_BIN_DIR": os.environ["OFFRAMP_TEST_BIN"],
+            "OFFRAMP_SKIP_PACKAGES": "1",
+            "OFFRAMP_BUILD_DIR": str(cls.folder / "build"),
+        }
+        cls.done = subprocess.run(
+            [
+                str(ROOT / "launch/offramp"),
+                "ladder",
+                "--device",
+                "cpu",
+                "--output",
+                str(cls.output),
+                "--batches",
+                "4",
+                "--warmup",
+                "1",
+                "--json",
+                str(cls.folder / "figures.json"),
+            ],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=WATCHDOG_SECONDS,
+            check=False,
+        )
         if cls.done.returncode == 0:
             cls.figures = json.loads((cls.folder / "figures.json").read_text())
 
@@ -41,9 +63,19 @@ class LadderTest(unittest.TestCase):
 
     def test_every_figure_is_there(self):
         for key, figures in self.figures["rungs"].items():
-            for name in ("batches_per_second", "gpu_idle_share", "producer_cpu_ms_per_batch", "first_batch_seconds", "share_of_compute_alone"):
+            for name in (
+                "batches_per_second",
+                "gpu_idle_share",
+                "producer_cpu_ms_per_batch",
+                "first_batch_seconds",
+                "share_of_compute_alone",
+            ):
                 self.assertIsNotNone(figures[name], f"{key}: {name}")
-            times = [*DEVICE_TIMES, *(("d2h", "process") if key != "compute-alone" else ()), *(("map", "unmap") if key == "workers" else ())]
+            times = [
+                *DEVICE_TIMES,
+                *(("d2h", "process") if key != "compute-alone" else ()),
+                *(("map", "unmap") if key == "workers" else ()),
+            ]
             for name in times:
                 self.assertIsNotNone(figures["per_batch_ms"][name], f"{key}: {name}")
             self.assertEqual(4, figures["batches"], key)
@@ -63,7 +95,9 @@ class LadderTest(unittest.TestCase):
     def test_nothing_is_left_in_shared_memory(self):
         runs = [json.loads(file.read_text())["run_id"] for file in self.output.glob("*/**/summary.json")]
         self.assertEqual(2 * len(KEYS) - 1, len(runs))
-        self.assertEqual([], left_behind(lambda: [name for name in os.listdir("/dev/shm") if any(run in name for run in runs)]))
+        self.assertEqual(
+            [], left_behind(lambda: [name for name in os.listdir("/dev/shm") if any(run in name for run in runs)])
+        )
 
 
 if __name__ == "__main__":

@@ -16,11 +16,39 @@ from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import left_behind, shared_memory
 
 HERE = pathlib.Path(__file__).resolve().parent
-COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--slabs", "4", "--processor", "checksum")
+COPY = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--copy-bytes",
+    "1MiB",
+    "--batch",
+    "4",
+    "--slabs",
+    "4",
+    "--processor",
+    "checksum",
+)
 ENDLESS = (*COPY, "--batches", "10000000")
-SUMMARY_FIELDS = ("model", "device", "precision", "source", "samples", "batches", "bytes", "seconds", "batches_per_second",
-                  "samples_per_second", "slab_wait_seconds", "producer_cpu_seconds", "first_batch_seconds", "pinned",
-                  "pinned_copy_gigabytes_per_second", "consumers")
+SUMMARY_FIELDS = (
+    "model",
+    "device",
+    "precision",
+    "source",
+    "samples",
+    "batches",
+    "bytes",
+    "seconds",
+    "batches_per_second",
+    "samples_per_second",
+    "slab_wait_seconds",
+    "producer_cpu_seconds",
+    "first_batch_seconds",
+    "pinned",
+    "pinned_copy_gigabytes_per_second",
+    "consumers",
+)
 
 
 class Launcher(unittest.TestCase):
@@ -52,15 +80,31 @@ class Launcher(unittest.TestCase):
             self.assertEqual(run.start("--batches", "30").wait(), 0, run.logs())
             names = ("status.json", "summary.json", "config.toml")
             (run.run_dir / "dropped.jsonl").write_text("{}\n")
-            before = {name: (run.run_dir / name).read_bytes() for name in (*names, "dropped.jsonl", "logs/producer.log", "logs/consumer-1.log")}
+            before = {
+                name: (run.run_dir / name).read_bytes()
+                for name in (*names, "dropped.jsonl", "logs/producer.log", "logs/consumer-1.log")
+            }
             again = ("run", *COPY, "--consumers", "1", "--output", str(run.output))
-            for flags in (("--batches", "40"),                          # refused by the launcher: the results of a finished run
-                          ("--batches", "30", "--resume", "--seed", "7", "--copy-bytes", "2MiB"),     # refused by the producer: other work
-                          ("--batches", "30", "--resume", "--shm-name", "x")):
+            for flags in (
+                ("--batches", "40"),  # refused by the launcher: the results of a finished run
+                (
+                    "--batches",
+                    "30",
+                    "--resume",
+                    "--seed",
+                    "7",
+                    "--copy-bytes",
+                    "2MiB",
+                ),  # refused by the producer: other work
+                ("--batches", "30", "--resume", "--shm-name", "x"),
+            ):
                 refused = run.command(*again, *flags)
                 self.assertEqual(refused.returncode, 64, refused.stdout + refused.stderr)
                 self.assertEqual({name: (run.run_dir / name).read_bytes() for name in before}, before, flags)
-            self.assertIn("not-begun.json, logs in", run.command(*again, "--batches", "30", "--resume", "--copy-bytes", "2MiB").stdout)
+            self.assertIn(
+                "not-begun.json, logs in",
+                run.command(*again, "--batches", "30", "--resume", "--copy-bytes", "2MiB").stdout,
+            )
             begun = run.command(*again, "--batches", "40", "--overwrite")
             self.assertEqual(begun.returncode, 0, begun.stdout + begun.stderr)
             self.assertEqual(run.summary()["samples"]["released"], 160)
@@ -76,11 +120,21 @@ class Launcher(unittest.TestCase):
             (folder / "list.txt").write_text("\n# nothing.jpg\n  \n")
             (folder / "none.jsonl").write_text("\n")
             (folder / "none.txt").write_bytes(b"\xef\xbb\xbf")
-            for flags, reason in ((("--input", "empty"), "no image file in this folder"), (("--input", "others"), "no image file in this folder (1 other files)"),
-                                  (("--input", "list.txt"), "no path in this list file"), (("--input", "none.jsonl"), "the manifest has no lines"),
-                                  (("--input", "missing"), "No such file or directory"), (("--source", "npy", "--input", "empty"), "no .npy file in this folder"),
-                                  (("--source", "text", "--input", "none.txt"), "has no lines")):
-                with self.subTest(flags), LaunchedRun("--device", "cpu", "--model", "cutout", "--consumers", "1", "--log-level", "info") as run:
+            for flags, reason in (
+                (("--input", "empty"), "no image file in this folder"),
+                (("--input", "others"), "no image file in this folder (1 other files)"),
+                (("--input", "list.txt"), "no path in this list file"),
+                (("--input", "none.jsonl"), "the manifest has no lines"),
+                (("--input", "missing"), "No such file or directory"),
+                (("--source", "npy", "--input", "empty"), "no .npy file in this folder"),
+                (("--source", "text", "--input", "none.txt"), "has no lines"),
+            ):
+                with (
+                    self.subTest(flags),
+                    LaunchedRun(
+                        "--device", "cpu", "--model", "cutout", "--consumers", "1", "--log-level", "info"
+                    ) as run,
+                ):
                     *others, given = flags
                     self.assertEqual(run.start(*others, str(folder / given)).wait(), 66, run.logs())
                     self.assertIn(reason, run.logs())
@@ -136,16 +190,21 @@ class Launcher(unittest.TestCase):
 
     def test_misspelt_values_are_reported_before_anything_is_loaded(self):
         for code, words, flags in (
-                (64, "--model 'cutuot' is unknown. Did you mean cutout?", ("--model", "cutuot")),
-                (66, "--model 'none.pt2' does not exist", ("--model", "none.pt2")),
-                (64, "--processor 'mask_png' is unknown. Did you mean mask-png?", ("--processor", "mask_png")),
-                (64, "--processor 'zzz' is unknown. Known: checksum", ("--processor", "checksum,zzz")),
-                (64, "--processor names 'mask-png' twice", ("--processor", "mask-png,mask-png")),
-                (64, "--processor embeddings-postgres needs --sink", ("--processor", "embeddings-postgres")),
-                (64, "--source 'imges' is unknown. Did you mean images?", ("--source", "imges")),
-                (64, "--profile 'embedings' is unknown. Did you mean embeddings?", ("--profile", "embedings")),
-                (66, f"--input '{HERE.parent}/e3e': No such file or directory. Did you mean {HERE}?", ("--input", f"{HERE.parent}/e3e")),
-                (64, "the environment variable OFFRAMP_BATHC is not a setting. Did you mean OFFRAMP_BATCH?", ())):
+            (64, "--model 'cutuot' is unknown. Did you mean cutout?", ("--model", "cutuot")),
+            (66, "--model 'none.pt2' does not exist", ("--model", "none.pt2")),
+            (64, "--processor 'mask_png' is unknown. Did you mean mask-png?", ("--processor", "mask_png")),
+            (64, "--processor 'zzz' is unknown. Known: checksum", ("--processor", "checksum,zzz")),
+            (64, "--processor names 'mask-png' twice", ("--processor", "mask-png,mask-png")),
+            (64, "--processor embeddings-postgres needs --sink", ("--processor", "embeddings-postgres")),
+            (64, "--source 'imges' is unknown. Did you mean images?", ("--source", "imges")),
+            (64, "--profile 'embedings' is unknown. Did you mean embeddings?", ("--profile", "embedings")),
+            (
+                66,
+                f"--input '{HERE.parent}/e3e': No such file or directory. Did you mean {HERE}?",
+                ("--input", f"{HERE.parent}/e3e"),
+            ),
+            (64, "the environment variable OFFRAMP_BATHC is not a setting. Did you mean OFFRAMP_BATCH?", ()),
+        ):
             with self.subTest(flags=flags), LaunchedRun("--device", "cpu", *flags) as run:
                 if not flags:
                     run.environment["OFFRAMP_BATHC"] = "4"
@@ -156,21 +215,28 @@ class Launcher(unittest.TestCase):
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can start programs as another user")
     def test_other_users_runs_are_left_alone(self):
-        made, lock = (pathlib.Path("/dev/shm", f"{prefix}-others-00000000000000ab.lock") for prefix in ("made", "offramp"))
+        made, lock = (
+            pathlib.Path("/dev/shm", f"{prefix}-others-00000000000000ab.lock") for prefix in ("made", "offramp")
+        )
         made.touch(mode=0o600)
-        os.chown(made, 1, 1)    # a third user's, because runs of other tests sweep root's
+        os.chown(made, 1, 1)  # a third user's, because runs of other tests sweep root's
         made.rename(lock)
         self.addCleanup(lock.unlink)
         as_nobody = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
         producer = os.path.join(os.environ["OFFRAMP_TEST_BIN"], "offramp-producer")
         if subprocess.run(["test", "-x", producer], check=False, **as_nobody).returncode != 0:
             self.skipTest("another user cannot read this build")
-        swept = subprocess.run([producer, "sweep", "--log-level", "warning"], capture_output=True, text=True, check=False, **as_nobody)
+        swept = subprocess.run(
+            [producer, "sweep", "--log-level", "warning"], capture_output=True, text=True, check=False, **as_nobody
+        )
         self.assertEqual((0, ""), (swept.returncode, swept.stdout + swept.stderr))
         self.assertTrue(lock.exists())
 
     def test_a_model_that_is_refused_is_the_last_word(self):
-        with tempfile.TemporaryDirectory() as name, LaunchedRun("--device", "cpu", "--input", name, "--model", f"{name}/text.pt2") as run:
+        with (
+            tempfile.TemporaryDirectory() as name,
+            LaunchedRun("--device", "cpu", "--input", name, "--model", f"{name}/text.pt2") as run,
+        ):
             pathlib.Path(name, "text.pt2").write_text("no model")
             Image.new("RGB", (70, 60)).save(pathlib.Path(name, "good.jpg"))
             self.assertEqual(65, run.start().wait(), run.logs())
@@ -184,18 +250,52 @@ class Launcher(unittest.TestCase):
             whole = pathlib.Path(name, "whole.pth")
             with zipfile.ZipFile(whole, "w") as archive:
                 archive.writestr("archive/data.pkl", "x")
-            for weights, code, reason in (("nowhere.safetensors", 66, "No such file or directory"), (str(whole), 65, "as torch.save writes it"),
-                                        (name, 65, "not a regular file")):
-                with LaunchedRun("--device", "cpu", "--model", "encoder", "--source", "synthetic", "--batches", "2", "--weights", weights) as run:
+            for weights, code, reason in (
+                ("nowhere.safetensors", 66, "No such file or directory"),
+                (str(whole), 65, "as torch.save writes it"),
+                (name, 65, "not a regular file"),
+            ):
+                with LaunchedRun(
+                    "--device",
+                    "cpu",
+                    "--model",
+                    "encoder",
+                    "--source",
+                    "synthetic",
+                    "--batches",
+                    "2",
+                    "--weights",
+                    weights,
+                ) as run:
                     self.assertEqual(run.start().wait(), code, run.logs())
                     self.assertEqual(1, run.logs().count(reason), run.logs())
                     self.assertFalse(run.run_dir.exists() or run.output.exists())
 
     def test_a_model_without_weights_needs_random_weights(self):
-        flags = ("--device", "cpu", "--model", "encoder", "--source", "synthetic", "--batches", "2", "--batch", "2", "--consumers", "1", "--processor", "none")
+        flags = (
+            "--device",
+            "cpu",
+            "--model",
+            "encoder",
+            "--source",
+            "synthetic",
+            "--batches",
+            "2",
+            "--batch",
+            "2",
+            "--consumers",
+            "1",
+            "--processor",
+            "none",
+        )
         with LaunchedRun(*flags) as run:
             self.assertEqual(run.start().wait(), 64, run.logs())
-            for words in ("'encoder' is shipped without weights", "--weights FILE.safetensors", "export", "--random-weights"):
+            for words in (
+                "'encoder' is shipped without weights",
+                "--weights FILE.safetensors",
+                "export",
+                "--random-weights",
+            ):
                 self.assertIn(words, run.logs())
         with LaunchedRun(*flags, "--random-weights") as run:
             self.assertEqual(run.start().wait(), 0, run.logs())
@@ -203,8 +303,12 @@ class Launcher(unittest.TestCase):
             self.assertIn("RANDOM WEIGHTS", run.logs())
 
     def test_unreadable_images_are_skipped_and_listed(self):
-        with tempfile.TemporaryDirectory() as name, LaunchedRun("--input", name, "--device", "cpu", "--image-size", "64", "--batch", "2",
-                                                                "--consumers", "1") as run:
+        with (
+            tempfile.TemporaryDirectory() as name,
+            LaunchedRun(
+                "--input", name, "--device", "cpu", "--image-size", "64", "--batch", "2", "--consumers", "1"
+            ) as run,
+        ):
             folder = pathlib.Path(name)
             for index in range(3):
                 Image.new("RGB", (70, 60), (index * 80, 10, 200)).save(folder / f"good-{index}.jpg", quality=95)
@@ -218,18 +322,40 @@ class Launcher(unittest.TestCase):
             self.assertEqual(run.start("--resume", "--max-errors", "100%").wait(), 0, run.logs())
             summary = run.summary()
             self.assertEqual(summary["samples"]["skipped"], 5)
-            self.assertEqual({pathlib.Path(item["origin"]).name for item in summary["skipped"]},
-                             {"empty.jpg", "text.png", "cut.jpg", "photo.heic.jpg", "deep.tif"})
+            self.assertEqual(
+                {pathlib.Path(item["origin"]).name for item in summary["skipped"]},
+                {"empty.jpg", "text.png", "cut.jpg", "photo.heic.jpg", "deep.tif"},
+            )
             for item in summary["skipped"]:
                 self.assertTrue(item["reason"], item)
             # Without --model the run takes the shipped one and describes it.
             self.assertIn("using the shipped one", run.logs())
             self.assertFalse(summary["random_weights"])
-            self.assertEqual(sorted(run.files()), [f"{folder}/good-{index}.png" for folder in ("cut-out", "mask-png") for index in range(3)])
+            self.assertEqual(
+                sorted(run.files()),
+                [f"{folder}/good-{index}.png" for folder in ("cut-out", "mask-png") for index in range(3)],
+            )
 
     def test_each_skipped_item_is_a_record_and_nothing_is_computed_for_it(self):
-        with tempfile.TemporaryDirectory() as name, LaunchedRun("--input", name, "--device", "cpu", "--image-size", "64", "--batch", "2", "--processor", "records",
-                                                                "--max-errors", "100%", "--consumers", "2") as run:
+        with (
+            tempfile.TemporaryDirectory() as name,
+            LaunchedRun(
+                "--input",
+                name,
+                "--device",
+                "cpu",
+                "--image-size",
+                "64",
+                "--batch",
+                "2",
+                "--processor",
+                "records",
+                "--max-errors",
+                "100%",
+                "--consumers",
+                "2",
+            ) as run,
+        ):
             for index in range(40):
                 pathlib.Path(name, f"{index:02}.jpg").write_bytes(b"no picture")
             Image.new("RGB", (70, 60)).save(pathlib.Path(name, "17-good.jpg"))
@@ -241,8 +367,12 @@ class Launcher(unittest.TestCase):
             self.assertEqual(run.summary()["compute_busy_batches"], 1, "those computed")
 
     def test_no_unreadable_image_may_be_allowed(self):
-        with tempfile.TemporaryDirectory() as name, LaunchedRun("--input", name, "--device", "cpu", "--image-size", "64",
-                                                                "--max-errors", "0", "--consumers", "1") as run:
+        with (
+            tempfile.TemporaryDirectory() as name,
+            LaunchedRun(
+                "--input", name, "--device", "cpu", "--image-size", "64", "--max-errors", "0", "--consumers", "1"
+            ) as run,
+        ):
             Image.new("RGB", (70, 60)).save(pathlib.Path(name, "good.jpg"))
             pathlib.Path(name, "bad.jpg").write_bytes(b"")
             self.assertEqual(run.start().wait(), 65, run.logs())

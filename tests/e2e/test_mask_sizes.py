@@ -52,6 +52,7 @@ class MaskSizes(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         import torch
+
         cls.before = shared_memory()
         kept = tempfile.TemporaryDirectory(prefix="offramp-mask-sizes-")
         cls.addClassCleanup(kept.cleanup)
@@ -73,8 +74,23 @@ class MaskSizes(unittest.TestCase):
         self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def run_of(self, model, processor, *flags, images=None):
-        with LaunchedRun("--model", str(self.folder / model), "--input", str(images or self.images), "--device", DEVICE, "--consumers", "2", "--batch", "2",
-                         "--image-size", str(SIDE), "--processor", processor, *flags) as run:
+        with LaunchedRun(
+            "--model",
+            str(self.folder / model),
+            "--input",
+            str(images or self.images),
+            "--device",
+            DEVICE,
+            "--consumers",
+            "2",
+            "--batch",
+            "2",
+            "--image-size",
+            str(SIDE),
+            "--processor",
+            processor,
+            *flags,
+        ) as run:
             self.assertEqual(run.start().wait(), 0, run.logs())
             return run.files()
 
@@ -97,11 +113,14 @@ class MaskSizes(unittest.TestCase):
     def test_masks_equal_those_of_scores_resized_by_pytorch(self):
         import pycocotools.mask
         import torch
+
         files = self.run_of("Colours.pt", "npy,mask-png,mask-rle")
         lines = {line["key"]: line for line in map(json.loads, files["mask-rle/masks.jsonl"].splitlines())}
         for key in self.keys(files):
             width, height = self.picture(key).size
-            scores = torch.nn.functional.interpolate(torch.as_tensor(self.scores(files, key))[None], size=(height, width), mode="bilinear")[0]
+            scores = torch.nn.functional.interpolate(
+                torch.as_tensor(self.scores(files, key))[None], size=(height, width), mode="bilinear"
+            )[0]
             best = scores.topk(2, 0).values
             decided = (best[0] - best[1] > CLOSE).numpy()
             mask = self.mask(files, key)
@@ -130,6 +149,7 @@ class MaskSizes(unittest.TestCase):
         from pycocotools import mask as coco_mask
         from pycocotools.coco import COCO
         from pycocotools.cocoeval import COCOeval
+
         images = self.folder / "coco"
         images.mkdir()
         random = numpy.random.default_rng(1)
@@ -137,16 +157,32 @@ class MaskSizes(unittest.TestCase):
         for number in range(1, 9):
             width, height = (int(side) for side in random.integers(120, 400, 2))
             thing = numpy.zeros((height, width), numpy.uint8)
-            thing[height // 5:height * 4 // 5, width // 4:width * 3 // 4] = 1
+            thing[height // 5 : height * 4 // 5, width // 4 : width * 3 // 4] = 1
             Image.fromarray(thing * 255).convert("RGB").save(images / f"{number}.png")
             encoded = coco_mask.encode(numpy.asfortranarray(thing))
             truth["images"].append({"id": number, "width": width, "height": height})
-            truth["annotations"].append({"id": number, "image_id": number, "category_id": 1, "iscrowd": 0, "area": int(coco_mask.area(encoded)),
-                                         "bbox": coco_mask.toBbox(encoded).tolist(),
-                                         "segmentation": {"size": encoded["size"], "counts": encoded["counts"].decode()}})
+            truth["annotations"].append(
+                {
+                    "id": number,
+                    "image_id": number,
+                    "category_id": 1,
+                    "iscrowd": 0,
+                    "area": int(coco_mask.area(encoded)),
+                    "bbox": coco_mask.toBbox(encoded).tolist(),
+                    "segmentation": {"size": encoded["size"], "counts": encoded["counts"].decode()},
+                }
+            )
         files = self.run_of("Bright.pt", "mask-rle", images=images)
-        found = [{"image_id": int(line["key"]), "category_id": one["category_id"], "segmentation": one["segmentation"], "score": 1.0}
-                 for line in map(json.loads, files["masks.jsonl"].splitlines()) for one in line["annotations"]]
+        found = [
+            {
+                "image_id": int(line["key"]),
+                "category_id": one["category_id"],
+                "segmentation": one["segmentation"],
+                "score": 1.0,
+            }
+            for line in map(json.loads, files["masks.jsonl"].splitlines())
+            for one in line["annotations"]
+        ]
         with contextlib.redirect_stdout(io.StringIO()):
             true = COCO()
             true.dataset = truth

@@ -39,8 +39,26 @@ class Masks(unittest.TestCase):
 
     @classmethod
     def run_on_images(cls, consumers, *flags):
-        return LaunchedRun("--input", str(cls.images), "--model", "deeplabv3-resnet50", "--random-weights", "--seed", "3", "--image-size", "64", "--batch", "2",
-                           "--slabs", "4", "--device", "cpu", "--consumers", str(consumers), *flags)
+        return LaunchedRun(
+            "--input",
+            str(cls.images),
+            "--model",
+            "deeplabv3-resnet50",
+            "--random-weights",
+            "--seed",
+            "3",
+            "--image-size",
+            "64",
+            "--batch",
+            "2",
+            "--slabs",
+            "4",
+            "--device",
+            "cpu",
+            "--consumers",
+            str(consumers),
+            *flags,
+        )
 
     @classmethod
     def masks_of(cls, consumers, *flags, meanwhile=None):
@@ -65,7 +83,7 @@ class Masks(unittest.TestCase):
                 path = pathlib.Path(folder, "mask.png")
                 path.write_bytes(content)
                 mask = Image.open(path)
-                picture, = self.images.glob(name.removesuffix(".png") + ".*")
+                (picture,) = self.images.glob(name.removesuffix(".png") + ".*")
                 self.assertEqual((mask.mode, mask.size), ("P", Image.open(picture).size), name)
                 self.assertGreater(len(mask.getcolors(256)), 1)
         self.assertGreater(len(set(self.wanted.values())), IMAGES // 2, "different images have different masks")
@@ -102,6 +120,7 @@ class Masks(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 if count == "4":
                     run.until(lambda: len(run.status().get("consumers", [])) == 4, "four consumers")
+
         files, summary = self.masks_of(2, meanwhile=scale)
         self.assertEqual(files, self.wanted)
         self.assertGreaterEqual(len(summary["consumers"]), 4)
@@ -110,6 +129,7 @@ class Masks(unittest.TestCase):
         def murder(run, gate):
             victim = run.until(lambda: [c["pid"] for c in run.status().get("consumers", [])], "a consumer")[0]
             gate.kill(victim)
+
         files, summary = self.masks_of(2, meanwhile=murder)
         self.assertEqual(files, self.wanted)
         self.assertTrue(any(consumer["exit"] == -9 for consumer in summary["consumers"]), summary["consumers"])

@@ -17,11 +17,19 @@ class NumpyDemo(unittest.TestCase):
         with LaunchedRun() as run, tempfile.TemporaryDirectory(prefix="offramp-demo-", dir="/tmp") as folder:
             build = run.folder / "build"
             build.mkdir()
-            (build / "venv").symlink_to(sys.prefix)     # the demo uses its NumPy
+            (build / "venv").symlink_to(sys.prefix)  # the demo uses its NumPy
 
             def typed(words):
-                done = subprocess.run([ROOT / "launch" / "offramp", *words], cwd=folder, env=run.environment, stdin=subprocess.DEVNULL,
-                                      capture_output=True, text=True, timeout=300, check=False)
+                done = subprocess.run(
+                    [ROOT / "launch" / "offramp", *words],
+                    cwd=folder,
+                    env=run.environment,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    timeout=300,
+                    check=False,
+                )
                 self.assertEqual(0, done.returncode, done.stdout + done.stderr)
                 return done.stdout
 
@@ -30,7 +38,10 @@ class NumpyDemo(unittest.TestCase):
             [command] = re.findall(r"^ +\S*offramp (demo .*)$", printed, re.MULTILINE)
             shutil.copy(original, folder)
             typed(shlex.split(command))
-            self.assertEqual({f"picture-{number:02}.png" for number in range(12)}, {path.name for path in pathlib.Path(folder, "MINE").glob("*.png")})
+            self.assertEqual(
+                {f"picture-{number:02}.png" for number in range(12)},
+                {path.name for path in pathlib.Path(folder, "MINE").glob("*.png")},
+            )
 
 
 if __name__ == "__main__":

@@ -71,6 +71,7 @@ class OneChannel(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         import torch
+
         cls.before = shared_memory()
         kept = tempfile.TemporaryDirectory(prefix="offramp-one-channel-")
         cls.addClassCleanup(kept.cleanup)
@@ -80,15 +81,25 @@ class OneChannel(unittest.TestCase):
         cls.images.mkdir()
         random = numpy.random.default_rng(4)
         # A power of two of even numbers: no logit is 0, so that no rounding decides.
-        cls.pictures = {f"{index:02}": random.integers(0, 255, (SIDE, SIDE, 3), dtype=numpy.uint8) for index in range(IMAGES)}
+        cls.pictures = {
+            f"{index:02}": random.integers(0, 255, (SIDE, SIDE, 3), dtype=numpy.uint8) for index in range(IMAGES)
+        }
         for name, pixels in cls.pictures.items():
             Image.fromarray(pixels).save(cls.images / f"{name}.png")
         for logits in (False, True):
             torch.jit.script(cls.networks.matte(logits).eval()).save(str(cls.folder / f"{cls.name_of(logits)}.pt"))
             (cls.folder / f"{cls.name_of(logits)}.toml").write_text(NOTES)
             (cls.folder / "exported").mkdir(exist_ok=True)
-            done = export(cls.folder, "networks.py:matte", "--argument", f"logits={int(logits)}", "--output", f"exported/{cls.name_of(logits)}.pt2",
-                          *(["--scores", "logit"] if logits else []), *PLAIN)
+            done = export(
+                cls.folder,
+                "networks.py:matte",
+                "--argument",
+                f"logits={int(logits)}",
+                "--output",
+                f"exported/{cls.name_of(logits)}.pt2",
+                *(["--scores", "logit"] if logits else []),
+                *PLAIN,
+            )
             assert done.returncode == 0, done.stdout + done.stderr
 
     @staticmethod
@@ -104,12 +115,29 @@ class OneChannel(unittest.TestCase):
 
     def run_of(self, model, processor, *flags):
         """(exit code, all output, {file: bytes}) of a run over the images."""
-        with LaunchedRun("--model", str(self.folder / model), "--input", str(self.images), "--device", DEVICE, "--consumers", "2", "--batch", "2",
-                         "--image-size", str(SIDE), "--processor", processor, *flags) as run:
+        with LaunchedRun(
+            "--model",
+            str(self.folder / model),
+            "--input",
+            str(self.images),
+            "--device",
+            DEVICE,
+            "--consumers",
+            "2",
+            "--batch",
+            "2",
+            "--image-size",
+            str(SIDE),
+            "--processor",
+            processor,
+            *flags,
+        ) as run:
             return run.start().wait(), run.logs(), run.files()
 
     def expect_results(self, model, *flags, threshold=0.5):
-        code, printed, files = self.run_of(model, "mask-png,cut-out,mask-rle,records", "--threshold", str(threshold), *flags)
+        code, printed, files = self.run_of(
+            model, "mask-png,cut-out,mask-rle,records", "--threshold", str(threshold), *flags
+        )
         self.assertEqual(code, 0, printed)
         lines = {line["key"]: line for line in map(json.loads, files["mask-rle/masks.jsonl"].splitlines())}
         for name in self.pictures:
@@ -122,7 +150,7 @@ class OneChannel(unittest.TestCase):
             numpy.testing.assert_array_equal(mask[~unsure], wanted[~unsure], name)
             alpha = numpy.asarray(Image.open(io.BytesIO(files[f"cut-out/{name}.png"])))[..., 3]
             self.assertLessEqual(numpy.abs(alpha - probability * 255).max(), 0.51, name)
-            annotation, = lines[name]["annotations"]
+            (annotation,) = lines[name]["annotations"]
             self.assertEqual((annotation["category_id"], annotation["area"]), (1, int(mask.sum())))
         with tempfile.NamedTemporaryFile(suffix=".sqlite") as database:
             database.write(files["records/records.sqlite"])
@@ -143,7 +171,11 @@ class OneChannel(unittest.TestCase):
         self.expect_results("exported/logits.pt2", threshold=0.8)
 
     def test_the_class_map_of_the_device_is_the_same(self):
-        for model, flags in (("probabilities.pt", ()), ("exported/probabilities.pt2", ()), ("logits.pt", ("--scores", "logit"))):
+        for model, flags in (
+            ("probabilities.pt", ()),
+            ("exported/probabilities.pt2", ()),
+            ("logits.pt", ("--scores", "logit")),
+        ):
             self.expect_results(model, "--transform", "class-map", "--confidence", *flags)
             self.expect_results(model, "--transform", "class-map", "--confidence", *flags, threshold=0.7)
 
@@ -171,30 +203,57 @@ class OneChannel(unittest.TestCase):
 
     def moody_run(self, corners, *flags):
         import torch
+
         torch.jit.script(self.networks.Moody().eval()).save(str(self.folder / "moody.pt"))
         (self.folder / "moody.toml").write_text(NOTES)
-        return LaunchedRun("--model", str(self.folder / "moody.pt"), "--input", str(self.pictures_with_corners(corners)), "--device", DEVICE, "--consumers", "2",
-                           "--batch", "2", "--image-size", str(SIDE), *flags)
+        return LaunchedRun(
+            "--model",
+            str(self.folder / "moody.pt"),
+            "--input",
+            str(self.pictures_with_corners(corners)),
+            "--device",
+            DEVICE,
+            "--consumers",
+            "2",
+            "--batch",
+            "2",
+            "--image-size",
+            str(SIDE),
+            *flags,
+        )
 
     def test_an_item_with_invalid_scores_is_skipped_like_an_unreadable_one(self):
         corners = [128] * 20
         corners[0], corners[7] = 0, 255
         good = {f"{index:02}" for index in range(20)} - {"00", "07"}
-        for flags in (("--transform", "none"), ("--transform", "cast"), ("--transform", "class-map"), ("--strategy", "sequential")):
+        for flags in (
+            ("--transform", "none"),
+            ("--transform", "cast"),
+            ("--transform", "class-map"),
+            ("--strategy", "sequential"),
+        ):
             with self.subTest(flags=flags), self.moody_run(corners, "--processor", "mask-png,records", *flags) as run:
                 for again in ((), ("--resume",)):
                     self.assertEqual(run.start(*again).wait(), 0, run.logs())
                     skipped = {pathlib.Path(one["origin"]).stem: one["reason"] for one in run.summary()["skipped"]}
                     self.assertEqual(skipped.keys(), {"00", "07"})
-                    self.assertRegex(skipped["00"], r"output .*1, 32, 32\] holds 3[78].* probability, which must be between 0 and 1")
+                    self.assertRegex(
+                        skipped["00"], r"output .*1, 32, 32\] holds 3[78].* probability, which must be between 0 and 1"
+                    )
                     self.assertRegex(skipped["07"], "holds NaN")
                     self.assertEqual(run.summary()["samples"]["skipped"], 2)
                     files = run.files()
                     self.assertEqual({pathlib.Path(name).stem for name in files if name.startswith("mask-png/")}, good)
                     (run.folder / "records.sqlite").write_bytes(files["records/records.sqlite"])
-                    rows = dict(sqlite3.connect(run.folder / "records.sqlite").execute("SELECT key, status FROM records"))
+                    rows = dict(
+                        sqlite3.connect(run.folder / "records.sqlite").execute("SELECT key, status FROM records")
+                    )
                     self.assertEqual(rows, {**dict.fromkeys(good, "done"), "00": "skipped", "07": "skipped"})
-                    self.assertEqual(run.summary()["samples"]["done_before"], 18 if again else 0, "only the two skipped items are tried again")
+                    self.assertEqual(
+                        run.summary()["samples"]["done_before"],
+                        18 if again else 0,
+                        "only the two skipped items are tried again",
+                    )
 
     def test_too_many_unreadable_items_fail_the_run_and_the_rest_is_done(self):
         corners = [128] * 20
@@ -224,14 +283,17 @@ class OneChannel(unittest.TestCase):
         self.assertEqual(code, 0, printed)
         self.assertEqual(set(files), {f"{name}.jpg" for name in self.pictures})
         for name, original in self.pictures.items():
-            red = numpy.array([128, 0, 0])      # of class 1
-            covered = numpy.where((self.probability_of(name) >= 0.5)[..., None], (original + red) / 2, original).mean((0, 1))
+            red = numpy.array([128, 0, 0])  # of class 1
+            covered = numpy.where((self.probability_of(name) >= 0.5)[..., None], (original + red) / 2, original).mean(
+                (0, 1)
+            )
             self.assertGreater(abs(covered - original.mean((0, 1))).max(), 10, "the overlay changes nothing")
             found = numpy.asarray(Image.open(io.BytesIO(files[f"{name}.jpg"])).convert("RGB")).mean((0, 1))
-            self.assertLess(abs(found - covered).max(), 4, name)    # JPEG smears single pixels but keeps their mean
+            self.assertLess(abs(found - covered).max(), 4, name)  # JPEG smears single pixels but keeps their mean
 
     def test_no_channel_is_still_refused(self):
         import torch
+
         torch.jit.script(self.networks.Flat().eval()).save(str(self.folder / "flat.pt"))
         code, printed, _ = self.run_of("flat.pt", "mask-png")
         self.assertEqual(code, 64, printed)

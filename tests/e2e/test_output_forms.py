@@ -53,11 +53,25 @@ class OutputForms(unittest.TestCase):
     def run_of(self, body, *flags, gives="torch.Tensor"):
         """(exit code, all output, {file: bytes}) of a run of a network whose forward(x) returns `body`."""
         import torch
+
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
-        torch.jit.script(networks_in(folder, HEAD.format(body=body, gives=gives)).Net().eval()).save(str(folder / "net.pt"))
+        torch.jit.script(networks_in(folder, HEAD.format(body=body, gives=gives)).Net().eval()).save(
+            str(folder / "net.pt")
+        )
         (folder / "net.toml").write_text(NOTES)
-        with LaunchedRun("--model", str(folder / "net.pt"), "--input", str(self.images), "--device", DEVICE, "--consumers", "1", "--batch", "2",
-                         *flags) as run:
+        with LaunchedRun(
+            "--model",
+            str(folder / "net.pt"),
+            "--input",
+            str(self.images),
+            "--device",
+            DEVICE,
+            "--consumers",
+            "1",
+            "--batch",
+            "2",
+            *flags,
+        ) as run:
             return run.start().wait(), run.logs(), run.files()
 
     def masks_of(self, body, *flags):
@@ -84,9 +98,14 @@ class OutputForms(unittest.TestCase):
             numpy.testing.assert_array_equal(numpy.asarray(mask), self.pictures[key].argmax(-1))
 
     def test_outputs_that_are_not_written_are_named(self):
-        code, printed, files = self.run_of('{"masks": x * 5.0, "boxes": x[:, 0, :7, :4], "score": x.mean((2, 3))}', gives="Dict[str, torch.Tensor]")
+        code, printed, files = self.run_of(
+            '{"masks": x * 5.0, "boxes": x[:, 0, :7, :4], "score": x.mean((2, 3))}', gives="Dict[str, torch.Tensor]"
+        )
         self.assertEqual((code, len(files)), (0, len(self.pictures)), printed)
-        self.assertRegex(printed, r"not written, since --processor auto does not read them: .*boxes float32 \[2, 7, 4\].*score float32 \[2, 3\]")
+        self.assertRegex(
+            printed,
+            r"not written, since --processor auto does not read them: .*boxes float32 \[2, 7, 4\].*score float32 \[2, 3\]",
+        )
 
     def test_a_channels_last_output_is_warned_of(self):
         code, printed, _ = self.run_of("x.permute(0, 2, 3, 1).contiguous()")
@@ -96,16 +115,23 @@ class OutputForms(unittest.TestCase):
     def vectors_of(self, processor, *flags):
         """{key: vector or None} of a network whose vectors contain infinity for the first picture and NaN for the second."""
         first, second = (float(self.pictures[key][0, 0, 0]) / 255 for key in ("0", "1"))
-        self.assertEqual(len({picture[0, 0, 0] for picture in self.pictures.values()}), len(self.pictures), "the first pixel does not distinguish the pictures")
+        self.assertEqual(
+            len({picture[0, 0, 0] for picture in self.pictures.values()}),
+            len(self.pictures),
+            "the first pixel does not distinguish the pictures",
+        )
         at = "(x[:, :1, 0, 0] - {}).abs() < 0.001"
         body = f"x.mean((2, 3)).masked_fill({at.format(first)}, float('inf')).masked_fill({at.format(second)}, float('nan'))"
         code, printed, files = self.run_of(body, "--processor", processor, *flags)
         self.assertEqual(code, 0, printed)
         self.assertIn("infinite or NaN: their rows store NULL", printed)
         path = self.folder / "results"
-        path.write_bytes(next(iter(content for name, content in files.items() if not pathlib.Path(name).name.startswith("."))))
+        path.write_bytes(
+            next(iter(content for name, content in files.items() if not pathlib.Path(name).name.startswith(".")))
+        )
         if processor == "embeddings-parquet":
             import pyarrow.parquet
+
             table = pyarrow.parquet.read_table(path).to_pydict()
             return dict(zip(table["key"], table["vector"]))
         rows = sqlite3.connect(path).execute("SELECT key, vector FROM embeddings").fetchall()
@@ -115,9 +141,15 @@ class OutputForms(unittest.TestCase):
         for processor in ("embeddings-sqlite",) + (("embeddings-parquet",) if PARQUET else ()):
             for flags in ((), ("--normalize",)):
                 found = self.vectors_of(processor, *flags)
-                self.assertEqual({key: vector is None for key, vector in found.items()}, {"0": True, "1": True, "2": False, "3": False}, processor)
+                self.assertEqual(
+                    {key: vector is None for key, vector in found.items()},
+                    {"0": True, "1": True, "2": False, "3": False},
+                    processor,
+                )
                 wanted = self.pictures["2"].mean((0, 1)) / 255
-                numpy.testing.assert_allclose(found["2"], wanted / numpy.linalg.norm(wanted) if flags else wanted, rtol=1e-4)
+                numpy.testing.assert_allclose(
+                    found["2"], wanted / numpy.linalg.norm(wanted) if flags else wanted, rtol=1e-4
+                )
 
 
 if __name__ == "__main__":

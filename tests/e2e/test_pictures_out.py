@@ -53,6 +53,7 @@ class PicturesOut(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         import torch
+
         cls.before = shared_memory()
         kept = tempfile.TemporaryDirectory(prefix="offramp-pictures-out-")
         cls.addClassCleanup(kept.cleanup)
@@ -66,7 +67,9 @@ class PicturesOut(unittest.TestCase):
         random = numpy.random.default_rng(2)
         cls.pictures = {}
         for index in range(5):
-            coarse = Image.fromarray(random.integers(0, 256, (6, 6, 3), dtype=numpy.uint8)).resize((SIDE, SIDE), Image.BICUBIC)
+            coarse = Image.fromarray(random.integers(0, 256, (6, 6, 3), dtype=numpy.uint8)).resize(
+                (SIDE, SIDE), Image.BICUBIC
+            )
             coarse.save(cls.images / f"{index}.png")
             cls.pictures[str(index)] = numpy.asarray(coarse)
 
@@ -75,15 +78,31 @@ class PicturesOut(unittest.TestCase):
 
     def run_of(self, model, *flags):
         """(exit code, all output, {file: bytes}) of a run over the images."""
-        with LaunchedRun("--model", str(self.folder / model), "--input", str(self.images), "--device", DEVICE, "--consumers", "2", "--batch", "2",
-                         "--image-size", str(SIDE), *flags) as run:
+        with LaunchedRun(
+            "--model",
+            str(self.folder / model),
+            "--input",
+            str(self.images),
+            "--device",
+            DEVICE,
+            "--consumers",
+            "2",
+            "--batch",
+            "2",
+            "--image-size",
+            str(SIDE),
+            *flags,
+        ) as run:
             return run.start().wait(), run.logs(), run.files()
 
     def pictures_of(self, model, *flags, extension=".png"):
         code, printed, files = self.run_of(model, "--processor", "image", *flags)
         self.assertEqual(code, 0, printed)
         self.assertEqual(set(files), {key + extension for key in self.pictures})
-        return {name.removesuffix(extension): numpy.asarray(Image.open(io.BytesIO(content))).astype(int) for name, content in files.items()}
+        return {
+            name.removesuffix(extension): numpy.asarray(Image.open(io.BytesIO(content))).astype(int)
+            for name, content in files.items()
+        }
 
     def test_png_files_hold_what_the_network_gave(self):
         for key, found in self.pictures_of("Negative.pt").items():
@@ -96,10 +115,30 @@ class PicturesOut(unittest.TestCase):
         wide.mkdir()
         sizes = {"wide": (80, 40), "high": (30, 90), "square": (SIDE, SIDE), "small": (7, 3)}
         for name, (width, height) in sizes.items():
-            Image.fromarray(numpy.random.default_rng(4).integers(0, 256, (height, width, 3), dtype=numpy.uint8)).save(wide / f"{name}.png")
-        for flags, size_of in (((), lambda size: (2 * size[0], 2 * size[1])), (("--picture-size", "model"), lambda size: (2 * SIDE, 2 * SIDE))):
-            with LaunchedRun("--model", str(self.folder / "Negative.pt"), "--input", str(wide), "--device", DEVICE, "--consumers", "1", "--batch", "2",
-                             "--image-size", str(SIDE), "--processor", "image", *flags) as run:
+            Image.fromarray(numpy.random.default_rng(4).integers(0, 256, (height, width, 3), dtype=numpy.uint8)).save(
+                wide / f"{name}.png"
+            )
+        for flags, size_of in (
+            ((), lambda size: (2 * size[0], 2 * size[1])),
+            (("--picture-size", "model"), lambda size: (2 * SIDE, 2 * SIDE)),
+        ):
+            with LaunchedRun(
+                "--model",
+                str(self.folder / "Negative.pt"),
+                "--input",
+                str(wide),
+                "--device",
+                DEVICE,
+                "--consumers",
+                "1",
+                "--batch",
+                "2",
+                "--image-size",
+                str(SIDE),
+                "--processor",
+                "image",
+                *flags,
+            ) as run:
                 code, printed, files = run.start().wait(), run.logs(), run.files()
             self.assertEqual(code, 0, printed)
             found = {name.removesuffix(".png"): Image.open(io.BytesIO(content)).size for name, content in files.items()}
@@ -107,7 +146,9 @@ class PicturesOut(unittest.TestCase):
 
     def test_jpeg_and_webp(self):
         for form, extension in (("jpeg", ".jpg"), ("webp", ".webp")):
-            for key, found in self.pictures_of("Negative.pt", "--image-format", form, "--image-quality", "95", extension=extension).items():
+            for key, found in self.pictures_of(
+                "Negative.pt", "--image-format", form, "--image-quality", "95", extension=extension
+            ).items():
                 wanted = 255 - self.pictures[key].repeat(2, 0).repeat(2, 1).astype(int)
                 self.assertLess(numpy.abs(found - wanted).mean(), 6, f"{key}.{form}")
 
@@ -129,8 +170,14 @@ class PicturesOut(unittest.TestCase):
         self.assertEqual(code, 0, printed)
         self.assertEqual(set(files), {f"{key}.output.npy" for key in self.pictures})
         for key, picture in self.pictures.items():
-            numpy.testing.assert_allclose(numpy.load(io.BytesIO(files[f"{key}.output.npy"])), picture.mean((0, 1)) / 255, rtol=1e-4)
-        self.assertEqual(printed.count("each is written as an array, as by --processor npy"), printed.count("producer.log") + 1, printed)
+            numpy.testing.assert_allclose(
+                numpy.load(io.BytesIO(files[f"{key}.output.npy"])), picture.mean((0, 1)) / 255, rtol=1e-4
+            )
+        self.assertEqual(
+            printed.count("each is written as an array, as by --processor npy"),
+            printed.count("producer.log") + 1,
+            printed,
+        )
 
     def test_a_processor_that_was_chosen_still_refuses(self):
         code, printed, files = self.run_of("Classifier.pt", "--processor", "mask-png")

@@ -40,7 +40,20 @@ def bmp(bits, header, top_down=False, compression=0, masks=(), rows=None, width=
     if header == 12:
         front = struct.pack("<IHHHH", 12, width, height, 1, bits)
     else:
-        front = struct.pack("<IiiHHIIiiII", header, width, -height if top_down else height, 1, bits, compression, len(rows), 2835, 2835, 0, 0)
+        front = struct.pack(
+            "<IiiHHIIiiII",
+            header,
+            width,
+            -height if top_down else height,
+            1,
+            bits,
+            compression,
+            len(rows),
+            2835,
+            2835,
+            0,
+            0,
+        )
         if header > 40:
             front += (struct.pack("<4I", *masks) if masks else b"").ljust(header - 40, b"\0")
         elif masks:
@@ -51,7 +64,12 @@ def bmp(bits, header, top_down=False, compression=0, masks=(), rows=None, width=
 
 def runs(bits, width=29, height=13):
     """Rows of a run-length BMP: a run, literal pixels, a delta, and a run beyond the end of its row."""
-    row = bytes([9, 0x37]) + (b"\0\5" + (b"\x12\x34\x50\0" if bits == 4 else b"\1\2\3\4\5\0")) + b"\0\2\4\0" + bytes([width, 0x59])
+    row = (
+        bytes([9, 0x37])
+        + (b"\0\5" + (b"\x12\x34\x50\0" if bits == 4 else b"\1\2\3\4\5\0"))
+        + b"\0\2\4\0"
+        + bytes([width, 0x59])
+    )
     return b"\0\0".join([row] * height) + b"\0\1"
 
 
@@ -60,6 +78,7 @@ class AgainstPillow(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         import torch
+
         cls.before = shared_memory()
         kept = tempfile.TemporaryDirectory(prefix="offramp-pillow-")
         cls.addClassCleanup(kept.cleanup)
@@ -80,8 +99,21 @@ class AgainstPillow(unittest.TestCase):
 
     def run_of(self, processor, *flags):
         """(files, output) of a run over self.pictures."""
-        with LaunchedRun("--model", str(self.folder / "everything.pt"), "--input", str(self.pictures), "--device", DEVICE, "--processor", processor,
-                         "--batch", "4", "--consumers", "1", *flags) as run:
+        with LaunchedRun(
+            "--model",
+            str(self.folder / "everything.pt"),
+            "--input",
+            str(self.pictures),
+            "--device",
+            DEVICE,
+            "--processor",
+            processor,
+            "--batch",
+            "4",
+            "--consumers",
+            "1",
+            *flags,
+        ) as run:
             code, printed, files = run.start().wait(), run.logs(), run.files()
         self.assertEqual(code, 0, printed)
         return files, printed
@@ -93,7 +125,9 @@ class AgainstPillow(unittest.TestCase):
         return {name.removesuffix(".png"): Image.open(io.BytesIO(content)) for name, content in files.items()}
 
     def test_inks_of_tiff_become_pillows_colours(self):
-        inks = numpy.stack(numpy.meshgrid(range(0, 256, 17), range(0, 256, 51), range(0, 256, 85), range(0, 256, 5), indexing="ij"), -1)
+        inks = numpy.stack(
+            numpy.meshgrid(range(0, 256, 17), range(0, 256, 51), range(0, 256, 85), range(0, 256, 5), indexing="ij"), -1
+        )
         picture = Image.fromarray(inks.reshape(-1, 96, 4).astype(numpy.uint8), "CMYK")
         for name in ("raw", "tiff_lzw", "tiff_adobe_deflate", "packbits"):
             picture.save(self.pictures / f"{name}.tif", compression=name)
@@ -105,12 +139,14 @@ class AgainstPillow(unittest.TestCase):
     def test_inks_of_jpeg_become_pillows_colours(self):
         for seed, progressive in enumerate((False, True)):
             to = io.BytesIO()
-            Image.fromarray(noise(seed, 40, 61, 4), "CMYK").save(to, "JPEG", quality=90, subsampling=2 * seed, progressive=progressive)
+            Image.fromarray(noise(seed, 40, 61, 4), "CMYK").save(
+                to, "JPEG", quality=90, subsampling=2 * seed, progressive=progressive
+            )
             cmyk = to.getvalue()
-            adobe = cmyk.index(b"Adobe")    # its last byte marks the first three planes as YCC or not
+            adobe = cmyk.index(b"Adobe")  # its last byte marks the first three planes as YCC or not
             (self.pictures / f"cmyk-{seed}.jpg").write_bytes(cmyk)
-            (self.pictures / f"ycck-{seed}.jpg").write_bytes(cmyk[:adobe + 11] + b"\2" + cmyk[adobe + 12:])
-            (self.pictures / f"no-adobe-{seed}.jpg").write_bytes(cmyk[:adobe - 4] + cmyk[adobe + 12:])
+            (self.pictures / f"ycck-{seed}.jpg").write_bytes(cmyk[: adobe + 11] + b"\2" + cmyk[adobe + 12 :])
+            (self.pictures / f"no-adobe-{seed}.jpg").write_bytes(cmyk[: adobe - 4] + cmyk[adobe + 12 :])
         self.check_pixels(self.cut_outs())
 
     def check_pixels(self, cut_outs):
@@ -118,47 +154,83 @@ class AgainstPillow(unittest.TestCase):
         for path in self.pictures.iterdir():
             found = numpy.asarray(cut_outs[path.stem])
             with Image.open(path) as original:
-                seen, wanted = numpy.asarray(original.convert("RGBA"))[..., 3:] > 0, numpy.asarray(original.convert("RGB"))
+                seen, wanted = (
+                    numpy.asarray(original.convert("RGBA"))[..., 3:] > 0,
+                    numpy.asarray(original.convert("RGB")),
+                )
             numpy.testing.assert_array_equal(found[..., 3:] > 0, seen, path.name)
             numpy.testing.assert_array_equal(found[..., :3], numpy.where(seen, wanted, 0), path.name)
 
     def test_bmp_has_pillows_pixels(self):
         picture = Image.fromarray(noise(1, 31, 45, 3))
-        saved = {"24": picture, "8": picture.quantize(200), "4": picture.quantize(16), "gray": picture.convert("L"), "1": picture.convert("1"),
-                 "32": Image.fromarray(noise(2, 31, 45, 4), "RGBA")}
+        saved = {
+            "24": picture,
+            "8": picture.quantize(200),
+            "4": picture.quantize(16),
+            "gray": picture.convert("L"),
+            "1": picture.convert("1"),
+            "32": Image.fromarray(noise(2, 31, 45, 4), "RGBA"),
+        }
         for name, image in saved.items():
             image.save(self.pictures / f"saved-{name}.bmp")
-        masks = {16: ((0xf800, 0x7e0, 0x1f, 0), (0x7c00, 0x3e0, 0x1f, 0)), 24: ((0xff0000, 0xff00, 0xff, 0),),
-                 32: ((0xff0000, 0xff00, 0xff, 0), (0xff000000, 0xff0000, 0xff00, 0), (0xff, 0xff00, 0xff0000, 0xff000000), (0, 0, 0, 0))}
+        masks = {
+            16: ((0xF800, 0x7E0, 0x1F, 0), (0x7C00, 0x3E0, 0x1F, 0)),
+            24: ((0xFF0000, 0xFF00, 0xFF, 0),),
+            32: (
+                (0xFF0000, 0xFF00, 0xFF, 0),
+                (0xFF000000, 0xFF0000, 0xFF00, 0),
+                (0xFF, 0xFF00, 0xFF0000, 0xFF000000),
+                (0, 0, 0, 0),
+            ),
+        }
         for bits in (1, 4, 8, 16, 24, 32):
             for header in (12, 40, 64, 124):
-                for top_down in (False, True)[:1 if header == 12 else 2]:
+                for top_down in (False, True)[: 1 if header == 12 else 2]:
                     (self.pictures / f"bits-{bits}-{header}-{top_down}.bmp").write_bytes(bmp(bits, header, top_down))
             for number, mask in enumerate(masks.get(bits, ())):
-                for header in (40, 56, 108)[bits == 32:]:
-                    (self.pictures / f"masks-{bits}-{number}-{header}.bmp").write_bytes(bmp(bits, header, compression=3, masks=mask))
+                for header in (40, 56, 108)[bits == 32 :]:
+                    (self.pictures / f"masks-{bits}-{number}-{header}.bmp").write_bytes(
+                        bmp(bits, header, compression=3, masks=mask)
+                    )
         for bits in (4, 8):
-            (self.pictures / f"runs-{bits}.bmp").write_bytes(bmp(bits, 40, compression=1 if bits == 8 else 2, rows=runs(bits)))
+            (self.pictures / f"runs-{bits}.bmp").write_bytes(
+                bmp(bits, 40, compression=1 if bits == 8 else 2, rows=runs(bits))
+            )
         self.check_pixels(self.cut_outs())
 
     def test_the_first_picture_of_gif_and_webp_has_pillows_pixels(self):
         for seed, (height, width) in enumerate(((31, 45), (1, 1), (9, 200), (64, 64))):
             frames = [Image.fromarray(noise(3 * seed + number, height, width, 3)) for number in range(3)]
-            still = {"palette": frames[0].quantize(256), "four": frames[0].quantize(4), "gray": frames[0].convert("L"), "one": frames[0].convert("1"),
-                     "transparent": Image.fromarray(noise(seed, height, width, 4), "RGBA")}
+            still = {
+                "palette": frames[0].quantize(256),
+                "four": frames[0].quantize(4),
+                "gray": frames[0].convert("L"),
+                "one": frames[0].convert("1"),
+                "transparent": Image.fromarray(noise(seed, height, width, 4), "RGBA"),
+            }
             for name, image in still.items():
                 image.save(self.pictures / f"{name}-{seed}.gif", interlace=seed % 2)
             frames[0].save(self.pictures / f"many-{seed}.gif", save_all=True, append_images=frames[1:], disposal=2)
             for lossless in (False, True):
-                frames[0].save(self.pictures / f"many-{seed}-{lossless}.webp", save_all=True, append_images=frames[1:], lossless=lossless)
+                frames[0].save(
+                    self.pictures / f"many-{seed}-{lossless}.webp",
+                    save_all=True,
+                    append_images=frames[1:],
+                    lossless=lossless,
+                )
             seen_through = [Image.fromarray(noise(seed + number, height, width, 4), "RGBA") for number in range(2)]
-            seen_through[0].save(self.pictures / f"seen-through-{seed}.webp", save_all=True, append_images=seen_through[1:], lossless=True,
-                                 exact=True)
+            seen_through[0].save(
+                self.pictures / f"seen-through-{seed}.webp",
+                save_all=True,
+                append_images=seen_through[1:],
+                lossless=True,
+                exact=True,
+            )
         gif = (self.pictures / "palette-0.gif").read_bytes()
         at = gif.index(b",", 13 + 768)
         for name, place, control in (("canvas", (3, 40), b""), ("around", (9, 2), b"!\xf9\x04\1\0\0\7\0")):
             front = gif[:6] + struct.pack("<HH", 60, 50) + gif[10:at] + control
-            (self.pictures / f"{name}.gif").write_bytes(front + b"," + struct.pack("<HH", *place) + gif[at + 5:])
+            (self.pictures / f"{name}.gif").write_bytes(front + b"," + struct.pack("<HH", *place) + gif[at + 5 :])
         self.check_pixels(self.cut_outs())
 
     def test_notes_of_orientation_in_png_turn_the_picture_as_pillow_turns_it(self):
@@ -171,7 +243,11 @@ class AgainstPillow(unittest.TestCase):
             numpy.testing.assert_array_equal(numpy.asarray(found)[..., :3], wanted, key)
         masks, _ = self.run_of("mask-png")
         for name, content in masks.items():
-            self.assertEqual(Image.open(io.BytesIO(content)).size, ImageOps.exif_transpose(Image.open(self.pictures / name)).size, name)
+            self.assertEqual(
+                Image.open(io.BytesIO(content)).size,
+                ImageOps.exif_transpose(Image.open(self.pictures / name)).size,
+                name,
+            )
 
     def test_png_of_16_bits_is_read_as_tiff_of_16_bits(self):
         numbers = numpy.random.default_rng(3).integers(0, 65536, (33, 47), dtype=numpy.uint16)
@@ -194,7 +270,9 @@ class AgainstPillow(unittest.TestCase):
             alpha = numpy.asarray(cut)[..., 3]
             numpy.testing.assert_array_equal(alpha, 255 if key == "photo" else numpy.asarray(rgba)[..., 3], key)
             if key != "photo":
-                numpy.testing.assert_array_equal(numpy.asarray(cut)[..., :3], numpy.where(alpha[..., None] > 0, numpy.asarray(rgba)[..., :3], 0), key)
+                numpy.testing.assert_array_equal(
+                    numpy.asarray(cut)[..., :3], numpy.where(alpha[..., None] > 0, numpy.asarray(rgba)[..., :3], 0), key
+                )
         for name, content in self.run_of("overlay")[0].items():
             self.assertEqual(Image.open(io.BytesIO(content)).info.get("icc_profile"), profile, name)
 

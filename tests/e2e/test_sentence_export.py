@@ -56,7 +56,10 @@ def of_sixteen():
 """
 
 
-@unittest.skipUnless(all(importlib.util.find_spec(name) for name in ("torch", "transformers")), "needs the packages torch and transformers")
+@unittest.skipUnless(
+    all(importlib.util.find_spec(name) for name in ("torch", "transformers")),
+    "needs the packages torch and transformers",
+)
 class SentenceExport(unittest.TestCase):
     def setUp(self):
         kept = tempfile.TemporaryDirectory(prefix="offramp-sentences-")
@@ -65,11 +68,18 @@ class SentenceExport(unittest.TestCase):
 
     def test_as_many_tokens_as_there_are_positions_for(self):
         import torch
+
         find_packages_of_launch(self)
         from exporter import sentences
         from offramp_launch.exit_code import LaunchError
-        for kind, most in (("bert", POSITIONS), ("roberta", POSITIONS - 2), ("xlm-roberta", POSITIONS - 2), ("camembert", POSITIONS - 2),
-                           ("mpnet", POSITIONS - 2)):
+
+        for kind, most in (
+            ("bert", POSITIONS),
+            ("roberta", POSITIONS - 2),
+            ("xlm-roberta", POSITIONS - 2),
+            ("camembert", POSITIONS - 2),
+            ("mpnet", POSITIONS - 2),
+        ):
             with self.subTest(kind=kind):
                 folder = made_transformer(self.folder / kind, kind, POSITIONS)
                 made = sentences.read(folder, None)
@@ -85,10 +95,13 @@ class SentenceExport(unittest.TestCase):
     def test_a_length_is_open_where_the_network_allows_it(self):
         (self.folder / "networks.py").write_text(NETWORKS)
         ids = ("--device", "cpu", "--input", "ids=ids:16", "--input", "mask=mask:16")
-        for function, flags, is_open, note in (("pooled", (), True, "rows of any length"), ("pooled", ("--length", "fixed"), False, ""),
-                                               ("each_token", (), False, "texts are padded to 16 tokens each"),
-                                               ("unmasked", (), False, "the outputs depend on the padding of texts"),
-                                               ("of_sixteen", (), False, "texts are padded to 16 tokens each")):
+        for function, flags, is_open, note in (
+            ("pooled", (), True, "rows of any length"),
+            ("pooled", ("--length", "fixed"), False, ""),
+            ("each_token", (), False, "texts are padded to 16 tokens each"),
+            ("unmasked", (), False, "the outputs depend on the padding of texts"),
+            ("of_sixteen", (), False, "texts are padded to 16 tokens each"),
+        ):
             with self.subTest(function=function, flags=flags):
                 done = export(self.folder, f"networks.py:{function}", *ids, *flags, "--output", "net.pt2")
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -102,7 +115,11 @@ class SentenceExport(unittest.TestCase):
     def test_a_run_and_a_query_give_the_librarys_vectors(self):
         sentence_transformers = importlib.import_module("sentence_transformers")
         folder = made_encoder(self.folder / "encoder")
-        update(folder, "config_sentence_transformers.json", {"prompts": {"q": "query : "}, "default_prompt_name": "q", "truncate_dim": 20})
+        update(
+            folder,
+            "config_sentence_transformers.json",
+            {"prompts": {"q": "query : "}, "default_prompt_name": "q", "truncate_dim": 20},
+        )
         update(folder, "sentence_bert_config.json", {"do_lower_case": True, "max_seq_length": None})
         update(folder, "tokenizer_config.json", {"model_max_length": 12})
         done = export(self.folder, f"sentence:{folder}", "--device", "cpu", "--output", "net.pt2")
@@ -111,17 +128,40 @@ class SentenceExport(unittest.TestCase):
         lines = ["the fox", "HELLO FOX", "", " ".join(f"w{number}" for number in range(30)), "the end : w1 Hello"]
         (self.folder / "lines.txt").write_text("\n".join(lines) + "\n")
         wanted = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(lines, batch_size=1)
-        with World("--device", "cpu", "--profile", "embeddings", "--model", str(self.folder / "net.pt2"), "--input", str(self.folder / "lines.txt"),
-                   "--consumers", "1", "--batch", "4") as world:
+        with World(
+            "--device",
+            "cpu",
+            "--profile",
+            "embeddings",
+            "--model",
+            str(self.folder / "net.pt2"),
+            "--input",
+            str(self.folder / "lines.txt"),
+            "--consumers",
+            "1",
+            "--batch",
+            "4",
+        ) as world:
             world.environment["OFFRAMP_TOKENIZER_PYTHON"] = world.environment["OFFRAMP_PYTHON"] = sys.executable
             self.assertEqual(world.start().wait(), 0, world.logs())
             with contextlib.closing(sqlite3.connect(world.output / "embeddings.sqlite")) as database:
-                found = [numpy.frombuffer(vector, "<f4") for vector, in database.execute("SELECT vector FROM embeddings ORDER BY item")]
+                found = [
+                    numpy.frombuffer(vector, "<f4")
+                    for (vector,) in database.execute("SELECT vector FROM embeddings ORDER BY item")
+                ]
             numpy.testing.assert_allclose(numpy.stack(found), wanted, rtol=0, atol=1e-5)
             query = [str(ROOT / "launch/offramp"), "query", "--database", str(world.output), "--top", "1", "--model"]
-            asked = subprocess.run([*query, str(self.folder / "net.pt2"), "the end : w1 Hello"], capture_output=True, text=True, check=False, env=world.environment)
+            asked = subprocess.run(
+                [*query, str(self.folder / "net.pt2"), "the end : w1 Hello"],
+                capture_output=True,
+                text=True,
+                check=False,
+                env=world.environment,
+            )
             self.assertEqual((asked.returncode, asked.stdout.split()), (0, ["1", "1.0000", "4"]), asked.stderr)
-            script = subprocess.run([*query, "net.pt", "the end"], capture_output=True, text=True, check=False, env=world.environment)
+            script = subprocess.run(
+                [*query, "net.pt", "the end"], capture_output=True, text=True, check=False, env=world.environment
+            )
             self.assertEqual(script.returncode, 64, script.stderr)
             self.assertIn("net.pt is TorchScript, but query runs only compiled models (.pt2)", script.stderr)
 
@@ -131,12 +171,26 @@ class SentenceExport(unittest.TestCase):
         (self.folder / "unreadable.json").symlink_to("/proc/self/mem")
         for name in ("net.toml", "net.tokenizer.json", "net.pt2"):
             (self.folder / name).write_text("the former")
-        done = export(self.folder, "networks.py:pooled", "--device", "cpu", "--input", "ids=ids:16", "--input", "mask=mask:16", "--tokenizer", "unreadable.json",
-                      "--output", "net.pt2")
+        done = export(
+            self.folder,
+            "networks.py:pooled",
+            "--device",
+            "cpu",
+            "--input",
+            "ids=ids:16",
+            "--input",
+            "mask=mask:16",
+            "--tokenizer",
+            "unreadable.json",
+            "--output",
+            "net.pt2",
+        )
         self.assertEqual(done.returncode, 73, done.stdout + done.stderr)
         self.assertIn("net.pt2 cannot be made", done.stderr)
-        self.assertEqual({path.name: path.read_text() for path in self.folder.glob("net.*")},
-                         {name: "the former" for name in ("net.toml", "net.tokenizer.json", "net.pt2")})
+        self.assertEqual(
+            {path.name: path.read_text() for path in self.folder.glob("net.*")},
+            {name: "the former" for name in ("net.toml", "net.tokenizer.json", "net.pt2")},
+        )
         self.assertEqual([path.name for path in self.folder.glob(".*")], [])
 
 

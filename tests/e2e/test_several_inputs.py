@@ -65,7 +65,14 @@ WORDS = """{"version": "1.0", "truncation": null, "padding": null, "added_tokens
 IDS = {"slab": 2, "lease": 3, "ticket": 4, "credit": 5}
 
 ARRAYS = ("--input", "ids=int64:7", "--input", "features=float32:3x5", "--input", "scale=float16")
-TOKENS = ("--input", f"input_ids=ids:{LENGTH}", "--input", f"attention_mask=mask:{LENGTH}", "--input", f"token_type_ids=types:{LENGTH}")
+TOKENS = (
+    "--input",
+    f"input_ids=ids:{LENGTH}",
+    "--input",
+    f"attention_mask=mask:{LENGTH}",
+    "--input",
+    f"token_type_ids=types:{LENGTH}",
+)
 
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
@@ -78,10 +85,15 @@ class SeveralInputs(unittest.TestCase):
         cls.folder = pathlib.Path(kept.name)
         cls.networks = networks_in(cls.folder, NETWORKS)
         random = numpy.random.default_rng(5)
-        cls.arrays = {"features": random.standard_normal((ROWS, 3, 5)).astype("f4"), "ids": random.integers(0, 50, (ROWS, 7)),
-                      "scale": random.standard_normal(ROWS).astype("f2")}
+        cls.arrays = {
+            "features": random.standard_normal((ROWS, 3, 5)).astype("f4"),
+            "ids": random.integers(0, 50, (ROWS, 7)),
+            "scale": random.standard_normal(ROWS).astype("f2"),
+        }
         cls.input = cls.folder_of("arrays")
-        printed = export(cls.folder, "networks.py:arrays", *ARRAYS, "--device", DEVICE, "--batch", "any", "--output", "arrays.pt2")
+        printed = export(
+            cls.folder, "networks.py:arrays", *ARRAYS, "--device", DEVICE, "--batch", "any", "--output", "arrays.pt2"
+        )
         assert printed.returncode == 0, printed.stdout + printed.stderr
         assert "features.npy, ids.npy, scale.npy" in printed.stdout, printed.stdout
 
@@ -100,7 +112,9 @@ class SeveralInputs(unittest.TestCase):
 
     def run_of(self, model, *flags, start=()):
         """(exit code, all output, {file: bytes}) of a run."""
-        with LaunchedRun("--model", str(self.folder / model), "--device", DEVICE, "--consumers", "1", "--batch", "4", *flags) as run:
+        with LaunchedRun(
+            "--model", str(self.folder / model), "--device", DEVICE, "--consumers", "1", "--batch", "4", *flags
+        ) as run:
             run.environment["OFFRAMP_TOKENIZER_PYTHON"] = sys.executable
             code = run.start(*start).wait()
             return code, run.logs(), run.files()
@@ -119,6 +133,7 @@ class SeveralInputs(unittest.TestCase):
 
     def check_arrays(self, files, names=("sum", "ids")):
         import torch
+
         with torch.inference_mode():
             wanted = self.networks.arrays()(**{name: torch.from_numpy(array) for name, array in self.arrays.items()})
         self.assertEqual(len(files), ROWS * len(names), sorted(files))
@@ -139,12 +154,15 @@ class SeveralInputs(unittest.TestCase):
         source = self.folder_of("halves", features=halves)
         code, printed, half = self.run_of("arrays.pt2", "--input", str(source), "--processor", "npy")
         self.assertEqual(code, 0, printed)
-        code, printed, whole = self.run_of("arrays.pt2", "--input", str(self.folder_of("widened", features=halves.astype("f4"))), "--processor", "npy")
+        code, printed, whole = self.run_of(
+            "arrays.pt2", "--input", str(self.folder_of("widened", features=halves.astype("f4"))), "--processor", "npy"
+        )
         self.assertEqual(code, 0, printed)
         self.assertEqual(half, whole)
 
     def test_torchscript_of_the_same_network(self):
         import torch
+
         torch.jit.script(self.networks.arrays().eval()).save(str(self.folder / "old.pt"))
         notes = (self.folder / "arrays.toml").read_text()
         (self.folder / "old.toml").write_text(notes)
@@ -156,7 +174,9 @@ class SeveralInputs(unittest.TestCase):
 
     def test_made_up_inputs(self):
         for where in ("device", "host"):
-            code, printed, files = self.run_of("arrays.pt2", "--processor", "npy", "--synthetic-on", where, "--batches", "2")
+            code, printed, files = self.run_of(
+                "arrays.pt2", "--processor", "npy", "--synthetic-on", where, "--batches", "2"
+            )
             self.assertEqual(code, 0, printed)
             self.assertEqual(len(files), 2 * 8)
             self.assertFalse(numpy.load(io.BytesIO(files["5.ids.npy"])).any(), "of integers zeros")
@@ -164,7 +184,18 @@ class SeveralInputs(unittest.TestCase):
 
     def test_another_file_is_another_input(self):
         source = self.folder_of("changing")
-        with LaunchedRun("--model", str(self.folder / "arrays.pt2"), "--device", DEVICE, "--batch", "4", "--input", str(source), "--processor", "npy") as run:
+        with LaunchedRun(
+            "--model",
+            str(self.folder / "arrays.pt2"),
+            "--device",
+            DEVICE,
+            "--batch",
+            "4",
+            "--input",
+            str(source),
+            "--processor",
+            "npy",
+        ) as run:
             self.assertEqual(run.start("--limit", "4").wait(), 0, run.logs())
             self.assertEqual(run.start("--limit", "4", "--resume").wait(), 0, run.logs())
             numpy.save(source / "scale.npy", self.arrays["scale"] + 1)
@@ -172,33 +203,83 @@ class SeveralInputs(unittest.TestCase):
             self.assertIn("names of the items was", run.logs())
 
     def test_files_that_do_not_fit(self):
-        self.refused(66, "has no ids.npy", "from a folder with features.npy, ids.npy, scale.npy", source=self.folder_of("missing", ids=None))
+        self.refused(
+            66,
+            "has no ids.npy",
+            "from a folder with features.npy, ids.npy, scale.npy",
+            source=self.folder_of("missing", ids=None),
+        )
         self.refused(65, "it has 10 rows", "has 11", source=self.folder_of("fewer", scale=self.arrays["scale"][:10]))
-        self.refused(65, "its elements are <i4", "the input 'ids'", "takes int64", source=self.folder_of("narrow", ids=self.arrays["ids"].astype("i4")))
+        self.refused(
+            65,
+            "its elements are <i4",
+            "the input 'ids'",
+            "takes int64",
+            source=self.folder_of("narrow", ids=self.arrays["ids"].astype("i4")),
+        )
         self.refused(64, "gives pictures", flags=("--source", "images"))
 
     def test_notes_that_do_not_fit(self):
         whole = (self.folder / "arrays.toml").read_text()
-        self.refused(78, "takes 3 inputs, but", "few.toml has 2", 'name = "scale"\nshape = "SHAPE"', 'name = "features"\nshape = "3x5"\ndtype = "float32"',
-                     model=self.with_notes("few.pt2", whole[:whole.rindex("[[input]]")]))
-        self.refused(78, "none.toml has no tables [[input]]", 'name = "features"', model=self.with_notes("none.pt2", 'input-shape = "3x5"\n'))
-        self.refused(78, "the input number 3 of the model", "is 'scale'", "calls it 'factor'", model=self.with_notes("other.pt2", whole.replace("scale", "factor")))
-        self.refused(64, "input_handles[1]: unmatched dtype", "shape and dtype of the [[input]] 'ids'", source=self.folder_of("ints", ids=self.arrays["ids"].astype("i4")),
-                     model=self.with_notes("ints.pt2", whole.replace("int64", "int32")))
-        self.refused(64, "unmatched dim value at 2", "of the [[input]] 'features'", source=self.folder_of("wide", features=numpy.zeros((ROWS, 3, 6), "f4")),
-                     model=self.with_notes("wide.pt2", whole.replace("3x5", "3x6")))
+        self.refused(
+            78,
+            "takes 3 inputs, but",
+            "few.toml has 2",
+            'name = "scale"\nshape = "SHAPE"',
+            'name = "features"\nshape = "3x5"\ndtype = "float32"',
+            model=self.with_notes("few.pt2", whole[: whole.rindex("[[input]]")]),
+        )
+        self.refused(
+            78,
+            "none.toml has no tables [[input]]",
+            'name = "features"',
+            model=self.with_notes("none.pt2", 'input-shape = "3x5"\n'),
+        )
+        self.refused(
+            78,
+            "the input number 3 of the model",
+            "is 'scale'",
+            "calls it 'factor'",
+            model=self.with_notes("other.pt2", whole.replace("scale", "factor")),
+        )
+        self.refused(
+            64,
+            "input_handles[1]: unmatched dtype",
+            "shape and dtype of the [[input]] 'ids'",
+            source=self.folder_of("ints", ids=self.arrays["ids"].astype("i4")),
+            model=self.with_notes("ints.pt2", whole.replace("int64", "int32")),
+        )
+        self.refused(
+            64,
+            "unmatched dim value at 2",
+            "of the [[input]] 'features'",
+            source=self.folder_of("wide", features=numpy.zeros((ROWS, 3, 6), "f4")),
+            model=self.with_notes("wide.pt2", whole.replace("3x5", "3x6")),
+        )
 
     def as_a_query_has_them(self, model):
         """The vectors of the lines as the command `query` computes them."""
         find_packages_of_launch(self)
         from searcher import encoding
+
         return numpy.stack(encoding.encode(self.folder / model, None, LINES, "mean"))
 
     @unittest.skipUnless(importlib.util.find_spec("tokenizers"), "skipped: no tokenizers in this Python")
     def test_a_texts_tokens(self):
         import torch
+
         (self.folder / "words.json").write_text(WORDS)
-        printed = export(self.folder, "networks.py:tokens", *TOKENS, "--device", DEVICE, "--tokenizer", "words.json", "--output", "tokens.pt2")
+        printed = export(
+            self.folder,
+            "networks.py:tokens",
+            *TOKENS,
+            "--device",
+            DEVICE,
+            "--tokenizer",
+            "words.json",
+            "--output",
+            "tokens.pt2",
+        )
         self.assertEqual(printed.returncode, 0, printed.stdout + printed.stderr)
         self.assertTrue((self.folder / "tokens.tokenizer.json").exists())
         ids = torch.zeros(len(LINES), LENGTH, dtype=torch.int64)
@@ -216,12 +297,18 @@ class SeveralInputs(unittest.TestCase):
             self.assertEqual(code, 0, printed)
             self.assertEqual(len(files), len(LINES))
             for row in range(len(LINES)):
-                numpy.testing.assert_allclose(numpy.load(io.BytesIO(files[f"{row}.mean.npy"])), wanted[row], rtol=1e-5, atol=1e-6)
+                numpy.testing.assert_allclose(
+                    numpy.load(io.BytesIO(files[f"{row}.mean.npy"])), wanted[row], rtol=1e-5, atol=1e-6
+                )
         numpy.testing.assert_allclose(self.as_a_query_has_them("tokens.pt2"), wanted, rtol=1e-5, atol=1e-6)
-        code, printed, files = self.run_of("tokens.pt2", "--processor", "npy", "--synthetic-on", "device", "--batches", "1")
+        code, printed, files = self.run_of(
+            "tokens.pt2", "--processor", "npy", "--synthetic-on", "device", "--batches", "1"
+        )
         self.assertEqual(code, 0, printed)
         (self.folder / "tokens.toml").unlink()
-        self.refused(78, "takes 3 inputs", 'name = "token_type_ids"\ntokens = "types"\nshape = LENGTH', model="tokens.pt2")
+        self.refused(
+            78, "takes 3 inputs", 'name = "token_type_ids"\ntokens = "types"\nshape = LENGTH', model="tokens.pt2"
+        )
         (self.folder / "tokens.toml").write_text(notes)
 
 
@@ -232,23 +319,40 @@ class ExportOfSeveralInputs(unittest.TestCase):
         find_packages_of_launch(self)
         from exporter import arguments, networks
         from offramp_launch.exit_code import LaunchError
+
         with tempfile.TemporaryDirectory(prefix="offramp-export-") as kept:
             networks_in(kept, NETWORKS)
             of = f"{kept}/networks.py:arrays"
             refusals = (
                 (65, of, (), ("its forward() takes features, ids, scale", "--input features=float32:SHAPE")),
                 (64, of, ARRAYS[:4], ("its parameter 'scale' is not described",)),
-                (64, of, (*ARRAYS, "--input", "more=int64"), ("forward() has no parameter 'more'", "features, ids, scale")),
+                (
+                    64,
+                    of,
+                    (*ARRAYS, "--input", "more=int64"),
+                    ("forward() has no parameter 'more'", "features, ids, scale"),
+                ),
                 (64, of, (*ARRAYS, "--input", "ids=int64:7"), ("names one parameter twice",)),
-                (64, of, ("--input", "ids=ids:7", "--input", "scale=float32"), ("all tokens of one length, or all arrays",)),
+                (
+                    64,
+                    of,
+                    ("--input", "ids=ids:7", "--input", "scale=float32"),
+                    ("all tokens of one length, or all arrays",),
+                ),
                 (64, of, ("--input", "ids=int47:7"), ("'ids=int47:7' is not NAME=TYPE:SHAPE",)),
                 (64, of, ("--input", "ids=int64:7x"), ("is not a shape",)),
                 (64, of, ("--input", "ids=ids"), ("is not NAME=ids:LENGTH",)),
                 (64, of, ("--input", "ids=ids:7:float32"), ("with int64, int32",)),
                 (64, of, (*ARRAYS, "--image-size", "32"), ("--image-size cannot be combined with --input",)),
                 (64, of, ("--tokenizer", "words.json"), ("--tokenizer is for a network that takes a text's tokens",)),
-                (66, of.replace("arrays", "tokens"), (*TOKENS, "--tokenizer", "words.json"), ("--tokenizer words.json cannot be read: No such file",)),
-                (64, "torchvision:resnet18", ARRAYS, ("--input cannot be combined with torchvision:",)))
+                (
+                    66,
+                    of.replace("arrays", "tokens"),
+                    (*TOKENS, "--tokenizer", "words.json"),
+                    ("--tokenizer words.json cannot be read: No such file",),
+                ),
+                (64, "torchvision:resnet18", ARRAYS, ("--input cannot be combined with torchvision:",)),
+            )
             for code, model, flags, words in refusals:
                 with self.assertRaises(LaunchError, msg=flags) as refused:
                     networks.make(arguments.parse([model, *flags]))

@@ -17,7 +17,7 @@ from tests.support.launched_run import ROOT, LaunchedRun
 PICTURES = sorted((ROOT / "launch/demo/images").glob("*.jpg"))[:4]
 RUN = ("--device", "cpu", "--model", "cutout", "--consumers", "2", "--batch", "2")
 ALL_MAY_BE_BAD = ("--max-errors", "100%")
-SIDE = 256     # the model's input size
+SIDE = 256  # the model's input size
 
 
 def add(tar, name, content):
@@ -30,7 +30,7 @@ class Sources(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
 
-    def enterContext(self, context):    # of a Python before 3.11
+    def enterContext(self, context):  # of a Python before 3.11
         self.addCleanup(context.__exit__, None, None, None)
         return context.__enter__()
 
@@ -38,7 +38,9 @@ class Sources(unittest.TestCase):
         """The output's files by name, and the run's summary."""
         run = self.enterContext(LaunchedRun(*RUN, *flags))
         self.assertEqual(run.start().wait(), 0, run.logs())
-        return {str(path.relative_to(run.output)): path.read_bytes() for path in run.output.rglob("*.png")}, run.summary()
+        return {
+            str(path.relative_to(run.output)): path.read_bytes() for path in run.output.rglob("*.png")
+        }, run.summary()
 
     def test_files_manifests_and_shards_give_the_same_masks_and_cut_outs(self):
         for picture in PICTURES:
@@ -47,9 +49,16 @@ class Sources(unittest.TestCase):
         self.assertEqual(len(wanted), 2 * len(PICTURES))
 
         manifest = self.folder / "list.jsonl"
-        manifest.write_text("".join(json.dumps({"id": f"Möbel/{path.stem} 1", "uri": path.name, "label": path.stem}) + "\n" for path in PICTURES))
+        manifest.write_text(
+            "".join(
+                json.dumps({"id": f"Möbel/{path.stem} 1", "uri": path.name, "label": path.stem}) + "\n"
+                for path in PICTURES
+            )
+        )
         found, _ = self.results("--processor", "mask-png,cut-out", "--input", str(manifest))
-        self.assertEqual({name.replace("Möbel/", "").replace(" 1.png", ".png"): content for name, content in found.items()}, wanted)
+        self.assertEqual(
+            {name.replace("Möbel/", "").replace(" 1.png", ".png"): content for name, content in found.items()}, wanted
+        )
 
         for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
             folder = "f" * 90 + "/" + ("g" * 90 if form != tarfile.USTAR_FORMAT else "g")
@@ -57,7 +66,9 @@ class Sources(unittest.TestCase):
                 for path in PICTURES:
                     add(tar, f"{folder}/{path.stem}.jpg", path.read_bytes())
                     add(tar, f"{folder}/{path.stem}.json", b"{}")
-        found, _ = self.results("--processor", "mask-png,cut-out", "--source", "webdataset", "--input", str(self.folder))
+        found, _ = self.results(
+            "--processor", "mask-png,cut-out", "--source", "webdataset", "--input", str(self.folder)
+        )
         self.assertEqual(len(found), 3 * len(wanted))
         for name, content in found.items():
             self.assertEqual(content, wanted[f"{name.split('/')[0]}/{name.rsplit('/', 1)[1]}"], name)
@@ -70,13 +81,22 @@ class Sources(unittest.TestCase):
             Image.fromarray(picture).save(pictures / f"{number}.webp", lossless=True)
         wanted, _ = self.results("--processor", "mask-png", "--input", str(pictures))
         self.assertEqual(len(wanted), len(PICTURES))
-        normal = (pixels / numpy.float32(255) - numpy.float32([0.485, 0.456, 0.406])) / numpy.float32([0.229, 0.224, 0.225])
-        for name, array in (("pixels", pixels), ("planes", pixels.transpose(0, 3, 1, 2)), ("input", normal.transpose(0, 3, 1, 2).astype("<f4"))):
+        normal = (pixels / numpy.float32(255) - numpy.float32([0.485, 0.456, 0.406])) / numpy.float32(
+            [0.229, 0.224, 0.225]
+        )
+        for name, array in (
+            ("pixels", pixels),
+            ("planes", pixels.transpose(0, 3, 1, 2)),
+            ("input", normal.transpose(0, 3, 1, 2).astype("<f4")),
+        ):
             numpy.save(self.folder / f"{name}.npy", numpy.ascontiguousarray(array))
             found, _ = self.results("--processor", "mask-png", "--input", str(self.folder / f"{name}.npy"))
             self.assertEqual(sorted(found), sorted(wanted), name)
             for number, content in found.items():
-                differing = numpy.mean(numpy.asarray(Image.open(io.BytesIO(content))) != numpy.asarray(Image.open(io.BytesIO(wanted[number]))))
+                differing = numpy.mean(
+                    numpy.asarray(Image.open(io.BytesIO(content)))
+                    != numpy.asarray(Image.open(io.BytesIO(wanted[number])))
+                )
                 self.assertLessEqual(differing, 0 if name != "input" else 1e-4, name)
 
     def test_a_photograph_is_cut_out_upright(self):
@@ -98,15 +118,27 @@ class Sources(unittest.TestCase):
             (self.folder / picture.name).write_bytes(picture.read_bytes())
         manifest = self.folder / "list.jsonl"
         names = [(path.stem, path.name) for path in PICTURES] + [("gone", "gone.jpg")]
-        manifest.write_text("".join(json.dumps({"id": name, "uri": uri, "label": f"ein „{name}“", "price": number}) + "\n"
-                                    for number, (name, uri) in enumerate(names)) + "no JSON\n")
-        run = self.enterContext(LaunchedRun(*RUN, *ALL_MAY_BE_BAD, "--processor", "mask-png,records", "--input", str(manifest)))
+        manifest.write_text(
+            "".join(
+                json.dumps({"id": name, "uri": uri, "label": f"ein „{name}“", "price": number}) + "\n"
+                for number, (name, uri) in enumerate(names)
+            )
+            + "no JSON\n"
+        )
+        run = self.enterContext(
+            LaunchedRun(*RUN, *ALL_MAY_BE_BAD, "--processor", "mask-png,records", "--input", str(manifest))
+        )
         self.assertEqual(run.start().wait(), 0, run.logs())
         with contextlib.closing(sqlite3.connect(run.output / "records/records.sqlite")) as records:
             rows = records.execute("SELECT key, status, columns FROM records ORDER BY item").fetchall()
-        self.assertEqual([(key, status, json.loads(columns)) for key, status, columns in rows],
-                         [(name, "skipped" if name == "gone" else "done", {"label": f"ein „{name}“", "price": number})
-                          for number, (name, _) in enumerate(names)] + [(rows[-1][0], "skipped", {})])
+        self.assertEqual(
+            [(key, status, json.loads(columns)) for key, status, columns in rows],
+            [
+                (name, "skipped" if name == "gone" else "done", {"label": f"ein „{name}“", "price": number})
+                for number, (name, _) in enumerate(names)
+            ]
+            + [(rows[-1][0], "skipped", {})],
+        )
 
         database = run.output / "records/records.sqlite"
         database.unlink()
@@ -120,7 +152,9 @@ class Sources(unittest.TestCase):
     def test_bad_items_are_counted_with_their_place(self):
         (self.folder / "a.jpg").write_bytes(PICTURES[0].read_bytes())
         manifest = self.folder / "list.jsonl"
-        manifest.write_text('{"id": "../../a", "uri": "a.jpg"}\nno JSON\n{"id": "b", "uri": "gone.jpg"}\n{"id": "../../a", "uri": "a.jpg"}\n')
+        manifest.write_text(
+            '{"id": "../../a", "uri": "a.jpg"}\nno JSON\n{"id": "b", "uri": "gone.jpg"}\n{"id": "../../a", "uri": "a.jpg"}\n'
+        )
         found, summary = self.results("--processor", "mask-png", "--input", str(manifest), *ALL_MAY_BE_BAD)
         self.assertEqual(sorted(found), ["a.png"])
         self.assertEqual(summary["samples"]["skipped"], 3)
@@ -132,8 +166,10 @@ class Sources(unittest.TestCase):
             for path in PICTURES:
                 add(tar, path.name, path.read_bytes())
         whole = (self.folder / "whole.tar").read_bytes()
-        (self.folder / "cut.tar").write_bytes(whole[:len(whole) // 2])
-        found, summary = self.results("--processor", "mask-png", "--input", str(self.folder / "cut.tar"), *ALL_MAY_BE_BAD)
+        (self.folder / "cut.tar").write_bytes(whole[: len(whole) // 2])
+        found, summary = self.results(
+            "--processor", "mask-png", "--input", str(self.folder / "cut.tar"), *ALL_MAY_BE_BAD
+        )
         self.assertLess(0, len(found))
         self.assertLess(len(found), len(PICTURES))
         self.assertTrue(any("truncated" in item["reason"] for item in summary["skipped"]), summary["skipped"])
@@ -143,13 +179,19 @@ class Sources(unittest.TestCase):
             for number, path in enumerate(PICTURES):
                 add(tar, f"{number}.jpg", path.read_bytes())
                 add(tar, f"{number}.json", b'{"label": "ca' if number == 1 else b'{"label": "cat"}')
-        run = self.enterContext(LaunchedRun(*RUN, *ALL_MAY_BE_BAD, "--processor", "mask-png,records", "--input", str(self.folder / "notes.tar")))
+        run = self.enterContext(
+            LaunchedRun(
+                *RUN, *ALL_MAY_BE_BAD, "--processor", "mask-png,records", "--input", str(self.folder / "notes.tar")
+            )
+        )
         self.assertEqual(run.start().wait(), 0, run.logs())
         (skipped,) = run.summary()["skipped"]
         self.assertIn("its .json: not JSON", skipped["reason"])
         with contextlib.closing(sqlite3.connect(run.output / "records/records.sqlite")) as records:
             rows = records.execute("SELECT key, status FROM records ORDER BY item").fetchall()
-        self.assertEqual(rows, [(f"notes/{number}", "skipped" if number == 1 else "done") for number in range(len(PICTURES))])
+        self.assertEqual(
+            rows, [(f"notes/{number}", "skipped" if number == 1 else "done") for number in range(len(PICTURES))]
+        )
 
 
 if __name__ == "__main__":

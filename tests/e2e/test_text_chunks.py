@@ -21,17 +21,28 @@ from tests.support.text_runs import TextRuns
 TEXTS = 40
 NEEDED = ("torch", "tokenizers")
 LENGTH, CHUNK, OVERLAP = 256, 8, 3
-TOKENS = tuple(word for name, tokens in (("input_ids", "ids"), ("attention_mask", "mask"), ("token_type_ids", "types"))
-               for word in ("--input", f"{name}={tokens}:{LENGTH}"))
+TOKENS = tuple(
+    word
+    for name, tokens in (("input_ids", "ids"), ("attention_mask", "mask"), ("token_type_ids", "types"))
+    for word in ("--input", f"{name}={tokens}:{LENGTH}")
+)
 CHUNKS = ("--chunk-tokens", str(CHUNK), "--chunk-overlap", str(OVERLAP))
 ROWS = ("item", "key", "id", "columns", "chunk", "start_char", "end_char")
-HAS_PARQUET = (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists() and importlib.util.find_spec("pyarrow")
+HAS_PARQUET = (
+    pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so"
+).exists() and importlib.util.find_spec("pyarrow")
 
 
 def texts_of_any_length():
     chance = random.Random(11)
     words = ("slab", "lease", "ticket", "credit", "Größe", "日本語", "x.y", "\n", "\U0001f600")
-    return ["", "slab", " ", *(" ".join(chance.choices(words, k=chance.randrange(90))) for _ in range(TEXTS - 4)), "slab " * 2000 + "ticket"]
+    return [
+        "",
+        "slab",
+        " ",
+        *(" ".join(chance.choices(words, k=chance.randrange(90))) for _ in range(TEXTS - 4)),
+        "slab " * 2000 + "ticket",
+    ]
 
 
 @unittest.skipUnless(all(importlib.util.find_spec(name) for name in NEEDED), f"skipped: needs {', '.join(NEEDED)}")
@@ -40,12 +51,20 @@ class TextChunks(TextRuns, unittest.TestCase):
     def setUpClass(cls):
         cls.begin("text-chunks", NETWORKS, WORDS, TOKENS)
         cls.texts = texts_of_any_length()
-        cls.jsonl = cls.write("rows.jsonl", "".join(json.dumps({"id": f"doc/../{number}", "text": text, "n": number}) + "\n" for number, text in enumerate(cls.texts)))
+        cls.jsonl = cls.write(
+            "rows.jsonl",
+            "".join(
+                json.dumps({"id": f"doc/../{number}", "text": text, "n": number}) + "\n"
+                for number, text in enumerate(cls.texts)
+            ),
+        )
         cls.lines = cls.write("lines.txt", "\n".join(text.replace("\n", " ") for text in cls.texts) + "\n")
 
     def rows(self, world, names="id, columns, "):
         with contextlib.closing(sqlite3.connect(next(world.output.rglob("embeddings.sqlite")))) as database:
-            return database.execute(f"SELECT item, key, {names}chunk, start_char, end_char, vector FROM embeddings ORDER BY item").fetchall()
+            return database.execute(
+                f"SELECT item, key, {names}chunk, start_char, end_char, vector FROM embeddings ORDER BY item"
+            ).fetchall()
 
     def undisturbed(self, source, path, *flags):
         return self.rows(self.ended(source, path, *flags))
@@ -53,6 +72,7 @@ class TextChunks(TextRuns, unittest.TestCase):
     def check_places(self, places, texts):
         """[(text, chunk, start, end)]"""
         from tokenizers import Tokenizer
+
         tokenizer = Tokenizer.from_file(str(self.folder / "words.json"))
         for number, text in enumerate(texts):
             chunks = [place[1:] for place in places if place[0] == number]
@@ -72,11 +92,19 @@ class TextChunks(TextRuns, unittest.TestCase):
         self.assertEqual([columns for _, _, _, columns, *_ in wanted], [f'{{"n":{number}}}' for number in numbers])
         self.check_places([(number, *row[4:7]) for number, row in zip(numbers, wanted)], self.texts)
         # A chunk has the vector of a text that consists of the chunk alone.
-        parts = self.write("parts.jsonl", "".join(json.dumps({"id": number, "text": self.texts[text][row[5]:row[6]]}) + "\n"
-                                                  for number, (text, row) in enumerate(zip(numbers, wanted))))
+        parts = self.write(
+            "parts.jsonl",
+            "".join(
+                json.dumps({"id": number, "text": self.texts[text][row[5] : row[6]]}) + "\n"
+                for number, (text, row) in enumerate(zip(numbers, wanted))
+            ),
+        )
         whole = self.ended("jsonl-text", parts)
         with contextlib.closing(sqlite3.connect(whole.output / "embeddings.sqlite")) as database:
-            self.assertEqual([vector for vector, in database.execute("SELECT vector FROM embeddings ORDER BY item")], [row[-1] for row in wanted])
+            self.assertEqual(
+                [vector for (vector,) in database.execute("SELECT vector FROM embeddings ORDER BY item")],
+                [row[-1] for row in wanted],
+            )
 
         killed = self.resumed("jsonl-text", self.jsonl, *CHUNKS)
         self.assertEqual(self.rows(killed), wanted)
@@ -98,6 +126,7 @@ class TextChunks(TextRuns, unittest.TestCase):
     def results(self, output):
         """{kind: rows} of embeddings-parquet and of records."""
         import pyarrow.parquet
+
         table = pyarrow.parquet.read_table(next(output.rglob("embeddings.parquet")), columns=[*ROWS, "vector"])
         with contextlib.closing(sqlite3.connect(next(output.rglob("records.sqlite")))) as database:
             records = database.execute("SELECT item, key, id, columns, status FROM records ORDER BY item").fetchall()
@@ -110,15 +139,26 @@ class TextChunks(TextRuns, unittest.TestCase):
         rows, wanted = self.rows(whole), self.results(whole.output)
         self.assertGreater(len(rows), 3 * len(self.texts))
         self.assertEqual([row[:-1] for row in wanted["parquet"]], [row[:-1] for row in rows])
-        self.assertEqual([struct.pack(f"<{len(row[-1])}f", *row[-1]) for row in wanted["parquet"]], [row[-1] for row in rows])
-        self.assertEqual(wanted["records"], [(item, f"{key}#{chunk}@{begin}-{end}", name, columns, "done") for item, key, name, columns, chunk, begin, end, _ in rows])
+        self.assertEqual(
+            [struct.pack(f"<{len(row[-1])}f", *row[-1]) for row in wanted["parquet"]], [row[-1] for row in rows]
+        )
+        self.assertEqual(
+            wanted["records"],
+            [
+                (item, f"{key}#{chunk}@{begin}-{end}", name, columns, "done")
+                for item, key, name, columns, chunk, begin, end, _ in rows
+            ],
+        )
 
         killed = self.resumed("jsonl-text", self.jsonl, *CHUNKS, processors=processors)
         self.assertEqual((self.rows(killed), self.results(killed.output)), (rows, wanted))
 
         job = self.in_shards(2, "jsonl-text", self.jsonl, *CHUNKS, processors=processors)
         self.assertNotEqual(len(rows) // 2 % 8, 0, "the shards cut a batch")
-        self.assertEqual([(record["done"], record["dead_letters"]) for record in map(job.record, range(2))], [(len(rows) // 2, 0), (len(rows) - len(rows) // 2, 0)])
+        self.assertEqual(
+            [(record["done"], record["dead_letters"]) for record in map(job.record, range(2))],
+            [(len(rows) // 2, 0), (len(rows) - len(rows) // 2, 0)],
+        )
         self.assertEqual((self.rows(job), self.results(job.output)), (rows, wanted))
 
     @unittest.skipIf(missing_requirement(), missing_requirement())
@@ -126,20 +166,42 @@ class TextChunks(TextRuns, unittest.TestCase):
         server = self.enterContext(PostgresServer())
         server.sql("CREATE EXTENSION vector")
         rows = self.undisturbed("jsonl-text", self.jsonl, *CHUNKS)
-        wanted = [[str(item), key, name, json.loads(columns), *map(str, place), list(struct.unpack(f"<{len(vector) // 4}f", vector))]
-                  for item, key, name, columns, *place, vector in rows]
+        wanted = [
+            [
+                str(item),
+                key,
+                name,
+                json.loads(columns),
+                *map(str, place),
+                list(struct.unpack(f"<{len(vector) // 4}f", vector)),
+            ]
+            for item, key, name, columns, *place, vector in rows
+        ]
 
         def stored(table):
             rows = server.sql(f"SELECT {', '.join(ROWS)}, vector FROM {table} ORDER BY item")
-            return [[*row[:3], json.loads(row[3]), *row[4:-1], list(struct.unpack(f"<{len(v := json.loads(row[-1]))}f", struct.pack(f"<{len(v)}f", *v)))]
-                    for row in rows]
+            return [
+                [
+                    *row[:3],
+                    json.loads(row[3]),
+                    *row[4:-1],
+                    list(struct.unpack(f"<{len(v := json.loads(row[-1]))}f", struct.pack(f"<{len(v)}f", *v))),
+                ]
+                for row in rows
+            ]
 
         def into(table):
             return {"processors": ("--processor", "embeddings-postgres", "--sink", server.uri(), "--sink-table", table)}
+
         self.resumed("jsonl-text", self.jsonl, *CHUNKS, **into("killed"))
         self.assertEqual(stored("killed"), wanted)
-        self.assertEqual(server.sql("SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey) "
-                                    "WHERE indrelid = 'killed'::regclass AND indisprimary"), [["key output chunk"]])
+        self.assertEqual(
+            server.sql(
+                "SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey) "
+                "WHERE indrelid = 'killed'::regclass AND indisprimary"
+            ),
+            [["key output chunk"]],
+        )
 
         self.in_shards(2, "jsonl-text", self.jsonl, *CHUNKS, **into("shards"))
         self.assertEqual(stored("shards"), wanted)
@@ -151,13 +213,24 @@ class TextChunks(TextRuns, unittest.TestCase):
 
     def test_a_text_of_ten_megabytes_is_cut(self):
         text = "slab lease ticket credit " * 400_000
-        rows = self.undisturbed("jsonl-text", self.write("long.jsonl", json.dumps({"id": "long", "text": text}) + "\n"), "--chunk-tokens", str(LENGTH), "--limit", "1")
+        rows = self.undisturbed(
+            "jsonl-text",
+            self.write("long.jsonl", json.dumps({"id": "long", "text": text}) + "\n"),
+            "--chunk-tokens",
+            str(LENGTH),
+            "--limit",
+            "1",
+        )
         self.assertEqual((rows[0][5], rows[-1][6]), (0, len(text)))
 
     def test_incompatible_flags_are_refused_by_name(self):
-        for flags, words in ((("--chunk-overlap", "3"), ("needs --chunk-tokens",)), (("--chunk-tokens", "8", "--chunk-overlap", "8"), ("is not less than",)),
-                             (("--chunk-tokens", "4096"), ("--chunk-tokens 4096", "the model takes")),
-                             (("--chunk-tokens", "3"), ("--chunk-tokens", "4 to")), (("--source", "synthetic", "--chunk-tokens", "8"), ("gives no texts",))):
+        for flags, words in (
+            (("--chunk-overlap", "3"), ("needs --chunk-tokens",)),
+            (("--chunk-tokens", "8", "--chunk-overlap", "8"), ("is not less than",)),
+            (("--chunk-tokens", "4096"), ("--chunk-tokens 4096", "the model takes")),
+            (("--chunk-tokens", "3"), ("--chunk-tokens", "4 to")),
+            (("--source", "synthetic", "--chunk-tokens", "8"), ("gives no texts",)),
+        ):
             with self.subTest(flags):
                 world = self.world("jsonl-text", self.jsonl)
                 self.assertNotEqual(world.start(*flags).wait(), 0)
@@ -175,16 +248,37 @@ class Cutting(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-        spec = importlib.util.spec_from_file_location("tokenizer_server", ROOT / "producer/runner/sources/text/tokenizer_server.py")
+
+        spec = importlib.util.spec_from_file_location(
+            "tokenizer_server", ROOT / "producer/runner/sources/text/tokenizer_server.py"
+        )
         cls.server = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(cls.server)
         cls.folder = folder_of_class(cls, "cutting")
         letters = string.ascii_lowercase + string.digits
-        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *string.punctuation, *(f"##{letter}" for letter in letters), "slab", "lease", "##ing"]
+        words = [
+            "[PAD]",
+            "[UNK]",
+            "[CLS]",
+            "[SEP]",
+            *letters,
+            *string.punctuation,
+            *(f"##{letter}" for letter in letters),
+            "slab",
+            "lease",
+            "##ing",
+        ]
         pieces = Tokenizer(models.WordPiece({word: number for number, word in enumerate(words)}, unk_token="[UNK]"))
         pieces.pre_tokenizer, pieces.normalizer = pre_tokenizers.BertPreTokenizer(), normalizers.BertNormalizer()
-        pieces.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
-        single = Tokenizer(models.BPE(vocab={letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, merges=[]))
+        pieces.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        )
+        single = Tokenizer(
+            models.BPE(
+                vocab={letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))},
+                merges=[],
+            )
+        )
         single.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
         cls.tokenizers = {"pieces": pieces, "single": single}
         for name, tokenizer in cls.tokenizers.items():
@@ -204,7 +298,11 @@ class Cutting(unittest.TestCase):
                     spans = chunker.spans(text)
                     self.assertEqual((spans[0][0], spans[-1][1]), (0, len(text)))
                     if len(spans) > 1:
-                        self.assertLessEqual(max(len(tokenizer.encode(text[begin:end]).ids) for begin, end in spans), tokens, (name, text))
+                        self.assertLessEqual(
+                            max(len(tokenizer.encode(text[begin:end]).ids) for begin, end in spans),
+                            tokens,
+                            (name, text),
+                        )
                     for (first, end), (begin, last) in zip(spans, spans[1:]):
                         self.assertLessEqual(first, begin)
                         self.assertLessEqual(end, last)
@@ -215,8 +313,13 @@ class Cutting(unittest.TestCase):
         for name, tokenizer in self.tokenizers.items():
             spans = self.chunker(name, 40, 4, prompt).spans(text)
             self.assertGreater(len(spans), len(self.chunker(name, 40, 4).spans(text)))
-            self.assertLessEqual(max(len(tokenizer.encode(prompt + text[begin:end]).ids) for begin, end in spans), 40, name)
-        with self.assertRaisesRegex(ValueError, "--chunk-overlap 0 is not less than what --chunk-tokens 5 leaves to a text: 0 tokens, as the model's tokenizer and"):
+            self.assertLessEqual(
+                max(len(tokenizer.encode(prompt + text[begin:end]).ids) for begin, end in spans), 40, name
+            )
+        with self.assertRaisesRegex(
+            ValueError,
+            "--chunk-overlap 0 is not less than what --chunk-tokens 5 leaves to a text: 0 tokens, as the model's tokenizer and",
+        ):
             self.chunker("pieces", 5, 0, prompt)
 
     def test_words_stay_whole_where_there_is_white_space(self):
@@ -226,7 +329,9 @@ class Cutting(unittest.TestCase):
             self.assertTrue(end == len(text) or text[end] == " ", text[begin:end])
 
     def test_an_overlap_that_leaves_no_way_on_is_refused_with_the_numbers(self):
-        with self.assertRaisesRegex(ValueError, "--chunk-overlap 6 is not less than what --chunk-tokens 8 leaves to a text: 6 tokens"):
+        with self.assertRaisesRegex(
+            ValueError, "--chunk-overlap 6 is not less than what --chunk-tokens 8 leaves to a text: 6 tokens"
+        ):
             self.chunker("pieces", 8, 6)
 
 

@@ -22,7 +22,15 @@ from tests.support.small_disk import small_disk
 from tests.support.tiff_files import tiff_in_tiles
 
 TILE, OVERLAP = 64, 12
-SIZES = {"wide": (300, 90), "tall": (70, 233), "exact": (TILE, TILE), "one": (1, 1), "narrow": (5, 150), "square": (180, 181), "deep/down": (65, 64)}
+SIZES = {
+    "wide": (300, 90),
+    "tall": (70, 233),
+    "exact": (TILE, TILE),
+    "one": (1, 1),
+    "narrow": (5, 150),
+    "square": (180, 181),
+    "deep/down": (65, 64),
+}
 
 NETWORKS = """
 import torch
@@ -52,7 +60,22 @@ class Blurred(torch.nn.Module):
         return torch.cat((y.mean(1, keepdim=True) + 0.02, y), 1)
 """
 NOTES = 'mean = "0, 0, 0"\nstd = "1, 1, 1"\n'
-FLAGS = ("--device", DEVICE, "--tile", str(TILE), "--overlap", str(OVERLAP), "--batch", "4", "--samples-per-slab", "4", "--slabs", "4", "--status-seconds", "0.05")
+FLAGS = (
+    "--device",
+    DEVICE,
+    "--tile",
+    str(TILE),
+    "--overlap",
+    str(OVERLAP),
+    "--batch",
+    "4",
+    "--samples-per-slab",
+    "4",
+    "--slabs",
+    "4",
+    "--status-seconds",
+    "0.05",
+)
 
 
 def noise(size, seed, coarse=9):
@@ -65,6 +88,7 @@ class Tiles(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         import torch
+
         kept = tempfile.TemporaryDirectory(prefix="offramp-tiles-")
         cls.addClassCleanup(kept.cleanup)
         cls.folder = pathlib.Path(kept.name)
@@ -79,8 +103,18 @@ class Tiles(unittest.TestCase):
             noise(size, seed).save(path)
 
     def world(self, network, *flags, images=None, output=None):
-        world = World("--model", str(self.folder / f"{network}.pt"), "--input", str(images or self.images), *FLAGS, *flags, output=output)
-        self.addCleanup(lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm"))
+        world = World(
+            "--model",
+            str(self.folder / f"{network}.pt"),
+            "--input",
+            str(images or self.images),
+            *FLAGS,
+            *flags,
+            output=output,
+        )
+        self.addCleanup(
+            lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm")
+        )
         self.addCleanup(world.__exit__, None, None, None)
         return world
 
@@ -92,9 +126,12 @@ class Tiles(unittest.TestCase):
     def wanted(self, network, picture):
         """Scores of the untiled picture, [classes, height, width]."""
         import torch
+
         pixels = numpy.asarray(picture, numpy.float32) / 255
         with torch.inference_mode():
-            return getattr(self.networks, network)()(torch.from_numpy(pixels.transpose(2, 0, 1)[None].copy()))[0].numpy()
+            return getattr(self.networks, network)()(torch.from_numpy(pixels.transpose(2, 0, 1)[None].copy()))[
+                0
+            ].numpy()
 
     @staticmethod
     def mask(path):
@@ -108,7 +145,10 @@ class Tiles(unittest.TestCase):
         self.assertEqual({name for name in world.results()}, {f"{name}.png" for name in SIZES}, "nothing but masks")
 
     def test_a_pointwise_network_gives_the_very_masks_of_whole_pictures(self):
-        for network, classes_of in (("Colours", lambda scores: scores.argmax(0)), ("Brightness", lambda scores: scores[0] >= 0.5)):
+        for network, classes_of in (
+            ("Colours", lambda scores: scores.argmax(0)),
+            ("Brightness", lambda scores: scores[0] >= 0.5),
+        ):
             with self.subTest(network=network):
                 world = self.world(network)
                 self.assertEqual(world.start().wait(), 0, world.logs())
@@ -116,23 +156,31 @@ class Tiles(unittest.TestCase):
 
     def test_tiff_in_strips_and_in_tiles_gives_the_masks_of_png(self):
         wanted = self.masks_of("Blurred")
-        for form, write in (("strips", lambda picture, path: picture.save(path, compression="tiff_lzw", strip_size=3000)),
-                            ("tiles", lambda picture, path: path.write_bytes(tiff_in_tiles(numpy.asarray(picture), 48)))):
+        for form, write in (
+            ("strips", lambda picture, path: picture.save(path, compression="tiff_lzw", strip_size=3000)),
+            ("tiles", lambda picture, path: path.write_bytes(tiff_in_tiles(numpy.asarray(picture), 48))),
+        ):
             images = self.folder / form
             for name in SIZES:
                 path = images / f"{name}.tif"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write(Image.open(self.images / f"{name}.png"), path)
-                numpy.testing.assert_array_equal(numpy.asarray(Image.open(path)), numpy.asarray(Image.open(self.images / f"{name}.png")), "as Pillow reads the picture")
+                numpy.testing.assert_array_equal(
+                    numpy.asarray(Image.open(path)),
+                    numpy.asarray(Image.open(self.images / f"{name}.png")),
+                    "as Pillow reads the picture",
+                )
             with self.subTest(form=form):
                 self.assertEqual(self.masks_of("Blurred", images=images), wanted)
-                self.assertEqual(self.masks_of("Blurred", "--consumers", "2", "--decode-workers", "3", images=images), wanted)
+                self.assertEqual(
+                    self.masks_of("Blurred", "--consumers", "2", "--decode-workers", "3", images=images), wanted
+                )
 
     def test_the_intact_tiles_of_a_damaged_tiff_are_made(self):
         images = self.folder / "damaged-tiff"
         images.mkdir()
         whole = tiff_in_tiles(numpy.asarray(noise((300, 300), 5)), 48)
-        images.joinpath("a.tif").write_bytes(whole[:len(whole) // 2] + bytes(40) + whole[len(whole) // 2 + 40:])
+        images.joinpath("a.tif").write_bytes(whole[: len(whole) // 2] + bytes(40) + whole[len(whole) // 2 + 40 :])
         world = self.world("Colours", "--max-errors", "50%", images=images)
         world.start().wait()
         self.assertIn("damaged TIFF", world.logs())
@@ -157,7 +205,7 @@ class Tiles(unittest.TestCase):
         step = TILE - OVERLAP
         near = numpy.zeros(181, bool)
         for begin in range(step, 181 - OVERLAP, step):
-            near[begin:begin + OVERLAP] = True
+            near[begin : begin + OVERLAP] = True
         self.assertFalse(differs[numpy.ix_(~near, ~near[:180])].any())
 
     def test_the_number_of_consumers_changes_no_byte(self):
@@ -178,8 +226,12 @@ class Tiles(unittest.TestCase):
     def dies_at(self, world, order, point):
         once = world.folder / "once"
         once.mkdir()
-        world.environment = {**world.environment, "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": order,
-                             "OFFRAMP_FAILPOINT_ONCE": str(once)}
+        world.environment = {
+            **world.environment,
+            "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"),
+            "OFFRAMP_FAILPOINT": order,
+            "OFFRAMP_FAILPOINT_ONCE": str(once),
+        }
         return once / point
 
     def test_everything_is_killed_and_continues(self):
@@ -212,7 +264,9 @@ class Tiles(unittest.TestCase):
         world.until(seen.exists, "a consumer that summed a seam")
         world.kill_everything()
         world.environment = before
-        world.flags = tuple(str(self.folder / "Colours.pt") if flag.endswith("Blurred.pt") else flag for flag in world.flags)
+        world.flags = tuple(
+            str(self.folder / "Colours.pt") if flag.endswith("Blurred.pt") else flag for flag in world.flags
+        )
         self.assertEqual(world.start("--overwrite").wait(), 0, world.logs())
         self.assertEqual(world.results(), wanted)
         self.assertEqual(world.start("--overwrite").wait(), 0, world.logs())
@@ -225,7 +279,9 @@ class Tiles(unittest.TestCase):
         world.start(*more)
         world.until(seen.exists, f"a consumer at {order}")
         if noted:
-            world.until(lambda: '"done":[[' in (world.output / ".offramp-checkpoint").read_text(), "tiles in the checkpoint")
+            world.until(
+                lambda: '"done":[[' in (world.output / ".offramp-checkpoint").read_text(), "tiles in the checkpoint"
+            )
         world.kill_everything()
         shutil.rmtree(seen.parent)
         world.environment = before
@@ -236,11 +292,22 @@ class Tiles(unittest.TestCase):
         if tile == 0:
             del flags["--tile"], flags["--overlap"]
             flags["--image-size"] = str(TILE)
-        world.flags = ("--model", str(self.folder / f"{network}.pt"), "--input", str(self.images), *(word for flag in flags.items() for word in flag), "--consumers", "1")
+        world.flags = (
+            "--model",
+            str(self.folder / f"{network}.pt"),
+            "--input",
+            str(self.images),
+            *(word for flag in flags.items() for word in flag),
+            "--consumers",
+            "1",
+        )
 
     def test_tiles_that_were_set_aside_are_continued_there(self):
         wanted = self.masks_of("Blurred", "--consumers", "1")
-        for what, tile, overlap, point in (("of the same tiles", TILE, OVERLAP, "stitch.committed#1"), ("of no tiles", 0, 0, "sink.committed#1")):
+        for what, tile, overlap, point in (
+            ("of the same tiles", TILE, OVERLAP, "stitch.committed#1"),
+            ("of no tiles", 0, 0, "sink.committed#1"),
+        ):
             for ended in (False, True):
                 with self.subTest(another=what, ended=ended):
                     world = self.world("Blurred", "--consumers", "1")
@@ -277,13 +344,18 @@ class Tiles(unittest.TestCase):
 
     def damaged(self, canvas):
         """{kind of damage: function that does it to the working file}"""
+
         def without_first_cells():
             with open(canvas, "r+b") as file:
                 file.seek(4096)
                 file.write(bytes(8))
 
-        return {"removed": canvas.unlink, "cut": lambda: os.truncate(canvas, canvas.stat().st_size // 2), "overwritten": lambda: canvas.write_bytes(bytes(5000)),
-                "without some of its tiles": without_first_cells}
+        return {
+            "removed": canvas.unlink,
+            "cut": lambda: os.truncate(canvas, canvas.stat().st_size // 2),
+            "overwritten": lambda: canvas.write_bytes(bytes(5000)),
+            "without some of its tiles": without_first_cells,
+        }
 
     def test_lost_working_files_are_made_again(self):
         wanted = self.masks_of("Blurred", "--consumers", "1")
@@ -300,7 +372,7 @@ class Tiles(unittest.TestCase):
     def test_working_files_that_were_removed_as_the_run_advised_are_made_again(self):
         images = self.copied("mended-later")
         whole = (images / "square.png").read_bytes()
-        (images / "square.png").write_bytes(whole[:len(whole) // 2])
+        (images / "square.png").write_bytes(whole[: len(whole) // 2])
         world = self.world("Blurred", "--consumers", "1", "--max-errors", "100%", images=images)
         self.assertEqual(world.start().wait(), 0, world.logs())
         self.assert_reported_as_lacking(world, "square")
@@ -317,16 +389,22 @@ class Tiles(unittest.TestCase):
                 self.killed_at(world, "stitch.seam#5" if "--gpus" in flags else "stitch.seam#25")
                 made = {str(path.relative_to(world.output).with_suffix("")) for path in world.output.rglob("*.png")}
                 begun = len(list((world.output / ".offramp-tiles").iterdir()))
-                self.assertGreater(begun, len(made & {name for name, size in SIZES.items() if max(size) > TILE}), "no picture is partly done")
+                self.assertGreater(
+                    begun,
+                    len(made & {name for name, size in SIZES.items() if max(size) > TILE}),
+                    "no picture is partly done",
+                )
                 before = {name: (world.output / f"{name}.png").read_bytes() for name in made}
                 for seed, (name, size) in enumerate(SIZES.items(), 100):
                     noise(size, seed).save(images / f"{name}.png")
                 self.resume(world)
                 of_now = self.masks_of("Blurred", "--consumers", "1", images=images)
                 results = {name: value for name, value in world.results().items() if name.endswith(".png")}
-                for name, mask in before.items():       # finished tiles that the checkpoint lacks are made again
+                for name, mask in before.items():  # finished tiles that the checkpoint lacks are made again
                     is_as_before = (world.output / f"{name}.png").read_bytes() == mask
-                    self.assertTrue(is_as_before or results[f"{name}.png"] == of_now[f"{name}.png"], f"{name} mixes two pictures")
+                    self.assertTrue(
+                        is_as_before or results[f"{name}.png"] == of_now[f"{name}.png"], f"{name} mixes two pictures"
+                    )
                 for name in set(SIZES) - made:
                     self.assertEqual(results[f"{name}.png"], of_now[f"{name}.png"], name)
                 self.assertFalse((world.output / ".offramp-tiles").exists(), "working files are left")
@@ -370,7 +448,7 @@ class Tiles(unittest.TestCase):
     def test_a_picture_that_changes_during_the_run_is_skipped_and_made_anew(self):
         images = self.folder / "changes"
         images.mkdir()
-        noise((1200, 1200), 3).save(images / "large.png")   # more tiles than the run reads ahead
+        noise((1200, 1200), 3).save(images / "large.png")  # more tiles than the run reads ahead
         world = self.world("Blurred", "--consumers", "1", "--max-errors", "100%", images=images)
         before = world.environment
         seen = self.dies_at(world, "stitch.seam#2:stop", "stitch.seam")
@@ -392,7 +470,9 @@ class Tiles(unittest.TestCase):
         with small_disk(self, disk, "size=160k,mode=0755"):
             world = self.world("Blurred", "--consumers", "1", output=disk / "output")
             self.assertEqual(world.start().wait(), 73, world.logs())
-            self.assertRegex(world.logs(), r"cannot write: the working file of a mask, .*/\.offramp-tiles/.*No space left on device")
+            self.assertRegex(
+                world.logs(), r"cannot write: the working file of a mask, .*/\.offramp-tiles/.*No space left on device"
+            )
             self.assertEqual(subprocess.run(["mount", "-o", "remount,size=16m", disk], check=False).returncode, 0)
             self.assertEqual(world.start("--resume").wait(), 0, world.logs())
             self.assertEqual(world.results(), wanted)
@@ -402,7 +482,7 @@ class Tiles(unittest.TestCase):
         images.mkdir()
         whole = (self.images / "square.png").read_bytes()
         (images / "good.png").write_bytes((self.images / "wide.png").read_bytes())
-        (images / "square.png").write_bytes(whole[:len(whole) // 2])
+        (images / "square.png").write_bytes(whole[: len(whole) // 2])
         world = self.world("Colours", "--max-errors", "100%", images=images)
         self.assertEqual(world.start().wait(), 0, world.logs())
         self.assertFalse((world.output / "square.png").exists())
@@ -423,7 +503,7 @@ class Tiles(unittest.TestCase):
         images.mkdir()
         for name, part in (("square", 2), ("tall", 1), ("wide", 1)):
             whole = (self.images / f"{name}.png").read_bytes()
-            (images / f"{name}.png").write_bytes(whole[:len(whole) // part])
+            (images / f"{name}.png").write_bytes(whole[: len(whole) // part])
         world = self.world("Colours", "--gpus", "2", "--consumers", "2", "--max-errors", "100%", images=images)
         self.assertEqual(world.start().wait(), 0, world.logs())
         self.assert_reported_as_lacking(world, "square", by="merge")
@@ -434,9 +514,11 @@ class Tiles(unittest.TestCase):
         """The terminal names the pictures and how to remove the working files."""
         many = len(names) > 1
         folder = re.escape(str(world.output / ".offramp-tiles"))
-        self.assertRegex((world.folder / "launcher.log").read_text(),
-                         rf"\[run\] {by}: {len(names)} {'pictures lack' if many else 'picture lacks'} tiles and {'have' if many else 'has'} no mask: {', '.join(names)}; "
-                         rf"{'their' if many else 'its'} finished tiles, \d+ MiB in {folder}, are kept for --resume.*remove that folder")
+        self.assertRegex(
+            (world.folder / "launcher.log").read_text(),
+            rf"\[run\] {by}: {len(names)} {'pictures lack' if many else 'picture lacks'} tiles and {'have' if many else 'has'} no mask: {', '.join(names)}; "
+            rf"{'their' if many else 'its'} finished tiles, \d+ MiB in {folder}, are kept for --resume.*remove that folder",
+        )
         self.assertEqual(len(names), len(list((world.output / ".offramp-tiles").iterdir())))
 
     def test_a_run_that_fails_of_damaged_pictures_reports_which_it_has_begun(self):
@@ -444,24 +526,29 @@ class Tiles(unittest.TestCase):
         images.mkdir()
         for name in ("square", "tall"):
             whole = (self.images / f"{name}.png").read_bytes()
-            (images / f"{name}.png").write_bytes(whole[:len(whole) // 2])
+            (images / f"{name}.png").write_bytes(whole[: len(whole) // 2])
         world = self.world("Colours", "--max-errors", "10%", "--batch", "1", "--samples-per-slab", "1", images=images)
         self.assertEqual(world.start().wait(), 65, world.logs())
         found = [path.name for path in (world.output / ".offramp-tiles").iterdir()]
         self.assertTrue(found, "no tile was done before the damage")
         many = len(found) > 1
         printed = (world.folder / "launcher.log").read_text()
-        self.assertRegex(printed, rf"\[run\] finish: {'2 pictures are' if many else '1 picture is'} not finished: square{', tall' if many else ''}; --resume continues")
+        self.assertRegex(
+            printed,
+            rf"\[run\] finish: {'2 pictures are' if many else '1 picture is'} not finished: square{', tall' if many else ''}; --resume continues",
+        )
         self.assertNotIn("remove that folder", printed)
 
     def test_flags_that_tiles_exclude(self):
-        for words, flags in ((f"--overlap '32' is not less than half of --tile {TILE}", ("--overlap", "32")),
-                             ("--overlap '-1' is not a whole number", ("--overlap", "-1")),
-                             ("--image-size 128 does not go with --tile", ("--image-size", "128")),
-                             ("--resize-size 100 does not go with --tile", ("--resize-size", "100")),
-                             ("--processor 'cut-out' does not go with --tile", ("--processor", "mask-png,cut-out")),
-                             ("--mask-size 'model' does not go with --tile", ("--mask-size", "model")),
-                             ("--shard '1/2' does not go with --tile", ("--shard", "1/2"))):
+        for words, flags in (
+            (f"--overlap '32' is not less than half of --tile {TILE}", ("--overlap", "32")),
+            ("--overlap '-1' is not a whole number", ("--overlap", "-1")),
+            ("--image-size 128 does not go with --tile", ("--image-size", "128")),
+            ("--resize-size 100 does not go with --tile", ("--resize-size", "100")),
+            ("--processor 'cut-out' does not go with --tile", ("--processor", "mask-png,cut-out")),
+            ("--mask-size 'model' does not go with --tile", ("--mask-size", "model")),
+            ("--shard '1/2' does not go with --tile", ("--shard", "1/2")),
+        ):
             with self.subTest(flags=flags):
                 world = self.world("Colours", *flags)
                 self.assertIn(world.start().wait(), (64, 78), world.logs())

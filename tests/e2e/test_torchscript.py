@@ -122,26 +122,45 @@ class TorchScript(unittest.TestCase):
 
     def saved(self, network, name, notes=""):
         import torch
+
         torch.jit.script(network.eval()).save(str(self.folder / name))
         (self.folder / name).with_suffix(".toml").write_text(notes)
         return name
 
     def run_of(self, model, *flags):
         """(exit code, all output, {file: bytes}) of a run over the images."""
-        with LaunchedRun("--model", str(self.folder / model), "--input", str(self.images), "--device", DEVICE, "--consumers", "1", "--image-size",
-                         str(SIDE), *flags) as run:
+        with LaunchedRun(
+            "--model",
+            str(self.folder / model),
+            "--input",
+            str(self.images),
+            "--device",
+            DEVICE,
+            "--consumers",
+            "1",
+            "--image-size",
+            str(SIDE),
+            *flags,
+        ) as run:
             code = run.start("--write-path", str(run.output)).wait()
             return code, run.logs(), run.files()
 
     def arrays_of(self, model, given, *flags, code=0):
         """(all output, {name of a .npy: array}) of a run over an input, with --output alone."""
-        with LaunchedRun("--model", str(self.folder / model), "--input", str(given), "--device", DEVICE, "--consumers", "1", *flags) as run:
+        with LaunchedRun(
+            "--model", str(self.folder / model), "--input", str(given), "--device", DEVICE, "--consumers", "1", *flags
+        ) as run:
             self.assertEqual(run.start().wait(), code, run.logs())
-            return run.logs(), {path.name.removesuffix(".npy"): numpy.load(path) for path in run.output.glob("**/*.npy")}
+            return run.logs(), {
+                path.name.removesuffix(".npy"): numpy.load(path) for path in run.output.glob("**/*.npy")
+            }
 
     def test_the_stride_of_one_element_does_not_count(self):
         import torch
-        model = self.saved(self.networks.Slices(), "slices.pt", f'image-size = {SIDE}\nmean = "0, 0, 0"\nstd = "1, 1, 1"\n')
+
+        model = self.saved(
+            self.networks.Slices(), "slices.pt", f'image-size = {SIDE}\nmean = "0, 0, 0"\nstd = "1, 1, 1"\n'
+        )
         random = numpy.random.default_rng(3).random((3, 3, SIDE, SIDE), numpy.float32)
         numpy.save(self.folder / "slices.npy", random)
         wanted = self.networks.Slices()(torch.from_numpy(random))
@@ -150,10 +169,13 @@ class TorchScript(unittest.TestCase):
             self.assertEqual(set(found), {f"{item}.{name}" for item in range(3) for name in wanted})
             for name, tensor in wanted.items():
                 for item in range(3):
-                    numpy.testing.assert_array_equal(found[f"{item}.{name}"], tensor[item].numpy(), err_msg=f"{name} of {item}, --batch {batch}")
+                    numpy.testing.assert_array_equal(
+                        found[f"{item}.{name}"], tensor[item].numpy(), err_msg=f"{name} of {item}, --batch {batch}"
+                    )
 
     def test_an_array_defines_the_input_and_outputs_are_written(self):
         import torch
+
         network = self.networks.Volumes()
         model = self.saved(network, "volumes.pt")
         random = numpy.random.default_rng(4).random((5, 1, 6, 10, 8), numpy.float32)
@@ -170,6 +192,7 @@ class TorchScript(unittest.TestCase):
 
     def test_a_folder_has_an_array_for_each_sample(self):
         import torch
+
         network = self.networks.Volumes()
         model = self.saved(network, "volumes.pt")
         random = numpy.random.default_rng(6).random((3, 1, 6, 10, 8), numpy.float32)
@@ -191,7 +214,11 @@ class TorchScript(unittest.TestCase):
         model = self.saved(self.networks.Itself(), "itself.pt", 'mean = "0, 0, 0"\nstd = "1, 1, 1"\n')
         pixels = numpy.random.default_rng(5).integers(0, 256, (3, 12, 20, 3), numpy.uint8)
         wanted = pixels.transpose(0, 3, 1, 2).astype(numpy.float32) / 255
-        for name, array in (("hwc", pixels), ("chw", numpy.ascontiguousarray(pixels.transpose(0, 3, 1, 2))), ("float", wanted)):
+        for name, array in (
+            ("hwc", pixels),
+            ("chw", numpy.ascontiguousarray(pixels.transpose(0, 3, 1, 2))),
+            ("float", wanted),
+        ):
             numpy.save(self.folder / f"{name}.npy", array)
             printed, found = self.arrays_of(model, self.folder / f"{name}.npy", "--batch", "2", "--processor", "npy")
             for item in range(3):
@@ -199,7 +226,9 @@ class TorchScript(unittest.TestCase):
             self.assertNotIn("a default", printed)
 
     def test_a_missing_size_is_reported_with_its_flag(self):
-        printed, found = self.arrays_of(self.saved(self.networks.Itself(), "itself.pt"), self.images, "--processor", "npy", "--limit", "2")
+        printed, found = self.arrays_of(
+            self.saved(self.networks.Itself(), "itself.pt"), self.images, "--processor", "npy", "--limit", "2"
+        )
         self.assertEqual({array.shape for array in found.values()}, {(3, 224, 224)})
         self.assertIn("pictures are resized to 224 x 224 pixels, a default", printed)
         self.assertIn("Give --image-size N, or write image-size = N there", printed)
@@ -207,8 +236,13 @@ class TorchScript(unittest.TestCase):
     def test_wrong_model_input_is_reported(self):
         model = self.saved(self.networks.Volumes(), "volumes.pt")
         printed, _ = self.arrays_of(model, self.images, "--batch", "4", code=65)
-        for word in ("failed in its own code on image float32 [4, 3, 224, 224], pictures by --image-size 224: ", "Describe one sample in",
-                     'input-shape = "1x32x48x48"', "image-size = N", "input-dtype"):
+        for word in (
+            "failed in its own code on image float32 [4, 3, 224, 224], pictures by --image-size 224: ",
+            "Describe one sample in",
+            'input-shape = "1x32x48x48"',
+            "image-size = N",
+            "input-dtype",
+        ):
             self.assertIn(word, printed)
         model = self.saved(self.networks.Volumes(), "volumes.pt", 'input-shape = "2x6x10x8"\n')
         numpy.save(self.folder / "one.npy", numpy.zeros((1, 1, 6, 10, 8), numpy.float32))
@@ -217,9 +251,15 @@ class TorchScript(unittest.TestCase):
 
     def test_a_torch_save_file_is_refused_with_a_way_to_export_it(self):
         import torch
+
         torch.save(torch.nn.Linear(3, 3), self.folder / "pickled.pt")
-        self.refused("pickled.pt' is not TorchScript", "def make(): return torch.load(", "./launch/offramp export net.py:make --output compiled.pt2",
-                     "--weights", model="pickled.pt")
+        self.refused(
+            "pickled.pt' is not TorchScript",
+            "def make(): return torch.load(",
+            "./launch/offramp export net.py:make --output compiled.pt2",
+            "--weights",
+            model="pickled.pt",
+        )
 
     def refused(self, *words, model):
         code, printed, _ = self.run_of(model, "--processor", "none", "--batch", "2")
@@ -232,23 +272,38 @@ class TorchScript(unittest.TestCase):
         with zipfile.ZipFile(known) as old, zipfile.ZipFile(self.folder / "unknown.pt", "w", zipfile.ZIP_STORED) as new:
             for path in old.namelist():
                 content = old.read(path)
-                new.writestr(path, content.replace(b"torch.square(", b"ops.nowhere.square(") if path.endswith(".py") else content)
-        self.refused("unknown.pt' is not TorchScript that this LibTorch reads: Unknown builtin op: nowhere::square", model="unknown.pt")
+                new.writestr(
+                    path, content.replace(b"torch.square(", b"ops.nowhere.square(") if path.endswith(".py") else content
+                )
+        self.refused(
+            "unknown.pt' is not TorchScript that this LibTorch reads: Unknown builtin op: nowhere::square",
+            model="unknown.pt",
+        )
 
     def test_a_network_without_forward(self):
         self.refused("without.pt' has no forward", model=self.saved(self.networks.NoForward(), "without.pt"))
 
     def test_a_raising_network_is_reported_with_its_message(self):
-        self.refused("with batch 2 failed in its own code", "boom at this picture", model=self.saved(self.networks.Raising(), "raising.pt"))
+        self.refused(
+            "with batch 2 failed in its own code",
+            "boom at this picture",
+            model=self.saved(self.networks.Raising(), "raising.pt"),
+        )
 
     def test_a_network_that_takes_too_much_memory(self):
         model = self.saved(self.networks.Hungry(), "hungry.pt")
         code, printed, _ = self.run_of(model, "--processor", "none", "--batch", "2")
         self.assertEqual(code, 71 if DEVICE == "cpu" else 81, printed)
-        self.assertIn("does not fit in this machine's memory" if DEVICE == "cpu" else "does not fit on the GPU", printed)
+        self.assertIn(
+            "does not fit in this machine's memory" if DEVICE == "cpu" else "does not fit on the GPU", printed
+        )
 
     def test_an_output_whose_type_changes(self):
-        self.refused("of type Half", "where the first batch's was output float32", model=self.saved(self.networks.Changing(), "changing.pt"))
+        self.refused(
+            "of type Half",
+            "where the first batch's was output float32",
+            model=self.saved(self.networks.Changing(), "changing.pt"),
+        )
 
     def test_an_output_that_the_network_keeps(self):
         model = self.saved(self.networks.Keeping(WIDTH), "keeping.pt", 'mean = "0, 0, 0"\nstd = "1, 1, 1"\n')
@@ -259,20 +314,39 @@ class TorchScript(unittest.TestCase):
             for output in ("kept", "part", "fresh"):
                 values = numpy.frombuffer(files[f"{index:02}.{output}.bin"], numpy.float32)
                 self.assertEqual(values.size, WIDTH)
-                numpy.testing.assert_allclose(values, (10 * index + 5) / 255, rtol=1e-5, err_msg=f"{output} of picture {index}")
+                numpy.testing.assert_allclose(
+                    values, (10 * index + 5) / 255, rtol=1e-5, err_msg=f"{output} of picture {index}"
+                )
 
-    @unittest.skipUnless(importlib.util.find_spec("torchvision"), "skipped: no torchvision here (launch/requirements-test.txt)")
+    @unittest.skipUnless(
+        importlib.util.find_spec("torchvision"), "skipped: no torchvision here (launch/requirements-test.txt)"
+    )
     def test_the_middle_of_a_picture_is_torchvisions(self):
         from torchvision.transforms import CenterCrop, Compose, InterpolationMode, Resize
+
         images = self.folder / "of-many-sizes"
         images.mkdir()
         random = numpy.random.default_rng(8)
         for width, height in ((200, 133), (133, 200), (80, 80), (64, 64), (300, 41), (37, 35)):
-            Image.fromarray(random.integers(0, 256, (height, width, 3), dtype=numpy.uint8)).save(images / f"{width}x{height}.png")
+            Image.fromarray(random.integers(0, 256, (height, width, 3), dtype=numpy.uint8)).save(
+                images / f"{width}x{height}.png"
+            )
         for way in InterpolationMode.BILINEAR, InterpolationMode.BICUBIC:
-            self.saved(self.networks.Itself(), "itself.pt",
-                       f'image-size = 64\nresize-size = 80\ninterpolation = "{way.value}"\nmean = "0, 0, 0"\nstd = "1, 1, 1"\n')
-            with LaunchedRun("--model", str(self.folder / "itself.pt"), "--input", str(images), "--device", DEVICE, "--processor", "npy") as run:
+            self.saved(
+                self.networks.Itself(),
+                "itself.pt",
+                f'image-size = 64\nresize-size = 80\ninterpolation = "{way.value}"\nmean = "0, 0, 0"\nstd = "1, 1, 1"\n',
+            )
+            with LaunchedRun(
+                "--model",
+                str(self.folder / "itself.pt"),
+                "--input",
+                str(images),
+                "--device",
+                DEVICE,
+                "--processor",
+                "npy",
+            ) as run:
                 self.assertEqual(run.start().wait(), 0, run.logs())
                 found = {path.name.removesuffix(".output.npy"): numpy.load(path) for path in run.output.glob("*.npy")}
             wanted = Compose([Resize(80, way), CenterCrop(64)])
@@ -286,12 +360,35 @@ class TorchScript(unittest.TestCase):
 
     def test_an_impossible_crop(self):
         self.saved(self.networks.Mean(), "mean.pt", "image-size = 64\nresize-size = 48\n")
-        with LaunchedRun("--model", str(self.folder / "mean.pt"), "--input", str(self.images), "--device", DEVICE, "--processor", "none") as run:
+        with LaunchedRun(
+            "--model",
+            str(self.folder / "mean.pt"),
+            "--input",
+            str(self.images),
+            "--device",
+            DEVICE,
+            "--processor",
+            "none",
+        ) as run:
             self.assertEqual(run.start().wait(), 78, run.logs())
-            self.assertIn("mean.toml:2: resize-size is 48, and image-size 64x64 cannot be cut from its middle", run.logs())
+            self.assertIn(
+                "mean.toml:2: resize-size is 48, and image-size 64x64 cannot be cut from its middle", run.logs()
+            )
         self.saved(self.networks.Mean(), "mean.pt")
-        with LaunchedRun("--model", str(self.folder / "mean.pt"), "--input", str(self.images), "--device", DEVICE, "--processor", "none", "--image-size", "64",
-                         "--resize-size", "48") as run:
+        with LaunchedRun(
+            "--model",
+            str(self.folder / "mean.pt"),
+            "--input",
+            str(self.images),
+            "--device",
+            DEVICE,
+            "--processor",
+            "none",
+            "--image-size",
+            "64",
+            "--resize-size",
+            "48",
+        ) as run:
             self.assertEqual(run.start().wait(), 64, run.logs())
             self.assertIn("--resize-size 48 does not go with a model that takes 64 x 64 pixels", run.logs())
 
@@ -301,8 +398,16 @@ class TorchScript(unittest.TestCase):
         images.mkdir()
         for name, size in (("tall", (100, 200)), ("wide", (200, 100))):
             Image.new("RGB", size, "white").save(images / f"{name}.png")
-        with LaunchedRun("--model", str(self.folder / "thing.pt"), "--input", str(images), "--device", DEVICE, "--processor",
-                         "cut-out,mask-png") as run:
+        with LaunchedRun(
+            "--model",
+            str(self.folder / "thing.pt"),
+            "--input",
+            str(images),
+            "--device",
+            DEVICE,
+            "--processor",
+            "cut-out,mask-png",
+        ) as run:
             self.assertEqual(run.start().wait(), 0, run.logs())
             alpha = {path.stem: numpy.asarray(Image.open(path))[..., 3] for path in run.output.glob("cut-out/*.png")}
             masks = {path.stem: numpy.asarray(Image.open(path)) for path in run.output.glob("mask-png/*.png")}

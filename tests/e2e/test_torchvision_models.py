@@ -16,14 +16,17 @@ from tests.support.photographs import photographs
 from tests.support.real_run import left_behind, shared_memory
 
 SIDE = 96
-BATCH = 3           # does not divide the number of photographs, so that the last batch is short
-CLOSE = 1e-4        # the two best classes may swap if they are closer than this
-HAS_ALL = len(photographs()) > 2 and all(importlib.util.find_spec(name) for name in ("torch", "torchvision", "safetensors"))
+BATCH = 3  # does not divide the number of photographs, so that the last batch is short
+CLOSE = 1e-4  # the two best classes may swap if they are closer than this
+HAS_ALL = len(photographs()) > 2 and all(
+    importlib.util.find_spec(name) for name in ("torch", "torchvision", "safetensors")
+)
 
 
 def lively(network, last_bias, images):
     """Initialises batch normalisation with varied numbers and gives all classes a chance, unlike torchvision."""
     import torch
+
     for name, module in network.named_modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             torch.nn.init.uniform_(module.weight, 0.6, 1.2)
@@ -38,6 +41,7 @@ def lively(network, last_bias, images):
 
 def normalised(pixels):
     import torch
+
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
     return ((pixels.float() / 255 - mean) / std).permute(0, 3, 1, 2).contiguous()
 
@@ -51,6 +55,7 @@ class Torchvision:
     def setUpClass(cls):
         import torch
         import torchvision
+
         cls.before = shared_memory()
         kept = tempfile.TemporaryDirectory(prefix="offramp-torchvision-")
         cls.addClassCleanup(kept.cleanup)
@@ -60,25 +65,55 @@ class Torchvision:
         cls.exact.mkdir()
         for path in photographs():
             shutil.copy(path, cls.originals)
-            Image.open(path).convert("RGB").resize((SIDE, SIDE), Image.Resampling.BICUBIC).save(cls.exact / f"{path.stem}.png")
+            Image.open(path).convert("RGB").resize((SIDE, SIDE), Image.Resampling.BICUBIC).save(
+                cls.exact / f"{path.stem}.png"
+            )
         torch.manual_seed(20)
-        cls.input = normalised(torch.stack([torch.from_numpy(numpy.array(Image.open(path))) for path in sorted(cls.exact.iterdir())]))
+        cls.input = normalised(
+            torch.stack([torch.from_numpy(numpy.array(Image.open(path))) for path in sorted(cls.exact.iterdir())])
+        )
         network = torchvision.models.get_model_builder(cls.name)(weights=None, weights_backbone=None)
         cls.network = lively(network, cls.last_bias, cls.input)
         weights = cls.folder / f"weights{cls.weights_suffix}"
         if cls.weights_suffix == ".safetensors":
             from safetensors.torch import save_file
+
             save_file(cls.network.state_dict(), weights)
         else:
             torch.save(cls.network.state_dict(), weights)
         cls.file = cls.folder / "net.pt2"
-        cls.printed = export(cls.folder, f"torchvision:{cls.name}", "--weights", weights, "--batch", BATCH, "--image-size", SIDE, "--device", DEVICE,
-                          "--output", cls.file, environment={})      # with the CPU's vector instructions, like a user's export
+        cls.printed = export(
+            cls.folder,
+            f"torchvision:{cls.name}",
+            "--weights",
+            weights,
+            "--batch",
+            BATCH,
+            "--image-size",
+            SIDE,
+            "--device",
+            DEVICE,
+            "--output",
+            cls.file,
+            environment={},
+        )  # with the CPU's vector instructions, like a user's export
         assert cls.printed.returncode == 0, cls.printed.stdout + cls.printed.stderr
 
     def masks_of(self, images):
-        with LaunchedRun("--model", str(self.file), "--input", str(images), "--device", DEVICE, "--consumers", "2", "--processor", "mask-png",
-                         "--mask-size", "model") as run:
+        with LaunchedRun(
+            "--model",
+            str(self.file),
+            "--input",
+            str(images),
+            "--device",
+            DEVICE,
+            "--consumers",
+            "2",
+            "--processor",
+            "mask-png",
+            "--mask-size",
+            "model",
+        ) as run:
             self.assertEqual(run.start().wait(), 0, run.logs())
             self.assertNotIn("random", run.logs())
             masks = {path.stem: numpy.array(Image.open(path)) for path in run.output.glob("*.png")}
@@ -87,6 +122,7 @@ class Torchvision:
 
     def scores_of(self, given):
         import torch
+
         with torch.inference_mode():
             return self.network(given)["out"]
 
@@ -105,11 +141,20 @@ class Torchvision:
     def test_own_decoding_and_resizing_change_few_pixels(self):
         import torch
         from torchvision.transforms import functional
-        given = [functional.resize(torch.from_numpy(numpy.array(Image.open(path).convert("RGB"))).permute(2, 0, 1), [SIDE, SIDE], antialias=True)
-                 for path in sorted(self.originals.iterdir(), key=lambda path: path.stem)]
+
+        given = [
+            functional.resize(
+                torch.from_numpy(numpy.array(Image.open(path).convert("RGB"))).permute(2, 0, 1),
+                [SIDE, SIDE],
+                antialias=True,
+            )
+            for path in sorted(self.originals.iterdir(), key=lambda path: path.stem)
+        ]
         wanted = self.scores_of(normalised(torch.stack(given).permute(0, 2, 3, 1))).argmax(1).numpy()
         share = (self.masks_of(self.originals) != wanted).mean()
-        print(f"{self.name}: {share:.4f} of the pixels differ where decoding and resizing are our own, from torchvision's")
+        print(
+            f"{self.name}: {share:.4f} of the pixels differ where decoding and resizing are our own, from torchvision's"
+        )
         self.assertLess(share, 0.2, "the masks differ too much")
 
     def test_the_export_reports_its_difference_from_eager(self):
@@ -120,7 +165,9 @@ class Torchvision:
         self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
 
-@unittest.skipUnless(HAS_ALL, "skipped: no torchvision, scikit-learn and scikit-image here (launch/requirements-test.txt)")
+@unittest.skipUnless(
+    HAS_ALL, "skipped: no torchvision, scikit-learn and scikit-image here (launch/requirements-test.txt)"
+)
 class LrAspp(Torchvision, unittest.TestCase):
     name = "lraspp_mobilenet_v3_large"
     weights_suffix = ".pth"
@@ -130,7 +177,9 @@ class LrAspp(Torchvision, unittest.TestCase):
         return network.classifier.high_classifier.bias
 
 
-@unittest.skipUnless(HAS_ALL, "skipped: no torchvision, scikit-learn and scikit-image here (launch/requirements-test.txt)")
+@unittest.skipUnless(
+    HAS_ALL, "skipped: no torchvision, scikit-learn and scikit-image here (launch/requirements-test.txt)"
+)
 class DeepLabV3(Torchvision, unittest.TestCase):
     name = "deeplabv3_resnet50"
     weights_suffix = ".safetensors"

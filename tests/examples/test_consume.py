@@ -45,8 +45,12 @@ class Consume(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.run_dir, self.output = self.folder / "run", self.folder / "results"
-        self.environment = {**{name: value for name, value in os.environ.items() if not name.startswith("OFFRAMP_")},
-                            "OFFRAMP_BIN_DIR": str(BUILD / "bin"), "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_SKIP_PACKAGES": "1"}
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("OFFRAMP_")},
+            "OFFRAMP_BIN_DIR": str(BUILD / "bin"),
+            "OFFRAMP_BUILD_DIR": str(self.folder / "build"),
+            "OFFRAMP_SKIP_PACKAGES": "1",
+        }
         self.loops, self.launchers = [], []
         self.addCleanup(self.require_no_memory_left)
 
@@ -58,19 +62,35 @@ class Consume(unittest.TestCase):
 
     def sweep(self):
         """Removes the shared memory of a killed loop, whose run has no other process to do it."""
-        subprocess.run([str(BUILD / "bin" / "offramp-producer"), "sweep", "--log-level", "warning"], env=self.environment, check=True)
+        subprocess.run(
+            [str(BUILD / "bin" / "offramp-producer"), "sweep", "--log-level", "warning"],
+            env=self.environment,
+            check=True,
+        )
 
     def in_memory(self):
-        return [name for name in os.listdir("/dev/shm") for loop in self.loops if name.startswith(f"offramp-egress-{loop.pid}-")]
+        return [
+            name
+            for name in os.listdir("/dev/shm")
+            for loop in self.loops
+            if name.startswith(f"offramp-egress-{loop.pid}-")
+        ]
 
     def start(self, program, *arguments):
-        loop = subprocess.Popen([str(self.programs / program), str(self.run_dir), *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+        loop = subprocess.Popen(
+            [str(self.programs / program), str(self.run_dir), *map(str, arguments)], stdout=subprocess.PIPE, text=True
+        )
         self.loops.append(loop)
         return loop
 
     def consume(self, *flags):
-        launcher = subprocess.Popen([str(OFFRAMP), "consume", "--run-dir", str(self.run_dir), "--output", str(self.output), *flags], env=self.environment,
-                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        launcher = subprocess.Popen(
+            [str(OFFRAMP), "consume", "--run-dir", str(self.run_dir), "--output", str(self.output), *flags],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         self.launchers.append(launcher)
         return launcher
 
@@ -80,8 +100,14 @@ class Consume(unittest.TestCase):
         return printed
 
     def call(self, *command):
-        done = subprocess.run([str(OFFRAMP), *command, "--run-dir", str(self.run_dir)], env=self.environment, capture_output=True, text=True,
-                              timeout=WATCHDOG_SECONDS, check=False)
+        done = subprocess.run(
+            [str(OFFRAMP), *command, "--run-dir", str(self.run_dir)],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=WATCHDOG_SECONDS,
+            check=False,
+        )
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
         return done.stdout
 
@@ -102,7 +128,9 @@ class Consume(unittest.TestCase):
         self.assertEqual({f"batch-{batch}/row-{row}.values.npy" for batch in range(batches) for row in range(8)}, made)
         for batch in range(batches):
             for row in range(8):
-                self.assertEqual(array.array("f", [batch]) * 1000, npy_values(folder / f"batch-{batch}" / f"row-{row}.values.npy"))
+                self.assertEqual(
+                    array.array("f", [batch]) * 1000, npy_values(folder / f"batch-{batch}" / f"row-{row}.values.npy")
+                )
 
     def test_consumers_are_killed_and_scaled_without_loss(self):
         enough = self.folder / "enough"
@@ -116,11 +144,15 @@ class Consume(unittest.TestCase):
         self.assertIn("-> 1 consumers", self.call("scale", "1"))
         wait_for(lambda: len(self.consumers()) == 1, "one consumer")
         status = json.loads(self.call("status", "--json"))
-        self.assertEqual((1, loop.pid, "running"), (status["consumers_wanted"], status["producer_pid"], status["status"]["state"]))
+        self.assertEqual(
+            (1, loop.pid, "running"), (status["consumers_wanted"], status["producer_pid"], status["status"]["state"])
+        )
         self.assertIn("draining", self.call("stop"))
         self.end(launcher, 130)
         self.assertIsNone(loop.poll(), "the loop still runs")
-        launcher = self.consume("--processor", "npy,checksum", "--consumers", "2")      # joins the same run, which continues
+        launcher = self.consume(
+            "--processor", "npy,checksum", "--consumers", "2"
+        )  # joins the same run, which continues
         wait_for(lambda: len(self.consumers()) == 2, "two consumers")
         enough.touch()
         batches = int(loop.communicate(timeout=WATCHDOG_SECONDS)[0])
@@ -153,7 +185,9 @@ class Consume(unittest.TestCase):
         self.assertEqual(first, results.read_text())
         former = first.replace("\tbatch-0/row-0\t", "\tanother\t")
         results.write_text(former)
-        self.assertIn(f"the results in {self.output} are kept as {self.output}.before-", self.once(0, "checksum", "--overwrite"))
+        self.assertIn(
+            f"the results in {self.output} are kept as {self.output}.before-", self.once(0, "checksum", "--overwrite")
+        )
         self.assertEqual(first, results.read_text())
         [kept] = self.output.parent.glob(f"{self.output.name}.before-*/checksums.tsv")
         self.assertEqual(former, kept.read_text())
@@ -164,7 +198,7 @@ class Consume(unittest.TestCase):
         (self.output / "mine.npy").touch()
         self.assertIn("--resume", self.once(64, "npy"))
         self.once(0, "npy", "--resume")
-        (self.output / "mine.npy").unlink()     # --resume kept it
+        (self.output / "mine.npy").unlink()  # --resume kept it
         self.assert_arrays_are_the_loops(self.output, 10)
 
     def test_consumers_end_with_a_program_that_is_killed(self):

@@ -19,7 +19,10 @@ BUILD = pathlib.Path(os.environ["OFFRAMP_BUILD"])
 PACKAGE = str(ROOT / "launch" / "python")
 # The site-packages with LibTorch and the CUDA Toolkit; empty: skips those examples.
 SITE = os.environ.get("OFFRAMP_SITE", "")
-TORCH, CUDA = (pathlib.Path(SITE, part) if SITE and pathlib.Path(SITE, part, "include").exists() else None for part in ("torch", "nvidia/cu13"))
+TORCH, CUDA = (
+    pathlib.Path(SITE, part) if SITE and pathlib.Path(SITE, part, "include").exists() else None
+    for part in ("torch", "nvidia/cu13")
+)
 # A Python with NumPy, for the examples in Python.
 PYTHON = os.environ.get("OFFRAMP_TEST_PYTHON", sys.executable)
 ON_GPU = os.environ.get("OFFRAMP_TEST_DEVICE", "cpu") != "cpu"
@@ -76,10 +79,15 @@ class Package(unittest.TestCase):
     def start(self, program, run_dir):
         if program.endswith(".py"):
             library = next(self.prefix.rglob("libofframp.so.1"))
-            command, options = [PYTHON, str(HERE / "project" / program)], {"env": {**os.environ, "OFFRAMP_LIBRARY": str(library), "PYTHONPATH": PACKAGE}}
+            command, options = (
+                [PYTHON, str(HERE / "project" / program)],
+                {"env": {**os.environ, "OFFRAMP_LIBRARY": str(library), "PYTHONPATH": PACKAGE}},
+            )
         else:
             command, options = [str(self.programs / program)], {}
-        process = subprocess.Popen([*command, str(run_dir)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+        process = subprocess.Popen(
+            [*command, str(run_dir)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+        )
         self.addCleanup(put_away, process)
         return process
 
@@ -91,12 +99,17 @@ class Package(unittest.TestCase):
             wait_for(lambda: (run_dir / "endpoint").exists() or producing.poll() is not None, "the loop's run")
             started = [self.start(consumer, run_dir) for consumer in consumers]
             outputs = [process.communicate(timeout=WATCHDOG_SECONDS) for process in started]
-            self.assertEqual(("80 samples done\n", "", 0), (*producing.communicate(timeout=WATCHDOG_SECONDS), producing.returncode))
+            self.assertEqual(
+                ("80 samples done\n", "", 0), (*producing.communicate(timeout=WATCHDOG_SECONDS), producing.returncode)
+            )
             self.assertEqual(EXPECTED, sorted(line for printed, _ in outputs for line in printed.splitlines()))
             # A run of ten batches may end before the second of two consumers connects: that one does nothing and reports why.
             late = [process for process, (printed, why) in zip(started, outputs) if not printed and TOO_LATE in why]
-            self.assertEqual([0] * (len(started) - len(late)), [process.returncode for process in started if process not in late],
-                             [why for _, why in outputs])
+            self.assertEqual(
+                [0] * (len(started) - len(late)),
+                [process.returncode for process in started if process not in late],
+                [why for _, why in outputs],
+            )
             self.assertLess(len(late), len(started))
 
     def test_a_loop_and_consumers_of_both_languages_do_each_sample_once(self):
@@ -104,9 +117,15 @@ class Package(unittest.TestCase):
             with self.subTest(consumers):
                 self.assert_each_sample_is_done_once("loop", *consumers)
 
-    @unittest.skipUnless(subprocess.run([PYTHON, "-c", "import numpy"], stderr=subprocess.DEVNULL).returncode == 0, "skipped: no NumPy")
+    @unittest.skipUnless(
+        subprocess.run([PYTHON, "-c", "import numpy"], stderr=subprocess.DEVNULL).returncode == 0, "skipped: no NumPy"
+    )
     def test_loops_and_consumers_in_python_do_the_same(self):
-        for loop, *consumers in (["loop.py", "consumer.py"], ["loop.py", "consumer"], ["loop", "consumer.py", "consumer.py"]):
+        for loop, *consumers in (
+            ["loop.py", "consumer.py"],
+            ["loop.py", "consumer"],
+            ["loop", "consumer.py", "consumer.py"],
+        ):
             with self.subTest((loop, *consumers)):
                 self.assert_each_sample_is_done_once(loop, *consumers)
 
@@ -145,7 +164,7 @@ class Package(unittest.TestCase):
             run("cmake", "--build", str(build), "--target", "consumer")
             header = next(prefix.rglob("offramp/consumer.hpp"))
             header.write_text(header.read_text() + '#include "common/base/error.hpp"\n')
-            later = time.time() + 60     # later than the build, even with a coarse file system clock
+            later = time.time() + 60  # later than the build, even with a coarse file system clock
             os.utime(header, (later, later))
             with self.assertRaisesRegex(AssertionError, "common/base/error.hpp: No such file"):
                 run("cmake", "--build", str(build), "--target", "consumer")
@@ -153,10 +172,17 @@ class Package(unittest.TestCase):
     @unittest.skipUnless(shutil.which("pkg-config"), "skipped: no pkg-config")
     def test_pkg_config_knows_it(self):
         folder = next(self.prefix.rglob("offramp.pc")).parent
-        flags = run("pkg-config", "--cflags", "--libs", "offramp", env={**os.environ, "PKG_CONFIG_PATH": str(folder)}).split()
+        flags = run(
+            "pkg-config", "--cflags", "--libs", "offramp", env={**os.environ, "PKG_CONFIG_PATH": str(folder)}
+        ).split()
         program = pathlib.Path(self.world.name, "by-pkg-config")
         run("cc", str(HERE / "project" / "consumer.c"), "-o", str(program), *flags)
-        done = subprocess.run([str(program), ""], capture_output=True, text=True, env={**os.environ, "LD_LIBRARY_PATH": str(folder.parent)})
+        done = subprocess.run(
+            [str(program), ""],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "LD_LIBRARY_PATH": str(folder.parent)},
+        )
         self.assertEqual(64, done.returncode)
         self.assertIn("no run directory was given", done.stderr)
 

@@ -64,21 +64,51 @@ class Delivered(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="offramp-libraries-")))
         self.output = self.folder / "results"
-        self.environment = {**{name: value for name, value in os.environ.items() if not name.startswith("OFFRAMP_")},
-                            "OFFRAMP_BIN_DIR": str(BUILD / "bin"), "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_SKIP_PACKAGES": "1",
-                            "OFFRAMP_LIBRARY": str(BUILD / "lib" / "libofframp.so.1"), "PYTHONPATH": str(ROOT / "launch" / "python"),
-                            "HF_HUB_OFFLINE": "1", "PYTHONDONTWRITEBYTECODE": "1", "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "compiled"),
-                            "TORCHINDUCTOR_COMPILE_THREADS": "1"}     # a pool's start would take longer than its work
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("OFFRAMP_")},
+            "OFFRAMP_BIN_DIR": str(BUILD / "bin"),
+            "OFFRAMP_BUILD_DIR": str(self.folder / "build"),
+            "OFFRAMP_SKIP_PACKAGES": "1",
+            "OFFRAMP_LIBRARY": str(BUILD / "lib" / "libofframp.so.1"),
+            "PYTHONPATH": str(ROOT / "launch" / "python"),
+            "HF_HUB_OFFLINE": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "compiled"),
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        }  # a pool's start would take longer than its work
 
     def delivered(self, loop, processor, *options, consumers=2):
         """Runs the loop and consumers with this processor to their end, and returns the results' folder."""
         run_dir = self.folder / "run"
-        producing = subprocess.Popen([sys.executable, *loop[:2], str(run_dir), *loop[2:]], env=self.environment, stderr=subprocess.PIPE, text=True)
+        producing = subprocess.Popen(
+            [sys.executable, *loop[:2], str(run_dir), *loop[2:]],
+            env=self.environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.addCleanup(put_away, producing)
         options = ["--processor-option", ",".join(options)] if options else []
-        done = subprocess.run([str(ROOT / "launch" / "offramp"), "consume", "--run-dir", str(run_dir), "--processor", processor, *options,
-                               "--consumers", str(consumers), "--consumer-python", sys.executable, "--output", str(self.output)],
-                              env=self.environment, capture_output=True, text=True, timeout=2 * WATCHDOG_SECONDS)
+        done = subprocess.run(
+            [
+                str(ROOT / "launch" / "offramp"),
+                "consume",
+                "--run-dir",
+                str(run_dir),
+                "--processor",
+                processor,
+                *options,
+                "--consumers",
+                str(consumers),
+                "--consumer-python",
+                sys.executable,
+                "--output",
+                str(self.output),
+            ],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=2 * WATCHDOG_SECONDS,
+        )
         _, problems = producing.communicate(timeout=WATCHDOG_SECONDS)
         self.assertEqual((0, 0), (done.returncode, producing.returncode), done.stdout + done.stderr + problems)
         return self.output
@@ -106,7 +136,13 @@ class Libraries(Delivered):
     def test_an_array_of_zarr(self):
         import zarr
 
-        self.results_of_processor(f"{PROCESSORS}/to_zarr.py:Writer", "3x5", "float32", f"path={self.folder / 'all.zarr'}", f"items={len(KEYS)}")
+        self.results_of_processor(
+            f"{PROCESSORS}/to_zarr.py:Writer",
+            "3x5",
+            "float32",
+            f"path={self.folder / 'all.zarr'}",
+            f"items={len(KEYS)}",
+        )
         array = zarr.open_array(self.folder / "all.zarr", mode="r")
         self.assertEqual(((len(KEYS), 3, 5), "float32"), (array.shape, array.dtype))
         self.assertEqual([float(number) for number in range(len(KEYS))], array[:, 2, 4].tolist())
@@ -117,7 +153,10 @@ class Libraries(Delivered):
         import webdataset
 
         made = self.results_of_processor(f"{PROCESSORS}/shards.py:save", "3x5", "float32")
-        samples = {sample["__key__"]: sample for sample in webdataset.WebDataset([str(path) for path in made.glob("*.tar")], shardshuffle=False).decode()}
+        samples = {
+            sample["__key__"]: sample
+            for sample in webdataset.WebDataset([str(path) for path in made.glob("*.tar")], shardshuffle=False).decode()
+        }
         self.assertEqual(set(KEYS), set(samples))
         for number, key in enumerate(KEYS):
             self.assertEqual((number, (3, 5)), (samples[key]["json"]["item"], samples[key]["npy"].shape))
@@ -138,10 +177,21 @@ class Libraries(Delivered):
         endpoint = f"http://127.0.0.1:{server.get_host_and_port()[1]}"
         keys = {"AWS_ACCESS_KEY_ID": "anybody", "AWS_SECRET_ACCESS_KEY": "nothing", "AWS_DEFAULT_REGION": "us-east-1"}
         self.environment |= keys
-        client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="anybody", aws_secret_access_key="nothing")
+        client = boto3.client(
+            "s3",
+            endpoint_url=endpoint,
+            region_name="us-east-1",
+            aws_access_key_id="anybody",
+            aws_secret_access_key="nothing",
+        )
         client.create_bucket(Bucket="results")
-        self.results_of_processor(f"{PROCESSORS}/to_s3.py:Uploader", "3x5", "float32", "bucket=results", f"endpoint={endpoint}")
-        self.assertEqual({f"{key}.npy" for key in KEYS}, {each["Key"] for each in client.list_objects_v2(Bucket="results")["Contents"]})
+        self.results_of_processor(
+            f"{PROCESSORS}/to_s3.py:Uploader", "3x5", "float32", "bucket=results", f"endpoint={endpoint}"
+        )
+        self.assertEqual(
+            {f"{key}.npy" for key in KEYS},
+            {each["Key"] for each in client.list_objects_v2(Bucket="results")["Contents"]},
+        )
         for number, key in enumerate(KEYS):
             array = numpy.load(io.BytesIO(client.get_object(Bucket="results", Key=f"{key}.npy")["Body"].read()))
             self.assertEqual(((3, 5), number), (array.shape, array[2, 2]))
@@ -150,7 +200,14 @@ class Libraries(Delivered):
     def test_vectors_in_qdrant(self):
         from qdrant_client import QdrantClient
 
-        self.results_of_processor(f"{PROCESSORS}/to_qdrant.py:Collector", "8", "float32", "collection=outputs", f"path={self.folder / 'vectors'}", consumers=1)
+        self.results_of_processor(
+            f"{PROCESSORS}/to_qdrant.py:Collector",
+            "8",
+            "float32",
+            "collection=outputs",
+            f"path={self.folder / 'vectors'}",
+            consumers=1,
+        )
         with contextlib.closing(QdrantClient(path=str(self.folder / "vectors"))) as client:
             points, _ = client.scroll("outputs", limit=100)
             self.assertEqual(sorted(KEYS), sorted(point.payload["key"] for point in points))
@@ -159,9 +216,16 @@ class Libraries(Delivered):
     @unittest.skipUnless(RUST, "skipped: no rustc (apt-get install rustc)")
     def test_sums_in_rust(self):
         library = self.folder / "libsums.so"
-        subprocess.run([RUST, "--crate-type", "cdylib", "-O", str(PROCESSORS / "sums.rs"), "-o", str(library)], check=True, timeout=WATCHDOG_SECONDS)
+        subprocess.run(
+            [RUST, "--crate-type", "cdylib", "-O", str(PROCESSORS / "sums.rs"), "-o", str(library)],
+            check=True,
+            timeout=WATCHDOG_SECONDS,
+        )
         made = self.results_of_processor(f"so:{library}", "3x5", "float32")
-        self.assertEqual({f"{key}.sum": f"{3 * 4 * number}\n" for number, key in enumerate(KEYS)}, {path.name: path.read_text() for path in made.glob("*.sum")})
+        self.assertEqual(
+            {f"{key}.sum": f"{3 * 4 * number}\n" for number, key in enumerate(KEYS)},
+            {path.name: path.read_text() for path in made.glob("*.sum")},
+        )
 
     @needs("numpy", "torch", "transformers", "tokenizers")
     def test_a_pipeline_of_hugging_face(self):
@@ -180,7 +244,10 @@ class Libraries(Delivered):
         from PIL import Image
 
         made = self.results_of_loop("pictures.py", f"{PROCESSORS}/webp.py:save")
-        self.assertEqual({f"prompt-{prompt}-{variant}.webp" for prompt in range(5) for variant in range(4)}, {path.name for path in made.glob("*.webp")})
+        self.assertEqual(
+            {f"prompt-{prompt}-{variant}.webp" for prompt in range(5) for variant in range(4)},
+            {path.name for path in made.glob("*.webp")},
+        )
         colours = set()
         for path in made.glob("*.webp"):
             with Image.open(path) as picture:
@@ -219,7 +286,14 @@ class Libraries(Delivered):
     def run_program(self, name, text, post):
         (self.folder / name).write_text(text)
         (self.folder / "post.py").write_text(post)
-        done = subprocess.run([sys.executable, name], cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=2 * WATCHDOG_SECONDS)
+        done = subprocess.run(
+            [sys.executable, name],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=2 * WATCHDOG_SECONDS,
+        )
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
 
     def test_the_examples_are_short(self):
@@ -241,7 +315,9 @@ class Compiled(Delivered):
             with torch.inference_mode():
                 expected = network(torch.full((16,), float(number))).numpy()
             for row in range(4):
-                numpy.testing.assert_allclose(numpy.load(made / f"{number}-{row}.outputs.npy"), expected, rtol=1e-4, atol=1e-5)
+                numpy.testing.assert_allclose(
+                    numpy.load(made / f"{number}-{row}.outputs.npy"), expected, rtol=1e-4, atol=1e-5
+                )
 
 
 if __name__ == "__main__":

@@ -56,7 +56,9 @@ def recipes():
     """{title: [(language, text)]} of the page's recipes."""
     _, *parts = re.split(r"^## \d+\. ", PAGE.read_text(), flags=re.MULTILINE)
     parts[-1] = parts[-1].partition("\n## ")[0]
-    return {part.partition("\n")[0]: re.findall(r"^```(\w+)\n(.*?)^```", part, re.DOTALL | re.MULTILINE) for part in parts}
+    return {
+        part.partition("\n")[0]: re.findall(r"^```(\w+)\n(.*?)^```", part, re.DOTALL | re.MULTILINE) for part in parts
+    }
 
 
 def protobuf(*fields):
@@ -73,7 +75,9 @@ def protobuf(*fields):
 
 def relu_in_onnx():
     """An ONNX model `logits = Relu(images)` over batches of 3 x 16 x 16 float32."""
-    shape = protobuf(*((1, protobuf((2, "batch")) if size is None else protobuf((1, size))) for size in (None, 3, 16, 16)))
+    shape = protobuf(
+        *((1, protobuf((2, "batch")) if size is None else protobuf((1, size))) for size in (None, 3, 16, 16))
+    )
     values = [protobuf((1, name), (2, protobuf((1, protobuf((1, 1), (2, shape)))))) for name in ("images", "logits")]
     node = protobuf((1, "images"), (2, "logits"), (4, "Relu"))
     graph = protobuf((1, node), (2, "relu"), (11, values[0]), (12, values[1]))
@@ -105,7 +109,9 @@ class Recipe(Delivered):
         return names
 
     def run_here(self, *command):
-        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=4 * WATCHDOG_SECONDS)
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=4 * WATCHDOG_SECONDS
+        )
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
         return done.stdout
 
@@ -142,7 +148,9 @@ class Recipes(Recipe):
         from nbclient import NotebookClient
 
         texts = self.blocks("A notebook", "python")
-        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in [*texts, texts[-1]]])    # the last cell runs twice
+        notebook = nbformat.v4.new_notebook(
+            cells=[nbformat.v4.new_code_cell(text) for text in [*texts, texts[-1]]]
+        )  # the last cell runs twice
         place = {"metadata": {"path": str(self.folder)}}
         NotebookClient(notebook, timeout=WATCHDOG_SECONDS, resources=place).execute(env=self.environment)
         self.assertEqual({f"{key}.npy" for key in KEYS}, self.results("*.npy"))
@@ -181,13 +189,24 @@ class Recipes(Recipe):
         self.mine(THRESHOLD)
         (self.folder / "tiles").mkdir()
         for number in range(4):
-            with rasterio.open(self.folder / "tiles" / f"{number}.tif", "w", driver="GTiff", width=64, height=64, count=5, dtype="uint16", crs="EPSG:32633",
-                               transform=rasterio.transform.from_origin(500000 + 640 * number, 5400000, 10, 10)) as tile:
+            with rasterio.open(
+                self.folder / "tiles" / f"{number}.tif",
+                "w",
+                driver="GTiff",
+                width=64,
+                height=64,
+                count=5,
+                dtype="uint16",
+                crs="EPSG:32633",
+                transform=rasterio.transform.from_origin(500000 + 640 * number, 5400000, 10, 10),
+            ) as tile:
                 tile.write(numpy.full((5, 64, 64), number % 2, "uint16"))
         self.run_recipe("GeoTIFF tiles")
         for number in range(4):
             with rasterio.open(self.output / f"{number}.tif") as made:
-                self.assertEqual(("EPSG:32633", 500000 + 640 * number, 1), (str(made.crs), made.transform.c, made.count))
+                self.assertEqual(
+                    ("EPSG:32633", 500000 + 640 * number, 1), (str(made.crs), made.transform.c, made.count)
+                )
                 self.assertTrue((made.read(1) == number % 2).all())
 
     @needs("torch", "imageio", "imageio_ffmpeg")
@@ -204,11 +223,15 @@ class Recipes(Recipe):
     def test_samples_of_different_lengths(self):
         import numpy
 
-        self.mine("import torch\nmodel = torch.nn.Embedding(100, 16).requires_grad_(False)\n"
-                  "texts = {f'text-{length}': torch.arange(length) for length in (3, 60, 17, 64, 1, 30)}\n")
+        self.mine(
+            "import torch\nmodel = torch.nn.Embedding(100, 16).requires_grad_(False)\n"
+            "texts = {f'text-{length}': torch.arange(length) for length in (3, 60, 17, 64, 1, 30)}\n"
+        )
         self.run_recipe("Samples of different lengths")
-        self.assertEqual({f"text-{length}.npy": (length, 16) for length in (3, 60, 17, 64, 1, 30)},
-                         {path.name: numpy.load(path).shape for path in self.output.glob("*.npy")})
+        self.assertEqual(
+            {f"text-{length}.npy": (length, 16) for length in (3, 60, 17, 64, 1, 30)},
+            {path.name: numpy.load(path).shape for path in self.output.glob("*.npy")},
+        )
 
     @needs("torch", "onnxruntime")
     def test_onnx_runtime(self):
@@ -244,7 +267,9 @@ class Recipes(Recipe):
         unit = configparser.ConfigParser(interpolation=None)
         unit.optionxform = str
         unit.read(self.folder / name)
-        self.assertEqual(("130", "75"), (unit["Service"]["SuccessExitStatus"], unit["Service"]["RestartForceExitStatus"]))
+        self.assertEqual(
+            ("130", "75"), (unit["Service"]["SuccessExitStatus"], unit["Service"]["RestartForceExitStatus"])
+        )
         program, command, *flags = unit["Service"]["ExecStart"].split()
         self.assertEqual("launch/offramp", os.path.relpath(program, unit["Service"]["WorkingDirectory"]))
         (self.folder / "photos").symlink_to(ROOT / "launch" / "demo" / "images")
@@ -255,7 +280,12 @@ class Recipes(Recipe):
             self.skipTest("skipped: the unit's syntax is not checked, no systemd-analyze")
         text = (self.folder / name).read_text().replace(unit["Service"]["WorkingDirectory"], str(self.folder))
         (self.folder / name).write_text(text)
-        done = subprocess.run(["systemd-analyze", "verify", "--man=no", self.folder / name], capture_output=True, text=True, timeout=WATCHDOG_SECONDS)
+        done = subprocess.run(
+            ["systemd-analyze", "verify", "--man=no", self.folder / name],
+            capture_output=True,
+            text=True,
+            timeout=WATCHDOG_SECONDS,
+        )
         self.assertEqual([], [line for line in done.stderr.splitlines() if name in line])
 
     def test_each_recipe_shows_its_output_first_and_is_short(self):
@@ -265,9 +295,13 @@ class Recipes(Recipe):
         for title, blocks in recipes().items():
             with self.subTest(title):
                 self.assertRegex(page, rf"## \d+\. {re.escape(title)}\n\n(!\[|```console\n)")
-                self.assertLessEqual(sum(len(text.splitlines()) for language, text in blocks if language != "console"), MOST_LINES)
+                self.assertLessEqual(
+                    sum(len(text.splitlines()) for language, text in blocks if language != "console"), MOST_LINES
+                )
         pictures = re.findall(r"\]\((pictures/[^)]+)\)", page)
-        self.assertEqual([], [name for name in pictures if (PAGE.parent / name).stat().st_size > MOST_BYTES_OF_A_PICTURE])
+        self.assertEqual(
+            [], [name for name in pictures if (PAGE.parent / name).stat().st_size > MOST_BYTES_OF_A_PICTURE]
+        )
 
 
 def ball_scans():
@@ -275,7 +309,12 @@ def ball_scans():
     import numpy
 
     x, y, z = numpy.mgrid[-1:1:64j, -1:1:64j, -1:1:32j]
-    return {f"scan-{number}": (0.9 - 0.8 * numpy.sqrt(x**2 + y**2 + z**2) / (0.4 + 0.1 * number)).clip(0, 1).astype("float32") for number in range(4)}
+    return {
+        f"scan-{number}": (0.9 - 0.8 * numpy.sqrt(x**2 + y**2 + z**2) / (0.4 + 0.1 * number))
+        .clip(0, 1)
+        .astype("float32")
+        for number in range(4)
+    }
 
 
 def ball_frames():
@@ -283,7 +322,10 @@ def ball_frames():
     import numpy
 
     y, x = numpy.mgrid[0:96, 0:128]
-    return [numpy.repeat(numpy.where((x - 3 * number) ** 2 + (y - 48) ** 2 < 400, 220, 40).astype("uint8")[..., None], 3, 2) for number in range(40)]
+    return [
+        numpy.repeat(numpy.where((x - 3 * number) ** 2 + (y - 48) ** 2 < 400, 220, 40).astype("uint8")[..., None], 3, 2)
+        for number in range(40)
+    ]
 
 
 if __name__ == "__main__":

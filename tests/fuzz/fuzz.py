@@ -22,11 +22,13 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TWIN_RUNS = 3_000_000     # most twins need some thousands
-TWIN_SECONDS = 600     # on a busy machine
-LONGEST_INPUT = 8192      # a slab of the smallest kind
-SANITIZERS = {"ASAN_OPTIONS": "abort_on_error=0:detect_leaks=0:max_allocation_size_mb=512:hard_rss_limit_mb=2048",
-              "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
+TWIN_RUNS = 3_000_000  # most twins need some thousands
+TWIN_SECONDS = 600  # on a busy machine
+LONGEST_INPUT = 8192  # a slab of the smallest kind
+SANITIZERS = {
+    "ASAN_OPTIONS": "abort_on_error=0:detect_leaks=0:max_allocation_size_mb=512:hard_rss_limit_mb=2048",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+}
 
 
 class Fuzzing:
@@ -35,7 +37,9 @@ class Fuzzing:
         (self.folder / "findings").mkdir(parents=True, exist_ok=True)
 
     def targets(self):
-        return subprocess.run([self.programs / "offramp-fuzz", "--list"], capture_output=True, text=True, check=True).stdout.split()
+        return subprocess.run(
+            [self.programs / "offramp-fuzz", "--list"], capture_output=True, text=True, check=True
+        ).stdout.split()
 
     def fuzz(self, target, seconds):
         """(finding or an empty text, summary line)."""
@@ -49,31 +53,60 @@ class Fuzzing:
         with tempfile.TemporaryDirectory(prefix="offramp-fuzz-twin-") as scratch:
             corpus = pathlib.Path(scratch, "corpus")
             self._seeds(target, corpus)
-            code, output = self._run(f"offramp-fuzz-twin-{target}", target, f"-runs={TWIN_RUNS}", f"-max_total_time={TWIN_SECONDS}",
-                                   corpus, artifacts=scratch)
+            code, output = self._run(
+                f"offramp-fuzz-twin-{target}",
+                target,
+                f"-runs={TWIN_RUNS}",
+                f"-max_total_time={TWIN_SECONDS}",
+                corpus,
+                artifacts=scratch,
+            )
         found = code != 0
-        return ("" if found else f"the planted error was not found\n{output}"), f"{target:18} planted error {'found: ' + verdict(output) if found else 'NOT FOUND'}"
+        return (
+            "" if found else f"the planted error was not found\n{output}"
+        ), f"{target:18} planted error {'found: ' + verdict(output) if found else 'NOT FOUND'}"
 
     def replay(self, target, file):
         code, output = self._run("offramp-fuzz", target, "-runs=0", file)
         return ("" if code == 0 else output), f"{target:18} {'passes' if code == 0 else 'ends'}"
 
     def _seeds(self, target, corpus):
-        subprocess.run([self.programs / "offramp-fuzz", "--seeds", corpus], env={**os.environ, "OFFRAMP_FUZZ_TARGET": target}, check=True)
+        subprocess.run(
+            [self.programs / "offramp-fuzz", "--seeds", corpus],
+            env={**os.environ, "OFFRAMP_FUZZ_TARGET": target},
+            check=True,
+        )
 
     def _run(self, program, target, *words, artifacts=None):
         """Exit code and output. The program ends itself if one input takes too long."""
-        with tempfile.TemporaryDirectory(prefix="offramp-fuzz-tmp-") as scratch:     # for readers that need files
+        with tempfile.TemporaryDirectory(prefix="offramp-fuzz-tmp-") as scratch:  # for readers that need files
             environment = {**os.environ, **SANITIZERS, "OFFRAMP_FUZZ_TARGET": target, "TMPDIR": scratch}
-            done = subprocess.run([self.programs / program, f"-seed={self.seed}", f"-max_len={LONGEST_INPUT}", "-timeout=25",
-                                   f"-artifact_prefix={artifacts or self.folder / 'findings'}/{target}-", *words],
-                                  capture_output=True, text=True, errors="replace", env=environment, check=False)
+            done = subprocess.run(
+                [
+                    self.programs / program,
+                    f"-seed={self.seed}",
+                    f"-max_len={LONGEST_INPUT}",
+                    "-timeout=25",
+                    f"-artifact_prefix={artifacts or self.folder / 'findings'}/{target}-",
+                    *words,
+                ],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                env=environment,
+                check=False,
+            )
         return done.returncode, (done.stdout + done.stderr)[-6000:]
 
 
 def verdict(output):
     """A short description of the error that ended a program."""
-    for pattern in (r"SUMMARY: \w+Sanitizer: (.{0,100})", r"runtime error: (.{0,100})", r"broken contract: (.{0,100})", r"what\(\): +(.{0,100})"):
+    for pattern in (
+        r"SUMMARY: \w+Sanitizer: (.{0,100})",
+        r"runtime error: (.{0,100})",
+        r"broken contract: (.{0,100})",
+        r"what\(\): +(.{0,100})",
+    ):
         if found := re.search(pattern, output):
             return found[1].strip()
     return "ended"
@@ -101,10 +134,15 @@ def clang_with_libfuzzer():
 def links_a_fuzzer(clang):
     with tempfile.TemporaryDirectory() as scratch:
         source = pathlib.Path(scratch, "empty.cpp")
-        source.write_text("#include <cstddef>\n#include <source_location>\nextern \"C\" int LLVMFuzzerTestOneInput(const unsigned char*, std::size_t) "
-                          "{ return static_cast<int>(std::source_location::current().column() * 0); }\n")
-        built = subprocess.run([clang, "-std=c++20", "-fsanitize=fuzzer,address", source, "-o", pathlib.Path(scratch, "empty")],
-                               capture_output=True, check=False)
+        source.write_text(
+            '#include <cstddef>\n#include <source_location>\nextern "C" int LLVMFuzzerTestOneInput(const unsigned char*, std::size_t) '
+            "{ return static_cast<int>(std::source_location::current().column() * 0); }\n"
+        )
+        built = subprocess.run(
+            [clang, "-std=c++20", "-fsanitize=fuzzer,address", source, "-o", pathlib.Path(scratch, "empty")],
+            capture_output=True,
+            check=False,
+        )
     return built.returncode == 0
 
 
@@ -112,14 +150,37 @@ def build(twins):
     """Builds the programs. Returns their folder and the folder for corpus and findings."""
     clang = clang_with_libfuzzer()
     folder = ROOT / "build" / ("fuzz" if clang else "release")
-    print(f"fuzzer: {'libFuzzer, ' + clang if clang else 'tests/fuzz/stand_alone_driver.cpp; no clang++ with libFuzzer found'}", flush=True)
-    configure = ["cmake", "--preset", "release", "-B", folder, "-DOFFRAMP_CUDA=OFF", "-DOFFRAMP_MODELS=OFF", f"-DCMAKE_CXX_COMPILER={clang}"]
+    print(
+        f"fuzzer: {'libFuzzer, ' + clang if clang else 'tests/fuzz/stand_alone_driver.cpp; no clang++ with libFuzzer found'}",
+        flush=True,
+    )
+    configure = [
+        "cmake",
+        "--preset",
+        "release",
+        "-B",
+        folder,
+        "-DOFFRAMP_CUDA=OFF",
+        "-DOFFRAMP_MODELS=OFF",
+        f"-DCMAKE_CXX_COMPILER={clang}",
+    ]
     if clang:
         subprocess.run(configure, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     subprocess.run(["cmake", "--build", folder, "--target", "offramp-fuzz"], check=True)
-    if twins:     # only targets that this build has
-        listed = subprocess.run([folder / "bin/tests/offramp-fuzz", "--list"], capture_output=True, text=True, check=True)
-        subprocess.run(["cmake", "--build", folder, "--target", *(f"offramp-fuzz-twin-{target}" for target in listed.stdout.split())], check=True)
+    if twins:  # only targets that this build has
+        listed = subprocess.run(
+            [folder / "bin/tests/offramp-fuzz", "--list"], capture_output=True, text=True, check=True
+        )
+        subprocess.run(
+            [
+                "cmake",
+                "--build",
+                folder,
+                "--target",
+                *(f"offramp-fuzz-twin-{target}" for target in listed.stdout.split()),
+            ],
+            check=True,
+        )
     return folder / "bin/tests", folder / "fuzzing"
 
 

@@ -13,29 +13,68 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # target: (source, text that occurs there once, its replacement)
 TWINS = {
-    "message": ("common/wire/messages.cpp", "header.bytes != bytes.size() || total != bytes.size()", "header.bytes != bytes.size()"),
-    "slab-header": ("common/wire/slab_view.cpp", "record.key_offset <= keys.size() - record.key_bytes", "record.key_offset < ~0U"),
-    "ledger-region": ("consumer/session/ledger_view.cpp", "ledger_bytes >= wanted_bytes", "ledger_bytes >= sizeof header"),
+    "message": (
+        "common/wire/messages.cpp",
+        "header.bytes != bytes.size() || total != bytes.size()",
+        "header.bytes != bytes.size()",
+    ),
+    "slab-header": (
+        "common/wire/slab_view.cpp",
+        "record.key_offset <= keys.size() - record.key_bytes",
+        "record.key_offset < ~0U",
+    ),
+    "ledger-region": (
+        "consumer/session/ledger_view.cpp",
+        "ledger_bytes >= wanted_bytes",
+        "ledger_bytes >= sizeof header",
+    ),
     "checkpoint": ("producer/runner/checkpoint/checkpoint_file.cpp", " || found.back().end > items", ""),
-    "endpoint": ("common/transport/endpoint.cpp", "RunNames::check_run_id(endpoint.names.run_id);\n    } catch", "    } catch"),
-    "payload": ("common/dead_letters/payload_metadata.cpp", "} catch (const json::exception& problem) {", "} catch (const json::type_error& problem) {"),
+    "endpoint": (
+        "common/transport/endpoint.cpp",
+        "RunNames::check_run_id(endpoint.names.run_id);\n    } catch",
+        "    } catch",
+    ),
+    "payload": (
+        "common/dead_letters/payload_metadata.cpp",
+        "} catch (const json::exception& problem) {",
+        "} catch (const json::type_error& problem) {",
+    ),
     "settings-file": ("common/app/settings/toml.cpp", "if (!parsed)", "if (!parsed && text.empty())"),
-    "segment": ("consumer/sinks/segments/segment_merge.cpp", "if (!first_of_segment && entries.back().item == item)", "if (entries.back().item == item)"),
+    "segment": (
+        "consumer/sinks/segments/segment_merge.cpp",
+        "if (!first_of_segment && entries.back().item == item)",
+        "if (entries.back().item == item)",
+    ),
     "input-list": ("common/app/images/item_keys.cpp", "if (!parts.empty()) parts.pop_back();", "parts.pop_back();"),
     "tar": ("common/app/images/tar_index.cpp", "length > records.size() || ", ""),
-    "npy": ("producer/runner/sources/npy_header.cpp", "result.ec != std::errc() || number < 0", "result.ec != std::errc()"),
+    "npy": (
+        "producer/runner/sources/npy_header.cpp",
+        "result.ec != std::errc() || number < 0",
+        "result.ec != std::errc()",
+    ),
     "jsonl": ("common/app/images/jsonl_pictures.cpp", "path.find('\\0') != std::string::npos", "path.empty()"),
     "image": ("common/app/images/orientation.cpp", " || length > file.size() - at - 2", ""),
-    "bmp": ("common/app/images/bmp.cpp", "y_ < layout_.size.height && x_ < layout_.size.width", "y_ < layout_.size.height"),
+    "bmp": (
+        "common/app/images/bmp.cpp",
+        "y_ < layout_.size.height && x_ < layout_.size.width",
+        "y_ < layout_.size.height",
+    ),
     "gif": ("common/app/images/gif.cpp", "code >= next_ && !is_next", "code > kGifCodes"),
     "webp": ("common/app/images/webp.cpp", "length >= 6 && ", ""),
     "tiff": ("common/app/images/tiff.cpp", "line_bytes > kMostPieceBytes / lines / pieces", "lines == 0"),
     "picture-rows": ("common/app/images/rows_of_png.cpp", "std::min(bytes, reading->left)", "bytes"),
     "jsonl-texts": ("common/app/texts/jsonl_texts.cpp", "            taken.bytes -= kByteOrderMark.size();\n", ""),
     "parquet-texts": ("common/app/texts/parquet_rows_module.cpp", "if (!is_utf8(text))", "if (text.empty())"),
-    "broker": ("producer/ledger/slab_ledger.cpp", "place == nullptr || HolderWord", "place == nullptr) return ReleaseOutcome::Completed;\n    if (HolderWord"),
-    "consumer-session": ("consumer/session/consumer_session.cpp",
-                         "static_cast<std::size_t>(std::min<std::uint64_t>(seen, records.size()))", "static_cast<std::size_t>(seen)"),
+    "broker": (
+        "producer/ledger/slab_ledger.cpp",
+        "place == nullptr || HolderWord",
+        "place == nullptr) return ReleaseOutcome::Completed;\n    if (HolderWord",
+    ),
+    "consumer-session": (
+        "consumer/session/consumer_session.cpp",
+        "static_cast<std::size_t>(std::min<std::uint64_t>(seen, records.size()))",
+        "static_cast<std::size_t>(seen)",
+    ),
 }
 
 
@@ -44,7 +83,9 @@ def planted(target):
     source, old, new = TWINS[target]
     text = (ROOT / source).read_text()
     if text.count(old) != 1:
-        raise SystemExit(f"twins.py: {target}: '{old}' occurs {text.count(old)} times in {source} instead of once: update TWINS")
+        raise SystemExit(
+            f"twins.py: {target}: '{old}' occurs {text.count(old)} times in {source} instead of once: update TWINS"
+        )
     return text.replace(old, new)
 
 

@@ -18,12 +18,16 @@ FUNCTION = re.compile(r"^\s*Function\s+(\S+?):?\s*$", re.MULTILINE)
 
 def held_by(program):
     """Mangled names of the program's kernels for all architectures."""
-    resources = subprocess.run(["cuobjdump", "--dump-resource-usage", str(program)], capture_output=True, text=True, check=True).stdout
+    resources = subprocess.run(
+        ["cuobjdump", "--dump-resource-usage", str(program)], capture_output=True, text=True, check=True
+    ).stdout
     return set(FUNCTION.findall(resources))
 
 
 def launched_in(folder):
-    events = (json.loads(line) for file in pathlib.Path(folder).glob("*.jsonl") for line in file.read_text().splitlines())
+    events = (
+        json.loads(line) for file in pathlib.Path(folder).glob("*.jsonl") for line in file.read_text().splitlines()
+    )
     return {event["name"] for event in events if event["event"] == "kernel"}
 
 

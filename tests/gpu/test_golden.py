@@ -19,6 +19,7 @@ try:
     import torchvision  # noqa: F401
 
     from tests.support import export_torchvision_golden as golden
+
     OBSTACLE = ""
 except ImportError as problem:
     OBSTACLE = f"PyTorch or torchvision is missing: {problem}"
@@ -74,7 +75,7 @@ def eager(model, inputs, precision):
         model = model.to(memory_format=torch.channels_last)
     with torch.inference_mode():
         for first in range(0, len(inputs), CHUNK):
-            made = model(inputs[first:first + CHUNK].to(DEVICE, types[precision]))
+            made = model(inputs[first : first + CHUNK].to(DEVICE, types[precision]))
             yield from (made["out"] if isinstance(made, dict) else made)
 
 
@@ -90,8 +91,23 @@ class Golden(unittest.TestCase):
     def run_ours(self, name, inputs, precision, *flags):
         """Yields each item's output; then the run must succeed."""
         numpy.save(self.folder / "inputs.npy", inputs.numpy())
-        with RealRun("--device", DEVICE, "--model", name, "--weights", str(self.folder / "weights.safetensors"), "--precision", precision,
-                     "--source", "npy", "--input", str(self.folder / "inputs.npy"), "--processor", "npy", *flags) as run:
+        with RealRun(
+            "--device",
+            DEVICE,
+            "--model",
+            name,
+            "--weights",
+            str(self.folder / "weights.safetensors"),
+            "--precision",
+            precision,
+            "--source",
+            "npy",
+            "--input",
+            str(self.folder / "inputs.npy"),
+            "--processor",
+            "npy",
+            *flags,
+        ) as run:
             run.start_producer()
             run.start_consumer()
             run.start_consumer()
@@ -115,7 +131,11 @@ class Golden(unittest.TestCase):
                     ours.add(wanted, found)
                 for wanted, found in zip(expected, eager(model.float(), inputs, precision), strict=True):
                     theirs.add(wanted, found.cpu())
-                print(f"{name} {precision}, {len(inputs)} items: ours {ours}; PyTorch eager {theirs}", file=sys.stderr, flush=True)
+                print(
+                    f"{name} {precision}, {len(inputs)} items: ours {ours}; PyTorch eager {theirs}",
+                    file=sys.stderr,
+                    flush=True,
+                )
                 largest, rms, least = allowed[precision]
                 self.assertEqual(precision, self.summary["precision"])
                 self.assertLessEqual(ours.share(), largest)
@@ -151,7 +171,9 @@ class Golden(unittest.TestCase):
         self.weights["norm.weight"] = self.weights["norm.weight"] * 1.2
         golden.save(self.folder / "weights.safetensors", self.weights)
         ours = Difference()
-        for wanted, found in zip(expected, self.run_ours("encoder", inputs, PRECISIONS[-1], "--batch", str(BATCH)), strict=True):
+        for wanted, found in zip(
+            expected, self.run_ours("encoder", inputs, PRECISIONS[-1], "--batch", str(BATCH)), strict=True
+        ):
             ours.add(wanted.cpu(), found)
         self.assertGreater(ours.share(), ENCODER[PRECISIONS[-1]][0])
 

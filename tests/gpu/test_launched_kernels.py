@@ -35,18 +35,34 @@ class LaunchedKernels(unittest.TestCase):
             for under, launched in launched_under.items():
                 (recorded / under).mkdir()
                 for process, name in enumerate(launched):
-                    (recorded / under / f"{process}.jsonl").write_text(json.dumps({"event": "kernel", "name": name}) + "\n" + json.dumps({"event": "pop"}) + "\n")
-            return subprocess.run([sys.executable, SCRIPT, recorded, "program"], env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
-                                  capture_output=True, text=True, check=False)
+                    (recorded / under / f"{process}.jsonl").write_text(
+                        json.dumps({"event": "kernel", "name": name}) + "\n" + json.dumps({"event": "pop"}) + "\n"
+                    )
+            return subprocess.run(
+                [sys.executable, SCRIPT, recorded, "program"],
+                env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
 
     def test_all_kernels_were_launched(self):
-        done = self.checked(memcheck=("_Z4castPtPKfm", "_Z4maskPtPKt", "_Z6othersv"), racecheck=("_Z4castPtPKfm", "_Z4maskPtPKt"))
-        self.assertEqual((0, "memcheck: 2 of 2 kernels were launched\nracecheck: 2 of 2 kernels were launched\n"), (done.returncode, done.stdout), done.stderr)
+        done = self.checked(
+            memcheck=("_Z4castPtPKfm", "_Z4maskPtPKt", "_Z6othersv"), racecheck=("_Z4castPtPKfm", "_Z4maskPtPKt")
+        )
+        self.assertEqual(
+            (0, "memcheck: 2 of 2 kernels were launched\nracecheck: 2 of 2 kernels were launched\n"),
+            (done.returncode, done.stdout),
+            done.stderr,
+        )
 
     def test_a_kernel_missing_under_one_tool(self):
         done = self.checked(memcheck=("_Z4castPtPKfm", "_Z4maskPtPKt"), racecheck=("_Z4castPtPKfm",), synccheck=())
         self.assertEqual(1, done.returncode)
-        self.assertIn("memcheck: 2 of 2 kernels were launched\nracecheck: 1 of 2 kernels were launched\n  never launched: mask", done.stdout)
+        self.assertIn(
+            "memcheck: 2 of 2 kernels were launched\nracecheck: 1 of 2 kernels were launched\n  never launched: mask",
+            done.stdout,
+        )
         self.assertIn("synccheck: 0 of 2", done.stdout)
 
     def test_without_a_kernel_or_a_tool_nothing_is_proved(self):

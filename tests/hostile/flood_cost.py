@@ -20,14 +20,18 @@ from tests.support.real_run import RealRun, kill
 
 CONSUMERS = 2
 SLABS = 16
-SETTLING_SECONDS = 0.15    # at the beginning of a phase, to empty the sockets
+SETTLING_SECONDS = 0.15  # at the beginning of a phase, to empty the sockets
 
 
 class FloodedRun:
     def __init__(self, run, rate):
         self.run = run
-        self._flood = subprocess.Popen([sys.executable, "-m", "tests.hostile.hostile_consumer", str(run.run_dir), "flood", "--rate", str(rate)],
-                                       stdout=subprocess.PIPE, text=True, env=run.environment)
+        self._flood = subprocess.Popen(
+            [sys.executable, "-m", "tests.hostile.hostile_consumer", str(run.run_dir), "flood", "--rate", str(rate)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=run.environment,
+        )
         assert self._flood.stdout.readline() == "flooding\n", run.logs()
 
     def phase(self, flooding, seconds):
@@ -49,8 +53,26 @@ class FloodedRun:
 
 def phases_of(options):
     """(samples per second of each phase, flood's messages per second); every other phase is flooded."""
-    with RealRun("--device", "cpu", "--model", "copy", "--copy-bytes", options.slab, "--batch", "4", "--batches", "100000000", "--slabs", str(SLABS),
-                 "--processor", "write", "--write-path", "/dev/null", "--status-seconds", "0.02") as run:
+    with RealRun(
+        "--device",
+        "cpu",
+        "--model",
+        "copy",
+        "--copy-bytes",
+        options.slab,
+        "--batch",
+        "4",
+        "--batches",
+        "100000000",
+        "--slabs",
+        str(SLABS),
+        "--processor",
+        "write",
+        "--write-path",
+        "/dev/null",
+        "--status-seconds",
+        "0.02",
+    ) as run:
         run.deadline = time.monotonic() + 3600
         run.start_producer()
         run.until(lambda: run.status().get("slabs", {}).get("ready") == SLABS, "every slab full")
@@ -79,9 +101,11 @@ def main():
     found, rate = phases_of(options)
     flooded, draw = range(1, len(found), 2), random.Random(1)
     spread = sorted(ratio(found, draw.choices(flooded, k=len(flooded))) for _ in range(1000))
-    print(f"{os.cpu_count()} cores, slabs of {options.slab}, {CONSUMERS} consumers, {rate:.0f} messages/s: "
-          f"{statistics.mean(found[0::2]):.0f} samples/s without, {statistics.mean(found[1::2]):.0f} with; "
-          f"ratio {ratio(found, flooded):.3f} (95 %: {spread[25]:.3f} to {spread[975]:.3f})")
+    print(
+        f"{os.cpu_count()} cores, slabs of {options.slab}, {CONSUMERS} consumers, {rate:.0f} messages/s: "
+        f"{statistics.mean(found[0::2]):.0f} samples/s without, {statistics.mean(found[1::2]):.0f} with; "
+        f"ratio {ratio(found, flooded):.3f} (95 %: {spread[25]:.3f} to {spread[975]:.3f})"
+    )
 
 
 if __name__ == "__main__":

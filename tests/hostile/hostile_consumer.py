@@ -20,9 +20,9 @@ from tests.hostile import wire  # noqa: E402
 from tests.hostile.zmtp import COMMAND, GREETING, LONG, MORE, Connection, frame, ready  # noqa: E402
 
 OTHERS = range(1, 12)
-ADMISSION_BITS = 24     # of a session number; the bits above belong to the run
+ADMISSION_BITS = 24  # of a session number; the bits above belong to the run
 SLABS = range(0, 8)
-MOST_BEHIND = 0.1      # seconds
+MOST_BEHIND = 0.1  # seconds
 
 
 class Hostile:
@@ -37,35 +37,64 @@ class Hostile:
         for _ in range(rounds):
             for path in (self.work, self.free_list):
                 noise = self.random.randbytes(self.random.randrange(1, 400))
-                beginning = self.random.choice((b"", GREETING[:self.random.randrange(1, 64)], GREETING, GREETING + ready(b"DEALER"),
-                                                GREETING + ready(b"PUB"), GREETING + frame(b"\x05ERROR\xff" + noise, COMMAND)))
+                beginning = self.random.choice(
+                    (
+                        b"",
+                        GREETING[: self.random.randrange(1, 64)],
+                        GREETING,
+                        GREETING + ready(b"DEALER"),
+                        GREETING + ready(b"PUB"),
+                        GREETING + frame(b"\x05ERROR\xff" + noise, COMMAND),
+                    )
+                )
                 with Connection(path, None) as connection:
                     try:
                         connection.raw(beginning + noise)
-                        connection.raw(bytes([self.random.randrange(256) | LONG]) + struct.pack(">Q", self.random.getrandbits(64)) + noise)
+                        connection.raw(
+                            bytes([self.random.randrange(256) | LONG])
+                            + struct.pack(">Q", self.random.getrandbits(64))
+                            + noise
+                        )
                     except OSError:
-                        pass    # the run closed the connection in mid-message
+                        pass  # the run closed the connection in mid-message
 
     def messages(self, rounds):
         """Sends messages that are invalid, cut, too long, of other versions, of several frames, or from unknown senders."""
         run, record = self.nonce, (wire.ticket(0, 1, 1), wire.COMPLETED)
-        good = [wire.hello(run, self.will_do), wire.releases(run, 1, 1, record), wire.credit(run, 1, 4), wire.disconnect(run, 1),
-                wire.answer(run, 7)]
+        good = [
+            wire.hello(run, self.will_do),
+            wire.releases(run, 1, 1, record),
+            wire.credit(run, 1, 4),
+            wire.disconnect(run, 1),
+            wire.answer(run, 7),
+        ]
         other = run ^ 1
-        bad = [b"", b"\0", self.random.randbytes(100), wire.message(run, wire.HELLO, magic=1), wire.message(run, 99),
-               wire.message(run, wire.CREDIT, count=300), wire.message(run, wire.RELEASES, bytes(16), count=256),
-               wire.message(run, wire.DISCONNECT, bytes(8), length=0xFFFFFFFF),
-               wire.message(run, wire.TICKETS, bytes(16)), wire.hello(run, self.will_do ^ 1), wire.hello(run, self.will_do, holding=9),
-               wire.message(run, wire.HELLO, bytes(48), version=wire.VERSION + 1),
-               wire.hello(other, self.will_do), wire.releases(other, 1, 1, record),
-               wire.credit(other, 1, 4), wire.disconnect(other, 1), wire.answer(other, 7)]
+        bad = [
+            b"",
+            b"\0",
+            self.random.randbytes(100),
+            wire.message(run, wire.HELLO, magic=1),
+            wire.message(run, 99),
+            wire.message(run, wire.CREDIT, count=300),
+            wire.message(run, wire.RELEASES, bytes(16), count=256),
+            wire.message(run, wire.DISCONNECT, bytes(8), length=0xFFFFFFFF),
+            wire.message(run, wire.TICKETS, bytes(16)),
+            wire.hello(run, self.will_do ^ 1),
+            wire.hello(run, self.will_do, holding=9),
+            wire.message(run, wire.HELLO, bytes(48), version=wire.VERSION + 1),
+            wire.hello(other, self.will_do),
+            wire.releases(other, 1, 1, record),
+            wire.credit(other, 1, 4),
+            wire.disconnect(other, 1),
+            wire.answer(other, 7),
+        ]
         for _ in range(rounds):
             for path, kind in ((self.work, b"DEALER"), (self.free_list, b"PUSH")):
                 with Connection(path, kind) as connection:
                     for body in bad + good[1:]:
                         connection.send(body)
                     for body in good:
-                        connection.send(body[:self.random.randrange(len(body))])
+                        connection.send(body[: self.random.randrange(len(body))])
                         flipped = bytearray(body)
                         flipped[self.random.randrange(len(flipped))] ^= 1 << self.random.randrange(8)
                         if path == self.free_list or flipped[6:8] != bytes(body[6:8]):
@@ -73,7 +102,7 @@ class Hostile:
                         connection.send(body, body)
                 with Connection(path, kind) as connection:
                     try:
-                        connection.raw(frame(bytes(wire.MOST_BYTES + 1)))     # the socket drops it, with the connection
+                        connection.raw(frame(bytes(wire.MOST_BYTES + 1)))  # the socket drops it, with the connection
                         connection.raw(frame(bytes(wire.MOST_BYTES + 1), MORE))
                     except OSError:
                         pass
@@ -100,24 +129,41 @@ class Hostile:
         work = Connection(self.work, b"DEALER")
         free_list = Connection(self.free_list, b"PUSH")
         session, sequence = self.join(work), 0
-        others = [other for other in ((session >> ADMISSION_BITS << ADMISSION_BITS) | admission for admission in OTHERS) if other != session]
+        others = [
+            other
+            for other in ((session >> ADMISSION_BITS << ADMISSION_BITS) | admission for admission in OTHERS)
+            if other != session
+        ]
         for _ in range(rounds):
             kind, body = 0, b""
             while kind != wire.TICKETS:
                 kind, body = wire.parse(work.receive())
             epoch, slab, generation, attempt = wire.tickets_of(body)[0]
-            false_releases = [(wire.ticket(slab, generation, attempt + 1), wire.COMPLETED), (wire.ticket(slab, generation, 0), wire.RETURNED),
-                    (wire.ticket(slab, generation + 1, attempt), wire.COMPLETED), (wire.ticket(slab, generation - 1, attempt), wire.COMPLETED),
-                    (wire.ticket(slab, generation, attempt), 7), (wire.ticket(0xFFFFFFFF, generation, attempt), wire.COMPLETED)]
+            false_releases = [
+                (wire.ticket(slab, generation, attempt + 1), wire.COMPLETED),
+                (wire.ticket(slab, generation, 0), wire.RETURNED),
+                (wire.ticket(slab, generation + 1, attempt), wire.COMPLETED),
+                (wire.ticket(slab, generation - 1, attempt), wire.COMPLETED),
+                (wire.ticket(slab, generation, attempt), 7),
+                (wire.ticket(0xFFFFFFFF, generation, attempt), wire.COMPLETED),
+            ]
             # Other consumers' slabs are easy to guess: there are few, and both numbers count from 1.
-            false_releases += [(wire.ticket(other, guess, tried, epoch=self.random.randrange(3)), self.random.choice((wire.COMPLETED, wire.RETURNED)))
-                     for other in SLABS if other != slab for guess in range(max(1, generation - 3), generation + 4) for tried in (1, 2, 3)]
+            false_releases += [
+                (
+                    wire.ticket(other, guess, tried, epoch=self.random.randrange(3)),
+                    self.random.choice((wire.COMPLETED, wire.RETURNED)),
+                )
+                for other in SLABS
+                if other != slab
+                for guess in range(max(1, generation - 3), generation + 4)
+                for tried in (1, 2, 3)
+            ]
             self.random.shuffle(false_releases)
             for at in range(0, len(false_releases), 100):
-                some = false_releases[at:at + 100]
+                some = false_releases[at : at + 100]
                 free_list.send(wire.releases(self.nonce, session, sequence + 1, *some))
-                free_list.send(wire.releases(self.nonce, session, sequence + 1, *some))           # repeated
-                free_list.send(wire.releases(self.nonce, session, sequence + 1000, *some))        # beyond a gap
+                free_list.send(wire.releases(self.nonce, session, sequence + 1, *some))  # repeated
+                free_list.send(wire.releases(self.nonce, session, sequence + 1000, *some))  # beyond a gap
                 sequence += len(some)
                 for other in others:
                     free_list.send(wire.releases(self.nonce, other, 1, *some))
@@ -125,7 +171,11 @@ class Hostile:
             for other in others:
                 work.send(wire.credit(self.nonce, other, 200))
                 work.send(wire.disconnect(self.nonce, other))
-            free_list.send(wire.releases(self.nonce, session, sequence + 1, (wire.ticket(slab, generation, attempt, epoch), wire.RETURNED)))
+            free_list.send(
+                wire.releases(
+                    self.nonce, session, sequence + 1, (wire.ticket(slab, generation, attempt, epoch), wire.RETURNED)
+                )
+            )
             sequence += 1
         self._keep = (work, free_list)
 
@@ -134,9 +184,11 @@ class Hostile:
         work, free_list = Connection(self.work, b"DEALER"), Connection(self.free_list, b"PUSH")
         session = self.join(work, window=0)
         free_list.send(wire.releases(self.nonce, session, 1, (wire.ticket(0, 1, 1), wire.COMPLETED)))
-        a_step = max(1, rate // 2 // 500)    # 500 steps per second
-        kinds = ((work, frame(wire.credit(self.nonce, session, 0)) * a_step),
-                 (free_list, frame(wire.releases(self.nonce, session, 1, (wire.ticket(0, 1, 1), wire.COMPLETED))) * a_step))
+        a_step = max(1, rate // 2 // 500)  # 500 steps per second
+        kinds = (
+            (work, frame(wire.credit(self.nonce, session, 0)) * a_step),
+            (free_list, frame(wire.releases(self.nonce, session, 1, (wire.ticket(0, 1, 1), wire.COMPLETED))) * a_step),
+        )
         began, sent, printed_at = time.monotonic(), 0, 0.0
         print("flooding", flush=True)
         while True:
@@ -147,7 +199,7 @@ class Hostile:
             if ahead > 0:
                 time.sleep(ahead)
             elif ahead < -MOST_BEHIND:
-                began -= ahead      # after a stop or a block, skip the missed messages
+                began -= ahead  # after a stop or a block, skip the missed messages
             if time.monotonic() > printed_at:
                 printed_at = time.monotonic() + 0.1
                 print(f"{sent} sent", flush=True)

@@ -10,18 +10,50 @@ from tests.hostile import wire
 from tests.hostile.zmtp import Connection
 from tests.support.real_run import RealRun, left_behind, shared_memory, undisturbed
 
-COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--batches", "200", "--slabs", "6",
-        "--processor", "checksum", "--log-level", "info")
+COPY = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--copy-bytes",
+    "256KiB",
+    "--batch",
+    "4",
+    "--batches",
+    "200",
+    "--slabs",
+    "6",
+    "--processor",
+    "checksum",
+    "--log-level",
+    "info",
+)
 SAMPLES = 800
 # Each of these counters must rise.
-REFUSED = ("hello with more holdings than records", "refused: another run", "refused: another version", "release beyond a gap",
-           "release in another's name", "release message: another message version", "release message: another type",
-           "release message: length does not fit the type", "release message: not a message of this project",
-           "release message: too many records", "release message: too short", "release message: unknown type",
-           "release of an unknown session", "release of another run", "work message from an unknown consumer", "work message of another run",
-           "work message out of turn",
-           "work message: length does not fit the type", "work message: not a message of this project",
-           "work message: too many records", "work message: too short", "work message: unknown type")
+REFUSED = (
+    "hello with more holdings than records",
+    "refused: another run",
+    "refused: another version",
+    "release beyond a gap",
+    "release in another's name",
+    "release message: another message version",
+    "release message: another type",
+    "release message: length does not fit the type",
+    "release message: not a message of this project",
+    "release message: too many records",
+    "release message: too short",
+    "release message: unknown type",
+    "release of an unknown session",
+    "release of another run",
+    "work message from an unknown consumer",
+    "work message of another run",
+    "work message out of turn",
+    "work message: length does not fit the type",
+    "work message: not a message of this project",
+    "work message: too many records",
+    "work message: too short",
+    "work message: unknown type",
+)
 
 
 class Hostile(unittest.TestCase):
@@ -36,9 +68,16 @@ class Hostile(unittest.TestCase):
         self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def start_hostile(self, run, name, *flags):
-        run.until(lambda: (run.run_dir / "endpoint").exists() or run.producer.poll() is not None, "the run's endpoint, or its end")
-        child = subprocess.Popen([sys.executable, "-m", "tests.hostile.hostile_consumer", str(run.run_dir), name, *flags],
-                                 stdout=subprocess.PIPE, text=True, env=run.environment)
+        run.until(
+            lambda: (run.run_dir / "endpoint").exists() or run.producer.poll() is not None,
+            "the run's endpoint, or its end",
+        )
+        child = subprocess.Popen(
+            [sys.executable, "-m", "tests.hostile.hostile_consumer", str(run.run_dir), name, *flags],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=run.environment,
+        )
         self.addCleanup(child.stdout.close)
         self.addCleanup(child.wait)
         self.addCleanup(child.kill)
@@ -65,8 +104,10 @@ class Hostile(unittest.TestCase):
             for honest in (0, 2):
                 for _ in range(honest):
                     run.start_consumer()
-                hostile = [self.start_hostile(run, name, "--rounds", rounds, "--seed", str(honest + 1))
-                           for name, rounds in (("bytes", "40"), ("messages", "40"), ("member", "10"))]
+                hostile = [
+                    self.start_hostile(run, name, "--rounds", rounds, "--seed", str(honest + 1))
+                    for name, rounds in (("bytes", "40"), ("messages", "40"), ("member", "10"))
+                ]
                 printed = [child.stdout.readline() for child in hostile]
                 self.assertTrue(set(printed) <= {"done\n", "the run has ended\n"}, f"{printed}\n{run.logs()}")
                 if not honest:
@@ -75,7 +116,9 @@ class Hostile(unittest.TestCase):
                     child.kill()
                     child.wait()
             summary = self.assert_the_run_is_as_without(run)
-            self.assertEqual([reason for reason in REFUSED if not summary["refused"].get(reason)], [], summary["refused"])
+            self.assertEqual(
+                [reason for reason in REFUSED if not summary["refused"].get(reason)], [], summary["refused"]
+            )
             for outcome in ("foreign", "stale", "malformed", "repeated", "returned"):
                 self.assertGreater(summary["releases"][outcome], 0, outcome)
             self.assertEqual(summary["releases"]["completed"], SAMPLES // 4)

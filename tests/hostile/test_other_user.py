@@ -19,8 +19,24 @@ from tests.support.other_user import NOBODY, PYTHON, STRANGER, as_user, attempts
 from tests.support.real_run import BIN, RealRun, kill, left_behind, shared_memory, undisturbed
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--batches", "60", "--slabs", "4",
-        "--processor", "checksum", "--log-level", "info")
+COPY = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--copy-bytes",
+    "256KiB",
+    "--batch",
+    "4",
+    "--batches",
+    "60",
+    "--slabs",
+    "4",
+    "--processor",
+    "checksum",
+    "--log-level",
+    "info",
+)
 LONG = tuple("1000000" if word == "60" else word for word in COPY)
 REFUSALS = {"EACCES", "EPERM"}
 ON_OBJECTS = ("read", "write", "truncate", "unlink", "rename", "chmod", "map_for_writing")
@@ -80,9 +96,16 @@ class NotAllowed(unittest.TestCase):
             shm = objects(run.run_id)
             self.assertGreaterEqual(len(shm), 4, "lock, ledger, cells and a span at least")
             words = [f"{action}={path}" for path in shm for action in ON_OBJECTS]
-            words += [f"{action}={run.run_dir}/{name}" for name in ("endpoint", "status.json", "producer.lock")
-                      for action in ("read", "write", "unlink", "rename")]
-            words += [f"{action}={run.run_dir}/{name}" for name in socket_names(run) for action in ("connect", "unlink", "rename")]
+            words += [
+                f"{action}={run.run_dir}/{name}"
+                for name in ("endpoint", "status.json", "producer.lock")
+                for action in ("read", "write", "unlink", "rename")
+            ]
+            words += [
+                f"{action}={run.run_dir}/{name}"
+                for name in socket_names(run)
+                for action in ("connect", "unlink", "rename")
+            ]
             words += [f"create={run.run_dir}/{socket_names(run)[0]}", f"kill={run.producer.pid}"]
             self.assert_all_refused(NOBODY, words)
             self.assertEqual(objects(run.run_id), shm)
@@ -93,8 +116,16 @@ class NotAllowed(unittest.TestCase):
             self.skipTest(f"user {NOBODY} may not enter {BIN}")
         with RealRun(*COPY) as run:
             self.waiting_run(run)
-            done = subprocess.run([BIN / "offramp-consumer", "--run-dir", run.run_dir, "--processor", "none"], user=NOBODY, group=NOBODY,
-                                  extra_groups=[], capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run(
+                [BIN / "offramp-consumer", "--run-dir", run.run_dir, "--processor", "none"],
+                user=NOBODY,
+                group=NOBODY,
+                extra_groups=[],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
             self.assertEqual(done.returncode, 77, done.stderr)
             self.assertIn("--consumer-user", done.stderr)
             self.finish(run)
@@ -106,7 +137,9 @@ class NotAllowed(unittest.TestCase):
             self.waiting_run(run)
             for path, mode in ((run.run_dir, 0o755), *((path, 0o666) for path in wire.sockets_of(run.run_dir))):
                 path.chmod(mode)
-            answers = as_user(NOBODY, """
+            answers = as_user(
+                NOBODY,
+                """
 import struct, sys
 sys.path.insert(0, sys.argv[2])
 from tests.hostile import wire
@@ -119,7 +152,11 @@ for session in range(1, 5):
 work.send(wire.hello(run, 0))
 kind, body = wire.parse(work.receive())
 print(kind == wire.REFUSED, struct.unpack_from("<I", body)[0], body[8:].split(bytes(1))[0].decode())
-""", run.run_dir, ROOT, environment={"PYTHONDONTWRITEBYTECODE": "1"})
+""",
+                run.run_dir,
+                ROOT,
+                environment={"PYTHONDONTWRITEBYTECODE": "1"},
+            )
             self.assertRegex(answers[0], f"True 3 user {NOBODY} may not read this run")
             refused = self.finish(run)["refused"]
             self.assertEqual(refused["refused: another user"], 1)
@@ -130,9 +167,19 @@ print(kind == wire.REFUSED, struct.unpack_from("<I", body)[0], body[8:].split(by
         with LaunchedRun(*LONG, "--consumers", "2", "--status-seconds", "0.05") as run:
             run.folder.chmod(0o755)
             run.start()
-            run.until(lambda: run.status().get("done_samples", 0) > 0 and (run.run_dir / "control.sock").exists(), "a run at work")
-            self.assert_all_refused(NOBODY, [f"connect={run.run_dir}/control.sock", f"read={run.run_dir}/logs",
-                                             f"unlink={run.run_dir}/control.sock", f"kill={run.launcher.pid}"])
+            run.until(
+                lambda: run.status().get("done_samples", 0) > 0 and (run.run_dir / "control.sock").exists(),
+                "a run at work",
+            )
+            self.assert_all_refused(
+                NOBODY,
+                [
+                    f"connect={run.run_dir}/control.sock",
+                    f"read={run.run_dir}/logs",
+                    f"unlink={run.run_dir}/control.sock",
+                    f"kill={run.launcher.pid}",
+                ],
+            )
             self.assertEqual(run.command("stop").returncode, 0, run.logs())
             self.assertEqual(run.wait(), 130, run.logs())
 
@@ -155,30 +202,72 @@ class ConsumerUser(unittest.TestCase):
             run.output.mkdir()
             run.output.chmod(0o777)
             run.start()
-            consumers = run.until(lambda: [consumer["pid"] for consumer in run.status().get("consumers", [])
-                                           if run.status().get("done_samples", 0) > 0], "consumers at work")
+            consumers = run.until(
+                lambda: [
+                    consumer["pid"]
+                    for consumer in run.status().get("consumers", [])
+                    if run.status().get("done_samples", 0) > 0
+                ],
+                "consumers at work",
+            )
             shared = pwd.getpwuid(NOBODY).pw_gid
-            (own_group,) = set().union(*map(groups_of, consumers))      # no group of the launcher's
-            self.assertNotIn(int(own_group), {shared, os.getegid(), *(group.gr_gid for group in grp.getgrall()), *(user.pw_gid for user in pwd.getpwall())})
+            (own_group,) = set().union(*map(groups_of, consumers))  # no group of the launcher's
+            self.assertNotIn(
+                int(own_group),
+                {
+                    shared,
+                    os.getegid(),
+                    *(group.gr_gid for group in grp.getgrall()),
+                    *(user.pw_gid for user in pwd.getpwall()),
+                },
+            )
             self.assertEqual({os.stat(f"/proc/{pid}").st_uid for pid in consumers}, {NOBODY})
             run_id = run.status()["run_id"]
             spans = [path for path in objects(run_id) if path.rpartition(".")[2][0] == "s"]
             others = [path for path in objects(run_id) if path.rpartition(".")[2] in ("ledger", "lock")]
             cells = [path for path in objects(run_id) if path.endswith(".cells")]
             self.assertTrue(spans and len(others) == 2 and len(cells) == 1, objects(run_id))
-            as_consumer = {"groups": [int(own_group)]}      # as the launch script starts them
+            as_consumer = {"groups": [int(own_group)]}  # as the launch script starts them
             of_the_launcher = run.folder / "of-the-launchers-group"
             of_the_launcher.touch()
             of_the_launcher.chmod(0o640)
             # Consumers have the access that they need; otherwise the rest of the test would prove nothing.
-            answers = attempts(NOBODY, [f"read={path}" for path in spans + others] + [f"write={cells[0]}", f"read={run.run_dir}/endpoint",
-                                     *(f"connect={path}" for path in wire.sockets_of(run.run_dir))], **as_consumer)
+            answers = attempts(
+                NOBODY,
+                [f"read={path}" for path in spans + others]
+                + [
+                    f"write={cells[0]}",
+                    f"read={run.run_dir}/endpoint",
+                    *(f"connect={path}" for path in wire.sockets_of(run.run_dir)),
+                ],
+                **as_consumer,
+            )
             self.assertEqual(set(answers.values()), {"allowed"}, answers)
-            words = [f"{action}={path}" for path in spans + others
-                     for action in ("write", "truncate", "unlink", "rename", "chmod", "map_for_writing", "open_again_for_writing")]
+            words = [
+                f"{action}={path}"
+                for path in spans + others
+                for action in (
+                    "write",
+                    "truncate",
+                    "unlink",
+                    "rename",
+                    "chmod",
+                    "map_for_writing",
+                    "open_again_for_writing",
+                )
+            ]
             words += [f"{action}={path}" for path in cells for action in ("unlink", "rename", "chmod")]
-            words += [f"{action}={run.run_dir}/{name}" for name in (*socket_names(run), "endpoint") for action in ("unlink", "rename")]
-            words += [f"connect={run.run_dir}/control.sock", f"create={run.run_dir}/x", f"kill={run.launcher.pid}", f"read={of_the_launcher}"]
+            words += [
+                f"{action}={run.run_dir}/{name}"
+                for name in (*socket_names(run), "endpoint")
+                for action in ("unlink", "rename")
+            ]
+            words += [
+                f"connect={run.run_dir}/control.sock",
+                f"create={run.run_dir}/x",
+                f"kill={run.launcher.pid}",
+                f"read={of_the_launcher}",
+            ]
             answers = attempts(NOBODY, words, **as_consumer)
             self.assertEqual({word: answer for word, answer in answers.items() if answer not in REFUSALS}, {})
             # A third user has no access, even in a group that it shares with the consumers' user.
@@ -197,28 +286,52 @@ class ConsumerUser(unittest.TestCase):
             run.output.mkdir()
             run.output.chmod(0o777)
             self.assertEqual(run.start().wait(), 0, run.logs())
-            self.assertEqual({name: text for name, text in run.files().items() if name == "checksums.tsv"}, undisturbed(*COPY))
+            self.assertEqual(
+                {name: text for name, text in run.files().items() if name == "checksums.tsv"}, undisturbed(*COPY)
+            )
 
     def test_a_hostile_consumer_cannot_take_the_producer_down_through_its_cell(self):
-        with RealRun(*COPY, "--consumer-user", "nobody", "--visibility-timeout", "0.5", "--status-seconds", "0.05") as run:
+        with RealRun(
+            *COPY, "--consumer-user", "nobody", "--visibility-timeout", "0.5", "--status-seconds", "0.05"
+        ) as run:
             run.folder.chmod(0o755)
             run.output.mkdir()
             run.start_producer()
             run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "every slab full")
             hostile = subprocess.Popen(
-                [PYTHON, "-m", "tests.hostile.hostile_consumer", str(run.run_dir), "member", "--rounds", "2"], user=NOBODY,
-                group=NOBODY, extra_groups=[os.getegid()], stdout=subprocess.PIPE, text=True, env=run.environment, cwd=ROOT)
+                [PYTHON, "-m", "tests.hostile.hostile_consumer", str(run.run_dir), "member", "--rounds", "2"],
+                user=NOBODY,
+                group=NOBODY,
+                extra_groups=[os.getegid()],
+                stdout=subprocess.PIPE,
+                text=True,
+                env=run.environment,
+                cwd=ROOT,
+            )
             self.addCleanup(hostile.stdout.close)
             self.assertEqual(hostile.stdout.readline(), "done\n", run.logs())
             cells = next(path for path in objects(run.run_id) if path.endswith(".cells"))
             noise = struct.pack("<Q", 0xFFFFFFFFFFFFFFFF) * 512
-            as_user(NOBODY, "import sys; open(sys.argv[1], 'r+b').write(bytes.fromhex(sys.argv[2]))", cells, noise.hex(), groups=[os.getegid()])
-            self.assertEqual(attempts(NOBODY, [f"truncate={cells}"], groups=[os.getegid()]), {f"truncate={cells}": "allowed"})
+            as_user(
+                NOBODY,
+                "import sys; open(sys.argv[1], 'r+b').write(bytes.fromhex(sys.argv[2]))",
+                cells,
+                noise.hex(),
+                groups=[os.getegid()],
+            )
+            self.assertEqual(
+                attempts(NOBODY, [f"truncate={cells}"], groups=[os.getegid()]), {f"truncate={cells}": "allowed"}
+            )
             # It holds a slab silently, so the broker reads its cell at the timeout, and again after its death.
-            run.until(lambda: run.producer.poll() is not None or run.status().get("visibility_timeouts"), "an expired lease")
+            run.until(
+                lambda: run.producer.poll() is not None or run.status().get("visibility_timeouts"), "an expired lease"
+            )
             kill(hostile)
             hostile.wait()
-            run.until(lambda: run.producer.poll() is not None or not run.status().get("slabs", {}).get("leased"), "its slab returned")
+            run.until(
+                lambda: run.producer.poll() is not None or not run.status().get("slabs", {}).get("leased"),
+                "its slab returned",
+            )
             self.assertIsNone(run.producer.poll(), f"the producer is dead\n{run.logs()}")
             kill(run.producer, signal.SIGTERM)
             run.until(lambda: run.status().get("state") == "draining", "the first signal handled")
@@ -265,7 +378,13 @@ for command in "status" "stop" "scale 2" "dead-letters list" "dead-letters retry
 done
 ls -a /tmp
 """)
-            done = subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", script], capture_output=True, text=True, timeout=120, check=False)
+            done = subprocess.run(
+                ["unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", script],
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
             if "unshare" in done.stderr or "mount:" in done.stderr:
                 self.skipTest(f"no namespaces here: {done.stderr.strip()}")
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -274,14 +393,24 @@ ls -a /tmp
                 self.assertRegex(ends[command], "^69: offramp: no live run", done.stdout)
             for command in ("dead-letters list", "dead-letters retry --all"):
                 self.assertRegex(ends[command], "^66: offramp: no run in .* has dead letters", done.stdout)
-            self.assertRegex(ends["status --run-dir /tmp/offramp-0/planted"], "^77: .* is not this user's run directory", done.stdout)
-            self.assertNotIn("planted\n", done.stdout.partition("status --run-dir")[2].partition("\n")[2], "the stranger's text was written")
+            self.assertRegex(
+                ends["status --run-dir /tmp/offramp-0/planted"], "^77: .* is not this user's run directory", done.stdout
+            )
+            self.assertNotIn(
+                "planted\n",
+                done.stdout.partition("status --run-dir")[2].partition("\n")[2],
+                "the stranger's text was written",
+            )
 
     def test_links_and_pipes_in_the_output_folder_of_consumers(self):
         if not can_reach(BIN / "offramp-consumer", NOBODY):
             self.skipTest(f"user {NOBODY} may not enter {BIN}")
-        for name, lay in ((".offramp-checkpoint", os.mkfifo), (".offramp-checkpoint.new", os.mkfifo), (".offramp-checkpoint", lambda path: os.symlink("/dev/zero", path)),
-                          (".offramp-checkpoint.new", lambda path: os.symlink(path.parents[1] / "precious", path))):
+        for name, lay in (
+            (".offramp-checkpoint", os.mkfifo),
+            (".offramp-checkpoint.new", os.mkfifo),
+            (".offramp-checkpoint", lambda path: os.symlink("/dev/zero", path)),
+            (".offramp-checkpoint.new", lambda path: os.symlink(path.parents[1] / "precious", path)),
+        ):
             with self.subTest(name=name), LaunchedRun(*COPY, "--consumers", "1", "--consumer-user", "nobody") as run:
                 run.folder.chmod(0o755)
                 run.output.mkdir()

@@ -10,7 +10,22 @@ from tests.support.launched_run import LaunchedRun
 from tests.support.other_user import NOBODY, as_user, can_become_others
 from tests.support.real_run import BIN, RealRun, left_behind, shared_memory, undisturbed
 
-COPY = ("--device", "cpu", "--model", "copy", "--copy-outputs", "8", "--batch", "4", "--batches", "6", "--slabs", "4", "--processor", "checksum,npy")
+COPY = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--copy-outputs",
+    "8",
+    "--batch",
+    "4",
+    "--batches",
+    "6",
+    "--slabs",
+    "4",
+    "--processor",
+    "checksum,npy",
+)
 LOCK = ".offramp-lock"
 MADE_ANEW = ".offramp-checkpoint.new"
 
@@ -18,7 +33,11 @@ MADE_ANEW = ".offramp-checkpoint.new"
 class Planted(unittest.TestCase):
     def setUp(self):
         before = shared_memory()
-        self.addCleanup(lambda: self.assertEqual(left_behind(lambda: shared_memory() - before), set(), "something was left in /dev/shm"))
+        self.addCleanup(
+            lambda: self.assertEqual(
+                left_behind(lambda: shared_memory() - before), set(), "something was left in /dev/shm"
+            )
+        )
 
     def lay_out(self, run):
         """Link targets: an existing and a missing file."""
@@ -38,7 +57,12 @@ class Lock(Planted):
         self.lay_out(run)
         run.output.mkdir()
         lock = run.output / LOCK
-        for lay in (lambda: lock.symlink_to(self.precious), lambda: lock.symlink_to(self.absent), lambda: os.link(self.precious, lock), lambda: os.mkfifo(lock)):
+        for lay in (
+            lambda: lock.symlink_to(self.precious),
+            lambda: lock.symlink_to(self.absent),
+            lambda: os.link(self.precious, lock),
+            lambda: os.mkfifo(lock),
+        ):
             lay()
             yield
             self.assert_untouched()
@@ -49,7 +73,10 @@ class Lock(Planted):
         with LaunchedRun(*COPY) as run:
             for _ in self.lay(run):
                 self.assertEqual(run.start().wait(), 73, run.logs())
-                self.assertRegex((run.folder / "launcher.log").read_text(), rf"offramp: {run.output}/{LOCK} is not an Offramp lock.*\n +Remove it\n$")
+                self.assertRegex(
+                    (run.folder / "launcher.log").read_text(),
+                    rf"offramp: {run.output}/{LOCK} is not an Offramp lock.*\n +Remove it\n$",
+                )
             self.assertEqual(run.start().wait(), 0, run.logs())
 
     def test_a_producer_started_by_hand_refuses_it_too(self):
@@ -63,14 +90,19 @@ class Lock(Planted):
 class PlantedByConsumersUser(Planted):
     @classmethod
     def setUpClass(cls):
-        if as_user(NOBODY, "import os, sys; print(os.access(sys.argv[1], os.X_OK))", BIN / "offramp-consumer") != ["True"]:
+        if as_user(NOBODY, "import os, sys; print(os.access(sys.argv[1], os.X_OK))", BIN / "offramp-consumer") != [
+            "True"
+        ]:
             raise unittest.SkipTest(f"user {NOBODY} may not enter {BIN}")
         cls.wanted = undisturbed(*COPY)
 
     def test_the_programs_own_files(self):
         for more in (("--resume",), ("--overwrite",)):
             for lead in ("precious", "absent"):
-                with self.subTest(lead, more=more), LaunchedRun(*COPY, "--consumers", "1", "--consumer-user", "nobody") as run:
+                with (
+                    self.subTest(lead, more=more),
+                    LaunchedRun(*COPY, "--consumers", "1", "--consumer-user", "nobody") as run,
+                ):
                     run.folder.chmod(0o755)
                     run.output.mkdir()
                     run.output.chmod(0o777)

@@ -11,8 +11,24 @@ import unittest
 from tests.support.launched_resume import World
 from tests.support.real_run import BIN, SANITIZER, RealRun, is_stopped, kill, left_behind, shared_memory, undisturbed
 
-COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--batches", "40", "--slabs", "4",
-        "--processor", "checksum", "--log-level", "info")
+COPY = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--copy-bytes",
+    "256KiB",
+    "--batch",
+    "4",
+    "--batches",
+    "40",
+    "--slabs",
+    "4",
+    "--processor",
+    "checksum",
+    "--log-level",
+    "info",
+)
 CLONE_NEWNS = 0x20000
 SHM_MIB = 64
 
@@ -35,7 +51,10 @@ class Descriptors(unittest.TestCase):
             with self.subTest(descriptors=few), RealRun(*COPY) as run:
                 run.through = ("prlimit", f"--nofile={few}:{few}")
                 run.start_producer()
-                run.until(lambda: run.producer.poll() is not None or (run.run_dir / "endpoint").exists(), "an endpoint or an end")
+                run.until(
+                    lambda: run.producer.poll() is not None or (run.run_dir / "endpoint").exists(),
+                    "an endpoint or an end",
+                )
                 if run.producer.poll() is None:
                     run.through = ()
                     run.start_consumer()
@@ -58,7 +77,9 @@ class Descriptors(unittest.TestCase):
             for few in range(4, 24, 2):
                 run.through = ("prlimit", f"--nofile={few}:{few}")
                 consumer = run.start_consumer()
-                run.until(lambda: consumer.poll() is not None or "session" in run.logs(), "a consumer let in, or its end")
+                run.until(
+                    lambda: consumer.poll() is not None or "session" in run.logs(), "a consumer let in, or its end"
+                )
                 if consumer.poll() is None:
                     break
                 failed += 1
@@ -96,7 +117,7 @@ class FilledSharedMemory(unittest.TestCase):
     def take_what_is_free(self):
         """Fills /dev/shm with another program's file."""
         room = os.statvfs("/dev/shm")
-        with open(self.stranger, "ab") as file, contextlib.suppress(OSError):     # space may disappear meanwhile
+        with open(self.stranger, "ab") as file, contextlib.suppress(OSError):  # space may disappear meanwhile
             if room.f_bavail:
                 os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), room.f_bavail * room.f_bsize)
 
@@ -117,7 +138,10 @@ class FilledSharedMemory(unittest.TestCase):
         """The space that was free at the start is gone when the slabs take it: before the first batch, and during it."""
         for span in (1, 3):
             with self.subTest(span=span), RealRun(*COPY) as run:
-                run.environment |= {"LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": f"pool.span_named#{span}:stop"}
+                run.environment |= {
+                    "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"),
+                    "OFFRAMP_FAILPOINT": f"pool.span_named#{span}:stop",
+                }
                 run.start_producer()
                 run.until(lambda: is_stopped(run.producer), "a slab with a name and no memory")
                 self.take_what_is_free()

@@ -10,7 +10,7 @@ VERSION = int(re.search(r"kMessageVersion = (\d+)", (ROOT / "common/wire/message
 MOST_BYTES = 16 * 1024
 HELLO, CHALLENGE, ANSWER, WELCOME, REFUSED, CREDIT, TICKETS, RELEASES, RELEASE_ACK, DRAIN, DISCONNECT = range(1, 12)
 COMPLETED, RETURNED = 1, 2
-ENDED = "the run has ended"     # text of a refusal
+ENDED = "the run has ended"  # text of a refusal
 FREE_TEXT = b"\0" * 16
 
 
@@ -19,8 +19,15 @@ HEADER_BYTES = 24
 
 def message(run, kind, body=b"", records=(), version=VERSION, magic=MAGIC, count=None, length=None):
     data = body + b"".join(records)
-    header = struct.pack("<IHHIIQ", magic, version, kind, HEADER_BYTES + len(data) if length is None else length,
-                         len(records) if count is None else count, run)
+    header = struct.pack(
+        "<IHHIIQ",
+        magic,
+        version,
+        kind,
+        HEADER_BYTES + len(data) if length is None else length,
+        len(records) if count is None else count,
+        run,
+    )
     return header + data
 
 
@@ -46,8 +53,13 @@ def ticket(slab, generation, attempt, epoch=1):
 
 def releases(run, session, first_sequence, *records, **wrongly):
     """`records`: (ticket, kind)."""
-    return message(run, RELEASES, struct.pack("<QQ", session, first_sequence),
-                   [which + struct.pack("<II", kind, 0) for which, kind in records], **wrongly)
+    return message(
+        run,
+        RELEASES,
+        struct.pack("<QQ", session, first_sequence),
+        [which + struct.pack("<II", kind, 0) for which, kind in records],
+        **wrongly,
+    )
 
 
 def parse(data):
@@ -62,7 +74,12 @@ def tickets_of(body):
 
 def work_of(run_dir):
     """The work that the run's consumers announce in their first message."""
-    return int(re.search(r"# consumers' work ([0-9a-f]{16})", (pathlib.Path(run_dir) / "producer-settings.toml").read_text())[1], 16)
+    return int(
+        re.search(r"# consumers' work ([0-9a-f]{16})", (pathlib.Path(run_dir) / "producer-settings.toml").read_text())[
+            1
+        ],
+        16,
+    )
 
 
 def sockets_of(run_dir):

@@ -15,8 +15,10 @@ def frame(body, flags=0):
 
 def ready(socket_type, identity=b""):
     """The handshake's command."""
+
     def named(name, value):
         return bytes([len(name)]) + name + struct.pack(">I", len(value)) + value
+
     return frame(b"\x05READY" + named(b"Socket-Type", socket_type) + named(b"Identity", identity), COMMAND)
 
 
@@ -53,7 +55,7 @@ class Connection:
 
     def frame(self):
         """(flags, body) of the next frame."""
-        flags, = self._take(1)
+        (flags,) = self._take(1)
         size = struct.unpack(">Q", self._take(8))[0] if flags & LONG else self._take(1)[0]
         return flags, self._take(size)
 

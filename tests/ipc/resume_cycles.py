@@ -22,25 +22,84 @@ from tests.support.real_run import left_behind
 # Small slabs, so that a run is many completions; several samples a slab, several slabs a batch.
 COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--status-seconds", "0.05")
 KINDS = {
-    "segments": (*COPY, "--processor", "checksum", "--copy-bytes", "2MiB", "--batch", "16", "--samples-per-slab", "4", "--batches", "150"),
-    "masks": (*COPY, "--processor", "mask-png,mask-rle,records", "--copy-outputs", "5x24x32", "--batch", "8", "--batches", "60"),
-    "rows": (*COPY, "--processor", "checksum,embeddings-sqlite", "--copy-outputs", "48", "--batch", "8", "--samples-per-slab", "4",
-             "--batches", "150", "--vector-dtype", "fp16"),
-    "files": (*COPY, "--processor", "write", "--copy-bytes", "64KiB", "--batch", "8", "--batches", "60", "--write-path", "{output}/files"),
+    "segments": (
+        *COPY,
+        "--processor",
+        "checksum",
+        "--copy-bytes",
+        "2MiB",
+        "--batch",
+        "16",
+        "--samples-per-slab",
+        "4",
+        "--batches",
+        "150",
+    ),
+    "masks": (
+        *COPY,
+        "--processor",
+        "mask-png,mask-rle,records",
+        "--copy-outputs",
+        "5x24x32",
+        "--batch",
+        "8",
+        "--batches",
+        "60",
+    ),
+    "rows": (
+        *COPY,
+        "--processor",
+        "checksum,embeddings-sqlite",
+        "--copy-outputs",
+        "48",
+        "--batch",
+        "8",
+        "--samples-per-slab",
+        "4",
+        "--batches",
+        "150",
+        "--vector-dtype",
+        "fp16",
+    ),
+    "files": (
+        *COPY,
+        "--processor",
+        "write",
+        "--copy-bytes",
+        "64KiB",
+        "--batch",
+        "8",
+        "--batches",
+        "60",
+        "--write-path",
+        "{output}/files",
+    ),
 }
 if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists():
-    KINDS["columns"] = (*COPY, "--processor", "embeddings-parquet", "--copy-outputs", "48", "--batch", "8", "--samples-per-slab", "4", "--batches", "150")
+    KINDS["columns"] = (
+        *COPY,
+        "--processor",
+        "embeddings-parquet",
+        "--copy-outputs",
+        "48",
+        "--batch",
+        "8",
+        "--samples-per-slab",
+        "4",
+        "--batches",
+        "150",
+    )
 
 
 @dataclasses.dataclass
 class Tally:
     """The results of some cycles."""
 
-    kills: int = 0             # starts that were killed before their end
-    moves: int = 0             # starts whose output folder was moved away
-    ends: int = 0              # finished runs with the results of an undisturbed one
-    continued: int = 0         # starts that found finished items
-    done_before: int = 0       # items that those found
+    kills: int = 0  # starts that were killed before their end
+    moves: int = 0  # starts whose output folder was moved away
+    ends: int = 0  # finished runs with the results of an undisturbed one
+    continued: int = 0  # starts that found finished items
+    done_before: int = 0  # items that those found
     failures: list = dataclasses.field(default_factory=list)
 
 
@@ -137,11 +196,15 @@ def describe_difference(wanted, found):
     lost = sorted(set(wanted) - set(found))
     more = sorted(set(found) - set(wanted))
     other = sorted(name for name in set(wanted) & set(found) if wanted[name] != found[name])
-    text = f"{len(lost)} files lost {lost[:3]}, {len(more)} too many {more[:3]}, {len(other)} with other bytes {other[:3]}"
+    text = (
+        f"{len(lost)} files lost {lost[:3]}, {len(more)} too many {more[:3]}, {len(other)} with other bytes {other[:3]}"
+    )
     if "checksums.tsv" in other:
         lines, there = wanted["checksums.tsv"].splitlines(), found["checksums.tsv"].splitlines()
-        text += (f"; checksums.tsv: {len(set(lines) - set(there))} lines lost, {len(set(there) - set(lines))} others, "
-                 f"{len(there) - len(set(there))} twice")
+        text += (
+            f"; checksums.tsv: {len(set(lines) - set(there))} lines lost, {len(set(there) - set(lines))} others, "
+            f"{len(there) - len(set(there))} twice"
+        )
     return text
 
 
@@ -158,9 +221,12 @@ def main():
     for kind in kinds:
         began = time.monotonic()
         tally = Cycles(kind, seed).run(-(-options.cycles // len(kinds)))
-        print(f"{kind:9} {tally.kills} kills of everything, {tally.moves} moves of the output, {tally.ends} ends, {tally.continued} starts continued "
-              f"({tally.done_before} items done before); {time.monotonic() - began:.0f} s; lost, twice or left behind: "
-              f"{'nothing' if not tally.failures else 'SEE BELOW'}", flush=True)
+        print(
+            f"{kind:9} {tally.kills} kills of everything, {tally.moves} moves of the output, {tally.ends} ends, {tally.continued} starts continued "
+            f"({tally.done_before} items done before); {time.monotonic() - began:.0f} s; lost, twice or left behind: "
+            f"{'nothing' if not tally.failures else 'SEE BELOW'}",
+            flush=True,
+        )
         for failure in tally.failures:
             print(failure)
             bad = True

@@ -7,8 +7,22 @@ from tests.support.gate import Gate
 from tests.support.launched_run import LaunchedRun, programs_with_faulty_consumer
 from tests.support.real_run import RealRun, kill, left_behind, shared_memory, undisturbed
 
-COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "24", "--slabs", "4",
-        "--log-level", "info")
+COPY = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--copy-bytes",
+    "1MiB",
+    "--batch",
+    "4",
+    "--batches",
+    "24",
+    "--slabs",
+    "4",
+    "--log-level",
+    "info",
+)
 
 
 class Crashes(unittest.TestCase):
@@ -36,9 +50,14 @@ class Crashes(unittest.TestCase):
 
     def crash_once(self, how, when):
         with RealRun(*COPY) as run:
-            environment = {"OFFRAMP_TEST_CRASH_ITEM": "21", "OFFRAMP_TEST_CRASH_HOW": how, "OFFRAMP_TEST_CRASH_WHEN": when,
-                           "OFFRAMP_TEST_CRASH_TIMES": "1", "OFFRAMP_TEST_CRASH_FILE": str(run.folder / "deaths"),
-                           "OFFRAMP_TEST_THEN": "checksum"}
+            environment = {
+                "OFFRAMP_TEST_CRASH_ITEM": "21",
+                "OFFRAMP_TEST_CRASH_HOW": how,
+                "OFFRAMP_TEST_CRASH_WHEN": when,
+                "OFFRAMP_TEST_CRASH_TIMES": "1",
+                "OFFRAMP_TEST_CRASH_FILE": str(run.folder / "deaths"),
+                "OFFRAMP_TEST_THEN": "checksum",
+            }
             for _ in range(2):
                 run.start_consumer("--processor", "crash-on-item", faulty=True, environment=environment)
             run.start_producer()
@@ -53,13 +72,34 @@ class Crashes(unittest.TestCase):
             self.assertEqual(run.files(), self.wanted, f"{how} {when}\n{run.logs()}")
 
     def test_a_death_beside_releases_that_were_held_back_loses_nothing(self):
-        small = ("--device", "cpu", "--model", "copy", "--copy-bytes", "4KiB", "--batch", "1", "--batches", "600", "--slabs", "64",
-                 "--window", "32", "--log-level", "info")
+        small = (
+            "--device",
+            "cpu",
+            "--model",
+            "copy",
+            "--copy-bytes",
+            "4KiB",
+            "--batch",
+            "1",
+            "--batches",
+            "600",
+            "--slabs",
+            "64",
+            "--window",
+            "32",
+            "--log-level",
+            "info",
+        )
         files = []
         for times in ("0", "1"):
             with RealRun(*small) as run:
-                environment = {"OFFRAMP_TEST_CRASH_ITEM": "300", "OFFRAMP_TEST_CRASH_HOW": "kill", "OFFRAMP_TEST_CRASH_TIMES": times,
-                               "OFFRAMP_TEST_CRASH_FILE": str(run.folder / "deaths"), "OFFRAMP_TEST_THEN": "checksum"}
+                environment = {
+                    "OFFRAMP_TEST_CRASH_ITEM": "300",
+                    "OFFRAMP_TEST_CRASH_HOW": "kill",
+                    "OFFRAMP_TEST_CRASH_TIMES": times,
+                    "OFFRAMP_TEST_CRASH_FILE": str(run.folder / "deaths"),
+                    "OFFRAMP_TEST_THEN": "checksum",
+                }
                 for _ in range(2):
                     run.start_consumer("--processor", "crash-on-item", faulty=True, environment=environment)
                 run.start_producer()
@@ -75,7 +115,11 @@ class Crashes(unittest.TestCase):
 
     def test_a_batch_that_kills_three_consumers_becomes_a_dead_letter(self):
         with RealRun(*COPY) as run:
-            environment = {"OFFRAMP_TEST_CRASH_ITEM": "10", "OFFRAMP_TEST_CRASH_HOW": "segv", "OFFRAMP_TEST_THEN": "checksum"}
+            environment = {
+                "OFFRAMP_TEST_CRASH_ITEM": "10",
+                "OFFRAMP_TEST_CRASH_HOW": "segv",
+                "OFFRAMP_TEST_THEN": "checksum",
+            }
             run.start_producer()
             for _ in range(5):
                 run.start_consumer("--processor", "crash-on-item", faulty=True, environment=environment)
@@ -90,8 +134,13 @@ class Crashes(unittest.TestCase):
 
     def test_a_sink_that_is_away_counts_no_failure(self):
         with RealRun(*COPY) as run:
-            environment = {"OFFRAMP_TEST_CRASH_ITEM": "10", "OFFRAMP_TEST_CRASH_HOW": "sink", "OFFRAMP_TEST_CRASH_TIMES": "4",
-                           "OFFRAMP_TEST_CRASH_FILE": str(run.folder / "deaths"), "OFFRAMP_TEST_THEN": "checksum"}
+            environment = {
+                "OFFRAMP_TEST_CRASH_ITEM": "10",
+                "OFFRAMP_TEST_CRASH_HOW": "sink",
+                "OFFRAMP_TEST_CRASH_TIMES": "4",
+                "OFFRAMP_TEST_CRASH_FILE": str(run.folder / "deaths"),
+                "OFFRAMP_TEST_THEN": "checksum",
+            }
             run.start_producer()
             for _ in range(5):
                 run.start_consumer("--processor", "crash-on-item", faulty=True, environment=environment)
@@ -109,7 +158,9 @@ class Crashes(unittest.TestCase):
                 gate.entered()
                 kill(sleeper, signal.SIGSTOP)
                 run.start_consumer("--processor", "checksum")
-                run.until(lambda: run.status().get("done_samples") == 96, "every sample done without the stopped consumer")
+                run.until(
+                    lambda: run.status().get("done_samples") == 96, "every sample done without the stopped consumer"
+                )
                 gate.open()
                 kill(sleeper, signal.SIGCONT)
                 self.assertEqual(run.wait(run.producer), 0, run.logs())
@@ -126,10 +177,16 @@ class EveryBatchKills(unittest.TestCase):
         """A dead letter is not progress; otherwise every batch would become one, after three deaths each."""
         flags = [*COPY, "--batches", "400", "--processor", "crash-on-item", "--consumers", "16"]
         with LaunchedRun(*flags) as run:
-            run.environment |= {"OFFRAMP_TEST_CRASH_ITEM": "any", "OFFRAMP_TEST_CRASH_HOW": "exit",
-                                "OFFRAMP_BIN_DIR": str(programs_with_faulty_consumer(run.folder))}
+            run.environment |= {
+                "OFFRAMP_TEST_CRASH_ITEM": "any",
+                "OFFRAMP_TEST_CRASH_HOW": "exit",
+                "OFFRAMP_BIN_DIR": str(programs_with_faulty_consumer(run.folder)),
+            }
             self.assertEqual(run.start().wait(), 3, run.logs())
-            self.assertIn("consumers died 20 times in a row and nothing was completed in between", (run.folder / "launcher.log").read_text())
+            self.assertIn(
+                "consumers died 20 times in a row and nothing was completed in between",
+                (run.folder / "launcher.log").read_text(),
+            )
             samples = run.summary()["samples"]
             self.assertEqual(samples["released"], 0)
             self.assertLess(samples["dead_letters"], 400)

@@ -10,8 +10,22 @@ import unittest
 from tests.support.done_items import items_of_checksums
 from tests.support.real_run import BIN, WATCHDOG_SECONDS, RealRun, kill, left_behind, shared_memory
 
-LONG = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "1000000", "--slabs", "4",
-        "--processor", "checksum")
+LONG = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--copy-bytes",
+    "1MiB",
+    "--batch",
+    "4",
+    "--batches",
+    "1000000",
+    "--slabs",
+    "4",
+    "--processor",
+    "checksum",
+)
 SHORT = tuple("8" if flag == "1000000" else flag for flag in LONG)
 
 
@@ -26,7 +40,10 @@ class Ends(unittest.TestCase):
         run.start_producer(*flags)
         for _ in range(consumers):
             run.start_consumer()
-        run.until(lambda: run.status().get("done_samples", 0) > 0 and len(run.status()["consumers"]) == consumers, "all consumers admitted and a sample done")
+        run.until(
+            lambda: run.status().get("done_samples", 0) > 0 and len(run.status()["consumers"]) == consumers,
+            "all consumers admitted and a sample done",
+        )
 
     def test_sigterm_drains(self):
         with RealRun(*LONG) as run:
@@ -90,7 +107,7 @@ class Ends(unittest.TestCase):
             others = shared_memory() - self.before
             with RealRun(*LONG) as run:
                 self.start(run)
-                with run.kept_from_sweeps():    # other runs on this machine sweep; wait until the leftovers were seen
+                with run.kept_from_sweeps():  # other runs on this machine sweep; wait until the leftovers were seen
                     for child in [*run.consumers, run.producer]:
                         kill(child)
                     for child in [*run.consumers, run.producer]:
@@ -101,7 +118,11 @@ class Ends(unittest.TestCase):
                 later.start_consumer()
                 self.assertEqual(later.wait(later.producer), 0, later.logs())
                 later.wait_for_consumers()
-            self.assertEqual(left_behind(lambda: (shared_memory() - self.before) ^ others), set(), "only the live run's objects remain")
+            self.assertEqual(
+                left_behind(lambda: (shared_memory() - self.before) ^ others),
+                set(),
+                "only the live run's objects remain",
+            )
             kill(other.producer, signal.SIGTERM)
             self.assertEqual(other.wait(other.producer), 130)
             for consumer in other.consumers:
@@ -111,7 +132,7 @@ class Ends(unittest.TestCase):
     def test_the_launchers_death_drains_the_run(self):
         read, write = os.pipe()
         with RealRun(*LONG, "--lifeline-fd", str(read), pass_fds=(read,)) as run:
-            run.output.mkdir()      # as the launcher creates it for its programs
+            run.output.mkdir()  # as the launcher creates it for its programs
             (run.output / ".offramp-lock").write_text(json.dumps({"run": run.run_id, "pid": os.getpid()}))
             self.start(run)
             os.close(read)
@@ -128,8 +149,13 @@ class Ends(unittest.TestCase):
             run.start_producer()
             link = run.folder / "link"
             link.symlink_to(run.folder)
-            for flags, differing in ((("--processor", "none"), "--processor is 'none' and should be 'checksum'"),
-                                     (("--processor", "npy", "--output", str(run.folder / "typo")), f"--output is '{run.folder}/typo' and should be '{run.output}'")):
+            for flags, differing in (
+                (("--processor", "none"), "--processor is 'none' and should be 'checksum'"),
+                (
+                    ("--processor", "npy", "--output", str(run.folder / "typo")),
+                    f"--output is '{run.folder}/typo' and should be '{run.output}'",
+                ),
+            ):
                 refused = run.start_consumer(*flags)
                 self.assertEqual(run.wait(refused), 64, run.logs())
                 log = (run.folder / f"consumer-{len(run.consumers)}.log").read_text()
@@ -137,7 +163,7 @@ class Ends(unittest.TestCase):
                 self.assertIn("producer-settings.toml", log)
             self.assertFalse((run.folder / "typo").exists(), "it created a folder before it was admitted")
             run.consumers.clear()
-            run.start_consumer("--output", f"{link}/run/../output/")   # the same folder under another name
+            run.start_consumer("--output", f"{link}/run/../output/")  # the same folder under another name
             self.assertEqual(run.wait(run.producer), 0, run.logs())
             self.assertEqual(run.wait_for_consumers(), [0], run.logs())
             run.finish_outputs()
@@ -146,7 +172,7 @@ class Ends(unittest.TestCase):
     def test_a_consumer_by_hand_needs_the_run_directory_alone(self):
         """It uses the run's settings in any working directory and for any spelling of the run directory."""
         with RealRun(*SHORT, "--batches-per-slab", "1") as run:
-            run.flags[-1] = os.path.relpath(run.output)     # a relative path, as a user may pass it
+            run.flags[-1] = os.path.relpath(run.output)  # a relative path, as a user may pass it
             run.start_producer()
             elsewhere = run.folder / "elsewhere"
             elsewhere.mkdir()
@@ -164,7 +190,13 @@ class Ends(unittest.TestCase):
         with RealRun(*LONG) as run:
             run.start_producer()
             run.until(lambda: (run.run_dir / "endpoint").exists(), "a run to join")
-            done = subprocess.run([*inside, str(BIN / "offramp-consumer"), "--run-dir", str(run.run_dir)], capture_output=True, text=True, timeout=WATCHDOG_SECONDS, check=False)
+            done = subprocess.run(
+                [*inside, str(BIN / "offramp-consumer"), "--run-dir", str(run.run_dir)],
+                capture_output=True,
+                text=True,
+                timeout=WATCHDOG_SECONDS,
+                check=False,
+            )
             self.assertEqual(done.returncode, 77, done.stderr)
             self.assertIn("is in another pid namespace and cannot be watched", done.stdout + done.stderr)
             self.assertIn("hare the pid namespace", done.stdout + done.stderr)
@@ -181,7 +213,9 @@ class Ends(unittest.TestCase):
                 nonces.append(endpoint["nonce"])
                 if len(nonces) == 1:
                     self.abandon(run)
-            for_run = {nonce: run.start_consumer_by_hand("serve", nonce, "--run-dir", str(run.run_dir)) for nonce in nonces}
+            for_run = {
+                nonce: run.start_consumer_by_hand("serve", nonce, "--run-dir", str(run.run_dir)) for nonce in nonces
+            }
             self.assertEqual(run.wait(for_run[nonces[0]]), 69, run.logs())
             log = (run.folder / "consumer-1.log").read_text()
             self.assertNotIn(" has consumer index ", log, "it was admitted")
@@ -216,8 +250,22 @@ class Ends(unittest.TestCase):
 
     def test_a_shared_memory_that_is_too_small_is_one_clear_error(self):
         total = shutil.disk_usage("/dev/shm").total
-        with RealRun("--device", "cpu", "--model", "copy", "--copy-bytes", str(1 << 30), "--batch", "4", "--batches", "4",
-                     "--slabs", str(total // (1 << 30) + 2), "--processor", "none") as run:
+        with RealRun(
+            "--device",
+            "cpu",
+            "--model",
+            "copy",
+            "--copy-bytes",
+            str(1 << 30),
+            "--batch",
+            "4",
+            "--batches",
+            "4",
+            "--slabs",
+            str(total // (1 << 30) + 2),
+            "--processor",
+            "none",
+        ) as run:
             run.start_producer()
             self.assertEqual(run.wait(run.producer), 80, run.logs())
             text = (run.folder / "producer.log").read_text()

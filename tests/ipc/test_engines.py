@@ -10,12 +10,36 @@ from tests.support.launched_job import JobWorld
 from tests.support.launched_resume import World
 from tests.support.waiting import wait_for
 
-COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--status-seconds", "0.05", "--processor", "checksum", "--copy-outputs", "48")
+COPY = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--consumers",
+    "2",
+    "--slabs",
+    "4",
+    "--status-seconds",
+    "0.05",
+    "--processor",
+    "checksum",
+    "--copy-outputs",
+    "48",
+)
 # About 150 batches each, more than a stopped shard has in flight.
 MANY = (*COPY, "--batch", "2", "--batches", "300", "--limit", "600")
 FEW = (*COPY, "--batch", "8", "--batches", "4", "--limit", "32")
 # A separate pid namespace with a pod's shared memory; the command is its first process.
-IN_A_CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", 'mount -t tmpfs tmpfs /dev/shm && exec "$0" "$@"')
+IN_A_CONTAINER = (
+    "unshare",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+    "sh",
+    "-c",
+    'mount -t tmpfs tmpfs /dev/shm && exec "$0" "$@"',
+)
 
 
 def namespaces_are_here():
@@ -28,7 +52,11 @@ def namespaces_are_here():
 def children_of(pid):
     """Includes unreaped processes."""
     try:
-        return [int(word) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children") for word in path.read_text().split()]
+        return [
+            int(word)
+            for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")
+            for word in path.read_text().split()
+        ]
     except OSError:
         return []
 
@@ -39,7 +67,18 @@ class Engines(unittest.TestCase):
         world = JobWorld(*flags)
         self.addCleanup(world.__exit__, None, None, None)
         (world.folder / "here").mkdir()
-        code, printed = world.call("job", "init", "--job", world.job, "--shards", shards, "--output", world.output, *flags, cwd=world.folder / "here")
+        code, printed = world.call(
+            "job",
+            "init",
+            "--job",
+            world.job,
+            "--shards",
+            shards,
+            "--output",
+            world.output,
+            *flags,
+            cwd=world.folder / "here",
+        )
         self.assertEqual(code, 0, printed)
         return world
 
@@ -64,7 +103,9 @@ class Sbatch(Engines):
         tools = world.folder / "tools"
         tools.mkdir()
         for name in ("scontrol", "squeue"):
-            (tools / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {world.folder}/asked\n[ {name} = scontrol ] || cat {world.folder}/state\n')
+            (tools / name).write_text(
+                f'#!/bin/sh\necho "{name} $*" >> {world.folder}/asked\n[ {name} = scontrol ] || cat {world.folder}/state\n'
+            )
             (tools / name).chmod(0o755)
         (world.folder / "state").write_text("RUNNING\n")
         world.environment["PATH"] = f"{tools}{os.pathsep}{os.environ['PATH']}"
@@ -75,8 +116,13 @@ class Sbatch(Engines):
         code, printed = world.call("job", "sbatch", "--job", world.job)
         self.assertEqual(code, 0, printed)
         (world.folder / "script").write_text(printed)
-        return world.begin(["bash", world.folder / "script"], SLURM_ARRAY_JOB_ID="7", SLURM_ARRAY_TASK_ID=str(index), OFFRAMP_SHARD_INDEX="0",
-                           **({"SLURM_RESTART_COUNT": restarts} if restarts else {}))
+        return world.begin(
+            ["bash", world.folder / "script"],
+            SLURM_ARRAY_JOB_ID="7",
+            SLURM_ARRAY_TASK_ID=str(index),
+            OFFRAMP_SHARD_INDEX="0",
+            **({"SLURM_RESTART_COUNT": restarts} if restarts else {}),
+        )
 
     def requeued(self, world):
         return [line for line in (world.folder / "asked").read_text().splitlines() if line.startswith("scontrol")]
@@ -90,7 +136,7 @@ class Sbatch(Engines):
             world.launcher.send_signal(signal.SIGTERM)
             self.draining(world, gate)
             self.assertEqual(world.wait(), 0, world.logs())
-        self.assertIn("offramp shard --job", world.logs())      # how to continue
+        self.assertIn("offramp shard --job", world.logs())  # how to continue
         self.assertEqual(self.requeued(world), ["scontrol requeue 7_1"])
         with world.gate() as gate:
             self.task(world, 1, restarts="1")
@@ -101,7 +147,10 @@ class Sbatch(Engines):
             gate.open()
         self.assertEqual(self.requeued(world), ["scontrol requeue 7_1"])
         for index in (1, 0):
-            wait_for(lambda index=index: self.task(world, index, restarts="2").wait() == 0 and self.requeued(world) == [], "the killed task's lock")
+            wait_for(
+                lambda index=index: self.task(world, index, restarts="2").wait() == 0 and self.requeued(world) == [],
+                "the killed task's lock",
+            )
         self.assertEqual(world.call("job", "sbatch", "--job", world.job)[0], 66)
         self.assertEqual(world.merge()[0], 0)
         self.assertEqual(world.results(), results)
@@ -109,8 +158,12 @@ class Sbatch(Engines):
     def test_cancelled_exhausted_and_permanently_failed_tasks_stay_ended(self):
         world = self.with_stand_ins(self.begun(FEW, 2))
         self.assertEqual((self.task(world, 2).wait(), self.requeued(world)), (64, []), world.logs())
-        (world.folder / "here").rename(world.folder / "away")      # as where a mount is missing
-        self.assertEqual((self.task(world, 1, restarts="9").wait(), self.requeued(world)), (0, ["scontrol requeue 7_1"]), world.logs())
+        (world.folder / "here").rename(world.folder / "away")  # as where a mount is missing
+        self.assertEqual(
+            (self.task(world, 1, restarts="9").wait(), self.requeued(world)),
+            (0, ["scontrol requeue 7_1"]),
+            world.logs(),
+        )
         self.assertEqual((self.task(world, 1, restarts="10").wait(), self.requeued(world)), (75, []), world.logs())
         self.assertIn("after 10 requeues", world.logs())
         (world.folder / "state").write_text("COMPLETING\n")

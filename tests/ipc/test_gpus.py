@@ -20,21 +20,39 @@ COPY = ("--device", "cpu", "--model", "copy", "--consumers", "3", "--slabs", "12
 FEW = (*COPY, "--batch", "8", "--batches", "13", "--limit", "101")
 # About 50 batches each, more than a stopped run has in flight.
 MANY = (*COPY, "--batch", "2", "--batches", "300", "--limit", "597")
-PARQUET = ",embeddings-parquet" if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists() else ""
+PARQUET = (
+    ",embeddings-parquet"
+    if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists()
+    else ""
+)
 FILES = (*FEW, "--processor", "npy,mask-png,mask-rle,records", "--copy-outputs", "5x24x32")
 ROWS = (*MANY, "--processor", "checksum,embeddings-sqlite" + PARQUET, "--copy-outputs", "48")
 # Batches so large that few are computed ahead of their slabs.
-LARGE = (*COPY, "--batch", "2", "--batches", "200", "--limit", "397", "--processor", "checksum", "--copy-outputs", "64x64x64")
+LARGE = (
+    *COPY,
+    "--batch",
+    "2",
+    "--batches",
+    "200",
+    "--limit",
+    "397",
+    "--processor",
+    "checksum",
+    "--copy-outputs",
+    "64x64x64",
+)
 
 
 class GpusTest(unittest.TestCase):
     maxDiff = 2000
-    made = {}       # results of one producer, by flags
+    made = {}  # results of one producer, by flags
 
     def world(self, *flags, kind=GpusWorld, **more):
         world = kind(*flags, **more)
         self.addCleanup(world.__exit__, None, None, None)
-        self.addCleanup(lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm"))
+        self.addCleanup(
+            lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm")
+        )
         return world
 
     def results_of_one(self, *flags):
@@ -49,13 +67,22 @@ class GpusTest(unittest.TestCase):
         self.assertEqual(world.results(), results)
         summary = world.summary()
         samples = summary["samples"]
-        self.assertEqual((samples["done_before"] + samples["released"], summary["conserved"], summary["exit"]), (items, True, 0))
+        self.assertEqual(
+            (samples["done_before"] + samples["released"], summary["conserved"], summary["exit"]), (items, True, 0)
+        )
         status = world.status()
         self.assertEqual((status["state"], status["done_samples"], status["total_samples"]), ("ended", items, items))
 
     def command(self, world, *words):
-        done = subprocess.run([ROOT / "launch/offramp", *words], env=world.environment, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-                              timeout=WATCHDOG_SECONDS, check=False)
+        done = subprocess.run(
+            [ROOT / "launch/offramp", *words],
+            env=world.environment,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=WATCHDOG_SECONDS,
+            check=False,
+        )
         return done.returncode, done.stdout + done.stderr
 
 
@@ -64,7 +91,9 @@ class Gpus(GpusTest):
         world, one = self.world(*FILES, shards=5), self.results_of_one(*FILES)
         self.assertEqual(world.start().wait(), 0, world.logs())
         self.ends_as(world, one, 101)
-        self.assertEqual({worker["name"] for worker in world.summary()["workers"]}, {"producer 1", "producer 2", "producer 3"})
+        self.assertEqual(
+            {worker["name"] for worker in world.summary()["workers"]}, {"producer 1", "producer 2", "producer 3"}
+        )
         (world.folder / "settings.toml").write_text("resume = true\n")
         self.assertEqual(world.start("--config", str(world.folder / "settings.toml")).wait(), 0, world.logs())
         self.assertIn("nothing was left to do", world.logs())
@@ -79,7 +108,7 @@ class Gpus(GpusTest):
             world.start()
             gate.let(12)
             world.until(lambda: world.status().get("done_samples", 0) >= 10, "the first samples")
-            world.launcher.kill()       # only the launcher: the others exit by themselves
+            world.launcher.kill()  # only the launcher: the others exit by themselves
             world.launcher.wait()
             gate.open()
             wait_for(lambda: not world.processes(), "the other processes' exit")
@@ -93,7 +122,7 @@ class Gpus(GpusTest):
         self.assertEqual(world.start("--resume").wait(), 64, world.logs())
         self.assertIn("begun with 6", world.logs())
         world.workers, world.shards = 2, None
-        note = world.output / ".offramp-checkpoint"       # of a run without --gpus
+        note = world.output / ".offramp-checkpoint"  # of a run without --gpus
         note.write_text(json.dumps({"run": "another", "identity": {"items": "597"}}) + "\n")
         self.assertEqual(world.start("--resume").wait(), 64, world.logs())
         self.assertIn("holds results of run another", world.logs())
@@ -118,7 +147,9 @@ class Gpus(GpusTest):
         self.assertIn("the other 2 take over its share", world.logs())
         self.ends_as(world, one, 597)
         lost = [worker["name"] for worker in world.summary()["workers"] if worker["why_lost"]]
-        self.assertEqual((lost, sum(worker["shards_done"] for worker in world.summary()["workers"])), (["producer 2"], 6))
+        self.assertEqual(
+            (lost, sum(worker["shards_done"] for worker in world.summary()["workers"])), (["producer 2"], 6)
+        )
 
     def test_a_stopped_run_drains_all_workers_and_is_continued(self):
         world, one = self.world(*ROWS, shards=6), self.results_of_one(*ROWS)
@@ -132,11 +163,15 @@ class Gpus(GpusTest):
             self.assertEqual(world.wait(), 130, world.logs())
         self.assertIn("  continue   ", world.logs())
         summary = world.summary()
-        self.assertEqual((summary["exit"], summary["failure"]), (130, "the run was stopped before its input was used up"))
+        self.assertEqual(
+            (summary["exit"], summary["failure"]), (130, "the run was stopped before its input was used up")
+        )
         self.assertEqual(summary["samples"]["released"], sum(shard["done"] for shard in summary["shards"]))
         self.assertEqual(world.status()["state"], "abandoned")
         (world.folder / "settings.toml").write_text("resume = true\n")
-        self.assertEqual(world.start("--config", str(world.folder / "settings.toml"), "--resume=true").wait(), 0, world.logs())
+        self.assertEqual(
+            world.start("--config", str(world.folder / "settings.toml"), "--resume=true").wait(), 0, world.logs()
+        )
         self.assertEqual(world.summary()["samples"]["done_before"], summary["samples"]["released"])
         self.ends_as(world, one, 597)
 
@@ -146,7 +181,7 @@ class Gpus(GpusTest):
             world.start()
             gate.let(2)
             world.until(lambda: len(world.status().get("consumers") or []) == 3, "three consumers")
-            code, printed = self.command(world, "status")      # finds the whole run, not its workers' runs
+            code, printed = self.command(world, "status")  # finds the whole run, not its workers' runs
             self.assertEqual(code, 0, printed)
             self.assertRegex(printed, rf"run {world.run_id()} \(running\) in {world.run_dir}\n  \d/597 samples")
             self.assertEqual(printed.count(f"--run-dir {world.run_dir}/s"), 3, printed)
@@ -157,14 +192,22 @@ class Gpus(GpusTest):
             self.assertEqual([worker["consumers"] for worker in world.status()["workers"]], [3, 2, 2])
             self.assertEqual(self.command(world, "scale", "2")[0], 64)
             self.assertRegex(self.command(world, "scale", "6..193")[1], r"consumers 6\.\.193 is out of bounds")
-            code, printed = self.command(world, "scale", "6..100")      # more than a single run may have
-            self.assertEqual((code, "autoscaled for each worker from now on, within 6..100 in all" in printed), (0, True), printed)
+            code, printed = self.command(world, "scale", "6..100")  # more than a single run may have
+            self.assertEqual(
+                (code, "autoscaled for each worker from now on, within 6..100 in all" in printed), (0, True), printed
+            )
             one = world.status_of("producer 3")["run_dir"]
             code, printed = self.command(world, "scale", "3", "--run-dir", one)
             self.assertEqual((code, "2 -> 3 consumers" in printed), (0, True), printed)
             code, printed = self.command(world, "reload")
             self.assertEqual((code, f"reload --run-dir {world.run_dir}/s" in printed), (64, True), printed)
-            stopping = subprocess.Popen([ROOT / "launch/offramp", "stop"], env=world.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            stopping = subprocess.Popen(
+                [ROOT / "launch/offramp", "stop"],
+                env=world.environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
             world.until(lambda: world.status().get("state") == "draining", "the stop request")
             gate.open()
             self.assertEqual(world.wait(), 130, world.logs())
@@ -172,8 +215,12 @@ class Gpus(GpusTest):
 
     def test_dead_letters_are_in_the_whole_runs_directory(self):
         world = self.world(*FEW, "--processor", "crash-on-item", "--copy-outputs", "48", shards=4)
-        world.environment.update(OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(world.folder)), OFFRAMP_TEST_CRASH_ITEM="60", OFFRAMP_TEST_CRASH_HOW="segv",
-                                 OFFRAMP_TEST_THEN="checksum")
+        world.environment.update(
+            OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(world.folder)),
+            OFFRAMP_TEST_CRASH_ITEM="60",
+            OFFRAMP_TEST_CRASH_HOW="segv",
+            OFFRAMP_TEST_THEN="checksum",
+        )
         self.assertEqual(world.start().wait(), 84, world.logs())
         summary = world.summary()
         lost = summary["samples"]["dead_letters"]
@@ -182,30 +229,52 @@ class Gpus(GpusTest):
         self.assertEqual(pathlib.Path(slab["payload"]), world.run_dir / "dead-letters/s2-batch-7-row-0.safetensors")
         code, printed = self.command(world, "dead-letters", "list", "--run-dir", str(world.run_dir))
         self.assertRegex(printed, "s2-batch-7-row-0 .* 3 +3 SIGSEGV +dead-lettered")
-        code, printed = self.command(world, "dead-letters", "retry", "--all", "--processor", "checksum", "--run-dir", str(world.run_dir))
+        code, printed = self.command(
+            world, "dead-letters", "retry", "--all", "--processor", "checksum", "--run-dir", str(world.run_dir)
+        )
         self.assertEqual(code, 0, printed)
         done = (world.output / "checksums.tsv").read_text().splitlines()
         items = sorted(int(line.split("\t")[0]) for line in done if line[:1].isdigit())
         self.assertEqual(items, list(range(101)))
         world.environment["OFFRAMP_TEST_CRASH_ITEM"] = "1000"
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
-        self.assertEqual((world.summary()["samples"]["done_before"], world.summary()["samples"]["released"]), (101 - lost, lost))
+        self.assertEqual(
+            (world.summary()["samples"]["done_before"], world.summary()["samples"]["released"]), (101 - lost, lost)
+        )
 
     def test_a_run_is_continued_after_slab_after_slab_failed(self):
         # Each slab is tried three times: the gate passes too few for all hundred batches of the second shard to become dead letters before it ends.
-        world = self.world(*MANY, "--processor", "crash-on-item", "--copy-outputs", "64x64x64", "--batches-per-slab", "1", workers=1, shards=3)
+        world = self.world(
+            *MANY,
+            "--processor",
+            "crash-on-item",
+            "--copy-outputs",
+            "64x64x64",
+            "--batches-per-slab",
+            "1",
+            workers=1,
+            shards=3,
+        )
         well = world.folder / "as long as this has bytes"
         well.write_bytes(bytes(1000))
-        world.environment.update(OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(world.folder)), OFFRAMP_TEST_CRASH_ITEM="any", OFFRAMP_TEST_CRASH_HOW="fail",
-                                 OFFRAMP_TEST_CRASH_TIMES="1000", OFFRAMP_TEST_CRASH_FILE=str(well), OFFRAMP_TEST_THEN="checksum")
+        world.environment.update(
+            OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(world.folder)),
+            OFFRAMP_TEST_CRASH_ITEM="any",
+            OFFRAMP_TEST_CRASH_HOW="fail",
+            OFFRAMP_TEST_CRASH_TIMES="1000",
+            OFFRAMP_TEST_CRASH_FILE=str(well),
+            OFFRAMP_TEST_THEN="checksum",
+        )
         with world.gate() as gate:
             world.start()
-            gate.let(100)       # all of the first shard
+            gate.let(100)  # all of the first shard
             world.until(lambda: world.status_of("producer 1").get("shards_done"), "the first shard done")
             well.write_bytes(b"")
             gate.let(60)
             world.until(lambda: "slabs failed 20 times in a row" in world.logs(), "the end of the second shard")
-            world.until(lambda: (read(world.run_dir / "s1/status.json") or {}).get("state") == "draining", "its producer drains")
+            world.until(
+                lambda: (read(world.run_dir / "s1/status.json") or {}).get("state") == "draining", "its producer drains"
+            )
             gate.open()
             self.assertEqual(world.wait(), 84, world.logs())
         self.assertIn("  continue   ", world.logs())
@@ -219,13 +288,27 @@ class Gpus(GpusTest):
 
     def test_unsuitable_flags_are_refused_with_the_reason(self):
         world = self.world(*FEW, "--processor", "checksum")
-        cpu = {"--gpus=0": "'0' is not valid", "--gpus=x": "names GPUs", "--gpus=all": "names GPUs", "--gpus=0,1": "names GPUs", "--gpus=65": "asks for 65 workers",
-               "--shards=0": "--shards is 0", "--shards=102": "the input has 101 items", "--shards=x": "is not a whole number", "--shard=1/2": "it runs all shards",
-               "--overwrite": "give another --output", "--producer=x": "chooses its GPU itself", "--consumer-user=nobody": "another user", "--http-header=A: b": "not in a file",
-               "--turn=x": "an internal flag"}
+        cpu = {
+            "--gpus=0": "'0' is not valid",
+            "--gpus=x": "names GPUs",
+            "--gpus=all": "names GPUs",
+            "--gpus=0,1": "names GPUs",
+            "--gpus=65": "asks for 65 workers",
+            "--shards=0": "--shards is 0",
+            "--shards=102": "the input has 101 items",
+            "--shards=x": "is not a whole number",
+            "--shard=1/2": "it runs all shards",
+            "--overwrite": "give another --output",
+            "--producer=x": "chooses its GPU itself",
+            "--consumer-user=nobody": "another user",
+            "--http-header=A: b": "not in a file",
+            "--turn=x": "an internal flag",
+        }
         for flag, reason in cpu.items():
             with self.subTest(flag):
-                code, printed = self.command(world, "run", "--gpus", "2", *world.flags, "--output", str(world.output), flag)
+                code, printed = self.command(
+                    world, "run", "--gpus", "2", *world.flags, "--output", str(world.output), flag
+                )
                 self.assertEqual((code, reason in printed), (64, True), printed)
                 self.assertFalse(world.output.exists())
         code, printed = self.command(world, "run", *world.flags, "--shards", "2")
@@ -257,7 +340,13 @@ class Ahead(GpusTest):
 
     def until_it_waits(self, world, shard, not_process=None):
         """Waits until the shard's producer has loaded and waits for its turn. Returns its process."""
-        world.until(lambda: self.status_of(world, shard).get("limiting_stage") == "turn" and self.status_of(world, shard)["pid"] != not_process, f"shard {shard} waits")
+        world.until(
+            lambda: (
+                self.status_of(world, shard).get("limiting_stage") == "turn"
+                and self.status_of(world, shard)["pid"] != not_process
+            ),
+            f"shard {shard} waits",
+        )
         self.assertTrue(self.is_taken(world))
         return self.status_of(world, shard)["pid"]
 
@@ -277,15 +366,23 @@ class Ahead(GpusTest):
     def test_the_next_shard_computes_before_the_first_one_has_ended(self):
         world, gate, _ = self.begun()
         one = self.results_of_one(*LARGE)
-        world.until(lambda: [worker["waits_for_turn"] for worker in world.status()["workers"]] == [False, True], "the second worker waiting")
-        self.assertEqual([(worker["name"], worker["consumers"]) for worker in world.status()["workers"]], [("producer 1, worker 1", 3), ("producer 1, worker 2", 3)])
+        world.until(
+            lambda: [worker["waits_for_turn"] for worker in world.status()["workers"]] == [False, True],
+            "the second worker waiting",
+        )
+        self.assertEqual(
+            [(worker["name"], worker["consumers"]) for worker in world.status()["workers"]],
+            [("producer 1, worker 1", 3), ("producer 1, worker 2", 3)],
+        )
         self.assertNotEqual(world.status()["limiting_stage"], "turn")
         code, printed = self.command(world, "status")
-        self.assertEqual((code, "shard 1, waits for its turn" in printed, "3 alive, 3 wanted" in printed), (0, True, True), printed)
+        self.assertEqual(
+            (code, "shard 1, waits for its turn" in printed, "3 alive, 3 wanted" in printed), (0, True, True), printed
+        )
         code, printed = self.command(world, "scale", "2")
         self.assertEqual((code, "3 -> 2 consumers" in printed), (0, True), printed)
         world.until(lambda: [worker["consumers"] for worker in world.status()["workers"]] == [2, 2], "two for each")
-        gate.let(30)        # of the first shard's 50 batches: fewer than 20 are in slabs or wait for one
+        gate.let(30)  # of the first shard's 50 batches: fewer than 20 are in slabs or wait for one
         world.until(lambda: self.published(world, 1) > 0, "the second shard computes")
         self.assertLessEqual(self.status_of(world, 0)["released_batches"], 30)
         self.assertEqual(world.status()["workers"][0]["shards_done"], 0)
@@ -304,7 +401,9 @@ class Ahead(GpusTest):
         holds = self.status_of(world, 0)["pid"]
         os.kill(holds, signal.SIGKILL)
         world.until(lambda: self.published(world, 1) == self.SLABS, "the second shard computes")
-        self.until_it_waits(world, 0, not_process=holds)      # the first shard's next producer, which adopts the published slabs
+        self.until_it_waits(
+            world, 0, not_process=holds
+        )  # the first shard's next producer, which adopts the published slabs
         gate.open()
         self.assertEqual(world.wait(), 0, world.logs())
         self.ends_as(world, one, 397)
@@ -316,7 +415,7 @@ class Ahead(GpusTest):
         pid = world.status_of("producer 1, worker 1")["pid"]
         os.kill(pid, signal.SIGKILL)
         world.until(lambda: world.status_of("producer 1, worker 1").get("pid") != pid, "its death")
-        gate.open()     # its producer drains, and then gives its turn to the other
+        gate.open()  # its producer drains, and then gives its turn to the other
         self.assertEqual(world.wait(), 0, world.logs())
         self.ends_as(world, one, 397)
 

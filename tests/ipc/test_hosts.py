@@ -14,7 +14,22 @@ from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import BIN, SANITIZER
 from tests.support.waiting import wait_for
 
-COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "64KiB", "--batch", "4", "--batches", "12", "--slabs", "4", "--consumers", "2")
+COPY = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--copy-bytes",
+    "64KiB",
+    "--batch",
+    "4",
+    "--batches",
+    "12",
+    "--slabs",
+    "4",
+    "--consumers",
+    "2",
+)
 SAMPLES = 48
 OBJECT = BIN / "tests" / "own_processor.so"
 # The results of own_processor.c, in Python and as a program.
@@ -81,7 +96,9 @@ def has_numpy():
     return importlib.util.find_spec("numpy") is not None
 
 
-in_python = unittest.skipIf(SANITIZER or not has_numpy(), "skipped: needs NumPy, and an interpreter without a sanitizer")
+in_python = unittest.skipIf(
+    SANITIZER or not has_numpy(), "skipped: needs NumPy, and an interpreter without a sanitizer"
+)
 
 
 class Hosted(unittest.TestCase):
@@ -89,7 +106,7 @@ class Hosted(unittest.TestCase):
 
     def run_of(self, *flags):
         run = self.enterContext(LaunchedRun(*COPY, "--consumer-python", sys.executable, *flags))
-        run.environment.pop("PYTHONPATH", None)     # the run must find the package without it
+        run.environment.pop("PYTHONPATH", None)  # the run must find the package without it
         return run
 
     def written(self, run, name, text):
@@ -132,7 +149,10 @@ class Results(Hosted):
         files = run.files()
         self.assertIn("checksum/checksums.tsv", files)
         for folder in ("own_processor.so", "tool.py", *(["post.py-save"] if len(kinds) > 2 else [])):
-            self.assertEqual({name.split("/", 1)[1]: data for name, data in files.items() if name.startswith(folder + "/")}, self.expected)
+            self.assertEqual(
+                {name.split("/", 1)[1]: data for name, data in files.items() if name.startswith(folder + "/")},
+                self.expected,
+            )
 
     def test_a_resumed_run_adds_the_missing_results(self):
         run = self.run_of("--processor", f"so:{OBJECT}", "--batches", "400")
@@ -146,13 +166,20 @@ class Results(Hosted):
         records = files.pop("records.jsonl").decode().splitlines()
         self.assertEqual([json.loads(record)["item"] for record in records], list(range(1600)))
         self.assertEqual(len(files), 1600)
-        self.assertEqual({name: data for name, data in self.expected.items() if name != "records.jsonl"}.items() - files.items(), set())
+        self.assertEqual(
+            {name: data for name, data in self.expected.items() if name != "records.jsonl"}.items() - files.items(),
+            set(),
+        )
 
     @in_python
     def test_a_function_that_is_too_late_replaces_no_results(self):
         run = self.run_of("--visibility-timeout", "1")
         once = run.folder / "once"
-        post = self.written(run, "post.py", IN_PYTHON + """
+        post = self.written(
+            run,
+            "post.py",
+            IN_PYTHON
+            + """
     def late(slab, once):
         if slab.samples[0].item != 20 or pathlib.Path(once).exists():
             yield from save(slab)
@@ -165,8 +192,11 @@ class Results(Hosted):
             yield sample, ".sum", b"late"
             yield sample, {"sum": -1}
         pathlib.Path(once).write_text("it continued")
-""")
-        self.assertEqual(run.start("--processor", f"{post}:late", "--processor-option", f"once={once}").wait(), 0, run.logs())
+""",
+        )
+        self.assertEqual(
+            run.start("--processor", f"{post}:late", "--processor-option", f"once={once}").wait(), 0, run.logs()
+        )
         self.assertEqual(run.files(), self.expected)
         self.assertEqual(once.read_text(), "it continued")
 
@@ -184,7 +214,10 @@ class Failures(Hosted):
     def given_up(self, run, reason, samples=1):
         self.assertEqual(run.wait(), 84, run.logs())
         summary = run.summary()
-        self.assertEqual((summary["samples"]["dead_letters"], summary["samples"]["released"], summary["conserved"]), (samples, SAMPLES - samples, True))
+        self.assertEqual(
+            (summary["samples"]["dead_letters"], summary["samples"]["released"], summary["conserved"]),
+            (samples, SAMPLES - samples, True),
+        )
         self.assertEqual({consumer["exit"] for consumer in summary["consumers"]}, {0}, "no consumer died")
         [incident] = [json.loads(path.read_text()) for path in (run.run_dir / "dead-letters").glob("*.json")]
         self.assertIn(reason, incident["reason"])
@@ -208,14 +241,18 @@ class Failures(Hosted):
         for name, (body, reason) in cases.items():
             with self.subTest(name):
                 run = self.run_of()
-                post = self.written(run, "post.py", f"""
+                post = self.written(
+                    run,
+                    "post.py",
+                    f"""
                     import sys, offramp
                     kept = []
                     def {name}(slab):
                         print("seen", slab.samples[0].key)
                         if slab.samples[0].item == 20:
                             {body}
-                """)
+                """,
+                )
                 run.start("--processor", f"{post}:{name}")
                 incident = self.given_up(run, reason.format(name=f"{post}:{name}"))
                 self.assertEqual([sample["item"] for sample in incident["samples"]], [20, 21, 22, 23])
@@ -225,7 +262,10 @@ class Failures(Hosted):
     def test_a_function_that_fills_its_processs_memory_fails_only_its_slab(self):
         """It writes to arrays up to the process's limit; the process survives."""
         run = self.run_of()
-        post = self.written(run, "post.py", """
+        post = self.written(
+            run,
+            "post.py",
+            """
             import os, resource
             import numpy
 
@@ -244,7 +284,8 @@ class Failures(Hosted):
                 finally:
                     with open(f"{os.path.dirname(__file__)}/filled", "a") as file:
                         print(len(held) * PART, file=file)
-        """)
+        """,
+        )
         run.start("--processor", f"{post}:fill")
         incident = self.given_up(run, "it failed 3 times: MemoryError: this process has no memory left")
         self.assertEqual([sample["item"] for sample in incident["samples"]], [20, 21, 22, 23])
@@ -255,13 +296,17 @@ class Failures(Hosted):
     @in_python
     def test_the_fixed_function_processes_a_dead_letter_again(self):
         run = self.run_of()
-        post = self.written(run, "post.py", """
+        post = self.written(
+            run,
+            "post.py",
+            """
             def save(slab):
                 for sample, values in slab:
                     yield sample, ".n", str(values.size).encode()
                     if sample.item == 21:
                         raise ValueError("not yet")
-        """)
+        """,
+        )
         run.start("--processor", f"{post}:save")
         self.given_up(run, "ValueError: not yet")
         again = run.command("dead-letters", "retry", "--all")
@@ -270,18 +315,24 @@ class Failures(Hosted):
         post.write_text(post.read_text().replace("raise ValueError", "print"))
         mended = run.command("dead-letters", "retry", "--all", "--output", str(run.folder / "mended"))
         self.assertEqual(mended.returncode, 0, mended.stdout + mended.stderr)
-        self.assertEqual(sorted(path.name for path in (run.folder / "mended").glob("*.n")), ["20.n", "21.n", "22.n", "23.n"])
+        self.assertEqual(
+            sorted(path.name for path in (run.folder / "mended").glob("*.n")), ["20.n", "21.n", "22.n", "23.n"]
+        )
 
     @in_python
     def test_retry_opens_a_dead_letter_in_the_debugger(self):
         run = self.run_of()
-        post = self.written(run, "post.py", """
+        post = self.written(
+            run,
+            "post.py",
+            """
             def save(slab):
                 for sample, values in slab:
                     double = sample.item * 2
                     if sample.item == 21:
                         raise ValueError("not yet")
-        """)
+        """,
+        )
         run.start("--processor", f"{post}:save")
         self.given_up(run, "ValueError: not yet")
         looked = run.command("dead-letters", "retry", "--all", "--pdb", stdin="where\np double + 1000\nq\n")
@@ -291,12 +342,17 @@ class Failures(Hosted):
         self.assertIn("1042", looked.stdout)
         self.assertIn("ValueError: not yet", looked.stderr)
         without = run.command("dead-letters", "retry", "--all", "--pdb", "--processor", "mask-png,exec:./post.py:save")
-        self.assertEqual((64, True), (without.returncode, "--pdb debugs processors in Python" in without.stderr), without.stderr)
+        self.assertEqual(
+            (64, True), (without.returncode, "--pdb debugs processors in Python" in without.stderr), without.stderr
+        )
 
     @in_python
     def test_retry_returns_the_slab_until_the_sink_is_available(self):
         run = self.run_of()
-        post = self.written(run, "post.py", f"""
+        post = self.written(
+            run,
+            "post.py",
+            f"""
             import pathlib, offramp
             def save(slab):
                 tries = pathlib.Path({str(run.folder)!r}, "tries")
@@ -304,7 +360,8 @@ class Failures(Hosted):
                     with tries.open("a") as file:
                         file.write("x")
                     raise offramp.Retry("the server is away")
-        """)
+        """,
+        )
         self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.logs())
         self.assertIn("the server is away", run.logs())
         self.assertEqual((run.folder / "tries").read_text(), "xx")
@@ -312,52 +369,103 @@ class Failures(Hosted):
     @in_python
     def test_a_function_that_fails_at_every_slab_ends_the_run(self):
         run = self.run_of("--batches", "1000")
-        post = self.written(run, "post.py", """
+        post = self.written(
+            run,
+            "post.py",
+            """
             def save(slab):
                 raise KeyError("nothing works")
-        """)
+        """,
+        )
         self.assertEqual(run.start("--processor", f"{post}:save").wait(), 84, run.logs())
-        self.assertIn("slabs failed 20 times in a row and nothing was completed in between; the last: KeyError: 'nothing works'", run.logs())
+        self.assertIn(
+            "slabs failed 20 times in a row and nothing was completed in between; the last: KeyError: 'nothing works'",
+            run.logs(),
+        )
 
     def test_a_program_that_dies_or_answers_wrongly_fails_only_its_slab(self):
-        for body, reason in (("os.kill(os.getpid(), signal.SIGSEGV)", "the program ended by SIGSEGV"), ("print('hm', flush=True)", "wrote 'hm'"),
-                             ("print(json.dumps({'slab': slab['number'], 'failed': 'no pixel'}), flush=True); continue", "it failed 3 times: no pixel"),
-                             ("print(json.dumps({'slab': slab['number'], 'rejected': 'no picture'}), flush=True); continue", "a consumer rejected it: no picture"),
-                             ("print(json.dumps({'slab': slab['number'], 'file': {'sample': 99, 'ending': '.x', 'text': ''}}), flush=True)", "no sample 99"),
-                             ("print(json.dumps({'slab': slab['number'], 'file': {'sample': 0, 'ending': '.x', 'path': '/no/file'}}))",
-                              "the file /no/file of the program cannot be opened"),
-                             ("print(json.dumps({'slab': slab['number'] - 1, 'done': True}))", "which is not an answer"),
-                             ("print(json.dumps({'slab': slab['number'], 'file': {'sample': 4294967296, 'ending': '.x', 'text': ''}}))",
-                              "which is not an answer")):
+        for body, reason in (
+            ("os.kill(os.getpid(), signal.SIGSEGV)", "the program ended by SIGSEGV"),
+            ("print('hm', flush=True)", "wrote 'hm'"),
+            (
+                "print(json.dumps({'slab': slab['number'], 'failed': 'no pixel'}), flush=True); continue",
+                "it failed 3 times: no pixel",
+            ),
+            (
+                "print(json.dumps({'slab': slab['number'], 'rejected': 'no picture'}), flush=True); continue",
+                "a consumer rejected it: no picture",
+            ),
+            (
+                "print(json.dumps({'slab': slab['number'], 'file': {'sample': 99, 'ending': '.x', 'text': ''}}), flush=True)",
+                "no sample 99",
+            ),
+            (
+                "print(json.dumps({'slab': slab['number'], 'file': {'sample': 0, 'ending': '.x', 'path': '/no/file'}}))",
+                "the file /no/file of the program cannot be opened",
+            ),
+            ("print(json.dumps({'slab': slab['number'] - 1, 'done': True}))", "which is not an answer"),
+            (
+                "print(json.dumps({'slab': slab['number'], 'file': {'sample': 4294967296, 'ending': '.x', 'text': ''}}))",
+                "which is not an answer",
+            ),
+        ):
             with self.subTest(reason):
                 run = self.run_of()
-                tool = self.written(run, "tool.py", AS_A_PROGRAM.replace(
-                    "    [tensor] =", f"    if slab['samples'][0]['item'] == 20:\n        {body}\n    [tensor] ="))
+                tool = self.written(
+                    run,
+                    "tool.py",
+                    AS_A_PROGRAM.replace(
+                        "    [tensor] =", f"    if slab['samples'][0]['item'] == 20:\n        {body}\n    [tensor] ="
+                    ),
+                )
                 run.start("--processor", f"exec:{tool}")
                 self.given_up(run, reason)
 
     def test_answers_after_the_last_one_do_not_count_for_the_next_slab(self):
         run = self.run_of()
-        tool = self.written(run, "tool.py", AS_A_PROGRAM.replace(
-            "    print(json.dumps({{\"slab\": slab[\"number\"], \"done\": True}}), flush=True)".replace("{{", "{").replace("}}", "}"),
-            "    print(json.dumps({'slab': slab['number'], 'done': True}))\n"
-            "    if slab['samples'][0]['item'] == 20:\n"
-            "        print(json.dumps({'slab': slab['number'], 'done': True}))\n"
-            "    sys.stdout.flush()"))
+        tool = self.written(
+            run,
+            "tool.py",
+            AS_A_PROGRAM.replace(
+                '    print(json.dumps({{"slab": slab["number"], "done": True}}), flush=True)'.replace(
+                    "{{", "{"
+                ).replace("}}", "}"),
+                "    print(json.dumps({'slab': slab['number'], 'done': True}))\n"
+                "    if slab['samples'][0]['item'] == 20:\n"
+                "        print(json.dumps({'slab': slab['number'], 'done': True}))\n"
+                "    sys.stdout.flush()",
+            ),
+        )
         self.assertEqual(run.start("--processor", f"exec:{tool}").wait(), 0, run.logs())
-        self.assertEqual(len([name for name in run.files() if name.endswith(".sum")]), SAMPLES, "the next slab failed once, and was done again")
+        self.assertEqual(
+            len([name for name in run.files() if name.endswith(".sum")]),
+            SAMPLES,
+            "the next slab failed once, and was done again",
+        )
 
     def test_a_program_dies_with_its_consumer(self):
         run = self.run_of("--consumers", "1")
         pids = run.folder / "pid"
-        tool = self.written(run, "tool.py", AS_A_PROGRAM.replace("    [tensor] =", f"""    if not os.path.exists({str(pids)!r}):     # only in the first program
+        tool = self.written(
+            run,
+            "tool.py",
+            AS_A_PROGRAM.replace(
+                "    [tensor] =",
+                f"""    if not os.path.exists({str(pids)!r}):     # only in the first program
         with open({str(pids)!r}, "w") as file:
             file.write(f"{{os.getpid()}} {{os.getppid()}} ")
         import time; time.sleep(600)
-    [tensor] ="""))
+    [tensor] =""",
+            ),
+        )
         run.start("--processor", f"exec:{tool}")
-        program, consumer = map(int, run.until(lambda: pids.exists() and pids.read_text().endswith(" ") and pids.read_text().split(),
-                                               "the program at work"))
+        program, consumer = map(
+            int,
+            run.until(
+                lambda: pids.exists() and pids.read_text().endswith(" ") and pids.read_text().split(),
+                "the program at work",
+            ),
+        )
         os.kill(consumer, signal.SIGKILL)
         wait_for(lambda: is_dead(program), "the program's death")
         self.assertEqual(run.wait(), 0, run.logs())
@@ -365,7 +473,10 @@ class Failures(Hosted):
     @in_python
     def test_a_function_may_start_processes(self):
         run = self.run_of()
-        post = self.written(run, "post.py", """
+        post = self.written(
+            run,
+            "post.py",
+            """
             import multiprocessing
             def double(number):
                 return 2 * number
@@ -374,14 +485,18 @@ class Failures(Hosted):
                     doubled = pool.map(double, [sample.item for sample, values in slab])
                 for (sample, values), number in zip(slab, doubled):
                     yield sample, ".n", str(number).encode()
-        """)
+        """,
+        )
         self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.logs())
         self.assertEqual(run.files()["20.n"], b"40")
 
     @in_python
     def test_a_function_may_print_and_leave_threads_behind(self):
         run = self.run_of()
-        post = self.written(run, "post.py", """
+        post = self.written(
+            run,
+            "post.py",
+            """
             import threading, time, offramp
             late = []
             def look(slab, over):
@@ -398,16 +513,23 @@ class Failures(Hosted):
                 for sample, values in slab:
                     yield sample, ".n", str(len(late)).encode()
                 threading.Timer(0.01, over.set).start()
-        """)
+        """,
+        )
         self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.logs())
         self.assertEqual(len(run.files()), SAMPLES)
         logs = "".join(path.read_text() for path in (run.run_dir / "logs").glob("consumer-*.log"))
-        self.assertEqual(sorted(f"printed of {item}" for item in range(0, SAMPLES, 4)), sorted(line for line in logs.splitlines() if "printed" in line))
+        self.assertEqual(
+            sorted(f"printed of {item}" for item in range(0, SAMPLES, 4)),
+            sorted(line for line in logs.splitlines() if "printed" in line),
+        )
 
     @in_python
     def test_a_forked_child_that_returns_is_not_a_second_consumer(self):
         run = self.run_of()
-        post = self.written(run, "post.py", """
+        post = self.written(
+            run,
+            "post.py",
+            """
             import os
             def save(slab):
                 if os.fork() == 0 and slab.samples[0].item % 8 == 0:
@@ -415,26 +537,35 @@ class Failures(Hosted):
                 for sample, values in slab:
                     yield sample, ".n", str(os.getpid()).encode()
                     yield sample, {"pid": os.getpid()}
-        """)
+        """,
+        )
         self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.logs())
         files = run.files()
         pids = {json.loads(line)["pid"] for line in files.pop("records.jsonl").splitlines()}
         self.assertEqual((SAMPLES, pids), (len(files), {int(data) for data in files.values()}))
         summary = run.summary()
-        self.assertLessEqual(pids, {consumer["pid"] for consumer in summary["consumers"]}, "only consumers that the run admitted")
-        self.assertEqual((SAMPLES, 2, True), (summary["samples"]["released"], len(summary["consumers"]), summary["conserved"]))
+        self.assertLessEqual(
+            pids, {consumer["pid"] for consumer in summary["consumers"]}, "only consumers that the run admitted"
+        )
+        self.assertEqual(
+            (SAMPLES, 2, True), (summary["samples"]["released"], len(summary["consumers"]), summary["conserved"])
+        )
         self.assertIn("a forked child returned from the processor", run.logs())
 
     @in_python
     def test_a_function_that_never_returns_loses_its_slab_and_its_process(self):
         run = self.run_of("--visibility-timeout", "1", "--kill-stalled")
-        post = self.written(run, "post.py", """
+        post = self.written(
+            run,
+            "post.py",
+            """
             def save(slab):
                 while slab.samples[0].item == 20:
                     pass
                 for sample, values in slab:
                     yield sample, ".n", b"done"
-        """)
+        """,
+        )
         self.assertEqual(run.start("--processor", f"{post}:save").wait(), 84, run.logs())
         self.assertEqual((4, SAMPLES - 4), (run.summary()["samples"]["dead_letters"], len(run.files())))
 
@@ -464,10 +595,15 @@ class Refused(Hosted):
     def test_a_file_that_is_not_a_processor_object(self):
         folder = pathlib.Path(self.enterContext(LaunchedRun()).folder)
         (folder / "text.so").write_text("text")
-        for name, words in ((folder / "absent.so", "there is no such file"), (folder / "text.so", "cannot be loaded"),
-                            (BIN / "tests" / "libofframp_failpoints.so", "exports no offramp_processor_v1()")):
+        for name, words in (
+            (folder / "absent.so", "there is no such file"),
+            (folder / "text.so", "cannot be loaded"),
+            (BIN / "tests" / "libofframp_failpoints.so", "exports no offramp_processor_v1()"),
+        ):
             self.assertIn(words, self.refusal("--processor", f"so:{name}"))
-        self.assertIn("there is no such option", self.refusal("--processor", f"so:{OBJECT}", "--processor-option", "color=red"))
+        self.assertIn(
+            "there is no such option", self.refusal("--processor", f"so:{OBJECT}", "--processor-option", "color=red")
+        )
         self.assertIn("Give KEY=VALUE", self.refusal("--processor", f"so:{OBJECT}", "--processor-option", "red"))
 
     def test_a_program_that_does_not_answer(self):
@@ -484,7 +620,10 @@ class Refused(Hosted):
     @in_python
     def test_a_file_or_function_that_cannot_be_used(self):
         run = self.run_of()
-        post = self.written(run, "post.py", """
+        post = self.written(
+            run,
+            "post.py",
+            """
             import asyncio
             def two(slab, other): pass
             async def later(slab): pass
@@ -493,39 +632,67 @@ class Refused(Hosted):
                 def __init__(self, path): pass
                 def __call__(self, slab): pass
             number = 5
-        """)
-        broken = self.written(run, "broken.py", """
+        """,
+        )
+        broken = self.written(
+            run,
+            "broken.py",
+            """
             import nothing_of_this_name
-        """)
-        for name, words in ((f"{post}:three", "has no 'three'. It has two, later, NoCall, Needs"), (f"{post}:two", "missing a required argument: 'other'"),
-                            (f"{post}:later", "is asynchronous"), (f"{post}:NoCall", "nor a class with __call__"), (f"{post}:number", "is not a function"),
-                            (f"{post}:Needs", "missing a required argument: 'path'"), (f"{broken}:save", "No module named 'nothing_of_this_name'"),
-                            (f"{post}x.py:save", "x.py does not exist"), ("python:no.such.module:save", "No module named 'no'"),
-                            (f"{post}", "names no function")):
+        """,
+        )
+        for name, words in (
+            (f"{post}:three", "has no 'three'. It has two, later, NoCall, Needs"),
+            (f"{post}:two", "missing a required argument: 'other'"),
+            (f"{post}:later", "is asynchronous"),
+            (f"{post}:NoCall", "nor a class with __call__"),
+            (f"{post}:number", "is not a function"),
+            (f"{post}:Needs", "missing a required argument: 'path'"),
+            (f"{broken}:save", "No module named 'nothing_of_this_name'"),
+            (f"{post}x.py:save", "x.py does not exist"),
+            ("python:no.such.module:save", "No module named 'no'"),
+            (f"{post}", "names no function"),
+        ):
             with self.subTest(name):
                 self.assertIn(words, self.refusal("--processor", name))
-        self.assertIn("cannot be started", self.refusal("--processor", f"{post}:Needs", "--consumer-python", "/nowhere/python"))
+        self.assertIn(
+            "cannot be started", self.refusal("--processor", f"{post}:Needs", "--consumer-python", "/nowhere/python")
+        )
 
     @in_python
     def test_an_interpreter_without_numpy(self):
         run = self.run_of()
         post = self.written(run, "post.py", IN_PYTHON)
-        bare = self.written(run, "bare-python", f"""\
+        bare = self.written(
+            run,
+            "bare-python",
+            f"""\
             #!/bin/sh
             exec {sys.executable} -S "$@"
-        """)
+        """,
+        )
         printed = self.refusal("--processor", f"{post}:save", "--consumer-python", str(bare))
-        self.assertRegex(printed, rf"{post}:save would run in \S+, which has no NumPy .*Install it there, or give another interpreter with --consumer-python")
+        self.assertRegex(
+            printed,
+            rf"{post}:save would run in \S+, which has no NumPy .*Install it there, or give another interpreter with --consumer-python",
+        )
 
     @in_python
     def test_an_interpreter_that_is_too_old(self):
         run = self.run_of()
         post = self.written(run, "post.py", IN_PYTHON)
-        old = self.written(run, "old-python", f"""\
+        old = self.written(
+            run,
+            "old-python",
+            f"""\
             #!/bin/sh
             exec {sys.executable} -c 'import sys, runpy; sys.version_info = (3, 8, 1); sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name="__main__")' "$@"
-        """)
-        self.assertIn("is Python 3.8. Give one of 3.9 or later with --consumer-python", self.refusal("--processor", f"{post}:save", "--consumer-python", str(old)))
+        """,
+        )
+        self.assertIn(
+            "is Python 3.8. Give one of 3.9 or later with --consumer-python",
+            self.refusal("--processor", f"{post}:save", "--consumer-python", str(old)),
+        )
 
 
 if __name__ == "__main__":

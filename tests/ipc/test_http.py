@@ -19,7 +19,22 @@ from tests.support.launched_resume import World
 from tests.support.real_run import RealRun, kill, left_behind, shared_memory, undisturbed
 
 SECRET = "Bearer a-word-that-nobody-sees"
-COPY = ("--device", "cpu", "--model", "copy", "--copy-outputs", "3x5,7", "--batch", "4", "--batches", "12", "--slabs", "4", "--log-level", "info")
+COPY = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--copy-outputs",
+    "3x5,7",
+    "--batch",
+    "4",
+    "--batches",
+    "12",
+    "--slabs",
+    "4",
+    "--log-level",
+    "info",
+)
 HTTP = (*COPY, "--processor", "http")
 
 
@@ -89,7 +104,10 @@ class Http(unittest.TestCase):
         for fault in FAULTS:
             # Every 20th request, fewer for slow faults, so that no request fails twice in a row.
             every = 20 if fault in ("500", "408", "dropped", "cut", "answer lost") else 60
-            with self.subTest(fault), Receiver(lambda number, _, f=fault, n=every: f if number % n == 5 else "") as receiver:
+            with (
+                self.subTest(fault),
+                Receiver(lambda number, _, f=fault, n=every: f if number % n == 5 else "") as receiver,
+            ):
                 log = self.run_to_the_end(receiver, *(("--http-timeout-seconds", "1") if fault == "hang" else ()))
                 self.assert_all_arrived(receiver)
                 self.assertGreater(receiver.requests, 96)
@@ -110,7 +128,10 @@ class Http(unittest.TestCase):
             self.assertEqual(receiver.requests, 96)
 
     def test_an_answer_whose_headers_do_not_end_is_none(self):
-        with Receiver(lambda number, _: "drip headers") as receiver, RealRun(*HTTP, "--http-url", receiver.url, "--http-patience-seconds", "1") as run:
+        with (
+            Receiver(lambda number, _: "drip headers") as receiver,
+            RealRun(*HTTP, "--http-url", receiver.url, "--http-patience-seconds", "1") as run,
+        ):
             run.start_producer()
             consumer = run.start_consumer()
             self.assertEqual(run.wait(consumer), 75, run.logs())
@@ -122,8 +143,21 @@ class Http(unittest.TestCase):
     def test_a_stopping_consumer_waits_for_its_server_a_limited_time(self):
         # The status of a dripping answer counts, so its slab is done.
         for fault, code in (("hang", 75), ("drip headers", 75), ("drip", 0)):
-            with self.subTest(fault), Receiver(lambda *_, f=fault: f) as receiver, RealRun(
-                    *HTTP, "--http-url", receiver.url, "--samples-per-slab", "1", "--http-timeout-seconds", "1", "--http-patience-seconds", "1") as run:
+            with (
+                self.subTest(fault),
+                Receiver(lambda *_, f=fault: f) as receiver,
+                RealRun(
+                    *HTTP,
+                    "--http-url",
+                    receiver.url,
+                    "--samples-per-slab",
+                    "1",
+                    "--http-timeout-seconds",
+                    "1",
+                    "--http-patience-seconds",
+                    "1",
+                ) as run,
+            ):
                 run.start_producer()
                 consumer = run.start_consumer()
                 run.until(lambda: receiver.requests > 0, "an unanswered request")
@@ -152,7 +186,11 @@ class Http(unittest.TestCase):
             self.assertEqual({len(bodies) for bodies in receiver.arrived.values()}, {2})
 
     def test_consumers_that_are_killed_cost_no_result(self):
-        with Receiver() as receiver, RealRun(*HTTP, "--http-url", receiver.url, "--max-failures", "1000") as run, Gate(run.folder) as gate:
+        with (
+            Receiver() as receiver,
+            RealRun(*HTTP, "--http-url", receiver.url, "--max-failures", "1000") as run,
+            Gate(run.folder) as gate,
+        ):
             run.start_producer()
             for _ in range(2):
                 run.start_consumer(faulty=True, environment=gate.environment)
@@ -168,7 +206,17 @@ class Http(unittest.TestCase):
 
     def test_a_consumer_that_is_killed_before_the_answer_costs_no_result(self):
         with Receiver(lambda number, _: "hang" if number in (7, 30) else "") as receiver:
-            with RealRun(*COPY, "--processor", "http", "--http-url", receiver.url, "--http-timeout-seconds", "3600", "--visibility-timeout", "3600") as run:
+            with RealRun(
+                *COPY,
+                "--processor",
+                "http",
+                "--http-url",
+                receiver.url,
+                "--http-timeout-seconds",
+                "3600",
+                "--visibility-timeout",
+                "3600",
+            ) as run:
                 run.start_producer()
                 victim = run.start_consumer()
                 run.until(lambda: receiver.requests >= 8, "an unanswered request")
@@ -224,9 +272,15 @@ class Launched(unittest.TestCase):
             self.assertEqual(len(self.names(receiver)), 96)
 
     def test_signals_end_a_run_with_a_slow_server_and_resume_finishes_it(self):
-        for fault, flags, signals, code in (("hang", ("--http-timeout-seconds", "1", "--http-patience-seconds", "1"), 1, 75), ("drip", (), 2, 130)):
+        for fault, flags, signals, code in (
+            ("hang", ("--http-timeout-seconds", "1", "--http-patience-seconds", "1"), 1, 75),
+            ("drip", (), 2, 130),
+        ):
             mended = threading.Event()
-            with self.subTest(fault, signals=signals), Receiver(lambda *_, f=fault, m=mended: "" if m.is_set() else f) as receiver:
+            with (
+                self.subTest(fault, signals=signals),
+                Receiver(lambda *_, f=fault, m=mended: "" if m.is_set() else f) as receiver,
+            ):
                 world = self.world("--http-url", receiver.url, "--samples-per-slab", "1", *flags)
                 world.start()
                 world.until(lambda: receiver.requests >= 2, "both consumers wait for the server")
@@ -299,12 +353,22 @@ class Launched(unittest.TestCase):
 
     def test_settings_that_cannot_be_used_are_reported_without_secrets(self):
         consumer = os.path.join(os.environ["OFFRAMP_TEST_BIN"], "offramp-consumer")
-        for flags, reason in ((("--http-url", "http://me:word@127.0.0.1/in"), "http://127.0.0.1/in contains a user or a password"),
-                            (("--http-url", "http://127.0.0.1/in", "--http-header", "Authorization word"), "is not a header"),
-                            (("--http-url", "http://127.0.0.1/in", "--http-header", "Idempotency-Key: word"), "'idempotency-key', which each request sets itself"),
-                            (("--http-url", "http://127.0.0.1/in", "--http-header", "@/no/such/file"), "'/no/such/file': cannot be opened")):
+        for flags, reason in (
+            (("--http-url", "http://me:word@127.0.0.1/in"), "http://127.0.0.1/in contains a user or a password"),
+            (("--http-url", "http://127.0.0.1/in", "--http-header", "Authorization word"), "is not a header"),
+            (
+                ("--http-url", "http://127.0.0.1/in", "--http-header", "Idempotency-Key: word"),
+                "'idempotency-key', which each request sets itself",
+            ),
+            (
+                ("--http-url", "http://127.0.0.1/in", "--http-header", "@/no/such/file"),
+                "'/no/such/file': cannot be opened",
+            ),
+        ):
             with self.subTest(flags):
-                refused = subprocess.run([consumer, "--processor", "http", *flags], capture_output=True, text=True, timeout=60, check=False)
+                refused = subprocess.run(
+                    [consumer, "--processor", "http", *flags], capture_output=True, text=True, timeout=60, check=False
+                )
                 self.assertIn(refused.returncode, (64, 66), refused.stderr)
                 self.assertIn(reason, refused.stderr)
                 self.assertNotIn("word@", refused.stderr)

@@ -19,7 +19,11 @@ COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4"
 FEW = (*COPY, "--batch", "8", "--batches", "13", "--limit", "101")
 # About 150 batches each, more than a stopped run has in flight.
 MANY = (*COPY, "--batch", "2", "--batches", "450", "--limit", "895")
-PARQUET = ",embeddings-parquet" if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists() else ""
+PARQUET = (
+    ",embeddings-parquet"
+    if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists()
+    else ""
+)
 ROWS = (*MANY, "--processor", "checksum,embeddings-sqlite" + PARQUET, "--copy-outputs", "48")
 ONE = (*FEW, "--processor", "checksum", "--copy-outputs", "48", "--samples-per-slab", "4")
 
@@ -33,13 +37,21 @@ class Jobs(unittest.TestCase):
     def world(self, kind, *flags):
         world = kind(*flags)
         self.addCleanup(world.__exit__, None, None, None)
-        self.addCleanup(lambda: self.assertEqual(left_behind(lambda: self.memory_of(world)), set(), "something was left in /dev/shm"))
+        self.addCleanup(
+            lambda: self.assertEqual(
+                left_behind(lambda: self.memory_of(world)), set(), "something was left in /dev/shm"
+            )
+        )
         return world
 
     @staticmethod
     def memory_of(world):
         job = world.job / "job.json" if isinstance(world, JobWorld) else None
-        return {name for name in os.listdir("/dev/shm") if json.loads(job.read_text())["id"] in name} if job and job.exists() else set()
+        return (
+            {name for name in os.listdir("/dev/shm") if json.loads(job.read_text())["id"] in name}
+            if job and job.exists()
+            else set()
+        )
 
     def begun(self, flags, shards, *more):
         world = self.world(JobWorld, *flags)
@@ -83,7 +95,7 @@ class Jobs(unittest.TestCase):
         self.assertEqual(world.wait(), 75, world.logs())
         self.assertIn(f"offramp shard --job {world.job} --index 2", world.logs())
         self.done(world, 2)
-        self.done(world, 2)     # no work is left
+        self.done(world, 2)  # no work is left
         self.assertIn("shard 2 of 3 is done: 298 of 298 items, by attempt 1", world.logs())
         self.merged(world, one, 895)
 
@@ -120,7 +132,9 @@ class Jobs(unittest.TestCase):
 
     def test_a_run_continues_a_job_that_is_merged_in_part(self):
         one, world, printed = self.merged_in_part()
-        self.assertIn(f"remove {world.output / '.offramp-shards'} and start a run with --resume, which makes the rest", printed)
+        self.assertIn(
+            f"remove {world.output / '.offramp-shards'} and start a run with --resume, which makes the rest", printed
+        )
         shutil.rmtree(world.output / ".offramp-shards")
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.results(), one.results())
@@ -134,17 +148,27 @@ class Jobs(unittest.TestCase):
         code, printed = world.init(2)
         self.assertEqual(code, 0, printed)
         usual = world.environment
-        world.environment = {**usual, "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": "merge.write#1:kill",
-                             "OFFRAMP_FAILPOINT_ONCE": str(world.folder)}
+        world.environment = {
+            **usual,
+            "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"),
+            "OFFRAMP_FAILPOINT": "merge.write#1:kill",
+            "OFFRAMP_FAILPOINT_ONCE": str(world.folder),
+        }
         self.assertEqual(world.shard(0).wait(), 75, world.logs())
         self.assertIn("merging the outputs was killed by SIGKILL", world.logs())
         self.assertEqual(world.call("job", "status", "--job", world.job, "--missing"), (0, "0-1\n"))
         world.environment = usual
         self.done(world, 0)
-        self.assertEqual((world.record(0)["done"], world.record(0)["dead_letters"]), (50, 1), "only the sample that fails")
+        self.assertEqual(
+            (world.record(0)["done"], world.record(0)["dead_letters"]), (50, 1), "only the sample that fails"
+        )
         self.retried_into_another_folder(world)
         self.done(world, 1)
-        world.environment = {**usual, "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": "parts.join#1:kill"}
+        world.environment = {
+            **usual,
+            "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"),
+            "OFFRAMP_FAILPOINT": "parts.join#1:kill",
+        }
         self.assertNotEqual(world.merge()[0], 0)
         self.assertFalse((world.output / "checksums.tsv").exists())
         world.environment = usual
@@ -163,13 +187,24 @@ class Jobs(unittest.TestCase):
     def test_unsuitable_work_is_refused_with_the_reason(self):
         """What needs the programs; launch.test_job has the other reasons."""
         world = self.world(JobWorld, *ONE)
-        for shards, flags, reason in ((102, (), "the input has 101 items"), (2, ("--shard", "1/2"), "does not accept --shard"), (2, ("--consumer-user", "nobody"), "does not accept --consumer-user")):
+        for shards, flags, reason in (
+            (102, (), "the input has 101 items"),
+            (2, ("--shard", "1/2"), "does not accept --shard"),
+            (2, ("--consumer-user", "nobody"), "does not accept --consumer-user"),
+        ):
             code, printed = world.init(shards, *flags)
             self.assertEqual((code, reason in printed), (64, True), printed)
-        for began, flags in (("begins", ("--durable", "--max-errors", "0")), ("exists already", ("--durable=true", "--max-errors=0"))):
+        for began, flags in (
+            ("begins", ("--durable", "--max-errors", "0")),
+            ("exists already", ("--durable=true", "--max-errors=0")),
+        ):
             code, printed = world.init(2, *flags)
             self.assertEqual((code, began in printed), (0, True), printed)
-        for index, flags, code, reason in ((2, (), 64, "from 0 to 1"), (0, ("--seed", "3"), 65, "--seed was 0 and is 3"), (0, ("--resume",), 64, "does not accept --resume")):
+        for index, flags, code, reason in (
+            (2, (), 64, "from 0 to 1"),
+            (0, ("--seed", "3"), 65, "--seed was 0 and is 3"),
+            (0, ("--resume",), 64, "does not accept --resume"),
+        ):
             self.assertEqual(world.shard(index, *flags).wait(), code, world.logs())
             self.assertIn(reason, world.logs())
         world.environment.update(OFFRAMP_SHARD_INDEX="1", OFFRAMP_OVERWRITE="true")

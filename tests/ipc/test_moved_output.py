@@ -14,8 +14,22 @@ from tests.support.done_items import items_of_checkpoint
 from tests.support.launched_job import JobWorld
 from tests.support.real_run import SANITIZER
 
-COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--batch", "4", "--batches-per-slab", "1",
-        "--status-seconds", "0.05")
+COPY = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--consumers",
+    "2",
+    "--slabs",
+    "4",
+    "--batch",
+    "4",
+    "--batches-per-slab",
+    "1",
+    "--status-seconds",
+    "0.05",
+)
 PICTURES = (*COPY, "--batches", "60", "--copy-outputs", "5x24x32")
 MASKS = (*PICTURES, "--processor", "mask-png")
 RECORDS = (*PICTURES, "--processor", "records")
@@ -113,7 +127,11 @@ class Outputs(InMovedFolders):
                 subprocess.run(f"rm -rf {behind}/* {behind}/.offramp*", shell=True, check=True)
                 world = self.world(*flags)
                 mount(world.output)
-                self.addCleanup(lambda folder=world.output: subprocess.run(["umount", "-l", folder], capture_output=True, check=False))
+                self.addCleanup(
+                    lambda folder=world.output: subprocess.run(
+                        ["umount", "-l", folder], capture_output=True, check=False
+                    )
+                )
                 self.assertEqual(self.begin(world, world.output, unmount), 73, world.logs())
                 self.assertIn(MOVED, world.logs())
                 self.assertEqual(list(world.output.rglob("*.png")), [])
@@ -124,17 +142,23 @@ class Outputs(InMovedFolders):
     def test_a_file_system_that_is_gone_with_its_results_is_no_success(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-disk-", dir="/tmp"))
         self.addCleanup(folder.rmdir)
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder], capture_output=True, text=True, check=False
+        )
         if done.returncode != 0:
             self.skipTest(f"cannot mount anything here: {done.stderr.strip()}")
         self.addCleanup(lambda: subprocess.run(["umount", "-l", folder], capture_output=True, check=False))
         world = self.world(*MASKS, output=folder)
-        self.assertEqual(self.begin(world, folder, lambda _: subprocess.run(["umount", "-l", folder], check=True)), 73, world.logs())
+        self.assertEqual(
+            self.begin(world, folder, lambda _: subprocess.run(["umount", "-l", folder], check=True)), 73, world.logs()
+        )
         self.assertEqual(list(folder.iterdir()), [], "results were written below the mount point")
 
     def test_a_lock_that_is_removed_ends_the_run(self):
         world = self.world(*MASKS)
-        self.assertEqual(self.begin(world, world.output, lambda folder: (folder / ".offramp-lock").unlink()), 73, world.logs())
+        self.assertEqual(
+            self.begin(world, world.output, lambda folder: (folder / ".offramp-lock").unlink()), 73, world.logs()
+        )
         self.assertIn(".offramp-lock was removed or replaced", world.logs())
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(world.results(), self.undisturbed(*MASKS))
@@ -153,7 +177,11 @@ class Outputs(InMovedFolders):
                             os.kill(pid, 9)
 
                 self.assertEqual(self.begin(world, world.output, replace_and_kill), 73, world.logs())
-                self.assertEqual([path.name for path in world.output.rglob("*") if path.is_file()], [], "something was written into the other folder")
+                self.assertEqual(
+                    [path.name for path in world.output.rglob("*") if path.is_file()],
+                    [],
+                    "something was written into the other folder",
+                )
                 put_back(world.output)
                 self.assertEqual(world.start("--resume").wait(), 0, world.logs())
                 self.assertEqual(world.results(), self.undisturbed(*MASKS))
@@ -204,15 +232,24 @@ def save(slab, gate, entered):
 
 
 class Locks(InMovedFolders):
-    @unittest.skipIf(SANITIZER or not importlib.util.find_spec("numpy"),
-                     "a processor in Python needs NumPy, and a sanitizer's library an interpreter of its kind")
+    @unittest.skipIf(
+        SANITIZER or not importlib.util.find_spec("numpy"),
+        "a processor in Python needs NumPy, and a sanitizer's library an interpreter of its kind",
+    )
     def test_a_users_code_cannot_give_back_the_outputs_lock(self):
         world = self.world(*COPY, "--batches", "6", "--copy-outputs", "48")
         post, gate, entered = (world.folder / name for name in ("post.py", "gate", "entered"))
         post.write_text(UNLOCKS)
         gate.touch()
-        world.flags = (*world.flags, "--consumer-python", sys.executable, "--processor", f"{post}:save",
-                       "--processor-option", f"gate={gate},entered={entered}")
+        world.flags = (
+            *world.flags,
+            "--consumer-python",
+            sys.executable,
+            "--processor",
+            f"{post}:save",
+            "--processor-option",
+            f"gate={gate},entered={entered}",
+        )
         world.start()
         world.until(entered.exists, "a slab at work")
         second = self.world(*MASKS, output=world.output)
@@ -235,7 +272,9 @@ class Locks(InMovedFolders):
             for pid, found in own.items():
                 if pid != kept and found:
                     self.assertFalse(found & own[kept], f"process {pid} has the launcher's open file")
-            self.assertGreaterEqual(sum(map(bool, own.values())), 4, "launcher, producer and consumers each hold the lock")
+            self.assertGreaterEqual(
+                sum(map(bool, own.values())), 4, "launcher, producer and consumers each hold the lock"
+            )
             gate.open()
             self.assertEqual(world.wait(), 0, world.logs())
 
@@ -247,7 +286,9 @@ class Locks(InMovedFolders):
             with contextlib.suppress(OSError):
                 if os.path.samestat(os.stat(f"/proc/{pid}/fd/{number}"), lock):
                     locks = pathlib.Path(f"/proc/{pid}/fdinfo/{number}").read_text()
-                    found |= {line.split()[5] for line in locks.splitlines() if line.startswith("lock:") and "FLOCK" in line}
+                    found |= {
+                        line.split()[5] for line in locks.splitlines() if line.startswith("lock:") and "FLOCK" in line
+                    }
         return found
 
 

@@ -7,8 +7,26 @@ import unittest
 
 from tests.ipc.test_resume import InWorlds
 
-COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--copy-bytes", "64KiB", "--copy-outputs", "8", "--batch", "8",
-        "--batches-per-slab", "1", "--status-seconds", "0.05")
+COPY = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--consumers",
+    "2",
+    "--slabs",
+    "4",
+    "--copy-bytes",
+    "64KiB",
+    "--copy-outputs",
+    "8",
+    "--batch",
+    "8",
+    "--batches-per-slab",
+    "1",
+    "--status-seconds",
+    "0.05",
+)
 ALL = (*COPY, "--processor", "checksum,npy,embeddings-sqlite")
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
 WRITE = (*COPY, "--processor", "write", "--write-path", "{output}/files")
@@ -18,7 +36,7 @@ KILLED_AT = ("run.first_result#1", "run.begun#1", "sink.commit#1", "sink.commit#
 
 def changed(flags, name, value):
     at = flags.index(name)
-    return (*flags[:at + 1], value, *flags[at + 2:])
+    return (*flags[: at + 1], value, *flags[at + 2 :])
 
 
 class Overwrite(InWorlds):
@@ -41,12 +59,24 @@ class Overwrite(InWorlds):
         return world.output.with_name(f"{world.output.name}.before-{world.run_id()}")
 
     def test_work_in_the_output_is_refused_unless_asked(self):
-        for flags in (ALL, (*COPY, "--processor", "npy"), WRITE, (*COPY, "--processor", "checksum", "--strategy", "sequential")):
+        for flags in (
+            ALL,
+            (*COPY, "--processor", "npy"),
+            WRITE,
+            (*COPY, "--processor", "checksum", "--strategy", "sequential"),
+        ):
             with self.subTest(flags=flags[-1]):
                 world, before = self.finished(*flags)
                 first = world.run_id()
                 world.flags = (*flags, "--batches", "2")
-                self.refused(world.start(), 64, f"the results of run {first}, which has finished", "--resume", "--overwrite", "--output")
+                self.refused(
+                    world.start(),
+                    64,
+                    f"the results of run {first}, which has finished",
+                    "--resume",
+                    "--overwrite",
+                    "--output",
+                )
                 self.assertFalse(list(world.run_dir.glob("logs/producer*")), "nothing was started")
                 self.assertEqual(world.results(), before)
                 self.assertEqual(world.start("--overwrite").wait(), 0, world.logs())
@@ -80,7 +110,12 @@ class Overwrite(InWorlds):
     def test_a_run_that_cannot_start_touches_nothing(self):
         world, before = self.finished(*ALL)
         checkpoint = (world.output / ".offramp-checkpoint").read_bytes()
-        for name, value in (("--model", "no-such"), ("--model", "/nowhere/tpyo.pt2"), ("--copy-bytes", "10TiB"), ("--processor", "checksum,npy,embeddings-sqlit")):
+        for name, value in (
+            ("--model", "no-such"),
+            ("--model", "/nowhere/tpyo.pt2"),
+            ("--copy-bytes", "10TiB"),
+            ("--processor", "checksum,npy,embeddings-sqlit"),
+        ):
             for more in ((), ("--overwrite",), ("--resume",)):
                 world.flags = changed(ALL, name, value)
                 self.assertNotEqual(world.start(*more).wait(), 0, world.logs())
@@ -129,8 +164,12 @@ class Overwrite(InWorlds):
         once = world.folder / f"once-{world.runs}"
         once.mkdir()
         plain = world.environment
-        world.environment = {**plain, "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": f"{failpoint}:kill",
-                             "OFFRAMP_FAILPOINT_ONCE": str(once)}
+        world.environment = {
+            **plain,
+            "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"),
+            "OFFRAMP_FAILPOINT": f"{failpoint}:kill",
+            "OFFRAMP_FAILPOINT_ONCE": str(once),
+        }
         world.start(*flags, "--producer-restarts", "0").wait()
         world.environment = plain
         self.assertTrue(any(once.iterdir()), f"{failpoint} was not reached\n{world.logs()}")
@@ -143,9 +182,13 @@ class Overwrite(InWorlds):
                 self.killed_at(world, failpoint, "--overwrite")
                 aside = self.aside(world)
                 self.assertEqual(world.results(aside if failpoint != KILLED_AT[0] else world.output), before)
-                self.assertEqual(aside.exists(), failpoint != KILLED_AT[0], "without a result they have their name again")
-                if world.summary().get("exit") != 0:    # otherwise another consumer continued
-                    self.assertEqual(world.start("--resume" if aside.exists() else "--overwrite").wait(), 0, world.logs())
+                self.assertEqual(
+                    aside.exists(), failpoint != KILLED_AT[0], "without a result they have their name again"
+                )
+                if world.summary().get("exit") != 0:  # otherwise another consumer continued
+                    self.assertEqual(
+                        world.start("--resume" if aside.exists() else "--overwrite").wait(), 0, world.logs()
+                    )
                 self.assertEqual(world.results(), self.undisturbed(*world.flags))
 
     def test_files_of_others_are_refused_and_stay(self):
@@ -168,11 +211,21 @@ class Finishing(InWorlds):
         world = self.world(*self.FLAGS)
         once = world.folder / "once"
         once.mkdir()
-        world.environment = {**world.environment, "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"),
-                             "OFFRAMP_FAILPOINT": "merge.write#1:stop", "OFFRAMP_FAILPOINT_ONCE": str(once)}
+        world.environment = {
+            **world.environment,
+            "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"),
+            "OFFRAMP_FAILPOINT": "merge.write#1:stop",
+            "OFFRAMP_FAILPOINT_ONCE": str(once),
+        }
         world.start()
-        world.until(lambda: (once / "merge.write").exists() and (once / "merge.write").read_text().endswith("\n"), "the merge")
-        world.environment = {key: value for key, value in world.environment.items() if not key.startswith(("LD_PRELOAD", "OFFRAMP_FAILPOINT"))}
+        world.until(
+            lambda: (once / "merge.write").exists() and (once / "merge.write").read_text().endswith("\n"), "the merge"
+        )
+        world.environment = {
+            key: value
+            for key, value in world.environment.items()
+            if not key.startswith(("LD_PRELOAD", "OFFRAMP_FAILPOINT"))
+        }
         return world, int((once / "merge.write").read_text())
 
     def test_a_signal_waits_for_it_and_the_summary_is_written(self):

@@ -9,7 +9,24 @@ from tests.support.launched_run import ROOT
 from tests.support.real_run import left_behind
 from tests.support.ray_world import PYTHON, Cluster, RayWorld, are_gone, descendants_of, send, stop, store_grows_by
 
-COPY = ("--device", "cpu", "--model", "copy", "--consumers", "1", "--slabs", "4", "--status-seconds", "0.05", "--batch", "8", "--batches", "13", "--limit", "101")
+COPY = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--consumers",
+    "1",
+    "--slabs",
+    "4",
+    "--status-seconds",
+    "0.05",
+    "--batch",
+    "8",
+    "--batches",
+    "13",
+    "--limit",
+    "101",
+)
 FLAGS = (*COPY, "--processor", "npy,records,checksum", "--copy-outputs", "48")
 SHARDS = 4
 
@@ -44,6 +61,7 @@ class OnRay(unittest.TestCase):
         def all_found():
             found.update({index: node for index in range(SHARDS) if (node := world.node_of(index))})
             return len(set(found.values())) == shards
+
         world.until(all_found, f"{shards} shards at work")
         return found
 
@@ -57,7 +75,11 @@ class OnRay(unittest.TestCase):
             self.lost_with(world, index, lambda: send(self.cluster.workers(node), signal.SIGKILL), gate)
             self.assertEqual(world.wait(), 0, world.logs())
         self.assertIn(f"shard {index}, attempt 1 of 5: its worker was lost (Actor", world.logs())
-        self.assertEqual({name: store_grows_by(raylet) for name, raylet in self.cluster.raylets.items()}, empty, "the object store is unchanged")
+        self.assertEqual(
+            {name: store_grows_by(raylet) for name, raylet in self.cluster.raylets.items()},
+            empty,
+            "the object store is unchanged",
+        )
         self.merged(world)
 
     def lost_with(self, world, index, kill, gate):
@@ -75,7 +97,7 @@ class OnRay(unittest.TestCase):
         with self.cluster.gate() as gate:
             world.drive()
             self.at_work(world, gate, 3)
-            index, = (index for index in range(SHARDS) if world.node_of(index) == "third")
+            (index,) = (index for index in range(SHARDS) if world.node_of(index) == "third")
             self.lost_with(world, index, lambda: send([self.cluster.raylets.pop("third")], signal.SIGKILL), gate)
             self.assertEqual(world.wait(), 0, world.logs())
         self.assertIn(f"shard {index}, attempt 1 of 5: its worker was lost", world.logs())
@@ -105,9 +127,24 @@ class OnRay(unittest.TestCase):
         world = self.enterContext(RayWorld(*FLAGS)).on(self.cluster)
         with self.cluster.gate() as gate:
             gate.open()
-            for _ in range(2):      # the second call has nothing to do
-                code, printed = world.call("run", "--on", "ray", "--job", world.job, "--shards", SHARDS, "--output", world.output, "--ray-python", PYTHON, "--address",
-                                        self.cluster.address, "--num-gpus=0", *FLAGS)
+            for _ in range(2):  # the second call has nothing to do
+                code, printed = world.call(
+                    "run",
+                    "--on",
+                    "ray",
+                    "--job",
+                    world.job,
+                    "--shards",
+                    SHARDS,
+                    "--output",
+                    world.output,
+                    "--ray-python",
+                    PYTHON,
+                    "--address",
+                    self.cluster.address,
+                    "--num-gpus=0",
+                    *FLAGS,
+                )
                 self.assertEqual(code, 0, printed)
                 self.assertEqual(world.results(), self.one.results())
         code, said = world.call("run", "--on", "slurm", *FLAGS)
@@ -120,7 +157,7 @@ class OnRay(unittest.TestCase):
         with self.cluster.gate() as gate:
             world.drive()
             self.at_work(world, gate, 3)
-            index, = (index for index in range(SHARDS) if world.node_of(index) == "sleeper")
+            (index,) = (index for index in range(SHARDS) if world.node_of(index) == "sleeper")
             raylet = self.cluster.raylets.pop("sleeper")
             stopped = {raylet, *descendants_of(raylet), *world.programs(index)}
             self.addCleanup(send, stopped, signal.SIGCONT)
@@ -142,8 +179,12 @@ class OnRay(unittest.TestCase):
         self.assertIn("'/nowhere/offramp' cannot be started on", world.logs())
         self.assertEqual(world.drive("--attempts", "2", "--flags=--run-dir /proc/none").wait(), 75, world.logs())
         self.assertIn("were tried 2 times and are not done", world.logs())
-        for flags, reason in ((("--attempts", "0"), "attempts is 0"), (("--attempts", "x"), "invalid int value: 'x'"), (("--most", "3"), "unrecognized arguments: --most 3"),
-                            (("--num-cpus", "0", "--num-gpus", "0"), "a worker requests no resources")):
+        for flags, reason in (
+            (("--attempts", "0"), "attempts is 0"),
+            (("--attempts", "x"), "invalid int value: 'x'"),
+            (("--most", "3"), "unrecognized arguments: --most 3"),
+            (("--num-cpus", "0", "--num-gpus", "0"), "a worker requests no resources"),
+        ):
             self.assertEqual(world.drive(*flags).wait(), 64, world.logs())
             self.assertIn(reason, world.logs())
         self.assertEqual(world.drive("--job", world.folder).wait(), 66, world.logs())
@@ -155,8 +196,14 @@ class OnRay(unittest.TestCase):
         world = self.begun()
         with self.cluster.gate() as gate:
             gate.open()
-            done = subprocess.run([PYTHON, ROOT / "tests/examples/ray_rows.py", world.job, "--cpu"], capture_output=True, text=True, check=False, timeout=WATCHDOG_SECONDS,
-                                  env={**world.environment, "PYTHONPATH": f"{ROOT}/launch/python", "RAY_ADDRESS": self.cluster.address})
+            done = subprocess.run(
+                [PYTHON, ROOT / "tests/examples/ray_rows.py", world.job, "--cpu"],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=WATCHDOG_SECONDS,
+                env={**world.environment, "PYTHONPATH": f"{ROOT}/launch/python", "RAY_ADDRESS": self.cluster.address},
+            )
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = [line.split() for line in done.stdout.splitlines() if line.count(" ") == 2]
         self.assertEqual(sorted(int(key) for _, key, _ in rows), list(range(101)), done.stdout)

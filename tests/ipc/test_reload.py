@@ -61,13 +61,18 @@ class Reload(Hosted):
         return done.stdout + done.stderr
 
     def assert_the_new_code_follows_the_old(self, run, post):
-        run.until(lambda: (status := run.status()).get("released_samples") == HELD and len(status["consumers"]) == 2, "both consumers to wait")
+        run.until(
+            lambda: (status := run.status()).get("released_samples") == HELD and len(status["consumers"]) == 2,
+            "both consumers to wait",
+        )
         before = {consumer["pid"] for consumer in run.status()["consumers"]}
         self.change(post, "import nothing_of_this_name")
         printed = self.reload(run, 64)
         self.assertIn("2 of 2 consumers were not replaced", printed)
         self.assertIn("No module named 'nothing_of_this_name'", printed)
-        run.until(lambda: before == {consumer["pid"] for consumer in run.status()["consumers"]}, "only the old consumers")
+        run.until(
+            lambda: before == {consumer["pid"] for consumer in run.status()["consumers"]}, "only the old consumers"
+        )
         self.change(post, NEW)
         self.assertIn("2 of 2 consumers replaced", self.reload(run))
         post.with_name("go").touch()
@@ -95,13 +100,34 @@ class Reload(Hosted):
     def test_in_a_run_of_a_loop_of_the_user(self):
         run = self.run_of()
         post = self.written(run, "post.py", OLD)
-        library = {"OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so.1"), "PYTHONPATH": str(ROOT / "launch" / "python")}
-        loop = subprocess.Popen([sys.executable, "-c", textwrap.dedent(LOOP), str(run.run_dir)], env={**os.environ, **library})
+        library = {
+            "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so.1"),
+            "PYTHONPATH": str(ROOT / "launch" / "python"),
+        }
+        loop = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(LOOP), str(run.run_dir)], env={**os.environ, **library}
+        )
         self.addCleanup(put_away, loop)
         with open(run.folder / "launcher.log", "wb") as log:
             run.launcher = subprocess.Popen(
-                [str(ROOT / "launch" / "offramp"), "consume", "--run-dir", str(run.run_dir), "--processor", f"{post}:save", "--consumers", "2",
-                 "--consumer-python", sys.executable, "--output", str(run.output)], stdout=log, stderr=log, env=run.environment)
+                [
+                    str(ROOT / "launch" / "offramp"),
+                    "consume",
+                    "--run-dir",
+                    str(run.run_dir),
+                    "--processor",
+                    f"{post}:save",
+                    "--consumers",
+                    "2",
+                    "--consumer-python",
+                    sys.executable,
+                    "--output",
+                    str(run.output),
+                ],
+                stdout=log,
+                stderr=log,
+                env=run.environment,
+            )
         self.assert_the_new_code_follows_the_old(run, post)
         self.assertEqual(0, loop.wait(WATCHDOG_SECONDS))
 

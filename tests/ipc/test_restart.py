@@ -9,8 +9,24 @@ from tests.support.gate import Gate
 from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import RealRun, kill, left_behind, shared_memory
 
-COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "40", "--slabs", "4",
-        "--status-seconds", "0.02", "--log-level", "info")
+COPY = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--copy-bytes",
+    "1MiB",
+    "--batch",
+    "4",
+    "--batches",
+    "40",
+    "--slabs",
+    "4",
+    "--status-seconds",
+    "0.02",
+    "--log-level",
+    "info",
+)
 SAMPLES = 160
 
 
@@ -65,7 +81,10 @@ class Restart(unittest.TestCase):
             self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
             before = (run.folder / "producer.log").read_text()
             successor = run.start_producer(*flags, command="recover")
-            run.until(lambda: "taking over" in (run.folder / "producer.log").read_text() or successor.poll() is not None, "a successor with the lock")
+            run.until(
+                lambda: "taking over" in (run.folder / "producer.log").read_text() or successor.poll() is not None,
+                "a successor with the lock",
+            )
         return before
 
     def check_end(self, run, wanted=None, samples=SAMPLES, producers=2):
@@ -79,7 +98,11 @@ class Restart(unittest.TestCase):
         self.assertEqual(summary["samples"]["dead_letters"], 0)
         self.assertEqual(summary["producers"], producers)
         self.assertTrue(summary["conserved"])
-        self.assertEqual(len(items_of_checkpoint(run.output)), samples, "the checkpoint has items that the dead producer had not written")
+        self.assertEqual(
+            len(items_of_checkpoint(run.output)),
+            samples,
+            "the checkpoint has items that the dead producer had not written",
+        )
         run.finish_outputs()
         self.assertEqual(run.files(), self.wanted if wanted is None else wanted, run.logs())
         return summary
@@ -99,11 +122,16 @@ class Restart(unittest.TestCase):
             run.start_two_at_work()
             run.until(lambda: run.status().get("slabs", {}).get("leased", 0) >= 2, "slabs leased")
             self.restart(run)
-            run.until(lambda: "is back" in (run.folder / "producer.log").read_text() or run.gate.let(1), "a consumer is back")
+            run.until(
+                lambda: "is back" in (run.folder / "producer.log").read_text() or run.gate.let(1), "a consumer is back"
+            )
             run.gate.open()
             summary = self.check_end(run)
-            self.assertEqual({entry["pid"] for entry in summary["consumers"]}, {consumer.pid for consumer in run.consumers},
-                             "the same consumers, with one session each")
+            self.assertEqual(
+                {entry["pid"] for entry in summary["consumers"]},
+                {consumer.pid for consumer in run.consumers},
+                "the same consumers, with one session each",
+            )
 
     def test_releases_that_the_dead_never_took_are_taken_by_the_next(self):
         with GatedRun(*COPY) as run:
@@ -112,10 +140,12 @@ class Restart(unittest.TestCase):
             run.gate.entered()
             run.until(lambda: run.status().get("slabs", {}).get("leased") == 2, "the next slab's ticket was sent")
             then = run.status()["now_ns"]
-            run.until(lambda: run.status().get("now_ns", then) > then + 1_000_000_000, "and has arrived")    # in the socket of a consumer at the gate
-            kill(run.producer, signal.SIGSTOP)   # it reads no more messages
+            run.until(
+                lambda: run.status().get("now_ns", then) > then + 1_000_000_000, "and has arrived"
+            )  # in the socket of a consumer at the gate
+            kill(run.producer, signal.SIGSTOP)  # it reads no more messages
             run.gate.let(1)
-            run.gate.entered()               # the first slab is committed, and its release is lost
+            run.gate.entered()  # the first slab is committed, and its release is lost
             self.restart(run)
             run.gate.open()
             summary = self.check_end(run)
@@ -146,7 +176,10 @@ class Restart(unittest.TestCase):
             run.gate.entered()
             for _ in range(3):
                 self.restart(run)
-                run.until(lambda: "taking over run" in (run.folder / "producer.log").read_text(), "the beginning of the takeover")
+                run.until(
+                    lambda: "taking over run" in (run.folder / "producer.log").read_text(),
+                    "the beginning of the takeover",
+                )
             self.restart(run)
             run.gate.open()
             # Each attempt uses an epoch; only attempts that got this far count as producers.
@@ -173,7 +206,13 @@ class Restart(unittest.TestCase):
             run.start_two_at_work()
             for deaths in range(8):
                 run.gate.let(20)
-                run.until(lambda: run.status().get("producers") == deaths + 1 and run.status().get("released_samples", 0) > 60 * deaths, "progress")
+                run.until(
+                    lambda: (
+                        run.status().get("producers") == deaths + 1
+                        and run.status().get("released_samples", 0) > 60 * deaths
+                    ),
+                    "progress",
+                )
                 self.restart(run)
             run.gate.open()
             self.check_end(run, wanted, 1600, producers=9)
@@ -184,10 +223,14 @@ class Restart(unittest.TestCase):
         with GatedRun(*COPY, *flags) as run:
             run.start_producer()
             run.start_gated_consumer()
-            run.gate.let(2)   # 2 plus the pool's 4 slabs end in mid-batch
+            run.gate.let(2)  # 2 plus the pool's 4 slabs end in mid-batch
             run.until(lambda: run.status().get("released_samples") == 2, "two samples done")
-            run.until(lambda: run.status().get("slabs", {}).get("ready", 0) + run.status().get("slabs", {}).get("leased", 0) == 4,
-                      "every slab full")
+            run.until(
+                lambda: (
+                    run.status().get("slabs", {}).get("ready", 0) + run.status().get("slabs", {}).get("leased", 0) == 4
+                ),
+                "every slab full",
+            )
             self.restart(run)
             run.gate.open()
             self.check_end(run, wanted)
@@ -224,7 +267,9 @@ class Restart(unittest.TestCase):
             self.assertEqual(run.wait(run.producer), 0, run.logs())
             summary = run.summary()
             self.assertEqual(summary["samples"]["done_before"], 40, "by the earlier run, for any producer of this one")
-            self.assertEqual([summary["samples"][what] for what in ("sourced", "published", "released")], [SAMPLES - 40] * 3)
+            self.assertEqual(
+                [summary["samples"][what] for what in ("sourced", "published", "released")], [SAMPLES - 40] * 3
+            )
             self.assertTrue(summary["conserved"])
             run.wait_for_consumers()
             run.finish_outputs()
@@ -258,7 +303,7 @@ class Restart(unittest.TestCase):
         with GatedRun(*COPY) as run:
             run.start_producer()
             run.start_gated_consumer()
-            run.gate.entered()   # it holds a slab and the run's lock
+            run.gate.entered()  # it holds a slab and the run's lock
             kill(run.producer)
             self.assertEqual(run.wait(run.producer), -signal.SIGKILL)
             printed = self.refused(run, 64, "--batch", "8")
@@ -290,7 +335,7 @@ class Restart(unittest.TestCase):
             kill(dead.producer)
             self.assertEqual(dead.wait(dead.producer), -signal.SIGKILL)
             left = shared_memory() - self.before
-            other.start_producer()   # it sweeps first
+            other.start_producer()  # it sweeps first
             other.start_consumer()
             self.check_end(other, producers=1)
             self.assertEqual(shared_memory() - self.before, left, "the run with a live consumer is untouched")
@@ -314,7 +359,13 @@ class LaunchedRestart(unittest.TestCase):
             gate.entered_by(2)
             for producers in (1, 2, 3):
                 gate.let(20)
-                run.until(lambda: run.status().get("producers") == producers and run.status()["released_samples"] > 60 * (producers - 1), "progress")
+                run.until(
+                    lambda: (
+                        run.status().get("producers") == producers
+                        and run.status()["released_samples"] > 60 * (producers - 1)
+                    ),
+                    "progress",
+                )
                 os.kill(run.status()["pid"], signal.SIGKILL)
             gate.open()
             self.assertEqual(run.wait(), 0, run.logs())
@@ -328,9 +379,14 @@ class LaunchedRestart(unittest.TestCase):
             self.assertEqual(run.files(), wanted)
 
     def test_without_restarts_a_death_ends_the_run(self):
-        with LaunchedRun(*COPY, "--batches", "100000", "--processor", "checksum", "--consumers", "2", "--producer-restarts", "0") as run:
+        with LaunchedRun(
+            *COPY, "--batches", "100000", "--processor", "checksum", "--consumers", "2", "--producer-restarts", "0"
+        ) as run:
             run.start()
-            run.until(lambda: run.status().get("released_samples", 0) > 0 and len(run.status()["consumers"]) == 2, "both consumers at work")
+            run.until(
+                lambda: run.status().get("released_samples", 0) > 0 and len(run.status()["consumers"]) == 2,
+                "both consumers at work",
+            )
             os.kill(run.status()["pid"], signal.SIGKILL)
             self.assertEqual(run.wait(), 128 + signal.SIGKILL, run.logs())
             self.assertEqual([consumer["exit"] for consumer in run.summary()["consumers"]], [86, 86], run.logs())

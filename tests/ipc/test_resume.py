@@ -16,12 +16,48 @@ from tests.support.launched_resume import World
 from tests.support.real_run import left_behind
 from tests.support.small_disk import small_disk
 
-CYCLES = 10      # per kind
-COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--copy-bytes", "1MiB", "--batch", "8",
-        "--samples-per-slab", "4", "--processor", "checksum", "--status-seconds", "0.05")
+CYCLES = 10  # per kind
+COPY = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--consumers",
+    "2",
+    "--slabs",
+    "4",
+    "--copy-bytes",
+    "1MiB",
+    "--batch",
+    "8",
+    "--samples-per-slab",
+    "4",
+    "--processor",
+    "checksum",
+    "--status-seconds",
+    "0.05",
+)
 SHORT = (*COPY, "--batches", "40")
-ROWS = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--copy-outputs", "384", "--batch", "8", "--batches-per-slab", "1",
-        "--processor", "embeddings-sqlite", "--status-seconds", "0.05")
+ROWS = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--consumers",
+    "2",
+    "--slabs",
+    "4",
+    "--copy-outputs",
+    "384",
+    "--batch",
+    "8",
+    "--batches-per-slab",
+    "1",
+    "--processor",
+    "embeddings-sqlite",
+    "--status-seconds",
+    "0.05",
+)
 LONG = (*COPY, "--batches", "100000")
 
 
@@ -32,10 +68,12 @@ class InWorlds(unittest.TestCase):
 
     def world(self, *flags, **more):
         world = self.enterContext(World(*flags, **more))
-        self.addCleanup(lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm"))
+        self.addCleanup(
+            lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm")
+        )
         return world
 
-    def enterContext(self, context):    # of a Python before 3.11
+    def enterContext(self, context):  # of a Python before 3.11
         self.addCleanup(context.__exit__, None, None, None)
         return context.__enter__()
 
@@ -45,7 +83,9 @@ class InWorlds(unittest.TestCase):
         return world.results()
 
     def break_off(self, world, *flags, samples=40, slabs=None):
-        self.assertGreaterEqual(world.break_off(*flags, samples=samples, slabs=slabs), 4, "launcher, producer, two consumers")
+        self.assertGreaterEqual(
+            world.break_off(*flags, samples=samples, slabs=slabs), 4, "launcher, producer, two consumers"
+        )
 
 
 class Resume(InWorlds):
@@ -98,8 +138,19 @@ class Resume(InWorlds):
             world.interrupt_behind(gate, slabs=8, samples=8)
             self.assertEqual(world.wait(), 130, world.logs())
         before = world.summary()["samples"]["released"]
-        command = next(line for line in world.logs().splitlines() if line.startswith("  continue ")).removeprefix("  continue ")
-        done = subprocess.run(command, shell=True, cwd="/", env=world.environment, capture_output=True, text=True, timeout=120, check=False)
+        command = next(line for line in world.logs().splitlines() if line.startswith("  continue ")).removeprefix(
+            "  continue "
+        )
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd="/",
+            env=world.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn(f"{before} samples were done by earlier runs", done.stdout)
         self.assertNotIn("  continue ", done.stdout)
@@ -122,9 +173,13 @@ class Resume(InWorlds):
         world = self.world(*SHORT)
         self.assertEqual(world.start().wait(), 0, world.logs())
         before = world.results()
-        for flags, reason in ((("--batch", "4", "--batches", "80"), "--batch was 8 and is 4"),
-                            (("--batches", "41"), "items was 320 and is 328"), (("--seed", "7"), "--seed was 0 and is 7"),
-                            (("--limit", "100"), "items was 320 and is 100"), (("--shard", "2/2"), "--shard was none and is 2/2")):
+        for flags, reason in (
+            (("--batch", "4", "--batches", "80"), "--batch was 8 and is 4"),
+            (("--batches", "41"), "items was 320 and is 328"),
+            (("--seed", "7"), "--seed was 0 and is 7"),
+            (("--limit", "100"), "items was 320 and is 100"),
+            (("--shard", "2/2"), "--shard was none and is 2/2"),
+        ):
             world.flags = (*SHORT, *flags)
             self.assertEqual(world.start("--resume").wait(), 64, world.logs())
             self.assertIn(reason, world.logs())
@@ -156,8 +211,28 @@ class Resume(InWorlds):
         self.assertEqual("".join(lines), (whole.output / "checksums.tsv").read_text())
 
     def test_a_shard_of_unreadable_items_reports_what_a_whole_run_reports(self):
-        world = self.world("--device", "cpu", "--model", "copy", "--consumers", "1", "--slabs", "4", "--copy-outputs", "1x24x32", "--batch", "8",
-                           "--batches", "20", "--processor", "mask-png", "--max-errors", "5", "--shard", "2/2")
+        world = self.world(
+            "--device",
+            "cpu",
+            "--model",
+            "copy",
+            "--consumers",
+            "1",
+            "--slabs",
+            "4",
+            "--copy-outputs",
+            "1x24x32",
+            "--batch",
+            "8",
+            "--batches",
+            "20",
+            "--processor",
+            "mask-png",
+            "--max-errors",
+            "5",
+            "--shard",
+            "2/2",
+        )
         self.assertEqual(world.start().wait(), 64, world.logs())
         self.assertRegex(world.logs(), r"the item '80': .*; this affects 8 of 8 items")
 
@@ -187,7 +262,9 @@ class Resume(InWorlds):
             world.until(lambda: world.status().get("done_samples", 0) >= 80, "some rows")
             database.rename(away)
             gate.open()
-            world.until(lambda: "with results that are recorded as done" in world.logs(), "a consumer without its database")
+            world.until(
+                lambda: "with results that are recorded as done" in world.logs(), "a consumer without its database"
+            )
             self.assertFalse(database.exists(), "a new database was created")
             away.rename(database)
             self.assertEqual(world.wait(), 0, world.logs())
@@ -203,11 +280,15 @@ class Resume(InWorlds):
             for end in ("", "-wal", "-shm"):
                 with contextlib.suppress(FileNotFoundError):
                     here.with_name(here.name + end).rename(there.with_name(there.name + end))
+
         with world.gate() as gate:
             world.start()
             gate.let(12)
             world.until(lambda: world.status().get("done_samples", 0) >= 64, "some rows")
-            with contextlib.closing(sqlite3.connect(database)) as source, contextlib.closing(sqlite3.connect(older)) as copy:
+            with (
+                contextlib.closing(sqlite3.connect(database)) as source,
+                contextlib.closing(sqlite3.connect(older)) as copy,
+            ):
                 source.backup(copy)
             gate.let(12)
             world.until(lambda: world.status().get("done_samples", 0) >= 160, "more rows")
@@ -261,8 +342,22 @@ class Resume(InWorlds):
             self.assertEqual(second.start(*flags).wait(), 85, second.logs())
             self.assertIn(f"run {first.run_id()} (process {first.launcher.pid}", second.logs())
         producer = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"], "offramp-producer")
-        by_hand = subprocess.run([producer, *LONG, "--run-dir", second.folder / "r", "--run-id", f"test-{second.mark[:12]}-hand",
-                                  "--output", first.output], capture_output=True, text=True, timeout=60, check=False)
+        by_hand = subprocess.run(
+            [
+                producer,
+                *LONG,
+                "--run-dir",
+                second.folder / "r",
+                "--run-id",
+                f"test-{second.mark[:12]}-hand",
+                "--output",
+                first.output,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         self.assertEqual(by_hand.returncode, 85, by_hand.stderr)
         self.assertIn(f"run {first.run_id()}", by_hand.stderr)
         self.assertIsNone(first.launcher.poll())
@@ -285,8 +380,14 @@ class Resume(InWorlds):
     def test_resume_needs_to_know_what(self):
         launch = pathlib.Path(__file__).resolve().parents[2] / "launch/offramp"
         world = self.world()
-        answer = subprocess.run([launch, "run", *SHORT, "--resume"], capture_output=True, text=True, timeout=60, env=world.environment,
-                                check=False)
+        answer = subprocess.run(
+            [launch, "run", *SHORT, "--resume"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=world.environment,
+            check=False,
+        )
         self.assertEqual(answer.returncode, 64, answer.stderr)
         self.assertIn("--output", answer.stderr)
 
@@ -295,9 +396,26 @@ class HostileFolders(InWorlds):
     """Results on a full or read-only file system: a clear error, nothing is lost, and --resume continues."""
 
     BATCHES, BATCH = 400, 8
-    FILES = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--copy-bytes", "16KiB", "--batch", str(BATCH),
-             "--batches-per-slab", "1", "--batches", str(BATCHES),
-             "--processor", "write", "--status-seconds", "0.05")
+    FILES = (
+        "--device",
+        "cpu",
+        "--model",
+        "copy",
+        "--consumers",
+        "2",
+        "--copy-bytes",
+        "16KiB",
+        "--batch",
+        str(BATCH),
+        "--batches-per-slab",
+        "1",
+        "--batches",
+        str(BATCHES),
+        "--processor",
+        "write",
+        "--status-seconds",
+        "0.05",
+    )
 
     def setUp(self):
         self.disk = pathlib.Path(tempfile.mkdtemp(prefix="offramp-disk-", dir="/tmp"))
@@ -305,7 +423,12 @@ class HostileFolders(InWorlds):
         self.enterContext(small_disk(self, self.disk, "size=4m,mode=0755"))
 
     def try_remount(self, options):
-        return subprocess.run(["mount", "-o", f"remount,{options}", self.disk], capture_output=True, check=False).returncode == 0
+        return (
+            subprocess.run(
+                ["mount", "-o", f"remount,{options}", self.disk], capture_output=True, check=False
+            ).returncode
+            == 0
+        )
 
     def remount_when_no_file_is_open(self, options):
         """Retries, because a killed process keeps its files open until the kernel has removed it."""

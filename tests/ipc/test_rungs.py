@@ -12,15 +12,33 @@ from tests.support.gate import Gate
 from tests.support.launched_run import ROOT
 from tests.support.real_run import BIN, RealRun, left_behind, shared_memory
 
-WORK = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--processor", "checksum", "--batches", "40",
-        "--warmup-batches", "5", "--drain-warmup")
+WORK = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--copy-bytes",
+    "256KiB",
+    "--batch",
+    "4",
+    "--processor",
+    "checksum",
+    "--batches",
+    "40",
+    "--warmup-batches",
+    "5",
+    "--drain-warmup",
+)
 WITHOUT_CONSUMERS = ("sequential", "compute-alone")
 
 
 def run_rung(rung, *flags, traced=False, program=None):
     """The merged checksums and the producer's summary; with `traced`, also every program's trace."""
     consumers = 0 if rung in WITHOUT_CONSUMERS else 2
-    with RealRun(*WORK, "--strategy", rung, *flags) as run, Gate(run.folder) if traced else contextlib.nullcontext() as gate:
+    with (
+        RealRun(*WORK, "--strategy", rung, *flags) as run,
+        Gate(run.folder) if traced else contextlib.nullcontext() as gate,
+    ):
         trace = ["--trace-dir", str(run.folder / "trace")] if traced else []
         run.start_producer(*trace, program=program)
         for _ in range(consumers):
@@ -32,7 +50,9 @@ def run_rung(rung, *flags, traced=False, program=None):
             raise AssertionError(run.logs())
         run.wait_for_consumers()
         run.finish_outputs()
-        traces = [path.read_text().splitlines() for path in sorted((run.folder / "trace").glob("*.jsonl"))] if traced else []
+        traces = (
+            [path.read_text().splitlines() for path in sorted((run.folder / "trace").glob("*.jsonl"))] if traced else []
+        )
         return run.files().get("checksums.tsv"), run.summary(), traces
 
 
@@ -67,28 +87,76 @@ class Rungs(unittest.TestCase):
     def test_the_producer_itself_runs_none_but_the_last(self):
         for rung in ("sequential", "workers", "pool", "async", "compute-alone"):
             with self.subTest(rung):
-                done = subprocess.run([BIN / "offramp-producer", *WORK, "--strategy", rung, "--run-dir", "/nowhere", "--run-id", "nobody"],
-                                      capture_output=True, text=True, timeout=60, check=False)
+                done = subprocess.run(
+                    [
+                        BIN / "offramp-producer",
+                        *WORK,
+                        "--strategy",
+                        rung,
+                        "--run-dir",
+                        "/nowhere",
+                        "--run-id",
+                        "nobody",
+                    ],
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                    check=False,
+                )
                 self.assertEqual((done.returncode, done.stdout), (64, ""))
-                self.assertEqual(done.stderr, f"offramp-producer: --strategy '{rung}' needs offramp-ladder, which takes the same flags\n")
+                self.assertEqual(
+                    done.stderr,
+                    f"offramp-producer: --strategy '{rung}' needs offramp-ladder, which takes the same flags\n",
+                )
         # A sweep needs no rung.
-        done = subprocess.run([BIN / "offramp-producer", "sweep"], env={**os.environ, "OFFRAMP_STRATEGY": "pool"}, capture_output=True, text=True,
-                              timeout=60, check=False)
+        done = subprocess.run(
+            [BIN / "offramp-producer", "sweep"],
+            env={**os.environ, "OFFRAMP_STRATEGY": "pool"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_the_launch_script_finds_a_rung_in_any_position(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "run.toml")
             file.write_text('strategy = "sequential"\n')
-            for flags, environment in ((("--strategy", "sequential"), {}), ((), {"OFFRAMP_STRATEGY": "sequential"}), (("--config", str(file)), {})):
+            for flags, environment in (
+                (("--strategy", "sequential"), {}),
+                ((), {"OFFRAMP_STRATEGY": "sequential"}),
+                (("--config", str(file)), {}),
+            ):
                 with self.subTest(flags=flags, environment=environment):
-                    done = subprocess.run([ROOT / "launch/offramp", "run", "--model", "copy", "--device", "cpu", *flags, "--print-config"],
-                                          env={**os.environ, "OFFRAMP_BIN_DIR": str(BIN), "OFFRAMP_SKIP_PACKAGES": "1",
-                                               "OFFRAMP_BUILD_DIR": folder, **environment},
-                                          capture_output=True, text=True, timeout=60, check=False)
+                    done = subprocess.run(
+                        [
+                            ROOT / "launch/offramp",
+                            "run",
+                            "--model",
+                            "copy",
+                            "--device",
+                            "cpu",
+                            *flags,
+                            "--print-config",
+                        ],
+                        env={
+                            **os.environ,
+                            "OFFRAMP_BIN_DIR": str(BIN),
+                            "OFFRAMP_SKIP_PACKAGES": "1",
+                            "OFFRAMP_BUILD_DIR": folder,
+                            **environment,
+                        },
+                        capture_output=True,
+                        text=True,
+                        timeout=60,
+                        check=False,
+                    )
                     self.assertEqual(done.returncode, 0, done.stderr)
                     config = json.loads(done.stdout)
-                    self.assertEqual((config["strategy"], config["consumers"]), ("sequential", 0), "as in the ladder's program")
+                    self.assertEqual(
+                        (config["strategy"], config["consumers"]), ("sequential", 0), "as in the ladder's program"
+                    )
 
     def test_a_batch_cut_into_slabs_gives_them_too(self):
         wanted, _, _ = run_rung("streams")
@@ -124,16 +192,34 @@ class Rungs(unittest.TestCase):
             for one in ranges:
                 self.assertLessEqual(one["begin_ns"], one["end_ns"], one)
             seen = {(one["lane"], one["name"]) for one in ranges}
-            self.assertLessEqual({("compute", "compute"), ("d2h", "d2h"), ("main", "measure_begin"), ("main", "measure_end")}, seen)
+            self.assertLessEqual(
+                {("compute", "compute"), ("d2h", "d2h"), ("main", "measure_begin"), ("main", "measure_end")}, seen
+            )
             self.assertIn(("main" if rung == "sequential" else "consumer", "process_output"), seen)
             if rung == "workers":
                 self.assertLessEqual({("main", "map"), ("consumer", "unmap")}, seen)
-            (begin,), (end,) = ([one["begin_ns"] for one in ranges if one["name"] == f"measure_{which}"] for which in ("begin", "end"))
+            (begin,), (end,) = (
+                [one["begin_ns"] for one in ranges if one["name"] == f"measure_{which}"] for which in ("begin", "end")
+            )
             self.assertAlmostEqual((end - begin) / 1e9, summary["measured"]["seconds"], places=6)
 
     def test_limits_are_measured_where_batches_share_slabs(self):
-        with RealRun("--device", "cpu", "--model", "copy", "--copy-bytes", "64KiB", "--batch", "4", "--batches", "300", "--measure-limits", "20",
-                     "--processor", "checksum") as run:
+        with RealRun(
+            "--device",
+            "cpu",
+            "--model",
+            "copy",
+            "--copy-bytes",
+            "64KiB",
+            "--batch",
+            "4",
+            "--batches",
+            "300",
+            "--measure-limits",
+            "20",
+            "--processor",
+            "checksum",
+        ) as run:
             run.start_producer()
             run.start_consumer()
             self.assertEqual(run.wait(run.producer), 0, run.logs())

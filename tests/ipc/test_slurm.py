@@ -12,8 +12,28 @@ from tests.support.launched_resume import World
 from tests.support.slurm_cluster import SlurmCluster, missing_requirement
 from tests.support.waiting import wait_for
 
-FLAGS = ("--device", "cpu", "--model", "copy", "--consumers", "1", "--slabs", "4", "--status-seconds", "0.05", "--batch", "2", "--batches", "600", "--limit", "1199",
-         "--processor", "npy,checksum", "--copy-outputs", "48")
+FLAGS = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--consumers",
+    "1",
+    "--slabs",
+    "4",
+    "--status-seconds",
+    "0.05",
+    "--batch",
+    "2",
+    "--batches",
+    "600",
+    "--limit",
+    "1199",
+    "--processor",
+    "npy,checksum",
+    "--copy-outputs",
+    "48",
+)
 SHARDS = 4
 
 
@@ -28,7 +48,9 @@ class Slurm(unittest.TestCase):
 
     def submit(self):
         """Submits the array, whose tasks wait at the gate. Returns its number."""
-        code, printed = self.world.call("job", "sbatch", "--job", self.world.job, "--gpus-per-shard", "1", "--time", "60")
+        code, printed = self.world.call(
+            "job", "sbatch", "--job", self.world.job, "--gpus-per-shard", "1", "--time", "60"
+        )
         self.assertEqual(code, 0, printed)
         script = self.world.folder / "script"
         script.write_text(printed)
@@ -37,7 +59,10 @@ class Slurm(unittest.TestCase):
     def status(self, index):
         """The status of the shard's latest run."""
         ident = json.loads((self.world.job / "job.json").read_text())["id"]
-        found = sorted((self.world.folder / "build/runs").glob(f"{ident}-{index}-*/status.json"), key=lambda path: path.parent.stat().st_mtime)
+        found = sorted(
+            (self.world.folder / "build/runs").glob(f"{ident}-{index}-*/status.json"),
+            key=lambda path: path.parent.stat().st_mtime,
+        )
         try:
             return json.loads(found[-1].read_text()) if found else {}
         except (OSError, ValueError):
@@ -47,7 +72,10 @@ class Slurm(unittest.TestCase):
         try:
             return wait_for(holds, what)
         except AssertionError as problem:
-            logs = "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}" for path in sorted(self.world.job.glob("slurm-*.log")))
+            logs = "\n".join(
+                f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}"
+                for path in sorted(self.world.job.glob("slurm-*.log"))
+            )
             raise AssertionError(f"{problem}; {self.slurm.tasks()}\n{self.slurm.logs()}\n{logs}") from problem
 
     def at_work(self, gate, indices):
@@ -75,7 +103,11 @@ class Slurm(unittest.TestCase):
             gate.open()
             self.until(lambda: self.slurm.tasks() == {}, "the end of the array")
         for index in range(SHARDS):
-            self.assertEqual(self.world.record(index)["attempt"] > 0, index in nodes.values(), (self.world.job / f"slurm-{index}.log").read_text())
+            self.assertEqual(
+                self.world.record(index)["attempt"] > 0,
+                index in nodes.values(),
+                (self.world.job / f"slurm-{index}.log").read_text(),
+            )
         self.assertEqual(self.world.merge()[0], 0)
         self.assertEqual(self.world.results(), one.results())
         self.assertEqual(self.world.job_summary()["done"], 1199)
@@ -86,7 +118,10 @@ class Slurm(unittest.TestCase):
             nodes = self.until(lambda: len(found := self.slurm.nodes_of_tasks()) == 2 and found, "two tasks that run")
             self.at_work(gate, nodes.values())
             self.slurm.ask("scancel", array)
-            self.until(lambda: all(self.status(index).get("state") != "running" for index in nodes.values()), "the signal taken")
+            self.until(
+                lambda: all(self.status(index).get("state") != "running" for index in nodes.values()),
+                "the signal taken",
+            )
             gate.open()
             self.until(lambda: self.slurm.tasks() == {}, "the end of the array")
         self.assertEqual(self.world.call("job", "status", "--job", self.world.job, "--missing"), (0, "0-3\n"))

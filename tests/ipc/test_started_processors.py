@@ -16,8 +16,13 @@ from tests.support.launched_run import ROOT
 from tests.support.real_run import BIN
 from tests.support.waiting import WATCHDOG_SECONDS, put_away
 
-PACKAGE = {**os.environ, "PYTHONPATH": str(ROOT / "launch" / "python"), "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so.1"),
-           "OFFRAMP_BIN_DIR": str(BIN), "PYTHONDONTWRITEBYTECODE": "1"}
+PACKAGE = {
+    **os.environ,
+    "PYTHONPATH": str(ROOT / "launch" / "python"),
+    "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so.1"),
+    "OFFRAMP_BIN_DIR": str(BIN),
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
 LOOP = """
     import sys, numpy, offramp
 
@@ -33,7 +38,13 @@ class Started(Hosted):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="offramp-started-")))
 
     def new(self, *words):
-        return subprocess.run([str(ROOT / "launch" / "offramp"), "new-processor", *words], capture_output=True, text=True, cwd=self.folder, timeout=60)
+        return subprocess.run(
+            [str(ROOT / "launch" / "offramp"), "new-processor", *words],
+            capture_output=True,
+            text=True,
+            cwd=self.folder,
+            timeout=60,
+        )
 
     def written_in(self, language, ending):
         done = self.new("mine", "--lang", language)
@@ -42,8 +53,14 @@ class Started(Hosted):
         return self.folder / f"mine{ending}"
 
     def ran(self, **environment):
-        return subprocess.run([sys.executable, "-m", "unittest", "test_mine"], capture_output=True, text=True, cwd=self.folder,
-                              env={**PACKAGE, **environment}, timeout=WATCHDOG_SECONDS)
+        return subprocess.run(
+            [sys.executable, "-m", "unittest", "test_mine"],
+            capture_output=True,
+            text=True,
+            cwd=self.folder,
+            env={**PACKAGE, **environment},
+            timeout=WATCHDOG_SECONDS,
+        )
 
     def assert_its_test_passes_and_can_fail(self, source, was, wrong, **environment):
         done = self.ran(**environment)
@@ -59,8 +76,19 @@ class Started(Hosted):
         run = self.run_of()
         loop = subprocess.Popen([sys.executable, "-c", textwrap.dedent(LOOP), str(run.run_dir)], env=PACKAGE)
         self.addCleanup(put_away, loop)
-        done = run.command("consume", "--processor", processor, "--processor-option", "factor=3", "--consumers", "2",
-                           "--consumer-python", sys.executable, "--output", str(run.output))
+        done = run.command(
+            "consume",
+            "--processor",
+            processor,
+            "--processor-option",
+            "factor=3",
+            "--consumers",
+            "2",
+            "--consumer-python",
+            sys.executable,
+            "--output",
+            str(run.output),
+        )
         self.assertEqual((0, 0), (done.returncode, loop.wait(WATCHDOG_SECONDS)), done.stdout + done.stderr)
         files = run.files()
         records = [json.loads(line) for line in files.pop("records.jsonl").splitlines()]
@@ -82,10 +110,16 @@ class Started(Hosted):
         self.assert_a_run_takes_it(self.built(source))
 
     @in_python
-    @unittest.skipUnless(shutil.which("c++") and shutil.which("pkg-config"), "skipped: no C++ compiler, or no pkg-config")
+    @unittest.skipUnless(
+        shutil.which("c++") and shutil.which("pkg-config"), "skipped: no C++ compiler, or no pkg-config"
+    )
     def test_in_cpp_with_the_installed_headers(self):
         prefix = self.enterContext(tempfile.TemporaryDirectory(prefix="offramp-prefix-"))
-        subprocess.run(["cmake", "--install", str(BIN.parent), "--component", "library", "--prefix", prefix], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            ["cmake", "--install", str(BIN.parent), "--component", "library", "--prefix", prefix],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         installed = {"PKG_CONFIG_PATH": str(next(pathlib.Path(prefix).rglob("offramp.pc")).parent)}
         source = self.written_in("c++", ".cpp")
         self.assert_its_test_passes_and_can_fail(source, "factor * sum", "factor - sum", **installed)
@@ -96,8 +130,13 @@ class Started(Hosted):
 
     def built(self, source, **environment):
         program = "import sys, offramp.testing; print(offramp.testing.build(*sys.argv[1:]))"
-        return subprocess.run([sys.executable, "-c", program, str(source), str(self.folder)], env={**PACKAGE, **environment}, check=True,
-                              stdout=subprocess.PIPE, text=True).stdout.strip()
+        return subprocess.run(
+            [sys.executable, "-c", program, str(source), str(self.folder)],
+            env={**PACKAGE, **environment},
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout.strip()
 
     def test_nothing_is_overwritten_and_bad_names_are_refused(self):
         for name in ("mine.py", "test_mine.py"):
@@ -109,9 +148,16 @@ class Started(Hosted):
         (self.folder / "mine.py").symlink_to("nowhere")
         self.assertEqual(73, self.new("mine").returncode)
         (self.folder / "mine.py").unlink()
-        for words, code, why in ((("a-b",), 64, "'a-b' cannot name"), (("class",), 64, "'class' cannot name"), (("json",), 64, "hide the module"),
-                                 (("mine.py",), 64, "without an ending"), ((), 64, "needs a name"), (("a", "b"), 64, "does not accept 'b'"),
-                                 (("mine", "--lang", "rust"), 64, "Known: python, c, c++"), (("nowhere/mine",), 73, "No such file or directory")):
+        for words, code, why in (
+            (("a-b",), 64, "'a-b' cannot name"),
+            (("class",), 64, "'class' cannot name"),
+            (("json",), 64, "hide the module"),
+            (("mine.py",), 64, "without an ending"),
+            ((), 64, "needs a name"),
+            (("a", "b"), 64, "does not accept 'b'"),
+            (("mine", "--lang", "rust"), 64, "Known: python, c, c++"),
+            (("nowhere/mine",), 73, "No such file or directory"),
+        ):
             done = self.new(*words)
             self.assertEqual((code, True), (done.returncode, why in done.stderr), done.stderr)
         self.assertEqual([], list(self.folder.iterdir()))

@@ -16,7 +16,24 @@ from tests.support.launched_run import ROOT, LaunchedRun
 from tests.support.real_run import BIN
 from tests.support.waiting import WATCHDOG_SECONDS, put_away
 
-COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "64KiB", "--batch", "4", "--slabs", "4", "--consumers", "2", "--batches", "3000", "--processor", "checksum")
+COPY = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--copy-bytes",
+    "64KiB",
+    "--batch",
+    "4",
+    "--slabs",
+    "4",
+    "--consumers",
+    "2",
+    "--batches",
+    "3000",
+    "--processor",
+    "checksum",
+)
 SLABS_AT_ONCE, LOOK_SECONDS = 2, 0.2
 # Time limit for intermediate steps on a busy machine.
 SECONDS = "5"
@@ -45,15 +62,22 @@ def asked_in(run_dir):
 class Traced(Hosted):
     def trace(self, run, *flags):
         """Starts the command `trace`."""
-        tracing = subprocess.Popen([str(ROOT / "launch" / "offramp"), "trace", str(run.run_dir), "--seconds", SECONDS, *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   text=True, env=run.environment)
+        tracing = subprocess.Popen(
+            [str(ROOT / "launch" / "offramp"), "trace", str(run.run_dir), "--seconds", SECONDS, *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=run.environment,
+        )
         self.addCleanup(put_away, tracing)
         self.addCleanup(tracing.stdout.close)
         return tracing
 
     def asked(self, run, tracing):
         """Waits for the request; fails if the command ended without one."""
-        return run.until(lambda: asked_in(run.run_dir) or self.assertIsNone(tracing.poll(), "the command ended"), "the request")
+        return run.until(
+            lambda: asked_in(run.run_dir) or self.assertIsNone(tracing.poll(), "the command ended"), "the request"
+        )
 
     def check_trace(self, into, asked, processes, late=()):
         """
@@ -89,7 +113,7 @@ class Traced(Hosted):
             refused = self.trace(run)
 
             def both_are_over():
-                gate.let(SLABS_AT_ONCE)    # a consumer at the gate answers only behind it
+                gate.let(SLABS_AT_ONCE)  # a consumer at the gate answers only behind it
                 time.sleep(LOOK_SECONDS)
                 return tracing.poll() is not None and refused.poll() is not None
 
@@ -110,13 +134,35 @@ class Traced(Hosted):
     @in_python
     def test_a_loop_of_the_user_one_of_whose_consumers_dies_meanwhile(self):
         run = self.run_of()
-        library = {"OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so.1"), "PYTHONPATH": str(ROOT / "launch" / "python")}
-        loop = subprocess.Popen([sys.executable, "-c", textwrap.dedent(LOOP), str(run.run_dir)], env={**os.environ, **library})
+        library = {
+            "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so.1"),
+            "PYTHONPATH": str(ROOT / "launch" / "python"),
+        }
+        loop = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(LOOP), str(run.run_dir)], env={**os.environ, **library}
+        )
         self.addCleanup(put_away, loop)
         with open(run.folder / "launcher.log", "wb") as log:
-            run.launcher = subprocess.Popen([str(ROOT / "launch" / "offramp"), "consume", "--run-dir", str(run.run_dir), "--processor", "checksum", "--consumers", "2",
-                                             "--output", str(run.output)], stdout=log, stderr=log, env=run.environment)
-        run.until(lambda: sum(consumer["ready"] for consumer in run.status().get("consumers") or []) == 2, "both consumers")
+            run.launcher = subprocess.Popen(
+                [
+                    str(ROOT / "launch" / "offramp"),
+                    "consume",
+                    "--run-dir",
+                    str(run.run_dir),
+                    "--processor",
+                    "checksum",
+                    "--consumers",
+                    "2",
+                    "--output",
+                    str(run.output),
+                ],
+                stdout=log,
+                stderr=log,
+                env=run.environment,
+            )
+        run.until(
+            lambda: sum(consumer["ready"] for consumer in run.status().get("consumers") or []) == 2, "both consumers"
+        )
         dead = run.status()["consumers"][0]["pid"]
         tracing = self.trace(run)
         asked = self.asked(run, tracing)
@@ -124,7 +170,9 @@ class Traced(Hosted):
         printed, _ = tracing.communicate(timeout=WATCHDOG_SECONDS)
         self.assertEqual(0, tracing.returncode, printed)
         self.assertIn(f"missing: consumer {dead}, which ended without an answer", printed)
-        done = self.check_trace(run.run_dir / f"trace-{asked['id']}", asked, ["producer", "consumer"], late=["consumer"])    # the dead consumer's successor
+        done = self.check_trace(
+            run.run_dir / f"trace-{asked['id']}", asked, ["producer", "consumer"], late=["consumer"]
+        )  # the dead consumer's successor
         self.assertLessEqual({"queue_output", "d2h"}, done["producer"])
         pathlib.Path(run.folder, "go").touch()
         self.assertEqual(0, loop.wait(WATCHDOG_SECONDS))

@@ -12,8 +12,26 @@ from tests.support.gate import Gate
 from tests.support.real_run import BIN, SANITIZER, RealRun, is_stopped, kill, left_behind, shared_memory, undisturbed
 from tests.support.small_disk import small_disk
 
-COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "40", "--slabs", "4",
-        "--batches-per-slab", "1", "--status-seconds", "0.02", "--processor", "checksum")
+COPY = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--copy-bytes",
+    "1MiB",
+    "--batch",
+    "4",
+    "--batches",
+    "40",
+    "--slabs",
+    "4",
+    "--batches-per-slab",
+    "1",
+    "--status-seconds",
+    "0.02",
+    "--processor",
+    "checksum",
+)
 SAMPLES, IN_THE_POOL = 160, 16
 # Item 10 kills its consumer; its slab has the items 8 to 11.
 POISON = {"OFFRAMP_TEST_CRASH_ITEM": "10", "OFFRAMP_TEST_CRASH_HOW": "segv", "OFFRAMP_TEST_THEN": "checksum"}
@@ -52,14 +70,20 @@ class WhenFull(unittest.TestCase):
     def test_batches_without_a_free_slab_are_dropped_and_listed(self):
         with RealRun(*COPY, "--when-full", "drop") as run:
             run.start_producer()
-            self.until_status(run, "everything else dropped", lambda status: status["dropped_samples"] == SAMPLES - IN_THE_POOL)
+            self.until_status(
+                run, "everything else dropped", lambda status: status["dropped_samples"] == SAMPLES - IN_THE_POOL
+            )
             code, summary = self.deliver(run)
             self.assertEqual(code, 0, run.logs())
             samples = summary["samples"]
-            self.assertEqual((samples["sourced"], samples["dropped"], samples["dropped_when_full"], samples["released"]),
-                             (SAMPLES, SAMPLES - IN_THE_POOL, SAMPLES - IN_THE_POOL, IN_THE_POOL))
+            self.assertEqual(
+                (samples["sourced"], samples["dropped"], samples["dropped_when_full"], samples["released"]),
+                (SAMPLES, SAMPLES - IN_THE_POOL, SAMPLES - IN_THE_POOL, IN_THE_POOL),
+            )
             listed = [json.loads(line) for line in (run.run_dir / "dropped.jsonl").read_text().splitlines()]
-            self.assertEqual([sample["item"] for part in listed for sample in part["samples"]], list(range(IN_THE_POOL, SAMPLES)))
+            self.assertEqual(
+                [sample["item"] for part in listed for sample in part["samples"]], list(range(IN_THE_POOL, SAMPLES))
+            )
             self.assertEqual([part["batch"] for part in listed], list(range(4, 40)))
             # Delivered results are unchanged.
             wanted = self.wanted["checksums.tsv"].splitlines()
@@ -68,14 +92,19 @@ class WhenFull(unittest.TestCase):
     def test_a_resumed_run_does_the_dropped_batches(self):
         with RealRun(*COPY, "--when-full", "drop") as run:
             run.start_producer()
-            self.until_status(run, "everything else dropped", lambda status: status["dropped_samples"] == SAMPLES - IN_THE_POOL)
+            self.until_status(
+                run, "everything else dropped", lambda status: status["dropped_samples"] == SAMPLES - IN_THE_POOL
+            )
             self.assertEqual(self.deliver(run)[0], 0, run.logs())
             run.consumers.clear()
             run.flags += ["--resume", "--when-full", "block"]
             run.start_producer()
             code, summary = self.deliver(run)
             self.assertEqual(code, 0, run.logs())
-            self.assertEqual((summary["samples"]["done_before"], summary["samples"]["released"]), (IN_THE_POOL, SAMPLES - IN_THE_POOL))
+            self.assertEqual(
+                (summary["samples"]["done_before"], summary["samples"]["released"]),
+                (IN_THE_POOL, SAMPLES - IN_THE_POOL),
+            )
             self.assertEqual(run.files(), self.wanted)
 
     @unittest.skipIf(SANITIZER, "preloads a library, and a sanitizer's must come first")
@@ -84,7 +113,7 @@ class WhenFull(unittest.TestCase):
         The first producer drops batches, publishes later ones and dies, so the dropped ones are before the place where the next producer continues.
         It lists drops in a pipe without a reader, so it blocks at the first drop and at some later one.
         """
-        flags = (*COPY, "--batches", "2000", "--copy-bytes", "16KiB")   # more lines than a pipe holds
+        flags = (*COPY, "--batches", "2000", "--copy-bytes", "16KiB")  # more lines than a pipe holds
         with RealRun(*flags, "--when-full", "drop", "--log-level", "info") as run, Gate(run.folder) as gate:
             self.start_producer_that_lists_in_a_pipe(run)
             run.environment |= gate.environment
@@ -96,8 +125,10 @@ class WhenFull(unittest.TestCase):
             self.until_status(run, "a released slab", lambda status: status["released_samples"] > 0)
             self.addCleanup(os.close, os.open(run.run_dir / "dropped.jsonl", os.O_RDONLY | os.O_NONBLOCK))
             gate.let(5)
-            self.until_status(run, "slabs published after the drops", lambda status: status["released_samples"] > IN_THE_POOL)
-            (run.run_dir / "dropped.jsonl").unlink()    # the next producer lists in a file
+            self.until_status(
+                run, "slabs published after the drops", lambda status: status["released_samples"] > IN_THE_POOL
+            )
+            (run.run_dir / "dropped.jsonl").unlink()  # the next producer lists in a file
             self.take_over(run)
             gate.open()
             self.assertEqual(run.wait(run.producer), 0, run.logs())
@@ -109,7 +140,12 @@ class WhenFull(unittest.TestCase):
 
     def start_producer_that_lists_in_a_pipe(self, run):
         """A producer first removes an earlier run's list of drops, so the pipe is created when the producer stops at its first slab."""
-        run.environment |= (preloaded := {"LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": "egress.slab_taken#1:stop"})
+        run.environment |= (
+            preloaded := {
+                "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"),
+                "OFFRAMP_FAILPOINT": "egress.slab_taken#1:stop",
+            }
+        )
         run.start_producer()
         for name in preloaded:
             run.environment.pop(name)
@@ -121,8 +157,11 @@ class WhenFull(unittest.TestCase):
         with RealRun(*COPY, "--when-full", "spill", "--log-level", "info") as run:
             self.spill_everything(run)
             self.take_over(run)
-            self.until_status(run, "the spilled slabs in the new producer's status",
-                              lambda status: status["producers"] == 2 and status["spilled_samples"] >= SAMPLES - IN_THE_POOL)
+            self.until_status(
+                run,
+                "the spilled slabs in the new producer's status",
+                lambda status: status["producers"] == 2 and status["spilled_samples"] >= SAMPLES - IN_THE_POOL,
+            )
             kill(run.producer)
             self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
             run.sweep()
@@ -146,8 +185,9 @@ class WhenFull(unittest.TestCase):
 
     def spill_everything(self, run):
         run.start_producer()
-        return self.until_status(run, "all other batches on disk",
-                                 lambda status: status["spilled_samples"] >= SAMPLES - IN_THE_POOL)
+        return self.until_status(
+            run, "all other batches on disk", lambda status: status["spilled_samples"] >= SAMPLES - IN_THE_POOL
+        )
 
     def test_the_oldest_batch_is_spilled_and_comes_back(self):
         with RealRun(*COPY, "--when-full", "spill") as run:
@@ -166,7 +206,9 @@ class WhenFull(unittest.TestCase):
         with RealRun(*COPY, "--when-full", "spill", "--log-level", "info") as run:
             self.spill_everything(run)
             on_the_disk = {path.name for path in (run.run_dir / "spill").iterdir()}
-            self.assertLessEqual({f"slab-{slab}-1.spill" for slab in range(4)}, on_the_disk, "each slab's first batch, the items 0 to 15")
+            self.assertLessEqual(
+                {f"slab-{slab}-1.spill" for slab in range(4)}, on_the_disk, "each slab's first batch, the items 0 to 15"
+            )
             for _ in range(5):
                 run.start_consumer("--processor", "crash-on-item", faulty=True, environment=POISON)
             self.assertEqual(run.wait(run.producer), 84, run.logs())
@@ -175,8 +217,16 @@ class WhenFull(unittest.TestCase):
             summary = run.summary()
             self.assertTrue(summary["conserved"])
             samples = summary["samples"]
-            self.assertEqual((samples["released"], samples["dead_letters"], samples["spilled"], samples["in_flight"], samples["dropped"]),
-                             (SAMPLES - 4, 4, 0, 0, 0))
+            self.assertEqual(
+                (
+                    samples["released"],
+                    samples["dead_letters"],
+                    samples["spilled"],
+                    samples["in_flight"],
+                    samples["dropped"],
+                ),
+                (SAMPLES - 4, 4, 0, 0, 0),
+            )
             self.assertEqual([slab["deaths"] for slab in summary["dead_letters"]], [3])
             self.assertFalse((run.run_dir / "spill").exists(), "spill files are left")
             rest = set(range(SAMPLES)) - set(POISONED)
@@ -184,7 +234,11 @@ class WhenFull(unittest.TestCase):
             self.assertEqual(items_of_checkpoint(run.output), rest)
             wanted = self.wanted["checksums.tsv"].splitlines()
             self.assertTrue(set(self.lines_of(run)) < set(wanted))
-            self.assertEqual(self.lines_of_a_retry(run, summary["dead_letters"][0]["payload"]), set(wanted) - set(self.lines_of(run)), "the payload has the batch's bytes")
+            self.assertEqual(
+                self.lines_of_a_retry(run, summary["dead_letters"][0]["payload"]),
+                set(wanted) - set(self.lines_of(run)),
+                "the payload has the batch's bytes",
+            )
             self.resume(run, self.wanted)
             self.assertEqual(run.summary()["samples"]["released"], 4, "only this batch was left")
 
@@ -204,16 +258,18 @@ class WhenFull(unittest.TestCase):
             with run.kept_from_sweeps():
                 kill(run.producer)
                 self.assertEqual(run.wait(run.producer), -signal.SIGKILL)
-                folder, = disk.iterdir()
+                (folder,) = disk.iterdir()
                 self.assertIn(run.run_id, folder.name)
-                (folder / "slab-1-77.spill.new").write_bytes(b"half")   # as a death in mid-write leaves it
+                (folder / "slab-1-77.spill.new").write_bytes(b"half")  # as a death in mid-write leaves it
                 run.start_producer(command="recover")
                 self.until_status(run, "the new producer's status", lambda status: status.get("producers") == 2)
             self.assertGreaterEqual(run.status()["spilled_samples"], SAMPLES - IN_THE_POOL)
             code, summary = self.deliver(run)
             self.assertEqual(code, 0, run.logs())
-            self.assertEqual((summary["samples"]["released"], summary["samples"]["published"], summary["samples"]["sourced"]),
-                             (SAMPLES, SAMPLES, SAMPLES))
+            self.assertEqual(
+                (summary["samples"]["released"], summary["samples"]["published"], summary["samples"]["sourced"]),
+                (SAMPLES, SAMPLES, SAMPLES),
+            )
             self.assertEqual(run.files(), self.wanted)
             self.assertEqual(list(disk.iterdir()), [], "spill files are left")
 
@@ -225,15 +281,20 @@ class WhenFull(unittest.TestCase):
 
     def dies_at(self, point):
         with RealRun(*COPY, "--when-full", "spill") as run:
-            environment = {"LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": f"{point}#3:stop"}
+            environment = {
+                "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"),
+                "OFFRAMP_FAILPOINT": f"{point}#3:stop",
+            }
             run.environment |= environment
             run.start_producer()
             for name in environment:
                 run.environment.pop(name)
             if point == "spill.read_back":
-                self.until_status(run, "all other batches on disk", lambda status: status["spilled_samples"] >= SAMPLES - IN_THE_POOL)
+                self.until_status(
+                    run, "all other batches on disk", lambda status: status["spilled_samples"] >= SAMPLES - IN_THE_POOL
+                )
                 run.start_consumer()
-            with run.kept_from_sweeps():        # from before its death on
+            with run.kept_from_sweeps():  # from before its death on
                 run.until(lambda: is_stopped(run.producer), point)
                 kill(run.producer)
                 self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())

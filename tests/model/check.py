@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Checks the model with Spin: see model.md.
 
-  check.py exhaustive|cycles|bitstate [--long]   the promises hold in every history within the bounds
-  check.py variants [NAME ...]                   each known-bad variant breaks its promise
-  check.py trail NAME                            a variant's shortest counterexample, step by step
-  check.py table [--write]                       the model's ledger matches transitions.txt
+check.py exhaustive|cycles|bitstate [--long]   the promises hold in every history within the bounds
+check.py variants [NAME ...]                   each known-bad variant breaks its promise
+check.py trail NAME                            a variant's shortest counterexample, step by step
+check.py table [--write]                       the model's ledger matches transitions.txt
 """
 
 import argparse
@@ -20,7 +20,7 @@ TRANSITIONS = HERE / "transitions.txt"
 STATES = ["free", "filling", "ready", "leased", "retired", "dead_letters"]
 SMALL = {"SLABS": 2, "CONSUMERS": 2}
 LARGE = {"SLABS": 3, "CONSUMERS": 3, "MAX_HOLDERS": 2}
-MEMORY_LIMIT = "-DMEMLIM=3500"   # MiB
+MEMORY_LIMIT = "-DMEMLIM=3500"  # MiB
 LONG_MEMORY_LIMIT = "-DMEMLIM=60000"
 
 # Bounds of the model; for a bitstate search, also its size.
@@ -57,10 +57,12 @@ class Checker:
 
     def __init__(self, model, definitions, compile_options, optimise="-O1"):
         self.folder = tempfile.TemporaryDirectory(prefix="offramp-model-")
-        for source in HERE.glob("*.pml"):   # Spin looks for a trail beside its model
+        for source in HERE.glob("*.pml"):  # Spin looks for a trail beside its model
             shutil.copy(source, self.folder.name)
         self.model = model
-        self.definitions = [f"-D{name}={value}" if value is not None else f"-D{name}" for name, value in definitions.items()]
+        self.definitions = [
+            f"-D{name}={value}" if value is not None else f"-D{name}" for name, value in definitions.items()
+        ]
         run(["spin", *self.definitions, "-a", model], self.folder.name)
         run(["cc", optimise, "-w", "-DNOREDUCE", *compile_options, "-o", "pan", "pan.c"], self.folder.name)
 
@@ -86,7 +88,9 @@ def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("check", choices=["exhaustive", "cycles", "bitstate", "variants", "trail", "table"])
     options.add_argument("names", nargs="*", metavar="NAME", help=", ".join(VARIANTS))
-    options.add_argument("--long", action="store_true", help="wider bounds: minutes to hours, and up to 60 GB of memory")
+    options.add_argument(
+        "--long", action="store_true", help="wider bounds: minutes to hours, and up to 60 GB of memory"
+    )
     options.add_argument("--write", action="store_true", help="write transitions.txt from the model")
     chosen = options.parse_args()
     unknown = [name for name in chosen.names if name not in VARIANTS]
@@ -110,6 +114,7 @@ def main():
 
 # --- the promises ---
 
+
 def all_hold(bounds, long, compile_options, arguments):
     limit = LONG_MEMORY_LIMIT if long else MEMORY_LIMIT
     good = True
@@ -124,7 +129,10 @@ def bitstate_holds(bounds):
     good = True
     for name, (definitions, arguments) in bounds.items():
         checker = Checker("broker.pml", definitions, ["-DSAFETY", "-DBITSTATE"])
-        good = judged(name, definitions, checker, checker.search(["-m1000000", *arguments]), unreached_matters=False) and good
+        good = (
+            judged(name, definitions, checker, checker.search(["-m1000000", *arguments]), unreached_matters=False)
+            and good
+        )
     return good
 
 
@@ -135,7 +143,10 @@ def judged(name, definitions, checker, found, unreached_matters):
     errors = re.search(r"errors: (\d+)", found)
     whole = states and errors and "max search depth too small" not in found and "Search not completed" not in found
     unreached = unreached_lines(found) if unreached_matters else []
-    print(f"{name} ({bounds}): {states.group(1) if states else '?'} states, errors: {errors.group(1) if errors else '?'}", flush=True)
+    print(
+        f"{name} ({bounds}): {states.group(1) if states else '?'} states, errors: {errors.group(1) if errors else '?'}",
+        flush=True,
+    )
     if not whole:
         print(f"the search is incomplete:\n{found}")
         return False
@@ -153,9 +164,10 @@ def unreached_lines(found):
 
 # --- the known-bad variants ---
 
+
 def breaks(name, show=False):
     switch, only, promise = VARIANTS[name]
-    for faults in (1, 2):   # breadth first: the shortest counterexample of the fewest faults
+    for faults in (1, 2):  # breadth first: the shortest counterexample of the fewest faults
         definitions = {**SMALL, "BATCHES": 2, "WINDOW": 1, "FAULTS": faults, switch: None, "ONLY": only, "SCRATCH": ""}
         checker = Checker("broker.pml", definitions, ["-DSAFETY", "-DBFS", MEMORY_LIMIT])
         found = checker.search(["-m1000000"])
@@ -175,6 +187,7 @@ def breaks(name, show=False):
 
 # --- the table of transitions ---
 
+
 def table_agrees(write):
     checker = Checker("table.pml", {}, ["-DSAFETY", "-DPRINTF"], optimise="-O0")
     found = checker.search(["-m1000000"])
@@ -183,8 +196,10 @@ def table_agrees(write):
     rows = {row_text(line) for line in found.splitlines() if line.startswith("ROW") and line.endswith("END")}
     rows = sorted(row for row in rows if row)
     if write:
-        head = ("# What the ledger does, store by store: state attempt [holds of consumers 0 and 1] failures | event | stores.\n"
-                "# An event that is not listed for a slab stores nothing, or is a caller's bug. Written by check.py table --write.\n")
+        head = (
+            "# What the ledger does, store by store: state attempt [holds of consumers 0 and 1] failures | event | stores.\n"
+            "# An event that is not listed for a slab stores nothing, or is a caller's bug. Written by check.py table --write.\n"
+        )
         TRANSITIONS.write_text(head + "\n".join(rows) + "\n")
         print(f"{TRANSITIONS}: {len(rows)} transitions")
         return True
@@ -219,7 +234,20 @@ def dots(attempt):
 
 
 def event_text(event, consumer, attempt, kind):
-    names = ["acquire", "abandon", "publish", "lease", "take-back", "expire", "release", "revoke", "dead-letter", "discard", "adopt", "spill"]
+    names = [
+        "acquire",
+        "abandon",
+        "publish",
+        "lease",
+        "take-back",
+        "expire",
+        "release",
+        "revoke",
+        "dead-letter",
+        "discard",
+        "adopt",
+        "spill",
+    ]
     name = names[event]
     if name == "release":
         return f"release {consumer} {attempt} {['completed', 'returned', 'failed'][kind - 1]}"

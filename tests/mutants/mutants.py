@@ -30,78 +30,250 @@ SECONDS_A_TEST = 120
 class Mutant:
     name: str
     source: str
-    old: str          # occurs in the source exactly once
+    old: str  # occurs in the source exactly once
     new: str
-    tests: tuple      # programs of bin/tests
+    tests: tuple  # programs of bin/tests
 
 
-LEDGER, LOG, SESSION = "producer/ledger/slab_ledger.cpp", "consumer/session/release_log.cpp", "consumer/session/consumer_session.cpp"
+LEDGER, LOG, SESSION = (
+    "producer/ledger/slab_ledger.cpp",
+    "consumer/session/release_log.cpp",
+    "consumer/session/consumer_session.cpp",
+)
 MUTANTS = (
-    Mutant("no generation check", LEDGER, "    if (ticket.generation != current.generation) return ReleaseOutcome::Stale;\n", "",
-           ("ledger_test", "broker_test")),
-    Mutant("no attempt check", LEDGER, " || HolderWord::unpack(load_word(*place)).attempt != ticket.attempt", "", ("ledger_test",)),
-    Mutant("no holder record", LEDGER, "        store_word(place, HolderWord{true, after.attempt, consumer.consumer_index, consumer.session}.pack());\n", "",
-           ("ledger_test", "broker_test")),
-    Mutant("holder recorded after the state", LEDGER, """    for (std::uint64_t& place : memory_.entries[slab].holders) {
+    Mutant(
+        "no generation check",
+        LEDGER,
+        "    if (ticket.generation != current.generation) return ReleaseOutcome::Stale;\n",
+        "",
+        ("ledger_test", "broker_test"),
+    ),
+    Mutant(
+        "no attempt check",
+        LEDGER,
+        " || HolderWord::unpack(load_word(*place)).attempt != ticket.attempt",
+        "",
+        ("ledger_test",),
+    ),
+    Mutant(
+        "no holder record",
+        LEDGER,
+        "        store_word(place, HolderWord{true, after.attempt, consumer.consumer_index, consumer.session}.pack());\n",
+        "",
+        ("ledger_test", "broker_test"),
+    ),
+    Mutant(
+        "holder recorded after the state",
+        LEDGER,
+        """    for (std::uint64_t& place : memory_.entries[slab].holders) {
         if (load_word(place) != 0) continue;
-        store_word(place, HolderWord""", """    store_word(memory_.entries[slab].word, after.pack());
+        store_word(place, HolderWord""",
+        """    store_word(memory_.entries[slab].word, after.pack());
     for (std::uint64_t& place : memory_.entries[slab].holders) {
         if (load_word(place) != 0) continue;
-        store_word(place, HolderWord""", ("ledger_table_test",)),
-    Mutant("a death counts against all that was held", LEDGER,
-           "work == WorkWord{slab, holder.attempt, static_cast<std::uint32_t>(current.generation)};", "work.slab < slab_count();",
-           ("ledger_test", "broker_test")),
-    Mutant("the heartbeat names nothing", "consumer/session/read_loan.cpp", "    heartbeat.begin(ticket);\n", "", ("session_test",)),
-    Mutant("a heartbeat of an earlier session is believed", "producer/broker/liveness_monitor.cpp",
-           "load_word(heartbeat.session) == peer.ref.session ? load_word(heartbeat.work) : 0", "load_word(heartbeat.work)", ("broker_test",)),
-    Mutant("releases are not repeated", LOG, "return first_ < next_ && now >= repeat_at_ ? first_ : next_;", "return now < TimePoint{} ? first_ : next_;",
-           ("session_test",)),
-    Mutant("repeated releases count again", "producer/broker/dispatcher.cpp", "            peer->in_doubt = true;\n        } else if (sequence == peer",
-           "            on_release(*peer, record);\n        } else if (sequence == peer", ("broker_test",)),
-    Mutant("another run's releases count", "producer/broker/dispatcher.cpp", "message.run != options_.run_nonce", "message.run == 0",
-           ("broker_test",)),
-    Mutant("another run's words count", "producer/broker/admission.cpp", """        if (message.run != options_.run_nonce) {
-            ++refused_[""", """        if (message.run == 0) {
-            ++refused_[""", ("broker_test",)),
-    Mutant("another run's producer is believed", SESSION, "parsed.run != options_.run_nonce && ", "parsed.run == 0 && ", ("session_test",)),
-    Mutant("each run has the sockets of the one before", "common/transport/endpoint.cpp", "(endpoint.names.nonce + endpoint.epoch)", "(endpoint.epoch)",
-           ("transport_test",)),
-    Mutant("a session is continued by its process", "producer/broker/peer_table.cpp", "peer->away && !peer->gone && peer->token == token",
-           "peer->away && !peer->gone && token != 0", ("broker_test",)),
-    Mutant("an error keeps what the consumer holds", "consumer/session/consumer_loop.cpp", "        session_->abandon();\n", "", ("session_test",)),
-    Mutant("what is given back is still mapped", "consumer/session/consumer_loop.cpp", "        mappings_->unmap_slabs();\n", "", ("session_test",)),
-    Mutant("anyone releases in another's name", "producer/broker/dispatcher.cpp",
-           "inbound.credentials.pid != peer->credentials.pid || inbound.credentials.uid != peer->credentials.uid", "inbound.bytes.empty()",
-           ("broker_test",)),
-    Mutant("forked children keep slabs", "common/shm/shared_region.cpp", '    advise(region, MADV_DONTFORK, "MADV_DONTFORK", name);\n', "", ("shm_test",)),
-    Mutant("slabs are in core dumps", "common/shm/shared_region.cpp",
-           '    advise(region, MADV_DONTDUMP, "MADV_DONTDUMP", name);\n', "",
-           ("shm_test",)),
-    Mutant("memory is free when a lease runs out", LEDGER, """    failpoint("ledger.expire");
-    move_to(slab, SlabState::Leased, SlabState::Ready);""", """    for (std::uint64_t& place : memory_.entries[slab].holders) store_word(place, 0);
-    free_slab(slab);""", ("ledger_test", "broker_test")),
-    Mutant("only the last holder completes", LEDGER, "    if (kind == ReleaseKind::Completed &&",
-           "    if (kind == ReleaseKind::Completed && ticket.attempt == current.attempt &&", ("ledger_test", "broker_test")),
-    Mutant("a pause of everything runs leases out", "producer/broker/liveness_monitor.cpp", "    leave_out_pause(now);\n", "", ("broker_test",)),
-    Mutant("any work is let in", "producer/broker/admission.cpp", " && hello.work != options_.work", " && hello.work == options_.run_nonce", ("broker_test",)),
-    Mutant("memory is free while held", LEDGER, "        if (!has_holders(ticket.slab)) free_slab(ticket.slab);",
-           "        for (std::uint64_t& other : memory_.entries[ticket.slab].holders) store_word(other, 0);\n        free_slab(ticket.slab);",
-           ("ledger_test", "broker_test")),
-    Mutant("a killed one is free before it is dead", "producer/broker/liveness_monitor.cpp", "        ++totals_.stalled_killed;\n",
-           "        ++totals_.stalled_killed;\n        reap(peer);\n", ("broker_test",)),
-    Mutant("no word of the adopted ledger is checked", LEDGER, "    check_ledger_words(memory.consumers, memory.entries);\n", "", ("ledger_test",)),
-    Mutant("a halt sends consumers away", "producer/egress/run_lifecycle.cpp", "        if (mode == StopMode::Abandon) run_.dismiss_consumers();\n",
-           "        run_.dismiss_consumers();\n", ("egress_test",)),
-    Mutant("a run that does not add up is gone on with", "producer/recovery/run_recovery.cpp", "    require_conserved(predecessor_);\n", "", ("recovery_test",)),
-    Mutant("a new run takes an unfinished run's folder", "producer/runner/checkpoint/run_checkpoint.cpp", "if (found) fail_other_work(",
-           "if (found && found->ended) fail_other_work(", ("checkpoint_test",)),
-    Mutant("a program adds to a launcher's run", "consumer/processors/results/own_run.cpp", "if (previous && !previous->of_own_program)",
-           "if (previous && previous->run_id.empty())", ("processors_test",)),
-    Mutant("connections without limit", "common/transport/connection_limit.cpp",
-           "if (static_cast<std::size_t>(of_this_process) < kMostOfOneProcess && pids_.size() < most_) {", "if (of_this_process >= 0) {", ("transport_test",)),
-    Mutant("a stream begins where ISA-L begins it", "consumer/processors/pictures/fast_deflate.cpp",
-           '    expect(isal_deflate_set_dict(&stream, &first, 1) == COMP_OK, "ISA-L takes a dictionary before the stream");\n', "",
-           ("processors_test",)),
+        store_word(place, HolderWord""",
+        ("ledger_table_test",),
+    ),
+    Mutant(
+        "a death counts against all that was held",
+        LEDGER,
+        "work == WorkWord{slab, holder.attempt, static_cast<std::uint32_t>(current.generation)};",
+        "work.slab < slab_count();",
+        ("ledger_test", "broker_test"),
+    ),
+    Mutant(
+        "the heartbeat names nothing",
+        "consumer/session/read_loan.cpp",
+        "    heartbeat.begin(ticket);\n",
+        "",
+        ("session_test",),
+    ),
+    Mutant(
+        "a heartbeat of an earlier session is believed",
+        "producer/broker/liveness_monitor.cpp",
+        "load_word(heartbeat.session) == peer.ref.session ? load_word(heartbeat.work) : 0",
+        "load_word(heartbeat.work)",
+        ("broker_test",),
+    ),
+    Mutant(
+        "releases are not repeated",
+        LOG,
+        "return first_ < next_ && now >= repeat_at_ ? first_ : next_;",
+        "return now < TimePoint{} ? first_ : next_;",
+        ("session_test",),
+    ),
+    Mutant(
+        "repeated releases count again",
+        "producer/broker/dispatcher.cpp",
+        "            peer->in_doubt = true;\n        } else if (sequence == peer",
+        "            on_release(*peer, record);\n        } else if (sequence == peer",
+        ("broker_test",),
+    ),
+    Mutant(
+        "another run's releases count",
+        "producer/broker/dispatcher.cpp",
+        "message.run != options_.run_nonce",
+        "message.run == 0",
+        ("broker_test",),
+    ),
+    Mutant(
+        "another run's words count",
+        "producer/broker/admission.cpp",
+        """        if (message.run != options_.run_nonce) {
+            ++refused_[""",
+        """        if (message.run == 0) {
+            ++refused_[""",
+        ("broker_test",),
+    ),
+    Mutant(
+        "another run's producer is believed",
+        SESSION,
+        "parsed.run != options_.run_nonce && ",
+        "parsed.run == 0 && ",
+        ("session_test",),
+    ),
+    Mutant(
+        "each run has the sockets of the one before",
+        "common/transport/endpoint.cpp",
+        "(endpoint.names.nonce + endpoint.epoch)",
+        "(endpoint.epoch)",
+        ("transport_test",),
+    ),
+    Mutant(
+        "a session is continued by its process",
+        "producer/broker/peer_table.cpp",
+        "peer->away && !peer->gone && peer->token == token",
+        "peer->away && !peer->gone && token != 0",
+        ("broker_test",),
+    ),
+    Mutant(
+        "an error keeps what the consumer holds",
+        "consumer/session/consumer_loop.cpp",
+        "        session_->abandon();\n",
+        "",
+        ("session_test",),
+    ),
+    Mutant(
+        "what is given back is still mapped",
+        "consumer/session/consumer_loop.cpp",
+        "        mappings_->unmap_slabs();\n",
+        "",
+        ("session_test",),
+    ),
+    Mutant(
+        "anyone releases in another's name",
+        "producer/broker/dispatcher.cpp",
+        "inbound.credentials.pid != peer->credentials.pid || inbound.credentials.uid != peer->credentials.uid",
+        "inbound.bytes.empty()",
+        ("broker_test",),
+    ),
+    Mutant(
+        "forked children keep slabs",
+        "common/shm/shared_region.cpp",
+        '    advise(region, MADV_DONTFORK, "MADV_DONTFORK", name);\n',
+        "",
+        ("shm_test",),
+    ),
+    Mutant(
+        "slabs are in core dumps",
+        "common/shm/shared_region.cpp",
+        '    advise(region, MADV_DONTDUMP, "MADV_DONTDUMP", name);\n',
+        "",
+        ("shm_test",),
+    ),
+    Mutant(
+        "memory is free when a lease runs out",
+        LEDGER,
+        """    failpoint("ledger.expire");
+    move_to(slab, SlabState::Leased, SlabState::Ready);""",
+        """    for (std::uint64_t& place : memory_.entries[slab].holders) store_word(place, 0);
+    free_slab(slab);""",
+        ("ledger_test", "broker_test"),
+    ),
+    Mutant(
+        "only the last holder completes",
+        LEDGER,
+        "    if (kind == ReleaseKind::Completed &&",
+        "    if (kind == ReleaseKind::Completed && ticket.attempt == current.attempt &&",
+        ("ledger_test", "broker_test"),
+    ),
+    Mutant(
+        "a pause of everything runs leases out",
+        "producer/broker/liveness_monitor.cpp",
+        "    leave_out_pause(now);\n",
+        "",
+        ("broker_test",),
+    ),
+    Mutant(
+        "any work is let in",
+        "producer/broker/admission.cpp",
+        " && hello.work != options_.work",
+        " && hello.work == options_.run_nonce",
+        ("broker_test",),
+    ),
+    Mutant(
+        "memory is free while held",
+        LEDGER,
+        "        if (!has_holders(ticket.slab)) free_slab(ticket.slab);",
+        "        for (std::uint64_t& other : memory_.entries[ticket.slab].holders) store_word(other, 0);\n        free_slab(ticket.slab);",
+        ("ledger_test", "broker_test"),
+    ),
+    Mutant(
+        "a killed one is free before it is dead",
+        "producer/broker/liveness_monitor.cpp",
+        "        ++totals_.stalled_killed;\n",
+        "        ++totals_.stalled_killed;\n        reap(peer);\n",
+        ("broker_test",),
+    ),
+    Mutant(
+        "no word of the adopted ledger is checked",
+        LEDGER,
+        "    check_ledger_words(memory.consumers, memory.entries);\n",
+        "",
+        ("ledger_test",),
+    ),
+    Mutant(
+        "a halt sends consumers away",
+        "producer/egress/run_lifecycle.cpp",
+        "        if (mode == StopMode::Abandon) run_.dismiss_consumers();\n",
+        "        run_.dismiss_consumers();\n",
+        ("egress_test",),
+    ),
+    Mutant(
+        "a run that does not add up is gone on with",
+        "producer/recovery/run_recovery.cpp",
+        "    require_conserved(predecessor_);\n",
+        "",
+        ("recovery_test",),
+    ),
+    Mutant(
+        "a new run takes an unfinished run's folder",
+        "producer/runner/checkpoint/run_checkpoint.cpp",
+        "if (found) fail_other_work(",
+        "if (found && found->ended) fail_other_work(",
+        ("checkpoint_test",),
+    ),
+    Mutant(
+        "a program adds to a launcher's run",
+        "consumer/processors/results/own_run.cpp",
+        "if (previous && !previous->of_own_program)",
+        "if (previous && previous->run_id.empty())",
+        ("processors_test",),
+    ),
+    Mutant(
+        "connections without limit",
+        "common/transport/connection_limit.cpp",
+        "if (static_cast<std::size_t>(of_this_process) < kMostOfOneProcess && pids_.size() < most_) {",
+        "if (of_this_process >= 0) {",
+        ("transport_test",),
+    ),
+    Mutant(
+        "a stream begins where ISA-L begins it",
+        "consumer/processors/pictures/fast_deflate.cpp",
+        '    expect(isal_deflate_set_dict(&stream, &first, 1) == COMP_OK, "ISA-L takes a dictionary before the stream");\n',
+        "",
+        ("processors_test",),
+    ),
 )
 
 
@@ -110,11 +282,19 @@ class Build:
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder).resolve()
-        self._commands = {source: entry for entry in json.loads((self.folder / "compile_commands.json").read_text())
-                          if " -o tests/fuzz/" not in entry["command"] for source in sources_of(entry["file"])}
+        self._commands = {
+            source: entry
+            for entry in json.loads((self.folder / "compile_commands.json").read_text())
+            if " -o tests/fuzz/" not in entry["command"]
+            for source in sources_of(entry["file"])
+        }
 
     def bring_up_to_date(self, programs):
-        subprocess.run(["ninja", "-C", self.folder, *sorted({f"bin/tests/{name}" for name in programs})], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            ["ninja", "-C", self.folder, *sorted({f"bin/tests/{name}" for name in programs})],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
 
     def compile(self, source, text, folder):
         """Compiles the changed text like the source. Returns the object."""
@@ -132,8 +312,16 @@ class Build:
     def link(self, program, in_front, folder):
         """Links the test program with this object before the rooms."""
         linked = folder / program
-        commands = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", "-s", f"bin/tests/{program}"], capture_output=True, text=True,
-                                  check=True).stdout.strip().splitlines()
+        commands = (
+            subprocess.run(
+                ["ninja", "-C", self.folder, "-t", "commands", "-s", f"bin/tests/{program}"],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            .stdout.strip()
+            .splitlines()
+        )
         command = re.sub(r"(\S+\.o )", lambda first: f"{shlex.quote(str(in_front))} {first[1]}", commands[-1], count=1)
         # The original object may contain other sources of its room, which are needed. The first definition of a common symbol wins.
         command = command.replace(f"-o bin/tests/{program}", f"-Wl,-z,muldefs -o {shlex.quote(str(linked))}", 1)
@@ -149,7 +337,9 @@ def last_begun(output):
 def failed_case(program, folder):
     """The name of the first failing test case; empty if all pass."""
     try:
-        done = subprocess.run([program], capture_output=True, text=True, errors="replace", timeout=SECONDS_A_TEST, cwd=folder, check=False)
+        done = subprocess.run(
+            [program], capture_output=True, text=True, errors="replace", timeout=SECONDS_A_TEST, cwd=folder, check=False
+        )
     except subprocess.TimeoutExpired as hung:
         return f"{last_begun((hung.stdout or b'').decode(errors='replace'))} (no end)"
     if done.returncode == 0:
@@ -162,7 +352,9 @@ def check(mutant, build):
     """The test that notices the mutant, or an empty text."""
     text = (ROOT / mutant.source).read_text()
     if text.count(mutant.old) != 1:
-        raise SystemExit(f"mutants.py: '{mutant.name}' does not apply: its text occurs {text.count(mutant.old)} times in {mutant.source}")
+        raise SystemExit(
+            f"mutants.py: '{mutant.name}' does not apply: its text occurs {text.count(mutant.old)} times in {mutant.source}"
+        )
     with tempfile.TemporaryDirectory(prefix="offramp-mutant-") as folder:
         folder = pathlib.Path(folder)
         compiled = build.compile(mutant.source, text.replace(mutant.old, mutant.new), folder)
@@ -176,7 +368,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="all, when none is named")
     parser.add_argument("--build", default=ROOT / "build/release", help="a configured build folder")
-    parser.add_argument("--as-built", action="store_true", help="do not build first: a test of a build that is up to date")
+    parser.add_argument(
+        "--as-built", action="store_true", help="do not build first: a test of a build that is up to date"
+    )
     options = parser.parse_args()
     wanted = [mutant for mutant in MUTANTS if not options.names or mutant.name in options.names]
     build, began, survivors = Build(options.build), time.monotonic(), 0

@@ -36,7 +36,11 @@ def python_of(minor):
     homes = sorted(pathlib.Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/{name}"), reverse=True)
     for candidate in (f"/usr/bin/{name}", *map(str, homes), shutil.which(name)):
         code = f"import sys, venv; sys.exit(sys.version_info[:2] != (3, {minor}))"
-        if candidate and os.path.exists(candidate) and subprocess.run([candidate, "-c", code], capture_output=True, check=False).returncode == 0:
+        if (
+            candidate
+            and os.path.exists(candidate)
+            and subprocess.run([candidate, "-c", code], capture_output=True, check=False).returncode == 0
+        ):
             return candidate
     return None
 
@@ -48,7 +52,9 @@ def selected_minors():
 
 
 def run(*command, **options):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300, check=False, **options)
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, timeout=300, check=False, **options
+    )
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -80,7 +86,17 @@ class Environments:
         if brings_pip:
             run(folder / "bin" / "python", "-m", "pip", *QUIETLY, "--no-deps", "--no-index", self._wheel)
         elif minor == OWN:
-            run(sys.executable, "-m", "pip", "--python", folder / "bin" / "python", *QUIETLY, "--no-deps", "--no-index", self._wheel)
+            run(
+                sys.executable,
+                "-m",
+                "pip",
+                "--python",
+                folder / "bin" / "python",
+                *QUIETLY,
+                "--no-deps",
+                "--no-index",
+                self._wheel,
+            )
         else:
             unpack(self._wheel, folder)
 
@@ -118,10 +134,28 @@ def fetched_numpy(minor):
     folder = BUILD / "tests" / "package" / f"numpy-3.{minor}"
     if not folder.exists():
         partial = folder.with_suffix(f".{os.getpid()}")
-        command = [sys.executable, "-m", "pip", *QUIETLY, "--retries", "0", "--timeout", "10", "--no-deps", "--only-binary", ":all:", "--python-version",
-                   f"3.{minor}", "--target", str(partial), "numpy"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            *QUIETLY,
+            "--retries",
+            "0",
+            "--timeout",
+            "10",
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+            "--python-version",
+            f"3.{minor}",
+            "--target",
+            str(partial),
+            "numpy",
+        ]
         try:
-            is_installed = subprocess.run(command, capture_output=True, timeout=FETCH_SECONDS, check=False).returncode == 0
+            is_installed = (
+                subprocess.run(command, capture_output=True, timeout=FETCH_SECONDS, check=False).returncode == 0
+            )
         except subprocess.TimeoutExpired:
             is_installed = False
         if not is_installed:

@@ -73,22 +73,43 @@ DEMO = """
 
 def clean_environment():
     """The environment, without variables that point to the tree. The tests import NumPy a hundred times and need no BLAS threads."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OFFRAMP_", "PYTHON", "LD_", "VIRTUAL_ENV"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("OFFRAMP_", "PYTHON", "LD_", "VIRTUAL_ENV"))
+    }
     return {**kept, "OPENBLAS_NUM_THREADS": "1"}
 
 
 def contract_of_processors(consumer, python, which="*"):
     """The suite of tests/contract/processors over custom processors, run by this consumer."""
     named = {"OFFRAMP_TEST_CONSUMER": str(consumer), "OFFRAMP_TEST_CONSUMER_PYTHON": str(python)}
-    return subprocess.run([str(BUILD / "bin" / "tests" / "contract_processors"), f"--gtest_filter=Hosted/ProcessorContract.{which}"], capture_output=True,
-                          text=True, env={**clean_environment(), **named}, timeout=3 * WATCHDOG_SECONDS, check=False)
+    return subprocess.run(
+        [str(BUILD / "bin" / "tests" / "contract_processors"), f"--gtest_filter=Hosted/ProcessorContract.{which}"],
+        capture_output=True,
+        text=True,
+        env={**clean_environment(), **named},
+        timeout=3 * WATCHDOG_SECONDS,
+        check=False,
+    )
 
 
 def tests_of_the_package(python, *modules, before=()):
     """Runs tests that import the package by name. `before`: folders first in this Python's path."""
-    environment = {**clean_environment(), "PYTHONPATH": os.pathsep.join(map(str, [*before, ROOT])), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run([str(python), "-m", "unittest", *modules], cwd=ROOT / "tests" / "python", capture_output=True, text=True, env=environment,
-                          timeout=3 * WATCHDOG_SECONDS, check=False)
+    environment = {
+        **clean_environment(),
+        "PYTHONPATH": os.pathsep.join(map(str, [*before, ROOT])),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    return subprocess.run(
+        [str(python), "-m", "unittest", *modules],
+        cwd=ROOT / "tests" / "python",
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=3 * WATCHDOG_SECONDS,
+        check=False,
+    )
 
 
 def sums():
@@ -99,10 +120,24 @@ class Installed:
     """One installation, and a working folder outside the tree. `environment`: additional variables."""
 
     def __init__(self, case, folder, python, command, environment=()):
-        self.case, self.folder, self.python, self.command = case, pathlib.Path(folder), str(python), [str(word) for word in command]
-        self.environment = {**clean_environment(), "HOME": str(self.folder), "OFFRAMP_TEST_RUNS": str(self.folder / "r"), **dict(environment)}
+        self.case, self.folder, self.python, self.command = (
+            case,
+            pathlib.Path(folder),
+            str(python),
+            [str(word) for word in command],
+        )
+        self.environment = {
+            **clean_environment(),
+            "HOME": str(self.folder),
+            "OFFRAMP_TEST_RUNS": str(self.folder / "r"),
+            **dict(environment),
+        }
         before = shared_memory()
-        case.addCleanup(lambda: case.assertEqual(set(), left_behind(lambda: shared_memory() - before), "something was left in /dev/shm"))
+        case.addCleanup(
+            lambda: case.assertEqual(
+                set(), left_behind(lambda: shared_memory() - before), "something was left in /dev/shm"
+            )
+        )
 
     def written(self, name, text):
         path = self.folder / name
@@ -112,22 +147,45 @@ class Installed:
 
     def call(self, *words, code=0):
         """The command's output."""
-        done = subprocess.run([*self.command, *map(str, words)], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, timeout=WATCHDOG_SECONDS, check=False)
+        done = subprocess.run(
+            [*self.command, *map(str, words)],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=WATCHDOG_SECONDS,
+            check=False,
+        )
         self.case.assertEqual(code, done.returncode, done.stdout)
         self.case.assertNotIn("Traceback", done.stdout)
         return done.stdout
 
     def ask(self, program, *arguments, code=0):
         """The output of a program in the installation's Python."""
-        done = subprocess.run([self.python, "-c", textwrap.dedent(program), *map(str, arguments)], cwd=self.folder, env=self.environment, capture_output=True,
-                              text=True, timeout=WATCHDOG_SECONDS, check=False)
+        done = subprocess.run(
+            [self.python, "-c", textwrap.dedent(program), *map(str, arguments)],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=WATCHDOG_SECONDS,
+            check=False,
+        )
         self.case.assertEqual(code, done.returncode, done.stdout + done.stderr)
         return done.stdout + done.stderr
 
     def start(self, program, *arguments):
-        process = subprocess.Popen([self.python, "-c", textwrap.dedent(program), *map(str, arguments)], cwd=self.folder, env=self.environment,
-                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        process = subprocess.Popen(
+            [self.python, "-c", textwrap.dedent(program), *map(str, arguments)],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         self.case.addCleanup(put_away, process)
         return process
 
@@ -139,7 +197,9 @@ class Installed:
     def require_one_version(self):
         """The versions of package, library, programs and launcher."""
         self.case.assertEqual(f"offramp {VERSION}\n", self.call("version"))
-        self.case.assertEqual(f"{VERSION} {VERSION}\n", self.ask("import offramp; print(offramp.__version__, offramp.library_version())"))
+        self.case.assertEqual(
+            f"{VERSION} {VERSION}\n", self.ask("import offramp; print(offramp.__version__, offramp.library_version())")
+        )
 
     def require_consumers_of_all_kinds(self, minor, *flags):
         """Chains a function, a shared object, a program and a built-in processor. `minor`: the version of the function's interpreter."""
@@ -148,17 +208,33 @@ class Installed:
         self.written("tool", TOOL.format(python=sys.executable))
         loop = self.start(LOOP, run_dir)
         own = BUILD / "bin" / "tests" / "own_processor.so"
-        self.call("consume", "--run-dir", run_dir, "--processor", f"./post.py:save,so:{own},exec:./tool,npy", "--output", output, "--consumers", "2",
-                  *flags)
+        self.call(
+            "consume",
+            "--run-dir",
+            run_dir,
+            "--processor",
+            f"./post.py:save,so:{own},exec:./tool,npy",
+            "--output",
+            output,
+            "--consumers",
+            "2",
+            *flags,
+        )
         self.end(loop)
-        folders = {folder.name: folder for folder in output.iterdir() if folder.is_dir() and not folder.name.startswith(".")}
+        folders = {
+            folder.name: folder for folder in output.iterdir() if folder.is_dir() and not folder.name.startswith(".")
+        }
         self.case.assertEqual(4, len(folders), sorted(folders))
         made = {path.suffix: {} for path in output.rglob("*") if path.is_file()}
         for path in output.rglob("*-*.*"):
             made[path.suffix][path.name] = path
-        self.case.assertEqual({f"{key}.txt": f"{key} {total} {minor}" for key, total in sums().items()},
-                              {name: path.read_text() for name, path in made[".txt"].items()})
-        self.case.assertEqual({f"{key}.key": key for key in sums()}, {name: path.read_text() for name, path in made[".key"].items()})
+        self.case.assertEqual(
+            {f"{key}.txt": f"{key} {total} {minor}" for key, total in sums().items()},
+            {name: path.read_text() for name, path in made[".txt"].items()},
+        )
+        self.case.assertEqual(
+            {f"{key}.key": key for key in sums()}, {name: path.read_text() for name, path in made[".key"].items()}
+        )
         self.case.assertEqual({f"{key}.sum" for key in sums()}, set(made[".sum"]))
         self.case.assertEqual({f"{key}.values.npy" for key in sums()}, set(made[".npy"]))
 
@@ -167,22 +243,49 @@ class Installed:
         self.written("refusing.py", REFUSING)
         self.written("post.py", POST)
         loop = self.start(LOOP, run_dir)
-        self.call("consume", "--run-dir", run_dir, "--processor", "./refusing.py:save", "--output", "nothing", "--consumers", "1", code=84)
-        self.end(loop, code=1)      # offramp.ConsumersFailed
+        self.call(
+            "consume",
+            "--run-dir",
+            run_dir,
+            "--processor",
+            "./refusing.py:save",
+            "--output",
+            "nothing",
+            "--consumers",
+            "1",
+            code=84,
+        )
+        self.end(loop, code=1)  # offramp.ConsumersFailed
         name = self.call("dead-letters", "list", "--run-dir", run_dir).splitlines()[1].split()[0]
         self.case.assertIn("not wanted", self.call("dead-letters", "show", name, "--run-dir", run_dir))
-        self.call("dead-letters", "retry", "--all", "--run-dir", run_dir, "--processor", "./post.py:save", "--output", "tried")
-        self.case.assertEqual({f"{key}.txt" for key in sums()}, {path.name for path in (self.folder / "tried").glob("*.txt")})
+        self.call(
+            "dead-letters", "retry", "--all", "--run-dir", run_dir, "--processor", "./post.py:save", "--output", "tried"
+        )
+        self.case.assertEqual(
+            {f"{key}.txt" for key in sums()}, {path.name for path in (self.folder / "tried").glob("*.txt")}
+        )
 
     def require_a_loop_with_consumers(self, minor):
         """Checks a loop whose Egress starts consumers, and a loop that the command starts."""
         self.written("post.py", POST)
         self.written("started.py", STARTED)
         self.ask(WITH_CONSUMERS, "by-egress")
-        self.call("run", "--producer", f"{self.python} started.py", "--processor", "./post.py:save", "--consumers", "2", "--output", "by-command")
+        self.call(
+            "run",
+            "--producer",
+            f"{self.python} started.py",
+            "--processor",
+            "./post.py:save",
+            "--consumers",
+            "2",
+            "--output",
+            "by-command",
+        )
         for folder in ("by-egress", "by-command"):
-            self.case.assertEqual({f"{key}.txt": f"{key} {total} {minor}" for key, total in sums().items()},
-                                  {path.name: path.read_text() for path in (self.folder / folder).glob("*.txt")})
+            self.case.assertEqual(
+                {f"{key}.txt": f"{key} {total} {minor}" for key, total in sums().items()},
+                {path.name: path.read_text() for path in (self.folder / folder).glob("*.txt")},
+            )
 
     def require_processor_templates(self):
         for language, ending in (("python", ".py"), ("c", ".c"), ("c++", ".cpp")):
@@ -192,15 +295,24 @@ class Installed:
             self.case.assertIn(" offramp consume --run-dir RUN --processor ", text)
             self.case.assertNotIn("launch/offramp", text)
             if language == "python" or shutil.which("cc") and shutil.which("c++"):
-                done = subprocess.run([self.python, f"test_{name}.py"], cwd=self.folder, env=self.environment, capture_output=True, text=True,
-                                      timeout=WATCHDOG_SECONDS, check=False)
+                done = subprocess.run(
+                    [self.python, f"test_{name}.py"],
+                    cwd=self.folder,
+                    env=self.environment,
+                    capture_output=True,
+                    text=True,
+                    timeout=WATCHDOG_SECONDS,
+                    check=False,
+                )
                 self.case.assertEqual(0, done.returncode, done.stdout + done.stderr)
 
     def require_a_custom_consumer(self):
         run_dir = self.folder / "own"
         loop = self.start(LOOP, run_dir)
         wait_for(lambda: (run_dir / "endpoint").exists() or loop.poll() is not None, "the loop's run")
-        self.case.assertEqual(f"{sorted((key, float(total)) for key, total in sums().items())}\n", self.ask(CONSUMER, run_dir))
+        self.case.assertEqual(
+            f"{sorted((key, float(total)) for key, total in sums().items())}\n", self.ask(CONSUMER, run_dir)
+        )
         self.end(loop)
 
     def require_success(self, tests, least):
@@ -210,22 +322,53 @@ class Installed:
     def require_the_contract_of_processors(self, suite):
         """Equal results of all three kinds of custom processors."""
         self.case.assertEqual(0, suite.returncode, suite.stdout)
-        passed = {kind: re.findall(rf"       OK \] Hosted/ProcessorContract\.(\w+)/{kind} ", suite.stdout) for kind in ("so", "exec", "python")}
+        passed = {
+            kind: re.findall(rf"       OK \] Hosted/ProcessorContract\.(\w+)/{kind} ", suite.stdout)
+            for kind in ("so", "exec", "python")
+        }
         self.case.assertGreaterEqual(len(passed["python"]), 10, suite.stdout)
         self.case.assertEqual([passed["python"]] * 2, [passed["so"], passed["exec"]])
 
     def require_a_run_can_be_scaled_and_stopped(self, run_dir, loop):
         """`loop` drains its run when its standard input is closed."""
-        consuming = subprocess.Popen([*self.command, "consume", "--run-dir", str(run_dir), "--processor", "npy", "--output", "steered", "--consumers", "1"],
-                                     cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        consuming = subprocess.Popen(
+            [
+                *self.command,
+                "consume",
+                "--run-dir",
+                str(run_dir),
+                "--processor",
+                "npy",
+                "--output",
+                "steered",
+                "--consumers",
+                "1",
+            ],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         self.case.addCleanup(put_away, consuming)
 
         def status():
-            done = subprocess.run([*self.command, "status", "--json"], cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                [*self.command, "status", "--json"],
+                cwd=self.folder,
+                env=self.environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             return json.loads(done.stdout) if done.returncode == 0 else {}
+
         wait_for(lambda: status().get("consumers_alive") == 1, "the command to find the run")
         self.case.assertIn("1 -> 2 consumers", self.call("scale", "2"))
-        wait_for(lambda: status().get("consumers_alive") == 2 and len(list((self.folder / "steered").glob("*.npy"))) == 4, "another consumer and the results")
+        wait_for(
+            lambda: status().get("consumers_alive") == 2 and len(list((self.folder / "steered").glob("*.npy"))) == 4,
+            "another consumer and the results",
+        )
         self.case.assertIn("consumers 2 alive, 2 wanted", self.call("status"))
         self.case.assertIn("ended", self.call("stop"))
         printed, _ = consuming.communicate(timeout=WATCHDOG_SECONDS)

@@ -31,14 +31,22 @@ class Deb(unittest.TestCase):
     def installed(self):
         work = tempfile.TemporaryDirectory(prefix="work-", dir=self.world)
         self.addCleanup(work.cleanup)
-        found = {"PYTHONPATH": str(self.root / "usr/lib/python3/dist-packages"), "PYTHONDONTWRITEBYTECODE": "1"}      # like Debian's Python
-        return Installed(self, work.name, sys.executable, [sys.executable, "-EsB", self.root / "usr" / "bin" / "offramp"], found)
+        found = {
+            "PYTHONPATH": str(self.root / "usr/lib/python3/dist-packages"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }  # like Debian's Python
+        return Installed(
+            self, work.name, sys.executable, [sys.executable, "-EsB", self.root / "usr" / "bin" / "offramp"], found
+        )
 
     def field(self, package, name):
         return run("dpkg-deb", "-f", package, name).strip()
 
     def test_packages_have_one_version_and_their_dependencies(self):
-        self.assertEqual([f"offramp-dev_{VERSION}_amd64.deb", f"offramp_{VERSION}_amd64.deb"], [package.name for package in self.packages])
+        self.assertEqual(
+            [f"offramp-dev_{VERSION}_amd64.deb", f"offramp_{VERSION}_amd64.deb"],
+            [package.name for package in self.packages],
+        )
         development, runtime = self.packages
         self.assertEqual([VERSION, VERSION], [self.field(package, "Version") for package in self.packages])
         self.assertEqual(f"offramp (= {VERSION})", self.field(development, "Depends"))
@@ -72,16 +80,22 @@ class Deb(unittest.TestCase):
         """Built outside the source tree: find_package() finds the unpacked package."""
         source = self.world / "project"
         source.mkdir()
-        (source / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(own C)\nfind_package(offramp 1 REQUIRED)\n"
-                                               "add_executable(own own.c)\ntarget_link_libraries(own offramp::offramp)\n")
-        (source / "own.c").write_text('#include <offramp.h>\n#include <stdio.h>\nint main(void) { return puts(offramp_version()) < 0; }\n')
+        (source / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.25)\nproject(own C)\nfind_package(offramp 1 REQUIRED)\n"
+            "add_executable(own own.c)\ntarget_link_libraries(own offramp::offramp)\n"
+        )
+        (source / "own.c").write_text(
+            "#include <offramp.h>\n#include <stdio.h>\nint main(void) { return puts(offramp_version()) < 0; }\n"
+        )
         run("cmake", "-G", "Ninja", "-S", source, "-B", self.world / "built", f"-DCMAKE_PREFIX_PATH={self.root}/usr")
         run("cmake", "--build", self.world / "built")
         self.assertEqual(f"{VERSION}\n", run(self.world / "built" / "own"))
 
     @unittest.skipUnless(shutil.which("lintian"), "skipped: no lintian here")
     def test_lintian_finds_no_error(self):
-        done = subprocess.run(["lintian", "--fail-on", "error", *self.packages], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["lintian", "--fail-on", "error", *self.packages], capture_output=True, text=True, check=False
+        )
         self.assertEqual([], re.findall(r"^E: .*", done.stdout, re.MULTILINE))
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
 

@@ -115,7 +115,13 @@ class LoopFolder:
 
     def loop(self, batches=BATCHES, dies="", **more):
         """Starts a loop with its own consumers. `more`: further arguments of its Egress."""
-        given = {"output": str(self.output), "processor": f"{self._test.post}:save", "consumers": 2, "run_dir": str(self.run_dir), **more}
+        given = {
+            "output": str(self.output),
+            "processor": f"{self._test.post}:save",
+            "consumers": 2,
+            "run_dir": str(self.run_dir),
+            **more,
+        }
         return self.loop_with(given, batches, dies)
 
     def loop_with(self, given, batches=BATCHES, dies=""):
@@ -157,11 +163,20 @@ def processes_of(folder):
             command = (process / "cmdline").read_bytes()
         except OSError:
             continue
-        if process.name.isdecimal() and int(process.name) != os.getpid() and os.fsencode(folder) in command and b"offramp" in command:
+        if (
+            process.name.isdecimal()
+            and int(process.name) != os.getpid()
+            and os.fsencode(folder) in command
+            and b"offramp" in command
+        ):
             found.append(int(process.name))
     return found
 
 
 def results(output):
     """Names and bytes of all files except Offramp's own."""
-    return {str(path.relative_to(output)): path.read_bytes() for path in output.rglob("*") if path.is_file() and not path.name.startswith(".offramp-")}
+    return {
+        str(path.relative_to(output)): path.read_bytes()
+        for path in output.rglob("*")
+        if path.is_file() and not path.name.startswith(".offramp-")
+    }

@@ -59,7 +59,13 @@ class Interfaced:
     """An array on a GPU with only the CUDA array interface."""
 
     def __init__(self, **fields):
-        self.__cuda_array_interface__ = {"shape": (2, 3), "typestr": "<f4", "data": (0x7000, False), "version": 3, **fields}
+        self.__cuda_array_interface__ = {
+            "shape": (2, 3),
+            "typestr": "<f4",
+            "data": (0x7000, False),
+            "version": 3,
+            **fields,
+        }
 
     def __dlpack_device__(self):
         return 2, 1
@@ -75,7 +81,11 @@ class Made:
         self.numbers = (ctypes.c_float * 6)(*range(6))
         self.shape = (ctypes.c_int64 * 2)(2, 3)
         self.managed = kind()
-        self.managed.tensor.data, self.managed.tensor.dims, self.managed.tensor.shape = ctypes.addressof(self.numbers), 2, self.shape
+        self.managed.tensor.data, self.managed.tensor.dims, self.managed.tensor.shape = (
+            ctypes.addressof(self.numbers),
+            2,
+            self.shape,
+        )
         self.managed.tensor.dtype = offramp._abi.DTypeCode(*dtype)
         if kind is _exchange._Versioned:
             self.managed.major = major
@@ -84,7 +94,9 @@ class Made:
         self.name = name
 
     def capsule(self):
-        new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(("PyCapsule_New", ctypes.pythonapi))
+        new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+            ("PyCapsule_New", ctypes.pythonapi)
+        )
         return new(ctypes.addressof(self.managed), self.name, None)
 
 
@@ -96,19 +108,35 @@ class OtherArrays(Egresses):
         numbers = numpy.arange(12, dtype="float32").reshape(4, 3)
         fixed = numbers.copy()
         fixed.flags.writeable = False
-        versioned = numpy.lib.NumpyVersion(numpy.__version__) >= "2.1.0"    # earlier versions export no read-only arrays
-        made = {"versioned": Exported(numbers), "unversioned": ExportedUnversioned(numbers), "read_only": fixed,
-                "exported_read_only": Exported(fixed if versioned else numbers), "memoryview": memoryview(numbers), "interface": unittest.mock.Mock(spec=["__array_interface__"], __array_interface__=numbers.__array_interface__),
-                "bytes": bytearray(b"abcd"), "array": array.array("i", [5, 6, 7, 8]), "ctypes": (ctypes.c_double * 4)(1, 2, 3, 4)}
-        expected_values = {**{name: numbers for name in list(made)[:6]}, "bytes": numpy.uint8([97, 98, 99, 100]), "array": numpy.int32([5, 6, 7, 8]),
-                  "ctypes": numpy.float64([1, 2, 3, 4])}
+        versioned = numpy.lib.NumpyVersion(numpy.__version__) >= "2.1.0"  # earlier versions export no read-only arrays
+        made = {
+            "versioned": Exported(numbers),
+            "unversioned": ExportedUnversioned(numbers),
+            "read_only": fixed,
+            "exported_read_only": Exported(fixed if versioned else numbers),
+            "memoryview": memoryview(numbers),
+            "interface": unittest.mock.Mock(
+                spec=["__array_interface__"], __array_interface__=numbers.__array_interface__
+            ),
+            "bytes": bytearray(b"abcd"),
+            "array": array.array("i", [5, 6, 7, 8]),
+            "ctypes": (ctypes.c_double * 4)(1, 2, 3, 4),
+        }
+        expected_values = {
+            **{name: numbers for name in list(made)[:6]},
+            "bytes": numpy.uint8([97, 98, 99, 100]),
+            "array": numpy.int32([5, 6, 7, 8]),
+            "ctypes": numpy.float64([1, 2, 3, 4]),
+        }
         reader = self.reader()
         with offramp.Egress(self.run_dir) as egress:
             egress.submit(made)
             egress.submit(made, copy=True)
         seen = self.seen_by(reader)
         for key in range(8):
-            self.assertEqual({name: array[key % 4].tolist() for name, array in expected_values.items()}, seen[str(key)][2])
+            self.assertEqual(
+                {name: array[key % 4].tolist() for name, array in expected_values.items()}, seen[str(key)][2]
+            )
         self.assertEqual([{"max_version": (1, 1)}, *[{}] * (not versioned)] * 2, made["versioned"].requests)
 
     @unittest.skipUnless(importlib.util.find_spec("jax"), "skipped: no JAX")
@@ -117,7 +145,12 @@ class OtherArrays(Egresses):
 
         reader = self.reader()
         with offramp.Egress(self.run_dir) as egress:
-            egress.submit({"numbers": jax.numpy.arange(6.0).reshape(2, 3) * 2, "small": jax.numpy.arange(2, dtype="bfloat16").astype("int8")})
+            egress.submit(
+                {
+                    "numbers": jax.numpy.arange(6.0).reshape(2, 3) * 2,
+                    "small": jax.numpy.arange(2, dtype="bfloat16").astype("int8"),
+                }
+            )
         self.assertEqual({"numbers": [6, 8, 10], "small": 1}, self.seen_by(reader)["1"][2])
         deleted = jax.numpy.arange(6.0)
         deleted.delete()
@@ -134,8 +167,10 @@ class OtherArrays(Egresses):
                 egress.submit(ExportedFrom(each.capsule()))
             self.assertEqual([], made[3].deleted, "it waits for a slab")
         self.assertEqual([[ctypes.addressof(each.managed)] for each in made], [each.deleted for each in made])
-        self.assertEqual({str(key): [0, 1, 2] if key % 2 == 0 else [3, 4, 5] for key in range(8)},
-                         {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
+        self.assertEqual(
+            {str(key): [0, 1, 2] if key % 2 == 0 else [3, 4, 5] for key in range(8)},
+            {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()},
+        )
         exported = numpy.zeros((2, 3), "float32")
         watched = weakref.ref(exported)
         outputs = _arrays.outputs_of("x", Exported(exported), False)
@@ -147,8 +182,11 @@ class OtherArrays(Egresses):
     def test_refused_capsule_is_released(self):
         import numpy
 
-        for made, kind, text in ((Made(dtype=(5, 64, 1)), TypeError, "type code 5 with 64 bits, which are not supported. Convert them"),
-                                 (Made(dtype=(2, 32, 4)), TypeError, "elements of 4 lanes"), (Made(major=2), offramp.BadArgument, "DLPack 2.0, which is newer")):
+        for made, kind, text in (
+            (Made(dtype=(5, 64, 1)), TypeError, "type code 5 with 64 bits, which are not supported. Convert them"),
+            (Made(dtype=(2, 32, 4)), TypeError, "elements of 4 lanes"),
+            (Made(major=2), offramp.BadArgument, "DLPack 2.0, which is newer"),
+        ):
             with self.subTest(text), self.assertRaisesRegex(kind, text):
                 _arrays.outputs_of("x", ExportedFrom(made.capsule()), False)
             self.assertEqual(1, len(made.deleted))
@@ -158,9 +196,20 @@ class OtherArrays(Egresses):
         self.assertEqual(1, len(unversioned.deleted))
         fixed = numpy.zeros((2, 3), "float32")
         fixed.flags.writeable = False
-        for given, kind, text in ((ExportedFrom(capsule), TypeError, "exported no tensor through DLPack"), (ExportedFrom(None), TypeError, "but None"),
-                                  (ExportedFrom(None, (4, 0)), offramp.BadArgument, "a device of DLPack's type 4. Submit an array on the CPU"),
-                                  (ExportedUnversioned(fixed), offramp.BadArgument, "cannot be exported through DLPack: .*Submit a copy of it")):
+        for given, kind, text in (
+            (ExportedFrom(capsule), TypeError, "exported no tensor through DLPack"),
+            (ExportedFrom(None), TypeError, "but None"),
+            (
+                ExportedFrom(None, (4, 0)),
+                offramp.BadArgument,
+                "a device of DLPack's type 4. Submit an array on the CPU",
+            ),
+            (
+                ExportedUnversioned(fixed),
+                offramp.BadArgument,
+                "cannot be exported through DLPack: .*Submit a copy of it",
+            ),
+        ):
             with self.subTest(text), self.assertRaisesRegex(kind, text):
                 _arrays.outputs_of("x", given, False)
 
@@ -197,22 +246,39 @@ class OtherArrays(Egresses):
 
     def test_cuda_array_interface_is_read(self):
         outputs = _arrays.outputs_of("x", given := Interfaced(stream=0x99), False)
-        self.assertEqual((given, 0x7000, "float32", (2, 3), "cuda:1", ()), (*outputs[:2], outputs.dtype.name, *outputs[3:6]))
+        self.assertEqual(
+            (given, 0x7000, "float32", (2, 3), "cuda:1", ()), (*outputs[:2], outputs.dtype.name, *outputs[3:6])
+        )
         for stream, handle in ((None, None), (1, None), (2, 2), (0x99, 0x99)):
             outputs = [_arrays.outputs_of("x", Interfaced(stream=stream), False)]
             self.assertEqual((handle, 5), (_arrays.stream_of(None, outputs), _arrays.stream_of(5, outputs)))
         self.assertIsNone(_arrays.stream_of(None, [_arrays.outputs_of("x", Interfaced(version=2), False)]))
         self.assertEqual((2, 1), _arrays.outputs_of("x", Interfaced(shape=(2, 3, 4), strides=(48, 4, 12)), False).order)
-        self.assertEqual((), _arrays.outputs_of("x", Interfaced(shape=(1, 3, 1), strides=(50, 4, -7)), False).order, "strides of one element do not count")
+        self.assertEqual(
+            (),
+            _arrays.outputs_of("x", Interfaced(shape=(1, 3, 1), strides=(50, 4, -7)), False).order,
+            "strides of one element do not count",
+        )
         with self.assertRaisesRegex(offramp.BadArgument, "several streams: 0x2, 0x99"):
             _arrays.stream_of(None, [_arrays.outputs_of("x", Interfaced(stream=stream), False) for stream in (2, 0x99)])
-        for fields, kind, text in (({"stream": 0}, TypeError, "an invalid stream in its interface: 0"), ({"stream": "legacy"}, TypeError, "Pass the stream: submit"),
-                                 ({"mask": 3}, TypeError, "has a mask"), ({"typestr": "<c8"}, TypeError, "type '<c8'"), ({"typestr": ">f4"}, TypeError, ">f4"),
-                                 ({"data": None}, TypeError, "invalid __cuda_array_interface__"), ({"shape": ()}, offramp.BadArgument, "no dimensions"),
-                                 ({"shape": (0, 3)}, offramp.BadArgument, "is empty")):
+        for fields, kind, text in (
+            ({"stream": 0}, TypeError, "an invalid stream in its interface: 0"),
+            ({"stream": "legacy"}, TypeError, "Pass the stream: submit"),
+            ({"mask": 3}, TypeError, "has a mask"),
+            ({"typestr": "<c8"}, TypeError, "type '<c8'"),
+            ({"typestr": ">f4"}, TypeError, ">f4"),
+            ({"data": None}, TypeError, "invalid __cuda_array_interface__"),
+            ({"shape": ()}, offramp.BadArgument, "no dimensions"),
+            ({"shape": (0, 3)}, offramp.BadArgument, "is empty"),
+        ):
             with self.subTest(fields), self.assertRaisesRegex(kind, text):
                 _arrays.outputs_of("x", Interfaced(**fields), False)
-        with unittest.mock.patch.dict(sys.modules), self.assertRaisesRegex(offramp.BadArgument, r"cupy.ascontiguousarray\(array\)\), or import torch or cupy before"):
+        with (
+            unittest.mock.patch.dict(sys.modules),
+            self.assertRaisesRegex(
+                offramp.BadArgument, r"cupy.ascontiguousarray\(array\)\), or import torch or cupy before"
+            ),
+        ):
             sys.modules.pop("torch", None)
             _arrays.outputs_of("x", Interfaced(strides=(24, 8)), False)
 
@@ -221,18 +287,35 @@ class Orders(unittest.TestCase):
     @needs_numpy
     def test_a_stride_of_one_element_does_not_count(self):
         import numpy
-        records = numpy.zeros((1, 3), [("value", "<f4", (1,)), ("flag", "|u1")])["value"]       # three numbers, five bytes apart
-        for given in (numpy.zeros((2, 3), "<f4")[::-1][:1], numpy.lib.stride_tricks.as_strided(numpy.zeros(6, "<f4"), (1, 6, 1), (13, 4, -3)),
-                      numpy.lib.stride_tricks.as_strided(numpy.zeros(6, "<f4"), (1, 2, 1, 3), (1, 4, 5, 8))):
+
+        records = numpy.zeros((1, 3), [("value", "<f4", (1,)), ("flag", "|u1")])[
+            "value"
+        ]  # three numbers, five bytes apart
+        for given in (
+            numpy.zeros((2, 3), "<f4")[::-1][:1],
+            numpy.lib.stride_tricks.as_strided(numpy.zeros(6, "<f4"), (1, 6, 1), (13, 4, -3)),
+            numpy.lib.stride_tricks.as_strided(numpy.zeros(6, "<f4"), (1, 2, 1, 3), (1, 4, 5, 8)),
+        ):
             outputs = _arrays.outputs_of("x", given, False)
             self.assertIs(outputs.owner, given, "nothing is copied")
         self.assertIsNot(_arrays.outputs_of("x", records, False).owner, records)
 
     def test_order_describes_the_memory_layout(self):
-        for shape, strides, order in (((2, 3, 4, 5), (60, 20, 5, 1), ()), ((2, 3, 4, 5), (60, 1, 15, 3), (2, 3, 1)), ((2, 3), (3, 1), ()), ((7,), (1,), ()),
-                                      ((2, 3, 4), (12, 1, 3), (2, 1)), ((1, 3, 4), (999, 1, 3), (2, 1)), ((2, 1, 4), (4, 77, 1), ()),
-                                      ((2, 3), (1, 2), None), ((2, 3), (6, 2), None), ((2, 3), (0, 1), None), ((2, 3), (3, -1), None),
-                                      ((2, 3, 4), (24, 4, 1), None), ((2, 3, 4), (4, 0, 1), None)):
+        for shape, strides, order in (
+            ((2, 3, 4, 5), (60, 20, 5, 1), ()),
+            ((2, 3, 4, 5), (60, 1, 15, 3), (2, 3, 1)),
+            ((2, 3), (3, 1), ()),
+            ((7,), (1,), ()),
+            ((2, 3, 4), (12, 1, 3), (2, 1)),
+            ((1, 3, 4), (999, 1, 3), (2, 1)),
+            ((2, 1, 4), (4, 77, 1), ()),
+            ((2, 3), (1, 2), None),
+            ((2, 3), (6, 2), None),
+            ((2, 3), (0, 1), None),
+            ((2, 3), (3, -1), None),
+            ((2, 3, 4), (24, 4, 1), None),
+            ((2, 3, 4), (4, 0, 1), None),
+        ):
             with self.subTest(shape=shape, strides=strides):
                 self.assertEqual(order, _order.order_of(shape, strides))
                 if order is not None:
@@ -245,10 +328,23 @@ class MemoryOrders(Egresses):
         import numpy
 
         numbers = numpy.arange(2 * 3 * 4 * 5, dtype="float32").reshape(2, 3, 4, 5)
-        last = numbers.transpose(0, 2, 3, 1).copy().transpose(0, 3, 1, 2)       # channels-last in memory
-        others = [last, numbers, numpy.asfortranarray(numbers), numbers[::-1].copy()[::-1], numpy.repeat(numbers, 2, axis=3)[..., ::2],
-                  Exported(numbers), Exported(last), last[1:], numpy.broadcast_to(numbers[:1], numbers.shape)]
-        for first, strides in ((last, [60, 1, 15, 3]), (numbers, [60, 20, 5, 1]), (numpy.asfortranarray(numbers), [60, 20, 5, 1])):
+        last = numbers.transpose(0, 2, 3, 1).copy().transpose(0, 3, 1, 2)  # channels-last in memory
+        others = [
+            last,
+            numbers,
+            numpy.asfortranarray(numbers),
+            numbers[::-1].copy()[::-1],
+            numpy.repeat(numbers, 2, axis=3)[..., ::2],
+            Exported(numbers),
+            Exported(last),
+            last[1:],
+            numpy.broadcast_to(numbers[:1], numbers.shape),
+        ]
+        for first, strides in (
+            (last, [60, 1, 15, 3]),
+            (numbers, [60, 20, 5, 1]),
+            (numpy.asfortranarray(numbers), [60, 20, 5, 1]),
+        ):
             with self.subTest(strides):
                 reader = self.python(STRIDES, self.run_dir)
                 with offramp.Egress(self.run_dir, samples_per_slab=2) as egress:
@@ -257,7 +353,11 @@ class MemoryOrders(Egresses):
                 seen = [json.loads(line) for line in self.end(reader).splitlines()]
                 self.assertEqual({tuple(strides)}, {tuple(each[0]) for each in seen})
                 values = {int(key): value for _, samples in seen for key, value in samples}
-                expected = [sample for each in [first, *others] for sample in (each.exports if isinstance(each, Exported) else each).tolist()]
+                expected = [
+                    sample
+                    for each in [first, *others]
+                    for sample in (each.exports if isinstance(each, Exported) else each).tolist()
+                ]
                 self.assertEqual(expected, [values[item] for item in range(len(expected))])
 
     def test_a_run_with_declared_tensors_is_row_major(self):
@@ -281,20 +381,30 @@ class MemoryOrders(Egresses):
             for batch in range(20):
                 buffer[:] = batch
                 egress.submit(buffer.T)
-        self.assertEqual({str(item): [item // 2] * 100 for item in range(40)}, {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
+        self.assertEqual(
+            {str(item): [item // 2] * 100 for item in range(40)},
+            {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()},
+        )
 
     def test_built_in_processors_give_equal_results_for_every_order(self):
         import numpy
 
         scores = numpy.random.default_rng(1).random((4, 21, 6, 7), "float32")
         made = {}
-        for order, batch in (("row-major", scores), ("channels-last", scores.transpose(0, 2, 3, 1).copy().transpose(0, 3, 1, 2)),
-                             ("columns", scores.transpose(0, 1, 3, 2).copy().transpose(0, 1, 3, 2))):
+        for order, batch in (
+            ("row-major", scores),
+            ("channels-last", scores.transpose(0, 2, 3, 1).copy().transpose(0, 3, 1, 2)),
+            ("columns", scores.transpose(0, 1, 3, 2).copy().transpose(0, 1, 3, 2)),
+        ):
             folder = self.folder / order
             with offramp.Egress(output=folder, processor="npy,mask-png,safetensors", consumers=1) as egress:
                 egress.submit({"logits": batch}, ["a", "b", "c", "d"])
                 self.assertEqual(order != "row-major", egress._layout[0].order != ())
-            made[order] = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file() and ".offramp" not in path.name}
+            made[order] = {
+                str(path.relative_to(folder)): path.read_bytes()
+                for path in folder.rglob("*")
+                if path.is_file() and ".offramp" not in path.name
+            }
         self.assertEqual(12, len(made["row-major"]))
         self.assertEqual(made["row-major"], made["channels-last"])
         self.assertEqual(made["row-major"], made["columns"])

@@ -78,7 +78,9 @@ class Consumers(World):
         consumers = [self.python(COUNTING, self.run_dir) for _ in range(2)]
         self.read_line(producer)
         self.assertEqual("320 0\n", self.end(producer))
-        self.assertEqual(expected(40), sorted(line for consumer in consumers for line in self.end(consumer).splitlines()))
+        self.assertEqual(
+            expected(40), sorted(line for consumer in consumers for line in self.end(consumer).splitlines())
+        )
 
     def test_a_loop_reads_the_submitted_data(self):
         import numpy
@@ -101,7 +103,9 @@ class Consumers(World):
             self.assertTrue(slab.still_current())
             slab.progress()
             for sample, tensors in slab:
-                self.assertEqual((sample.batch, sample.item), (int(sample.key[1]), sample.batch * 8 + int(sample.key[-1])))
+                self.assertEqual(
+                    (sample.batch, sample.item), (int(sample.key[1]), sample.batch * 8 + int(sample.key[-1]))
+                )
                 self.assertEqual(slab.samples[sample.row], sample)
                 seen.append(f"{sample.key} {tensors['index']}")
         self.assertEqual(expected(3), sorted(seen))
@@ -114,14 +118,17 @@ class Consumers(World):
         kernel = tuple(map(int, os.uname().release.split(".")[:2]))
         if kernel < (5, 14):
             self.skipTest("a kernel without MADV_POPULATE_READ")
-        reader = self.python("""
+        reader = self.python(
+            """
             import resource, sys, offramp
             for slab in offramp.Consumer(sys.argv[1]):
                 values = slab["output"]
                 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
                 values.max()
                 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-        """, self.run_dir)
+        """,
+            self.run_dir,
+        )
         import numpy
 
         with offramp.Egress(self.run_dir, slabs=3) as egress:
@@ -134,8 +141,15 @@ class Consumers(World):
     def test_a_slab_after_its_turn_raises_turn_over(self):
         producer = self.produce(2)
         slabs = list(offramp.Consumer(self.run_dir))
-        for use in (lambda slab: slab["values"], lambda slab: slab.samples, lambda slab: slab.tensors, list, len, offramp.Slab.progress,
-                    offramp.Slab.still_current):
+        for use in (
+            lambda slab: slab["values"],
+            lambda slab: slab.samples,
+            lambda slab: slab.tensors,
+            list,
+            len,
+            offramp.Slab.progress,
+            offramp.Slab.still_current,
+        ):
             with self.assertRaisesRegex(offramp.TurnOver, "turn is over"):
                 use(slabs[0])
         self.assertIn("after its turn", repr(slabs[0]))
@@ -144,7 +158,8 @@ class Consumers(World):
 
     def test_a_function_that_keeps_a_view_fails_its_slab(self):
         producer = self.produce(1)
-        keeper = self.python("""
+        keeper = self.python(
+            """
             import sys, offramp
             kept = []
             try:
@@ -152,9 +167,13 @@ class Consumers(World):
             except offramp.ViewKept as problem:
                 print(problem)
             print(kept[0].sum() >= 0)      # the memory is still mapped
-        """, self.run_dir)
+        """,
+            self.run_dir,
+        )
         printed = self.end(keeper)
-        self.assertIn("kept a view of its slab's tensor 'values'. Copy data that you keep: numpy.array(view)\nTrue", printed)
+        self.assertIn(
+            "kept a view of its slab's tensor 'values'. Copy data that you keep: numpy.array(view)\nTrue", printed
+        )
         self.assertEqual(expected(1), sorted(self.finish(producer, 1)))
 
     def test_a_loop_that_keeps_views_issues_a_warning(self):
@@ -164,7 +183,7 @@ class Consumers(World):
             warnings.simplefilter("always")
             for slab in offramp.Consumer(self.run_dir):
                 kept.append(slab["index"])
-                values = slab["values"]     # noqa: F841: bound beyond the slab's turn, like all variables of a loop
+                values = slab["values"]  # noqa: F841 - bound beyond the slab's turn, like all variables of a loop
         self.assertEqual([offramp.KeptViewWarning], [each.category for each in seen])
         self.assertIn("'index' is still referenced", str(seen[0].message))
         self.read_line(producer)
@@ -206,8 +225,11 @@ class Consumers(World):
         self.assertTrue(offramp.Consumer(self.run_dir).run(fail_once))
         self.assertEqual({"b0/r0": 2, "b1/r0": 1, "b2/r0": 1}, {key: calls.count(key) for key in calls})
         self.read_line(producer)
-        self.assertEqual("84 8 samples were dead-lettered, since post-processing failed. Inspect them: offramp dead-letters list --run-dir "
-                         f"{self.run_dir}\n16 8\n", self.end(producer))
+        self.assertEqual(
+            "84 8 samples were dead-lettered, since post-processing failed. Inspect them: offramp dead-letters list --run-dir "
+            f"{self.run_dir}\n16 8\n",
+            self.end(producer),
+        )
 
     def test_leaving_a_loop_returns_its_slab(self):
         producer = self.produce(3)
@@ -229,7 +251,8 @@ class Consumers(World):
 
     def test_slabs_of_a_killed_consumer_go_to_another(self):
         producer = self.produce(10)
-        victim = self.python("""
+        victim = self.python(
+            """
             import sys, time, offramp
             for number, slab in enumerate(offramp.Consumer(sys.argv[1])):
                 if number == 2:
@@ -238,7 +261,9 @@ class Consumers(World):
                 for sample, tensors in slab:
                     print(sample.key, int(tensors["index"]), flush=True)
                 time.sleep(0.001)       # the end of a slow slab is reported immediately
-        """, self.run_dir)
+        """,
+            self.run_dir,
+        )
         done = []
         while (line := self.read_line(victim)) != "at it":
             done.append(line)
@@ -250,17 +275,23 @@ class Consumers(World):
         self.assertEqual(80, len(done) + len(printed), "accepted slabs are not delivered again")
 
     def test_producers_death_is_reported_even_after_another_run_starts(self):
-        for when, message in (("once the other run is there", "another run uses its directory now"), ("before", "the producer is dead")):
+        for when, message in (
+            ("once the other run is there", "another run uses its directory now"),
+            ("before", "the producer is dead"),
+        ):
             with self.subTest(f"it sees the death {when}"):
                 self.run_dir = self.folder / when
                 killed = self.produce(1, consumers=2)
-                consumer = self.python("""
+                consumer = self.python(
+                    """
                     import sys, offramp
                     try:
                         list(offramp.Consumer(sys.argv[1]))
                     except (offramp.NoSuchRun, offramp.ProducerGone) as problem:
                         print(problem)
-                """, self.run_dir)
+                """,
+                    self.run_dir,
+                )
                 wait_for(lambda: '"consumers": [\n  {' in self.text_of("status.json"), "that the run admits it")
                 if when != "before":
                     consumer.send_signal(signal.SIGSTOP)
@@ -328,8 +359,12 @@ class Consumers(World):
 
     def test_interpreter_exits_with_an_abandoned_loop(self):
         producer = self.produce(1)
-        self.end(self.python("import sys, offramp; loop = iter(offramp.Consumer(sys.argv[1])); next(loop)", self.run_dir))
-        self.end(self.python("""
+        self.end(
+            self.python("import sys, offramp; loop = iter(offramp.Consumer(sys.argv[1])); next(loop)", self.run_dir)
+        )
+        self.end(
+            self.python(
+                """
             import sys, threading, offramp
             begun = threading.Event()
             def read():
@@ -338,7 +373,10 @@ class Consumers(World):
                     threading.Event().wait()
             threading.Thread(target=read, daemon=True).start()
             begun.wait()
-        """, self.run_dir))
+        """,
+                self.run_dir,
+            )
+        )
         self.assertEqual(expected(1), self.finish(producer, 1))
 
     def test_a_forked_child_cannot_use_the_consumer(self):
@@ -359,8 +397,13 @@ class Consumers(World):
 
 class WithoutARun(World):
     def test_bad_arguments(self):
-        for arguments, text in (((self.run_dir, -1), "window is -1"), ((self.run_dir, 1 << 32), "window is"), ((self.run_dir, 0, 0), "wait_for_run is 0"),
-                                ((self.run_dir, 0, float("nan")), "wait_for_run is nan"), (("",), "run directory")):
+        for arguments, text in (
+            ((self.run_dir, -1), "window is -1"),
+            ((self.run_dir, 1 << 32), "window is"),
+            ((self.run_dir, 0, 0), "wait_for_run is 0"),
+            ((self.run_dir, 0, float("nan")), "wait_for_run is nan"),
+            (("",), "run directory"),
+        ):
             with self.subTest(arguments), self.assertRaisesRegex(offramp.BadArgument, text):
                 offramp.Consumer(*arguments)
         for run_dir in (None, 5):
@@ -402,14 +445,31 @@ class HandMadeSlab(unittest.TestCase):
         for tensor, (name, dtype, shape, strides) in zip(made, tensors):
             tensor.name, tensor.dims, tensor.data = name, len(shape), place
             tensor.dtype = _abi.DTypeCode(*dtype, 1)
-            tensor.shape, tensor.strides = (ctypes.c_int64 * len(shape))(*shape), (ctypes.c_int64 * len(shape))(*strides)
+            tensor.shape, tensor.strides = (
+                (ctypes.c_int64 * len(shape))(*shape),
+                (ctypes.c_int64 * len(shape))(*strides),
+            )
         samples = (_abi.Sample * len(holes))()
         keys = [ctypes.create_string_buffer(f"k{row}".encode()) for row in range(len(holes))]
         for row, (sample, empty) in enumerate(zip(samples, holes)):
-            sample.key, sample.key_bytes, sample.row, sample.item, sample.empty = ctypes.addressof(keys[row]), 2, row, 70 + row, empty
+            sample.key, sample.key_bytes, sample.row, sample.item, sample.empty = (
+                ctypes.addressof(keys[row]),
+                2,
+                row,
+                70 + row,
+                empty,
+            )
         self.kept += [samples, keys]
-        given = _abi.Slab(ctypes.sizeof(_abi.Slab), ctypes.sizeof(_abi.Sample), ctypes.sizeof(_abi.Tensor), ctypes.addressof(samples), len(holes),
-                          len(tensors), ctypes.addressof(made), b"made up")
+        given = _abi.Slab(
+            ctypes.sizeof(_abi.Slab),
+            ctypes.sizeof(_abi.Sample),
+            ctypes.sizeof(_abi.Tensor),
+            ctypes.addressof(samples),
+            len(holes),
+            len(tensors),
+            ctypes.addressof(made),
+            b"made up",
+        )
         return offramp.Slab(None, None, given, Mappings())
 
     def test_empty_rows_are_skipped(self):
@@ -419,7 +479,11 @@ class HandMadeSlab(unittest.TestCase):
         self.assertEqual((2, (4, 2)), (len(slab), slab["values"].shape))
 
     def test_strides_are_the_producers(self):
-        slab = self.slab([(b"values", (0, 16), (1, 2, 3), (6, 1, 2))], (0,), b"".join(value.to_bytes(2, "little") for value in range(6)))
+        slab = self.slab(
+            [(b"values", (0, 16), (1, 2, 3), (6, 1, 2))],
+            (0,),
+            b"".join(value.to_bytes(2, "little") for value in range(6)),
+        )
         self.assertEqual([[[0, 2, 4], [1, 3, 5]]], slab["values"].tolist())
 
     def test_a_slab_with_only_empty_rows_yields_nothing(self):
@@ -435,7 +499,9 @@ class HandMadeSlab(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, "ml_dtypes"):
                 slab["values"]
         else:
-            self.assertEqual((ml_dtypes.bfloat16, [1.0, 2.0]), (slab["values"].dtype, slab["values"].astype("float32").tolist()))
+            self.assertEqual(
+                (ml_dtypes.bfloat16, [1.0, 2.0]), (slab["values"].dtype, slab["values"].astype("float32").tolist())
+            )
             self.assertFalse(slab["values"].flags.writeable)
 
     def test_unsupported_element_type_is_reported(self):

@@ -29,7 +29,9 @@ class OnAGpu(Egresses):
         import cupy
 
         made = cupy.empty(shape, dtype=cupy.int32)
-        cupy.RawKernel(FILL_LATE, "fill_late")((64,), (256,), (made, cupy.int32(value), cupy.int64(made.size), cupy.int64(cycles)))
+        cupy.RawKernel(FILL_LATE, "fill_late")(
+            (64,), (256,), (made, cupy.int32(value), cupy.int64(made.size), cupy.int64(cycles))
+        )
         return made
 
     def test_arrays_are_read_after_their_stream_and_held_until_then(self):
@@ -41,12 +43,14 @@ class OnAGpu(Egresses):
             for batch in range(60):
                 with stream:
                     made = self.filled(1 + batch, (8, 64, 4096))
-                    outputs = (made, made[..., ::2].repeat(2, axis=2), made.reshape(8, 4096, 64).transpose(0, 2, 1))[batch % 3]
+                    outputs = (made, made[..., ::2].repeat(2, axis=2), made.reshape(8, 4096, 64).transpose(0, 2, 1))[
+                        batch % 3
+                    ]
                     if batch % 2:
                         egress.submit(outputs, keys_of(1 + batch, 8))
                 if batch % 2 == 0:
                     egress.submit(outputs, keys_of(1 + batch, 8), stream=stream if batch % 4 else stream.ptr)
-                del made, outputs       # to CuPy's pool, which reuses it for the next batch
+                del made, outputs  # to CuPy's pool, which reuses it for the next batch
         self.assertEqual("480 []\n", self.end(checker))
 
     def test_ordered_after_another_stream_they_are_read_too_early(self):
@@ -54,12 +58,14 @@ class OnAGpu(Egresses):
         import cupy
 
         stream, other = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
-        self.filled(0, (8, 1 << 18))        # compiled
+        self.filled(0, (8, 1 << 18))  # compiled
         checker = self.python(CHECKER, self.run_dir)
         with offramp.Egress(self.run_dir, slabs=4, samples_per_slab=8) as egress:
             for batch in range(20):
                 with stream:
-                    outputs = self.filled(1 + batch, (8, 1 << 18), cycles=200_000_000)       # 0.1 s: the copying thread starts within 5 ms
+                    outputs = self.filled(
+                        1 + batch, (8, 1 << 18), cycles=200_000_000
+                    )  # 0.1 s: the copying thread starts within 5 ms
                 egress.submit(outputs, keys_of(1 + batch, 8), stream=other)
         self.assertNotEqual("160 []\n", self.end(checker))
 

@@ -87,7 +87,8 @@ class UsedUp(World):
         return self.end(self.python(BEGINNING + program, self.run_dir)).split()
 
     def test_when_an_egress_opens(self):
-        refused = int(self.run_it("""
+        refused = int(
+            self.run_it("""
 refused = 0
 for free in range(81):
     opened = []
@@ -96,11 +97,14 @@ for free in range(81):
     for egress in opened:
         egress.close()
 print(refused)
-""")[0])
+""")[0]
+        )
         self.assertTrue(5 < refused < 80, refused)
 
     def test_when_a_consumer_connects_and_when_an_egress_closes(self):
-        self.assertEqual(["done"], self.run_it("""
+        self.assertEqual(
+            ["done"],
+            self.run_it("""
 for free in [*range(16), *range(16, 81, 8)]:
     child, begin = consume()
     egress = open_one()
@@ -121,10 +125,13 @@ for free in [*range(16), *range(16, 81, 8)]:
     os.close(begin)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 print("done")
-"""))
+"""),
+        )
 
     def test_in_a_consumer(self):
-        self.assertEqual(["done"], self.run_it("""
+        self.assertEqual(
+            ["done"],
+            self.run_it("""
 for free in [*range(40), *range(40, 81, 8)]:
     child, begin = consume(free)
     with open_one() as egress:
@@ -136,7 +143,8 @@ for free in [*range(40), *range(40, 81, 8)]:
     os.close(begin)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, free
 print("done")
-"""))
+"""),
+        )
 
 
 if __name__ == "__main__":

@@ -34,7 +34,9 @@ class Egresses(World):
         return self.python(READER, self.run_dir)
 
     def seen_by(self, reader):
-        return {key: (item, types, values) for key, item, types, values in map(json.loads, self.end(reader).splitlines())}
+        return {
+            key: (item, types, values) for key, item, types, values in map(json.loads, self.end(reader).splitlines())
+        }
 
 
 class Stalled(unittest.TestCase):
@@ -53,12 +55,20 @@ class Stalled(unittest.TestCase):
     def test_warnings_about_stalled_consumers_become_rarer(self):
         messages = self.warnings_of(StallWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0}))
         self.assertEqual([1, 31, 61, 121, 241, 301, 331, 361], [now for now, _ in messages])
-        self.assertRegex(messages[1][1], "^1 of 2 consumers made no progress, the first of them for more than 60.0 s, and kill_stalled is off. .*run/status.json")
+        self.assertRegex(
+            messages[1][1],
+            "^1 of 2 consumers made no progress, the first of them for more than 60.0 s, and kill_stalled is off. .*run/status.json",
+        )
 
     def test_kill_stalled_warns_about_remaining_consumers(self):
-        messages = self.warnings_of(StallWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0, "kill_stalled": 1}))
+        messages = self.warnings_of(
+            StallWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0, "kill_stalled": 1})
+        )
         self.assertEqual([6, 36, 71, 141, 281, 306, 336, 371], [now for now, _ in messages])
-        self.assertRegex(messages[0][1], "^1 of 2 consumers made no progress, .* for more than 35.0 s, and kill_stalled has not ended them: they are in this process")
+        self.assertRegex(
+            messages[0][1],
+            "^1 of 2 consumers made no progress, .* for more than 35.0 s, and kill_stalled has not ended them: they are in this process",
+        )
 
 
 @needs_numpy
@@ -99,8 +109,23 @@ class Batches(Egresses):
     def test_every_type_arrives_unchanged(self):
         import numpy
 
-        made = {name: numpy.arange(12).reshape(3, 4).astype(name) for name in
-                ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "bool")}
+        made = {
+            name: numpy.arange(12).reshape(3, 4).astype(name)
+            for name in (
+                "int8",
+                "int16",
+                "int32",
+                "int64",
+                "uint8",
+                "uint16",
+                "uint32",
+                "uint64",
+                "float16",
+                "float32",
+                "float64",
+                "bool",
+            )
+        }
         reader = self.reader()
         with offramp.Egress(self.run_dir) as egress:
             egress.submit(made, ["a", "b", "c"])
@@ -120,7 +145,10 @@ class Batches(Egresses):
             egress.submit(numpy.float32([[4], [5]]), items=[70, numpy.int64(90)])
             egress.submit(numpy.float32([[6]]), keys=("ä/ö",))
         seen = self.seen_by(reader)
-        self.assertEqual({"0": 1, "1": 2, "2": 3, "70": 4, "90": 5, "ä/ö": 6}, {key: values["output"][0] for key, (_, _, values) in seen.items()})
+        self.assertEqual(
+            {"0": 1, "1": 2, "2": 3, "70": 4, "90": 5, "ä/ö": 6},
+            {key: values["output"][0] for key, (_, _, values) in seen.items()},
+        )
         self.assertEqual(91, seen["ä/ö"][0])
 
     def test_submitted_arrays_are_held_until_copied(self):
@@ -128,20 +156,22 @@ class Batches(Egresses):
 
         egress = offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4)
         watched = []
-        for batch in range(4):      # two are copied, and the others wait for slabs
+        for batch in range(4):  # two are copied, and the others wait for slabs
             array = numpy.full((4, 100), batch, "float32")
             watched.append(weakref.ref(array))
             egress.submit(array, [f"{batch}/{row}" for row in range(4)])
             del array
-        others = [numpy.full((4, 100), -1, "float32") for _ in range(50)]      # reuse freed memory
+        others = [numpy.full((4, 100), -1, "float32") for _ in range(50)]  # reuse freed memory
         wait_for(lambda: watched[1]() is None, "that copied batches are released without any further call")
         self.assertIsNone(watched[0]())
         self.assertEqual(["held", "held"], ["held" if watch() is not None else "gone" for watch in watched[2:]])
         reader = self.reader()
         egress.drain()
         egress.close()
-        self.assertEqual({f"{batch}/{row}": [batch] * 100 for batch in range(4) for row in range(4)},
-                         {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
+        self.assertEqual(
+            {f"{batch}/{row}": [batch] * 100 for batch in range(4) for row in range(4)},
+            {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()},
+        )
         self.assertEqual([None] * 4, [watch() for watch in watched])
         del others
 
@@ -171,7 +201,9 @@ class Batches(Egresses):
             found = {}
             for task in pathlib.Path("/proc/self/task").iterdir():
                 facts = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
-                is_releasing = task.name == str(egress._run._releases._thread.native_id)     # Python versions name it differently
+                is_releasing = task.name == str(
+                    egress._run._releases._thread.native_id
+                )  # Python versions name it differently
                 found["releases" if is_releasing else facts["Name"].strip()] = int(facts["voluntary_ctxt_switches"])
             return {name: found[name] for name in ("egress-copy", "egress-done", "releases")}
 
@@ -187,9 +219,15 @@ class Batches(Egresses):
                 watch = weakref.ref(array)
                 egress.submit(array)
                 del array
-                wait_for(lambda: egress.stats().samples_completed == number + 1 and watch() is None, "that it is read and released")
+                wait_for(
+                    lambda: egress.stats().samples_completed == number + 1 and watch() is None,
+                    "that it is read and released",
+                )
                 wait_for(asleep, "that all sleep")
-        self.assertEqual({"0": [0] * 10, "1": [1] * 10}, {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
+        self.assertEqual(
+            {"0": [0] * 10, "1": [1] * 10},
+            {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()},
+        )
 
     def test_a_copy_may_be_written_to(self):
         import numpy
@@ -201,14 +239,19 @@ class Batches(Egresses):
                 array[:] = batch
                 egress.submit(array, [f"{batch}/{row}" for row in range(2)], copy=True)
             array[:] = -1
-        self.assertEqual({f"{batch}/{row}": [batch] * 100 for batch in range(20) for row in range(2)},
-                         {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
+        self.assertEqual(
+            {f"{batch}/{row}": [batch] * 100 for batch in range(20) for row in range(2)},
+            {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()},
+        )
 
     def test_abandoned_batches_are_released(self):
         import numpy
 
         watched = []
-        with self.assertRaisesRegex(ZeroDivisionError, "division"), offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4) as egress:
+        with (
+            self.assertRaisesRegex(ZeroDivisionError, "division"),
+            offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4) as egress,
+        ):
             for batch in range(4):
                 array = numpy.zeros((4, 10), "float32")
                 watched.append(weakref.ref(array))
@@ -222,7 +265,10 @@ class Batches(Egresses):
     def test_interrupted_opening_leaves_no_memory(self):
         import numpy
 
-        with unittest.mock.patch.object(threading.Thread, "start", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+        with (
+            unittest.mock.patch.object(threading.Thread, "start", side_effect=KeyboardInterrupt),
+            self.assertRaises(KeyboardInterrupt),
+        ):
             with offramp.Egress(self.run_dir) as egress:
                 egress.submit(numpy.zeros((1, 3), "float32"))
         self.require_no_memory_left([os.getpid()])
@@ -242,20 +288,25 @@ class Batches(Egresses):
 
         reader = self.reader()
         with offramp.Egress(self.run_dir, {"output": ("int64", (1,))}, "cpu") as egress:
+
             def submit(first):
                 for number in range(first, first + 100):
                     egress.submit(numpy.int64([number]), [f"k{number}"])
+
             threads = [threading.Thread(target=submit, args=(first,)) for first in (0, 100, 200)]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
             self.assertEqual((300, 300), egress.stats()[:2])
-        self.assertEqual({f"k{number}": number for number in range(300)},
-                         {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
+        self.assertEqual(
+            {f"k{number}": number for number in range(300)},
+            {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()},
+        )
 
     def test_nested_submit_is_refused_and_the_outer_one_succeeds(self):
-        loop = self.python("""
+        loop = self.python(
+            """
             import signal, sys, numpy, offramp
             refused, inner = [], numpy.full((1, 10), -1, "float32")
 
@@ -276,7 +327,9 @@ class Batches(Egresses):
                     egress.submit(inner + 10 * number, [f"after/{number}"])
                 signal.raise_signal(signal.SIGUSR1)
             assert refused and all("while submit() runs on this thread" in text for text in refused), refused
-        """, self.run_dir)
+        """,
+            self.run_dir,
+        )
         reader = self.reader()
         self.end(loop)
         values = {key: values["output"][0] for key, (_, _, values) in self.seen_by(reader).items()}
@@ -288,46 +341,69 @@ class Batches(Egresses):
         good = numpy.zeros((4, 6), "float32")
         egress = offramp.Egress(self.run_dir, {"output": ("float32", (4, 6))}, "cpu")
         for outputs, keys, items, kind, text in (
-                (numpy.ma.masked_array(good), None, None, TypeError, r"a masked array. Submit array.filled"),
-                (good.T, None, None, offramp.BadArgument, r"the shape \(6, 4\)"),
-                (good[:, ::2], None, None, offramp.BadArgument, r"the shape \(4, 3\)"),
-                (good.astype(">f4"), None, None, TypeError, "big-endian"),
-                (good.astype("complex64"), None, None, TypeError, "'output': elements of type 'complex64'"),
-                (good.astype("float64"), None, None, TypeError, "elements of type float64; the run has float32"),
-                (good.astype("datetime64[s]"), None, None, TypeError, "are not supported"),
-                (good.astype(object), None, None, TypeError, "are not supported"),
-                (numpy.float32(3), None, None, offramp.BadArgument, "no dimensions"),
-                (good[:0], None, None, offramp.BadArgument, "is empty"),
-                (good[:, :3].copy(), None, None, offramp.BadArgument, r"the shape \(4, 3\); the run was opened for \(4, 6\)"),
-                (numpy.zeros((5, 6), "float32"), None, None, offramp.BadArgument, r"5 samples; .* Egress\(tensors=\{'output': \('float32', \(5, 6\)\)\}\)"),
-                (good.tolist(), None, None, TypeError, "is of type builtins.list. Submit a NumPy array"),
-                (None, None, None, TypeError, "NoneType"),
-                ({}, None, None, offramp.BadArgument, "has no tensors"),
-                ({"logits": good}, None, None, offramp.BadArgument, "the batch has logits; the run has output"),
-                ({"output": good, "more": good}, None, None, offramp.BadArgument, "the run has output"),
-                (good, ["a", "b"], None, offramp.BadArgument, "2 keys for 4 samples"),
-                (good, "abcd", None, TypeError, "keys is a single str"),
-                (good, [b"a", "b", "c", "d"], None, TypeError, "a key is of type bytes"),
-                (good, ["a", "b\0", "c", "d"], None, offramp.BadArgument, "NUL"),
-                (good, ["a", "", "c", "d"], None, offramp.BadArgument, "a key of 0 bytes"),
-                (good, ["a", "\udcff", "c", "d"], None, offramp.BadArgument, "Keys are UTF-8"),
-                (good, ["a" * 300, "b", "c", "d"], None, offramp.BadArgument, "a key of 300 bytes"),
-                (good, None, [1, 2, 3], offramp.BadArgument, "3 items for 4 samples"),
-                (good, None, [1, 2, 2, 3], offramp.BadArgument, "do not increase"),
-                (good, None, [-1, 2, 3, 4], offramp.BadArgument, "the item -1"),
-                (good, None, [1, 2, 3, 1 << 64], offramp.BadArgument, "is out of range"),
-                (good, 5, None, TypeError, "keys is 5. Give a list, one per sample, such as"),
-                (good, {"a", "b", "c", "d"}, None, TypeError, "keys is a set, which is unordered. Give a list"),
-                (good, frozenset("abcd"), None, TypeError, "keys is a frozenset, which is unordered"),
-                (good, None, 5, TypeError, "items is 5. Give a list, one per sample, such as"),
-                (good, None, "1234", TypeError, "items is a single str"),
-                (good, None, {1, 2, 3, 4}, TypeError, "items is a set, which is unordered"),
-                (good, None, ["a", 2, 3, 4], TypeError, "the item 'a' is not a whole number. Give whole numbers"),
-                (good, None, [1, 2.5, 3, 4], TypeError, "the item 2.5 is not a whole number. Give whole numbers"),
-                (good, None, numpy.float32([1, 2, 3, 4]), TypeError, r"the item .*1.0.* is not a whole number. Give whole numbers")):
+            (numpy.ma.masked_array(good), None, None, TypeError, r"a masked array. Submit array.filled"),
+            (good.T, None, None, offramp.BadArgument, r"the shape \(6, 4\)"),
+            (good[:, ::2], None, None, offramp.BadArgument, r"the shape \(4, 3\)"),
+            (good.astype(">f4"), None, None, TypeError, "big-endian"),
+            (good.astype("complex64"), None, None, TypeError, "'output': elements of type 'complex64'"),
+            (good.astype("float64"), None, None, TypeError, "elements of type float64; the run has float32"),
+            (good.astype("datetime64[s]"), None, None, TypeError, "are not supported"),
+            (good.astype(object), None, None, TypeError, "are not supported"),
+            (numpy.float32(3), None, None, offramp.BadArgument, "no dimensions"),
+            (good[:0], None, None, offramp.BadArgument, "is empty"),
+            (
+                good[:, :3].copy(),
+                None,
+                None,
+                offramp.BadArgument,
+                r"the shape \(4, 3\); the run was opened for \(4, 6\)",
+            ),
+            (
+                numpy.zeros((5, 6), "float32"),
+                None,
+                None,
+                offramp.BadArgument,
+                r"5 samples; .* Egress\(tensors=\{'output': \('float32', \(5, 6\)\)\}\)",
+            ),
+            (good.tolist(), None, None, TypeError, "is of type builtins.list. Submit a NumPy array"),
+            (None, None, None, TypeError, "NoneType"),
+            ({}, None, None, offramp.BadArgument, "has no tensors"),
+            ({"logits": good}, None, None, offramp.BadArgument, "the batch has logits; the run has output"),
+            ({"output": good, "more": good}, None, None, offramp.BadArgument, "the run has output"),
+            (good, ["a", "b"], None, offramp.BadArgument, "2 keys for 4 samples"),
+            (good, "abcd", None, TypeError, "keys is a single str"),
+            (good, [b"a", "b", "c", "d"], None, TypeError, "a key is of type bytes"),
+            (good, ["a", "b\0", "c", "d"], None, offramp.BadArgument, "NUL"),
+            (good, ["a", "", "c", "d"], None, offramp.BadArgument, "a key of 0 bytes"),
+            (good, ["a", "\udcff", "c", "d"], None, offramp.BadArgument, "Keys are UTF-8"),
+            (good, ["a" * 300, "b", "c", "d"], None, offramp.BadArgument, "a key of 300 bytes"),
+            (good, None, [1, 2, 3], offramp.BadArgument, "3 items for 4 samples"),
+            (good, None, [1, 2, 2, 3], offramp.BadArgument, "do not increase"),
+            (good, None, [-1, 2, 3, 4], offramp.BadArgument, "the item -1"),
+            (good, None, [1, 2, 3, 1 << 64], offramp.BadArgument, "is out of range"),
+            (good, 5, None, TypeError, "keys is 5. Give a list, one per sample, such as"),
+            (good, {"a", "b", "c", "d"}, None, TypeError, "keys is a set, which is unordered. Give a list"),
+            (good, frozenset("abcd"), None, TypeError, "keys is a frozenset, which is unordered"),
+            (good, None, 5, TypeError, "items is 5. Give a list, one per sample, such as"),
+            (good, None, "1234", TypeError, "items is a single str"),
+            (good, None, {1, 2, 3, 4}, TypeError, "items is a set, which is unordered"),
+            (good, None, ["a", 2, 3, 4], TypeError, "the item 'a' is not a whole number. Give whole numbers"),
+            (good, None, [1, 2.5, 3, 4], TypeError, "the item 2.5 is not a whole number. Give whole numbers"),
+            (
+                good,
+                None,
+                numpy.float32([1, 2, 3, 4]),
+                TypeError,
+                r"the item .*1.0.* is not a whole number. Give whole numbers",
+            ),
+        ):
             with self.subTest(text), self.assertRaisesRegex(kind, text):
                 egress.submit(outputs, keys, items)
-        for more, text in (({"stream": "x"}, "a stream of type str"), ({"stream": -1}, "a stream of type int"), ({"copy": "no"}, "copy is 'no'. Give True or False")):
+        for more, text in (
+            ({"stream": "x"}, "a stream of type str"),
+            ({"stream": -1}, "a stream of type int"),
+            ({"copy": "no"}, "copy is 'no'. Give True or False"),
+        ):
             with self.subTest(text), self.assertRaisesRegex(TypeError, text):
                 egress.submit(good, **more)
         with self.assertRaisesRegex(offramp.BadArgument, "Give no stream with copy=True"):
@@ -359,7 +435,7 @@ class Batches(Egresses):
                 else:
                     with self.assertRaisesRegex(offramp.BadArgument, again):
                         egress.submit(numpy.ones((3, 1), "float32"), ["b", "a", "b"])
-                egress.submit(numpy.ones((3, 1), "float32"), ["a", "b", "c"])       # only these know of earlier batches
+                egress.submit(numpy.ones((3, 1), "float32"), ["a", "b", "c"])  # only these know of earlier batches
             self.assertEqual(9 if again is None else 6, len(self.end(reader).splitlines()))
 
     def test_a_first_batch_that_is_refused_opens_nothing(self):
@@ -388,17 +464,25 @@ class Batches(Egresses):
             with self.subTest(names), offramp.Egress(run_dir) as egress:
                 with self.assertRaisesRegex(offramp.BadArgument, "2 keys for 4 samples"):
                     egress.submit({name: numpy.zeros((4, 6), "float32") for name in names}, ["x", "y"])
-                egress.submit({"a": numpy.full((4, 6), 1, "float32"), "b": numpy.full((4, 6), 2, "float32")}, list("wxyz"))
-            self.assertEqual({key: {"a": [1] * 6, "b": [2] * 6} for key in "wxyz"}, {key: values for key, (_, _, values) in self.seen_by(reader).items()})
+                egress.submit(
+                    {"a": numpy.full((4, 6), 1, "float32"), "b": numpy.full((4, 6), 2, "float32")}, list("wxyz")
+                )
+            self.assertEqual(
+                {key: {"a": [1] * 6, "b": [2] * 6} for key in "wxyz"},
+                {key: values for key, (_, _, values) in self.seen_by(reader).items()},
+            )
 
     def test_ctrl_c_ends_a_loop_that_waits_for_slabs(self):
-        loop = self.python("""
+        loop = self.python(
+            """
             import sys, numpy, offramp
             with offramp.Egress(sys.argv[1], slabs=2, samples_per_slab=1) as egress:
                 while True:
                     egress.submit(numpy.zeros((1, 10), "float32"))
                     print("one", flush=True)
-        """, self.run_dir)
+        """,
+            self.run_dir,
+        )
         self.read_line(loop)
         wait_for(lambda: (self.run_dir / "endpoint").exists(), "a run")
         loop.send_signal(signal.SIGINT)
@@ -416,7 +500,8 @@ class Batches(Egresses):
         self.assertEqual(1, egress.stats().batches_submitted)
 
     def test_ctrl_c_at_any_moment_leaves_the_egress_usable(self):
-        loop = self.python("""
+        loop = self.python(
+            """
             import random, signal, sys, numpy, offramp
             signal.signal(signal.SIGALRM, signal.default_int_handler)
             egress = offramp.Egress(sys.argv[1], slabs=2, samples_per_slab=1, when_full="drop")
@@ -432,12 +517,15 @@ class Batches(Egresses):
             egress.submit(numpy.zeros((1, 10), "float32"))
             print(egress.stats().batches_submitted - taken)
             egress.close()
-        """, self.run_dir)
+        """,
+            self.run_dir,
+        )
         self.assertEqual("1\n", self.end(loop))
         self.require_no_memory_left([loop.pid])
 
     def test_ctrl_c_at_any_moment_of_the_first_batch_ends_it(self):
-        loop = self.python("""
+        loop = self.python(
+            """
             import random, signal, sys, numpy, offramp
             signal.signal(signal.SIGALRM, signal.default_int_handler)
             for number in range(100):
@@ -449,7 +537,9 @@ class Batches(Egresses):
                 except KeyboardInterrupt:
                     signal.setitimer(signal.ITIMER_REAL, 0)
                 egress.close()
-        """, self.folder)
+        """,
+            self.folder,
+        )
         self.end(loop)
         self.require_no_memory_left([loop.pid])
 
@@ -477,28 +567,40 @@ class Batches(Egresses):
         """Longer or shorter samples, in one dimension or several: executes the remedy in the message word for word."""
         import numpy
 
-        for number, (first, second) in enumerate((((1, 2, 5), (1, 2, 9)), ((1, 2, 9), (1, 2, 5)), ((2, 7, 5), (1, 3, 9)), ((1, 4), (1, 3)))):
+        for number, (first, second) in enumerate(
+            (((1, 2, 5), (1, 2, 9)), ((1, 2, 9), (1, 2, 5)), ((2, 7, 5), (1, 3, 9)), ((1, 4), (1, 3)))
+        ):
             egress = offramp.Egress(f"{self.run_dir}{number}", when_full="drop", samples_per_slab=2)
             self.addCleanup(egress.close)
             egress.submit({"spectrum": numpy.zeros(first, "float32")})
             with self.subTest((first, second)), self.assertRaises(offramp.BadArgument) as refused:
                 egress.submit({"spectrum": numpy.zeros(second, "float32")})
             self.assertEqual(1, egress.stats().batches_submitted)
-            self.assertIn(f"'spectrum' has the shape {second}; the run was opened for {first}. For samples of several sizes pad each to the largest",
-                          str(refused.exception))
-            tensors, cut = re.search(r"Egress\(tensors=(\{.*\})\)\. Cut in the function: (.*)$", str(refused.exception)).groups()
+            self.assertIn(
+                f"'spectrum' has the shape {second}; the run was opened for {first}. For samples of several sizes pad each to the largest",
+                str(refused.exception),
+            )
+            tensors, cut = re.search(
+                r"Egress\(tensors=(\{.*\})\)\. Cut in the function: (.*)$", str(refused.exception)
+            ).groups()
             declared = eval(tensors)
             padded = offramp.Egress(f"{self.run_dir}{number}-padded", declared, "cpu", when_full="drop")
             self.addCleanup(padded.close)
             for shape in (first, second):
                 whole = numpy.zeros((shape[0], *declared["spectrum"][1][1:]), "float32")
-                differ = [extent for extent, other in zip(shape[1:], (second if shape == first else first)[1:]) if extent != other]
+                differ = [
+                    extent
+                    for extent, other in zip(shape[1:], (second if shape == first else first)[1:])
+                    if extent != other
+                ]
                 length = numpy.full((shape[0], *declared["length"][1][1:]), differ if len(differ) > 1 else differ[0])
                 padded.submit({"spectrum": whole, "length": length})
                 self.assertEqual(shape[1:], eval(cut, {"values": {"spectrum": whole[0], "length": length[0]}}).shape)
         with self.assertRaisesRegex(offramp.BadArgument, "Reshape it to 2 dimensions"):
             egress.submit({"spectrum": numpy.zeros((1, 4, 1), "float32")})
-        with self.assertRaisesRegex(offramp.BadArgument, "If samples differ in size, give the largest size, pad each sample to it"):
+        with self.assertRaisesRegex(
+            offramp.BadArgument, "If samples differ in size, give the largest size, pad each sample to it"
+        ):
             offramp.Egress(self.run_dir, {"spectrum": ("float32", (4, -1))}, "cpu")
 
     def test_a_drained_egress_is_closed_without_a_warning(self):
@@ -534,24 +636,39 @@ class Batches(Egresses):
             egress = offramp.Egress(sys.argv[1])
             egress.submit(numpy.zeros((1, 10), "float32"))
         """
-        for end, environment in (("", {}), ("del egress", {}), ("sys.exit()", {}), ("", {"PYTHONWARNINGS": "error"}), ("del egress", {"PYTHONWARNINGS": "error"})):
+        for end, environment in (
+            ("", {}),
+            ("del egress", {}),
+            ("sys.exit()", {}),
+            ("", {"PYTHONWARNINGS": "error"}),
+            ("del egress", {"PYTHONWARNINGS": "error"}),
+        ):
             without = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
             loop = self.python(textwrap.dedent(made) + end, self.run_dir, env={**without, **environment})
             printed, errors = (text.decode() for text in loop.communicate(timeout=WATCHDOG_SECONDS))
             with self.subTest(end, **environment):
                 self.assertEqual(("", 0), (printed, loop.returncode), errors)
-                self.assertEqual(1, errors.count("ForgottenWarning: an Egress was neither drained nor closed: unfinished work is abandoned. Use it "
-                                                   "as a context, or call drain() and close()"), errors)
+                self.assertEqual(
+                    1,
+                    errors.count(
+                        "ForgottenWarning: an Egress was neither drained nor closed: unfinished work is abandoned. Use it "
+                        "as a context, or call drain() and close()"
+                    ),
+                    errors,
+                )
                 self.assertEqual("abandoned", json.loads((self.run_dir / "status.json").read_text())["state"])
                 self.require_no_memory_left([loop.pid])
 
     def test_a_closed_or_unopened_egress_is_not_forgotten(self):
-        loop = self.python("""
+        loop = self.python(
+            """
             import sys, numpy, offramp
             closed, unopened = offramp.Egress(sys.argv[1]), offramp.Egress(sys.argv[1])
             closed.submit(numpy.zeros((1, 10), "float32"))
             closed.close()
-        """, self.run_dir)
+        """,
+            self.run_dir,
+        )
         printed, errors = loop.communicate(timeout=WATCHDOG_SECONDS)
         self.assertEqual((b"", b"", 0), (printed, errors, loop.returncode))
 
@@ -576,7 +693,10 @@ class Batches(Egresses):
                 os._exit(0 if refused == 3 else 1)
             self.assertEqual(0, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
             egress.submit(numpy.float32([[3]]))
-        self.assertEqual({"0": [1], "1": [2], "2": [3]}, {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
+        self.assertEqual(
+            {"0": [1], "1": [2], "2": [3]},
+            {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()},
+        )
 
     def test_drain_has_a_timeout(self):
         import numpy
@@ -597,28 +717,52 @@ class Batches(Egresses):
 class Options(Egresses):
     def test_bad_options(self):
         tensors = {"output": ("float32", (4, 6))}
-        for options, text in (({"when_full": "spill"}, "'wait' or 'drop'"), ({"slabs": -1}, "slabs is -1"), ({"max_consumers": 65}, "65 consumers"),
-                              ({"max_key_bytes": 5000}, "5000 bytes"), ({"run_id": "a/b"}, "a/b"), ({"name": "n" * 64}, "64 bytes"),
-                              ({"device": "gpu"}, "the device 'gpu'"), ({"device": "auto"}, "the device 'auto'"), ({"device": "cuda:x"}, "cuda:x"),
-                              ({"max_delay": -1.0}, "max_delay_seconds"), ({"visibility_timeout": float("nan")}, "visibility_timeout_seconds"),
-                              ({"tensors": {}}, "0 tensors"), ({"tensors": {"output": "float32"}}, "Give its type and shape"),
-                              ({"tensors": {"output": ("float32", 4)}}, "Give its type and shape"),
-                              ({"tensors": {"output": ("float32", ())}}, "0 dimensions"), ({"tensors": {"output": ("float32", (4, 0))}}, "is 0")):
+        for options, text in (
+            ({"when_full": "spill"}, "'wait' or 'drop'"),
+            ({"slabs": -1}, "slabs is -1"),
+            ({"max_consumers": 65}, "65 consumers"),
+            ({"max_key_bytes": 5000}, "5000 bytes"),
+            ({"run_id": "a/b"}, "a/b"),
+            ({"name": "n" * 64}, "64 bytes"),
+            ({"device": "gpu"}, "the device 'gpu'"),
+            ({"device": "auto"}, "the device 'auto'"),
+            ({"device": "cuda:x"}, "cuda:x"),
+            ({"max_delay": -1.0}, "max_delay_seconds"),
+            ({"visibility_timeout": float("nan")}, "visibility_timeout_seconds"),
+            ({"tensors": {}}, "0 tensors"),
+            ({"tensors": {"output": "float32"}}, "Give its type and shape"),
+            ({"tensors": {"output": ("float32", 4)}}, "Give its type and shape"),
+            ({"tensors": {"output": ("float32", ())}}, "0 dimensions"),
+            ({"tensors": {"output": ("float32", (4, 0))}}, "is 0"),
+        ):
             with self.subTest(options), self.assertRaisesRegex(offramp.BadArgument, text):
                 offramp.Egress(self.run_dir, **{"tensors": tensors, "device": "cpu", **options})
-        for options, text in (({"slabs": "auto"}, "slabs is 'auto'. Give a whole number"), ({"slabs": 2.5}, "slabs is 2.5. Give a whole"),
-                              ({"max_failures": None}, "max_failures is None. Give a whole"), ({"max_consumers": True}, "max_consumers is True. Give a whole"),
-                              ({"name": None}, "name is None. Give a str"), ({"run_id": 7}, "run_id is 7. Give a str"),
-                              ({"tensors": [("output", "float32", (4, 6))]}, "tensors is of type list. Give a mapping, such as {'output'"),
-                              ({"max_delay": "1"}, "max_delay is '1'. Give a number of seconds"), ({"visibility_timeout": None}, "visibility_timeout is None"),
-                              ({"resume": "no"}, "resume is 'no'. Give True or False"), ({"resume": 1}, "resume is 1. Give True or False"),
-                              ({"kill_stalled": "no"}, "kill_stalled is 'no'. Give True or False")):
+        for options, text in (
+            ({"slabs": "auto"}, "slabs is 'auto'. Give a whole number"),
+            ({"slabs": 2.5}, "slabs is 2.5. Give a whole"),
+            ({"max_failures": None}, "max_failures is None. Give a whole"),
+            ({"max_consumers": True}, "max_consumers is True. Give a whole"),
+            ({"name": None}, "name is None. Give a str"),
+            ({"run_id": 7}, "run_id is 7. Give a str"),
+            (
+                {"tensors": [("output", "float32", (4, 6))]},
+                "tensors is of type list. Give a mapping, such as {'output'",
+            ),
+            ({"max_delay": "1"}, "max_delay is '1'. Give a number of seconds"),
+            ({"visibility_timeout": None}, "visibility_timeout is None"),
+            ({"resume": "no"}, "resume is 'no'. Give True or False"),
+            ({"resume": 1}, "resume is 1. Give True or False"),
+            ({"kill_stalled": "no"}, "kill_stalled is 'no'. Give True or False"),
+        ):
             with self.subTest(options), self.assertRaisesRegex(TypeError, text):
                 offramp.Egress(self.run_dir, **{"tensors": tensors, "device": "cpu", **options})
         with self.assertRaisesRegex(offramp.BadArgument, "no run directory"):
             offramp.Egress("")
-        for options, text in (({"run_dir": 5}, "run_dir is 5. Give a path"), ({"run_dir": b"run"}, "run_dir is b'run'. Give a path"),
-                              ({"output": 5, "processor": "npy"}, "output is 5. Give a path")):
+        for options, text in (
+            ({"run_dir": 5}, "run_dir is 5. Give a path"),
+            ({"run_dir": b"run"}, "run_dir is b'run'. Give a path"),
+            ({"output": 5, "processor": "npy"}, "output is 5. Give a path"),
+        ):
             with self.subTest(options), self.assertRaisesRegex(TypeError, text):
                 offramp.Egress(**options)
         with self.assertRaisesRegex(TypeError, "complex64"):
@@ -628,7 +772,9 @@ class Options(Egresses):
     def test_numpy_numbers_are_accepted(self):
         import numpy
 
-        with offramp.Egress(self.run_dir, {"output": ("float32", (4, 6))}, "cpu", slabs=numpy.int64(3), max_delay=numpy.float32(0.5)) as egress:
+        with offramp.Egress(
+            self.run_dir, {"output": ("float32", (4, 6))}, "cpu", slabs=numpy.int64(3), max_delay=numpy.float32(0.5)
+        ) as egress:
             self.assertEqual((3, 0.5), (egress._options["slabs"], egress._options["max_delay_seconds"]))
 
     def test_kill_stalled_reports_a_hanging_consumer_in_this_process(self):
@@ -639,8 +785,12 @@ class Options(Egresses):
         def consume():
             for _ in offramp.Consumer(self.run_dir):
                 over.wait()
+
         consumer = threading.Thread(target=consume, daemon=True)
-        with warnings.catch_warnings(record=True) as seen, unittest.mock.patch("offramp._run.KILLED_WITHIN_SECONDS", 0.1):
+        with (
+            warnings.catch_warnings(record=True) as seen,
+            unittest.mock.patch("offramp._run.KILLED_WITHIN_SECONDS", 0.1),
+        ):
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", RuntimeWarning)
             with offramp.Egress(self.run_dir, visibility_timeout=0.3, kill_stalled=True) as egress:
@@ -651,7 +801,10 @@ class Options(Egresses):
                         egress.drain(timeout=1)
                 over.set()
         consumer.join()
-        self.assertRegex(str(seen[0].message), "^1 of 1 consumers made no progress, .* kill_stalled has not ended them: they are in this process")
+        self.assertRegex(
+            str(seen[0].message),
+            "^1 of 1 consumers made no progress, .* kill_stalled has not ended them: they are in this process",
+        )
 
     def test_one_run_directory_has_one_producer(self):
         tensors = {"output": ("float32", (4, 6))}
@@ -670,8 +823,10 @@ class Options(Egresses):
             with self.assertRaisesRegex(offramp.BadArgument, "the egress is closed"):
                 one.submit(numpy.zeros((2, 3), "int32"))
             two.submit({"a": numpy.full((1, 5), -20, "float64"), "b": numpy.zeros((1, 1), "int8")})
-        self.assertEqual({str(item): {"a": [-item] * 5, "b": [0]} for item in range(21)},
-                         {key: values for key, (_, _, values) in self.seen_by(readers[1]).items()})
+        self.assertEqual(
+            {str(item): {"a": [-item] * 5, "b": [0]} for item in range(21)},
+            {key: values for key, (_, _, values) in self.seen_by(readers[1]).items()},
+        )
 
     def test_an_unopened_egress_can_be_drained(self):
         with offramp.Egress(self.run_dir) as egress:

@@ -67,9 +67,28 @@ class Launched(Loops):
         place.environment["OFFRAMP_BUILD_DIR"] = str(self.folder / "build")
         program = self.folder / "loading.py"
         program.write_text(LOADING)
-        launcher = subprocess.Popen([*LAUNCHER, "run", "--producer", shlex.join([sys.executable, str(program), str(self.folder / "life")]),
-                                     "--processor", f"{self.post}:save", "--consumers", "2", "--output", str(place.output), "--run-dir", str(place.run_dir),
-                                     "--consumer-python", sys.executable], env=place.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        launcher = subprocess.Popen(
+            [
+                *LAUNCHER,
+                "run",
+                "--producer",
+                shlex.join([sys.executable, str(program), str(self.folder / "life")]),
+                "--processor",
+                f"{self.post}:save",
+                "--consumers",
+                "2",
+                "--output",
+                str(place.output),
+                "--run-dir",
+                str(place.run_dir),
+                "--consumer-python",
+                sys.executable,
+            ],
+            env=place.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         self.addCleanup(self.kill_left, program)
         self.addCleanup(put_away, launcher)
         printed, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
@@ -77,7 +96,10 @@ class Launched(Loops):
         self.assertIn("the program is started again", printed)
         summary = json.loads((place.run_dir / "summary.json").read_text())
         self.assertEqual(1, summary["producer_restarts"])
-        self.assertEqual({f"s{number:03}.bin" for number in range(SAMPLES)}, {name for name in place.results() if name.endswith(".bin")})
+        self.assertEqual(
+            {f"s{number:03}.bin" for number in range(SAMPLES)},
+            {name for name in place.results() if name.endswith(".bin")},
+        )
 
     def text_of_log(self, place):
         file = place.run_dir / "logs" / "producer.log"
@@ -121,9 +143,17 @@ class Asleep(World):
 
     def runs_of(self, process):
         """Its mappings and open files of runs."""
-        mapped = [line for line in pathlib.Path(f"/proc/{process}/maps").read_text().splitlines() if "/dev/shm/offramp-" in line]
+        mapped = [
+            line
+            for line in pathlib.Path(f"/proc/{process}/maps").read_text().splitlines()
+            if "/dev/shm/offramp-" in line
+        ]
         opened = [os.readlink(fd) for fd in pathlib.Path(f"/proc/{process}/fd").iterdir()]
-        return mapped + [name for name in opened if name.startswith(("socket:", "/dev/shm", str(self.folder))) or name == "anon_inode:[eventpoll]"]
+        return mapped + [
+            name
+            for name in opened
+            if name.startswith(("socket:", "/dev/shm", str(self.folder))) or name == "anon_inode:[eventpoll]"
+        ]
 
 
 if __name__ == "__main__":

@@ -23,9 +23,18 @@ from world import needs_numpy, wait_for
 @needs_numpy
 class Killed(Loops):
     def test_at_each_step(self):
-        cases = ((("before 0",), BATCHES), (("submitted 1",), 0),
-                 (("submitted 6", "b000-0", "b001-0"), BATCHES - 4),     # four slabs are full, and two batches wait for their copy
-                 (("accepted 1",), 0), (("accepted 7",), 0), ((f"draining {4 * (BATCHES - 2)}", "b011-3"), 1), (("drained",), 0))
+        cases = (
+            (("before 0",), BATCHES),
+            (("submitted 1",), 0),
+            (
+                ("submitted 6", "b000-0", "b001-0"),
+                BATCHES - 4,
+            ),  # four slabs are full, and two batches wait for their copy
+            (("accepted 1",), 0),
+            (("accepted 7",), 0),
+            ((f"draining {4 * (BATCHES - 2)}", "b011-3"), 1),
+            (("drained",), 0),
+        )
 
         def disturbed(case):
             (dies, *gates), least = case
@@ -43,7 +52,9 @@ class Killed(Loops):
     def test_recorded_batches_are_not_repeated(self):
         self.work.killed(f"draining {4 * (BATCHES - 1)}", "b011-3")
         noted = self.work.output / ".offramp-egress"
-        done = sum(end - begin for line in noted.read_text().splitlines()[1:] for begin, end, _ in json.loads(line)["done"])
+        done = sum(
+            end - begin for line in noted.read_text().splitlines()[1:] for begin, end, _ in json.loads(line)["done"]
+        )
         self.assertEqual(BATCHES - done // ROWS, self.work.resume())
         before = self.work.results()
         self.assertEqual(0, self.work.resume(), "all of it is done")
@@ -66,11 +77,19 @@ class Killed(Loops):
         self.work.run(batches=5, identity={"weights": "v1"})
         before = self.work.results()
         for options, batches, text in (
-                ({"identity": {"weights": "v2"}}, 5, r"""identity was '\{"weights": "v1"\}' and is '\{"weights": "v2"\}'"""),
-                ({"identity": {"weights": "v1"}, "processor": "npy"}, 5, "processor was '.*post.py:save' and is 'npy'"),
-                ({"identity": {"weights": "v1"}, "tensors": {"values": ("float32", (4, 7))}, "device": "cpu"}, 5,
-                 r"values was 'float32\(6,\)' and is 'float32\(7,\)'"),
-                ({"identity": {"weights": "v1"}}, 3, "the loop gave 12 items, and the earlier run finished items up to 19")):
+            (
+                {"identity": {"weights": "v2"}},
+                5,
+                r"""identity was '\{"weights": "v1"\}' and is '\{"weights": "v2"\}'""",
+            ),
+            ({"identity": {"weights": "v1"}, "processor": "npy"}, 5, "processor was '.*post.py:save' and is 'npy'"),
+            (
+                {"identity": {"weights": "v1"}, "tensors": {"values": ("float32", (4, 7))}, "device": "cpu"},
+                5,
+                r"values was 'float32\(6,\)' and is 'float32\(7,\)'",
+            ),
+            ({"identity": {"weights": "v1"}}, 3, "the loop gave 12 items, and the earlier run finished items up to 19"),
+        ):
             with self.subTest(options):
                 printed = self.work.run(batches=batches, code=1, resume=True, **options)
                 self.assertRegex(printed.splitlines()[-1], f"BadArgument: .*{text}")
@@ -88,7 +107,7 @@ class Killed(Loops):
         consumer = self.python(reader, self.run_dir)
         loop.wait(120)
         self.assertEqual(-signal.SIGKILL, loop.returncode, loop.communicate()[1])
-        consumer.kill()      # else it waits for another producer
+        consumer.kill()  # else it waits for another producer
         loop = self.work.loop_with(options)
         wait_for(lambda: str(loop.pid) in self.text_of("endpoint"), "the next run")
         read = self.end(self.python(reader, self.run_dir))
@@ -103,13 +122,23 @@ class Dropping(Loops):
         gate = self.work.close_gate("k0")
         os.environ["GATES"] = str(self.work.gates)
         self.addCleanup(os.environ.pop, "GATES")
-        options = {"output": self.work.output, "processor": f"{self.post}:save", "consumers": 1, "when_full": "drop", "slabs": 2, "samples_per_slab": 1}
+        options = {
+            "output": self.work.output,
+            "processor": f"{self.post}:save",
+            "consumers": 1,
+            "when_full": "drop",
+            "slabs": 2,
+            "samples_per_slab": 1,
+        }
         batches = [([f"k{number}"], number) for number in range(2000)]
         with offramp.Egress(**options) as egress:
             for keys, number in egress.pending(batches):
                 egress.submit(self.values(number), keys)
             wait_for(lambda: egress.stats().samples_dropped == len(batches) - 2, "that all but two are dropped")
-            wait_for(lambda: len(egress._checkpoint._submitted) + len(egress._checkpoint._open) <= 2, "that nothing more is kept")
+            wait_for(
+                lambda: len(egress._checkpoint._submitted) + len(egress._checkpoint._open) <= 2,
+                "that nothing more is kept",
+            )
             gate.unlink()
         made = self.work.results()
         with offramp.Egress(**{**options, "when_full": "wait"}, resume=True) as egress:
@@ -118,7 +147,10 @@ class Dropping(Loops):
                 egress.submit(self.values(number), keys)
                 submitted += 1
         self.assertLessEqual(38, submitted)
-        self.assertEqual({f"k{number}.bin" for number in range(40)} | set(made) - {"records.jsonl"}, set(self.work.results()) - {"records.jsonl"})
+        self.assertEqual(
+            {f"k{number}.bin" for number in range(40)} | set(made) - {"records.jsonl"},
+            set(self.work.results()) - {"records.jsonl"},
+        )
 
     def values(self, number):
         import numpy
@@ -136,7 +168,12 @@ class Moved(Loops):
                 gates = [place.close_gate(key) for key in ("b006-0", "b007-0")]
                 loop = place.loop()
                 noted = place.output / ".offramp-egress"
-                wait_for(lambda noted=noted, loop=loop: loop.poll() is not None or noted.exists() and b'\n{"done"' in noted.read_bytes(), "something done")
+                wait_for(
+                    lambda noted=noted, loop=loop: (
+                        loop.poll() is not None or noted.exists() and b'\n{"done"' in noted.read_bytes()
+                    ),
+                    "something done",
+                )
                 self.assertIsNone(loop.poll(), loop.poll() is not None and loop.communicate())
                 place.output.rename(away)
                 if empty_one:
@@ -146,10 +183,18 @@ class Moved(Loops):
                 printed = self.end(loop, 1)
                 self.assertIn("was moved, unmounted or replaced", printed)
                 wait_for(lambda place=place: not processes_of(place.folder), "that its consumers are gone")
-                self.assertEqual({}, results(place.output) if place.output.exists() else {}, "results were written into the other folder")
+                self.assertEqual(
+                    {},
+                    results(place.output) if place.output.exists() else {},
+                    "results were written into the other folder",
+                )
                 if place.output.exists():
                     shutil.rmtree(place.output)
-                done = sum(end - begin for line in (away / ".offramp-egress").read_text().splitlines()[1:] for begin, end, _ in json.loads(line)["done"])
+                done = sum(
+                    end - begin
+                    for line in (away / ".offramp-egress").read_text().splitlines()[1:]
+                    for begin, end, _ in json.loads(line)["done"]
+                )
                 self.assertLessEqual(done, len([name for name in results(away) if name.endswith(".bin")]))
                 away.rename(place.output)
                 self.assertLess(place.resume(), BATCHES)
@@ -194,12 +239,19 @@ class Pending(unittest.TestCase):
 
     def test_only_finished_batches_are_skipped(self):
         self.note((0, 4, b"a"), (4, 4, b"b"), (12, 2, b"d"))
-        self.assertEqual([True, True, False, True, False], self.skipped((0, 4, b"a"), (4, 4, b"b"), (8, 4, b"c"), (12, 2, b"d"), (14, 4, b"e")))
+        self.assertEqual(
+            [True, True, False, True, False],
+            self.skipped((0, 4, b"a"), (4, 4, b"b"), (8, 4, b"c"), (12, 2, b"d"), (14, 4, b"e")),
+        )
 
     def test_other_keys_order_or_sizes_are_detected(self):
         self.note((0, 4, b"a"), (4, 4, b"b"))
-        for batches, text in ((((0, 4, b"a"), (4, 4, b"x")), "items 0 to 7 are done, and they had other keys"), (((0, 4, b"b"), (4, 4, b"a")), "had other keys"),
-                              (((0, 8, b"ab"),), "had other keys"), (((0, 5, b"a"), (5, 5, b"b")), "items 5 to 9 is partly done")):
+        for batches, text in (
+            (((0, 4, b"a"), (4, 4, b"x")), "items 0 to 7 are done, and they had other keys"),
+            (((0, 4, b"b"), (4, 4, b"a")), "had other keys"),
+            (((0, 8, b"ab"),), "had other keys"),
+            (((0, 5, b"a"), (5, 5, b"b")), "items 5 to 9 is partly done"),
+        ):
             with self.subTest(batches), self.assertRaisesRegex(offramp.BadArgument, text):
                 self.skipped(*batches)
 
@@ -233,7 +285,7 @@ class Pending(unittest.TestCase):
         checkpoint = self.checkpoint(False)
         for number in range(6):
             checkpoint.submitted(4 * number, 4, b"a")
-        checkpoint.completed([(0, 4), (6, 8)], [(4, 6), (12, 24)])      # part of the second, and the last three
+        checkpoint.completed([(0, 4), (6, 8)], [(4, 6), (12, 24)])  # part of the second, and the last three
         checkpoint.completed([(8, 12), (12, 14)])
         checkpoint.write()
         checkpoint.close()
@@ -249,7 +301,13 @@ class Pending(unittest.TestCase):
                     checkpoint.submitted(first, 1, b"a")
                 checkpoint.changed(number + 2)
                 checkpoint.completed([(number, number + 1), (number + 2, number + 3)], [(number + 1, number + 2)])
-                most = max(most, len(checkpoint._submitted) + len(checkpoint._open) + len(checkpoint._firsts) + len(checkpoint._done.list()))
+                most = max(
+                    most,
+                    len(checkpoint._submitted)
+                    + len(checkpoint._open)
+                    + len(checkpoint._firsts)
+                    + len(checkpoint._done.list()),
+                )
                 if number % 300 == 0:
                     checkpoint.write()
             checkpoint.write()
@@ -276,7 +334,7 @@ class Pending(unittest.TestCase):
         shutil.move(self.folder, f"{self.folder}-away")
         checkpoint.submitted(0, 4, b"a")
         checkpoint.completed([(0, 4)])
-        checkpoint._bytes = 1 << 30      # forces a rewrite
+        checkpoint._bytes = 1 << 30  # forces a rewrite
         with self.assertRaisesRegex(offramp.CannotWrite, "was moved, unmounted or replaced.*No such file.*resume=True"):
             checkpoint.write()
         shutil.move(f"{self.folder}-away", self.folder)
@@ -312,7 +370,7 @@ class Pending(unittest.TestCase):
         fcntl.flock(launcher, fcntl.LOCK_SH)
         checkpoint = self.checkpoint(False)
         checkpoint.begin(in_place=True)
-        os.close(launcher)      # it died
+        os.close(launcher)  # it died
 
         def is_free():
             with open(lock) as another:
@@ -321,6 +379,7 @@ class Pending(unittest.TestCase):
                 except BlockingIOError:
                     return False
                 return True
+
         self.assertFalse(is_free())
         ends, keeps = os.pipe()
         child = os.fork()
@@ -357,7 +416,12 @@ class Pending(unittest.TestCase):
         """
         for how in ("rewritten", "appended"):
             with self.subTest(how):
-                printed = subprocess.run([sys.executable, "-c", textwrap.dedent(limited), self.folder, how], capture_output=True, text=True, check=True).stdout
+                printed = subprocess.run(
+                    [sys.executable, "-c", textwrap.dedent(limited), self.folder, how],
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                ).stdout
                 self.assertIn("cannot be written: File too large", printed)
                 self.assertEqual(4000, len(self.checkpoint().earlier.list()))
                 self.assertEqual([".offramp-egress"], os.listdir(self.folder))
@@ -366,7 +430,7 @@ class Pending(unittest.TestCase):
         self.note((0, 4, b"a"))
         first, second = self.checkpoint(), self.checkpoint()
         first.begin(in_place=True)
-        second.begin(in_place=False)        # while the first loop still runs
+        second.begin(in_place=False)  # while the first loop still runs
         first.submitted(4, 4, b"b")
         first.completed([(4, 8)])
         first.write()
@@ -385,9 +449,16 @@ class Pending(unittest.TestCase):
         self.note((0, 4, b"a"))
         path = f"{self.folder}/.offramp-egress"
         with open(path, "ab") as file:
-            file.write(b'nonsense\n{"done": 3}\n{"done": [[9, 3, "00"]]}\n[]\n{"done": [[4, 8, "1"]]}')      # the last line is incomplete
+            file.write(
+                b'nonsense\n{"done": 3}\n{"done": [[9, 3, "00"]]}\n[]\n{"done": [[4, 8, "1"]]}'
+            )  # the last line is incomplete
         self.assertEqual([(0, 4)], [each[:2] for each in self.checkpoint().earlier.list()])
-        for text in (b"", b"my notes\n", b"[]\n", b'{"offramp_egress": 9, "work": "w", "identity": {}, "tensors": []}\n'):
+        for text in (
+            b"",
+            b"my notes\n",
+            b"[]\n",
+            b'{"offramp_egress": 9, "work": "w", "identity": {}, "tensors": []}\n',
+        ):
             with self.subTest(text), open(path, "wb") as file:
                 file.write(text)
                 file.flush()
@@ -399,11 +470,18 @@ class Pending(unittest.TestCase):
         self.assertEqual([(["a"], 1), (("b", "c"), 2)], list(egress.pending([(["a"], 1), (("b", "c"), 2)])))
         self.assertEqual([{"key": "ab"}], list(egress.pending([{"key": "ab"}], keys=lambda batch: list(batch["key"]))))
         self.assertEqual([[1, 2]], list(egress.pending([[1, 2]], keys=len)))
-        for batch, kind, text in (({"key": "a"}, TypeError, "Pass keys=, to return its keys"), ("ab", TypeError, "keys=len"), ([[], 1], offramp.BadArgument, "without samples")):
+        for batch, kind, text in (
+            ({"key": "a"}, TypeError, "Pass keys=, to return its keys"),
+            ("ab", TypeError, "keys=len"),
+            ([[], 1], offramp.BadArgument, "without samples"),
+        ):
             with self.subTest(batch), self.assertRaisesRegex(kind, text):
                 list(egress.pending([batch]))
-        for keys, text in ((["a"], r"keys is \['a'\]. Give a function"), (lambda batch: None, "keys is None. Give a list"),
-                           (lambda batch: {"a", "b"}, "keys is a set, which is unordered")):
+        for keys, text in (
+            (["a"], r"keys is \['a'\]. Give a function"),
+            (lambda batch: None, "keys is None. Give a list"),
+            (lambda batch: {"a", "b"}, "keys is a set, which is unordered"),
+        ):
             with self.subTest(text), self.assertRaisesRegex(TypeError, text):
                 list(egress.pending([0], keys))
         egress.close()
@@ -418,7 +496,12 @@ class Pending(unittest.TestCase):
         egress = offramp.Egress(f"{self.folder}/run", slabs=8, resume=True)
         given = egress.pending([(["a", "b"], 0), (["c"], 0), (["d"], 0), (["e"], 0)])
         next(given)
-        for keys, text in ((["a"], "Submit each batch of pending.. once, whole"), (["b", "a"], "with the same keys"), (None, "has not yielded"), (["c", "d"], "has not yielded")):
+        for keys, text in (
+            (["a"], "Submit each batch of pending.. once, whole"),
+            (["b", "a"], "with the same keys"),
+            (None, "has not yielded"),
+            (["c", "d"], "has not yielded"),
+        ):
             with self.subTest(keys), self.assertRaisesRegex(offramp.BadArgument, text):
                 egress.submit(rows(len(keys or "ab")), keys)
         with self.assertRaisesRegex(offramp.BadArgument, "pending.. numbers the items"):
@@ -427,7 +510,7 @@ class Pending(unittest.TestCase):
         with self.assertRaisesRegex(offramp.BadArgument, "was submitted before"):
             egress.submit(rows(2), ["a", "b"])
         next(given), next(given), next(given)
-        egress.submit(rows(1), ("d",))      # skips one
+        egress.submit(rows(1), ("d",))  # skips one
         with self.assertRaisesRegex(offramp.BadArgument, "in its order"):
             egress.submit(rows(1), ["c"])
         egress.submit(rows(1), ["e"])
@@ -444,7 +527,9 @@ class Pending(unittest.TestCase):
         checkpoint.close()
         egress = offramp.Egress(checkpoint.folder, resume=True)
         self.assertEqual([], list(egress.pending([(["a"], 1)])))
-        with self.assertRaisesRegex(offramp.BadArgument, "the loop gave 1 items, and the earlier run finished items up to 2"):
+        with self.assertRaisesRegex(
+            offramp.BadArgument, "the loop gave 1 items, and the earlier run finished items up to 2"
+        ):
             egress.drain()
         self.assertEqual([(["d"], 4)], list(egress.pending([(["b"], 2), (["c"], 3), (["d"], 4)])))
         egress.close()
@@ -463,9 +548,11 @@ class Pending(unittest.TestCase):
         egress = offramp.Egress(run_dir, slabs=2, resume=True, samples_per_slab=1)
         egress.submit(rows, ["a"])
         noted.rename(f"{noted}-away")
-        noted.mkdir()       # the file cannot be replaced
-        egress._checkpoint._bytes = 1 << 30     # forces a rewrite
-        reader = subprocess.Popen([sys.executable, "-c", "import sys, offramp\nfor slab in offramp.Consumer(sys.argv[1]): pass", str(run_dir)])
+        noted.mkdir()  # the file cannot be replaced
+        egress._checkpoint._bytes = 1 << 30  # forces a rewrite
+        reader = subprocess.Popen(
+            [sys.executable, "-c", "import sys, offramp\nfor slab in offramp.Consumer(sys.argv[1]): pass", str(run_dir)]
+        )
         self.addCleanup(reader.wait)
         self.addCleanup(egress.close)
         wait_for(lambda: egress._run._completions.problem, "that the checkpoint cannot be written")
@@ -483,7 +570,7 @@ class Pending(unittest.TestCase):
 
         egress = offramp.Egress(f"{self.folder}/run", slabs=8, resume=True)
         given = egress.pending([[0] * 2, [1] * 2, [2] * 3, [3] * 3], keys=len)
-        next(given), next(given)        # skips the first one
+        next(given), next(given)  # skips the first one
         with self.assertRaisesRegex(offramp.BadArgument, "Submit each batch before you take the next one"):
             egress.submit(numpy.ones((2, 2), "float32"))
         self.assertEqual(0, egress.stats().samples_submitted)

@@ -11,9 +11,9 @@ from test_egress import Egresses
 from test_torch import CHECKER, ON_GPU, TORCH, keys_of
 from world import needs_numpy
 
-MANY_PARTS = int(os.environ.get("OFFRAMP_TEST_PARTS", "4000"))      # samples; 100000 in the long test
+MANY_PARTS = int(os.environ.get("OFFRAMP_TEST_PARTS", "4000"))  # samples; 100000 in the long test
 # Batches so large that only one waits for its copy (slab_plan.cpp).
-WAITING, BEING_COPIED = 1, 6        # being copied: one is passed on, four are queued, and one is awaited
+WAITING, BEING_COPIED = 1, 6  # being copied: one is passed on, four are queued, and one is awaited
 ROWS, NUMBERS = 64, 32 * 1024
 IDLE = """
     import sys, offramp
@@ -48,9 +48,13 @@ class OfNumpy(Holding):
             nonlocal alive
             alive -= 1
 
-        with offramp.Egress(self.run_dir, {"output": ("float32", (ROWS, NUMBERS))}, "cpu", slabs=16, samples_per_slab=ROWS) as egress:
+        with offramp.Egress(
+            self.run_dir, {"output": ("float32", (ROWS, NUMBERS))}, "cpu", slabs=16, samples_per_slab=ROWS
+        ) as egress:
             for number in range(batches):
-                array = numpy.empty((ROWS if number % 200 < 12 else 1, NUMBERS), "float32")       # copies of many large ones take time
+                array = numpy.empty(
+                    (ROWS if number % 200 < 12 else 1, NUMBERS), "float32"
+                )  # copies of many large ones take time
                 weakref.finalize(array, gone)
                 alive += 1
                 most = max(most, alive)
@@ -77,7 +81,9 @@ class OnTheCpu(Holding):
         checker = self.python(CHECKER, self.run_dir)
         with offramp.Egress(self.run_dir, slabs=4, samples_per_slab=8) as egress:
             for batch in range(parts // 8):
-                egress.submit(torch.full((8, 64), batch, dtype=torch.int32), keys_of(batch, 8))     # released by the loop: the next one would reuse the memory
+                egress.submit(
+                    torch.full((8, 64), batch, dtype=torch.int32), keys_of(batch, 8)
+                )  # released by the loop: the next one would reuse the memory
         return self.end(checker)
 
     def test_many_small_outputs_freed_immediately_are_correct(self):
@@ -102,7 +108,7 @@ class OnAGpu(Holding):
                 torch.cuda._sleep(cycles)
                 outputs = torch.full((8, numbers), batch, dtype=torch.int32, device="cuda")
                 egress.submit(outputs, keys_of(batch, 8))
-                del outputs                         # the next one would reuse the memory
+                del outputs  # the next one would reuse the memory
         right, wrong = self.end(checker).split(maxsplit=1)
         return int(right), wrong.strip()
 
@@ -130,7 +136,7 @@ class OnAGpu(Holding):
         """The largest number of outputs above those of a loop without Egress: (allocated, reserved by PyTorch)."""
         import torch
 
-        shape = (64, 48 * 1024)         # 12 MiB: PyTorch reserves each separately
+        shape = (64, 48 * 1024)  # 12 MiB: PyTorch reserves each separately
 
         def peaks():
             return torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
@@ -142,7 +148,9 @@ class OnAGpu(Holding):
             torch.full(shape, 1.0, device="cuda")
         alone = peaks()
         reader = self.python(IDLE, self.run_dir)
-        with offramp.Egress(self.run_dir, {"output": ("float32", shape)}, "cuda", slabs=16, samples_per_slab=64) as egress:
+        with offramp.Egress(
+            self.run_dir, {"output": ("float32", shape)}, "cuda", slabs=16, samples_per_slab=64
+        ) as egress:
             for number in range(batches):
                 egress.submit(torch.full(shape, float(number), device="cuda"))
         self.end(reader)
@@ -151,7 +159,11 @@ class OnAGpu(Holding):
     def test_memory_is_bounded_by_outputs_that_wait_or_are_copied(self):
         # Without the loop's current output, which a loop without Egress has too.
         allocated, reserved = self.memory_above_the_loop_alone(10_000)
-        print(f"10,000 batches: above the loop alone at most {allocated:.1f} outputs allocated, {reserved:.1f} reserved", file=sys.stderr, flush=True)
+        print(
+            f"10,000 batches: above the loop alone at most {allocated:.1f} outputs allocated, {reserved:.1f} reserved",
+            file=sys.stderr,
+            flush=True,
+        )
         for outputs in (allocated, reserved):
             self.assertLessEqual(outputs, WAITING + BEING_COPIED)
 

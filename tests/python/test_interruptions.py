@@ -42,7 +42,9 @@ def interrupted_at(step, kind, call):
         sys.settrace(None)
 """
 # Interrupts each second submit() at the next step. Dies once `dies_at` samples are done; 0: runs to its end, undisturbed.
-LOOP = STEPS + """
+LOOP = (
+    STEPS
+    + """
 import signal, time
 
 options, batches, kind, mode, dies_at = sys.argv[1:]
@@ -75,6 +77,7 @@ with offramp.Egress(slabs=8, samples_per_slab=2, **eval(f"dict({options})")) as 
     if dies_at:
         os.kill(os.getpid(), signal.SIGKILL)
 """
+)
 POST = """
 def save(slab):
     for sample, values in slab:
@@ -96,7 +99,17 @@ class Interruptions(Loops):
         first = self.python(LOOP, self.arguments_text(options), *arguments, dies_at or batches, env=place.environment)
         self.end(first, -signal.SIGKILL)
         wait_for(lambda: not processes_of(place.folder), "that the consumers of the dead loop are gone")
-        self.end(self.python(LOOP, self.arguments_text({**options, "resume": True}), batches, kind, mode.replace("keys", "pending"), 0, env=place.environment))
+        self.end(
+            self.python(
+                LOOP,
+                self.arguments_text({**options, "resume": True}),
+                batches,
+                kind,
+                mode.replace("keys", "pending"),
+                0,
+                env=place.environment,
+            )
+        )
         return place.results()
 
     @staticmethod
@@ -128,7 +141,9 @@ class Interruptions(Loops):
 @needs_numpy
 class Openings(World):
     def test_at_each_line_of_the_first_batch_it_is_submitted_again(self):
-        loop = self.python(STEPS + """
+        loop = self.python(
+            STEPS
+            + """
 folder, step = sys.argv[1], 1
 while True:
     egress = offramp.Egress(f"{folder}/{step}", slabs=2, samples_per_slab=1, when_full="drop", resume=True)
@@ -149,7 +164,9 @@ while True:
     step += 1
 assert step > 50, step
 print(step)
-""", self.folder)
+""",
+            self.folder,
+        )
         self.assertGreater(int(self.end(loop)), 50)
         self.require_no_memory_left([loop.pid])
 

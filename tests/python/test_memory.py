@@ -37,8 +37,16 @@ class SecondMappings(unittest.TestCase):
         found += [mappings.find(self.address(self.regions[index]) + 4096, REGION - 4096) for index in (0, 2)]
         self.assertEqual(mapped, mappings._all)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        last = [ctypes.c_char.from_address(mapping.address + at).value for mapping in mapped for at in range(0, REGION, 4096)]
-        self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, 3 * REGION // 65536, "a fault for each 16 pages, as ordinary reads cause")
+        last = [
+            ctypes.c_char.from_address(mapping.address + at).value
+            for mapping in mapped
+            for at in range(0, REGION, 4096)
+        ]
+        self.assertLess(
+            resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before,
+            3 * REGION // 65536,
+            "a fault for each 16 pages, as ordinary reads cause",
+        )
         self.assertEqual({b"\1", b"\2", b"\3"}, set(last))
         self.assertEqual([b"\2", b"\1", b"\3"], [ctypes.c_char.from_address(address).value for _, address in found])
 

@@ -43,21 +43,43 @@ class OwnConsumers(Loops):
         gates = [self.work.close_gate(f"k{number}") for number in range(4)]
         os.environ["GATES"] = str(self.work.gates)
         self.addCleanup(os.environ.pop, "GATES")
-        with offramp.Egress(self.run_dir, output=self.folder / "out", processor=f"{self.post}:save", consumers=2, slabs=4, samples_per_slab=1) as egress:
+        with offramp.Egress(
+            self.run_dir,
+            output=self.folder / "out",
+            processor=f"{self.post}:save",
+            consumers=2,
+            slabs=4,
+            samples_per_slab=1,
+        ) as egress:
             for number in range(4):
                 egress.submit(numpy.zeros((1, 3), "float32"), [f"k{number}"])
             egress.scale(4)
             wait_for(lambda: egress.stats().consumers == 4, "four consumers")
             with self.assertRaisesRegex(offramp.BadArgument, "scale 65 is out of bounds. Give 1 to 64"):
                 egress.scale(65)
-            victim = next(each["pid"] for each in wait_for(lambda: self.living_consumers(), "that status.json lists them"))
+            victim = next(
+                each["pid"] for each in wait_for(lambda: self.living_consumers(), "that status.json lists them")
+            )
             os.kill(victim, signal.SIGKILL)
-            wait_for(lambda: self.living_consumers() and victim not in [each["pid"] for each in self.living_consumers()], "its death")
-            status = subprocess.run([*LAUNCHER, "status", "--json", "--run-dir", str(self.run_dir)], capture_output=True, text=True, check=True)
-            self.assertEqual((4, os.getpid()), tuple(json.loads(status.stdout)[name] for name in ("consumers_wanted", "producer_pid")))
+            wait_for(
+                lambda: self.living_consumers() and victim not in [each["pid"] for each in self.living_consumers()],
+                "its death",
+            )
+            status = subprocess.run(
+                [*LAUNCHER, "status", "--json", "--run-dir", str(self.run_dir)],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            self.assertEqual(
+                (4, os.getpid()),
+                tuple(json.loads(status.stdout)[name] for name in ("consumers_wanted", "producer_pid")),
+            )
             for gate in gates:
                 gate.unlink()
-        self.assertEqual({f"k{number}.bin" for number in range(4)}, set(results(self.folder / "out")) - {"records.jsonl"})
+        self.assertEqual(
+            {f"k{number}.bin" for number in range(4)}, set(results(self.folder / "out")) - {"records.jsonl"}
+        )
 
     def living_consumers(self, run_dir=None):
         return json.loads(((run_dir or self.run_dir) / "status.json").read_text())["consumers"]
@@ -69,10 +91,15 @@ class OwnConsumers(Loops):
         self.assertEqual([], processes_of(self.folder))
 
     def test_a_result_that_would_replace_another_of_its_sample_is_reported(self):
-        self.post.write_text("def save(slab):\n    for sample, values in slab:\n        yield sample, values\n        yield sample, values + 1\n")
+        self.post.write_text(
+            "def save(slab):\n    for sample, values in slab:\n        yield sample, values\n        yield sample, values + 1\n"
+        )
         printed = self.work.run(batches=200, code=1)
-        self.assertRegex(printed.splitlines()[-1], r"^offramp\._errors\.ConsumersFailed: .*the file b\d+-0\.npy of sample 'b\d+-0' was committed twice.*"
-                                                r"Give each result of a sample its own ending")
+        self.assertRegex(
+            printed.splitlines()[-1],
+            r"^offramp\._errors\.ConsumersFailed: .*the file b\d+-0\.npy of sample 'b\d+-0' was committed twice.*"
+            r"Give each result of a sample its own ending",
+        )
         self.assertEqual([], processes_of(self.folder))
 
     def test_dead_letters_are_reported_at_the_end(self):
@@ -82,15 +109,20 @@ class OwnConsumers(Loops):
 
     def test_dead_letters_of_separate_consumers_are_reported_at_the_end(self):
         """Whether a consumer rejects them, fails too often, or dies each time."""
-        for number, fault in enumerate(("raise offramp.Reject('no')", "raise offramp.Failed('no')", "os.kill(os.getpid(), signal.SIGKILL)")):
+        for number, fault in enumerate(
+            ("raise offramp.Reject('no')", "raise offramp.Failed('no')", "os.kill(os.getpid(), signal.SIGKILL)")
+        ):
             with self.subTest(fault):
                 run_dir = f"{self.folder}/own{number}"
-                loop = self.python("""
+                loop = self.python(
+                    """
                     import sys, numpy, offramp
                     with offramp.Egress(sys.argv[1], {"output": ("float32", (1, 3))}, "cpu", samples_per_slab=1) as egress:
                         for number in range(3):
                             egress.submit(numpy.zeros((1, 3), "float32"), [f"k{number}"])
-                """, run_dir)
+                """,
+                    run_dir,
+                )
                 consumer = f"""
                     import os, signal, sys, offramp
                     def work(slab):
@@ -100,25 +132,46 @@ class OwnConsumers(Loops):
                 """
                 while loop.poll() is None:
                     self.python(consumer, run_dir).wait()
-                self.assertRegex(self.end(loop, 1).splitlines()[-1], rf"ConsumersFailed: 1 sample was dead-lettered, .*: offramp dead-letters list --run-dir {run_dir}$")
+                self.assertRegex(
+                    self.end(loop, 1).splitlines()[-1],
+                    rf"ConsumersFailed: 1 sample was dead-lettered, .*: offramp dead-letters list --run-dir {run_dir}$",
+                )
 
     def test_a_bad_sample_does_not_affect_its_neighbours(self):
         """Its neighbours in the slab have results, and the error names sample, reason and line."""
-        self.post.write_text("def save(slab):\n    for sample, values in slab:\n        if sample.key == 'b002-1':\n            raise ValueError('one odd sample')\n"
-                             "        yield sample, {'mean': float(values.mean())}\n")
+        self.post.write_text(
+            "def save(slab):\n    for sample, values in slab:\n        if sample.key == 'b002-1':\n            raise ValueError('one odd sample')\n"
+            "        yield sample, {'mean': float(values.mean())}\n"
+        )
         printed = self.work.run(batches=5, code=1)
-        self.assertRegex(printed.splitlines()[-1], r"ConsumersFailed: 1 sample was dead-lettered.*sample 'b002-1' failed: ValueError: one odd sample \(post\.py:4\)")
+        self.assertRegex(
+            printed.splitlines()[-1],
+            r"ConsumersFailed: 1 sample was dead-lettered.*sample 'b002-1' failed: ValueError: one odd sample \(post\.py:4\)",
+        )
         records = [json.loads(line)["key"] for line in (self.work.output / "records.jsonl").read_text().splitlines()]
-        self.assertEqual(sorted(f"b{batch:03}-{row}" for batch in range(5) for row in range(ROWS) if (batch, row) != (2, 1)), sorted(records))
+        self.assertEqual(
+            sorted(f"b{batch:03}-{row}" for batch in range(5) for row in range(ROWS) if (batch, row) != (2, 1)),
+            sorted(records),
+        )
         self.assertEqual([], processes_of(self.folder))
 
     def test_options_of_a_function_are_a_mapping_a_list_or_a_text(self):
-        self.post.write_text("def save(slab, path, items):\n    for sample, values in slab:\n        yield sample, {'path': path, 'items': items}\n")
-        for number, options in enumerate(({"path": "z,1.zarr", "items": 40}, [r"path=z\,1.zarr", "items=40"], r"path=z\,1.zarr,items=40")):
+        self.post.write_text(
+            "def save(slab, path, items):\n    for sample, values in slab:\n        yield sample, {'path': path, 'items': items}\n"
+        )
+        for number, options in enumerate(
+            ({"path": "z,1.zarr", "items": 40}, [r"path=z\,1.zarr", "items=40"], r"path=z\,1.zarr,items=40")
+        ):
             with self.subTest(options):
                 place = self.place(f"options{number}")
                 place.run(batches=1, settings={"processor-option": options})
-                self.assertEqual({("z,1.zarr", "40")}, {(record["path"], record["items"]) for record in map(json.loads, (place.output / "records.jsonl").read_text().splitlines())})
+                self.assertEqual(
+                    {("z,1.zarr", "40")},
+                    {
+                        (record["path"], record["items"])
+                        for record in map(json.loads, (place.output / "records.jsonl").read_text().splitlines())
+                    },
+                )
 
     HANGS = """
 import os, time
@@ -134,7 +187,9 @@ def save(slab):
         printed = self.work.run(batches=5, code=1, kill_stalled=True, visibility_timeout=8.0, max_failures=2)
         self.assertIn("ConsumersFailed: 4 samples were dead-lettered", printed.splitlines()[-1])
         self.assertNotIn("RuntimeWarning", printed)
-        self.assertEqual({f"b{number:03}-{row}.bin" for number in (0, 1, 3, 4) for row in range(ROWS)}, set(self.work.results()))
+        self.assertEqual(
+            {f"b{number:03}-{row}.bin" for number in (0, 1, 3, 4) for row in range(ROWS)}, set(self.work.results())
+        )
         consumers = json.loads((self.work.run_dir / "summary.json").read_text())["consumers"]
         # Other consumers may have received the slab before the second one died.
         self.assertGreaterEqual(sum(each.get("end") == "died" for each in consumers), 2)
@@ -143,8 +198,11 @@ def save(slab):
     def test_without_kill_stalled_a_hanging_function_is_reported(self):
         self.post.write_text(self.HANGS)
         loop = self.work.loop(batches=5, visibility_timeout=1.0)
-        self.assertRegex(self.warning_of(loop), r"^<string>:\d+: RuntimeWarning: [12] of [12] consumers made no progress, the first of them for more than "
-                                                r"1\.\d s, and kill_stalled is off\. .*kill_stalled=True")
+        self.assertRegex(
+            self.warning_of(loop),
+            r"^<string>:\d+: RuntimeWarning: [12] of [12] consumers made no progress, the first of them for more than "
+            r"1\.\d s, and kill_stalled is off\. .*kill_stalled=True",
+        )
         self.assertIsNone(loop.poll())
         self.work.close_gate("over")
         self.end(loop)
@@ -178,10 +236,16 @@ def save(slab):
 """)
         gate = self.work.close_gate("begin")
         loop = self.work.loop(batches=5, visibility_timeout=1.0)
-        wait_for(lambda: (self.work.run_dir / "status.json").exists() and len(self.living_consumers(self.work.run_dir)) == 2, "both")
+        wait_for(
+            lambda: (self.work.run_dir / "status.json").exists() and len(self.living_consumers(self.work.run_dir)) == 2,
+            "both",
+        )
         gate.unlink()
         wait_for(lambda: len(self.work.results()) >= 5 * ROWS, "that all results exist")
-        self.assertRegex(self.warning_of(loop), r"^<string>:\d+: RuntimeWarning: [12] of [12] consumers made no progress, the first of them for more than ")
+        self.assertRegex(
+            self.warning_of(loop),
+            r"^<string>:\d+: RuntimeWarning: [12] of [12] consumers made no progress, the first of them for more than ",
+        )
         self.work.close_gate("over")
         self.end(loop)
         self.assertEqual(5 * ROWS, len(self.work.results()))
@@ -190,38 +254,83 @@ def save(slab):
         printed = self.work.run(batches=1, code=1, processor="nonsense")
         self.assertRegex(printed.splitlines()[-1], "ConsumersFailed: .*processor 'nonsense' is unknown")
         self.assertEqual({}, self.work.results())
-        for processor in ("nothing.py:save", f"{self.folder}/nothing.py:save", "so:./nothing.so", f"npy,python:{self.folder}/nothing.py:save"):
-            with self.subTest(processor), self.assertRaisesRegex(offramp.BadArgument, r"needs a file that does not exist: /.*nothing\.(py|so)\. Give an existing path"):
+        for processor in (
+            "nothing.py:save",
+            f"{self.folder}/nothing.py:save",
+            "so:./nothing.so",
+            f"npy,python:{self.folder}/nothing.py:save",
+        ):
+            with (
+                self.subTest(processor),
+                self.assertRaisesRegex(
+                    offramp.BadArgument,
+                    r"needs a file that does not exist: /.*nothing\.(py|so)\. Give an existing path",
+                ),
+            ):
                 offramp.Egress(output=self.work.output, processor=processor)
 
     def test_errors_of_the_consumers_command_name_python_arguments(self):
         self.work.run(batches=2)
         printed = self.work.run(batches=2, code=1).splitlines()[-1]
-        self.assertRegex(printed, r"ConsumersFailed: output /.* holds .*Give resume=True .*, settings=\{'overwrite': True\} to keep these results as .*\.before-RUN_ID .*, or another output "
-                                                 r"\(logs")
+        self.assertRegex(
+            printed,
+            r"ConsumersFailed: output /.* holds .*Give resume=True .*, settings=\{'overwrite': True\} to keep these results as .*\.before-RUN_ID .*, or another output "
+            r"\(logs",
+        )
         self.assertNotIn("--", printed)
 
     def test_keys_that_cannot_name_files_are_refused(self):
         import numpy
 
-        self.post.write_text("def save(slab):\n    for sample, values in slab:\n        yield sample, '.bin', values.tobytes()\n")
-        for number, (processor, ending) in enumerate((("npy", ".npy"), (f"{self.post}:save", ".bin"), ("records,npy", ".npy"))):
-            with offramp.Egress(output=self.folder / f"keys{number}", processor=processor, consumers=1,
-                                tensors={"output": ("float32", (6, 3))}) as egress:
+        self.post.write_text(
+            "def save(slab):\n    for sample, values in slab:\n        yield sample, '.bin', values.tobytes()\n"
+        )
+        for number, (processor, ending) in enumerate(
+            (("npy", ".npy"), (f"{self.post}:save", ".bin"), ("records,npy", ".npy"))
+        ):
+            with offramp.Egress(
+                output=self.folder / f"keys{number}",
+                processor=processor,
+                consumers=1,
+                tensors={"output": ("float32", (6, 3))},
+            ) as egress:
+
                 def submit(*keys):
                     egress.submit(numpy.zeros((len(keys), 3), "float32"), keys)
+
                 submit("a", f"f{ending}/x")
-                for keys, text in ((["/data/1.png"], r"is an absolute path.*os\.path\.relpath\('/data/1\.png', FOLDER\)"), ([".."], "the part '..'"), (["."], "the part '.'"),
-                                   (["b/../c"], "the part '..'"), (["./b"], "the part '.'"), (["b//c"], "an empty part"), (["b/"], "an empty part"), ([""], "a key of 0 bytes"),
-                                   (["b\0c"], "a NUL character"), ([".offramp-lock"], "begins with '.offramp-'"), (["b/.offramp-x/c"], "begins with '.offramp-'"),
-                                   (["b" * 300], "a key of 300 bytes"), (["k", f"k{ending}/x"], "names a file beside a folder"), ([f"a{ending}/x"], "the key 'a' names a file"),
-                                   (["f"], "the key 'f' names a file"), ([f"d/a.b{ending}/x", "d/a.b"], "the key 'd/a.b' names"), (["b\udc80"], "UTF-8")):
+                for keys, text in (
+                    (["/data/1.png"], r"is an absolute path.*os\.path\.relpath\('/data/1\.png', FOLDER\)"),
+                    ([".."], "the part '..'"),
+                    (["."], "the part '.'"),
+                    (["b/../c"], "the part '..'"),
+                    (["./b"], "the part '.'"),
+                    (["b//c"], "an empty part"),
+                    (["b/"], "an empty part"),
+                    ([""], "a key of 0 bytes"),
+                    (["b\0c"], "a NUL character"),
+                    ([".offramp-lock"], "begins with '.offramp-'"),
+                    (["b/.offramp-x/c"], "begins with '.offramp-'"),
+                    (["b" * 300], "a key of 300 bytes"),
+                    (["k", f"k{ending}/x"], "names a file beside a folder"),
+                    ([f"a{ending}/x"], "the key 'a' names a file"),
+                    (["f"], "the key 'f' names a file"),
+                    ([f"d/a.b{ending}/x", "d/a.b"], "the key 'd/a.b' names"),
+                    (["b\udc80"], "UTF-8"),
+                ):
                     with self.subTest((processor, keys)), self.assertRaisesRegex(offramp.BadArgument, text):
                         submit("good", *keys)
                     self.assertEqual(2, egress.stats().samples_submitted)
                 submit("k", "k/x", "m.d/..x", "d/.b", "d/..b", "c/.npyx/y")
-        for keys, text in (([pathlib.Path("a")], r"\[str\(key\) for key in keys\]"), (numpy.arange(1), r"in keys\.tolist\(\)\]")):
-            with self.subTest(keys), self.assertRaisesRegex(TypeError, text), offramp.Egress(output=self.folder / "types", processor="npy") as egress:
+        for keys, text in (
+            ([pathlib.Path("a")], r"\[str\(key\) for key in keys\]"),
+            (numpy.arange(1), r"in keys\.tolist\(\)\]"),
+        ):
+            with (
+                self.subTest(keys),
+                self.assertRaisesRegex(TypeError, text),
+                offramp.Egress(output=self.folder / "types", processor="npy") as egress,
+            ):
                 egress.submit(numpy.zeros((1, 3), "float32"), keys)
 
     def test_rows_may_have_any_key(self):
@@ -230,7 +339,15 @@ def save(slab):
         keys = ["/data/1.png", "..", "a//b", "k", "k.npy/x"]
         with offramp.Egress(output=self.folder / "rows", processor="records", consumers=1) as egress:
             egress.submit(numpy.zeros((len(keys), 3), "float32"), keys)
-        self.assertEqual(keys, [row[0] for row in sqlite3.connect(self.folder / "rows" / "records.sqlite").execute("select key from records order by item")])
+        self.assertEqual(
+            keys,
+            [
+                row[0]
+                for row in sqlite3.connect(self.folder / "rows" / "records.sqlite").execute(
+                    "select key from records order by item"
+                )
+            ],
+        )
 
     def everything_in(self, folder):
         return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -246,44 +363,67 @@ def save(slab):
         self.work.run(batches=5, code=1, processor="nonsense", settings={"overwrite": True})
         self.assertEqual((before, []), (self.everything_in(self.work.output), self.kept()))
         self.work.run(batches=5, settings={"overwrite": True})
-        kept, = self.kept()
+        (kept,) = self.kept()
         self.assertEqual((before, 5 * ROWS + 1), (self.everything_in(kept), len(self.work.results())))
-        self.assertEqual(5 * ROWS, sum(end - begin for line in (self.work.output / ".offramp-egress").read_text().splitlines()[1:]
-                                       for begin, end, _ in json.loads(line)["done"]))
+        self.assertEqual(
+            5 * ROWS,
+            sum(
+                end - begin
+                for line in (self.work.output / ".offramp-egress").read_text().splitlines()[1:]
+                for begin, end, _ in json.loads(line)["done"]
+            ),
+        )
 
     def test_a_killed_loop_with_overwrite_continues_in_the_new_folder(self):
         self.work.run(batches=2)
         before = self.everything_in(self.work.output)
         self.work.killed("noted 2", settings={"overwrite": True})
         self.assertLess(self.work.resume(), BATCHES)
-        kept, = self.kept()
+        (kept,) = self.kept()
         self.assertEqual((before, self.undisturbed()), (self.everything_in(kept), self.work.results()))
 
     def test_an_exception_in_the_loop_ends_the_consumers(self):
         import numpy
 
-        with self.assertRaises(ZeroDivisionError), offramp.Egress(self.run_dir, output=self.folder / "out", processor="npy", consumers=1,
-                                                                     tensors={"output": ("float32", (2, 3))}) as egress:
+        with (
+            self.assertRaises(ZeroDivisionError),
+            offramp.Egress(
+                self.run_dir,
+                output=self.folder / "out",
+                processor="npy",
+                consumers=1,
+                tensors={"output": ("float32", (2, 3))},
+            ) as egress,
+        ):
             egress.submit(numpy.zeros((1, 3), "float32"), ["a"])
-            for keys, text in ((["b", "b"], "the key 'b' names two samples"), (["b", ""], "a key of 0 bytes"), (["b"] * 3, "3 keys for 2 samples")):
+            for keys, text in (
+                (["b", "b"], "the key 'b' names two samples"),
+                (["b", ""], "a key of 0 bytes"),
+                (["b"] * 3, "3 keys for 2 samples"),
+            ):
                 with self.subTest(keys), self.assertRaisesRegex(offramp.BadArgument, text):
                     egress.submit(numpy.zeros((2, 3), "float32"), keys)
             1 / 0
         self.assertEqual([], processes_of(self.folder))
         with offramp.Egress(output=self.folder / "out2", processor="npy", consumers=1):
-            pass        # submits nothing
+            pass  # submits nothing
         self.assertEqual([], processes_of(self.folder))
 
     def test_a_key_of_an_earlier_batch_is_refused(self):
         import numpy
 
         with offramp.Egress(output=self.folder / "out", processor="npy", consumers=1) as egress:
-            for number, (keys, again) in enumerate(((["a", "b"], None), (["c", "b"], "b"), (("a", "d"), "a"), (["c", "d"], None), (iter(["d", "e"]), "d"))):
+            for number, (keys, again) in enumerate(
+                ((["a", "b"], None), (["c", "b"], "b"), (("a", "d"), "a"), (["c", "d"], None), (iter(["d", "e"]), "d"))
+            ):
                 with self.subTest(number):
                     if again is None:
                         egress.submit(numpy.full((2, 3), number, "float32"), keys)
                     else:
-                        with self.assertRaisesRegex(offramp.BadArgument, f"the key '{again}' names a sample of an earlier batch.*TensorChanged reported.*repeated_keys='allow'"):
+                        with self.assertRaisesRegex(
+                            offramp.BadArgument,
+                            f"the key '{again}' names a sample of an earlier batch.*TensorChanged reported.*repeated_keys='allow'",
+                        ):
                             egress.submit(numpy.full((2, 3), number, "float32"), keys)
             self.assertEqual((2, 4), egress.stats()[:2])
         self.assertEqual({"a": 0, "b": 0, "c": 3, "d": 3}, self.values_of("out"))
@@ -301,10 +441,18 @@ def save(slab):
         import numpy
 
         self.post.write_text("def save(slab):\n    for sample, values in slab:\n        yield sample, values\n")
-        with offramp.Egress(output=self.folder / "out", processor=f"{self.post}:save", consumers=1, repeated_keys="allow", slabs=4,
-                            samples_per_slab=2) as egress:
+        with offramp.Egress(
+            output=self.folder / "out",
+            processor=f"{self.post}:save",
+            consumers=1,
+            repeated_keys="allow",
+            slabs=4,
+            samples_per_slab=2,
+        ) as egress:
             egress.submit(numpy.array([[1, 1], [2, 2]], "float32"), ["a", "a"])
-        self.assertEqual({"a": 2}, {path.name.partition(".")[0]: numpy.load(path)[0] for path in (self.folder / "out").glob("*.npy")})
+        self.assertEqual(
+            {"a": 2}, {path.name.partition(".")[0]: numpy.load(path)[0] for path in (self.folder / "out").glob("*.npy")}
+        )
 
     def test_a_batch_that_was_dropped_may_be_submitted_again(self):
         import numpy
@@ -313,12 +461,22 @@ def save(slab):
         os.environ["GATES"] = str(self.work.gates)
         self.addCleanup(os.environ.pop, "GATES")
         keys = ["a", *(f"b{number}" for number in range(20))]
-        with offramp.Egress(output=self.folder / "out", processor=f"{self.post}:save", consumers=1, when_full="drop", slabs=2, samples_per_slab=1) as egress:
+        with offramp.Egress(
+            output=self.folder / "out",
+            processor=f"{self.post}:save",
+            consumers=1,
+            when_full="drop",
+            slabs=2,
+            samples_per_slab=1,
+        ) as egress:
             for key in keys:
                 egress.submit(numpy.zeros((1, 3), "float32"), [key])
             wait_for(lambda: egress.stats().samples_dropped > 0, "that some are dropped")
             gate.unlink()
-            wait_for(lambda: egress.stats().samples_completed + egress.stats().samples_dropped == len(keys), "that the others are done")
+            wait_for(
+                lambda: egress.stats().samples_completed + egress.stats().samples_dropped == len(keys),
+                "that the others are done",
+            )
             egress.submit(numpy.zeros((1, 3), "float32"), [keys[-1]])
         self.assertIn(f"{keys[-1]}.bin", results(self.folder / "out"))
 
@@ -327,10 +485,18 @@ def save(slab):
 
         batches = [(["a", "b"], 0), (["c", "b"], 1), (["c", "d"], 2)]
         for given in (batches[:1], batches):
-            with offramp.Egress(output=self.folder / "out", processor="npy", consumers=1, resume=True, tensors={"output": ("float32", (2, 3))}) as egress:
+            with offramp.Egress(
+                output=self.folder / "out",
+                processor="npy",
+                consumers=1,
+                resume=True,
+                tensors={"output": ("float32", (2, 3))},
+            ) as egress:
                 for keys, number in egress.pending(given):
                     if number == 1:
-                        with self.assertRaisesRegex(offramp.BadArgument, "the key 'b' names a sample of an earlier batch"):
+                        with self.assertRaisesRegex(
+                            offramp.BadArgument, "the key 'b' names a sample of an earlier batch"
+                        ):
                             egress.submit(numpy.full((2, 3), number, "float32"), keys)
                     else:
                         egress.submit(numpy.full((2, 3), number, "float32"), keys)
@@ -360,7 +526,10 @@ def save(slab):
         os.kill(command, signal.SIGKILL)
         gate.unlink()
         printed = self.end(loop, 1)
-        self.assertRegex(printed.splitlines()[-1], "ConsumersFailed: the command that supervises the consumers was killed by signal 9")
+        self.assertRegex(
+            printed.splitlines()[-1],
+            "ConsumersFailed: the command that supervises the consumers was killed by signal 9",
+        )
         wait_for(lambda: not processes_of(self.folder), "that its consumers are gone")
         self.work.run(resume=True)
         self.assertEqual(BATCHES * ROWS + 1, len(self.work.results()))
@@ -394,19 +563,28 @@ def save(slab):
     def test_two_egresses_in_one_process_have_separate_runs(self):
         import numpy
 
-        with offramp.Egress(output=self.folder / "one", processor="npy", consumers=1) as one, \
-                offramp.Egress(self.run_dir, output=self.folder / "two", processor="npy", consumers=1) as two:
+        with (
+            offramp.Egress(output=self.folder / "one", processor="npy", consumers=1) as one,
+            offramp.Egress(self.run_dir, output=self.folder / "two", processor="npy", consumers=1) as two,
+        ):
             run_dir = os.fsdecode(one._options["run_dir"])
             self.assertEqual(self.folder / "runs", pathlib.Path(run_dir).parent, "where a launcher looks for runs too")
             one.submit(numpy.zeros((1, 3), "float32"), ["a"])
             self.assertIn(f"in {run_dir}", wait_for(lambda: self.live_run(), "that a launcher finds it"))
             two.submit(numpy.zeros((1, 3), "float32"), ["b"])
-        self.assertEqual([{"a.output.npy"}, {"b.output.npy"}], [set(results(self.folder / name)) for name in ("one", "two")])
+        self.assertEqual(
+            [{"a.output.npy"}, {"b.output.npy"}], [set(results(self.folder / name)) for name in ("one", "two")]
+        )
 
     def live_run(self):
         """The output of `status` without --run-dir; empty without a live run."""
-        done = subprocess.run([*LAUNCHER, "status"], env={**os.environ, "OFFRAMP_BUILD_DIR": str(self.folder / "build")}, capture_output=True, text=True,
-                              check=False)
+        done = subprocess.run(
+            [*LAUNCHER, "status"],
+            env={**os.environ, "OFFRAMP_BUILD_DIR": str(self.folder / "build")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         return done.stdout
 
     def test_a_second_egress_into_one_output_or_run_is_refused(self):
@@ -421,7 +599,7 @@ def save(slab):
                 two.drain()
             two.close()
             two = offramp.Egress(self.folder / "run1", output=self.folder / "two", processor="npy", consumers=1)
-            with self.assertRaises((offramp.RunInUse, offramp.ConsumersFailed)):      # depends on which check comes first
+            with self.assertRaises((offramp.RunInUse, offramp.ConsumersFailed)):  # depends on which check comes first
                 two.submit(numpy.zeros((1, 3), "float32"), ["b"])
             two.close()
         self.assertEqual({"a.output.npy"}, set(results(self.folder / "one")))
@@ -431,20 +609,45 @@ class Refused(Loops):
     def test_inconsistent_arguments_are_refused(self):
         out = str(self.folder / "out")
         for options, kind, text in (
-                ({}, offramp.BadArgument, "neither a processor nor a run directory"),
-                ({"processor": "npy"}, offramp.BadArgument, "no output folder. Give output=FOLDER"),
-                ({"output": out}, offramp.BadArgument, "output is given without a processor"),
-                ({"run_dir": self.run_dir, "consumers": 3}, offramp.BadArgument, "consumers is given without a processor"),
-                ({"processor": "npy", "output": out, "consumers": 65}, offramp.BadArgument, "consumers is 65. Give 1 to 64"),
-                ({"processor": "npy", "output": out, "consumers": -1}, offramp.BadArgument, "consumers is -1"),
-                ({"processor": "npy", "output": out, "consumers": "8"}, TypeError, "consumers is '8'. Give a whole number: 1 to 64"),
-                ({"processor": "npy", "output": out, "consumers": 2.5}, TypeError, "consumers is 2.5. Give a whole number: 1 to 64"),
-                ({"processor": len, "output": out}, TypeError, "Give its name, such as"),
-                ({"processor": "npy", "output": out, "settings": ["x"]}, TypeError, "Give a mapping"),
-                ({"processor": "npy", "output": out, "settings": {"output": "x"}}, offramp.BadArgument, "'output' cannot be passed in settings"),
-                ({"processor": "npy", "output": out, "identity": {"a": object()}}, TypeError, "the identity cannot be stored as JSON"),
-                ({"processor": "npy", "output": out, "repeated_keys": True}, offramp.BadArgument, "repeated_keys is True. Give 'refuse' or 'allow'"),
-                ({"processor": "npy", "output": out, "run_dir": ""}, offramp.BadArgument, "no run directory")):
+            ({}, offramp.BadArgument, "neither a processor nor a run directory"),
+            ({"processor": "npy"}, offramp.BadArgument, "no output folder. Give output=FOLDER"),
+            ({"output": out}, offramp.BadArgument, "output is given without a processor"),
+            ({"run_dir": self.run_dir, "consumers": 3}, offramp.BadArgument, "consumers is given without a processor"),
+            (
+                {"processor": "npy", "output": out, "consumers": 65},
+                offramp.BadArgument,
+                "consumers is 65. Give 1 to 64",
+            ),
+            ({"processor": "npy", "output": out, "consumers": -1}, offramp.BadArgument, "consumers is -1"),
+            (
+                {"processor": "npy", "output": out, "consumers": "8"},
+                TypeError,
+                "consumers is '8'. Give a whole number: 1 to 64",
+            ),
+            (
+                {"processor": "npy", "output": out, "consumers": 2.5},
+                TypeError,
+                "consumers is 2.5. Give a whole number: 1 to 64",
+            ),
+            ({"processor": len, "output": out}, TypeError, "Give its name, such as"),
+            ({"processor": "npy", "output": out, "settings": ["x"]}, TypeError, "Give a mapping"),
+            (
+                {"processor": "npy", "output": out, "settings": {"output": "x"}},
+                offramp.BadArgument,
+                "'output' cannot be passed in settings",
+            ),
+            (
+                {"processor": "npy", "output": out, "identity": {"a": object()}},
+                TypeError,
+                "the identity cannot be stored as JSON",
+            ),
+            (
+                {"processor": "npy", "output": out, "repeated_keys": True},
+                offramp.BadArgument,
+                "repeated_keys is True. Give 'refuse' or 'allow'",
+            ),
+            ({"processor": "npy", "output": out, "run_dir": ""}, offramp.BadArgument, "no run directory"),
+        ):
             with self.subTest(options), self.assertRaisesRegex(kind, text):
                 offramp.Egress(**options)
         self.assertFalse(pathlib.Path(out).exists())
@@ -452,29 +655,55 @@ class Refused(Loops):
     def test_flags_and_words(self):
         import numpy
 
-        for given, flags in (({"png_level": 3, "--durable": True}, ["--png-level=3", "--durable=true"]),
-                             ({"threshold": 0.25, "image-format": "webp", "input": pathlib.Path("a/b")}, ["--threshold=0.25", "--image-format=webp", "--input=a/b"]),
-                             ({"png-level": numpy.int64(2), "threshold": numpy.float32(0.5)}, ["--png-level=2", "--threshold=0.5"]),
-                             ({"columns": ["a", "b"]}, ["--columns=a,b"]), ({"columns": ()}, ["--columns="]),
-                             ({"processor-option": "a=1,b=2"}, ["--processor-option=a=1,b=2"]),
-                             ({"processor_option": ["a=1", "b=2"]}, ["--processor-option=a=1,b=2"]),
-                             ({"--processor-option": {"a": 1, "b": "x,y", "c": True, "d": pathlib.Path("e")}}, [r"--processor-option=a=1,b=x\,y,c=true,d=e"])):
+        for given, flags in (
+            ({"png_level": 3, "--durable": True}, ["--png-level=3", "--durable=true"]),
+            (
+                {"threshold": 0.25, "image-format": "webp", "input": pathlib.Path("a/b")},
+                ["--threshold=0.25", "--image-format=webp", "--input=a/b"],
+            ),
+            ({"png-level": numpy.int64(2), "threshold": numpy.float32(0.5)}, ["--png-level=2", "--threshold=0.5"]),
+            ({"columns": ["a", "b"]}, ["--columns=a,b"]),
+            ({"columns": ()}, ["--columns="]),
+            ({"processor-option": "a=1,b=2"}, ["--processor-option=a=1,b=2"]),
+            ({"processor_option": ["a=1", "b=2"]}, ["--processor-option=a=1,b=2"]),
+            (
+                {"--processor-option": {"a": 1, "b": "x,y", "c": True, "d": pathlib.Path("e")}},
+                [r"--processor-option=a=1,b=x\,y,c=true,d=e"],
+            ),
+        ):
             with self.subTest(given):
                 self.assertEqual(flags, flags_of(given))
-        for given, kind, text in (({"png-level": [1, 2]}, TypeError, r"'png-level' is \[1, 2\], and takes one value"), ({"png-level": {"a": 1}}, TypeError, "'png-level' has {'a': 1}"),
-                                  ({"http-header": ["A: b"]}, TypeError, "'@FILE', a file with a header in each line"), ({"durable": None}, TypeError, "Omit it"),
-                                  ({"processor-option": [1]}, TypeError, "has 1. Give strings KEY=VALUE, or a mapping"), ({"processor-option": [["a", 1]]}, TypeError, "KEY=VALUE"),
-                                  ({"processor-option": {"a": [1]}}, TypeError, r"has \[1\], of type list"), ({"processor-option": {"a=b": 1}}, TypeError, "an option named 'a=b'"),
-                                  ({"processor-option": {1: 1}}, TypeError, "an option named 1"), ({"columns": {"a", "b"}}, TypeError, "of type set"),
-                                  ({"png-level": b"1"}, TypeError, "of type bytes"), ({1: 2}, TypeError, "a setting has the name 1"), ({"": 2}, TypeError, "the name ''"),
-                                  ({"png-level": 1, "png_level": 2}, offramp.BadArgument, "'png-level' is given twice"), ({"input": "a\0b"}, offramp.BadArgument, "a NUL character")):
+        for given, kind, text in (
+            ({"png-level": [1, 2]}, TypeError, r"'png-level' is \[1, 2\], and takes one value"),
+            ({"png-level": {"a": 1}}, TypeError, "'png-level' has {'a': 1}"),
+            ({"http-header": ["A: b"]}, TypeError, "'@FILE', a file with a header in each line"),
+            ({"durable": None}, TypeError, "Omit it"),
+            ({"processor-option": [1]}, TypeError, "has 1. Give strings KEY=VALUE, or a mapping"),
+            ({"processor-option": [["a", 1]]}, TypeError, "KEY=VALUE"),
+            ({"processor-option": {"a": [1]}}, TypeError, r"has \[1\], of type list"),
+            ({"processor-option": {"a=b": 1}}, TypeError, "an option named 'a=b'"),
+            ({"processor-option": {1: 1}}, TypeError, "an option named 1"),
+            ({"columns": {"a", "b"}}, TypeError, "of type set"),
+            ({"png-level": b"1"}, TypeError, "of type bytes"),
+            ({1: 2}, TypeError, "a setting has the name 1"),
+            ({"": 2}, TypeError, "the name ''"),
+            ({"png-level": 1, "png_level": 2}, offramp.BadArgument, "'png-level' is given twice"),
+            ({"input": "a\0b"}, offramp.BadArgument, "a NUL character"),
+        ):
             with self.subTest(given), self.assertRaisesRegex(kind, text):
                 flags_of(given)
-        self.assertEqual("it is full. Make room", final_messages("[run] begins\n{}\nofframp: it is full\n    Make room\n"))
+        self.assertEqual(
+            "it is full. Make room", final_messages("[run] begins\n{}\nofframp: it is full\n    Make room\n")
+        )
         self.assertEqual("it printed nothing", final_messages("\n"))
-        self.assertEqual("Give resume=True to leave out what is done, with egress.pending(), settings={'overwrite': True} to keep them under another name, or another output: "
-                         "offramp dead-letters list --run-dir RUN", in_python("Give --resume to add to them (a sample of the same key replaces its earlier result), "
-                                                                           "--overwrite to keep them under another name, or another --output: offramp dead-letters list --run-dir RUN"))
+        self.assertEqual(
+            "Give resume=True to leave out what is done, with egress.pending(), settings={'overwrite': True} to keep them under another name, or another output: "
+            "offramp dead-letters list --run-dir RUN",
+            in_python(
+                "Give --resume to add to them (a sample of the same key replaces its earlier result), "
+                "--overwrite to keep them under another name, or another --output: offramp dead-letters list --run-dir RUN"
+            ),
+        )
 
 
 if __name__ == "__main__":

@@ -26,10 +26,17 @@ def layout_by(compiler, structs):
     lines = []
     for name, fields in structs.items():
         lines.append(f'printf("{name} %zu\\n", sizeof({name}));')
-        lines += [f'printf("{name}.{field} %zu %zu\\n", offsetof({name}, {field}), sizeof((({name}*)0)->{field}));' for field in fields]
+        lines += [
+            f'printf("{name}.{field} %zu %zu\\n", offsetof({name}, {field}), sizeof((({name}*)0)->{field}));'
+            for field in fields
+        ]
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder, "layout.c")
-        source.write_text("#include <offramp_processor.h>\n#include <stdio.h>\nint main(void) {\n" + "\n".join(lines) + "\nreturn 0;\n}\n")
+        source.write_text(
+            "#include <offramp_processor.h>\n#include <stdio.h>\nint main(void) {\n"
+            + "\n".join(lines)
+            + "\nreturn 0;\n}\n"
+        )
         subprocess.run([compiler, f"-I{HEADER.parent}", str(source), "-o", f"{folder}/layout"], check=True)
         return subprocess.run([f"{folder}/layout"], check=True, capture_output=True, text=True).stdout.splitlines()
 
@@ -38,7 +45,10 @@ def layout_of(structs):
     lines = []
     for name, struct in structs.items():
         lines.append(f"{name} {ctypes.sizeof(struct)}")
-        lines += [f"{name}.{field} {getattr(struct, field).offset} {getattr(struct, field).size}" for field, _ in struct._fields_]
+        lines += [
+            f"{name}.{field} {getattr(struct, field).offset} {getattr(struct, field).size}"
+            for field, _ in struct._fields_
+        ]
     return lines
 
 
@@ -52,7 +62,9 @@ def fields_in_header(header=HEADER):
             if pointer := re.search(r"\(\*(\w+)\)", declaration):
                 found[name].append(pointer[1])
             else:
-                found[name] += [re.search(r"(\w+)\s*(\[\d+\])?\s*$", one)[1] for one in declaration.split(",") if one.strip()]
+                found[name] += [
+                    re.search(r"(\w+)\s*(\[\d+\])?\s*$", one)[1] for one in declaration.split(",") if one.strip()
+                ]
     return found
 
 
@@ -71,23 +83,34 @@ class Abi(unittest.TestCase):
         class Sample(ctypes.Structure):
             _fields_ = _abi.Sample._fields_[:-1]
 
-        self.assertNotEqual(layout_by(COMPILER, {"offramp_sample": fields_in_header()["offramp_sample"]}), layout_of({"offramp_sample": Sample}))
+        self.assertNotEqual(
+            layout_by(COMPILER, {"offramp_sample": fields_in_header()["offramp_sample"]}),
+            layout_of({"offramp_sample": Sample}),
+        )
 
     def test_every_call_of_the_header_is_declared(self):
         text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
         declared = dict(re.findall(r"^OFFRAMP_API\b[^;{]*?\b(offramp_\w+)\s*\(([^;]*)\);", text, flags=re.MULTILINE))
-        self.assertEqual({name: 0 if arguments == "void" else arguments.count(",") + 1 for name, arguments in declared.items()},
-                         {name: len(call) - 1 for name, call in _abi.CALLS.items()})
+        self.assertEqual(
+            {name: 0 if arguments == "void" else arguments.count(",") + 1 for name, arguments in declared.items()},
+            {name: len(call) - 1 for name, call in _abi.CALLS.items()},
+        )
 
     def test_every_code_of_the_header_has_a_class(self):
-        codes = {int(code) for code in re.findall(r"^    OFFRAMP_\w+ = (\d+)", HEADER.read_text(), flags=re.MULTILINE)} - {0}
+        codes = {
+            int(code) for code in re.findall(r"^    OFFRAMP_\w+ = (\d+)", HEADER.read_text(), flags=re.MULTILINE)
+        } - {0}
         self.assertGreater(len(codes), 15)
         for code in codes:
             problem = _errors.error_of(code, "why")
             self.assertEqual((code, "why"), (problem.code, str(problem)))
             self.assertIs(getattr(offramp, type(problem).__name__), type(problem))
-            self.assertEqual({"SystemFailure": "System", "Reject": "Rejected"}.get(type(problem).__name__, type(problem).__name__).lower(),
-                             _library.library().offramp_code_name(code).decode().replace("OFFRAMP_", "").replace("_", "").lower())
+            self.assertEqual(
+                {"SystemFailure": "System", "Reject": "Rejected"}.get(
+                    type(problem).__name__, type(problem).__name__
+                ).lower(),
+                _library.library().offramp_code_name(code).decode().replace("OFFRAMP_", "").replace("_", "").lower(),
+            )
         self.assertIsInstance(_errors.error_of(12345, "why"), offramp.Internal)
         self.assertIsInstance(_errors.error_of(2, "why"), TimeoutError)
         self.assertIsInstance(_errors.error_of(64, "why"), ValueError)
@@ -105,7 +128,14 @@ class Abi(unittest.TestCase):
 class FakeTensor:
     """The attributes of a PyTorch tensor on a GPU."""
 
-    layout, dtype, shape, is_nested, is_quantized, requires_grad = "torch.strided", "torch.bfloat16", (2, 3), False, False, False
+    layout, dtype, shape, is_nested, is_quantized, requires_grad = (
+        "torch.strided",
+        "torch.bfloat16",
+        (2, 3),
+        False,
+        False,
+        False,
+    )
     device = types.SimpleNamespace(type="cuda", index=1)
 
     def __init__(self, address=0x1000):
@@ -144,7 +174,9 @@ class OnADevice(unittest.TestCase):
     def setUp(self):
         self.capturing = False
         self.current = types.SimpleNamespace(cuda_stream=0x77)
-        cuda = types.SimpleNamespace(is_current_stream_capturing=lambda: self.capturing, current_stream=self.current_stream)
+        cuda = types.SimpleNamespace(
+            is_current_stream_capturing=lambda: self.capturing, current_stream=self.current_stream
+        )
         patch = unittest.mock.patch.dict(sys.modules, torch=types.SimpleNamespace(cuda=cuda, contiguous_format=None))
         patch.start()
         self.addCleanup(patch.stop)
@@ -156,13 +188,22 @@ class OnADevice(unittest.TestCase):
     def test_a_tensor_is_at_its_address(self):
         tensor = FakeTensor()
         outputs = _arrays.outputs_of("logits", tensor, False)
-        self.assertEqual((tensor, 0x1000, "bfloat16", (2, 3), "cuda:1"), (outputs.owner, outputs.address, outputs.dtype.name, *outputs[3:5]))
+        self.assertEqual(
+            (tensor, 0x1000, "bfloat16", (2, 3), "cuda:1"),
+            (outputs.owner, outputs.address, outputs.dtype.name, *outputs[3:5]),
+        )
         copied = _arrays.outputs_of("logits", tensor, True)
         self.assertEqual((0x2000, 0x2000), (copied.address, copied.owner.address), "it is the copy that is held")
 
     def test_the_stream_is_the_given_or_the_current_one(self):
         outputs = [_arrays.outputs_of("logits", FakeTensor(), False)]
-        for given, handle in ((None, 0x77), (5, 5), (0, None), (types.SimpleNamespace(cuda_stream=6), 6), (types.SimpleNamespace(ptr=8), 8)):
+        for given, handle in (
+            (None, 0x77),
+            (5, 5),
+            (0, None),
+            (types.SimpleNamespace(cuda_stream=6), 6),
+            (types.SimpleNamespace(ptr=8), 8),
+        ):
             self.assertEqual(handle, _arrays.stream_of(given, outputs))
         for given in ("legacy", -1, True, 1.5):
             with self.subTest(given), self.assertRaisesRegex(TypeError, "Give a torch.cuda.Stream"):
@@ -177,7 +218,9 @@ class OnADevice(unittest.TestCase):
 class Finding(unittest.TestCase):
     def python(self, program, **environment):
         kept = {name: value for name, value in os.environ.items() if name not in ("OFFRAMP_LIBRARY", "LD_LIBRARY_PATH")}
-        done = subprocess.run([sys.executable, "-c", program], env={**kept, **environment}, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", program], env={**kept, **environment}, capture_output=True, text=True, check=False
+        )
         return done.stdout + done.stderr.strip().rpartition("\n")[2]
 
     def test_the_version_is_the_projects_and_the_librarys(self):
@@ -185,7 +228,9 @@ class Finding(unittest.TestCase):
         self.assertEqual((version, version), (offramp.__version__, offramp.library_version()))
 
     def test_importing_it_imports_only_the_standard_library(self):
-        printed = self.python("import sys, offramp; print([name for name in sys.modules if name.partition('.')[0] in ('numpy', 'torch', 'ml_dtypes')])")
+        printed = self.python(
+            "import sys, offramp; print([name for name in sys.modules if name.partition('.')[0] in ('numpy', 'torch', 'ml_dtypes')])"
+        )
         self.assertEqual("[]\n", printed)
 
     def test_the_variable_names_the_only_place(self):
@@ -212,11 +257,21 @@ class Finding(unittest.TestCase):
     @unittest.skipUnless(COMPILER, "skipped: no C compiler")
     def test_another_versions_library_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
-            for version, reason in (("7.1.0", "is version 7.1.0, and the package offramp is"), (offramp.__version__, "lacks a call")):
+            for version, reason in (
+                ("7.1.0", "is version 7.1.0, and the package offramp is"),
+                (offramp.__version__, "lacks a call"),
+            ):
                 other = pathlib.Path(folder, f"{version}.so")
                 source = f'const char* offramp_version(void) {{ return "{version}"; }}'
-                subprocess.run([COMPILER, "-shared", "-fPIC", "-x", "c", "-", "-o", str(other)], input=source, text=True, check=True)
-                self.assertIn(reason, self.python("import offramp; offramp.library_version()", OFFRAMP_LIBRARY=str(other)))
+                subprocess.run(
+                    [COMPILER, "-shared", "-fPIC", "-x", "c", "-", "-o", str(other)],
+                    input=source,
+                    text=True,
+                    check=True,
+                )
+                self.assertIn(
+                    reason, self.python("import offramp; offramp.library_version()", OFFRAMP_LIBRARY=str(other))
+                )
 
 
 if __name__ == "__main__":

@@ -106,13 +106,35 @@ class ProgramRuns(Loops):
 
     def program(self, dies="", batches=BATCHES, options=""):
         (self.folder / "loop.py").write_text(LOOP)
-        return shlex.join([sys.executable, str(self.folder / "loop.py"), options, str(batches), dies, str(self.work.folder)])
+        return shlex.join(
+            [sys.executable, str(self.folder / "loop.py"), options, str(batches), dies, str(self.work.folder)]
+        )
 
     def launch(self, *flags, program=None, place=None):
         place = place or self.work
-        process = subprocess.Popen([*LAUNCHER, "run", "--producer", self.program() if program is None else program, "--processor", f"{self.post}:save",
-                                    "--consumers", "2", "--output", str(place.output), "--run-dir", str(place.run_dir), "--consumer-python",
-                                    sys.executable, *flags], env=self.work.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        process = subprocess.Popen(
+            [
+                *LAUNCHER,
+                "run",
+                "--producer",
+                self.program() if program is None else program,
+                "--processor",
+                f"{self.post}:save",
+                "--consumers",
+                "2",
+                "--output",
+                str(place.output),
+                "--run-dir",
+                str(place.run_dir),
+                "--consumer-python",
+                sys.executable,
+                *flags,
+            ],
+            env=self.work.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         self.addCleanup(put_away, process)
         return process
 
@@ -128,13 +150,21 @@ class ProgramRuns(Loops):
         return file.read_text() if file.exists() else ""
 
     def call(self, *command):
-        return subprocess.run([*LAUNCHER, *command, "--run-dir", str(self.work.run_dir)], env=self.work.environment, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            [*LAUNCHER, *command, "--run-dir", str(self.work.run_dir)],
+            env=self.work.environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
 
     def read_json(self, name):
         return json.loads((self.work.run_dir / name).read_text())
 
     def test_help_of_consume_lists_processor_flags(self):
-        printed = subprocess.run([*LAUNCHER, "consume", "--help"], env=self.work.environment, capture_output=True, text=True, check=True).stdout
+        printed = subprocess.run(
+            [*LAUNCHER, "consume", "--help"], env=self.work.environment, capture_output=True, text=True, check=True
+        ).stdout
         for flag in ("--processor-option KEY=VALUE", "--consumer-python FILE", "--png-level N"):
             self.assertRegex(printed, rf"(?m)^  {flag}")
         for flag in ("--visibility-timeout", "--kill-stalled", "--model"):
@@ -145,21 +175,38 @@ class ProgramRuns(Loops):
         self.assertIn("48 samples", printed)
         self.assertEqual(self.undisturbed(), self.work.results())
         summary, status = self.read_json("summary.json"), self.read_json("status.json")
-        self.assertEqual((0, None, 0, BATCHES * ROWS), (summary["exit"], summary["failure"], summary["producer_restarts"], summary["samples"]["released"]))
+        self.assertEqual(
+            (0, None, 0, BATCHES * ROWS),
+            (summary["exit"], summary["failure"], summary["producer_restarts"], summary["samples"]["released"]),
+        )
         self.assertEqual(("ended", 0, f"egress-{os.getpid()}-a"), (status["state"], status["exit"], status["run_id"]))
         self.wait_for_exit(self.launch("--resume"), 0)
         self.assertEqual(0, self.work.submitted(), "all of it is done")
 
     def test_a_hanging_function_is_killed_on_request(self):
-        self.post.write_text("import time\ndef save(slab):\n    while slab.samples[0].key == 'b002-0':\n        time.sleep(0.01)\n")
-        self.wait_for_exit(self.launch("--kill-stalled", program=self.program(batches=5, options="visibility_timeout=8.0, max_failures=2")), 84)
-        self.assertEqual((ROWS, 4 * ROWS), tuple(self.read_json("summary.json")["samples"][name] for name in ("dead_letters", "released")))
+        self.post.write_text(
+            "import time\ndef save(slab):\n    while slab.samples[0].key == 'b002-0':\n        time.sleep(0.01)\n"
+        )
+        self.wait_for_exit(
+            self.launch(
+                "--kill-stalled", program=self.program(batches=5, options="visibility_timeout=8.0, max_failures=2")
+            ),
+            84,
+        )
+        self.assertEqual(
+            (ROWS, 4 * ROWS),
+            tuple(self.read_json("summary.json")["samples"][name] for name in ("dead_letters", "released")),
+        )
 
     def test_other_processor_options_cannot_resume_a_run(self):
-        self.post.write_text("def save(slab, q):\n    for sample, _ in slab:\n        yield sample, '.txt', q.encode()\n")
+        self.post.write_text(
+            "def save(slab, q):\n    for sample, _ in slab:\n        yield sample, '.txt', q.encode()\n"
+        )
         self.wait_for_exit(self.launch("--processor-option", "q=1", program=self.program(batches=1)), 0)
         before = self.work.results()
-        printed = self.wait_for_exit(self.launch("--processor-option", "q=2", "--resume", program=self.program(batches=1)), 1)
+        printed = self.wait_for_exit(
+            self.launch("--processor-option", "q=2", "--resume", program=self.program(batches=1)), 1
+        )
         self.assertIn("processor-option was '\"q=1\"' and is '\"q=2\"'", printed)
         self.assertEqual(before, self.work.results())
         self.wait_for_exit(self.launch("--processor-option", "q=1", "--resume", program=self.program(batches=2)), 0)
@@ -178,12 +225,14 @@ class ProgramRuns(Loops):
     def closing(self, **options):
         """A program that, like torchrun, starts the loop without inherited descriptors in a new session; before that, another Egress."""
         script = self.folder / "closing.py"
-        script.write_text("import subprocess, sys\n"
-                          "own = 'import sys, offramp; offramp.Egress(sys.argv[1]).close(); print(\"a separate run\")'\n"
-                          f"subprocess.run([sys.executable, '-c', own, {str(self.folder / 'own')!r}], check=True)\n"
-                          f"loop = subprocess.Popen({shlex.split(self.program(**options))!r}, close_fds=True, start_new_session=True)\n"
-                          "code = loop.wait()\n"
-                          "sys.exit(code if code >= 0 else 128 - code)\n")
+        script.write_text(
+            "import subprocess, sys\n"
+            "own = 'import sys, offramp; offramp.Egress(sys.argv[1]).close(); print(\"a separate run\")'\n"
+            f"subprocess.run([sys.executable, '-c', own, {str(self.folder / 'own')!r}], check=True)\n"
+            f"loop = subprocess.Popen({shlex.split(self.program(**options))!r}, close_fds=True, start_new_session=True)\n"
+            "code = loop.wait()\n"
+            "sys.exit(code if code >= 0 else 128 - code)\n"
+        )
         return shlex.join([sys.executable, str(script)])
 
     def test_a_loop_behind_a_program_that_closes_its_descriptors(self):
@@ -214,7 +263,17 @@ class ProgramRuns(Loops):
         self.wait_for_exit(launcher, 0)
 
     def under_torchrun(self, **options):
-        return shlex.join([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", *shlex.split(self.program(**options))[1:]])
+        return shlex.join(
+            [
+                sys.executable,
+                "-m",
+                "torch.distributed.run",
+                "--standalone",
+                "--nproc-per-node",
+                "1",
+                *shlex.split(self.program(**options))[1:],
+            ]
+        )
 
     @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch")
     def test_a_killed_loop_under_torchrun_is_restarted(self):
@@ -250,12 +309,19 @@ class ProgramRuns(Loops):
         self.assertEqual("ended", self.read_json("status.json")["state"])
 
     def test_a_stopped_script_ends_with_its_own_exit_code(self):
-        for then, batches, code, is_whole in (("exit $code", BATCHES, 0, True), ("exit 3", 100000, 3, False), ("exit 0", 100000, 130, False)):
+        for then, batches, code, is_whole in (
+            ("exit $code", BATCHES, 0, True),
+            ("exit 3", 100000, 3, False),
+            ("exit 0", 100000, 130, False),
+        ):
             with self.subTest(then):
                 self.at_a_place(f"work-{code}")
                 launcher, gate = self.at_work(self.wrapped(then, batches=batches), gate="b011-0")
                 if is_whole:
-                    wait_for(lambda: "submitted" in (self.work.folder / "noted").read_text(), "that the last batch is submitted")
+                    wait_for(
+                        lambda: "submitted" in (self.work.folder / "noted").read_text(),
+                        "that the last batch is submitted",
+                    )
                 self.require_that_it_is_stopped(launcher, gate, code)
                 self.assertEqual(is_whole, '"ended":true' in (self.work.output / ".offramp-checkpoint").read_text())
 
@@ -268,7 +334,10 @@ class ProgramRuns(Loops):
     def test_a_loop_that_a_script_starts_again_continues(self):
         launcher, gate = self.at_work(self.script(f"{self.program()} || {self.program()}"), gate="b009-0")
         first = self.loop_at_work()
-        wait_for(lambda: json.loads(self.call("status", "--json"))["status"].get("released_samples", 0) > ROWS, "that the launcher has its status")
+        wait_for(
+            lambda: json.loads(self.call("status", "--json"))["status"].get("released_samples", 0) > ROWS,
+            "that the launcher has its status",
+        )
         os.kill(first, signal.SIGKILL)
         wait_for(lambda: self.loop_at_work(besides=first), "the next loop")
         gate.unlink()
@@ -282,11 +351,22 @@ class ProgramRuns(Loops):
     def test_a_run_is_scaled_and_stopped(self):
         gate = self.work.close_gate("b004-0")
         launcher = self.launch(program=self.program(batches=100000))
-        wait_for(lambda: (self.work.run_dir / "status.json").exists() and self.read_json("status.json").get("released_samples", 0) > 0, "results")
+        wait_for(
+            lambda: (
+                (self.work.run_dir / "status.json").exists()
+                and self.read_json("status.json").get("released_samples", 0) > 0
+            ),
+            "results",
+        )
         self.assertIn("2 -> 3", self.call("scale", "3"))
         wait_for(lambda: len(self.read_json("status.json")["consumers"]) == 3, "three consumers")
         self.assertIn("3 wanted", self.call("status"))
-        stopper = subprocess.Popen([*LAUNCHER, "stop", "--run-dir", str(self.work.run_dir)], env=self.work.environment, stdout=subprocess.PIPE, text=True)
+        stopper = subprocess.Popen(
+            [*LAUNCHER, "stop", "--run-dir", str(self.work.run_dir)],
+            env=self.work.environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         self.addCleanup(put_away, stopper)
         self.assertIn("draining", stopper.stdout.readline())
         gate.unlink()
@@ -306,7 +386,13 @@ class ProgramRuns(Loops):
         """With slow consumers more are started, until a number is set."""
         self.post.write_text("import time\n\ndef save(slab):\n    time.sleep(0.2)\n")
         launcher = self.launch("--consumers", "2..6", program=self.program(batches=100000))
-        wait_for(lambda: (self.work.run_dir / "status.json").exists() and len(self.read_json("status.json").get("consumers") or []) > 2, "more consumers")
+        wait_for(
+            lambda: (
+                (self.work.run_dir / "status.json").exists()
+                and len(self.read_json("status.json").get("consumers") or []) > 2
+            ),
+            "more consumers",
+        )
         self.assertIn("autoscaling is off", self.call("scale", "2"))
         launcher.send_signal(signal.SIGINT)
         self.assertIn("consumers: 2 -> ", self.wait_for_exit(launcher, 130))
@@ -316,7 +402,13 @@ class ProgramRuns(Loops):
     def test_second_stop_abandons_the_run_which_resumes(self):
         gates = [self.work.close_gate(f"b{number:03}-0") for number in range(BATCHES)]
         launcher = self.launch()
-        wait_for(lambda: (self.work.run_dir / "status.json").exists() and self.read_json("status.json").get("submitted_samples", 0) >= 4 * ROWS, "full slabs")
+        wait_for(
+            lambda: (
+                (self.work.run_dir / "status.json").exists()
+                and self.read_json("status.json").get("submitted_samples", 0) >= 4 * ROWS
+            ),
+            "full slabs",
+        )
         launcher.send_signal(signal.SIGINT)
         wait_for(lambda: json.loads(self.call("status", "--json"))["ending"], "that it drains")
         launcher.send_signal(signal.SIGINT)
@@ -347,7 +439,7 @@ class ProgramRuns(Loops):
         fails = self.launch("--overwrite", program="false")
         self.assertIn("has its former content again", fails.communicate(timeout=WATCHDOG_SECONDS)[0])
         self.assertEqual((before, []), (everything_in(self.work.output), kept()))
-        (self.work.run_dir / "status.json").unlink()       # it names an earlier loop
+        (self.work.run_dir / "status.json").unlink()  # it names an earlier loop
         self.require_that_a_killed_loop_is_followed(self.program(), "--overwrite")
         [aside] = kept()
         self.assertEqual(before, everything_in(aside))
@@ -367,7 +459,11 @@ class ProgramRuns(Loops):
         summary = self.read_json("summary.json")
         self.assertEqual((1, 0), (summary["producer_restarts"], summary["exit"]))
         metrics = (self.work.run_dir / "metrics.prom").read_text()
-        self.assertIn("\nofframp_samples_total{state=\"completed\"} %d\n" % summary["samples"]["released"], metrics, "both loops count")
+        self.assertIn(
+            '\nofframp_samples_total{state="completed"} %d\n' % summary["samples"]["released"],
+            metrics,
+            "both loops count",
+        )
         self.assertIn("\nofframp_producer_takeovers_total 1\n", metrics)
         return printed
 
@@ -377,10 +473,17 @@ class ProgramRuns(Loops):
             status = self.read_json("status.json")
         except (OSError, ValueError):
             return None
-        return status["pid"] if status["pid"] != besides and (status.get("released_samples", 0) >= 4 or besides and status.get("submitted_samples")) else None
+        return (
+            status["pid"]
+            if status["pid"] != besides
+            and (status.get("released_samples", 0) >= 4 or besides and status.get("submitted_samples"))
+            else None
+        )
 
     def test_without_restarts_a_killed_loop_ends_the_run(self):
-        printed = self.wait_for_exit(self.launch("--producer-restarts", "0", program=self.program(dies="accepted 5")), 128 + signal.SIGKILL)
+        printed = self.wait_for_exit(
+            self.launch("--producer-restarts", "0", program=self.program(dies="accepted 5")), 128 + signal.SIGKILL
+        )
         self.assertRegex(printed, "offramp: the producer .* was killed by SIGKILL")
         self.assertRegex(printed.splitlines()[-1], "continue .*--resume")
         self.assertEqual("failed", self.read_json("status.json")["state"])
@@ -388,17 +491,34 @@ class ProgramRuns(Loops):
         self.assertEqual(self.undisturbed(), self.work.results())
 
     def test_a_program_that_opens_no_run_or_fails_is_reported(self):
-        cases = ((f"{sys.executable} -c 'print(5)'", 64, "ended without having opened a run"),
-                 (f"{sys.executable} -c 'import offramp; offramp.Egress()'", 64, "submitted nothing to it"),
-                 (self.program(options="processor='npy'"), 1, "processor is given, and this program was started by `offramp run"),
-                 (f"{sys.executable} -c 'import offramp; offramp.Egress(); offramp.Egress()'", 1, "has made its Egress already"),
-                 (f"{sys.executable} -c 'import sys; sys.exit(3)'", 3, "ended with exit code 3"),
-                 ("sh -c 'exit 143'", 143, "ended with exit code 143"))
-        launchers = [self.launch(program=program, place=self.place(f"case-{number}")) for number, (program, _, _) in enumerate(cases)]
+        cases = (
+            (f"{sys.executable} -c 'print(5)'", 64, "ended without having opened a run"),
+            (f"{sys.executable} -c 'import offramp; offramp.Egress()'", 64, "submitted nothing to it"),
+            (
+                self.program(options="processor='npy'"),
+                1,
+                "processor is given, and this program was started by `offramp run",
+            ),
+            (
+                f"{sys.executable} -c 'import offramp; offramp.Egress(); offramp.Egress()'",
+                1,
+                "has made its Egress already",
+            ),
+            (f"{sys.executable} -c 'import sys; sys.exit(3)'", 3, "ended with exit code 3"),
+            ("sh -c 'exit 143'", 143, "ended with exit code 143"),
+        )
+        launchers = [
+            self.launch(program=program, place=self.place(f"case-{number}"))
+            for number, (program, _, _) in enumerate(cases)
+        ]
         for launcher, (_, code, text) in zip(launchers, cases):
             with self.subTest(text):
                 self.assertIn(text, self.wait_for_exit(launcher, code))
-        for program, code, text in (("nonsense --x", 66, "'nonsense', which is not a program"), ("'", 64, "is not a command"), ("", 64, "--producer is empty")):
+        for program, code, text in (
+            ("nonsense --x", 66, "'nonsense', which is not a program"),
+            ("'", 64, "is not a command"),
+            ("", 64, "--producer is empty"),
+        ):
             with self.subTest(text):
                 self.assertIn(text, self.wait_for_exit(self.launch(program=program), code))
         self.assertIn("run --producer does not accept --model", self.wait_for_exit(self.launch("--model", "x"), 64))

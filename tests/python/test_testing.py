@@ -16,16 +16,36 @@ import offramp
 from world import World, needs_numpy
 
 PROGRAMS = str(pathlib.Path(os.environ["OFFRAMP_LIBRARY"]).resolve().parents[1] / "bin")
-DTYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "bool")
+DTYPES = (
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "bool",
+)
 
 
 def png(pixels):
     """A PNG of uint8 [height, width, 3]."""
+
     def chunk(name, body):
         return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
     height, width, _ = pixels.shape
     lines = b"".join(b"\0" + line.tobytes() for line in pixels)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+        + chunk(b"IDAT", zlib.compress(lines))
+        + chunk(b"IEND", b"")
+    )
 
 
 @needs_numpy
@@ -44,8 +64,13 @@ class Testing(World):
         import numpy
         from offramp.testing import process, save_slab
 
-        tensors = {f"of-{name}": (numpy.arange(30).reshape(3, 2, 5) % 7).astype(name) for name in DTYPES} | {"flat": numpy.array([1.5, -2, 3])}
-        tensors |= {"turned": numpy.arange(60).reshape(3, 4, 5).transpose(0, 2, 1), "slices": numpy.arange(60).reshape(3, 20)[:, ::3]}
+        tensors = {f"of-{name}": (numpy.arange(30).reshape(3, 2, 5) % 7).astype(name) for name in DTYPES} | {
+            "flat": numpy.array([1.5, -2, 3])
+        }
+        tensors |= {
+            "turned": numpy.arange(60).reshape(3, 4, 5).transpose(0, 2, 1),
+            "slices": numpy.arange(60).reshape(3, 20)[:, ::3],
+        }
         save_slab(self.slab, tensors, ["a", "b/c", "d"], name="mine")
         files = process(self.slab, "npy", self.folder / "results")
         self.assertEqual({f"{key}.{name}.npy" for key in ("a", "b/c", "d") for name in tensors}, set(files))
@@ -82,11 +107,15 @@ class Testing(World):
 
         tensor = torch.tensor([[1.0, -2.5], [3e38, 0.1]], dtype=torch.bfloat16)
         save_slab(self.slab, {"x": tensor})
-        functions = ["npy", f"{post}:of_torch"] + [f"{post}:views"] * (importlib.util.find_spec("ml_dtypes") is not None)
+        functions = ["npy", f"{post}:of_torch"] + [f"{post}:views"] * (
+            importlib.util.find_spec("ml_dtypes") is not None
+        )
         for number, processor in enumerate(functions):
             with self.subTest(processor):
                 files = process(self.slab, processor, self.folder / f"bfloat16-{number}")
-                read = numpy.stack([numpy.load(io.BytesIO(files[name])) for name in sorted(files) if name.endswith(".npy")])
+                read = numpy.stack(
+                    [numpy.load(io.BytesIO(files[name])) for name in sorted(files) if name.endswith(".npy")]
+                )
                 self.assertEqual(numpy.float32, read.dtype)
                 numpy.testing.assert_array_equal(tensor.float().numpy(), read)
 
@@ -106,12 +135,35 @@ class Testing(World):
         (self.folder / "pictures").mkdir()
         (self.folder / "pictures" / "a.png").write_bytes(png(numpy.zeros((2, 4, 3), "uint8")))
         save_slab(self.slab, {"logits": numpy.zeros((1, 2, 2, 4), "float32")}, ["a"])
-        done = subprocess.run([f"{PROGRAMS}/offramp-consumer", "retry", self.slab.name, "--processor", "post.py:save,cut-out,write,npy", "--consumer-python", sys.executable, "--input", "pictures",
-                               "--output", "results", "--write-path", "written", "--trace-dir", "traces"],
-                              cwd=self.folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [
+                f"{PROGRAMS}/offramp-consumer",
+                "retry",
+                self.slab.name,
+                "--processor",
+                "post.py:save,cut-out,write,npy",
+                "--consumer-python",
+                sys.executable,
+                "--input",
+                "pictures",
+                "--output",
+                "results",
+                "--write-path",
+                "written",
+                "--trace-dir",
+                "traces",
+            ],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
         made = {str(path.relative_to(self.folder)) for path in self.folder.rglob("a.*")}
-        self.assertLessEqual({"results/post.py-save/a.txt", "results/cut-out/a.png", "results/npy/a.logits.npy", "written/a.logits.bin"}, made)
+        self.assertLessEqual(
+            {"results/post.py-save/a.txt", "results/cut-out/a.png", "results/npy/a.logits.npy", "written/a.logits.bin"},
+            made,
+        )
 
     def test_bytes_without_a_type_are_refused(self):
         import numpy
@@ -140,7 +192,12 @@ class Testing(World):
                 for sample, values in slab:
                     yield sample, ".txt", f"{sample.item} {sample.row} {values.sum():.0f}".encode()
         """)
-        files = process(save_slab(self.slab, {"x": numpy.full((2, 4), 2.0)}, name="mine"), f"{post}:see", self.folder / "results", {"words": "a,b"})
+        files = process(
+            save_slab(self.slab, {"x": numpy.full((2, 4), 2.0)}, name="mine"),
+            f"{post}:see",
+            self.folder / "results",
+            {"words": "a,b"},
+        )
         self.assertEqual({"0.txt": b"0 0 8", "1.txt": b"1 1 8"}, files)
 
     def test_a_file_changed_within_a_second_is_reloaded(self):
@@ -148,7 +205,7 @@ class Testing(World):
         from offramp.testing import process, save_slab
 
         save_slab(self.slab, {"x": numpy.zeros((1, 2))})
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)     # until the test's end
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # until the test's end
         for word in ("old", "new"):
             post = self.written(f'''
                 def save(slab):
@@ -156,7 +213,11 @@ class Testing(World):
             ''')
             os.utime(post, (1_000_000_000, 1_000_000_000))
             self.assertEqual({"0.txt": word.encode()}, process(self.slab, f"{post}:save", self.folder / word))
-        self.assertEqual({"post.py"}, {path.name for path in self.folder.iterdir() if "py" in path.name}, "nothing is written beside it")
+        self.assertEqual(
+            {"post.py"},
+            {path.name for path in self.folder.iterdir() if "py" in path.name},
+            "nothing is written beside it",
+        )
 
     def test_errors_are_reported(self):
         import numpy
@@ -164,10 +225,16 @@ class Testing(World):
         from offramp.testing import process, save_slab
 
         ones = numpy.ones((2, 3))
-        for tensors, keys, words in (({}, None, "has no tensors"), ({"x": ones}, ["a"], "1 keys for 2 samples"), ({"x": ones, "y": ones[:1]}, None, "'y' has 1 samples"),
-                                     ({"x": ones}, [1, 2], "a key is of type int"), ({"x": ones}, ["a", "a"], "the key 'a' names two samples"),
-                                     ({"x": ones}, "ab", "keys is a single str"),
-                                     ({"x": numpy.ma.masked_array(ones)}, None, "a masked array"), ({"x": [1, 2]}, None, "Submit a NumPy array")):
+        for tensors, keys, words in (
+            ({}, None, "has no tensors"),
+            ({"x": ones}, ["a"], "1 keys for 2 samples"),
+            ({"x": ones, "y": ones[:1]}, None, "'y' has 1 samples"),
+            ({"x": ones}, [1, 2], "a key is of type int"),
+            ({"x": ones}, ["a", "a"], "the key 'a' names two samples"),
+            ({"x": ones}, "ab", "keys is a single str"),
+            ({"x": numpy.ma.masked_array(ones)}, None, "a masked array"),
+            ({"x": [1, 2]}, None, "Submit a NumPy array"),
+        ):
             with self.assertRaisesRegex((offramp.BadArgument, TypeError), words):
                 save_slab(self.slab, tensors, keys)
         self.assertFalse(self.slab.exists())
@@ -177,10 +244,17 @@ class Testing(World):
             def fails(slab): raise ValueError("no pixel")
             def rejects(slab): raise offramp.Reject("no picture")
         """)
-        for name, words in (("fails", "ValueError: no pixel"), ("rejects", "no picture"), ("absent", "has no 'absent'")):
+        for name, words in (
+            ("fails", "ValueError: no pixel"),
+            ("rejects", "no picture"),
+            ("absent", "has no 'absent'"),
+        ):
             with self.assertRaisesRegex(offramp.Failed, words):
                 process(self.slab, f"{post}:{name}", self.folder / "results")
-        with mock.patch.dict(os.environ, {"OFFRAMP_BIN_DIR": "/nowhere"}), self.assertRaisesRegex(offramp.Error, "offramp-consumer was not found in /nowhere"):
+        with (
+            mock.patch.dict(os.environ, {"OFFRAMP_BIN_DIR": "/nowhere"}),
+            self.assertRaisesRegex(offramp.Error, "offramp-consumer was not found in /nowhere"),
+        ):
             process(self.slab, f"{post}:fails", self.folder / "results")
 
     def test_compiler_errors_are_reported(self):
@@ -191,7 +265,10 @@ class Testing(World):
         source.write_text("int wrong(")
         with self.assertRaisesRegex(offramp.Error, "mine.c"):
             build(source, self.folder)
-        with mock.patch.dict(os.environ, {"CC": "no-compiler"}), self.assertRaisesRegex(offramp.Error, "no-compiler cannot be started"):
+        with (
+            mock.patch.dict(os.environ, {"CC": "no-compiler"}),
+            self.assertRaisesRegex(offramp.Error, "no-compiler cannot be started"),
+        ):
             build(source, self.folder)
 
 

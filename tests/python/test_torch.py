@@ -35,8 +35,11 @@ CHECKER = """
     print(right, wrong)
 """
 # The compiler of torch.compile's kernels.
-COMPILES = (importlib.util.find_spec("triton") is not None and shutil.which(os.environ.get("CC", "gcc")) is not None
-            and pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())
+COMPILES = (
+    importlib.util.find_spec("triton") is not None
+    and shutil.which(os.environ.get("CC", "gcc")) is not None
+    and pathlib.Path(sysconfig.get_path("include"), "Python.h").exists()
+)
 # Batches of replays: before a consumer starts, and while it runs.
 HELD_BACK, BESIDE = 40, 400
 
@@ -51,15 +54,35 @@ class OnTheCpu(Egresses):
     def test_every_type_arrives_unchanged(self):
         import torch
 
-        made = {name: torch.arange(12).reshape(3, 4).to(getattr(torch, name)) for name in
-                ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "bool")}
+        made = {
+            name: torch.arange(12).reshape(3, 4).to(getattr(torch, name))
+            for name in (
+                "int8",
+                "int16",
+                "int32",
+                "int64",
+                "uint8",
+                "uint16",
+                "uint32",
+                "uint64",
+                "float16",
+                "float32",
+                "float64",
+                "bool",
+            )
+        }
         reader = self.reader()
-        with offramp.Egress(self.run_dir, {name: (tensor.dtype, tensor.shape) for name, tensor in made.items()}, "cpu") as egress:
+        with offramp.Egress(
+            self.run_dir, {name: (tensor.dtype, tensor.shape) for name, tensor in made.items()}, "cpu"
+        ) as egress:
             with torch.inference_mode():
                 egress.submit(made, ["a", "b", "c"])
         seen = self.seen_by(reader)
         for row, key in enumerate("abc"):
-            self.assertEqual((row, {name: name for name in made}, {name: tensor[row].tolist() for name, tensor in made.items()}), seen[key])
+            self.assertEqual(
+                (row, {name: name for name in made}, {name: tensor[row].tolist() for name, tensor in made.items()}),
+                seen[key],
+            )
 
     def test_slabs_are_read_as_tensors(self):
         import torch
@@ -67,7 +90,8 @@ class OnTheCpu(Egresses):
         names = ("int8", "int64", "uint8", "uint16", "float16", "float32", "float64", "bool", "bfloat16")
         made = {name: torch.arange(24).reshape(2, 3, 4).to(getattr(torch, name)) for name in names}
         made["turned"] = made["float32"].transpose(1, 2)
-        reader = self.python("""
+        reader = self.python(
+            """
             import sys, warnings
             warnings.simplefilter("error")
             import json, offramp
@@ -81,12 +105,16 @@ class OnTheCpu(Egresses):
                     slab.torch("nothing")
                 except KeyError as problem:
                     print(problem)
-        """, self.run_dir)
+        """,
+            self.run_dir,
+        )
         with offramp.Egress(self.run_dir, samples_per_slab=2) as egress:
             egress.submit(made)
         *lines, problem = self.end(reader).splitlines()
-        self.assertEqual([[name, str(tensor.dtype), [*tensor.stride()], tensor.double().tolist()] for name, tensor in made.items()],
-                         [json.loads(line) for line in lines])
+        self.assertEqual(
+            [[name, str(tensor.dtype), [*tensor.stride()], tensor.double().tolist()] for name, tensor in made.items()],
+            [json.loads(line) for line in lines],
+        )
         self.assertIn("the slab has no tensor 'nothing'", problem)
 
     def test_a_kept_tensor_is_reported_and_read_only(self):
@@ -94,7 +122,8 @@ class OnTheCpu(Egresses):
 
         with offramp.Egress(self.run_dir) as egress:
             egress.submit(torch.arange(6.0).reshape(2, 3))
-            keeper = self.python("""
+            keeper = self.python(
+                """
                 import sys, offramp
                 kept = []
                 def keep(slab):
@@ -103,13 +132,18 @@ class OnTheCpu(Egresses):
                     offramp.Consumer(sys.argv[1]).run(keep)
                 except offramp.ViewKept as problem:
                     print(problem, kept[0].tolist())
-            """, self.run_dir)
+            """,
+                self.run_dir,
+            )
             self.assertRegex(self.end(keeper), r"'?output'?.*\[3.0, 4.0, 5.0\]")
-            writer = self.python("""
+            writer = self.python(
+                """
                 import sys, offramp
                 for slab in offramp.Consumer(sys.argv[1]):
                     slab.torch("output").add_(1)
-            """, self.run_dir)
+            """,
+                self.run_dir,
+            )
             self.end(writer, -signal.SIGSEGV)
             reader = self.reader()
         self.assertEqual([3, 4, 5], self.seen_by(reader)["1"][2]["output"])
@@ -146,8 +180,17 @@ class OnTheCpu(Egresses):
         last = numbers.to(memory_format=torch.channels_last)
         pending = torch.complex(numbers, -numbers).conj().imag
         self.assertTrue(pending.is_neg())
-        batches = [last, numbers, numbers.clone().requires_grad_() * 1, torch.nn.Parameter(last), pending, numbers.repeat_interleave(2, 3)[..., ::2],
-                   numbers[:1].expand(2, 3, 4, 5), numbers.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0), last[1:]]
+        batches = [
+            last,
+            numbers,
+            numbers.clone().requires_grad_() * 1,
+            torch.nn.Parameter(last),
+            pending,
+            numbers.repeat_interleave(2, 3)[..., ::2],
+            numbers[:1].expand(2, 3, 4, 5),
+            numbers.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0),
+            last[1:],
+        ]
         for first, strides in ((last, [60, 1, 15, 3]), (pending, [60, 20, 5, 1])):
             reader = self.python(STRIDES, self.run_dir)
             with offramp.Egress(self.run_dir, samples_per_slab=2) as egress:
@@ -165,14 +208,26 @@ class OnTheCpu(Egresses):
         reader = self.reader()
         with offramp.Egress(self.run_dir) as egress:
             for kind in (Exported, ExportedUnversioned):
-                egress.submit({"numbers": kind(torch.arange(6).reshape(2, 3)), "turned": kind(torch.arange(12).reshape(2, 2, 3).transpose(1, 2))})
+                egress.submit(
+                    {
+                        "numbers": kind(torch.arange(6).reshape(2, 3)),
+                        "turned": kind(torch.arange(12).reshape(2, 2, 3).transpose(1, 2)),
+                    }
+                )
             with self.assertRaisesRegex(offramp.BadArgument, "cannot be exported through DLPack: .*require gradient"):
-                egress.submit({"numbers": Exported(torch.ones(2, 3, requires_grad=True)), "turned": torch.zeros(2, 3, 2)})
+                egress.submit(
+                    {"numbers": Exported(torch.ones(2, 3, requires_grad=True)), "turned": torch.zeros(2, 3, 2)}
+                )
         seen = self.seen_by(reader)
         for key in range(4):
             row = key % 2
-            self.assertEqual({"numbers": [3 * row, 3 * row + 1, 3 * row + 2], "turned": torch.arange(12).reshape(2, 2, 3).transpose(1, 2)[row].tolist()},
-                             seen[str(key)][2])
+            self.assertEqual(
+                {
+                    "numbers": [3 * row, 3 * row + 1, 3 * row + 2],
+                    "turned": torch.arange(12).reshape(2, 2, 3).transpose(1, 2)[row].tolist(),
+                },
+                seen[str(key)][2],
+            )
 
     def test_a_distributed_tensor_is_refused(self):
         import torch.distributed.tensor
@@ -181,7 +236,10 @@ class OnTheCpu(Egresses):
         self.addCleanup(torch.distributed.destroy_process_group)
         mesh = torch.distributed.init_device_mesh("cpu", (1,))
         spread = torch.distributed.tensor.distribute_tensor(torch.zeros(4, 6), mesh)
-        with offramp.Egress(self.run_dir) as egress, self.assertRaisesRegex(TypeError, r"Submit tensor.to_local\(\), or tensor.full_tensor\(\)"):
+        with (
+            offramp.Egress(self.run_dir) as egress,
+            self.assertRaisesRegex(TypeError, r"Submit tensor.to_local\(\), or tensor.full_tensor\(\)"),
+        ):
             egress.submit(spread)
 
     def test_a_tensor_changed_before_its_copy_is_reported(self):
@@ -190,18 +248,25 @@ class OnTheCpu(Egresses):
         def write(tensor):
             tensor.add_(1)
 
-        for change, how in ((write, "written to"), (lambda tensor: tensor.untyped_storage().resize_(0), "freed or resized"),
-                            (lambda tensor: tensor.resize_(400, 10), "freed or resized"), (lambda tensor: write(tensor.view(-1)), "written to")):
+        for change, how in (
+            (write, "written to"),
+            (lambda tensor: tensor.untyped_storage().resize_(0), "freed or resized"),
+            (lambda tensor: tensor.resize_(400, 10), "freed or resized"),
+            (lambda tensor: write(tensor.view(-1)), "written to"),
+        ):
             with self.subTest(how), offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4) as egress:
                 tensors = [torch.zeros(4, 10) for _ in range(4)]
-                for batch, tensor in enumerate(tensors):      # the last two wait for slabs
+                for batch, tensor in enumerate(tensors):  # the last two wait for slabs
                     egress.submit({"output": tensor}, keys_of(batch, 4))
                 wait_for(lambda: egress._run._releases._released == 2, "that two are copied")
                 write(tensors[0])
                 egress.submit(torch.zeros(4, 10), keys_of(4, 4))
                 change(tensors[2])
                 wait_for(lambda: egress._run._releases.changed, "that the change is detected")
-                with self.assertRaisesRegex(offramp.TensorChanged, f"a tensor of batch 2, whose first key is '2/0', was {how} before it was copied"):
+                with self.assertRaisesRegex(
+                    offramp.TensorChanged,
+                    f"a tensor of batch 2, whose first key is '2/0', was {how} before it was copied",
+                ):
                     egress.submit(torch.zeros(4, 10))
                 egress.submit(torch.zeros(4, 10), keys_of(5, 4))
                 last = torch.zeros(4, 10)
@@ -216,16 +281,18 @@ class OnTheCpu(Egresses):
                 egress.drain()
                 self.assertEqual(28, len(self.seen_by(reader)))
 
-    @unittest.mock.patch("offramp._run.QUIET_SECONDS", 1000)        # like a loop of short steps, in which the thread never checks
+    @unittest.mock.patch(
+        "offramp._run.QUIET_SECONDS", 1000
+    )  # like a loop of short steps, in which the thread never checks
     def test_submit_reports_changes_before_the_copy(self):
         import torch
 
         with offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4) as egress:
             tensors = [torch.full((4, 10), batch) for batch in range(5)]
-            for batch, tensor in enumerate(tensors[:4]):      # the last two wait for slabs
+            for batch, tensor in enumerate(tensors[:4]):  # the last two wait for slabs
                 egress.submit(tensor, keys_of(batch, 4))
             tensors[3].add_(10)
-            with self.assertRaisesRegex(offramp.TensorChanged, "batch 3"):      # the previous batch is checked immediately
+            with self.assertRaisesRegex(offramp.TensorChanged, "batch 3"):  # the previous batch is checked immediately
                 egress.submit(tensors[4], keys_of(4, 4))
             tensors[2].add_(10)
             time.sleep(LOOK_SECONDS)
@@ -235,7 +302,7 @@ class OnTheCpu(Egresses):
             tensors[4].add_(10)
             reader = self.python(CHECKER, self.run_dir)
             wait_for(lambda: egress.stats().samples_completed == 20, "that all batches are copied and read")
-            egress.submit(tensors[0], keys_of(0, 4))        # not detected: the copy came before the check
+            egress.submit(tensors[0], keys_of(0, 4))  # not detected: the copy came before the check
         self.assertEqual(f"12 {[key for batch in (2, 3, 4) for key in keys_of(batch, 4)]}\n", self.end(reader))
 
     def test_a_skipped_batch_is_not_done(self):
@@ -243,7 +310,7 @@ class OnTheCpu(Egresses):
 
         with offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4, resume=True) as egress:
             tensors = [torch.zeros(4, 10) for _ in range(4)]
-            for batch, tensor in enumerate(tensors):      # the last two wait for slabs
+            for batch, tensor in enumerate(tensors):  # the last two wait for slabs
                 egress.submit(tensor, keys_of(batch, 4))
             tensors[2].add_(1)
             wait_for(lambda: egress._run._releases.changed, "that the change is detected")
@@ -252,20 +319,28 @@ class OnTheCpu(Egresses):
                 egress.drain()
         self.assertEqual(16, len(self.seen_by(reader)))
         noted = (self.run_dir / ".offramp-egress").read_text().splitlines()[1:]
-        self.assertEqual([0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 14, 15], sorted(item for line in noted for begin, end, _ in json.loads(line)["done"]
-                                                                          for item in range(begin, end)))
+        self.assertEqual(
+            [0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 14, 15],
+            sorted(item for line in noted for begin, end, _ in json.loads(line)["done"] for item in range(begin, end)),
+        )
 
     def test_one_of_two_threads_reports_a_change(self):
         """The second thread checks or releases the batch before the first one reports it."""
         import torch
 
         for how in ("checks", "releases"):
-            with self.subTest(how), offramp.Egress(self.folder / how, slabs=2, samples_per_slab=4, resume=True) as egress:
+            with (
+                self.subTest(how),
+                offramp.Egress(self.folder / how, slabs=2, samples_per_slab=4, resume=True) as egress,
+            ):
                 tensors = [torch.zeros(4, 10) for _ in range(4)]
-                for batch, tensor in enumerate(tensors):      # the last two wait for slabs
+                for batch, tensor in enumerate(tensors):  # the last two wait for slabs
                     egress.submit(tensor, keys_of(batch, 4))
                 releases, reported, ends = egress._run._releases, [], []
-                other_threads_step = {"checks": lambda: releases.find_changed(egress._run._call), "releases": lambda: releases.drop(3)}[how]
+                other_threads_step = {
+                    "checks": lambda: releases.find_changed(egress._run._call),
+                    "releases": lambda: releases.drop(3),
+                }[how]
                 report = releases._report_changed
 
                 def report_after_the_other_thread(first):
@@ -293,18 +368,20 @@ class OnTheCpu(Egresses):
     def test_writes_after_the_copy_are_not_reported(self):
         import torch
 
-        drop = Releases.drop        # keeps copied batches in the check, as if it were late
+        drop = Releases.drop  # keeps copied batches in the check, as if it were late
         self.addCleanup(setattr, Releases, "drop", drop)
         Releases.drop = lambda releases, released: None
         batch = torch.zeros(4, 10)
         reader = self.reader()
         with offramp.Egress(self.run_dir, samples_per_slab=4) as egress:
-            for number in range(20):        # a consumer has finished each batch
+            for number in range(20):  # a consumer has finished each batch
                 batch.fill_(number)
                 egress.submit(batch, keys_of(number, 4))
                 wait_for(lambda: egress.stats().samples_completed == 4 * (number + 1), "that the batch is read")
-        self.assertEqual({key: [float(key.split("/")[0])] * 10 for number in range(20) for key in keys_of(number, 4)},
-                         {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()})
+        self.assertEqual(
+            {key: [float(key.split("/")[0])] * 10 for number in range(20) for key in keys_of(number, 4)},
+            {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()},
+        )
 
     def test_writes_to_slices_and_inference_tensors_are_not_reported(self):
         import torch
@@ -313,7 +390,7 @@ class OnTheCpu(Egresses):
         with torch.inference_mode():
             inferred = torch.zeros(4, 10)
         with offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4) as egress:
-            for number in range(4):     # the last two wait for slabs
+            for number in range(4):  # the last two wait for slabs
                 egress.submit({"output": buffer[number]})
             egress.submit(inferred)
             buffer[5] = 1
@@ -330,7 +407,7 @@ class OnTheCpu(Egresses):
             tensors = [torch.zeros(4, 10) for _ in range(3)]
         egress = offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4)
         self.addCleanup(egress.close)
-        for tensor in tensors:      # the last one waits for a slab
+        for tensor in tensors:  # the last one waits for a slab
             egress.submit(tensor)
         with torch.no_grad():
             tensors[2].add_(1)
@@ -344,14 +421,15 @@ class OnTheCpu(Egresses):
         freed.untyped_storage().resize_(0)
         with offramp.Egress(self.run_dir, {"output": ("float32", (4, 6))}, "cpu") as egress:
             for tensor, kind, text in (
-                    (good.to_sparse(), TypeError, "Submit tensor.to_dense()"),
-                    (torch.nested.nested_tensor([good, good[:2]], layout=torch.jagged), TypeError, "sparse or nested"),
-                    (freed, offramp.BadArgument, "the memory of 'output' was freed or made smaller: it has 0 bytes"),
-                    (torch.quantize_per_tensor(good, 0.1, 0, torch.quint8), TypeError, "Submit tensor.dequantize()"),
-                    (good.to(torch.complex64), TypeError, "complex64"),
-                    (good.to("meta"), offramp.BadArgument, "the device 'meta'. Submit tensor.cpu()"),
-                    (torch.tensor(3.0), offramp.BadArgument, "no dimensions"),
-                    (good.double(), TypeError, "elements of type float64")):
+                (good.to_sparse(), TypeError, "Submit tensor.to_dense()"),
+                (torch.nested.nested_tensor([good, good[:2]], layout=torch.jagged), TypeError, "sparse or nested"),
+                (freed, offramp.BadArgument, "the memory of 'output' was freed or made smaller: it has 0 bytes"),
+                (torch.quantize_per_tensor(good, 0.1, 0, torch.quint8), TypeError, "Submit tensor.dequantize()"),
+                (good.to(torch.complex64), TypeError, "complex64"),
+                (good.to("meta"), offramp.BadArgument, "the device 'meta'. Submit tensor.cpu()"),
+                (torch.tensor(3.0), offramp.BadArgument, "no dimensions"),
+                (good.double(), TypeError, "elements of type float64"),
+            ):
                 with self.subTest(text), self.assertRaisesRegex(kind, text.replace("(", r"\(").replace(")", r"\)")):
                     egress.submit(tensor)
             self.assertEqual(0, egress.stats().batches_submitted)
@@ -365,19 +443,25 @@ class OnTheCpu(Egresses):
         reader = self.reader()
         with offramp.Egress(self.run_dir, {"output": ("float32", (4, 6))}, "cpu") as egress:
             egress.submit(batches[0])
-            egress.submit(batches[1])       # like the last
+            egress.submit(batches[1])  # like the last
             freed = torch.zeros(4, 6)
             freed.untyped_storage().resize_(0)
-            for other, kind in ((freed, offramp.BadArgument), (batches[0].double(), TypeError), (batches[0].to_sparse(), TypeError),
-                                (torch.nested.nested_tensor([torch.zeros(6)] * 4), TypeError), (torch.zeros(4, 7), offramp.BadArgument),
-                                (torch.zeros(5, 6), offramp.BadArgument), (batches[0].to("meta"), offramp.BadArgument),
-                                (numpy.zeros((4, 6)), TypeError)):
+            for other, kind in (
+                (freed, offramp.BadArgument),
+                (batches[0].double(), TypeError),
+                (batches[0].to_sparse(), TypeError),
+                (torch.nested.nested_tensor([torch.zeros(6)] * 4), TypeError),
+                (torch.zeros(4, 7), offramp.BadArgument),
+                (torch.zeros(5, 6), offramp.BadArgument),
+                (batches[0].to("meta"), offramp.BadArgument),
+                (numpy.zeros((4, 6)), TypeError),
+            ):
                 with self.subTest(other), self.assertRaises(kind):
                     egress.submit(other)
             egress.submit(batches[2])
             egress.submit(batches[2].t().contiguous().t())
             egress.submit(batches[2].numpy())
-            egress.submit(batches[1].numpy())       # like the last
+            egress.submit(batches[1].numpy())  # like the last
             egress.submit(numpy.asfortranarray(batches[0].numpy()))
             egress.submit(numpy.ma.array(batches[0].numpy(), mask=False).filled(0))
             with self.assertRaisesRegex(TypeError, "masked"):
@@ -403,7 +487,7 @@ class Waiting(Exported):
     def block_until_ready(self):
         import torch
 
-        while not torch.cuda.current_stream().query():      # polls: PyTorch's waits raise if synchronising is an error
+        while not torch.cuda.current_stream().query():  # polls: PyTorch's waits raise if synchronising is an error
             time.sleep(0.001)
 
 
@@ -412,7 +496,7 @@ def graph_of_numbers():
     import torch
 
     numbers = torch.zeros(8, 256, device="cuda")
-    numbers * 2 - numbers       # before the capture, because the first launch loads kernels
+    numbers * 2 - numbers  # before the capture, because the first launch loads kernels
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         outputs = numbers * 2 - numbers
@@ -431,7 +515,7 @@ def compiled_network():
     import torch
     import torch._inductor.config
 
-    torch._inductor.config.compile_threads = 1      # no compiler processes
+    torch._inductor.config.compile_threads = 1  # no compiler processes
     network = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU()).cuda().eval()
     with torch.no_grad():
         network[0].weight.copy_(torch.eye(256))
@@ -442,7 +526,7 @@ def compiled_network():
         with torch.inference_mode():
             return fast(torch.full((8, 256), float(number), device="cuda"))
 
-    for _ in range(5):      # runs, records, replays
+    for _ in range(5):  # runs, records, replays
         call(0)
     return call
 
@@ -478,7 +562,11 @@ class OnAGpu(Egresses):
                 with torch.cuda.stream(stream):
                     torch.cuda._sleep(2_000_000)
                     made = torch.full((8, 256, 2048), batch, dtype=torch.int32, device="cuda")
-                    outputs = (made[..., :1024].contiguous(), made[..., ::2], made[..., :1024].transpose(1, 2).contiguous().transpose(1, 2))[batch % 3]
+                    outputs = (
+                        made[..., :1024].contiguous(),
+                        made[..., ::2],
+                        made[..., :1024].transpose(1, 2).contiguous().transpose(1, 2),
+                    )[batch % 3]
                     if batch % 4 == 0:
                         egress.submit(outputs, keys_of(batch, 8))
                 if batch % 4 == 1:
@@ -507,9 +595,11 @@ class OnAGpu(Egresses):
     def test_a_write_after_submit_is_reported(self):
         import torch
 
-        with offramp.Egress(self.run_dir, {"output": ("float32", (4, 10))}, "cuda", slabs=2, samples_per_slab=4) as egress:    # opened before the sleep
+        with offramp.Egress(
+            self.run_dir, {"output": ("float32", (4, 10))}, "cuda", slabs=2, samples_per_slab=4
+        ) as egress:  # opened before the sleep
             outputs, others = torch.zeros(4, 10, device="cuda"), torch.ones(4, 10, device="cuda")
-            outputs.add_(1)     # a kernel's first launch waits for all running work
+            outputs.add_(1)  # a kernel's first launch waits for all running work
             torch.cuda._sleep(2_000_000_000)
             egress.submit(outputs, keys_of(0, 4))
             outputs.add_(1)
@@ -522,7 +612,9 @@ class OnAGpu(Egresses):
         import torch
 
         with offramp.Egress(self.run_dir, {"output": ("float32", (4, 6))}, "cuda") as egress:
-            with self.assertRaisesRegex(offramp.BadArgument, "the batch is on the device 'cpu'; the run is for 'cuda:0'"):
+            with self.assertRaisesRegex(
+                offramp.BadArgument, "the batch is on the device 'cpu'; the run is for 'cuda:0'"
+            ):
                 egress.submit(torch.zeros(4, 6))
             outputs = torch.zeros(4, 6, device="cuda")
             graph = torch.cuda.CUDAGraph()
@@ -543,7 +635,9 @@ class OnAGpu(Egresses):
         """
         import torch
 
-        with offramp.Egress(self.run_dir, {"output": ("float32", (8, 256))}, "cuda", slabs=2, samples_per_slab=8) as egress:
+        with offramp.Egress(
+            self.run_dir, {"output": ("float32", (8, 256))}, "cuda", slabs=2, samples_per_slab=8
+        ) as egress:
             for batch in range(HELD_BACK):
                 egress.submit(replay(batch), keys_of(batch, 8), **options)
             torch.cuda.synchronize()
@@ -555,7 +649,9 @@ class OnAGpu(Egresses):
 
     def require_all_overwritten(self, wrong):
         """Requires that all waiting batches were overwritten, by the last of them or later."""
-        self.assertEqual([], [key for batch in range(2, HELD_BACK - 1) for key in keys_of(batch, 8) if key not in wrong])
+        self.assertEqual(
+            [], [key for batch in range(2, HELD_BACK - 1) for key in keys_of(batch, 8) if key not in wrong]
+        )
 
     def test_copies_of_a_graphs_outputs_are_right(self):
         self.assertEqual((8 * (HELD_BACK + BESIDE), []), self.of_replays(graph_of_numbers(), copy=True))
@@ -582,9 +678,9 @@ class OnAGpu(Egresses):
         import torch
 
         numbers = torch.zeros(8, 1 << 15, device="cuda")
-        (numbers * 2).add_(1)       # the first launch loads kernels
+        (numbers * 2).add_(1)  # the first launch loads kernels
         batches = [torch.full((8, 1 << 15), float(batch), device="cuda") for batch in range(20)]
-        for turn, slabs in enumerate((8, 512) * 3):     # batches wait for slabs; most slabs do not exist yet
+        for turn, slabs in enumerate((8, 512) * 3):  # batches wait for slabs; most slabs do not exist yet
             run_dir = self.folder / f"run-{turn}"
             with offramp.Egress(run_dir, slabs=slabs, samples_per_slab=8) as egress:
                 for batch, outputs in enumerate(batches):
@@ -593,7 +689,10 @@ class OnAGpu(Egresses):
                 with torch.cuda.graph(graph):
                     made = numbers * 2
                     checker = self.python(CHECKER, run_dir)
-                    wait_for(lambda: egress.stats().samples_completed == 8 * len(batches), "that all batches are copied and read")
+                    wait_for(
+                        lambda: egress.stats().samples_completed == 8 * len(batches),
+                        "that all batches are copied and read",
+                    )
                     made.add_(1)
                 for number in range(10 * turn, 10 * turn + 10):
                     numbers.fill_(number)
@@ -616,9 +715,11 @@ class OnAGpu(Egresses):
     def test_submit_does_not_wait_for_the_device(self):
         import torch
 
-        with offramp.Egress(self.run_dir, {"output": ("float32", (8, 1024))}, "cuda", slabs=4, samples_per_slab=8) as egress:
+        with offramp.Egress(
+            self.run_dir, {"output": ("float32", (8, 1024))}, "cuda", slabs=4, samples_per_slab=8
+        ) as egress:
             batches = [torch.full((8, 1024), float(batch), device="cuda") for batch in range(20)]
-            copies = [batch.clone() for batch in batches]       # allocates their memory, and loads the kernel
+            copies = [batch.clone() for batch in batches]  # allocates their memory, and loads the kernel
             del copies
             torch.cuda._sleep(1000)
 
@@ -634,7 +735,9 @@ class OnAGpu(Egresses):
         """The counterpart."""
         import torch
 
-        with offramp.Egress(self.run_dir, {"output": ("float32", (8, 1024))}, "cuda", slabs=4, samples_per_slab=8) as egress:
+        with offramp.Egress(
+            self.run_dir, {"output": ("float32", (8, 1024))}, "cuda", slabs=4, samples_per_slab=8
+        ) as egress:
             outputs = torch.zeros(8, 1024, device="cuda")
             torch.cuda._sleep(1000)
             self.assertFalse(self.is_busy_after(lambda: egress.submit(Waiting(outputs), keys_of(0, 8))))

@@ -34,19 +34,40 @@ PROGRAM = """
     whole: bool = offramp.Consumer("run").run(reject)
     files: dict[str, bytes] = testing.process("slab.safetensors", "post.py:save", "results")
 """
-WRONG = {"offramp.Consumer(5)": "arg-type", "offramp.Egress('run').submit()": "call-arg", "offramp.Egress('run').stats().gone": "attr-defined",
-         "text: str = offramp.Consumer('run').run(reject)": "assignment"}
+WRONG = {
+    "offramp.Consumer(5)": "arg-type",
+    "offramp.Egress('run').submit()": "call-arg",
+    "offramp.Egress('run').stats().gone": "attr-defined",
+    "text: str = offramp.Consumer('run').run(reject)": "assignment",
+}
 
 
-@unittest.skipUnless(importlib.util.find_spec("mypy") and importlib.util.find_spec("numpy"), "skipped: no mypy, or no NumPy")
+@unittest.skipUnless(
+    importlib.util.find_spec("mypy") and importlib.util.find_spec("numpy"), "skipped: no mypy, or no NumPy"
+)
 class Types(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="offramp-types-")))
 
     def mypy(self, *arguments):
-        return subprocess.run([sys.executable, "-m", "mypy", "--cache-dir", str(self.folder / "cache"), "--python-version", "3.10", *arguments],
-                              cwd=self.folder, env={**os.environ, "MYPYPATH": str(PACKAGE)}, capture_output=True, text=True, timeout=300)
+        return subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "mypy",
+                "--cache-dir",
+                str(self.folder / "cache"),
+                "--python-version",
+                "3.10",
+                *arguments,
+            ],
+            cwd=self.folder,
+            env={**os.environ, "MYPYPATH": str(PACKAGE)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
 
     def program(self, text):
         path = self.folder / "program.py"

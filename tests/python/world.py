@@ -31,7 +31,10 @@ class World(unittest.TestCase):
 
     def require_no_memory_left(self, pids):
         def left():
-            return [name for name in os.listdir("/dev/shm") for pid in pids if name.startswith(f"offramp-egress-{pid}-")]
+            return [
+                name for name in os.listdir("/dev/shm") for pid in pids if name.startswith(f"offramp-egress-{pid}-")
+            ]
+
         wait_for(lambda: not left(), f"that {left()} disappears")
 
     def text_of(self, name):
@@ -43,8 +46,13 @@ class World(unittest.TestCase):
 
     def python(self, program, *arguments, **options):
         """Starts another interpreter with this program; the test's end kills it if it still runs."""
-        process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)], stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, bufsize=0, **options)      # end() reads what read_line() leaves
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            **options,
+        )  # end() reads what read_line() leaves
         self.addCleanup(put_away, process)
         return process
 

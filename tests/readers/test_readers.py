@@ -24,7 +24,7 @@ if PARQUET:
     import pyarrow.parquet
 
 PROGRAM = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute() / "tests" / "offramp-processed-samples"
-KEYS = {0: "sample 0", 1: 'a folder/é "quoted".jpg', 3: "sample 3", 4: "sample 4", 5: "sample 5"}    # item 2 is missing
+KEYS = {0: "sample 0", 1: 'a folder/é "quoted".jpg', 3: "sample 3", 4: "sample 4", 5: "sample 5"}  # item 2 is missing
 
 
 def scratch_folder(case):
@@ -44,7 +44,13 @@ class Processed:
         self.outputs = [json.loads(line) for line in printed.stdout.splitlines() if line.startswith("{")]
 
     def process(self, processor, *flags, **more):
-        return subprocess.run([PROGRAM, "--processor", processor, "--output", self.folder, *flags], capture_output=True, text=True, timeout=60, **more)
+        return subprocess.run(
+            [PROGRAM, "--processor", processor, "--output", self.folder, *flags],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            **more,
+        )
 
     def samples(self):
         """(item, key, output, array) of every expected result."""
@@ -70,7 +76,9 @@ class Npy(unittest.TestCase):
             array = numpy.load(processed.folder / name, mmap_mode="r", allow_pickle=False)
             # Some versions map a single number with one dimension too many.
             dtype = "float32" if output["dtype"] == "bfloat16" else output["dtype"]
-            self.assertEqual((array.dtype.name, list(array.shape) if output["shape"] else []), (dtype, output["shape"]), name)
+            self.assertEqual(
+                (array.dtype.name, list(array.shape) if output["shape"] else []), (dtype, output["shape"]), name
+            )
             self.assertTrue(array.flags.c_contiguous and array.flags.aligned and array.offset % 64 == 0, name)
             numpy.testing.assert_array_equal(array.reshape(output["shape"]), numbers, name)
         self.assertEqual(processed.files(), wanted)
@@ -81,7 +89,9 @@ class Write(unittest.TestCase):
         folder = scratch_folder(self)
         processed = Processed(self, "write", "--write-path", str(folder))
         for _, key, output, numbers in processed.samples():
-            numpy.testing.assert_array_equal(self.array((folder / f"{key}.{output['name']}.bin").read_bytes(), output), numbers, output["name"])
+            numpy.testing.assert_array_equal(
+                self.array((folder / f"{key}.{output['name']}.bin").read_bytes(), output), numbers, output["name"]
+            )
 
     def test_a_pipe_gets_one_sample_after_another(self):
         folder = scratch_folder(self)
@@ -104,7 +114,9 @@ class Write(unittest.TestCase):
             for output in processed.outputs:
                 for item, _, of, numbers in wanted:
                     if item in slab and of is output:
-                        numpy.testing.assert_array_equal(self.array(text.read(numbers.size * self.bytes_of(output)), output), numbers, output["name"])
+                        numpy.testing.assert_array_equal(
+                            self.array(text.read(numbers.size * self.bytes_of(output)), output), numbers, output["name"]
+                        )
         self.assertEqual(text.read(), b"")
 
     def bytes_of(self, output):
@@ -125,7 +137,9 @@ class Safetensors(unittest.TestCase):
                 self.assertEqual(file.metadata(), {"key": key, "model": "made"})
                 self.assertEqual(set(file.keys()), {output["name"] for output in processed.outputs})
                 tensor = file.get_tensor(output["name"])
-            self.assertEqual((str(tensor.dtype).removeprefix("torch."), list(tensor.shape)), (output["dtype"], output["shape"]))
+            self.assertEqual(
+                (str(tensor.dtype).removeprefix("torch."), list(tensor.shape)), (output["dtype"], output["shape"])
+            )
             numpy.testing.assert_array_equal(tensor.double().numpy(), numbers, key)
 
 
@@ -138,8 +152,13 @@ class Http(unittest.TestCase):
                 self.assertEqual(processed.files(), set())
                 arrays = {}
                 for key, (text,) in receiver.arrived.items():
-                    name = tuple(urllib.parse.unquote(receiver.headers[key][header]) for header in ("Offramp-Sample", "Offramp-Output"))
-                    arrays[name] = self.decoded(text, name) if body == "json" else numpy.load(io.BytesIO(text), allow_pickle=False)
+                    name = tuple(
+                        urllib.parse.unquote(receiver.headers[key][header])
+                        for header in ("Offramp-Sample", "Offramp-Output")
+                    )
+                    arrays[name] = (
+                        self.decoded(text, name) if body == "json" else numpy.load(io.BytesIO(text), allow_pickle=False)
+                    )
                 self.assertEqual(len(arrays), len(receiver.arrived))
                 self.assertEqual(arrays.keys(), {(key, output["name"]) for _, key, output, _ in processed.samples()})
                 for _, key, output, numbers in processed.samples():
@@ -158,12 +177,22 @@ class Http(unittest.TestCase):
         pathlib.Path(folder, "empty.pem").touch()
         unreadable = "error setting certificate file"
         with Receiver(identity=identity) as receiver:
-            for authorities, reason in ((None, "self-signed certificate"), (another[0], "self-signed certificate"), (f"{folder}/absent.pem", unreadable),
-                                      (f"{folder}/cut.pem", unreadable), (f"{folder}/empty.pem", unreadable), (folder, unreadable)):
+            for authorities, reason in (
+                (None, "self-signed certificate"),
+                (another[0], "self-signed certificate"),
+                (f"{folder}/absent.pem", unreadable),
+                (f"{folder}/cut.pem", unreadable),
+                (f"{folder}/empty.pem", unreadable),
+                (folder, unreadable),
+            ):
                 with self.subTest(authorities):
                     flags = ("--http-ca-file", authorities) if authorities else ()
-                    refused = subprocess.run([PROGRAM, "--processor", "http", "--output", folder, "--http-url", receiver.url, *flags], capture_output=True,
-                                             text=True, timeout=60)
+                    refused = subprocess.run(
+                        [PROGRAM, "--processor", "http", "--output", folder, "--http-url", receiver.url, *flags],
+                        capture_output=True,
+                        text=True,
+                        timeout=60,
+                    )
                     self.assertEqual(refused.returncode, 64, refused.stderr)
                     self.assertIn(reason, refused.stderr)
                     self.assertIn("--http-ca-file", refused.stderr)
@@ -172,12 +201,18 @@ class Http(unittest.TestCase):
     def decoded(self, text, name):
         body = json.loads(text)
         self.assertEqual((body["key"], body["output"], body["model"]), (*name, "made"))
-        return numpy.array(body["data"], "float32" if body["dtype"] == "bfloat16" else body["dtype"]).reshape(body["shape"])
+        return numpy.array(body["data"], "float32" if body["dtype"] == "bfloat16" else body["dtype"]).reshape(
+            body["shape"]
+        )
 
 
 class EmbeddingsSqlite(unittest.TestCase):
-    FLAGS = {"as they are": (), "normalized": ("--normalize",), "float16": ("--vector-dtype", "fp16"),
-             "combined": ("--normalize", "--vector-dtype", "fp16", "--truncate-dim", "5")}
+    FLAGS = {
+        "as they are": (),
+        "normalized": ("--normalize",),
+        "float16": ("--vector-dtype", "fp16"),
+        "combined": ("--normalize", "--vector-dtype", "fp16", "--truncate-dim", "5"),
+    }
 
     def wanted(self, numbers, flags):
         vector = numbers.astype("float64")[: 5 if "--truncate-dim" in flags else None]
@@ -195,11 +230,17 @@ class EmbeddingsSqlite(unittest.TestCase):
                 vectors = [sample for sample in processed.samples() if len(sample[2]["shape"]) == 1]
                 self.assertEqual(database.execute("SELECT count(*) FROM embeddings").fetchone()[0], len(vectors))
                 for item, key, output, numbers in vectors:
-                    found = database.execute("SELECT item, vector, dimensions, dtype, normalized, model FROM embeddings JOIN outputs USING (output) "
-                                             "WHERE key = ? AND output = ?", (key, output["name"])).fetchone()
+                    found = database.execute(
+                        "SELECT item, vector, dimensions, dtype, normalized, model FROM embeddings JOIN outputs USING (output) "
+                        "WHERE key = ? AND output = ?",
+                        (key, output["name"]),
+                    ).fetchone()
                     wanted = self.wanted(numbers, flags)
                     numpy.testing.assert_array_equal(numpy.frombuffer(found[1], wanted.dtype), wanted)
-                    self.assertEqual((found[0], *found[2:]), (item, len(wanted), wanted.dtype.name, int("--normalize" in flags), "made"))
+                    self.assertEqual(
+                        (found[0], *found[2:]),
+                        (item, len(wanted), wanted.dtype.name, int("--normalize" in flags), "made"),
+                    )
 
     def test_a_second_run_with_other_vectors_is_refused(self):
         processed = Processed(self, "embeddings-sqlite")
@@ -220,10 +261,19 @@ class EmbeddingsParquet(unittest.TestCase):
                 wanted = [EmbeddingsSqlite.wanted(self, numbers, flags) for *_, numbers in vectors]
                 dimensions, number = len(wanted[0]), pyarrow.float16() if "fp16" in flags else pyarrow.float32()
                 vector = pyarrow.list_(pyarrow.field("element", number, nullable=False), dimensions)
-                self.assertEqual([(field.name, field.type, field.nullable) for field in table.schema],
-                                 [("key", pyarrow.string(), False), ("output", pyarrow.string(), False), ("item", pyarrow.int64(), False),
-                                  ("vector", vector, True)])
-                self.assertEqual(table.schema.metadata, {b"model": b"made", b"normalized": b"true" if "--normalize" in flags else b"false"})
+                self.assertEqual(
+                    [(field.name, field.type, field.nullable) for field in table.schema],
+                    [
+                        ("key", pyarrow.string(), False),
+                        ("output", pyarrow.string(), False),
+                        ("item", pyarrow.int64(), False),
+                        ("vector", vector, True),
+                    ],
+                )
+                self.assertEqual(
+                    table.schema.metadata,
+                    {b"model": b"made", b"normalized": b"true" if "--normalize" in flags else b"false"},
+                )
                 rows = [table[column].to_pylist() for column in ("item", "key", "output")]
                 self.assertEqual(list(zip(*rows)), [(item, key, output["name"]) for item, key, output, _ in vectors])
                 found = table["vector"].combine_chunks().flatten().to_numpy().reshape(-1, dimensions)
@@ -240,7 +290,9 @@ class EmbeddingsParquet(unittest.TestCase):
         self.assertEqual(pyarrow.parquet.read_schema(file).field("vector").type.list_size, 7)
         # Rows of items outside this run stay and must be of the same kind.
         rows = pyarrow.parquet.read_table(file)
-        other = rows.set_column(2, rows.schema.field("item"), pyarrow.array([item + 100 for item in rows["item"].to_pylist()]))
+        other = rows.set_column(
+            2, rows.schema.field("item"), pyarrow.array([item + 100 for item in rows["item"].to_pylist()])
+        )
         pyarrow.parquet.write_table(other, file)
         self.assertEqual(processed.process("embeddings-parquet", "--truncate-dim", "7", "--resume").returncode, 0)
         joined = pyarrow.parquet.read_table(file)
@@ -255,8 +307,10 @@ class EmbeddingsParquet(unittest.TestCase):
         processed = Processed(self, "embeddings-parquet")
         file = processed.folder / "embeddings.parquet"
         whole = file.read_bytes()
+
         def full_soon():
             resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) - 100,) * 2)
+
         refused = processed.process("embeddings-parquet", preexec_fn=full_soon, restore_signals=False)
         self.assertEqual((refused.returncode, file.read_bytes()), (73, whole), refused.stderr)
         self.assertIn("embeddings.parquet", refused.stderr)
@@ -273,7 +327,12 @@ class EmbeddingsParquet(unittest.TestCase):
         folder = scratch_folder(self)
         (folder / "bin").mkdir()
         program = shutil.copy(PROGRAM, folder / "bin")
-        refused = subprocess.run([program, "--processor", "embeddings-parquet", "--output", folder / "output"], capture_output=True, text=True, timeout=60)
+        refused = subprocess.run(
+            [program, "--processor", "embeddings-parquet", "--output", folder / "output"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         self.assertEqual(refused.returncode, 64)
         self.assertIn(f"no module for Parquet at '{folder}/lib/libofframp_parquet.so'", refused.stderr)
         self.assertIn("pip install pyarrow", refused.stderr)
@@ -286,8 +345,10 @@ class MaskRle(unittest.TestCase):
         self.addCleanup(records.close)
         lines = [json.loads(line) for line in (processed.folder / "mask-rle/masks.jsonl").read_text().splitlines()]
         # Two outputs are class scores; the second is channels-last.
-        self.assertEqual([(line["item"], line["key"], line["output"]) for line in lines],
-                         [(*sample, output) for sample in KEYS.items() for output in ("scores", "turned")])
+        self.assertEqual(
+            [(line["item"], line["key"], line["output"]) for line in lines],
+            [(*sample, output) for sample in KEYS.items() for output in ("scores", "turned")],
+        )
         shares = {}
         for line in lines:
             png = numpy.asarray(PIL.Image.open(processed.folder / f"mask-png/{line['key']}.{line['output']}.png"))
@@ -295,12 +356,18 @@ class MaskRle(unittest.TestCase):
             self.assertEqual(line["size"], list(png.shape))
             self.assert_same_mask(line, png)
             of_item = shares.setdefault(line["item"], {})
-            of_item[line["output"]] = {str(id): count / png.size for id, count in zip(*numpy.unique(png, return_counts=True))}
+            of_item[line["output"]] = {
+                str(id): count / png.size for id, count in zip(*numpy.unique(png, return_counts=True))
+            }
         for item, key in KEYS.items():
-            found = records.execute("SELECT key, files, classes FROM records WHERE status = 'done' AND item = ?", (item,)).fetchone()
+            found = records.execute(
+                "SELECT key, files, classes FROM records WHERE status = 'done' AND item = ?", (item,)
+            ).fetchone()
             files = {"mask-png": [f"mask-png/{key}.scores.png", f"mask-png/{key}.turned.png"]}
             self.assertEqual((found[0], json.loads(found[1]), json.loads(found[2])), (key, files, shares[item]))
-        self.assertEqual(records.execute("SELECT item, status FROM records WHERE status != 'done'").fetchall(), [(2, "skipped")])
+        self.assertEqual(
+            records.execute("SELECT item, status FROM records WHERE status != 'done'").fetchall(), [(2, "skipped")]
+        )
 
     def assert_same_mask(self, line, png):
         covered = numpy.zeros(png.shape, bool)
@@ -308,9 +375,13 @@ class MaskRle(unittest.TestCase):
             encoded = annotation["segmentation"]
             mask = pycocotools.mask.decode(encoded).astype(bool)
             numpy.testing.assert_array_equal(mask, png == annotation["category_id"])
-            self.assertEqual(pycocotools.mask.encode(numpy.asfortranarray(mask, "uint8"))["counts"].decode(), encoded["counts"])
-            self.assertEqual((annotation["area"], annotation["bbox"]),
-                             (int(pycocotools.mask.area(encoded)), pycocotools.mask.toBbox(encoded).astype(int).tolist()))
+            self.assertEqual(
+                pycocotools.mask.encode(numpy.asfortranarray(mask, "uint8"))["counts"].decode(), encoded["counts"]
+            )
+            self.assertEqual(
+                (annotation["area"], annotation["bbox"]),
+                (int(pycocotools.mask.area(encoded)), pycocotools.mask.toBbox(encoded).astype(int).tolist()),
+            )
             covered |= mask
         numpy.testing.assert_array_equal(covered, png != 0)
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the generated pages of launch/guide/reference/: exit codes, commands and flags, metrics.
 
-    references.py --bin build/release/bin           write all pages
-    references.py --bin build/release/bin --check   print the pages that are out of date, exit status 1
+references.py --bin build/release/bin           write all pages
+references.py --bin build/release/bin --check   print the pages that are out of date, exit status 1
 """
 
 import argparse
@@ -35,9 +35,23 @@ def codes():
 
 
 def exit_codes_page():
-    lines = ["# Exit codes", "", GENERATED, "", "| code | name | meaning | when a consumer exits with it, the launcher | retry |", "| --- | --- | --- | --- | --- |"]
-    lines += [f"| {code['number']} | {code['name']} | {code['meaning']} | {code['consumer']} | {code['retry']} |" for code in codes()]
-    notes = [line for note in NOTES.splitlines() for line in textwrap.wrap(note, 100, subsequent_indent="  ", break_on_hyphens=False)]
+    lines = [
+        "# Exit codes",
+        "",
+        GENERATED,
+        "",
+        "| code | name | meaning | when a consumer exits with it, the launcher | retry |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    lines += [
+        f"| {code['number']} | {code['name']} | {code['meaning']} | {code['consumer']} | {code['retry']} |"
+        for code in codes()
+    ]
+    notes = [
+        line
+        for note in NOTES.splitlines()
+        for line in textwrap.wrap(note, 100, subsequent_indent="  ", break_on_hyphens=False)
+    ]
     return "\n".join([*lines, "", *notes]) + "\n"
 
 
@@ -46,7 +60,17 @@ def metrics_page():
     sys.path.insert(0, str(ROOT / "tests/unit/launch"))
     import watched_runs
     from offramp_launch.watching.metrics import families_of
-    lines = ["# Metrics", "", GENERATED, "", "With several GPUs, the metrics of one producer have the label `gpu`, too.", "", "| metric | type | labels | meaning |", "| --- | --- | --- | --- |"]
+
+    lines = [
+        "# Metrics",
+        "",
+        GENERATED,
+        "",
+        "With several GPUs, the metrics of one producer have the label `gpu`, too.",
+        "",
+        "| metric | type | labels | meaning |",
+        "| --- | --- | --- | --- |",
+    ]
     for family in families_of(watched_runs.of_a_run(), 0):
         labels = dict.fromkeys(label for _, labels, _ in family.samples for label in labels if label != "le")
         states = dict.fromkeys(labels["state"] for _, labels, _ in family.samples if "state" in labels)
@@ -57,8 +81,21 @@ def metrics_page():
 
 def help_of(binaries, *words):
     """The output of `offramp WORDS --help`, which needs no setup."""
-    environment = {**os.environ, "OFFRAMP_BIN_DIR": str(binaries), "COLUMNS": "100", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run([str(ROOT / "launch/offramp"), *words], env=environment, capture_output=True, text=True, timeout=120, check=False)
+    environment = {
+        **os.environ,
+        "OFFRAMP_BIN_DIR": str(binaries),
+        "COLUMNS": "100",
+        "NO_COLOR": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    done = subprocess.run(
+        [str(ROOT / "launch/offramp"), *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     if done.returncode != 0:
         raise SystemExit(f"`offramp {' '.join(words)}` ended with {done.returncode}: {done.stderr.strip()}")
     return done.stdout.strip("\n")
@@ -67,11 +104,22 @@ def help_of(binaries, *words):
 def commands():
     sys.path.insert(0, str(ROOT / "launch"))
     from offramp_launch import commands as table
+
     return [command for command in table.COMMANDS if command != "help"]
 
 
 def cli_page(binaries):
-    lines = ["# Commands and flags", "", GENERATED, "", "`./launch/offramp COMMAND --help` prints the same.", "", "```", help_of(binaries, "help"), "```"]
+    lines = [
+        "# Commands and flags",
+        "",
+        GENERATED,
+        "",
+        "`./launch/offramp COMMAND --help` prints the same.",
+        "",
+        "```",
+        help_of(binaries, "help"),
+        "```",
+    ]
     for command in commands():
         lines += ["", f"## {command}", "", "```", help_of(binaries, command, "--help"), "```"]
     return "\n".join(re.sub(r"[ \t]+$", "", line, flags=re.MULTILINE) for line in lines) + "\n"
@@ -82,17 +130,31 @@ def pages(binaries):
 
 
 def outdated(binaries, folder=FOLDER):
-    return [name for name, text in pages(binaries).items() if not (folder / name).exists() or (folder / name).read_text(encoding="utf-8") != text]
+    return [
+        name
+        for name, text in pages(binaries).items()
+        if not (folder / name).exists() or (folder / name).read_text(encoding="utf-8") != text
+    ]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="folder of the programs [build/release/bin]")
+    parser.add_argument(
+        "--bin",
+        type=pathlib.Path,
+        default=ROOT / "build/release/bin",
+        help="folder of the programs [build/release/bin]",
+    )
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     if options.check:
         wrong = outdated(options.bin.absolute())
-        print("".join(f"launch/guide/reference/{name} is out of date: run tests/references/references.py\n" for name in wrong), end="")
+        print(
+            "".join(
+                f"launch/guide/reference/{name} is out of date: run tests/references/references.py\n" for name in wrong
+            ),
+            end="",
+        )
         return bool(wrong)
     for name, text in pages(options.bin.absolute()).items():
         (FOLDER / name).write_text(text, encoding="utf-8")

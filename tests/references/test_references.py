@@ -20,7 +20,9 @@ def constant(name):
 
 
 class Pages(unittest.TestCase):
-    @unittest.skipUnless(os.environ.get("OFFRAMP_TEST_MODELS") == "1", "this build lacks the producer, whose help is on a page")
+    @unittest.skipUnless(
+        os.environ.get("OFFRAMP_TEST_MODELS") == "1", "this build lacks the producer, whose help is on a page"
+    )
     def test_every_page_is_up_to_date(self):
         self.assertEqual([], references.outdated(BINARIES), RUN)
 
@@ -28,13 +30,17 @@ class Pages(unittest.TestCase):
         for name, text in (("exit-codes.md", references.exit_codes_page()), ("metrics.md", references.metrics_page())):
             self.assertEqual(text, (references.FOLDER / name).read_text(encoding="utf-8"), RUN)
 
-    @unittest.skipUnless(os.environ.get("OFFRAMP_TEST_MODELS") == "1", "this build lacks the producer, whose help is on a page")
+    @unittest.skipUnless(
+        os.environ.get("OFFRAMP_TEST_MODELS") == "1", "this build lacks the producer, whose help is on a page"
+    )
     def test_a_changed_page_is_found(self):
         with tempfile.TemporaryDirectory() as folder:
             pages = pathlib.Path(folder, "reference")
             shutil.copytree(references.FOLDER, pages)
             for name in ("cli.md", "metrics.md"):
-                (pages / name).write_text((pages / name).read_text(encoding="utf-8").replace("run", "walk", 1), encoding="utf-8")
+                (pages / name).write_text(
+                    (pages / name).read_text(encoding="utf-8").replace("run", "walk", 1), encoding="utf-8"
+                )
             (pages / "exit-codes.md").unlink()
             self.assertEqual(["exit-codes.md", "metrics.md", "cli.md"], references.outdated(BINARIES, pages))
 
@@ -55,7 +61,10 @@ class ExitCodes(unittest.TestCase):
         self.assertEqual(self.codes, {name: int(number) for name, number in found.items()})
 
     def test_python_has_the_same(self):
-        self.assertEqual({constant(name): number for name, number in self.codes.items()}, {code.name: code.value for code in ExitCode})
+        self.assertEqual(
+            {constant(name): number for name, number in self.codes.items()},
+            {code.name: code.value for code in ExitCode},
+        )
 
     def test_c_has_the_same(self):
         header = (ROOT / "common/abi/include/offramp.h").read_text()
@@ -63,7 +72,9 @@ class ExitCodes(unittest.TestCase):
         found = {name: int(number) for name, number in re.findall(r"OFFRAMP_(\w+) = (\d+)", listed)}
         named = {code.get("c", constant(code["name"])): code["number"] for code in references.codes()}
         self.assertGreater(len(found), 15)
-        self.assertEqual({}, {name: number for name, number in found.items() if not 2 <= number < 64 and named.get(name) != number})
+        self.assertEqual(
+            {}, {name: number for name, number in found.items() if not 2 <= number < 64 and named.get(name) != number}
+        )
 
     def test_the_launcher_stops_the_run_on_the_same_codes(self):
         stopping = {code["number"] for code in references.codes() if code["consumer"] == "stops the run"}

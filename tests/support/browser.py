@@ -23,9 +23,22 @@ class Browser:
         self._profile = tempfile.TemporaryDirectory(prefix="offramp-browser-")
         theirs_in, self._in = os.pipe()
         self._out, theirs_out = os.pipe()
-        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe", f"--user-data-dir={self._profile.name}", "about:blank"]
-        self._process = subprocess.Popen(["sh", "-c", f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}', CHROMIUM, *flags], pass_fds=(theirs_in, theirs_out),
-                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        flags = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--remote-debugging-pipe",
+            f"--user-data-dir={self._profile.name}",
+            "about:blank",
+        ]
+        self._process = subprocess.Popen(
+            ["sh", "-c", f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}', CHROMIUM, *flags],
+            pass_fds=(theirs_in, theirs_out),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         os.close(theirs_in)
         os.close(theirs_out)
         self._received, self._numbers, self._session = b"", itertools.count(1), None
@@ -39,7 +52,7 @@ class Browser:
         return self
 
     def __exit__(self, *_):
-        os.close(self._in)      # ends the browser
+        os.close(self._in)  # ends the browser
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
@@ -57,8 +70,17 @@ class Browser:
 
     def screen(self, width, height, is_dark=False, scale=1):
         """Resizes the window, in pixels. The page stays loaded."""
-        self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=width < 500)
-        self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}])
+        self._call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=scale,
+            mobile=width < 500,
+        )
+        self._call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}],
+        )
 
     def value(self, expression):
         return self._call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
@@ -78,7 +100,12 @@ class Browser:
 
     def _call(self, method, **parameters):
         number = next(self._numbers)
-        request = {"id": number, "method": method, "params": parameters, **({"sessionId": self._session} if self._session else {})}
+        request = {
+            "id": number,
+            "method": method,
+            "params": parameters,
+            **({"sessionId": self._session} if self._session else {}),
+        }
         os.write(self._in, json.dumps(request).encode() + b"\0")
         while (message := self._message()).get("id") != number:
             if message.get("method") == "Runtime.exceptionThrown":

@@ -25,10 +25,13 @@ def make_counting_network(folder, lines):
     """Writes counts.pt with its metadata and tokenizer, and lines.txt with `lines` lines of text."""
     import tokenizers
     import torch
+
     folder = pathlib.Path(folder)
     torch.jit.script(networks_in(folder, NETWORK).Counts().eval()).save(str(folder / "counts.pt"))
     (folder / "counts.toml").write_text(f'input-shape = "2x{TOKENS}"\ninput-dtype = "int32"\n')
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"?": 0, **{word: number for number, word in enumerate(WORDS, 1)}}, unk_token="?"))
+    tokenizer = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({"?": 0, **{word: number for number, word in enumerate(WORDS, 1)}}, unk_token="?")
+    )
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     tokenizer.save(str(folder / "counts.tokenizer.json"))
-    (folder / "lines.txt").write_text("".join(f"{' '.join(WORDS[:1 + line % TOKENS])}\n" for line in range(lines)))
+    (folder / "lines.txt").write_text("".join(f"{' '.join(WORDS[: 1 + line % TOKENS])}\n" for line in range(lines)))

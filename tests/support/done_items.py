@@ -6,7 +6,7 @@ import json
 def items_of_checkpoint(output):
     """Items in the output folder's checkpoint; none without one."""
     try:
-        lines = (output / ".offramp-checkpoint").read_text().split("\n")[1:-1]    # the last line may be incomplete
+        lines = (output / ".offramp-checkpoint").read_text().split("\n")[1:-1]  # the last line may be incomplete
     except OSError:
         return set()
     return {item for line in lines for begin, end in json.loads(line).get("done", []) for item in range(begin, end)}

@@ -33,7 +33,11 @@ def save(path, tensors):
     header, offset = {}, 0
     for name, tensor in tensors.items():
         size = tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, offset + size]}
+        header[name] = {
+            "dtype": DTYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [offset, offset + size],
+        }
         offset += size
     text = json.dumps(header).encode()
     text += b" " * ((1 - len(text)) % 4)  # 8 + an odd length: misaligned for sure
@@ -83,18 +87,29 @@ def deeplabv3(folder):
     with torch.inference_mode():
         logits = model(images)["out"]
         small = model.classifier(model.backbone(images)["out"])
-        assert torch.equal(torch.nn.functional.interpolate(small, size=SIDE, mode="bilinear", align_corners=False), logits)
+        assert torch.equal(
+            torch.nn.functional.interpolate(small, size=SIDE, mode="bilinear", align_corners=False), logits
+        )
         probabilities = logits.softmax(1).max(1).values
     classes = logits.argmax(1).unique().numel()
     spread = logits.std(dim=(2, 3)).mean().item() / logits.abs().max().item()
     if classes < 3 or spread < 0.01 or not logits.isfinite().all():
         sys.exit(f"degenerate logits ({classes} classes, relative spread {spread:.4f}): they would prove nothing")
     save(folder / "deeplabv3_weights.safetensors", model.state_dict())
-    save(folder / "deeplabv3_golden.safetensors", {
-        "image": images, "logits": logits, "small_logits": small,
-        "classes": logits.argmax(1).to(torch.uint8), "confidence": (probabilities * 255).round().to(torch.uint8),
-        "half": logits.half().view(torch.int16), "bfloat16": logits.bfloat16().view(torch.int16),
-        "small_half": small.half().view(torch.int16), "small_bfloat16": small.bfloat16().view(torch.int16)})
+    save(
+        folder / "deeplabv3_golden.safetensors",
+        {
+            "image": images,
+            "logits": logits,
+            "small_logits": small,
+            "classes": logits.argmax(1).to(torch.uint8),
+            "confidence": (probabilities * 255).round().to(torch.uint8),
+            "half": logits.half().view(torch.int16),
+            "bfloat16": logits.bfloat16().view(torch.int16),
+            "small_half": small.half().view(torch.int16),
+            "small_bfloat16": small.bfloat16().view(torch.int16),
+        },
+    )
 
 
 def cutout(folder):
@@ -102,6 +117,7 @@ def cutout(folder):
     sys.path.insert(0, str(demo.parent))
     from demo.network import Cutout, enlarged
     from safetensors.torch import load_file
+
     model = Cutout().eval()
     model.load_state_dict({name: value.float() for name, value in load_file(demo / "cutout.safetensors").items()})
     images = normalised(photographs())
@@ -126,8 +142,11 @@ class Encoder(torch.nn.Module):
 
     def weights(self):
         """The weights by the names in our model."""
-        return dict(self.layers_and_norm.state_dict()) | {f"project.{name}": value for name, value in self.project.state_dict().items()} | {
-            "position": self.position.data}
+        return (
+            dict(self.layers_and_norm.state_dict())
+            | {f"project.{name}": value for name, value in self.project.state_dict().items()}
+            | {"position": self.position.data}
+        )
 
 
 def encoder_parts():

@@ -44,8 +44,21 @@ def exported(folder, *words):
 
 def export(folder, *words, environment=PLAIN):
     """Runs `offramp export` in `folder`, in this very Python. Returns the finished process."""
-    settings = {**os.environ, "OFFRAMP_BIN_DIR": os.environ["OFFRAMP_TEST_BIN"], "OFFRAMP_SKIP_PACKAGES": "1", "OFFRAMP_PYTHON": sys.executable,
-                "OFFRAMP_BUILD_DIR": BUILD.name, **environment}
+    settings = {
+        **os.environ,
+        "OFFRAMP_BIN_DIR": os.environ["OFFRAMP_TEST_BIN"],
+        "OFFRAMP_SKIP_PACKAGES": "1",
+        "OFFRAMP_PYTHON": sys.executable,
+        "OFFRAMP_BUILD_DIR": BUILD.name,
+        **environment,
+    }
     settings.pop("PYTHONDONTWRITEBYTECODE", None)
-    return subprocess.run([str(ROOT / "launch/offramp"), "export", *map(str, words)], cwd=folder, env=settings, capture_output=True, text=True,
-                          timeout=EXPORT_SECONDS, check=False)
+    return subprocess.run(
+        [str(ROOT / "launch/offramp"), "export", *map(str, words)],
+        cwd=folder,
+        env=settings,
+        capture_output=True,
+        text=True,
+        timeout=EXPORT_SECONDS,
+        check=False,
+    )

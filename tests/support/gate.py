@@ -32,7 +32,7 @@ class Gate:
         """Waits until a consumer begins a slab; returns its process and the slab's first item. Fails at the watchdog's timeout."""
         if not select.select([self._entered], [], [], WATCHDOG_SECONDS)[0]:
             raise AssertionError(f"no consumer began a slab in {WATCHDOG_SECONDS} s")
-        pid, item = self._entered.readline().split()   # written atomically
+        pid, item = self._entered.readline().split()  # written atomically
         return int(pid), int(item)
 
     def entered_by(self, consumers):

@@ -22,8 +22,29 @@ DRIPPING = ("drip", "drip headers")
 def make_certificate(folder):
     """(certificate, key): files in `folder` of a self-signed server at 127.0.0.1."""
     certificate, key = f"{folder}/certificate.pem", f"{folder}/key.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-out", certificate, "-keyout", key, "-days", "2", "-subj", "/CN=127.0.0.1",
-                    "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True, timeout=60)
+    subprocess.run(
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-out",
+            certificate,
+            "-keyout",
+            key,
+            "-days",
+            "2",
+            "-subj",
+            "/CN=127.0.0.1",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+        ],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
     return certificate, key
 
 
@@ -36,9 +57,9 @@ class Receiver:
     def __init__(self, fault=lambda number, headers: "", listening=True, identity=None):
         self.fault = fault
         self.requests = 0
-        self.seen = {}           # arrival times by idempotency key, in monotonic seconds
-        self.arrived = {}        # accepted bodies by idempotency key
-        self.headers = {}        # of the last request per key
+        self.seen = {}  # arrival times by idempotency key, in monotonic seconds
+        self.arrived = {}  # accepted bodies by idempotency key
+        self.headers = {}  # of the last request per key
         self.lock = threading.Lock()
         self.over = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _handler_of(self), bind_and_activate=False)
@@ -47,7 +68,9 @@ class Receiver:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(*identity)
             self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-        self.url = f"{'https' if identity else 'http'}://127.0.0.1:{self._server.server_address[1]}/in?token=of-the-query"
+        self.url = (
+            f"{'https' if identity else 'http'}://127.0.0.1:{self._server.server_address[1]}/in?token=of-the-query"
+        )
         self._thread = None
         if listening:
             self.listen()
@@ -75,7 +98,7 @@ class Receiver:
 
 
 class _Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True    # idle connections do not delay the end
+    daemon_threads = True  # idle connections do not delay the end
 
     def handle_error(self, request, client_address):
         """Clients that are killed leave broken pipes."""
@@ -85,7 +108,7 @@ class _Server(http.server.ThreadingHTTPServer):
 
 def _handler_of(receiver):
     class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"    # connections are kept
+        protocol_version = "HTTP/1.1"  # connections are kept
         disable_nagle_algorithm = True
 
         def do_POST(self):
@@ -125,7 +148,9 @@ def _handler_of(receiver):
         def drip(self, fault, body):
             if fault == "drip":
                 receiver.take(self.headers, body)
-            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n" + (b"\r\n" if fault == "drip" else b"Slow: "))
+            self.wfile.write(
+                b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n" + (b"\r\n" if fault == "drip" else b"Slow: ")
+            )
             while not receiver.over.wait(0.05):
                 self.wfile.write(b"x")
             self.hang_up()
@@ -154,7 +179,7 @@ def _keeping_files():
         def keep(self, body):
             folder = pathlib.Path(urllib.parse.unquote(self.path))
             file = folder / self.headers["Idempotency-Key"]
-            with lock:    # a second request finds the complete file
+            with lock:  # a second request finds the complete file
                 if not folder.is_dir():
                     return 410
                 if file.exists() and file.read_bytes() != body:

@@ -24,7 +24,9 @@ class GpusWorld(World):
 
     def shared_memory(self):
         """Names in /dev/shm of its shards' runs, which contain the job's name."""
-        named = [re.search('run-id = "(.*)-.*-.*"', path.read_text()) for path in self.folder.glob("run-*/s*/config.toml")]
+        named = [
+            re.search('run-id = "(.*)-.*-.*"', path.read_text()) for path in self.folder.glob("run-*/s*/config.toml")
+        ]
         jobs = {found[1] for found in named if found}
         return {name for name in os.listdir("/dev/shm") if any(job in name for job in jobs)}
 

@@ -16,17 +16,23 @@ class JobWorld(World):
         self.runs_before = set()
 
     def init(self, shards, *flags):
-        return self.call("job", "init", "--job", self.job, "--shards", shards, "--output", self.output, *self.flags, *flags)
+        return self.call(
+            "job", "init", "--job", self.job, "--shards", shards, "--output", self.output, *self.flags, *flags
+        )
 
     def shard(self, index, *flags):
         """Starts the shard; wait() returns its exit code."""
-        return self.begin([*self.through, ROOT / "launch/offramp", "shard", "--job", self.job, "--index", str(index), *flags])
+        return self.begin(
+            [*self.through, ROOT / "launch/offramp", "shard", "--job", self.job, "--index", str(index), *flags]
+        )
 
     def begin(self, command, **environment):
         """Starts a command that runs a shard."""
         self.runs_before = self.shard_runs()
         with open(self.folder / "launcher.log", "wb") as log:
-            self.launcher = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**self.environment, **environment})
+            self.launcher = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**self.environment, **environment}
+            )
         return self
 
     def merge(self, *flags):

@@ -30,9 +30,16 @@ class World(Launched):
         self.flags = flags
         self.runs = 0
         self.launcher = None
-        self.through = ()    # a command that executes the launcher, such as prlimit with its flags
-        self.environment = {**os.environ, MARK: self.mark, "OFFRAMP_BIN_DIR": os.environ["OFFRAMP_TEST_BIN"], "OFFRAMP_SKIP_PACKAGES": "1",
-                            "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_TEST_RUNS": str(self.folder / "runs"), "OFFRAMP_LOG_LEVEL": "info"}
+        self.through = ()  # a command that executes the launcher, such as prlimit with its flags
+        self.environment = {
+            **os.environ,
+            MARK: self.mark,
+            "OFFRAMP_BIN_DIR": os.environ["OFFRAMP_TEST_BIN"],
+            "OFFRAMP_SKIP_PACKAGES": "1",
+            "OFFRAMP_BUILD_DIR": str(self.folder / "build"),
+            "OFFRAMP_TEST_RUNS": str(self.folder / "runs"),
+            "OFFRAMP_LOG_LEVEL": "info",
+        }
 
     def __enter__(self):
         return self
@@ -51,8 +58,23 @@ class World(Launched):
         with open(self.folder / "launcher.log", "wb") as log:
             typed = (flag.replace("{output}", str(self.output)) for flag in (*self.flags, *flags))
             self.launcher = subprocess.Popen(
-                [*self.through, str(ROOT / "launch/offramp"), "run", *typed, "--run-dir", str(self.run_dir), "--run-id", self.run_id(),
-                 "--output", str(self.output)], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.environment)
+                [
+                    *self.through,
+                    str(ROOT / "launch/offramp"),
+                    "run",
+                    *typed,
+                    "--run-dir",
+                    str(self.run_dir),
+                    "--run-id",
+                    self.run_id(),
+                    "--output",
+                    str(self.output),
+                ],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=self.environment,
+            )
         return self
 
     def break_off(self, *flags, samples=1, slabs=None):
@@ -62,14 +84,22 @@ class World(Launched):
         """
         with self.gate() as gate:
             self.start(*flags)
-            gate.let(slabs or samples)    # fewer than there are, otherwise the run may end first
+            gate.let(slabs or samples)  # fewer than there are, otherwise the run may end first
             self.until(lambda: self.status().get("done_samples", 0) >= samples, f"{samples} samples done")
             return self.kill_everything()
 
     def call(self, *words, cwd=None):
         """(exit code, output)"""
-        done = subprocess.run([ROOT / "launch/offramp", *map(str, words)], env=self.environment, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-                              timeout=WATCHDOG_SECONDS, check=False, cwd=cwd)
+        done = subprocess.run(
+            [ROOT / "launch/offramp", *map(str, words)],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=WATCHDOG_SECONDS,
+            check=False,
+            cwd=cwd,
+        )
         return done.returncode, done.stdout + done.stderr
 
     def run_id(self):
@@ -107,5 +137,8 @@ class World(Launched):
     def results(self, folder=None):
         """Results for comparison by relative name, with leftovers of Offramp except checkpoint and lock."""
         folder = folder or self.output
-        return {str(path.relative_to(folder)): comparable(path)
-                for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in OWN}
+        return {
+            str(path.relative_to(folder)): comparable(path)
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and path.name not in OWN
+        }

@@ -28,8 +28,11 @@ def programs_with_faulty_consumer(folder):
     built = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
     programs = pathlib.Path(folder, "programs")
     programs.mkdir(exist_ok=True)
-    for name, program in (("offramp-producer", "offramp-producer"), ("offramp-ladder", "offramp-ladder"),
-                          ("offramp-consumer", "tests/offramp-consumer-faulty")):
+    for name, program in (
+        ("offramp-producer", "offramp-producer"),
+        ("offramp-ladder", "offramp-ladder"),
+        ("offramp-consumer", "tests/offramp-consumer-faulty"),
+    ):
         if not (programs / name).is_symlink():
             (programs / name).symlink_to(built / program)
     return programs
@@ -43,7 +46,11 @@ class Launched:
         """Yields a gate; consumers of runs that start within the context wait there in each slab."""
         before = self.environment
         with Gate(self.folder) as gate:
-            self.environment = {**before, **gate.environment, "OFFRAMP_BIN_DIR": str(programs_with_faulty_consumer(self.folder))}
+            self.environment = {
+                **before,
+                **gate.environment,
+                "OFFRAMP_BIN_DIR": str(programs_with_faulty_consumer(self.folder)),
+            }
             yield gate
             self.environment = before
 
@@ -79,8 +86,13 @@ class Launched:
 
     def logs(self):
         """The launcher's log and the ends of the programs' logs."""
-        logs = [(self.folder / "launcher.log", 0), *((path, -2500) for path in sorted((self.run_dir / "logs").glob("*.log")))]
-        return "".join(f"--- {path.name}\n{path.read_text(errors='replace')[begin:]}\n" for path, begin in logs if path.exists())
+        logs = [
+            (self.folder / "launcher.log", 0),
+            *((path, -2500) for path in sorted((self.run_dir / "logs").glob("*.log"))),
+        ]
+        return "".join(
+            f"--- {path.name}\n{path.read_text(errors='replace')[begin:]}\n" for path, begin in logs if path.exists()
+        )
 
 
 class LaunchedRun(Launched):
@@ -88,8 +100,13 @@ class LaunchedRun(Launched):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-e2e-"))
         self.run_dir = self.folder / "run"
         self.output = self.folder / "output"
-        self.environment = {**os.environ, "OFFRAMP_BIN_DIR": os.environ["OFFRAMP_TEST_BIN"], "OFFRAMP_SKIP_PACKAGES": "1",
-                            "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_TEST_RUNS": str(self.folder / "runs")}
+        self.environment = {
+            **os.environ,
+            "OFFRAMP_BIN_DIR": os.environ["OFFRAMP_TEST_BIN"],
+            "OFFRAMP_SKIP_PACKAGES": "1",
+            "OFFRAMP_BUILD_DIR": str(self.folder / "build"),
+            "OFFRAMP_TEST_RUNS": str(self.folder / "runs"),
+        }
         self.flags = flags
         self.deadline = time.monotonic() + WATCHDOG_SECONDS
         self.launcher = None
@@ -108,17 +125,37 @@ class LaunchedRun(Launched):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self, *flags):
-        (self.run_dir / "status.json").unlink(missing_ok=True)      # an earlier run's file stays until this run has begun
+        (self.run_dir / "status.json").unlink(missing_ok=True)  # an earlier run's file stays until this run has begun
         with open(self.folder / "launcher.log", "wb") as log:
             self.launcher = subprocess.Popen(
-                [str(ROOT / "launch/offramp"), "run", *self.flags, *flags, "--run-dir", str(self.run_dir),
-                 "--run-id", f"test-{os.getpid()}-{self.folder.name[-8:].replace('_', '-')}", "--output", str(self.output)],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.environment)
+                [
+                    str(ROOT / "launch/offramp"),
+                    "run",
+                    *self.flags,
+                    *flags,
+                    "--run-dir",
+                    str(self.run_dir),
+                    "--run-id",
+                    f"test-{os.getpid()}-{self.folder.name[-8:].replace('_', '-')}",
+                    "--output",
+                    str(self.output),
+                ],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=self.environment,
+            )
         return self
 
     def command(self, *words, stdin=""):
-        return subprocess.run([str(ROOT / "launch/offramp"), *words, "--run-dir", str(self.run_dir)], capture_output=True, text=True,
-                              timeout=60, env=self.environment, input=stdin)
+        return subprocess.run(
+            [str(ROOT / "launch/offramp"), *words, "--run-dir", str(self.run_dir)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=self.environment,
+            input=stdin,
+        )
 
     def wait(self):
         return self.launcher.wait(timeout=max(1, self.deadline - time.monotonic()))
@@ -128,5 +165,8 @@ class LaunchedRun(Launched):
 
     def files(self):
         """{name: bytes} of the results, without the checkpoint, which names the run."""
-        return {str(path.relative_to(self.output)): path.read_bytes()
-                for path in sorted(self.output.rglob("*")) if path.is_file() and path.name != ".offramp-checkpoint"}
+        return {
+            str(path.relative_to(self.output)): path.read_bytes()
+            for path in sorted(self.output.rglob("*"))
+            if path.is_file() and path.name != ".offramp-checkpoint"
+        }

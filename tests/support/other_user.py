@@ -3,10 +3,10 @@
 import os
 import subprocess
 
-NOBODY = 65534        # exists on every Debian
+NOBODY = 65534  # exists on every Debian
 # The system's Python, which every user may run, because the tests' Python may be in a home folder.
 PYTHON = "/usr/bin/python3"
-STRANGER = 65533      # a uid without a user, which is enough to act
+STRANGER = 65533  # a uid without a user, which is enough to act
 
 
 def can_become_others():
@@ -15,8 +15,18 @@ def can_become_others():
 
 def as_user(uid, code, *words, groups=(), environment=None):
     """The lines that the code prints, failures included. The test fails if it cannot start."""
-    done = subprocess.run([PYTHON, "-c", code, *map(str, words)], user=uid, group=uid, extra_groups=list(groups), cwd="/",
-                          capture_output=True, text=True, timeout=60, env=environment, check=False)
+    done = subprocess.run(
+        [PYTHON, "-c", code, *map(str, words)],
+        user=uid,
+        group=uid,
+        extra_groups=list(groups),
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+        check=False,
+    )
     if done.returncode != 0:
         raise AssertionError(f"code of user {uid} failed:\n{done.stderr}")
     return done.stdout.splitlines()

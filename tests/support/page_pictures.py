@@ -30,8 +30,28 @@ def save(slab):
         time.sleep(60)
     time.sleep(float((folder / "pace").read_text() or 0))
 """
-FLAGS = ["--model", "cutout", "--source", "synthetic", "--device", "cpu", "--batch", "4", "--image-size", "256", "--slabs", "24", "--consumers", "4", "--decode-workers", "1",
-         "--visibility-timeout", "8", "--http", "127.0.0.1:0"]
+FLAGS = [
+    "--model",
+    "cutout",
+    "--source",
+    "synthetic",
+    "--device",
+    "cpu",
+    "--batch",
+    "4",
+    "--image-size",
+    "256",
+    "--slabs",
+    "24",
+    "--consumers",
+    "4",
+    "--decode-workers",
+    "1",
+    "--visibility-timeout",
+    "8",
+    "--http",
+    "127.0.0.1:0",
+]
 SENTENCE = "document.getElementById('sentence').textContent"
 
 
@@ -44,8 +64,24 @@ class Scene:
         (self.folder / "post.py").write_text(PROCESSOR)
         self.pace(0)
         self.run_dir = self.folder / "run"
-        self._run = subprocess.Popen([ROOT / "launch/offramp", "run", *FLAGS, *flags, "--consumer-python", sys.executable, "--processor", f"{self.folder}/post.py:save",
-                                      "--run-dir", self.run_dir, "--output", self.folder / "output"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        self._run = subprocess.Popen(
+            [
+                ROOT / "launch/offramp",
+                "run",
+                *FLAGS,
+                *flags,
+                "--consumer-python",
+                sys.executable,
+                "--processor",
+                f"{self.folder}/post.py:save",
+                "--run-dir",
+                self.run_dir,
+                "--output",
+                self.folder / "output",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
         while not (self.run_dir / "http.json").exists():
             assert self._run.poll() is None, "the run ended immediately"
             time.sleep(0.1)
@@ -74,9 +110,10 @@ class Scene:
 
     def take(self, name, size=DESK, is_dark=False, scale=1):
         from PIL import Image
+
         path = self.pictures / f"{name}.png"
         self.browser.screen(*size, is_dark, scale)
-        time.sleep(1)       # for the layout
+        time.sleep(1)  # for the layout
         self.browser.picture(path)
         Image.open(path).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
         self.browser.screen(*DESK)

@@ -26,13 +26,24 @@ class Cluster:
     """A head and added nodes. Consumers of their workers wait at `gate`. close() leaves nothing behind."""
 
     def __init__(self, environment):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="oray-", dir="/tmp"))    # short, because sockets are in it
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="oray-", dir="/tmp"))  # short, because sockets are in it
         self.log = open(self.folder / "cluster.log", "wb")
         with Gate(self.folder) as gate:
-            self.environment = {**environment, **gate.environment, "OFFRAMP_BIN_DIR": str(programs_with_faulty_consumer(self.folder)),
-                                "RAY_TMPDIR": str(self.folder), "RAY_USAGE_STATS_ENABLED": "0"}
-        self.process = subprocess.Popen([PYTHON, ROOT / "tests/support/ray_cluster.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
-                                        env=self.environment, text=True)
+            self.environment = {
+                **environment,
+                **gate.environment,
+                "OFFRAMP_BIN_DIR": str(programs_with_faulty_consumer(self.folder)),
+                "RAY_TMPDIR": str(self.folder),
+                "RAY_USAGE_STATS_ENABLED": "0",
+            }
+        self.process = subprocess.Popen(
+            [PYTHON, ROOT / "tests/support/ray_cluster.py"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            env=self.environment,
+            text=True,
+        )
         self.address = self._next_line()
         self.raylets = {}
 
@@ -42,7 +53,9 @@ class Cluster:
         self.raylets[name] = int(self._next_line())
 
     def _next_line(self):
-        if not select.select([self.process.stdout], [], [], WATCHDOG_SECONDS)[0] or not (line := self.process.stdout.readline()):
+        if not select.select([self.process.stdout], [], [], WATCHDOG_SECONDS)[0] or not (
+            line := self.process.stdout.readline()
+        ):
             raise AssertionError(f"the cluster printed nothing:\n{(self.folder / 'cluster.log').read_text()[-3000:]}")
         return line.strip()
 
@@ -77,8 +90,26 @@ class RayWorld(JobWorld):
     def drive(self, *flags):
         """Starts the driver; wait() returns its exit code."""
         with open(self.folder / "launcher.log", "wb") as log:
-            self.launcher = subprocess.Popen([ROOT / "launch/offramp", "job", "ray", "--ray-python", PYTHON, "--job", self.job, "--address", self.cluster.address, "--pause", "0.2",
-                                              *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.environment)
+            self.launcher = subprocess.Popen(
+                [
+                    ROOT / "launch/offramp",
+                    "job",
+                    "ray",
+                    "--ray-python",
+                    PYTHON,
+                    "--job",
+                    self.job,
+                    "--address",
+                    self.cluster.address,
+                    "--pause",
+                    "0.2",
+                    *flags,
+                ],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=self.environment,
+            )
         return self
 
     def commands(self, index=None):
@@ -131,7 +162,11 @@ def command_of(pid):
 
 def children_of(pid):
     with contextlib.suppress(OSError):
-        return [int(child) for task in pathlib.Path("/proc", str(pid), "task").iterdir() for child in (task / "children").read_text().split()]
+        return [
+            int(child)
+            for task in pathlib.Path("/proc", str(pid), "task").iterdir()
+            for child in (task / "children").read_text().split()
+        ]
     return []
 
 

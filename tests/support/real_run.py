@@ -15,7 +15,7 @@ WATCHDOG_SECONDS = 120
 # The programs' bookkeeping files in an output folder. The launch script, if any, holds the lock.
 OWN = {".offramp-checkpoint", ".offramp-lock"}
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
-SANITIZER = os.environ.get("OFFRAMP_TEST_SANITIZER", "")     # of the build; empty: none
+SANITIZER = os.environ.get("OFFRAMP_TEST_SANITIZER", "")  # of the build; empty: none
 
 
 def shared_memory():
@@ -48,7 +48,7 @@ class RealRun:
         self.flags = [*flags, "--run-dir", str(self.run_dir), "--output", str(self.output)]
         self.environment = {**os.environ, **(environment or {})}
         self.pass_fds = pass_fds
-        self.through = ()    # a command that executes the program, such as prlimit with its flags
+        self.through = ()  # a command that executes the program, such as prlimit with its flags
         self.producer = None
         self.consumers = []
         self.deadline = time.monotonic() + WATCHDOG_SECONDS
@@ -65,14 +65,21 @@ class RealRun:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start_producer(self, *flags, program=None, command=None):
-        if command != "recover":      # an earlier run's status stays until this run has begun
+        if command != "recover":  # an earlier run's status stays until this run has begun
             (self.run_dir / "status.json").unlink(missing_ok=True)
-        self.producer = self._start("producer", program or producer_for([*self.flags, *flags]), *flags, "--run-id", self.run_id, command=[command] if command else [])
+        self.producer = self._start(
+            "producer",
+            program or producer_for([*self.flags, *flags]),
+            *flags,
+            "--run-id",
+            self.run_id,
+            command=[command] if command else [],
+        )
         return self.producer
 
     def start_consumer(self, *flags, faulty=False, environment=None, program=None):
         program = program or (BIN / "tests" / "offramp-consumer-faulty" if faulty else BIN / "offramp-consumer")
-        if faulty:   # its processor may differ from the producer's but counts as the run's
+        if faulty:  # its processor may differ from the producer's but counts as the run's
             environment = {"OFFRAMP_TEST_STANDS_FOR": self._processor(), **(environment or {})}
         child = self._start(f"consumer-{len(self.consumers) + 1}", program, *flags, environment=environment)
         self.consumers.append(child)
@@ -81,14 +88,28 @@ class RealRun:
     def start_consumer_by_hand(self, *flags, folder=None):
         """Starts a consumer in `folder` with only these flags."""
         with open(self.folder / f"consumer-{len(self.consumers) + 1}.log", "wb") as log:
-            self.consumers.append(subprocess.Popen([str(BIN / "offramp-consumer"), *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                                                   env=self.environment, cwd=folder))
+            self.consumers.append(
+                subprocess.Popen(
+                    [str(BIN / "offramp-consumer"), *flags],
+                    stdout=log,
+                    stderr=log,
+                    stdin=subprocess.DEVNULL,
+                    env=self.environment,
+                    cwd=folder,
+                )
+            )
         return self.consumers[-1]
 
     def _start(self, name, program, *flags, environment=None, command=()):
         with open(self.folder / f"{name}.log", "wb") as log:
-            return subprocess.Popen([*self.through, str(program), *command, *self.flags, *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                                    pass_fds=self.pass_fds, env={**self.environment, **(environment or {})})
+            return subprocess.Popen(
+                [*self.through, str(program), *command, *self.flags, *flags],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                pass_fds=self.pass_fds,
+                env={**self.environment, **(environment or {})},
+            )
 
     def _processor(self):
         """The producer's processor; by default that of `--model copy`."""
@@ -98,7 +119,9 @@ class RealRun:
     @contextlib.contextmanager
     def kept_from_sweeps(self):
         """Holds the run as a launcher does between producers, so that other runs on this machine do not sweep it."""
-        (lock,) = self.until(lambda: list(pathlib.Path("/dev/shm").glob(f"offramp-{self.run_id}-*.lock")), "the run's lock")
+        (lock,) = self.until(
+            lambda: list(pathlib.Path("/dev/shm").glob(f"offramp-{self.run_id}-*.lock")), "the run's lock"
+        )
         with open(lock, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH)
             yield
@@ -119,7 +142,9 @@ class RealRun:
         return [code for consumer, code in zip(self.consumers, codes) if self.was_let_in(consumer)]
 
     def was_let_in(self, consumer):
-        return " has consumer index " in (self.folder / f"consumer-{self.consumers.index(consumer) + 1}.log").read_text()
+        return (
+            " has consumer index " in (self.folder / f"consumer-{self.consumers.index(consumer) + 1}.log").read_text()
+        )
 
     def until(self, holds, what):
         """Returns the first true value of `holds`; fails when the watchdog's time is up."""
@@ -141,21 +166,35 @@ class RealRun:
 
     def sweep(self):
         """Removes a dead producer's slabs from /dev/shm, like the launch script at a run's end."""
-        subprocess.run([str(BIN / "offramp-producer"), "sweep", "--log-level", "warning"], check=True, timeout=60, env=self.environment)
+        subprocess.run(
+            [str(BIN / "offramp-producer"), "sweep", "--log-level", "warning"],
+            check=True,
+            timeout=60,
+            env=self.environment,
+        )
 
     def finish_outputs(self):
         """Merges the consumers' segments, like the launch script at a run's end."""
-        subprocess.run([str(BIN / "offramp-consumer"), "finish", *self.flags, "--processor", self._processor()], check=True, timeout=60,
-                       env=self.environment)
+        subprocess.run(
+            [str(BIN / "offramp-consumer"), "finish", *self.flags, "--processor", self._processor()],
+            check=True,
+            timeout=60,
+            env=self.environment,
+        )
 
     def files(self):
         """{relative name: bytes} of the results."""
-        return {str(path.relative_to(self.output)): path.read_bytes()
-                for path in sorted(self.output.rglob("*")) if path.is_file() and path.name not in OWN}
+        return {
+            str(path.relative_to(self.output)): path.read_bytes()
+            for path in sorted(self.output.rglob("*"))
+            if path.is_file() and path.name not in OWN
+        }
 
     def logs(self):
-        return "".join(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}\n"
-                       for path in sorted(self.folder.glob("*.log")))
+        return "".join(
+            f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}\n"
+            for path in sorted(self.folder.glob("*.log"))
+        )
 
 
 def undisturbed(*flags):

@@ -13,8 +13,8 @@ STATES = ("free", "filling", "ready", "leased", "retired", "dead_letters")
 HEADER_BYTES, CONSUMER_BYTES, ENTRY_BYTES, RECORD_BYTES = 512, 64, 128, 160
 VERSION = 1
 CURRENT, RECORDS = 32, 192
-PIECE_BYTES = 32 << 20      # of a slab, per thread and step of a checksum
-SAMPLE_WORDS = 512          # one word of each page
+PIECE_BYTES = 32 << 20  # of a slab, per thread and step of a checksum
+SAMPLE_WORDS = 512  # one word of each page
 
 
 def endpoint(run_dir):
@@ -35,12 +35,17 @@ class RunMemory:
         met = endpoint(run_dir)
         self._prefix = f"offramp-{met['run_id']}-{met['nonce']}."
         self._ledger = self._attach("ledger")
-        version, _, _, self.slabs, consumers, self._per_span, spans, self.slab_bytes = struct.unpack_from("<IIQIIIIQ", self._ledger, 8)
+        version, _, _, self.slabs, consumers, self._per_span, spans, self.slab_bytes = struct.unpack_from(
+            "<IIQIIIIQ", self._ledger, 8
+        )
         if version != VERSION:
             raise ValueError(f"the ledger has version {version}; this program reads version {VERSION}")
         self._entries = HEADER_BYTES + consumers * CONSUMER_BYTES
         self._account = self._entries + self.slabs * ENTRY_BYTES
-        self._spans = [self._attach(f"s{index}", min(self._per_span, self.slabs - index * self._per_span) * self.slab_bytes) for index in range(spans)]
+        self._spans = [
+            self._attach(f"s{index}", min(self._per_span, self.slabs - index * self._per_span) * self.slab_bytes)
+            for index in range(spans)
+        ]
         self._views = [memoryview(span) for span in self._spans]
         self._pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
 
@@ -56,8 +61,10 @@ class RunMemory:
 
     def words(self):
         """(state, attempt, generation) of every slab."""
-        packed = (struct.unpack_from("<Q", self._ledger, self._entries + slab * ENTRY_BYTES)[0] for slab in range(self.slabs))
-        return [(STATES[word >> 60], word >> 48 & 0xfff, word & (1 << 48) - 1) for word in packed]
+        packed = (
+            struct.unpack_from("<Q", self._ledger, self._entries + slab * ENTRY_BYTES)[0] for slab in range(self.slabs)
+        )
+        return [(STATES[word >> 60], word >> 48 & 0xFFF, word & (1 << 48) - 1) for word in packed]
 
     def progress(self):
         """Slabs that all producers together have published, and completed."""
@@ -65,12 +72,19 @@ class RunMemory:
         if current == 0:
             return 0, 0
         record = self._account + RECORDS + (current & 1) * RECORD_BYTES
-        return struct.unpack_from("<Q", self._ledger, record + 48)[0], struct.unpack_from("<Q", self._ledger, record + 80)[0]
+        return struct.unpack_from("<Q", self._ledger, record + 48)[0], struct.unpack_from(
+            "<Q", self._ledger, record + 80
+        )[0]
 
     def sums(self):
         """A checksum of every slab, header and payload."""
-        pieces = [[self._pool.submit(zlib.crc32, slab[begin:begin + PIECE_BYTES]) for begin in range(0, self.slab_bytes, PIECE_BYTES)]
-                  for slab in map(self._slab, range(self.slabs))]
+        pieces = [
+            [
+                self._pool.submit(zlib.crc32, slab[begin : begin + PIECE_BYTES])
+                for begin in range(0, self.slab_bytes, PIECE_BYTES)
+            ]
+            for slab in map(self._slab, range(self.slabs))
+        ]
         return [tuple(piece.result() for piece in slab) for slab in pieces]
 
     def samples(self):
@@ -79,7 +93,7 @@ class RunMemory:
 
     def _slab(self, slab):
         begin = slab % self._per_span * self.slab_bytes
-        return self._views[slab // self._per_span][begin:begin + self.slab_bytes]
+        return self._views[slab // self._per_span][begin : begin + self.slab_bytes]
 
     def _attach(self, name, least_bytes=1):
         with open(SHM / (self._prefix + name), "rb") as file:
@@ -98,4 +112,4 @@ def whole_memory(run_dir):
 
 def changed_pages(before, after):
     """The number of pages in which two samples() differ."""
-    return sum(a[i:i + 8] != b[i:i + 8] for a, b in zip(before, after) if a != b for i in range(0, len(a), 8))
+    return sum(a[i : i + 8] != b[i : i + 8] for a, b in zip(before, after) if a != b for i in range(0, len(a), 8))

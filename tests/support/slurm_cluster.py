@@ -67,7 +67,9 @@ class SlurmCluster:
             self._start("slurmctld", "slurmctld", "-D")
             for node in self.nodes:
                 self.start_node(node)
-            wait_for(lambda: self.states() == {node: "idle" for node in self.nodes}, f"nodes that are idle; {self.logs()}")
+            wait_for(
+                lambda: self.states() == {node: "idle" for node in self.nodes}, f"nodes that are idle; {self.logs()}"
+            )
         except BaseException:
             self.__exit__()
             raise
@@ -77,7 +79,7 @@ class SlurmCluster:
         for node in self.nodes:
             self.kill_node(node)
         for daemon in reversed(self.daemons.values()):
-            daemon.terminate()      # it ends its helpers itself
+            daemon.terminate()  # it ends its helpers itself
             with contextlib.suppress(subprocess.TimeoutExpired):
                 daemon.wait(WATCHDOG_SECONDS)
             put_away(daemon)
@@ -87,9 +89,14 @@ class SlurmCluster:
         (self.folder / "state").mkdir()
         ports = free_ports(1 + len(self.nodes))
         host = socket.gethostname()
-        lines = [CONFIG.format(folder=self.folder, host=host, port=ports[0]),
-                 *(f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=1 Gres=gpu:1" for node, port in zip(self.nodes, ports[1:])),
-                 f"PartitionName=all Nodes={','.join(self.nodes)} Default=YES MaxTime=INFINITE State=UP"]
+        lines = [
+            CONFIG.format(folder=self.folder, host=host, port=ports[0]),
+            *(
+                f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=1 Gres=gpu:1"
+                for node, port in zip(self.nodes, ports[1:])
+            ),
+            f"PartitionName=all Nodes={','.join(self.nodes)} Default=YES MaxTime=INFINITE State=UP",
+        ]
         (self.folder / "slurm.conf").write_text("\n".join(lines) + "\n")
         (self.folder / "gres.conf").write_text("Name=gpu File=/dev/null\n")
         (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
@@ -99,8 +106,24 @@ class SlurmCluster:
         key.write_bytes(os.urandom(128))
         key.chmod(0o600)
         # Only the test uses this folder, but others may write to its parent /tmp.
-        self._start("munged", "munged", "--foreground", "--force", "--num-threads", "2", "--key-file", key, "--socket", sock, "--pid-file", self.folder / "munge.pid",
-                    "--seed-file", self.folder / "munge.seed", "--log-file", self.folder / "munge.log")
+        self._start(
+            "munged",
+            "munged",
+            "--foreground",
+            "--force",
+            "--num-threads",
+            "2",
+            "--key-file",
+            key,
+            "--socket",
+            sock,
+            "--pid-file",
+            self.folder / "munge.pid",
+            "--seed-file",
+            self.folder / "munge.seed",
+            "--log-file",
+            self.folder / "munge.log",
+        )
         wait_for(sock.exists, "munge's socket")
 
     def start_node(self, node):
@@ -108,8 +131,13 @@ class SlurmCluster:
 
     def _start(self, name, program, *arguments):
         with open(self.folder / f"{name}.out", "ab") as log:
-            self.daemons[name] = subprocess.Popen([shutil.which(program, path=SEARCHED), *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                                  env=self.environment)
+            self.daemons[name] = subprocess.Popen(
+                [shutil.which(program, path=SEARCHED), *map(str, arguments)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.environment,
+            )
 
     def kill_node(self, node):
         """Simulates a lost machine: kills its daemon, then the step daemons, so that their end is not reported, then all their processes."""
@@ -123,7 +151,11 @@ class SlurmCluster:
 
     def _started_on(self, node):
         """Processes on the node, found by the step that names its folder of scripts."""
-        return [pid for pid in processes_marked("SLURMD_NODENAME", node) if environment_of(pid).get("SLURM_CONF") == self.environment["SLURM_CONF"]]
+        return [
+            pid
+            for pid in processes_marked("SLURMD_NODENAME", node)
+            if environment_of(pid).get("SLURM_CONF") == self.environment["SLURM_CONF"]
+        ]
 
     def states(self):
         """{node: state} as the controller sees it."""
@@ -141,13 +173,22 @@ class SlurmCluster:
         return {node: int(index) for node, index in (line.split() for line in printed.splitlines())}
 
     def ask(self, program, *arguments, check=True, environment=None):
-        done = subprocess.run([shutil.which(program, path=SEARCHED), *map(str, arguments)], env={**(environment or {}), **self.environment}, capture_output=True,
-                              text=True, timeout=WATCHDOG_SECONDS, check=False)
+        done = subprocess.run(
+            [shutil.which(program, path=SEARCHED), *map(str, arguments)],
+            env={**(environment or {}), **self.environment},
+            capture_output=True,
+            text=True,
+            timeout=WATCHDOG_SECONDS,
+            check=False,
+        )
         assert not check or done.returncode == 0, f"{program} {arguments}: {done.stderr}"
         return done.stdout
 
     def logs(self):
-        return "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-1500:]}" for path in sorted([*self.folder.glob("*.log"), *self.folder.glob("*.out")]))
+        return "\n".join(
+            f"--- {path.name}\n{path.read_text(errors='replace')[-1500:]}"
+            for path in sorted([*self.folder.glob("*.log"), *self.folder.glob("*.out")])
+        )
 
 
 def free_ports(number):

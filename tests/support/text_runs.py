@@ -29,8 +29,26 @@ class TextRuns:
         return path
 
     def world(self, source, path, *flags, processors=None, kind=World):
-        world = kind("--device", "cpu", "--model", str(self.model), "--source", source, "--input", str(path), *(processors or self.processors),
-                     "--consumers", "2", "--batch", "8", "--slabs", "4", "--status-seconds", "0.05", *flags)
+        world = kind(
+            "--device",
+            "cpu",
+            "--model",
+            str(self.model),
+            "--source",
+            source,
+            "--input",
+            str(path),
+            *(processors or self.processors),
+            "--consumers",
+            "2",
+            "--batch",
+            "8",
+            "--slabs",
+            "4",
+            "--status-seconds",
+            "0.05",
+            *flags,
+        )
         world.environment["OFFRAMP_TOKENIZER_PYTHON"] = world.environment["OFFRAMP_PYTHON"] = sys.executable
         self.addCleanup(world.__exit__, None, None, None)
         return world
@@ -59,8 +77,14 @@ class TextRuns:
 
     def query(self, world, *words):
         """The output of `query` on the world's vectors."""
-        done = subprocess.run([ROOT / "launch/offramp", "query", *words, "--database", str(world.output), "--model", str(self.model)], capture_output=True,
-                              text=True, timeout=WATCHDOG_SECONDS, check=False, env=world.environment)
+        done = subprocess.run(
+            [ROOT / "launch/offramp", "query", *words, "--database", str(world.output), "--model", str(self.model)],
+            capture_output=True,
+            text=True,
+            timeout=WATCHDOG_SECONDS,
+            check=False,
+            env=world.environment,
+        )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
 

@@ -4,7 +4,7 @@ import os
 import time
 
 TURN_FROM = "OFFRAMP_TEST_TURN"
-ONE_IN_FROM = "OFFRAMP_TEST_ONE_IN"     # number of shares of the points at which turn.hpp kills
+ONE_IN_FROM = "OFFRAMP_TEST_ONE_IN"  # number of shares of the points at which turn.hpp kills
 TURN = int(os.environ.get(TURN_FROM, time.gmtime().tm_yday))
 
 

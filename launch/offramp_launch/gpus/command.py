@@ -41,9 +41,11 @@ NOT_HERE = {
     "--shard": "it runs all shards: --shards sets their number",
     "--strategy": "the article's rungs are measured with one producer",
     "--consumer-user": "it has no consumers of another user",
-    "--samples-folder": "it is an internal flag of the programs", "--input-list": "it is an internal flag of the programs",
+    "--samples-folder": "it is an internal flag of the programs",
+    "--input-list": "it is an internal flag of the programs",
     "--turn": "it is an internal flag of the programs",
-    "--trace-dir": "all its programs would write the same files", "--log-file": "all its programs would write to one file",
+    "--trace-dir": "all its programs would write the same files",
+    "--log-file": "all its programs would write to one file",
 }
 
 
@@ -53,9 +55,17 @@ def start(places, argv, typed):
     given, flags = take_values(argv, (FLAG, "--shards"))
     starts_ahead, flags = take_switch(flags, AHEAD)
     if FLAG not in given and starts_ahead:
-        raise LaunchError(f"{AHEAD} needs --gpus", f"Give --gpus, whose workers process one shard after another, or leave {AHEAD} out", ExitCode.USAGE)
+        raise LaunchError(
+            f"{AHEAD} needs --gpus",
+            f"Give --gpus, whose workers process one shard after another, or leave {AHEAD} out",
+            ExitCode.USAGE,
+        )
     if FLAG not in given:
-        raise LaunchError(f"--shards {given['--shards']} needs --gpus", "Give --gpus, or see ./launch/offramp job --help for shards on many hosts", ExitCode.USAGE)
+        raise LaunchError(
+            f"--shards {given['--shards']} needs --gpus",
+            "Give --gpus, or see ./launch/offramp job --help for shards on many hosts",
+            ExitCode.USAGE,
+        )
     if any(flag.partition("=")[0] in run_command.ANSWERED_BY_THE_PRODUCER for flag in flags):
         return run_command.start(places, flags, ["run", *flags])
     refuse(flag.partition("=")[0] for flag in flags)
@@ -64,37 +74,55 @@ def start(places, argv, typed):
         raise LaunchError("--shards is 0", "Give a number from 1 on, or leave it out", ExitCode.USAGE)
     typed = sink.hide_password(typed, os.environ)
     resume, flags = take_switch(hide_query(sink.hide_password(flags, os.environ), os.environ), "--resume")
-    device = setting_given("device", flags)     # parsed here: a program would open a GPU to answer
+    device = setting_given("device", flags)  # parsed here: a program would open a GPU to answer
     devices = devices_of(given[FLAG], device or "auto")
     if starts_ahead:
         require_different(given[FLAG], devices)
-    if device != "cpu":     # a lost GPU must not move its work to the CPU
+    if device != "cpu":  # a lost GPU must not move its work to the CPU
         flags = [*without_values(flags, ("--device",)), "--device", "cuda"]
     config = on_first_working(devices, lambda: settings.resolve_run(places, flags)[1])
     resume = resume or config["resume"]
     flags = [flag for flag in flags if flag.partition("=")[0] != "--resume"]
-    os.environ["OFFRAMP_RESUME"] = "false"      # overrides a settings file; each shard's run gets its own --resume
-    refuse(f"--{name[2:]}" for name in NOT_HERE if config.get(name[2:]) and (name, config[name[2:]]) != ("--strategy", "streams"))
+    os.environ["OFFRAMP_RESUME"] = "false"  # overrides a settings file; each shard's run gets its own --resume
+    refuse(
+        f"--{name[2:]}"
+        for name in NOT_HERE
+        if config.get(name[2:]) and (name, config[name[2:]]) != ("--strategy", "streams")
+    )
     if resume and not (config.get("output") or config.get("run-dir")):
-        raise LaunchError("--resume needs the run to continue", "Give its --output (or its --run-dir, if it had no --output)", ExitCode.USAGE)
+        raise LaunchError(
+            "--resume needs the run to continue",
+            "Give its --output (or its --run-dir, if it had no --output)",
+            ExitCode.USAGE,
+        )
     if wants_demo(flags, config):
-        raise LaunchError(f"--gpus {given[FLAG]} needs an input, and none was given", "Give --input and --model; without --gpus a run without an input is the demo",
-                          ExitCode.USAGE)
+        raise LaunchError(
+            f"--gpus {given[FLAG]} needs an input, and none was given",
+            "Give --input and --model; without --gpus a run without an input is the demo",
+            ExitCode.USAGE,
+        )
     run_id = config.get("run-id") or new_run_id()
     run_path = run_dir_of(places, config.get("run-dir"), run_id)
     output = place_of(config, run_path)
     if resume and is_of_one_producer(output, run_id):
         run_steps.announce(config, f"{output} is from a run with one producer: {devices[0].name} continues it")
-        return run_command.start(places, [*flags, "--resume", *([] if http is None else [address.FLAG, address.spelled(*http)])], typed)
-    return work(places, flags, typed, {**config, "run-id": run_id}, run_path, devices, shards, resume, http, starts_ahead)
+        return run_command.start(
+            places, [*flags, "--resume", *([] if http is None else [address.FLAG, address.spelled(*http)])], typed
+        )
+    return work(
+        places, flags, typed, {**config, "run-id": run_id}, run_path, devices, shards, resume, http, starts_ahead
+    )
 
 
 def require_different(wanted, devices):
     """Errors: LaunchError (USAGE) if a GPU is named twice. Producers on the CPU have no GPU to share."""
     uuids = [uuid for device in devices if (uuid := device.environment.get(VISIBLE))]
     if len(set(uuids)) < len(uuids):
-        raise LaunchError(f"{AHEAD} with --gpus {wanted}, which names a GPU twice: {AHEAD} already gives each GPU two workers, and they compute alternately",
-                          f"Name each GPU once, or leave {AHEAD} out", ExitCode.USAGE)
+        raise LaunchError(
+            f"{AHEAD} with --gpus {wanted}, which names a GPU twice: {AHEAD} already gives each GPU two workers, and they compute alternately",
+            f"Name each GPU once, or leave {AHEAD} out",
+            ExitCode.USAGE,
+        )
 
 
 def on_first_working(devices, ask):
@@ -113,7 +141,11 @@ def on_first_working(devices, ask):
 def refuse(names):
     for name in names:
         if name in NOT_HERE:
-            raise LaunchError(f"--gpus cannot be combined with {name}: {NOT_HERE[name]}", f"Leave {name} out, or --gpus", ExitCode.USAGE)
+            raise LaunchError(
+                f"--gpus cannot be combined with {name}: {NOT_HERE[name]}",
+                f"Leave {name} out, or --gpus",
+                ExitCode.USAGE,
+            )
 
 
 def run_dir_of(places, wanted, run_id):
@@ -122,8 +154,11 @@ def run_dir_of(places, wanted, run_id):
     if fits_a_socket(chosen / LONGEST_NAME):
         return chosen
     if wanted or not fits_a_socket(short_runs_folder() / run_id / LONGEST_NAME):
-        raise LaunchError(f"--run-dir '{chosen}' is too long for the sockets of the workers' runs in it", "Choose a shorter path, such as /tmp/my-run",
-                          ExitCode.USAGE)
+        raise LaunchError(
+            f"--run-dir '{chosen}' is too long for the sockets of the workers' runs in it",
+            "Choose a shorter path, such as /tmp/my-run",
+            ExitCode.USAGE,
+        )
     return short_runs_folder() / run_id
 
 
@@ -151,14 +186,26 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http, 
     run_dir = RunDir(places, run_path)
     made = run_steps.resolve_output(config, run_dir, None)[1]
     run_id, producer = config["run-id"], str(places.producer())
-    whole = {**settled, "run-id": run_id, "run-dir": str(run_dir.path), "output": str(output), "consumers": sum(int(share.get(BEGIN_WITH, share["consumers"])) for share in shares)}
-    about = summary.about(run_id, run_dir, settings.version_of(producer), places.commit(), shown(typed), whole, str(output))
+    whole = {
+        **settled,
+        "run-id": run_id,
+        "run-dir": str(run_dir.path),
+        "output": str(output),
+        "consumers": sum(int(share.get(BEGIN_WITH, share["consumers"])) for share in shares),
+    }
+    about = summary.about(
+        run_id, run_dir, settings.version_of(producer), places.commit(), shown(typed), whole, str(output)
+    )
 
     def note(text, **_):
         run_steps.announce(settled, text.removeprefix("[run] "))
 
-    with removed_after_a_failure(made) as ended, run_steps.reason_in_summary(run_dir, about), run_steps.written_to(run_dir), \
-            contextlib.closing(OutputLock(str(output), run_id, note)) as lock:
+    with (
+        removed_after_a_failure(made) as ended,
+        run_steps.reason_in_summary(run_dir, about),
+        run_steps.written_to(run_dir),
+        contextlib.closing(OutputLock(str(output), run_id, note)) as lock,
+    ):
         gpus_job.clear_remains(output)
         if resume and gpus_job.is_begun_in(output):
             job = gpus_job.go_on(places, output, flags, settled, shards)
@@ -166,9 +213,25 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http, 
             require_nothing_in(output)
             job = gpus_job.begin(places, output, flags, settled, shards, len(devices))
         # Later commands for dead letters find the results by the job's id.
-        settings.keep_settings(run_dir, {**whole, "run-id": job.id}, {**settled, "output": config.get("output") or ""}, given)
-        code, report = supervise(places, run_id, run_dir, job, list(zip(devices, shares)), flags, settled, about, lock,
-                               lambda: run_steps.continue_command(places, typed, config, run_dir, replaces=False), note, http, bounds_given(given), starts_ahead)
+        settings.keep_settings(
+            run_dir, {**whole, "run-id": job.id}, {**settled, "output": config.get("output") or ""}, given
+        )
+        code, report = supervise(
+            places,
+            run_id,
+            run_dir,
+            job,
+            list(zip(devices, shares)),
+            flags,
+            settled,
+            about,
+            lock,
+            lambda: run_steps.continue_command(places, typed, config, run_dir, replaces=False),
+            note,
+            http,
+            bounds_given(given),
+            starts_ahead,
+        )
         ended.well = code == 0
     run_steps.announce_end(settled, report)
     return code
@@ -177,32 +240,79 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http, 
 def require_nothing_in(output):
     """Errors: LaunchError (USAGE)."""
     if gpus_job.is_begun_in(output):
-        raise LaunchError(f"--output {output} holds an unfinished run with --gpus", "Pass --resume to continue it; else give another --output, or remove what is there",
-                          ExitCode.USAGE)
+        raise LaunchError(
+            f"--output {output} holds an unfinished run with --gpus",
+            "Pass --resume to continue it; else give another --output, or remove what is there",
+            ExitCode.USAGE,
+        )
     if gpus_job.holds_more_than_a_job(output):
-        raise LaunchError(f"--output {output} is not empty: {', '.join(sorted(os.listdir(output))[:3])}",
-                          "Pass --resume to continue a run; else give an empty or new folder", ExitCode.USAGE)
+        raise LaunchError(
+            f"--output {output} is not empty: {', '.join(sorted(os.listdir(output))[:3])}",
+            "Pass --resume to continue a run; else give an empty or new folder",
+            ExitCode.USAGE,
+        )
 
 
-def supervise(places, run_id, run_dir, job, workers, flags, config, about, lock, go_on, note, http=None, bounds=None, starts_ahead=False):
+def supervise(
+    places,
+    run_id,
+    run_dir,
+    job,
+    workers,
+    flags,
+    config,
+    about,
+    lock,
+    go_on,
+    note,
+    http=None,
+    bounds=None,
+    starts_ahead=False,
+):
     """(the exit code, the summary's lines)."""
     producer, unit = str(places.producer()), settings.unit_of(config)
     run_steps.sweep(producer)
     display = make_display(unit, config.get("log-format", "text"))
-    display.note(f"run {run_id}: {counted(len(workers) * (2 if starts_ahead else 1), 'worker')} ({', '.join(device.name for device, _ in workers)}), {job.items} {unit} in "
-                 f"{counted(job.shards, 'shard')}, {run_dir.path}")
+    display.note(
+        f"run {run_id}: {counted(len(workers) * (2 if starts_ahead else 1), 'worker')} ({', '.join(device.name for device, _ in workers)}), {job.items} {unit} in "
+        f"{counted(job.shards, 'shard')}, {run_dir.path}"
+    )
     left = job.shards - len(job.records())
     if starts_ahead and left < 2 * len(workers):
-        display.note(f"{AHEAD} begins few shards ahead, as {counted(left, 'shard')} {'is' if left == 1 else 'are'} left to do: --shards sets the number for a new run")
-    supervisor = GpusSupervisor(places, run_id, run_dir, job, workers, flags, most_errors(config.get("max-errors"), job.items), display, (lock.fd,), http,
-                                config.get("status-seconds", STATUS_SECONDS), bounds, starts_ahead)
+        display.note(
+            f"{AHEAD} begins few shards ahead, as {counted(left, 'shard')} {'is' if left == 1 else 'are'} left to do: --shards sets the number for a new run"
+        )
+    supervisor = GpusSupervisor(
+        places,
+        run_id,
+        run_dir,
+        job,
+        workers,
+        flags,
+        most_errors(config.get("max-errors"), job.items),
+        display,
+        (lock.fd,),
+        http,
+        config.get("status-seconds", STATUS_SECONDS),
+        bounds,
+        starts_ahead,
+    )
     began = time.monotonic()
     with Finishing(note) as finishing:
         try:
             code = supervisor.run()
             display.close()
-            code, whole = conclude(run_dir, job, supervisor, code, about, time.monotonic() - began,
-                                   lambda: gpus_job.merge(places, job, flags, lambda command, text="": ask(command, text, run_dir, lock, finishing), lock))
+            code, whole = conclude(
+                run_dir,
+                job,
+                supervisor,
+                code,
+                about,
+                time.monotonic() - began,
+                lambda: gpus_job.merge(
+                    places, job, flags, lambda command, text="": ask(command, text, run_dir, lock, finishing), lock
+                ),
+            )
             display.show_end(run_dir.status())
             return code, gpus_summary.lines(whole, unit, str(job.output), go_on(), run_dir.summary_name())
         finally:
@@ -230,7 +340,12 @@ def conclude(run_dir, job, supervisor, code, about, seconds, merge):
         except LaunchError as problem:
             failure, code = problem, int(problem.code)
         if code == 0 and whole["samples"]["dead_letters"]:
-            code, failure = int(ExitCode.DEAD_LETTERS), LaunchError(dead_letters_failure(whole["samples"]["dead_letters"], *whole["dead_letters_in"] or [run_dir.path]))
+            code, failure = (
+                int(ExitCode.DEAD_LETTERS),
+                LaunchError(
+                    dead_letters_failure(whole["samples"]["dead_letters"], *whole["dead_letters_in"] or [run_dir.path])
+                ),
+            )
     elif code == ExitCode.INTERRUPTED:
         failure = LaunchError("the run was stopped before its input was used up")
     whole.update(exit=code, failure=failure.in_one_line() if code != 0 else None, ended=summary.wall_clock())
@@ -246,7 +361,12 @@ def ask(command, text, run_dir, lock, finishing):
         program = Child("merge", command, run_dir.log("merge"), (lock.fd,), stdin=words)
         is_ended = finishing.wait(program) is Finishing.ENDED
     if is_ended:
-        raise LaunchError("the merge was ended by a signal; the results stay, and --resume continues it", "", ExitCode.INTERRUPTED)
+        raise LaunchError(
+            "the merge was ended by a signal; the results stay, and --resume continues it", "", ExitCode.INTERRUPTED
+        )
     if program.status != 0:
-        raise LaunchError(f"the merge {program.ending()}: {program.reason() or 'it wrote nothing'}", f"Its log: {program.log_path}",
-                          shell_code(program.status))
+        raise LaunchError(
+            f"the merge {program.ending()}: {program.reason() or 'it wrote nothing'}",
+            f"Its log: {program.log_path}",
+            shell_code(program.status),
+        )

@@ -12,11 +12,11 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 
 ALL = "all"
 MOST_WORKERS = 64
-CORES_IN_USE = 16       # by a worker with the default numbers of consumers and decoders
+CORES_IN_USE = 16  # by a worker with the default numbers of consumers and decoders
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 PCI_DEVICES = pathlib.Path("/sys/bus/pci/devices")
 ASKED = ("nvidia-smi", "--query-gpu=uuid,pci.bus_id,mig.mode.current,name", "--format=csv,noheader")
-ANSWERS_SECONDS = 30        # a driver that hangs never answers
+ANSWERS_SECONDS = 30  # a driver that hangs never answers
 UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 ON_THE_CPU = "--device cpu with --gpus N runs N producers on the CPU"
 
@@ -24,8 +24,8 @@ ON_THE_CPU = "--device cpu with --gpus N runs N producers on the CPU"
 @dataclasses.dataclass(frozen=True)
 class Gpu:
     uuid: str
-    bus_id: str = ""        # unknown for a MIG instance, and for a GPU that nvidia-smi did not list
-    parts: str = ""         # MIG mode: "Enabled" if the GPU is partitioned
+    bus_id: str = ""  # unknown for a MIG instance, and for a GPU that nvidia-smi did not list
+    parts: str = ""  # MIG mode: "Enabled" if the GPU is partitioned
     model: str = ""
 
 
@@ -34,8 +34,8 @@ class Device:
     """One worker's device."""
 
     name: str
-    environment: dict       # added to the launcher's for its programs
-    cores: tuple = ()       # its programs are bound to these; empty: unbound
+    environment: dict  # added to the launcher's for its programs
+    cores: tuple = ()  # its programs are bound to these; empty: unbound
 
 
 def devices_of(wanted, device, environment=os.environ, allowed=None):
@@ -44,21 +44,29 @@ def devices_of(wanted, device, environment=os.environ, allowed=None):
     if device == "cpu":
         return producers_on_the_cpu(wanted, allowed)
     if device.startswith("cuda:"):
-        raise LaunchError(f"--device {device} with --gpus {wanted}: both choose GPUs", "Leave one of them out", ExitCode.USAGE)
+        raise LaunchError(
+            f"--device {device} with --gpus {wanted}: both choose GPUs", "Leave one of them out", ExitCode.USAGE
+        )
     limited = environment.get(VISIBLE)
     gpus = visible(gpus_of_this_machine(wanted, limited), limited)
     numbers = numbers_of(wanted, len(gpus))
     require_whole(wanted, [gpus[number] for number in numbers])
     least = min(len(allowed) // len(numbers), CORES_IN_USE)
-    return [Device(name, {VISIBLE: gpus[number].uuid}, cores_near(gpus[number].bus_id, allowed, least)) for name, number in zip(names_of(numbers), numbers)]
+    return [
+        Device(name, {VISIBLE: gpus[number].uuid}, cores_near(gpus[number].bus_id, allowed, least))
+        for name, number in zip(names_of(numbers), numbers)
+    ]
 
 
 def require_whole(wanted, gpus):
     """Errors: LaunchError (USAGE) for a GPU in MIG mode: its UUID gives a process one MIG instance, and the others would be idle."""
     for gpu in gpus:
         if gpu.parts == "Enabled":
-            raise LaunchError(f"--gpus {wanted}: {gpu.model} ({gpu.uuid}) is in MIG mode, and only one of its instances would work",
-                              f"Set {VISIBLE}=MIG-...,MIG-... to the instances that nvidia-smi -L lists, or turn MIG mode off", ExitCode.USAGE)
+            raise LaunchError(
+                f"--gpus {wanted}: {gpu.model} ({gpu.uuid}) is in MIG mode, and only one of its instances would work",
+                f"Set {VISIBLE}=MIG-...,MIG-... to the instances that nvidia-smi -L lists, or turn MIG mode off",
+                ExitCode.USAGE,
+            )
 
 
 def names_of(numbers):
@@ -71,7 +79,11 @@ def names_of(numbers):
 
 def producers_on_the_cpu(wanted, allowed):
     if not wanted.isascii() or not wanted.isdigit():
-        raise LaunchError(f"--gpus {wanted} names GPUs, but --device is cpu", "Give a number of producers, such as --gpus 2", ExitCode.USAGE)
+        raise LaunchError(
+            f"--gpus {wanted} names GPUs, but --device is cpu",
+            "Give a number of producers, such as --gpus 2",
+            ExitCode.USAGE,
+        )
     number = number_of(wanted)
     require_few(wanted, number)
     parts = parts_of(sorted(allowed), number)
@@ -82,7 +94,7 @@ def parts_of(cores, number):
     """The cores of each producer; empty if that would be fewer than two, which slows a producer down."""
     if len(cores) < 2 * number or number == 1:
         return [()] * number
-    return [tuple(cores[index * len(cores) // number:(index + 1) * len(cores) // number]) for index in range(number)]
+    return [tuple(cores[index * len(cores) // number : (index + 1) * len(cores) // number]) for index in range(number)]
 
 
 def numbers_of(wanted, there):
@@ -92,20 +104,31 @@ def numbers_of(wanted, there):
     if "," not in wanted:
         number = number_of(wanted)
         if number > there:
-            raise LaunchError(f"--gpus {wanted} is more than the {there} GPUs of this machine", "Give that number, 'all', or a list such as 0,2", ExitCode.USAGE)
+            raise LaunchError(
+                f"--gpus {wanted} is more than the {there} GPUs of this machine",
+                "Give that number, 'all', or a list such as 0,2",
+                ExitCode.USAGE,
+            )
         return range(number)
     numbers = [number_of(part, least=0) for part in wanted.split(",") if part]
     for number in numbers:
         if number >= there:
-            raise LaunchError(f"--gpus {wanted}: GPU {number} does not exist; {there} are visible, numbered from 0",
-                              f"nvidia-smi lists them; if {VISIBLE} is set, only its GPUs count", ExitCode.USAGE)
+            raise LaunchError(
+                f"--gpus {wanted}: GPU {number} does not exist; {there} are visible, numbered from 0",
+                f"nvidia-smi lists them; if {VISIBLE} is set, only its GPUs count",
+                ExitCode.USAGE,
+            )
     require_few(wanted, len(numbers))
     return numbers
 
 
 def number_of(text, least=1):
     if not text.isascii() or not text.isdigit() or int(text) < least:
-        raise LaunchError(f"--gpus '{text}' is not valid", "Give 'all', a number from 1 on, or a list: 0,2 (only the first: 0,)", ExitCode.USAGE)
+        raise LaunchError(
+            f"--gpus '{text}' is not valid",
+            "Give 'all', a number from 1 on, or a list: 0,2 (only the first: 0,)",
+            ExitCode.USAGE,
+        )
     return int(text)
 
 
@@ -125,12 +148,18 @@ def gpus_of_this_machine(wanted, limited=None):
         lines, obstacle = [], f"nvidia-smi did not answer within {ANSWERS_SECONDS} s"
     rows = [[part.strip() for part in line.split(",", 3)] for line in lines]
     gpus = [Gpu(*row) for row in rows if len(row) == 4 and UUID.fullmatch(row[0])]
-    if gpus and answer.returncode != 0:     # a GPU is lost, and nvidia-smi lists the others
-        print(f"[run] nvidia-smi lists {len(gpus)} GPUs, and the run uses these; it also reports: {obstacle}", flush=True)
+    if gpus and answer.returncode != 0:  # a GPU is lost, and nvidia-smi lists the others
+        print(
+            f"[run] nvidia-smi lists {len(gpus)} GPUs, and the run uses these; it also reports: {obstacle}", flush=True
+        )
     if not gpus and limited and is_named_by_uuid(limited.split(",")[0].strip()):
-        return []       # a UUID needs no list
+        return []  # a UUID needs no list
     if not gpus and glob.glob("/dev/nvidia[0-9]*"):
-        raise LaunchError(f"--gpus {wanted}: the GPUs of this machine could not be listed ({obstacle})", "Run ./launch/offramp doctor", ExitCode.DEVICE_UNSUPPORTED)
+        raise LaunchError(
+            f"--gpus {wanted}: the GPUs of this machine could not be listed ({obstacle})",
+            "Run ./launch/offramp doctor",
+            ExitCode.DEVICE_UNSUPPORTED,
+        )
     if not gpus:
         raise LaunchError(f"--gpus {wanted}: no GPU was found on this machine", ON_THE_CPU, ExitCode.DEVICE_UNSUPPORTED)
     return gpus
@@ -142,15 +171,20 @@ def visible(gpus, limited):
         return gpus
     left = []
     for word in filter(None, map(str.strip, limited.split(","))):
-        found = gpus[int(word):int(word) + 1] if word.isdigit() else [gpu for gpu in gpus if gpu.uuid.startswith(word)]
+        found = (
+            gpus[int(word) : int(word) + 1] if word.isdigit() else [gpu for gpu in gpus if gpu.uuid.startswith(word)]
+        )
         if not found and is_named_by_uuid(word):
             found = [Gpu(word)]
-        if len(found) != 1:     # CUDA ignores the rest of the list, too
+        if len(found) != 1:  # CUDA ignores the rest of the list, too
             break
         left += found
     if not left:
-        raise LaunchError(f"{VISIBLE}={limited} leaves none of the {len(gpus)} GPUs of this machine", f"Unset it, or list the GPUs to use; {ON_THE_CPU}",
-                          ExitCode.DEVICE_UNSUPPORTED)
+        raise LaunchError(
+            f"{VISIBLE}={limited} leaves none of the {len(gpus)} GPUs of this machine",
+            f"Unset it, or list the GPUs to use; {ON_THE_CPU}",
+            ExitCode.DEVICE_UNSUPPORTED,
+        )
     return left
 
 
@@ -162,7 +196,7 @@ def cores_near(bus_id, allowed, least=1, devices=None):
     """The allowed cores on the GPU's NUMA node; empty if those are all of them, or fewer than `least`: then cores, not the path to the GPU, are the bottleneck."""
     devices = PCI_DEVICES if devices is None else devices
     try:
-        near = cores_in((devices / bus_id.lower()[-len("0000:00:00.0"):] / "local_cpulist").read_text()) & allowed
+        near = cores_in((devices / bus_id.lower()[-len("0000:00:00.0") :] / "local_cpulist").read_text()) & allowed
     except (OSError, ValueError):
         return ()
     return () if near == allowed or len(near) < least else tuple(sorted(near))

@@ -18,7 +18,18 @@ import urllib.parse
 from offramp_launch.jobs import files as job_files, merge as job_merge
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.gpus.shares import shards_for
-from offramp_launch.jobs.command import build_of, claim, facts_of, keep_list, look_at_output, new_job, place_of_a_list, require_empty, require_locks, require_same_input
+from offramp_launch.jobs.command import (
+    build_of,
+    claim,
+    facts_of,
+    keep_list,
+    look_at_output,
+    new_job,
+    place_of_a_list,
+    require_empty,
+    require_locks,
+    require_same_input,
+)
 from offramp_launch.jobs.folder import SHARDS, Job
 from offramp_launch.output_folder import CHECKPOINT, LOCK, run_noted
 
@@ -40,9 +51,16 @@ def require_own(output):
     """Errors: LaunchError (USAGE) if the output belongs to a job of several hosts."""
     owner, own = (job_files.read(folder / "job.json") for folder in (output / SHARDS, folder_in(output)))
     # The run's own job may have moved with the output: go_on() reports that.
-    if owner is not None and owner.get("job") != (own or {}).get("id") and os.path.realpath(owner.get("folder", "")) != os.path.realpath(folder_in(output)):
-        raise LaunchError(f"--output {output} belongs to job {owner.get('job')} in {owner.get('folder')}", "Continue that job (./launch/offramp job status --job FOLDER), or "
-                          "give another --output", ExitCode.USAGE)
+    if (
+        owner is not None
+        and owner.get("job") != (own or {}).get("id")
+        and os.path.realpath(owner.get("folder", "")) != os.path.realpath(folder_in(output))
+    ):
+        raise LaunchError(
+            f"--output {output} belongs to job {owner.get('job')} in {owner.get('folder')}",
+            "Continue that job (./launch/offramp job status --job FOLDER), or give another --output",
+            ExitCode.USAGE,
+        )
 
 
 def clear_remains(output):
@@ -52,8 +70,11 @@ def clear_remains(output):
         return
     # put_away() removes the shards' folders before job.json.
     if work := sorted((output / SHARDS).glob(f"*/{CHECKPOINT}")):
-        raise LaunchError(f"{work[0].parent} holds a shard's work, but its job file {folder_in(output) / 'job.json'} is missing",
-                          f"Restore that file; or, to discard the work, remove {output / SHARDS}", ExitCode.BAD_INPUT)
+        raise LaunchError(
+            f"{work[0].parent} holds a shard's work, but its job file {folder_in(output) / 'job.json'} is missing",
+            f"Restore that file; or, to discard the work, remove {output / SHARDS}",
+            ExitCode.BAD_INPUT,
+        )
     remove(output / SHARDS)
 
 
@@ -83,9 +104,15 @@ def begin(places, output, flags, config, shards, workers):
 def number_of_shards(wanted, items, config, workers):
     """Errors: LaunchError, if the input has fewer items."""
     if items == 0:
-        raise LaunchError(f"the input has no items: {config.get('input')}", "Give an input with items", ExitCode.NO_INPUT)
+        raise LaunchError(
+            f"the input has no items: {config.get('input')}", "Give an input with items", ExitCode.NO_INPUT
+        )
     if wanted is not None and wanted > items:
-        raise LaunchError(f"--shards is {wanted}, and the input has {items} items", f"Give a number from 1 to {items}, or leave --shards out", ExitCode.USAGE)
+        raise LaunchError(
+            f"--shards is {wanted}, and the input has {items} items",
+            f"Give a number from 1 to {items}, or leave --shards out",
+            ExitCode.USAGE,
+        )
     return wanted or shards_for(items, config.get("batch") or 1, workers)
 
 
@@ -95,14 +122,25 @@ def go_on(places, output, flags, config, shards):
     job.require_made_by(build_of(places))
     require_locks(output)
     if shards not in (None, job.shards):
-        raise LaunchError(f"--shards is {shards}, and the run in {output} was begun with {job.shards}", "Leave --shards out", ExitCode.USAGE)
+        raise LaunchError(
+            f"--shards is {shards}, and the run in {output} was begun with {job.shards}",
+            "Leave --shards out",
+            ExitCode.USAGE,
+        )
     if job.output != output:
-        raise LaunchError(f"the run in {output} was begun as {job.output}, where its shards must stay", "Move it back, or begin the run in another --output", ExitCode.USAGE)
+        raise LaunchError(
+            f"the run in {output} was begun as {job.output}, where its shards must stay",
+            "Move it back, or begin the run in another --output",
+            ExitCode.USAGE,
+        )
     if job_merge.is_merged(job):
         return job
     if (run := run_noted(output)) not in (None, job.id):
-        raise LaunchError(f"{output} holds results of run {run}, which was begun there beside the unfinished one with --gpus", f"To keep those results, remove "
-                          f"{output / SHARDS} and give --resume again; else give another --output", ExitCode.USAGE)
+        raise LaunchError(
+            f"{output} holds results of run {run}, which was begun there beside the unfinished one with --gpus",
+            f"To keep those results, remove {output / SHARDS} and give --resume again; else give another --output",
+            ExitCode.USAGE,
+        )
     require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])
     require_same_database(job, config.get("sink") or "")
     claim(job)
@@ -113,8 +151,11 @@ def require_same_database(job, sink):
     """Compares database names, as one server may have several addresses. Errors: LaunchError (CONFIG): new shards would write their rows elsewhere."""
     was, is_now = (database_in(each) for each in (job.facts.get("sink", ""), sink))
     if was != is_now:
-        raise LaunchError(f"--sink names the database '{is_now}', but the rows of the run in {job.output} are in '{was}'",
-                          "Give the run's first --sink, or begin another run in another --output", ExitCode.CONFIG)
+        raise LaunchError(
+            f"--sink names the database '{is_now}', but the rows of the run in {job.output} are in '{was}'",
+            "Give the run's first --sink, or begin another run in another --output",
+            ExitCode.CONFIG,
+        )
 
 
 def database_in(sink):
@@ -138,7 +179,11 @@ def merge(places, job, flags, ask, lock):
 def put_away(job):
     """Removes the job after its merge. While job.json exists, another call completes it. Errors: LaunchError, if the shards are not merged."""
     if not job_merge.is_merged(job):
-        raise LaunchError(f"{job.folder} cannot be removed: its shards are not merged", "This is a bug in Offramp; the shards' results are unchanged", ExitCode.INTERNAL)
+        raise LaunchError(
+            f"{job.folder} cannot be removed: its shards are not merged",
+            "This is a bug in Offramp; the shards' results are unchanged",
+            ExitCode.INTERNAL,
+        )
     for _, folder in job.claimed():
         if folder != job.output:
             remove(folder / SHARDS)
@@ -153,5 +198,8 @@ def remove(folder):
         if folder.is_dir():
             shutil.rmtree(folder)
     except OSError as problem:
-        raise LaunchError(f"{problem.filename or folder} cannot be removed: {problem.strerror}", "Remove the folder, and run it again with --resume",
-                          ExitCode.CANNOT_WRITE) from problem
+        raise LaunchError(
+            f"{problem.filename or folder} cannot be removed: {problem.strerror}",
+            "Remove the folder, and run it again with --resume",
+            ExitCode.CANNOT_WRITE,
+        ) from problem

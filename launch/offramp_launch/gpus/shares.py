@@ -8,25 +8,33 @@ from offramp_launch.supervision.scaling import MOST_CONSUMERS, bounds_given
 from offramp_launch.supervision.autoscaler import Bounds
 
 LEAST = {"consumers": 1, "decode-workers": 1, "slabs": 2}
-BEGIN_WITH = "begin-with"       # the number of consumers to start with, beside their bounds: an internal flag of workers
+BEGIN_WITH = "begin-with"  # the number of consumers to start with, beside their bounds: an internal flag of workers
 SHARDS_A_WORKER = 4
-BATCHES_A_SHARD = 4     # at least, if --shards is not given
+BATCHES_A_SHARD = 4  # at least, if --shards is not given
 
 
 def flags_of_workers(config, argv, workers, on_the_cpu, cores=None):
     """The settings of each worker's runs. `argv`: of the run's command."""
     cores = len(os.sched_getaffinity(0)) if cores is None else cores
-    whole = {name: int(config[name]) for name in LEAST if config.get(name) and setting_given(name, argv)}      # else the programs chose it, for the whole machine
+    whole = {
+        name: int(config[name]) for name in LEAST if config.get(name) and setting_given(name, argv)
+    }  # else the programs chose it, for the whole machine
     own = defaults_of(cores // workers, on_the_cpu)
     bounds = bounds_given(argv)
     if bounds:
         whole.pop("consumers", None)
-    each = [{**own, **{name: share(whole[name], workers, number, LEAST[name]) for name in whole}} for number in range(workers)]
-    if bounds:      # each worker autoscales within its share
+    each = [
+        {**own, **{name: share(whole[name], workers, number, LEAST[name]) for name in whole}}
+        for number in range(workers)
+    ]
+    if bounds:  # each worker autoscales within its share
         return [following(shares, bounds, workers, number, own["consumers"]) for number, shares in enumerate(each)]
     if (most := max(shares["consumers"] for shares in each)) > MOST_CONSUMERS:
-        raise LaunchError(f"--consumers {whole['consumers']} is {most} for each of {workers} workers, more than a run can hold", f"Give at most {MOST_CONSUMERS} for each",
-                          ExitCode.USAGE)
+        raise LaunchError(
+            f"--consumers {whole['consumers']} is {most} for each of {workers} workers, more than a run can hold",
+            f"Give at most {MOST_CONSUMERS} for each",
+            ExitCode.USAGE,
+        )
     return each
 
 

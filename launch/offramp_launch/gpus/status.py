@@ -10,10 +10,14 @@ from offramp_launch.watching.timestamps import age_of
 SUMMED = ("batches", "released_batches", "released_bytes", "redelivered", "spilled_samples", "samples_per_second")
 SHARES = ("gpu_utilization", "consumer_utilization")
 TABLES = ("releases", "refused")
-TURN = "turn"       # limiting stage of a loaded run while another computes on its device
+TURN = "turn"  # limiting stage of a loaded run while another computes on its device
 # A shard's counts: the name in its record, the field in its run's status, the fields in its run's summary.
-COUNTS = {"done": ("done_samples", ("done_before", "released")), "skipped": ("skipped", ("skipped",)), "dead_letters": ("dead_lettered_samples", ("dead_letters",)),
-          "dropped": ("dropped_samples", ("dropped_when_full",))}
+COUNTS = {
+    "done": ("done_samples", ("done_before", "released")),
+    "skipped": ("skipped", ("skipped",)),
+    "dead_letters": ("dead_lettered_samples", ("dead_letters",)),
+    "dropped": ("dropped_samples", ("dropped_when_full",)),
+}
 
 
 def counts_of_record(record):
@@ -42,25 +46,45 @@ def read_status(run_dir):
 def whole_status(state, items, total, at_work, workers):
     """`time` is now. `total`: counts of all shards; `at_work`: (name, status of its run) of each working worker; `workers`: a description of each."""
     statuses = [status for _, status in at_work if status]
-    computing = [status for status in statuses if not waits_for_turn(status)] or statuses      # those that wait limit nothing, and all their slabs are free
-    whole = {"state": state, "time": wall_clock(), "total_samples": items, **{field: total[name] for name, (field, _) in COUNTS.items()},
-             "released_samples": total["done"], **{name: sum(status.get(name) or 0 for status in statuses) for name in SUMMED},
-             **{name: mean([status[name] for status in computing if status.get(name) is not None]) for name in SHARES},
-             "slabs": summed(status.get("slabs") for status in computing),
-             **{name: summed(status.get(name) for status in statuses) for name in TABLES},
-             "tokens": summed_tokens(status.get("tokens") for status in statuses),
-             "limiting_stage": most_common(status.get("limiting_stage") for status in computing),
-             "message": "; ".join(f"{name}: {status['message']}" for name, status in at_work if status.get("message")),
-             "consumers": [consumer for status in statuses for consumer in status.get("consumers") or []], "workers": workers}
+    computing = [
+        status for status in statuses if not waits_for_turn(status)
+    ] or statuses  # those that wait limit nothing, and all their slabs are free
+    whole = {
+        "state": state,
+        "time": wall_clock(),
+        "total_samples": items,
+        **{field: total[name] for name, (field, _) in COUNTS.items()},
+        "released_samples": total["done"],
+        **{name: sum(status.get(name) or 0 for status in statuses) for name in SUMMED},
+        **{name: mean([status[name] for status in computing if status.get(name) is not None]) for name in SHARES},
+        "slabs": summed(status.get("slabs") for status in computing),
+        **{name: summed(status.get(name) for status in statuses) for name in TABLES},
+        "tokens": summed_tokens(status.get("tokens") for status in statuses),
+        "limiting_stage": most_common(status.get("limiting_stage") for status in computing),
+        "message": "; ".join(f"{name}: {status['message']}" for name, status in at_work if status.get("message")),
+        "consumers": [consumer for status in statuses for consumer in status.get("consumers") or []],
+        "workers": workers,
+    }
     return whole
 
 
 def describe(worker):
     """A worker's entry in status.json and summary.json."""
-    return {"name": worker.name, "state": "lost" if worker.lost else "left out" if worker.left_out else "at work" if worker.child else "waiting", "why_lost": worker.lost or None,
-            "waits_for_turn": waits_for_turn(worker.status), "silent": worker.silent or None, "time": worker.status.get("time"), "shard": worker.index if worker.child else None, "run_dir": str(worker.run_dir) if worker.child else None,
-            "pid": worker.child.pid if worker.child else None, "done_samples": worker.status.get("done_samples") or 0,
-            "samples_per_second": worker.status.get("samples_per_second") or 0.0, "consumers": worker.consumers, "shards_done": worker.shards_done}
+    return {
+        "name": worker.name,
+        "state": "lost" if worker.lost else "left out" if worker.left_out else "at work" if worker.child else "waiting",
+        "why_lost": worker.lost or None,
+        "waits_for_turn": waits_for_turn(worker.status),
+        "silent": worker.silent or None,
+        "time": worker.status.get("time"),
+        "shard": worker.index if worker.child else None,
+        "run_dir": str(worker.run_dir) if worker.child else None,
+        "pid": worker.child.pid if worker.child else None,
+        "done_samples": worker.status.get("done_samples") or 0,
+        "samples_per_second": worker.status.get("samples_per_second") or 0.0,
+        "consumers": worker.consumers,
+        "shards_done": worker.shards_done,
+    }
 
 
 def waits_for_turn(status):
@@ -92,7 +116,11 @@ def summed(tables):
 def summed_tokens(tables):
     """The token counts of text inputs; None without any."""
     whole = summed(tables)
-    return {**whole, "padding_share": (whole["padded"] - whole["of_texts"]) / whole["padded"]} if whole.get("padded") else None
+    return (
+        {**whole, "padding_share": (whole["padded"] - whole["of_texts"]) / whole["padded"]}
+        if whole.get("padded")
+        else None
+    )
 
 
 def most_common(words):
@@ -107,5 +135,9 @@ def lines_of_workers(status):
         reported = f"reported {age:.1f} s ago, " if age is not None else ""
         rate = "waits for its turn" if worker.get("waits_for_turn") else f"{worker['samples_per_second']:.1f}/s"
         silent = f"{worker['silent']}, " if worker.get("silent") else ""
-        at = f"shard {worker['shard']}, {rate}, {silent}{reported}--run-dir {worker['run_dir']}" if worker["run_dir"] else worker["state"]
+        at = (
+            f"shard {worker['shard']}, {rate}, {silent}{reported}--run-dir {worker['run_dir']}"
+            if worker["run_dir"]
+            else worker["state"]
+        )
         yield f"  {worker['name']}: {at}"

@@ -32,31 +32,61 @@ def join(about, job, supervisor, summaries, seconds):
     ours = [each for _, run_dir in supervisor.attempts if (each := read_object(run_dir / SUMMARY))]
     done = job.records()
     # The last status of an unfinished shard may be older than its summary.
-    supervisor.counts.update({index: counts_of_summary(each) for index, each in summaries.items() if index not in done and each.get("samples")})
+    supervisor.counts.update(
+        {
+            index: counts_of_summary(each)
+            for index, each in summaries.items()
+            if index not in done and each.get("samples")
+        }
+    )
     total = total_of(supervisor.counts.values())
     released = max(0, total["done"] - supervisor.done_before)
-    return {**about, "job": job.id, "items": job.items, "seconds": round(seconds, 3), "incomplete": not ours and not total["done"] and bool(supervisor.failure),
-            **{name: next((each[name] for each in ours if each.get(name) is not None), None) for name in OF_ANY}, "device": devices(ours, supervisor.workers),
-            "samples": {**summed(each.get("samples") for each in ours), "done_before": supervisor.done_before, "released": released, "skipped": total["skipped"],
-                        "dead_letters": total["dead_letters"], "dropped_when_full": total["dropped"]},
-            "batches": summed(each.get("batches") for each in ours), "samples_per_second": released / seconds if seconds > 0 else None, "steady": False,
-            "first_batch_seconds": min((seconds for each in ours if (seconds := each.get("first_batch_seconds"))), default=None),     # 0: no batch
-            **{name: sum(each.get(name) or 0 for each in ours) for name in SUMS}, "skipped_samples": total["skipped"],
-            "tokens": summed_tokens(each.get("tokens") for each in ours),
-            "consumers": [consumer for each in ours for consumer in each.get("consumers") or []],
-            # The lists cover the whole input, including shards that earlier launchers completed.
-            **{name: [in_its_place(entry) for index in sorted(summaries) for entry in summaries[index].get(name) or []] for name in LISTS},
-            "dead_letters_in": directories_with(summaries.values()),
-            "random_weights": any(each.get("random_weights") for each in ours),
-            "conserved": sum(total.values()) == job.items if len(done) == job.shards else sum(total.values()) <= job.items,
-            "shards": [{"index": index, "items": job.items_of(index), **supervisor.counts[index], "is_done": index in done} for index in range(job.shards)],
-            "workers": [describe(worker) for worker in supervisor.workers]}
+    return {
+        **about,
+        "job": job.id,
+        "items": job.items,
+        "seconds": round(seconds, 3),
+        "incomplete": not ours and not total["done"] and bool(supervisor.failure),
+        **{name: next((each[name] for each in ours if each.get(name) is not None), None) for name in OF_ANY},
+        "device": devices(ours, supervisor.workers),
+        "samples": {
+            **summed(each.get("samples") for each in ours),
+            "done_before": supervisor.done_before,
+            "released": released,
+            "skipped": total["skipped"],
+            "dead_letters": total["dead_letters"],
+            "dropped_when_full": total["dropped"],
+        },
+        "batches": summed(each.get("batches") for each in ours),
+        "samples_per_second": released / seconds if seconds > 0 else None,
+        "steady": False,
+        "first_batch_seconds": min(
+            (seconds for each in ours if (seconds := each.get("first_batch_seconds"))), default=None
+        ),  # 0: no batch
+        **{name: sum(each.get(name) or 0 for each in ours) for name in SUMS},
+        "skipped_samples": total["skipped"],
+        "tokens": summed_tokens(each.get("tokens") for each in ours),
+        "consumers": [consumer for each in ours for consumer in each.get("consumers") or []],
+        # The lists cover the whole input, including shards that earlier launchers completed.
+        **{
+            name: [in_its_place(entry) for index in sorted(summaries) for entry in summaries[index].get(name) or []]
+            for name in LISTS
+        },
+        "dead_letters_in": directories_with(summaries.values()),
+        "random_weights": any(each.get("random_weights") for each in ours),
+        "conserved": sum(total.values()) == job.items if len(done) == job.shards else sum(total.values()) <= job.items,
+        "shards": [
+            {"index": index, "items": job.items_of(index), **supervisor.counts[index], "is_done": index in done}
+            for index in range(job.shards)
+        ],
+        "workers": [describe(worker) for worker in supervisor.workers],
+    }
 
 
 def bring_dead_letters(run_dir):
     """Moves a shard run's dead letters to its parent, the whole run's directory. After an interruption at any step, another call completes it."""
     source, whole = run_dir / FOLDER, run_dir.parent / FOLDER
-    with contextlib.suppress(OSError):      # then they stay, and in_its_place() keeps their path
+    with contextlib.suppress(OSError):  # then they stay, and in_its_place() keeps their path
         for report in sorted(source.glob("*.json")):
             if (incident := read_object(report)) is None:
                 continue
@@ -86,7 +116,13 @@ def in_its_place(entry):
 
 def directories_with(summaries):
     """The run directories that hold dead letters. `summaries`: of shards."""
-    return sorted({str(pathlib.Path(each["run_dir"]).parent) for each in summaries if each.get("run_dir") and (each.get("samples") or {}).get("dead_letters")})
+    return sorted(
+        {
+            str(pathlib.Path(each["run_dir"]).parent)
+            for each in summaries
+            if each.get("run_dir") and (each.get("samples") or {}).get("dead_letters")
+        }
+    )
 
 
 def devices(ours, workers):

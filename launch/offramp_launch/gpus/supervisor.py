@@ -14,7 +14,15 @@ from offramp_launch.supervision.backoff import Backoff
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.gpus.workers import command_of, workers_of
 from offramp_launch.gpus.shares import following, share
-from offramp_launch.gpus.status import COUNTS, consumers_of, counts_of_record, counts_of_status, describe, total_of, whole_status
+from offramp_launch.gpus.status import (
+    COUNTS,
+    consumers_of,
+    counts_of_record,
+    counts_of_status,
+    describe,
+    total_of,
+    whole_status,
+)
 from offramp_launch.gpus.summary import bring_dead_letters
 from offramp_launch.jobs.files import write_errors
 from offramp_launch.output_folder import items_done_in
@@ -26,29 +34,55 @@ from offramp_launch.supervision.autoscaler import Bounds
 from offramp_launch.supervision.supervisor import TOO_LITTLE_MEMORY
 from offramp_launch.supervision.watch import STATUS_SECONDS
 
-FAILURES_OF_A_WORKER = 2        # in a row, with its GPU as the possible cause: then the GPU is given up
-SCARCE = (ExitCode.SHARED_MEMORY_FULL, ExitCode.DEVICE_OUT_OF_MEMORY)       # two workers on one device may lack memory for two pools or models
+FAILURES_OF_A_WORKER = 2  # in a row, with its GPU as the possible cause: then the GPU is given up
+SCARCE = (
+    ExitCode.SHARED_MEMORY_FULL,
+    ExitCode.DEVICE_OUT_OF_MEMORY,
+)  # two workers on one device may lack memory for two pools or models
 OF_A_GPU = (ExitCode.DEVICE_OUT_OF_MEMORY, ExitCode.DEVICE_BROKEN, ExitCode.DEVICE_UNSUPPORTED)
-TRIES_OF_A_SHARD = 4            # by any workers: then the cause is the shard or the machine, not a GPU
-ABANDON_SECONDS, KILL_SECONDS = 15, 30      # after one worker failed for good and the others were asked to drain
-ABANDONED_END_SECONDS = 5       # until a silent worker is killed
+TRIES_OF_A_SHARD = 4  # by any workers: then the cause is the shard or the machine, not a GPU
+ABANDON_SECONDS, KILL_SECONDS = 15, 30  # after one worker failed for good and the others were asked to drain
+ABANDONED_END_SECONDS = 5  # until a silent worker is killed
 
 
 class GpusSupervisor(ProcessLoop):
     """Owns: the workers. If the launcher is killed, the lifeline closes, and the workers and their programs exit."""
 
-    def __init__(self, places, run_id, run_dir, job, workers, flags, error_limit, display, kept_open, http=None, status_seconds=STATUS_SECONDS,
-                 bounds=None, starts_ahead=False):
+    def __init__(
+        self,
+        places,
+        run_id,
+        run_dir,
+        job,
+        workers,
+        flags,
+        error_limit,
+        display,
+        kept_open,
+        http=None,
+        status_seconds=STATUS_SECONDS,
+        bounds=None,
+        starts_ahead=False,
+    ):
         """`workers`: [(device, shares)]; `flags`: of the run; `status_seconds`: as in RunPlan; `bounds`: of all consumers together, with autoscaling;
         `starts_ahead`: each device loads its next shard while it still computes one."""
         super().__init__(run_dir, display, http)
         self._places, self._run_id, self._run_dir, self._job, self._flags = places, run_id, run_dir, job, flags
         self._workers = workers_of(workers, run_dir, starts_ahead)
-        self._error_limit, self._kept_open, self._status_seconds, self._bounds = error_limit, kept_open, status_seconds, bounds
+        self._error_limit, self._kept_open, self._status_seconds, self._bounds = (
+            error_limit,
+            kept_open,
+            status_seconds,
+            bounds,
+        )
         self._records_before = records = job.records()
         self._todo = collections.deque(index for index in range(job.shards) if index not in records)
-        self.counts = {index: counts_of_record(records[index]) if index in records else {**dict.fromkeys(COUNTS, 0), "done": items_done_in(job.place(index))}
-                       for index in range(job.shards)}
+        self.counts = {
+            index: counts_of_record(records[index])
+            if index in records
+            else {**dict.fromkeys(COUNTS, 0), "done": items_done_in(job.place(index))}
+            for index in range(job.shards)
+        }
         self.done_before = total_of(self.counts.values())["done"]
         self._tries = collections.Counter()
         self._noted = set()
@@ -62,7 +96,7 @@ class GpusSupervisor(ProcessLoop):
         for worker in self._workers:
             self._begin_next(worker)
         self._tick()
-        for record in self._records_before.values():      # an earlier launcher may have ended before it kept their output
+        for record in self._records_before.values():  # an earlier launcher may have ended before it kept their output
             self._keep_output(record)
 
     def _code(self):
@@ -90,10 +124,12 @@ class GpusSupervisor(ProcessLoop):
         if self._is_ending() or not worker.is_free or not self._todo:
             return
         if worker.number == 2 and any(each.is_loading for each in self._workers if each.number == 1):
-            return      # if memory is too small for two, the second worker must be the one that fails
+            return  # if memory is too small for two, the second worker must be the one that fails
         index = self._todo.popleft()
         run_dir = self._new_run_dir(index)
-        command = command_of(self._places, self._job, worker, index, run_dir, self._lifeline_read, self._error_limit, self._flags)
+        command = command_of(
+            self._places, self._job, worker, index, run_dir, self._lifeline_read, self._error_limit, self._flags
+        )
         self.attempts.append((index, run_dir))
         try:
             worker.begin(index, run_dir, self._run_dir.log(run_dir.name), command, self._lifeline_read, self._kept_open)
@@ -105,7 +141,14 @@ class GpusSupervisor(ProcessLoop):
 
     def _other(self, worker):
         """The worker that shares this one's device and turn; None if there is none, or it is out."""
-        return next((each for each in self._workers if each is not worker and each.turn and each.turn == worker.turn and not each.is_out), None)
+        return next(
+            (
+                each
+                for each in self._workers
+                if each is not worker and each.turn and each.turn == worker.turn and not each.is_out
+            ),
+            None,
+        )
 
     def _new_run_dir(self, index):
         """A directory that no earlier attempt used."""
@@ -122,16 +165,20 @@ class GpusSupervisor(ProcessLoop):
         self._look_at(worker)
         child = worker.ended()
         done = self._record_of(worker.index)
-        if done is not None:        # its exit code after the record does not matter
+        if done is not None:  # its exit code after the record does not matter
             self.counts[worker.index] = counts_of_record(done)
             worker.failures, worker.shards_done, worker.backoff = 0, worker.shards_done + 1, Backoff()
             if other := self._other(worker):
-                other.failures = 0      # the GPU they share works
+                other.failures = 0  # the GPU they share works
             self._keep_output(done)
         else:
             self._todo.append(worker.index)
-            self._after_failure(worker, shell_code(child.status) or int(ExitCode.INTERNAL), fate_of_worker(child.status),
-                                f"its process {child.ending()}" if child.status < 0 else worker.why())
+            self._after_failure(
+                worker,
+                shell_code(child.status) or int(ExitCode.INTERNAL),
+                fate_of_worker(child.status),
+                f"its process {child.ending()}" if child.status < 0 else worker.why(),
+            )
         for each in self._workers:
             self._begin_next(each)
 
@@ -149,33 +196,70 @@ class GpusSupervisor(ProcessLoop):
         self._logbook.note_death(worker.name, f"shard {worker.index} ended with exit code {code}: {why}"[:LONGEST_LINE])
         log = f"Its log: {worker.log_path}"
         if fate != AGAIN:
-            self.fail(LaunchError(f"shard {worker.index} on {worker.name} ended with exit code {code}, which a retry cannot fix: {why}", log, code))
+            self.fail(
+                LaunchError(
+                    f"shard {worker.index} on {worker.name} ended with exit code {code}, which a retry cannot fix: {why}",
+                    log,
+                    code,
+                )
+            )
             return
         last = self._code_of_last_try(worker, code)
         other = self._other(worker)
         if last in SCARCE and other and (other.child or other.shards_done):
             worker.left_out = why
-            self._display.note(f"{worker.name} is left out: there is too little memory for two workers on {worker.device.name}, which continues without --start-ahead: {why}")
+            self._display.note(
+                f"{worker.name} is left out: there is too little memory for two workers on {worker.device.name}, which continues without --start-ahead: {why}"
+            )
             return
         if last == ExitCode.SHARED_MEMORY_FULL and worker.shards_done == 0:
-            self.fail(LaunchError(f"shard {worker.index} on {worker.name}: {why}", f"Each of {len(self._workers)} workers has its own pool: "
-                                  + ("leave --start-ahead out, or " if worker.turn else "") + "give --slabs N, a number for all "
-                                  + ("GPUs together, of which each has its share twice, " if worker.turn else "of them together, ") + "or fewer --gpus; --resume then continues", last))
+            self.fail(
+                LaunchError(
+                    f"shard {worker.index} on {worker.name}: {why}",
+                    f"Each of {len(self._workers)} workers has its own pool: "
+                    + ("leave --start-ahead out, or " if worker.turn else "")
+                    + "give --slabs N, a number for all "
+                    + ("GPUs together, of which each has its share twice, " if worker.turn else "of them together, ")
+                    + "or fewer --gpus; --resume then continues",
+                    last,
+                )
+            )
             return
-        if last == ExitCode.SYSTEM and why.startswith(TOO_LITTLE_MEMORY) and total_of(self.counts.values())["done"] <= self.done_before:
-            self.fail(LaunchError(f"shard {worker.index} on {worker.name}: {why}", f"Each of {len(self._workers)} workers has its own model and pool: "
-                                  "give fewer --gpus", last))
+        if (
+            last == ExitCode.SYSTEM
+            and why.startswith(TOO_LITTLE_MEMORY)
+            and total_of(self.counts.values())["done"] <= self.done_before
+        ):
+            self.fail(
+                LaunchError(
+                    f"shard {worker.index} on {worker.name}: {why}",
+                    f"Each of {len(self._workers)} workers has its own model and pool: give fewer --gpus",
+                    last,
+                )
+            )
             return
         worker.failures += last in OF_A_GPU or last > FIRST_SIGNAL
         self._tries[worker.index] += 1
         if self._tries[worker.index] >= TRIES_OF_A_SHARD:
-            self.fail(LaunchError(f"shard {worker.index} failed {TRIES_OF_A_SHARD} times, the last time on {worker.name}: {why}", log, reported_by_run(last)))
+            self.fail(
+                LaunchError(
+                    f"shard {worker.index} failed {TRIES_OF_A_SHARD} times, the last time on {worker.name}: {why}",
+                    log,
+                    reported_by_run(last),
+                )
+            )
         elif worker.failures + (other.failures if other else 0) >= FAILURES_OF_A_WORKER:
             self._give_up(worker, why)
             if other and not other.child:
-                other.lost = why        # both use this GPU
+                other.lost = why  # both use this GPU
             if all(each.is_out for each in self._workers):
-                self.fail(LaunchError(f"every worker failed {FAILURES_OF_A_WORKER} times in a row; the last, {worker.name}: {why}", log, reported_by_run(last)))
+                self.fail(
+                    LaunchError(
+                        f"every worker failed {FAILURES_OF_A_WORKER} times in a row; the last, {worker.name}: {why}",
+                        log,
+                        reported_by_run(last),
+                    )
+                )
         else:
             self._display.note(f"{worker.name}: shard {worker.index} failed and will be retried: {why}")
             worker.is_waiting = True
@@ -188,8 +272,10 @@ class GpusSupervisor(ProcessLoop):
     def _give_up(self, worker, why):
         worker.lost = why
         left = sum(not each.is_out and each.device is not worker.device for each in self._workers)
-        self._display.note(f"{worker.name} is given up after {FAILURES_OF_A_WORKER} failures in a row, the last at shard {worker.index}: {why}"
-                           + (f"; {'the other one takes' if left == 1 else f'the other {left} take'} over its share" if left else ""))
+        self._display.note(
+            f"{worker.name} is given up after {FAILURES_OF_A_WORKER} failures in a row, the last at shard {worker.index}: {why}"
+            + (f"; {'the other one takes' if left == 1 else f'the other {left} take'} over its share" if left else "")
+        )
 
     def _code_of_last_try(self, worker, code):
         """The exit code of the worker's run, if it noted one and `code` only means that another try may succeed."""
@@ -201,7 +287,7 @@ class GpusSupervisor(ProcessLoop):
         try:
             run_dir = pathlib.Path(record["report"]["run_dir"])
             bring_dead_letters(run_dir)
-            with contextlib.suppress(OSError):      # nothing was dropped, or an earlier launcher's directory is gone
+            with contextlib.suppress(OSError):  # nothing was dropped, or an earlier launcher's directory is gone
                 listed = (run_dir / "dropped.jsonl").read_bytes()
                 whole = self._run_dir.file("dropped.jsonl")
                 with write_errors(whole), open(whole, "ab") as file:
@@ -226,10 +312,19 @@ class GpusSupervisor(ProcessLoop):
         self._kill_the_silent()
         total = total_of(self.counts.values())
         self._require_few_errors(total["skipped"])
-        self.status = whole_status(self._state(), self._job.items, total, [(worker.name, worker.status) for worker in self._at_work()],
-                                   [describe(worker) for worker in self._workers])
+        self.status = whole_status(
+            self._state(),
+            self._job.items,
+            total,
+            [(worker.name, worker.status) for worker in self._at_work()],
+            [describe(worker) for worker in self._workers],
+        )
         with contextlib.suppress(OSError):
-            shared_folder.write(self._run_dir.path, "status.json", (json.dumps({**self.status, "run_id": self._run_id}, indent=2) + "\n").encode())
+            shared_folder.write(
+                self._run_dir.path,
+                "status.json",
+                (json.dumps({**self.status, "run_id": self._run_id}, indent=2) + "\n").encode(),
+            )
         self._run_dir.previous.look()
         self._display.show(self.status)
 
@@ -240,7 +335,7 @@ class GpusSupervisor(ProcessLoop):
 
     def _look_at(self, worker):
         for line in worker.look():
-            if line not in self._noted:     # each shard's producer may repeat a warning
+            if line not in self._noted:  # each shard's producer may repeat a warning
                 self._noted.add(line)
                 self._display.note(f"{worker.name}, shard {worker.index}: {line}")
         if worker.status:
@@ -249,8 +344,13 @@ class GpusSupervisor(ProcessLoop):
     def _require_few_errors(self, skipped):
         """Each shard's run gets the whole run's limit, which the sum over all shards must keep, too."""
         if skipped > self._error_limit:
-            self.fail(LaunchError(f"{skipped} of {self._job.items} items had to be skipped, and --max-errors allows {self._error_limit}",
-                                  "Fix them, or allow more (--max-errors 100% skips every unreadable item); --resume continues the run", ExitCode.BAD_INPUT))
+            self.fail(
+                LaunchError(
+                    f"{skipped} of {self._job.items} items had to be skipped, and --max-errors allows {self._error_limit}",
+                    "Fix them, or allow more (--max-errors 100% skips every unreadable item); --resume continues the run",
+                    ExitCode.BAD_INPUT,
+                )
+            )
 
     # -- ending -------------------------------------------------------------------------------------------------------
 
@@ -261,7 +361,7 @@ class GpusSupervisor(ProcessLoop):
         self.failure = problem
         self._display.note(str(problem))
         if not self._draining:
-            self._draining = True       # the next signal abandons
+            self._draining = True  # the next signal abandons
             self._ask_to_drain()
         self._timers.after(ABANDON_SECONDS, self._ask_to_drain)
         self._timers.after(KILL_SECONDS, self._kill_children)
@@ -279,7 +379,7 @@ class GpusSupervisor(ProcessLoop):
                 if worker.silent:
                     raise LaunchError(worker.silent, "")
                 worker.ask({"do": "stop", "now": True})
-            except LaunchError:     # the run has not begun, is ending, or does not answer
+            except LaunchError:  # the run has not begun, is ending, or does not answer
                 worker.child.signal(signal.SIGTERM)
 
     def _abandon(self):
@@ -292,7 +392,9 @@ class GpusSupervisor(ProcessLoop):
             return
         for worker in self._at_work():
             if worker.silent:
-                self._display.note(f"{worker.name}: killing process {worker.child.pid}, which does not exit: {worker.silent}")
+                self._display.note(
+                    f"{worker.name}: killing process {worker.child.pid}, which does not exit: {worker.silent}"
+                )
                 worker.child.signal(signal.SIGKILL)
 
     def _kill_everyone(self):
@@ -306,12 +408,19 @@ class GpusSupervisor(ProcessLoop):
 
     def _begin_reload(self):
         one = next((worker.run_dir for worker in self._at_work()), self._run_dir.path)
-        raise LaunchError("a run with --gpus reloads the consumers of one worker at a time", f"./launch/offramp reload --run-dir {one}; status lists all. "
-                          "Shards that begin later use the changed files", ExitCode.USAGE)
+        raise LaunchError(
+            "a run with --gpus reloads the consumers of one worker at a time",
+            f"./launch/offramp reload --run-dir {one}; status lists all. Shards that begin later use the changed files",
+            ExitCode.USAGE,
+        )
 
     def _begin_trace(self, seconds):
         one = next((worker.run_dir for worker in self._at_work()), self._run_dir.path)
-        raise LaunchError("a run with --gpus is traced a worker at a time", f"./launch/offramp trace {one}; status lists all", ExitCode.USAGE)
+        raise LaunchError(
+            "a run with --gpus is traced a worker at a time",
+            f"./launch/offramp trace {one}; status lists all",
+            ExitCode.USAGE,
+        )
 
     def _scale(self, text):
         """Scales all workers together; with bounds each autoscales within its share. To scale one worker, use its run directory."""
@@ -319,8 +428,12 @@ class GpusSupervisor(ProcessLoop):
         bounds = Bounds.of(text, most_of_this_machine(), len(working) * MOST_CONSUMERS)
         wanted = max(bounds.least, len(working)) if bounds else count(text, "scale")
         if not len(working) <= wanted <= len(working) * MOST_CONSUMERS:
-            raise LaunchError(f"scale {wanted} is out of bounds", f"Give {len(working)}, one for each worker, to {len(working) * MOST_CONSUMERS}; "
-                              "./launch/offramp stop ends the run", ExitCode.USAGE)
+            raise LaunchError(
+                f"scale {wanted} is out of bounds",
+                f"Give {len(working)}, one for each worker, to {len(working) * MOST_CONSUMERS}; "
+                "./launch/offramp stop ends the run",
+                ExitCode.USAGE,
+            )
         if self._is_ending():
             raise LaunchError("the run is ending and accepts no more consumers", "", ExitCode.NO_SUCH_RUN)
         before, followed = self._consumers_wanted(), self._follows()
@@ -361,19 +474,45 @@ class GpusSupervisor(ProcessLoop):
         return sum(max(worker.consumers for worker in workers) for workers in self._shares())
 
     def _describe(self):
-        return {"run_id": self._run_id, "run_dir": str(self._run_dir.path), "consumers_wanted": self._consumers_wanted(),
-                "consumers_alive": consumers_of(self.status, self._workers), "launcher_pid": os.getpid(), "ending": self._is_ending(), "reload": None, "following": self._following(),
-                **self._logbook.record(), **self._reported_by_workers(), "status": self.status}
+        return {
+            "run_id": self._run_id,
+            "run_dir": str(self._run_dir.path),
+            "consumers_wanted": self._consumers_wanted(),
+            "consumers_alive": consumers_of(self.status, self._workers),
+            "launcher_pid": os.getpid(),
+            "ending": self._is_ending(),
+            "reload": None,
+            "following": self._following(),
+            **self._logbook.record(),
+            **self._reported_by_workers(),
+            "status": self.status,
+        }
 
     def _reported_by_workers(self):
         """Each worker's report by name, and the sums over all."""
         workers = {worker.name: {**worker.report(), "status_seconds": self._status_seconds} for worker in self._workers}
-        return {"workers": workers, "deaths": self._all_deaths(), "done_before": self.done_before,
-                **{name: sum(each[name] for each in workers.values()) for name in ("restarts", "takeovers", "consumer_busy_seconds")}}
+        return {
+            "workers": workers,
+            "deaths": self._all_deaths(),
+            "done_before": self.done_before,
+            **{
+                name: sum(each[name] for each in workers.values())
+                for name in ("restarts", "takeovers", "consumer_busy_seconds")
+            },
+        }
 
     def _all_deaths(self):
-        return sorted([*self._logbook.record()["deaths"], *({**death, "who": f"{worker.name}: {death['who']}"} for worker in self._workers for death in worker.deaths())],
-                      key=lambda death: death["time"])[-KEPT_DEATHS:]
+        return sorted(
+            [
+                *self._logbook.record()["deaths"],
+                *(
+                    {**death, "who": f"{worker.name}: {death['who']}"}
+                    for worker in self._workers
+                    for death in worker.deaths()
+                ),
+            ],
+            key=lambda death: death["time"],
+        )[-KEPT_DEATHS:]
 
 
 def reported_by_run(code):

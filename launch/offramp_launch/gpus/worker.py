@@ -23,13 +23,14 @@ def start(places, argv):
     if "--cores" in given:
         bind_to(map(int, given["--cores"].split(",")))
     job, index = Job.found(pathlib.Path(given["--job"])), int(given["--index"])
-    job.facts.update(flags=argv[at + 1:], folder=os.getcwd())
+    job.facts.update(flags=argv[at + 1 :], folder=os.getcwd())
     # Keep the shard's run within the whole run's directory: `status` without --run-dir means the whole run.
     run_dir = pathlib.Path(take_values(flags, ("--run-dir",))[0]["--run-dir"])
     first = int(given[f"--{BEGIN_WITH}"]) if f"--{BEGIN_WITH}" in given else None
 
     def attempt():
         return do(Attempt(places.with_runs_in(run_dir.parent), job, index, flags, first=first))
+
     return exit_of_attempt(attempt, lambda: print_if_done(job, index))
 
 

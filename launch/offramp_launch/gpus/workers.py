@@ -22,9 +22,9 @@ from offramp_launch.run_dir import SUMMARY, read_object
 from offramp_launch.watching.counters import BusySeconds, added, grown
 from offramp_launch.watching.timestamps import seconds_of
 
-SHOWN_LINES = 20                # of each shard's log
+SHOWN_LINES = 20  # of each shard's log
 ANSWERS_SECONDS = 2
-PATIENCE_SECONDS = 10           # until a process that is held counts as silent
+PATIENCE_SECONDS = 10  # until a process that is held counts as silent
 HELD = {"T": "it is stopped", "t": "a debugger has stopped it", "D": "it waits for a disk or a device"}
 RUN_WIDE_LINES = ("run ", "Run ", "draining: ", "abandoning ")
 
@@ -63,32 +63,40 @@ class Worker:
     """Runs its shards on one GPU, each in a new process. Owns: the process. Thread: the launcher's. Blocks: on its answers only."""
 
     device: object
-    shares: dict                # settings of its runs, by name; consumers: a number, or the text of Bounds
+    shares: dict  # settings of its runs, by name; consumers: a number, or the text of Bounds
     child: Child = None
-    index: int = None           # of the current shard, or the last
+    index: int = None  # of the current shard, or the last
     run_dir: pathlib.Path = None
     status: dict = dataclasses.field(default_factory=dict)
-    launcher: dict = dataclasses.field(default_factory=dict)        # its launcher's log book of the run: supervision/logbook.py
+    launcher: dict = dataclasses.field(
+        default_factory=dict
+    )  # its launcher's log book of the run: supervision/logbook.py
     busy: BusySeconds = dataclasses.field(default_factory=BusySeconds)
-    _earlier: dict = dataclasses.field(default_factory=dict)        # counters of its earlier runs
+    _earlier: dict = dataclasses.field(default_factory=dict)  # counters of its earlier runs
     _earlier_launchers: dict = dataclasses.field(default_factory=dict)
     _earlier_deaths: list = dataclasses.field(default_factory=list)
     backoff: Backoff = dataclasses.field(default_factory=Backoff)
-    is_waiting: bool = False    # for its backoff
+    is_waiting: bool = False  # for its backoff
     is_to_be_scaled: bool = False
-    failures: int = 0           # since its last completed shard
+    failures: int = 0  # since its last completed shard
     shards_done: int = 0
-    lost: str = ""              # why its GPU was given up
-    left_out: str = ""          # why this second worker of a device was dropped
-    silent: str = ""            # why it does not answer, and for how long
-    turn: pathlib.Path = None   # the lock file that two workers of a device compute under; None: it has the device to itself
-    number: int = 0             # 1 or 2 of the workers that share the device
+    lost: str = ""  # why its GPU was given up
+    left_out: str = ""  # why this second worker of a device was dropped
+    silent: str = ""  # why it does not answer, and for how long
+    turn: pathlib.Path = (
+        None  # the lock file that two workers of a device compute under; None: it has the device to itself
+    )
+    number: int = 0  # 1 or 2 of the workers that share the device
     _log: LogFollower = None
     _stopped_process: StoppedProcess = None
     _shown: int = 0
 
-    consumers = property(lambda self: max(least_of(self.shares["consumers"]), len(self.status.get("consumers") or []) if self.follows else 0),
-                         doc="The number set; with autoscaling, the number alive once its run has begun.")
+    consumers = property(
+        lambda self: max(
+            least_of(self.shares["consumers"]), len(self.status.get("consumers") or []) if self.follows else 0
+        ),
+        doc="The number set; with autoscaling, the number alive once its run has begun.",
+    )
     follows = property(lambda self: isinstance(self.shares["consumers"], str))
     name = property(lambda self: f"{self.device.name}, worker {self.number}" if self.turn else self.device.name)
     is_out = property(lambda self: bool(self.lost or self.left_out), doc="It begins no more shards.")
@@ -99,12 +107,17 @@ class Worker:
         """`command`: of the worker's process; `log`: the path. Errors: LaunchError."""
         self.index, self.run_dir, self.status, self.launcher = index, run_dir, {}, {}
         self.log_path, self._log, self._shown = log, LogFollower(log), 0
-        self.child = Child(self.name, command, log, (lifeline, *kept_open), env={**os.environ, **self.device.environment})
+        self.child = Child(
+            self.name, command, log, (lifeline, *kept_open), env={**os.environ, **self.device.environment}
+        )
         self._stopped_process, self.silent = StoppedProcess(self.child.pid), ""
 
     def ended(self):
         """Returns the worker's reaped process."""
-        self._earlier, self._earlier_launchers = grown(self._earlier, self.status), added(self._earlier_launchers, self._counts())
+        self._earlier, self._earlier_launchers = (
+            grown(self._earlier, self.status),
+            added(self._earlier_launchers, self._counts()),
+        )
         self._earlier_deaths = self.deaths()[-KEPT_DEATHS:]
         child, self.child, self.status, self.launcher, self.silent = self.child, None, {}, {}, ""
         return child
@@ -112,10 +125,20 @@ class Worker:
     def report(self):
         """All its runs as one, for watchers. `taking_over`: the last run's producer died after its status was written."""
         begun = seconds_of(self.status.get("time")) or 0
-        died = [death["time"] for death in self.launcher.get("deaths") or [] if death["who"] == "producer" and (seconds_of(death["time"]) or 0) >= begun]
-        return {"run_dir": str(self.run_dir) if self.child else None, "status": self.status, "earlier": self._earlier, "consumer_busy_seconds": round(self.busy.seconds, 3),
-                "taking_over": bool(died), "taking_over_since": died[-1] if died else None,
-                **added(self._earlier_launchers, self._counts())}
+        died = [
+            death["time"]
+            for death in self.launcher.get("deaths") or []
+            if death["who"] == "producer" and (seconds_of(death["time"]) or 0) >= begun
+        ]
+        return {
+            "run_dir": str(self.run_dir) if self.child else None,
+            "status": self.status,
+            "earlier": self._earlier,
+            "consumer_busy_seconds": round(self.busy.seconds, 3),
+            "taking_over": bool(died),
+            "taking_over_since": died[-1] if died else None,
+            **added(self._earlier_launchers, self._counts()),
+        }
 
     def deaths(self):
         """In all its runs."""
@@ -130,7 +153,7 @@ class Worker:
         self.launcher = read_object(self.run_dir / LOGBOOK) or self.launcher
         self.busy.look(self.status.get("consumers"))
         lines = list(filter(None, map(notable, self._log.new_lines())))
-        shown, self._shown = lines[:max(0, SHOWN_LINES - self._shown)], self._shown + len(lines)
+        shown, self._shown = lines[: max(0, SHOWN_LINES - self._shown)], self._shown + len(lines)
         return shown
 
     def look_at_its_process(self):
@@ -163,7 +186,11 @@ def workers_of(workers, run_dir, starts_ahead):
     """`workers`: [(device, shares)]. With `starts_ahead` two workers per device compute alternately; each has the device's whole share."""
     if not starts_ahead:
         return [Worker(device, shares) for device, shares in workers]
-    return [Worker(device, dict(shares), turn=run_dir.file(f"turn-{place}"), number=number) for place, (device, shares) in enumerate(workers, 1) for number in (1, 2)]
+    return [
+        Worker(device, dict(shares), turn=run_dir.file(f"turn-{place}"), number=number)
+        for place, (device, shares) in enumerate(workers, 1)
+        for number in (1, 2)
+    ]
 
 
 def command_of(places, job, worker, index, run_dir, lifeline, error_limit, flags):
@@ -171,11 +198,34 @@ def command_of(places, job, worker, index, run_dir, lifeline, error_limit, flags
     cores = ["--cores", ",".join(map(str, worker.device.cores))] if worker.device.cores else []
     shares = [part for name, value in worker.shares.items() for part in (f"--{name}", str(value))]
     turn = ["--turn", str(worker.turn)] if worker.turn else []
-    return [*places.python_command(sys.executable, LAUNCHER, "-E", "-s"), COMMAND, "--job", str(job.folder), "--index", str(index), "--lifeline-fd", str(lifeline), *cores,
-            *shares, *turn, "--max-errors", str(error_limit), "--run-dir", str(run_dir), "--", *flags]
+    return [
+        *places.python_command(sys.executable, LAUNCHER, "-E", "-s"),
+        COMMAND,
+        "--job",
+        str(job.folder),
+        "--index",
+        str(index),
+        "--lifeline-fd",
+        str(lifeline),
+        *cores,
+        *shares,
+        *turn,
+        "--max-errors",
+        str(error_limit),
+        "--run-dir",
+        str(run_dir),
+        "--",
+        *flags,
+    ]
 
 
 def notable(line):
     """A note of the worker's launcher, as text; empty for notes that the whole run repeats, progress and the summary."""
-    text = line.removeprefix("[run] ") if line.startswith("[run] ") else (record(line) or ("", ""))[1] if line.startswith("{") else ""
+    text = (
+        line.removeprefix("[run] ")
+        if line.startswith("[run] ")
+        else (record(line) or ("", ""))[1]
+        if line.startswith("{")
+        else ""
+    )
     return "" if text.startswith(RUN_WIDE_LINES) else text

@@ -24,7 +24,16 @@ from offramp_launch.output_folder import LOCK, OutputLock, prepare, removed_afte
 from offramp_launch.run_dir import new_run_id
 
 # The job gives these to each shard's run.
-OF_A_SHARD = ("--shard", "--resume", "--overwrite", "--run-dir", "--run-id", "--samples-folder", "--input-list", "--turn")
+OF_A_SHARD = (
+    "--shard",
+    "--resume",
+    "--overwrite",
+    "--run-dir",
+    "--run-id",
+    "--samples-folder",
+    "--input-list",
+    "--turn",
+)
 # The same, if the environment or a settings file sets them.
 SET_BY_JOB = ("shard", "resume", "overwrite", "samples-folder", "input-list")
 NOT_IN_A_JOB = {
@@ -44,20 +53,29 @@ def start(places, argv):
     what, *rest = argv or [""]
     commands = {"init": init, "status": status, "merge": merge, "sbatch": sbatch, "k8s": k8s}
     if what not in commands:
-        raise LaunchError(f"'{what}' is not a command of job" if what else "job needs a command", f"Commands: {', '.join(commands)}, ray", ExitCode.USAGE)
+        raise LaunchError(
+            f"'{what}' is not a command of job" if what else "job needs a command",
+            f"Commands: {', '.join(commands)}, ray",
+            ExitCode.USAGE,
+        )
     try:
         return commands[what](places, rest)
     except OSError as problem:
-        if problem.errno in NO_ROOM:    # the launcher reports it for every command
+        if problem.errno in NO_ROOM:  # the launcher reports it for every command
             raise
-        raise LaunchError(f"{problem.filename or 'a file of the job'}: {problem.strerror or problem}", "Check that the shared folders are mounted on this host",
-                          ExitCode.SYSTEM) from problem
+        raise LaunchError(
+            f"{problem.filename or 'a file of the job'}: {problem.strerror or problem}",
+            "Check that the shared folders are mounted on this host",
+            ExitCode.SYSTEM,
+        ) from problem
 
 
 def job_of(flags):
     folder = flags.get("--job")
     if not folder:
-        raise LaunchError("--job is not given", "Give the job's folder, which all hosts share: --job FOLDER", ExitCode.USAGE)
+        raise LaunchError(
+            "--job is not given", "Give the job's folder, which all hosts share: --job FOLDER", ExitCode.USAGE
+        )
     return pathlib.Path(folder).absolute()
 
 
@@ -65,7 +83,11 @@ def init(places, argv):
     given, flags = take_values(argv, ("--job", "--shards", "--output"))
     folder = job_of(given)
     if "--shards" not in given:
-        raise LaunchError("--shards is not given", "Give the number of shards: about four per GPU that will work on them", ExitCode.USAGE)
+        raise LaunchError(
+            "--shards is not given",
+            "Give the number of shards: about four per GPU that will work on them",
+            ExitCode.USAGE,
+        )
     shards = count(given["--shards"], "--shards")
     require_job_flags(flags)
     flags, config = settled(places, flags)
@@ -92,7 +114,11 @@ def place_of_a_list(folder):
 def begin(places, folder, output, shards, flags, config, facts, listed):
     """Begins the job, or continues an equal one. Errors: LaunchError, if it cannot begin or the folder holds another."""
     if not 1 <= shards <= facts["items"]:
-        raise LaunchError(f"--shards is {shards}, and the input has {facts['items']} items", f"Give a number from 1 to {facts['items']}", ExitCode.USAGE)
+        raise LaunchError(
+            f"--shards is {shards}, and the input has {facts['items']} items",
+            f"Give a number from 1 to {facts['items']}",
+            ExitCode.USAGE,
+        )
     wanted = new_job(places, facts, shards, output, config, flags, listed)
     if (folder / "job.json").exists():
         job, began = kept(folder, wanted, listed)
@@ -107,16 +133,28 @@ def begin(places, folder, output, shards, flags, config, facts, listed):
             job, began = kept(folder, wanted, listed)
             claim(job)
     merged = job_merge.is_merged(job)
-    print(f"[job] {job.id} {'begins' if began else 'is merged already' if merged else 'exists already'} in {folder}: {job.items} items in {job.shards} shards, results in {job.output}\n"
-          f"  run        ./launch/offramp shard --job {folder} --index I, for each I from 0 to {job.shards - 1}, on any host that shares these folders\n"
-          f"  then       ./launch/offramp job merge --job {folder}", flush=True)
+    print(
+        f"[job] {job.id} {'begins' if began else 'is merged already' if merged else 'exists already'} in {folder}: {job.items} items in {job.shards} shards, results in {job.output}\n"
+        f"  run        ./launch/offramp shard --job {folder} --index I, for each I from 0 to {job.shards - 1}, on any host that shares these folders\n"
+        f"  then       ./launch/offramp job merge --job {folder}",
+        flush=True,
+    )
     return int(ExitCode.OK)
 
 
 def new_job(places, facts, shards, output, config, flags, listed):
     """The contents of job.json for a new job. `facts`, `listed`: of facts_of()."""
-    return {"id": f"job-{new_run_id()}", "made_by": build_of(places), **facts, "shards": shards, "output": str(output), "write_path": folder_written_to(config),
-            "folder": os.getcwd(), "flags": flags, "listed": listed is not None}
+    return {
+        "id": f"job-{new_run_id()}",
+        "made_by": build_of(places),
+        **facts,
+        "shards": shards,
+        "output": str(output),
+        "write_path": folder_written_to(config),
+        "folder": os.getcwd(),
+        "flags": flags,
+        "listed": listed is not None,
+    }
 
 
 @contextlib.contextmanager
@@ -154,8 +192,11 @@ def folder_written_to(config):
 def require_job_flags(flags):
     header = take_values(flags, ("--http-header",))[0].get("--http-header", "@")
     if not header.startswith("@"):
-        raise LaunchError("an --http-header that is not in a file would be stored in the job's folder, which others may read", "Give it as @FILE, a file that every host sees",
-                          ExitCode.USAGE)
+        raise LaunchError(
+            "an --http-header that is not in a file would be stored in the job's folder, which others may read",
+            "Give it as @FILE, a file that every host sees",
+            ExitCode.USAGE,
+        )
     refuse_names(flag.partition("=")[0] for flag in flags)
 
 
@@ -174,10 +215,15 @@ def refuse_settings(config):
 def refuse_names(names):
     for name in names:
         if name in OF_A_SHARD:
-            raise LaunchError(f"job init does not accept {name}: the job sets it for each shard", f"Leave {name} out, also as a variable {variable(name[2:])} "
-                              "and in a --config", ExitCode.USAGE)
+            raise LaunchError(
+                f"job init does not accept {name}: the job sets it for each shard",
+                f"Leave {name} out, also as a variable {variable(name[2:])} and in a --config",
+                ExitCode.USAGE,
+            )
         if name in NOT_IN_A_JOB:
-            raise LaunchError(f"job init does not accept {name}: {NOT_IN_A_JOB[name]}", f"Leave {name} out", ExitCode.USAGE)
+            raise LaunchError(
+                f"job init does not accept {name}: {NOT_IN_A_JOB[name]}", f"Leave {name} out", ExitCode.USAGE
+            )
 
 
 def settled(places, flags):
@@ -190,8 +236,12 @@ def settled(places, flags):
         raise LaunchError("a job needs an input", "Give --input FOLDER, and --model", ExitCode.USAGE)
     flags = [*flags, *shipped_model_flags(flags, config)]
     named = {flag.partition("=")[0] for flag in flags}
-    flags += [part for name, value in config.items() if variable(name) in os.environ and f"--{name}" not in named and name not in (*NOT_FOR_ALL, *SET_BY_JOB)
-              for part in settings.as_flag(name, value)]
+    flags += [
+        part
+        for name, value in config.items()
+        if variable(name) in os.environ and f"--{name}" not in named and name not in (*NOT_FOR_ALL, *SET_BY_JOB)
+        for part in settings.as_flag(name, value)
+    ]
     flags = in_one_form(flags, config)
     settings.resolve(str(places.consumer()), flags)
     return flags, settings.resolve(producer, flags)
@@ -227,7 +277,13 @@ def facts_of(places, flags, config, listing=None, listed=None):
     """
     if config.get("source") in texts.SOURCES:
         texts.provide_tokenizers(places)
-    command = [str(places.producer()), "job-facts", str(listing or ""), *flags, *(["--input-list", str(listed)] if listed else [])]
+    command = [
+        str(places.producer()),
+        "job-facts",
+        str(listing or ""),
+        *flags,
+        *(["--input-list", str(listed)] if listed else []),
+    ]
     facts = json.loads(ask(command))
     facts["identity"].update(hashes_of_processors(config))
     return facts, listing if listing and listing.exists() else None
@@ -235,7 +291,12 @@ def facts_of(places, flags, config, listing=None, listed=None):
 
 def hashes_of_processors(config):
     """Hashes of the files that --processor names: FILE:NAME, so:FILE, exec:FILE."""
-    files = [pathlib.Path(part) for name in config.get("processor", "").split(",") for part in (name.rpartition(":")[0], name.partition(":")[2]) if part]
+    files = [
+        pathlib.Path(part)
+        for name in config.get("processor", "").split(",")
+        for part in (name.rpartition(":")[0], name.partition(":")[2])
+        if part
+    ]
     return {f"{OF_A_PROCESSOR}{file}": job_merge.digest(file) for file in files if file.is_file()}
 
 
@@ -246,8 +307,13 @@ def ask(command, text="", warned=None, **more):
     except OSError as problem:
         raise cannot_be_started(command[0], problem) from problem
     if done.returncode != 0:
-        raise LaunchError(last_error(done.stderr) or done.stderr.strip() or f"'{command[0]} {command[1]}' ended with exit code {done.returncode} and wrote nothing",
-                          "", shell_code(done.returncode))
+        raise LaunchError(
+            last_error(done.stderr)
+            or done.stderr.strip()
+            or f"'{command[0]} {command[1]}' ended with exit code {done.returncode} and wrote nothing",
+            "",
+            shell_code(done.returncode),
+        )
     for message in warnings_in(done.stderr.splitlines() if warned else ()):
         warned(message)
     return done.stdout
@@ -267,8 +333,11 @@ def require_empty(folder, flag):
         there = os.listdir(folder) if os.path.lexists(folder) else []
     # Another host may have begun the same job by now: the claim in SHARDS decides.
     if others := sorted(name for name in there if name not in (LOCK, SHARDS)):
-        raise LaunchError(f"{flag} {folder} is not empty: {', '.join(others[:3])}",
-                          "Give each job an empty or new folder", ExitCode.USAGE)
+        raise LaunchError(
+            f"{flag} {folder} is not empty: {', '.join(others[:3])}",
+            "Give each job an empty or new folder",
+            ExitCode.USAGE,
+        )
 
 
 def require_locks(folder):
@@ -281,10 +350,16 @@ def require_locks(folder):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as problem:
             if problem.errno not in NO_LOCKS:
-                raise LaunchError(f"files in {folder} cannot be locked: {problem.strerror}", "Check that the file system's lock service (for NFS: lockd, statd) runs on this host",
-                                  ExitCode.SYSTEM) from problem
-            raise LaunchError(f"{folder} is on a file system without locks ({problem.strerror}); locks keep two attempts from processing one shard",
-                              "Mount it with locks (flock), or choose another", ExitCode.CONFIG) from problem
+                raise LaunchError(
+                    f"files in {folder} cannot be locked: {problem.strerror}",
+                    "Check that the file system's lock service (for NFS: lockd, statd) runs on this host",
+                    ExitCode.SYSTEM,
+                ) from problem
+            raise LaunchError(
+                f"{folder} is on a file system without locks ({problem.strerror}); locks keep two attempts from processing one shard",
+                "Mount it with locks (flock), or choose another",
+                ExitCode.CONFIG,
+            ) from problem
 
 
 def keep_list(written, path):
@@ -292,17 +367,28 @@ def keep_list(written, path):
     with write_errors(path):
         content = written.read_bytes()
         if not link(written, path) and path.read_bytes() != content:
-            raise LaunchError(f"the input has changed since {path} was written", "To use the input as it is now, begin a job in another folder", ExitCode.USAGE)
+            raise LaunchError(
+                f"the input has changed since {path} was written",
+                "To use the input as it is now, begin a job in another folder",
+                ExitCode.USAGE,
+            )
 
 
 def require_same_input(job, facts):
     """Errors: LaunchError (BAD_INPUT; NO_INPUT if a processor's file is missing on this host)."""
     for name in set(job.facts["identity"]).difference(facts["identity"]):
         if (file := pathlib.Path(name.removeprefix(OF_A_PROCESSOR))) != pathlib.Path(name) and not file.exists():
-            raise LaunchError(f"the processor's file {file} does not exist on this host", "Mount the same folders on this host as on the job's first, under the same paths", ExitCode.NO_INPUT)
+            raise LaunchError(
+                f"the processor's file {file} does not exist on this host",
+                "Mount the same folders on this host as on the job's first, under the same paths",
+                ExitCode.NO_INPUT,
+            )
     if difference := difference_of({name: job.facts[name] for name in ("items", "identity")}, facts):
-        raise LaunchError(f"the input or the model differs from {job.folder / 'job.json'}: {difference}",
-                          "Restore it, or begin another job (give job init the settings that have other defaults on this machine)", ExitCode.BAD_INPUT)
+        raise LaunchError(
+            f"the input or the model differs from {job.folder / 'job.json'}: {difference}",
+            "Restore it, or begin another job (give job init the settings that have other defaults on this machine)",
+            ExitCode.BAD_INPUT,
+        )
 
 
 def status(places, argv):
@@ -313,7 +399,13 @@ def status(places, argv):
     job = Job.found(job_of(given))
     records = job.records()
     missing = [index for index in range(job.shards) if index not in records]
-    whole = {**job_merge.sums(job, records), "job": job.id, "shards": job.shards, "shards_done": len(records), "missing": missing}
+    whole = {
+        **job_merge.sums(job, records),
+        "job": job.id,
+        "shards": job.shards,
+        "shards_done": len(records),
+        "missing": missing,
+    }
     if as_json:
         print(json.dumps(whole, indent=2))
     elif only_missing:
@@ -329,7 +421,12 @@ def status_lines(job, whole):
     for index in whole["missing"][:SHOWN_MISSING]:
         attempts = job.attempts(index)
         last = attempts[-1] if attempts else None
-        ended = "" if not last else f", the last on {last.get('host')}: " + (f"exit code {last['exit']}" if "exit" in last else "under way, or killed")
+        ended = (
+            ""
+            if not last
+            else f", the last on {last.get('host')}: "
+            + (f"exit code {last['exit']}" if "exit" in last else "under way, or killed")
+        )
         yield f"  shard {index}: {len(attempts)} attempts{ended}"
     if len(whole["missing"]) > SHOWN_MISSING:
         yield f"  and {len(whole['missing']) - SHOWN_MISSING} more: ./launch/offramp job status --missing lists them"
@@ -349,7 +446,14 @@ def merge(places, argv):
     job.require_for_hosts()
     job.require_made_by(build_of(places))
     enter(job)
-    return job_merge.merge(places, job, partial, lambda *words, **more: ask(*words, warned=lambda text: print(f"[job] {text}", file=sys.stderr, flush=True), **more))
+    return job_merge.merge(
+        places,
+        job,
+        partial,
+        lambda *words, **more: ask(
+            *words, warned=lambda text: print(f"[job] {text}", file=sys.stderr, flush=True), **more
+        ),
+    )
 
 
 def sbatch(places, argv):
@@ -372,7 +476,7 @@ def for_an_engine(argv, names):
     at = argv.index("--") if "--" in argv else len(argv)
     given, rest = take_values(argv[:at], ("--job", *names))
     refuse(rest)
-    flags = argv[at + 1:]
+    flags = argv[at + 1 :]
     refuse_of_a_shard(flags)
     return Job.found(job_of(given)), given, flags
 
@@ -382,12 +486,13 @@ def enter(job):
     try:
         os.chdir(job.facts["folder"])
     except OSError as problem:
-        raise LaunchError(f"the folder {job.facts['folder']}, which the job's paths are relative to, is missing on this host: {problem.strerror}",
-                          "Mount the same folders on this host as on the job's first, under the same paths", ExitCode.SINK_UNAVAILABLE) from problem
+        raise LaunchError(
+            f"the folder {job.facts['folder']}, which the job's paths are relative to, is missing on this host: {problem.strerror}",
+            "Mount the same folders on this host as on the job's first, under the same paths",
+            ExitCode.SINK_UNAVAILABLE,
+        ) from problem
 
 
 def refuse(rest):
     if rest:
         raise LaunchError(f"job does not accept '{rest[0]}'", "See ./launch/offramp job --help", ExitCode.USAGE)
-
-

@@ -48,8 +48,11 @@ def link(temporary, path):
         made = True
     except OSError as problem:
         if problem.errno in NO_LINKS:
-            raise LaunchError(f"{path.parent} is on a file system without hard links ({problem.strerror}); hosts need them to agree which was first",
-                              "Put --output, and --job if given, on a file system with hard links, such as NFS, Lustre, CephFS, or a local disk", ExitCode.CONFIG) from problem
+            raise LaunchError(
+                f"{path.parent} is on a file system without hard links ({problem.strerror}); hosts need them to agree which was first",
+                "Put --output, and --job if given, on a file system with hard links, such as NFS, Lustre, CephFS, or a local disk",
+                ExitCode.CONFIG,
+            ) from problem
         # A network may lose the answer and repeat the request: two names for the file mean success.
         made = os.stat(temporary).st_nlink == 2
         if not made and not os.path.exists(path):
@@ -73,10 +76,17 @@ def read(path):
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError) as problem:
-        raise LaunchError(f"{path} is damaged, or not a file of a job: {problem}", "Offramp writes these files atomically: find what changed it, or begin another job",
-                          ExitCode.BAD_INPUT) from problem
+        raise LaunchError(
+            f"{path} is damaged, or not a file of a job: {problem}",
+            "Offramp writes these files atomically: find what changed it, or begin another job",
+            ExitCode.BAD_INPUT,
+        ) from problem
     except OSError as problem:
-        raise LaunchError(f"{path} cannot be read: {problem.strerror}", "Check that the shared folder is mounted on this host", ExitCode.SYSTEM) from problem
+        raise LaunchError(
+            f"{path} cannot be read: {problem.strerror}",
+            "Check that the shared folder is mounted on this host",
+            ExitCode.SYSTEM,
+        ) from problem
 
 
 def make_folder(path, parents=True):
@@ -90,7 +100,15 @@ def write_errors(path):
     try:
         yield
     except OSError as problem:
-        if problem.errno not in READ_ONLY and problem.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EEXIST):
+        if problem.errno not in READ_ONLY and problem.errno not in (
+            errno.ENOENT,
+            errno.ENOTDIR,
+            errno.ENAMETOOLONG,
+            errno.EEXIST,
+        ):
             raise
-        raise LaunchError(f"{path} cannot be written: {problem.strerror}", way_to_write(problem, "Make room in the job's folder, or make it writable"),
-                          ExitCode.CANNOT_WRITE) from problem
+        raise LaunchError(
+            f"{path} cannot be written: {problem.strerror}",
+            way_to_write(problem, "Make room in the job's folder, or make it writable"),
+            ExitCode.CANNOT_WRITE,
+        ) from problem

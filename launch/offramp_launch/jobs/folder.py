@@ -23,7 +23,7 @@ from offramp_launch.jobs import files as job_files
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 VERSION = 1
-SHARDS = ".offramp-shards"      # common/app/program/shard_place.hpp
+SHARDS = ".offramp-shards"  # common/app/program/shard_place.hpp
 # Fields that may differ between two hosts that begin the same job.
 NOT_COMPARED = ("id", "made_by")
 
@@ -47,7 +47,11 @@ class Job:
         began = job_files.put_once(path, {"version": VERSION, **facts})
         job = Job.found(folder)
         if difference := difference_of(job.facts, {"version": VERSION, **facts}):
-            raise LaunchError(f"{path} belongs to another job: {difference}", "Give the same values, or begin this job in another folder", ExitCode.USAGE)
+            raise LaunchError(
+                f"{path} belongs to another job: {difference}",
+                "Give the same values, or begin this job in another folder",
+                ExitCode.USAGE,
+            )
         return job, began
 
     @staticmethod
@@ -55,11 +59,17 @@ class Job:
         path = folder / "job.json"
         facts = job_files.read(path)
         if facts is None:
-            raise LaunchError(f"{folder} is not a job's folder: job.json is missing", "Begin one: ./launch/offramp job init --job FOLDER --shards N, with the flags of a run",
-                              ExitCode.NO_INPUT)
+            raise LaunchError(
+                f"{folder} is not a job's folder: job.json is missing",
+                "Begin one: ./launch/offramp job init --job FOLDER --shards N, with the flags of a run",
+                ExitCode.NO_INPUT,
+            )
         if not isinstance(facts, dict) or facts.get("version") != VERSION:
-            raise LaunchError(f"{path} has version {facts.get('version') if isinstance(facts, dict) else 'none'}, but this program supports {VERSION}",
-                              "Continue with the version of Offramp that began the job", ExitCode.PROTOCOL)
+            raise LaunchError(
+                f"{path} has version {facts.get('version') if isinstance(facts, dict) else 'none'}, but this program supports {VERSION}",
+                "Continue with the version of Offramp that began the job",
+                ExitCode.PROTOCOL,
+            )
         return Job(folder, facts)
 
     def claim_output(self):
@@ -68,7 +78,7 @@ class Job:
         the output, or the folder of --write-path, is another job's.
         """
         for _, folder in self.claimed():
-            while self.owner_of(folder) is None:    # a merge may remove the claim meanwhile
+            while self.owner_of(folder) is None:  # a merge may remove the claim meanwhile
                 path = claim_of(folder)
                 job_files.make_folder(path.parent)
                 job_files.put_once(path, {"job": self.id, "folder": str(self.folder)})
@@ -80,10 +90,17 @@ class Job:
             path = claim_of(folder)
             owner = job_files.read(path)
             if owner is None:
-                raise LaunchError(f"{flag} {folder}: {path.relative_to(folder)}, which job init wrote, is missing",
-                                  "Mount the same folders on this host as on the job's first, under the same paths. If they are mounted, the job was discarded", ExitCode.NO_INPUT)
+                raise LaunchError(
+                    f"{flag} {folder}: {path.relative_to(folder)}, which job init wrote, is missing",
+                    "Mount the same folders on this host as on the job's first, under the same paths. If they are mounted, the job was discarded",
+                    ExitCode.NO_INPUT,
+                )
             if owner["job"] != self.id:
-                raise LaunchError(f"{folder} is the output of job {owner['job']} in {owner['folder']}", f"Give each job its own {flag}", ExitCode.USAGE)
+                raise LaunchError(
+                    f"{folder} is the output of job {owner['job']} in {owner['folder']}",
+                    f"Give each job its own {flag}",
+                    ExitCode.USAGE,
+                )
 
     @staticmethod
     def owner_of(folder):
@@ -97,21 +114,30 @@ class Job:
 
     def claimed(self):
         """(flag, folder) of each folder that all shards write to."""
-        return [("--output", self.output), *([("--write-path", pathlib.Path(self.facts["write_path"]))] if self.facts.get("write_path") else [])]
+        return [
+            ("--output", self.output),
+            *([("--write-path", pathlib.Path(self.facts["write_path"]))] if self.facts.get("write_path") else []),
+        ]
 
     def require_made_by(self, build):
         """`build`: "VERSION COMMIT"; a copy may not know its commit. Errors: LaunchError (PROTOCOL) for another build, whose results may differ."""
         began = self.facts.get("made_by", "")
         if any(then != now for then, now in zip(began.split(), build.split())):
-            raise LaunchError(f"{self.folder / 'job.json'} was made by Offramp {began}, and this is {build}", "Continue with the version of Offramp that began the job",
-                              ExitCode.PROTOCOL)
+            raise LaunchError(
+                f"{self.folder / 'job.json'} was made by Offramp {began}, and this is {build}",
+                "Continue with the version of Offramp that began the job",
+                ExitCode.PROTOCOL,
+            )
 
     def require_for_hosts(self):
         """Errors: LaunchError (USAGE) for the job of a run with --gpus (gpus/job.py), which runs and merges its own shards."""
         folder = pathlib.Path(os.path.realpath(self.folder))
         if (folder.parent.name, folder.name) == (SHARDS, "job"):
-            raise LaunchError(f"{self.folder} belongs to a run with --gpus, which merges its own shards", "Continue it: ./launch/offramp run --gpus N --resume, "
-                              "with the same flags", ExitCode.USAGE)
+            raise LaunchError(
+                f"{self.folder} belongs to a run with --gpus, which merges its own shards",
+                "Continue it: ./launch/offramp run --gpus N --resume, with the same flags",
+                ExitCode.USAGE,
+            )
 
     def list_of_input(self):
         """None if the input is not a folder of images."""
@@ -130,25 +156,43 @@ class Job:
     def record(self, index):
         """The shard's record; None if the shard is not done. Errors: LaunchError (USAGE) for the record of another job."""
         record = job_files.read(self.record_path(index))
-        if record is not None and (record.get("job"), record.get("index"), record.get("items")) != (self.id, index, self.items_of(index)):
-            raise LaunchError(f"{self.record_path(index)} belongs to shard {record.get('index')} of job {record.get('job')}, not to shard {index} of job {self.id}",
-                              "If you no longer need that job, remove the record; the shard then counts as not done", ExitCode.USAGE)
+        if record is not None and (record.get("job"), record.get("index"), record.get("items")) != (
+            self.id,
+            index,
+            self.items_of(index),
+        ):
+            raise LaunchError(
+                f"{self.record_path(index)} belongs to shard {record.get('index')} of job {record.get('job')}, not to shard {index} of job {self.id}",
+                "If you no longer need that job, remove the record; the shard then counts as not done",
+                ExitCode.USAGE,
+            )
         return record
 
     def records(self):
         """The records of the shards that are done, by index."""
         names = os.listdir(self.folder / "done") if (self.folder / "done").is_dir() else []
-        indices = sorted(int(name.removesuffix(".json")) for name in names if name.removesuffix(".json").isdigit() and name.endswith(".json"))
+        indices = sorted(
+            int(name.removesuffix(".json"))
+            for name in names
+            if name.removesuffix(".json").isdigit() and name.endswith(".json")
+        )
         return {index: self.record(index) for index in indices if index < self.shards}
 
     def require(self, index):
         if not 0 <= index < self.shards:
-            raise LaunchError(f"shard {index} does not exist: the job has {self.shards} shards", f"Give an index from 0 to {self.shards - 1}", ExitCode.USAGE)
+            raise LaunchError(
+                f"shard {index} does not exist: the job has {self.shards} shards",
+                f"Give an index from 0 to {self.shards - 1}",
+                ExitCode.USAGE,
+            )
 
     def note_done(self, index, record):
         """Returns whether this attempt's record is the one that counts."""
         job_files.make_folder(self.folder / "done")
-        return job_files.put_once(self.record_path(index), {"version": VERSION, "job": self.id, "index": index, "items": self.items_of(index), **record})
+        return job_files.put_once(
+            self.record_path(index),
+            {"version": VERSION, "job": self.id, "index": index, "items": self.items_of(index), **record},
+        )
 
     def begin_attempt(self, index):
         """Creates this attempt's note, with a unique number, and returns its path. Errors: LaunchError, also if the output has no claim."""
@@ -164,7 +208,10 @@ class Job:
         """The notes of the shard's attempts, the latest last."""
         folder = self.place(index) / "attempts"
         names = [name for name in os.listdir(folder) if name.removesuffix(".json").isdigit()] if folder.is_dir() else []
-        return [job_files.read(folder / name) or {} for name in sorted(names, key=lambda name: int(name.removesuffix(".json")))]
+        return [
+            job_files.read(folder / name) or {}
+            for name in sorted(names, key=lambda name: int(name.removesuffix(".json")))
+        ]
 
 
 def claim_of(folder):
@@ -172,7 +219,7 @@ def claim_of(folder):
 
 
 def difference_of(there, wanted):
-    """"shards was 4 and is 8, ..."; empty if the two are equal."""
+    """ "shards was 4 and is 8, ..."; empty if the two are equal."""
     differences = []
     for name in sorted({*there, *wanted}.difference(NOT_COMPARED)):
         was, is_now = there.get(name), wanted.get(name)

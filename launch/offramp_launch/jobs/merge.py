@@ -22,13 +22,20 @@ def merge(places, job, partial, ask):
     records = job.records()
     missing = [index for index in range(job.shards) if index not in records]
     if missing and not partial:
-        raise LaunchError(f"{len(missing)} of the job's {job.shards} shards are not done: {as_ranges(missing)}",
-                          f"Run them (./launch/offramp shard --job {job.folder} --index I), or give --partial to merge the others", ExitCode.NO_INPUT)
+        raise LaunchError(
+            f"{len(missing)} of the job's {job.shards} shards are not done: {as_ranges(missing)}",
+            f"Run them (./launch/offramp shard --job {job.folder} --index I), or give --partial to merge the others",
+            ExitCode.NO_INPUT,
+        )
     if not records:
-        raise LaunchError("no shard of the job is done", f"Run them: ./launch/offramp shard --job {job.folder} --index I", ExitCode.NO_INPUT)
+        raise LaunchError(
+            "no shard of the job is done",
+            f"Run them: ./launch/offramp shard --job {job.folder} --index I",
+            ExitCode.NO_INPUT,
+        )
     if not is_merged(job):
         with contextlib.closing(OutputLock(str(job.output), job.id)) as lock:
-            if not is_merged(job):      # another merge may have held the lock
+            if not is_merged(job):  # another merge may have held the lock
                 # The programs inherit the lock, and hold it while they write even if the launcher dies.
                 merge_output(places, job, records, missing, lambda *words: ask(*words, pass_fds=(lock.fd,)), lock)
     if not missing:
@@ -49,7 +56,7 @@ def merge_output(places, job, records, missing, ask, lock):
         require_parts(job, index, record)
     join(places, job, records, bool(missing), ask)
     require_joined(job, records)
-    lock.require_in_place()     # the shards' folders are removed next
+    lock.require_in_place()  # the shards' folders are removed next
     job_files.replace(job.folder / "summary.json", summary_of(job, records, missing))
 
 
@@ -61,16 +68,22 @@ def is_merged(job):
 def require_own(job):
     """Errors: LaunchError (USAGE) if a later run wrote results that the merge would overwrite."""
     if (run := run_noted(job.output)) not in (None, job.id):
-        raise LaunchError(f"{job.output} holds results of run {run}, not of this job",
-                          "If that run continued a merged part, no merge is needed; to replace its results with the shards', "
-                          f"remove {job.output / CHECKPOINT} and merge again", ExitCode.USAGE)
+        raise LaunchError(
+            f"{job.output} holds results of run {run}, not of this job",
+            "If that run continued a merged part, no merge is needed; to replace its results with the shards', "
+            f"remove {job.output / CHECKPOINT} and merge again",
+            ExitCode.USAGE,
+        )
 
 
 def require_merged(job, index):
     """Errors: LaunchError (BAD_INPUT) if a file that the shard's consumers appended to is not whole yet. The record does not show this."""
     if path := merge_failure(job.place(index)):
-        raise LaunchError(f"{path} is not joined yet with the other output of shard {index}", f"Remove {job.record_path(index)}, and run the shard again to join it",
-                          ExitCode.BAD_INPUT)
+        raise LaunchError(
+            f"{path} is not joined yet with the other output of shard {index}",
+            f"Remove {job.record_path(index)}, and run the shard again to join it",
+            ExitCode.BAD_INPUT,
+        )
 
 
 def merge_failure(place):
@@ -83,19 +96,30 @@ def require_parts(job, index, record):
     for name, wanted in record["parts"].items():
         path = job.place(index) / name
         if not path.exists() or (wanted and digest(path) != wanted):
-            raise LaunchError(f"{path}, which shard {index} wrote, {'has changed' if path.exists() else 'is missing'}",
-                              f"Remove {job.record_path(index)} and {job.place(index)}, and run the shard again", ExitCode.BAD_INPUT)
+            raise LaunchError(
+                f"{path}, which shard {index} wrote, {'has changed' if path.exists() else 'is missing'}",
+                f"Remove {job.record_path(index)} and {job.place(index)}, and run the shard again",
+                ExitCode.BAD_INPUT,
+            )
 
 
 def parts_of(place, processors):
     """The files that a shard's run finished, with digests; None if equal rows may differ in bytes. `processors`: the run's."""
-    return {name: digest(place / name) if name.endswith(MERGED_BY_LINES) else None for name in names_of_parts(place, processors)}
+    return {
+        name: digest(place / name) if name.endswith(MERGED_BY_LINES) else None
+        for name in names_of_parts(place, processors)
+    }
 
 
 def names_of_parts(place, processors):
-    return [str(name) for name in (path.relative_to(place) for path in sorted(place.rglob("*")) if path.is_file())
-            if not any(part.startswith(".") for part in name.parts) and name.parts[0] != "attempts" and not name.name.endswith(OF_A_READER)
-            and may_be_part(name, processors)]
+    return [
+        str(name)
+        for name in (path.relative_to(place) for path in sorted(place.rglob("*")) if path.is_file())
+        if not any(part.startswith(".") for part in name.parts)
+        and name.parts[0] != "attempts"
+        and not name.name.endswith(OF_A_READER)
+        and may_be_part(name, processors)
+    ]
 
 
 def digest(path):
@@ -114,7 +138,9 @@ def join(places, job, records, is_partial, ask):
     flags = [*job.facts["flags"], "--output", str(job.output)]
     lines = "".join("\t".join((str(index), *record["parts"])) + "\n" for index, record in records.items())
     ask([str(places.consumer()), "join-shards", str(job.items), str(job.shards), *flags], lines)
-    states = "".join(f"{index} whole\n" if record["done"] == record["items"] else f"{index}\n" for index, record in records.items())
+    states = "".join(
+        f"{index} whole\n" if record["done"] == record["items"] else f"{index}\n" for index, record in records.items()
+    )
     ask([str(places.producer()), "join-shards", str(job.output), job.id, str(job.shards)], states)
     if not is_partial:
         ask([str(places.consumer()), "finish", "--run-id", job.id, *flags])
@@ -125,22 +151,38 @@ def require_joined(job, records):
     for index, record in records.items():
         for name in record["parts"]:
             if not (job.output / name).exists():
-                raise LaunchError(f"shard {index} wrote {job.place(index) / name}, but the merge did not create {job.output / name}",
-                                  f"If it is your own file, move it away, remove {job.record_path(index)} and run the shard again; else this is a bug in "
-                                  "Offramp. The shards' results are unchanged", ExitCode.COUNT_MISMATCH)
+                raise LaunchError(
+                    f"shard {index} wrote {job.place(index) / name}, but the merge did not create {job.output / name}",
+                    f"If it is your own file, move it away, remove {job.record_path(index)} and run the shard again; else this is a bug in "
+                    "Offramp. The shards' results are unchanged",
+                    ExitCode.COUNT_MISMATCH,
+                )
 
 
 def sums(job, records):
     counted = {name: sum(record[name] for record in records.values()) for name in COUNTS}
-    return {"items": job.items, **counted, "conserved": sum(record["items"] for record in records.values()) == sum(counted.values())}
+    return {
+        "items": job.items,
+        **counted,
+        "conserved": sum(record["items"] for record in records.values()) == sum(counted.values()),
+    }
 
 
 def summary_of(job, records, missing):
     whole = sums(job, records)
-    return {"job": job.id, "output": str(job.output), "partial": bool(missing), "missing": missing, **whole,
-            "conserved": whole["conserved"] and not missing and job.items == sum(whole[name] for name in COUNTS),
-            "seconds": round(sum(record["seconds"] for record in records.values()), 3),
-            "shards": [{"index": index, **{name: record[name] for name in ("items", *COUNTS, "attempt", "host", "seconds")}} for index, record in records.items()]}
+    return {
+        "job": job.id,
+        "output": str(job.output),
+        "partial": bool(missing),
+        "missing": missing,
+        **whole,
+        "conserved": whole["conserved"] and not missing and job.items == sum(whole[name] for name in COUNTS),
+        "seconds": round(sum(record["seconds"] for record in records.values()), 3),
+        "shards": [
+            {"index": index, **{name: record[name] for name in ("items", *COUNTS, "attempt", "host", "seconds")}}
+            for index, record in records.items()
+        ],
+    }
 
 
 def remove_places(job):
@@ -149,18 +191,24 @@ def remove_places(job):
     try:
         for folder in folders:
             while folder.is_dir():
-                with contextlib.suppress(FileNotFoundError):    # a late attempt may remove files, too
+                with contextlib.suppress(FileNotFoundError):  # a late attempt may remove files, too
                     shutil.rmtree(folder)
     except OSError as problem:
-        raise LaunchError(f"{problem.filename or folder} cannot be removed: {problem.strerror}", "The output is whole; remove the folder, or merge again",
-                          ExitCode.CANNOT_WRITE) from problem
+        raise LaunchError(
+            f"{problem.filename or folder} cannot be removed: {problem.strerror}",
+            "The output is whole; remove the folder, or merge again",
+            ExitCode.CANNOT_WRITE,
+        ) from problem
 
 
 def require_a_result(items, skipped):
     """A run without any result has failed, whatever --max-errors allows; for a job all shards together decide. Errors: LaunchError (BAD_INPUT)."""
     if skipped == items:
-        raise LaunchError(f"none of the {items} items has a result: all were skipped", "Check --input, the model, its weights and --precision; a run with --resume tries "
-                          "them again", ExitCode.BAD_INPUT)
+        raise LaunchError(
+            f"none of the {items} items has a result: all were skipped",
+            "Check --input, the model, its weights and --precision; a run with --resume tries them again",
+            ExitCode.BAD_INPUT,
+        )
 
 
 def require_whole_pictures(job, whole):
@@ -168,15 +216,27 @@ def require_whole_pictures(job, whole):
     For --tile. `whole`: the counts over all shards. Errors: LaunchError (CANNOT_WRITE) if a picture lacks tiles and none was skipped, dead-lettered or
     dropped: their results are gone.
     """
-    left = sorted(path for pattern in (".offramp-tiles/*", "*/.offramp-tiles/*") for path in job.output.glob(pattern) if not path.name.startswith("."))
+    left = sorted(
+        path
+        for pattern in (".offramp-tiles/*", "*/.offramp-tiles/*")
+        for path in job.output.glob(pattern)
+        if not path.name.startswith(".")
+    )
     if left and not any(whole[name] for name in COUNTS if name != "done"):
-        raise LaunchError(f"{len(left)} {'mask is' if len(left) == 1 else 'masks are'} missing, although all tiles were processed: pictures, or files in {left[0].parent}, "
-                          "were removed or changed",
-                          "A run with --resume makes them again. Do not change pictures or output before a run has ended", ExitCode.CANNOT_WRITE)
+        raise LaunchError(
+            f"{len(left)} {'mask is' if len(left) == 1 else 'masks are'} missing, although all tiles were processed: pictures, or files in {left[0].parent}, "
+            "were removed or changed",
+            "A run with --resume makes them again. Do not change pictures or output before a run has ended",
+            ExitCode.CANNOT_WRITE,
+        )
 
 
 def losses(whole):
-    reasons = {"skipped": "could not be read", "dead_letters": "were dead-lettered, as their deliveries failed", "dropped": "found no free slab"}
+    reasons = {
+        "skipped": "could not be read",
+        "dead_letters": "were dead-lettered, as their deliveries failed",
+        "dropped": "found no free slab",
+    }
     return [f"  {name.replace('_', ' '):<10} {whole[name]} items {why}" for name, why in reasons.items() if whole[name]]
 
 
@@ -192,7 +252,7 @@ def summary_lines(job, summary):
 
 
 def as_ranges(indices):
-    """"0,3-5": the array syntax of schedulers."""
+    """ "0,3-5": the array syntax of schedulers."""
     found = []
     for index in indices:
         if found and found[-1][1] == index - 1:

@@ -12,7 +12,17 @@ from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, c
 from offramp_launch.places import LAUNCHER
 
 FLAG = "--ray-python"
-FLAGS = ("--address", "--num-gpus", "--num-cpus", "--resource", "--workers", "--attempts", "--pause", "--flags", "--offramp")
+FLAGS = (
+    "--address",
+    "--num-gpus",
+    "--num-cpus",
+    "--resource",
+    "--workers",
+    "--attempts",
+    "--pause",
+    "--flags",
+    "--offramp",
+)
 ON = "--on"
 # A folder named "ray", such as a job's logs in the working folder, is not the package.
 HAS_RAY = """
@@ -43,8 +53,12 @@ def start(places, argv):
     except OSError as problem:
         raise cannot_be_started(python, problem, f"Name a Python that has Ray: {FLAG} PYTHON") from problem
     if not has_ray:
-        raise LaunchError(f"Ray is not installed in {python}", f"Install it there ({python} -m pip install ray), or name a Python that has it: {FLAG} PYTHON", ExitCode.CONFIG)
-    named, rest = take_all(argv, FLAGS)     # a value may begin with a dash
+        raise LaunchError(
+            f"Ray is not installed in {python}",
+            f"Install it there ({python} -m pip install ray), or name a Python that has it: {FLAG} PYTHON",
+            ExitCode.CONFIG,
+        )
+    named, rest = take_all(argv, FLAGS)  # a value may begin with a dash
     words = [given.get(lifeline.FLAG, ""), *rest, *as_words(named)]
     sys.stdout.flush()
     with interrupts.blocked():
@@ -62,6 +76,7 @@ def drive(argv):
     if argv[0]:
         lifeline.hold(argv[0])
     from offramp.ray import main
+
     return main(argv[1:])
 
 
@@ -73,7 +88,9 @@ def run(argv):
     """If the job exists, `init` does nothing: the same command continues an interrupted run. Errors: LaunchError (USAGE)."""
     given, argv = take_values(argv, (ON,))
     if given[ON] != "ray":
-        raise LaunchError(f"{ON} is '{given[ON]}', and only ray is supported", "Give --on ray, or leave it out", ExitCode.USAGE)
+        raise LaunchError(
+            f"{ON} is '{given[ON]}', and only ray is supported", "Give --on ray, or leave it out", ExitCode.USAGE
+        )
     of_ray, of_init = take_all(argv, (FLAG, *FLAGS))
     of_init = hide_query(sink.hide_password(of_init, os.environ), os.environ)
     folder = ["--job", str(job_command.job_of(take_values(of_init, ("--job",))[0]))]
@@ -87,7 +104,7 @@ def run(argv):
 def step(words):
     """Runs one of the job's commands, which ends if this process does. Returns its exit code. Errors: LaunchError."""
     read, held = os.pipe()
-    ends = [f"{lifeline.FLAG}={read}"] if words[0] == "ray" else []     # the other commands are short
+    ends = [f"{lifeline.FLAG}={read}"] if words[0] == "ray" else []  # the other commands are short
     try:
         command = [sys.executable, "-E", "-s", "-B", str(LAUNCHER), "job", *words, *ends]
         return code_of_command(f"job {words[0]}", interrupts.run_python(command, pass_fds=(read,)))

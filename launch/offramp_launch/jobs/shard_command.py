@@ -15,7 +15,16 @@ from offramp_launch.jobs import files as job_files, merge as job_merge
 from offramp_launch.supervision import lifeline
 from offramp_launch.arguments import count, take_switch, take_values, without_values
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.jobs.command import build_of, enter, facts_of, job_of, refuse_of_a_shard, refuse_settings, require_locks, require_same_input
+from offramp_launch.jobs.command import (
+    build_of,
+    enter,
+    facts_of,
+    job_of,
+    refuse_of_a_shard,
+    refuse_settings,
+    require_locks,
+    require_same_input,
+)
 from offramp_launch.jobs.folder import Job
 from offramp_launch.output_folder import LOCK, OutputLock
 from offramp_launch.run_dir import choose_run_dir, new_run_id
@@ -34,8 +43,8 @@ class Attempt:
     index: int
     flags: list
     strict: bool = False
-    http: typing.Optional[tuple] = None       # the address to watch its run at
-    first: typing.Optional[int] = None        # the number of consumers to begin with, with autoscaling
+    http: typing.Optional[tuple] = None  # the address to watch its run at
+    first: typing.Optional[int] = None  # the number of consumers to begin with, with autoscaling
 
 
 def start(places, argv):
@@ -53,7 +62,10 @@ def start(places, argv):
         job.require_made_by(build_of(places))
         job.require(index)
         return job
-    return exit_of_attempt(lambda: do(Attempt(places, found(), index, flags, strict, http)), lambda: print_if_done(found(), index))
+
+    return exit_of_attempt(
+        lambda: do(Attempt(places, found(), index, flags, strict, http)), lambda: print_if_done(found(), index)
+    )
 
 
 def exit_of_attempt(attempt, is_done=lambda: False):
@@ -85,7 +97,7 @@ def is_known(is_done):
 
 def exit_of_problem(problem):
     """Prints an exception after which another try may succeed, and returns its exit code; raises any other for the command to print."""
-    if isinstance(problem, OSError):    # any error of the shared folders
+    if isinstance(problem, OSError):  # any error of the shared folders
         print(f"offramp: {problem}; another try continues from here", file=sys.stderr)
         return TRY_AGAIN
     if not isinstance(problem, LaunchError) or exit_of(problem.code) != TRY_AGAIN:
@@ -99,7 +111,9 @@ def index_of(given, environment=os.environ):
         if "--index" not in given and environment.get(variable):
             return count(environment[variable], variable)
     if "--index" not in given:
-        raise LaunchError("--index is not given", f"Give it, from 0 on, or set one of {', '.join(VARIABLES)}", ExitCode.USAGE)
+        raise LaunchError(
+            "--index is not given", f"Give it, from 0 on, or set one of {', '.join(VARIABLES)}", ExitCode.USAGE
+        )
     return count(given["--index"], "--index")
 
 
@@ -118,15 +132,21 @@ def remove_partial_outputs(job):
     with contextlib.suppress(LaunchError, OSError):
         if job_merge.is_merged(job):
             job_merge.remove_places(job)
-            os.rmdir(job.output)        # fails for a merged output, which is not empty
+            os.rmdir(job.output)  # fails for a merged output, which is not empty
 
 
 def do_the_rest(attempt):
     places, job, index, flags = attempt.places, attempt.job, attempt.index, attempt.flags
     enter(job)
-    flags = [*without_values(job.facts["flags"], {flag.partition("=")[0] for flag in flags if flag.startswith("--")}), *flags]
+    flags = [
+        *without_values(job.facts["flags"], {flag.partition("=")[0] for flag in flags if flag.startswith("--")}),
+        *flags,
+    ]
     config = settings_of(places, flags)
-    flags = [*without_values(flags, ("--run-dir",)), *(["--run-dir", config["run-dir"]] if config.get("run-dir") else [])]    # from a flag, the environment or --config
+    flags = [
+        *without_values(flags, ("--run-dir",)),
+        *(["--run-dir", config["run-dir"]] if config.get("run-dir") else []),
+    ]  # from a flag, the environment or --config
     require_under_way(job, index)
     require_input(job, config)
     require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])
@@ -144,8 +164,11 @@ def do_the_rest(attempt):
 def require_under_way(job, index):
     """For a shard that is not done. Errors: LaunchError (USAGE) if the job is merged, else those of require_claimed()."""
     if job_merge.is_merged(job):
-        raise LaunchError(f"the job is merged, and {job.record_path(index)} was removed", "No work is left: leave the job's folder as it is, or remove it",
-                          ExitCode.USAGE)
+        raise LaunchError(
+            f"the job is merged, and {job.record_path(index)} was removed",
+            "No work is left: leave the job's folder as it is, or remove it",
+            ExitCode.USAGE,
+        )
     job.require_claimed()
 
 
@@ -153,8 +176,11 @@ def require_input(job, config):
     """A folder that `init` listed is not read again before its pictures are. Errors: LaunchError (NO_INPUT) if it is empty, as an unmounted one is."""
     folder = config.get("input", "")
     if job.list_of_input() and os.path.isdir(folder) and is_empty(folder):
-        raise LaunchError(f"--input {folder} is empty, but had pictures when the job began", "Mount the same folders on this host as on the job's first, under the same paths",
-                          ExitCode.NO_INPUT)
+        raise LaunchError(
+            f"--input {folder} is empty, but had pictures when the job began",
+            "Mount the same folders on this host as on the job's first, under the same paths",
+            ExitCode.NO_INPUT,
+        )
 
 
 def is_empty(folder):
@@ -169,7 +195,14 @@ def end_noted(note):
         yield
     except (Exception, KeyboardInterrupt) as problem:
         with contextlib.suppress(LaunchError, OSError):
-            note_end(note, problem.code if isinstance(problem, LaunchError) else ExitCode.INTERRUPTED if isinstance(problem, KeyboardInterrupt) else ExitCode.SYSTEM)
+            note_end(
+                note,
+                problem.code
+                if isinstance(problem, LaunchError)
+                else ExitCode.INTERRUPTED
+                if isinstance(problem, KeyboardInterrupt)
+                else ExitCode.SYSTEM,
+            )
         raise
 
 
@@ -182,10 +215,19 @@ def note_end(note, code, **more):
 def warn_about_other_shards(job, index):
     """A note without an end is from a lost host or from a running attempt. Only the lock distinguishes them, if it works across hosts."""
     here = socket.gethostname()
-    hosts = sorted({str(attempt["host"]) for attempt in job.attempts(index) if "exit" not in attempt and attempt.get("host") not in (None, here)})
+    hosts = sorted(
+        {
+            str(attempt["host"])
+            for attempt in job.attempts(index)
+            if "exit" not in attempt and attempt.get("host") not in (None, here)
+        }
+    )
     if hosts:
-        print(f"[job] an attempt at shard {index} on {', '.join(hosts)} may still be running. If file locks do not work across these hosts, make sure that "
-              "it is not", flush=True)
+        print(
+            f"[job] an attempt at shard {index} on {', '.join(hosts)} may still be running. If file locks do not work across these hosts, make sure that "
+            "it is not",
+            flush=True,
+        )
 
 
 def settings_of(places, flags):
@@ -200,7 +242,7 @@ def held(job, index, run_id):
     """Holds the lock of a shard's folder, from before its run until its record is written. Errors: LaunchError."""
     require_locks(job.place(index))
     with contextlib.closing(OutputLock(str(job.place(index)), run_id)) as lock:
-        fcntl.flock(lock.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)     # a run works without the server's locks; a shard must not
+        fcntl.flock(lock.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # a run works without the server's locks; a shard must not
         yield lock
 
 
@@ -212,18 +254,37 @@ def make(attempt, note, run_id, lock):
     lock.require_in_place()
     seconds = round(time.monotonic() - began, 3)
     processors = processors_of(run_dir)
-    note_end(note, code, seconds=seconds, run_dir=str(run_dir), records=records_among(job_merge.names_of_parts(job.place(index), processors)))
+    note_end(
+        note,
+        code,
+        seconds=seconds,
+        run_dir=str(run_dir),
+        records=records_among(job_merge.names_of_parts(job.place(index), processors)),
+    )
     if fate_of(code) != DONE:
         return code
     if path := job_merge.merge_failure(job.place(index)):
-        raise LaunchError(f"{path} is not joined yet with the other output of shard {index}", f"Run the shard again to join it; the run is {run_dir}",
-                          ExitCode.CANNOT_WRITE)
+        raise LaunchError(
+            f"{path} is not joined yet with the other output of shard {index}",
+            f"Run the shard again to join it; the run is {run_dir}",
+            ExitCode.CANNOT_WRITE,
+        )
     outcome, parts = outcome_of(job, index, run_dir, code), job_merge.parts_of(job.place(index), processors)
     require_whole_files(job, index, processors, outcome["done"], parts)
-    record = {**outcome, "parts": parts, "attempt": int(note.stem), "host": socket.gethostname(), "seconds": seconds, "report": report_of(run_dir)}
+    record = {
+        **outcome,
+        "parts": parts,
+        "attempt": int(note.stem),
+        "host": socket.gethostname(),
+        "seconds": seconds,
+        "report": report_of(run_dir),
+    }
     if attempt.strict and (lost := "\n".join(job_merge.losses(record))):
-        raise LaunchError(f"shard {index} has losses, which --strict refuses:\n{lost}", "Without --strict the shard is done, and its record counts the losses",
-                          ExitCode.DEAD_LETTERS if record["dead_letters"] else ExitCode.BAD_INPUT)
+        raise LaunchError(
+            f"shard {index} has losses, which --strict refuses:\n{lost}",
+            "Without --strict the shard is done, and its record counts the losses",
+            ExitCode.DEAD_LETTERS if record["dead_letters"] else ExitCode.BAD_INPUT,
+        )
     # The results must be in the folders that the paths lead to now, where the merge looks for them.
     lock.require_in_place()
     job.require_claimed()
@@ -236,7 +297,10 @@ def print_if_done(job, index):
     record = job.record(index)
     if record is None:
         return False
-    print(f"[job] shard {index} of {job.shards} is done: {record['done']} of {record['items']} items, by attempt {record['attempt']} on {record['host']}", flush=True)
+    print(
+        f"[job] shard {index} of {job.shards} is done: {record['done']} of {record['items']} items, by attempt {record['attempt']} on {record['host']}",
+        flush=True,
+    )
     return True
 
 
@@ -248,10 +312,30 @@ def run(attempt, run_id, lock):
     run_dir = choose_run_dir(places, given, run_id)
     typed = ["shard", "--job", str(job.folder), "--index", str(index)]
     listed = job.list_of_input()
-    argv = [*without_values(attempt.flags, ("--run-dir",)), "--output", str(place), "--samples-folder", str(job.output), "--shard", f"{index + 1}/{job.shards}",
-            "--run-id", run_id, "--run-dir", str(run_dir), *(["--input-list", str(listed)] if listed else []), *(["--resume"] if holds_work(place) else []),
-            *([address.FLAG, address.spelled(*attempt.http)] if attempt.http else [])]
-    code = run_command.start(places, argv, typed, go_on=f"{places.continue_command_line()} {shlex.join(typed)}", held=lock, first=attempt.first)
+    argv = [
+        *without_values(attempt.flags, ("--run-dir",)),
+        "--output",
+        str(place),
+        "--samples-folder",
+        str(job.output),
+        "--shard",
+        f"{index + 1}/{job.shards}",
+        "--run-id",
+        run_id,
+        "--run-dir",
+        str(run_dir),
+        *(["--input-list", str(listed)] if listed else []),
+        *(["--resume"] if holds_work(place) else []),
+        *([address.FLAG, address.spelled(*attempt.http)] if attempt.http else []),
+    ]
+    code = run_command.start(
+        places,
+        argv,
+        typed,
+        go_on=f"{places.continue_command_line()} {shlex.join(typed)}",
+        held=lock,
+        first=attempt.first,
+    )
     return code, run_dir
 
 

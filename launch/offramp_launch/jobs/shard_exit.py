@@ -5,18 +5,24 @@ where this one ended. Any other code is permanent.
 
 from offramp_launch.exit_code import ExitCode
 
-TRY_AGAIN = int(ExitCode.SINK_UNAVAILABLE)      # EX_TEMPFAIL
+TRY_AGAIN = int(ExitCode.SINK_UNAVAILABLE)  # EX_TEMPFAIL
 
 DONE, AGAIN, FINAL = "done", "again", "final"
 # With dead letters the shard's record counts them; shard_record.outcome_of() has the exception.
 OF_DONE = (ExitCode.OK, ExitCode.DEAD_LETTERS)
 OF_AGAIN = (
-    ExitCode.SINK_UNAVAILABLE, ExitCode.DEVICE_BROKEN, ExitCode.PRODUCER_GONE, ExitCode.NO_SUCH_RUN,
-    ExitCode.INTERRUPTED,           # SIGTERM with input left
-    ExitCode.RUN_IN_USE,            # another attempt at the shard, on this host
+    ExitCode.SINK_UNAVAILABLE,
+    ExitCode.DEVICE_BROKEN,
+    ExitCode.PRODUCER_GONE,
+    ExitCode.NO_SUCH_RUN,
+    ExitCode.INTERRUPTED,  # SIGTERM with input left
+    ExitCode.RUN_IN_USE,  # another attempt at the shard, on this host
     # Another host may have what this one lacks, or this one may have it later. Engines limit the number of tries.
-    ExitCode.SYSTEM, ExitCode.CANNOT_WRITE, ExitCode.SHARED_MEMORY_FULL, ExitCode.DEVICE_OUT_OF_MEMORY,
-    ExitCode.NO_INPUT,              # a mount is missing: the job began with this input
+    ExitCode.SYSTEM,
+    ExitCode.CANNOT_WRITE,
+    ExitCode.SHARED_MEMORY_FULL,
+    ExitCode.DEVICE_OUT_OF_MEMORY,
+    ExitCode.NO_INPUT,  # a mount is missing: the job began with this input
 )
 FATES = {code: DONE if code in OF_DONE else AGAIN if code in OF_AGAIN else FINAL for code in ExitCode}
 FIRST_SIGNAL = 128

@@ -7,8 +7,13 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.run_dir import read_settings
 
 # The file that a processor's consumers append to for each completed item: `whole` in consumer/processors/plugins.
-WHOLE_FILES = {"checksum": "checksums.tsv", "embeddings-parquet": "embeddings.parquet", "embeddings-sqlite": "embeddings.sqlite", "mask-rle": "masks.jsonl",
-               "records": "records.sqlite"}
+WHOLE_FILES = {
+    "checksum": "checksums.tsv",
+    "embeddings-parquet": "embeddings.parquet",
+    "embeddings-sqlite": "embeddings.sqlite",
+    "mask-rle": "masks.jsonl",
+    "records": "records.sqlite",
+}
 # The same of a custom processor; optional.
 RECORDS = "records.jsonl"
 # Lists in a run's summary.
@@ -23,17 +28,30 @@ def outcome_of(job, index, run_dir, code):
     path = pathlib.Path(run_dir) / "summary.json"
     summary = job_files.read(path)
     if summary is None:
-        raise LaunchError(f"{path} is missing, and with it the counts of shard {index}", "Free disk space there, or choose another --run-dir, and run the shard again",
-                          ExitCode.CANNOT_WRITE)
+        raise LaunchError(
+            f"{path} is missing, and with it the counts of shard {index}",
+            "Free disk space there, or choose another --run-dir, and run the shard again",
+            ExitCode.CANNOT_WRITE,
+        )
     samples = summary.get("samples") or {}
-    outcome = {"done": samples.get("done_before", 0) + samples.get("released", 0), "skipped": samples.get("skipped", 0),
-               "dead_letters": samples.get("dead_letters", 0), "dropped": samples.get("dropped_when_full", 0)}
+    outcome = {
+        "done": samples.get("done_before", 0) + samples.get("released", 0),
+        "skipped": samples.get("skipped", 0),
+        "dead_letters": samples.get("dead_letters", 0),
+        "dropped": samples.get("dropped_when_full", 0),
+    }
     if sum(outcome.values()) < job.items_of(index) and code == ExitCode.DEAD_LETTERS:
-        raise LaunchError(summary.get("failure") or "the run ended before its input was used up, and its summary gives no reason",
-                          f"Fix that, and run the shard again to continue; the run is {run_dir}", ExitCode.DEAD_LETTERS)
+        raise LaunchError(
+            summary.get("failure") or "the run ended before its input was used up, and its summary gives no reason",
+            f"Fix that, and run the shard again to continue; the run is {run_dir}",
+            ExitCode.DEAD_LETTERS,
+        )
     if sum(outcome.values()) != job.items_of(index):
-        raise LaunchError(f"shard {index} has {job.items_of(index)} items, and its run accounts for {sum(outcome.values())}: {outcome}",
-                          f"This is a bug in Offramp; the run is {run_dir}", ExitCode.COUNT_MISMATCH)
+        raise LaunchError(
+            f"shard {index} has {job.items_of(index)} items, and its run accounts for {sum(outcome.values())}: {outcome}",
+            f"This is a bug in Offramp; the run is {run_dir}",
+            ExitCode.COUNT_MISMATCH,
+        )
     return outcome
 
 
@@ -62,8 +80,15 @@ def records_among(names):
 
 def require_whole_files(job, index, processors, done, parts):
     """Errors: LaunchError (BAD_INPUT) if items are done, and a file with their results is gone: one of WHOLE_FILES, or one that an attempt noted."""
-    wanted = [f"{name}/{WHOLE_FILES[name]}" if len(processors) > 1 else WHOLE_FILES[name] for name in processors if name in WHOLE_FILES]
+    wanted = [
+        f"{name}/{WHOLE_FILES[name]}" if len(processors) > 1 else WHOLE_FILES[name]
+        for name in processors
+        if name in WHOLE_FILES
+    ]
     wanted += [name for attempt in job.attempts(index) for name in attempt.get("records", ())]
     if done and (gone := [name for name in wanted if name not in parts]):
-        raise LaunchError(f"{done} items of shard {index} are done, but their results in {job.place(index) / gone[0]} are missing",
-                          f"Restore the file; or remove {job.place(index)} and run the shard again to make them all", ExitCode.BAD_INPUT)
+        raise LaunchError(
+            f"{done} items of shard {index} are done, but their results in {job.place(index) / gone[0]} are missing",
+            f"Restore the file; or remove {job.place(index)} and run the shard again to make them all",
+            ExitCode.BAD_INPUT,
+        )

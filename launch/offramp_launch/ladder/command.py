@@ -15,7 +15,7 @@ from offramp_launch.tracing import chrome_events
 
 FLAGS = ("--rungs", "--output", "--from", "--json")
 PICTURES = ("ladder.png", "ladder.svg")
-PROGRAMS_OF_A_RUNG = 1000       # in the trace, a group of processes for each rung
+PROGRAMS_OF_A_RUNG = 1000  # in the trace, a group of processes for each rung
 
 
 def start(places, argv):
@@ -24,7 +24,11 @@ def start(places, argv):
     captures, argv = take_switch(argv, "--nsys")
     if "--from" in own:
         if argv or captures or "--rungs" in own:
-            raise LaunchError("--from does not measure, so it takes no flags of a run", "Use it only with --output and --json", ExitCode.USAGE)
+            raise LaunchError(
+                "--from does not measure, so it takes no flags of a run",
+                "Use it only with --output and --json",
+                ExitCode.USAGE,
+            )
         folder = pathlib.Path(own["--from"]).absolute()
         return report(Ladder(Saved(folder)), pathlib.Path(own.get("--output", folder)).absolute(), own.get("--json"))
 
@@ -43,8 +47,16 @@ def measure(places, workload, rungs, facts, saved, json_file):
     settings = measuring.settings()
     outcome = measuring.measure(rungs)
     settings.update(_resolved(saved, rungs))
-    saved.write_header({"made": time.strftime("%Y-%m-%d %H:%M"), "machine": machine.describe(facts), "build": machine.describe_build(places),
-                        "workload": settings, "rungs": outcome, "probe": facts})
+    saved.write_header(
+        {
+            "made": time.strftime("%Y-%m-%d %H:%M"),
+            "machine": machine.describe(facts),
+            "build": machine.describe_build(places),
+            "workload": settings,
+            "rungs": outcome,
+            "probe": facts,
+        }
+    )
     return report(Ladder(saved), saved.folder, json_file)
 
 
@@ -68,14 +80,22 @@ def report(ladder, folder, json_file):
         with open(folder / "trace.json", "w", encoding="utf-8") as out:
             chrome_events.write(programs_of(ladder), out)
     except OSError as problem:
-        raise LaunchError(f"cannot write {problem.filename}: {problem.strerror}", "Give --output a folder that you may write to",
-                          ExitCode.CANNOT_WRITE) from problem
+        raise LaunchError(
+            f"cannot write {problem.filename}: {problem.strerror}",
+            "Give --output a folder that you may write to",
+            ExitCode.CANNOT_WRITE,
+        ) from problem
     print(markdown, end="", flush=True)
     draw(ladder, folder)
-    print_note(f"table, figures and trace (open it at https://ui.perfetto.dev): {folder}/ladder.md, ladder.json, trace.json")
+    print_note(
+        f"table, figures and trace (open it at https://ui.perfetto.dev): {folder}/ladder.md, ladder.json, trace.json"
+    )
     if ladder.is_fine():
         return int(ExitCode.OK)
-    print_note(f"NOT FINE: results {ladder.check.describe()}; " + ", ".join(f"{key} exit {figures['exit']}" for key, figures in ladder.rungs.items() if figures["exit"]))
+    print_note(
+        f"NOT FINE: results {ladder.check.describe()}; "
+        + ", ".join(f"{key} exit {figures['exit']}" for key, figures in ladder.rungs.items() if figures["exit"])
+    )
     return next((int(figures["exit"]) for figures in ladder.rungs.values() if figures["exit"]), int(ExitCode.INTERNAL))
 
 
@@ -83,9 +103,18 @@ def programs_of(ladder):
     """For chrome_events.write(). Each rung's time starts at its first measured batch, so rungs are aligned."""
     for index, key in enumerate(ladder.keys, start=1):
         trace = ladder.traces[key]
-        zero = trace.window[0] if trace.window else min((entry.begin for program in trace.programs for entry in program.ranges), default=0)
+        zero = (
+            trace.window[0]
+            if trace.window
+            else min((entry.begin for program in trace.programs for entry in program.ranges), default=0)
+        )
         for number, program in enumerate(trace.programs):
-            yield program, index * PROGRAMS_OF_A_RUNG + number, f"{index} {rung_named(key).title}: {program.process} {program.pid}", zero
+            yield (
+                program,
+                index * PROGRAMS_OF_A_RUNG + number,
+                f"{index} {rung_named(key).title}: {program.process} {program.pid}",
+                zero,
+            )
 
 
 def draw(ladder, folder):
@@ -93,6 +122,10 @@ def draw(ladder, folder):
     try:
         drawn = picture.draw(ladder, [folder / name for name in PICTURES])
     except ImportError:
-        print_note(f"no picture: matplotlib is not installed. On a machine that has it, run ./launch/offramp ladder --from DIR with a copy of {folder}")
+        print_note(
+            f"no picture: matplotlib is not installed. On a machine that has it, run ./launch/offramp ladder --from DIR with a copy of {folder}"
+        )
         return
-    print_note(f"picture: {folder}/ladder.png, ladder.svg" if drawn else "no picture: no rung has compute times of the device")
+    print_note(
+        f"picture: {folder}/ladder.png, ladder.svg" if drawn else "no picture: no rung has compute times of the device"
+    )

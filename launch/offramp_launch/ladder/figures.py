@@ -48,12 +48,23 @@ def per_batch(trace, measured, batches):
         return spent_ns / 1e6 / batches if spent_ns else None
 
     def on_the_host(name):
-        spent = [min(entry.end, end) - max(entry.begin, begin) for _, entry in trace.named(name) if entry.end > begin and entry.begin < end]
+        spent = [
+            min(entry.end, end) - max(entry.begin, begin)
+            for _, entry in trace.named(name)
+            if entry.end > begin and entry.begin < end
+        ]
         return sum(spent) / 1e6 / batches if spent else None
 
-    return {"step": window_ms / batches, "compute": on_the_device("compute", "compute_seconds"), "h2d": on_the_device("h2d", "h2d_seconds"),
-            "d2h": on_the_device("d2h", "copy_seconds"), "idle": None if idle is None else idle * window_ms / batches,
-            "process": on_the_host("process_output"), "map": on_the_host("map"), "unmap": on_the_host("unmap")}
+    return {
+        "step": window_ms / batches,
+        "compute": on_the_device("compute", "compute_seconds"),
+        "h2d": on_the_device("h2d", "h2d_seconds"),
+        "d2h": on_the_device("d2h", "copy_seconds"),
+        "idle": None if idle is None else idle * window_ms / batches,
+        "process": on_the_host("process_output"),
+        "map": on_the_host("map"),
+        "unmap": on_the_host("unmap"),
+    }
 
 
 def compare(rows):

@@ -24,8 +24,13 @@ def describe(facts):
     device = facts["device"]
     parts = [device["name"]]
     if device["kind"] != "cpu":
-        parts += [f"driver {driver_release() or device['driver_version']}", f"CUDA {cuda_version(device['runtime_version'])}",
-                  f"PCIe {device['pcie_generation']} x{device['pcie_width']}" if device.get("pcie_generation") else "link unknown"]
+        parts += [
+            f"driver {driver_release() or device['driver_version']}",
+            f"CUDA {cuda_version(device['runtime_version'])}",
+            f"PCIe {device['pcie_generation']} x{device['pcie_width']}"
+            if device.get("pcie_generation")
+            else "link unknown",
+        ]
     else:
         parts.append("no GPU: sizes are small, and the figures do not show performance")
     return ", ".join([*parts, f"{facts['cores']} cores", f"Linux {platform.release()}"])
@@ -42,4 +47,9 @@ def driver_release(file=DRIVER_FILE):
 
 
 def describe_build(places):
-    return ", ".join(filter(None, (f"offramp-ladder {version_of(places.ladder()) or ''}".rstrip(), places.commit(), str(places.programs()))))
+    return ", ".join(
+        filter(
+            None,
+            (f"offramp-ladder {version_of(places.ladder()) or ''}".rstrip(), places.commit(), str(places.programs())),
+        )
+    )

@@ -36,17 +36,26 @@ class Measuring:
     def settings(self):
         """The settings of a timed run, as resolved by the producer. Errors: the producer's refusals."""
         config = resolve(self._producer, [*self._workload.flags, "--consumers", str(self._workload.consumers)])
-        return {**config, "consumers": self._workload.consumers, "warmup_batches": self._workload.warmup,
-                "measured_batches": self._workload.batches, "flags": shown(sink.hide_password(self._workload.flags, {}))}
+        return {
+            **config,
+            "consumers": self._workload.consumers,
+            "warmup_batches": self._workload.warmup,
+            "measured_batches": self._workload.batches,
+            "flags": shown(sink.hide_password(self._workload.flags, {})),
+        }
 
     def measure(self, rungs):
         """Returns {rung: {"exit": code}}. All rungs are tried, even after one has failed."""
         copies = next((key for key in COPY_CEILING_FROM if key in {rung.key for rung in rungs}), None)
         outcome = {}
         for number, rung in enumerate(rungs, start=1):
-            print_note(f"{number} of {len(rungs)}: {rung.title}: {self._workload.warmup} + {self._workload.batches} batches")
+            print_note(
+                f"{number} of {len(rungs)}: {rung.title}: {self._workload.warmup} + {self._workload.batches} batches"
+            )
             self._saved.clear(rung.key)
-            code = self._run(rung, "timed", self._workload.timed_flags(self._saved.trace_dir(rung.key)), self._saved.rung(rung.key))
+            code = self._run(
+                rung, "timed", self._workload.timed_flags(self._saved.trace_dir(rung.key)), self._saved.rung(rung.key)
+            )
             if code == 0 and rung.key != LIMIT:
                 check = self._saved.check_dir(rung.key)
                 limits = ["--measure-limits", str(self._workload.limit_batches)] if rung.key == copies else []
@@ -58,8 +67,13 @@ class Measuring:
         run_id = f"{new_run_id()}-{rung.key}"
         run_dir = RunDir(self._places, choose_run_dir(self._places, None, run_id))
         flags = [*flags, *rung.flags, "--run-dir", str(run_dir.path)]
-        plan = RunPlan(run_id, run_dir, [self._producer, *flags, "--run-id", run_id, "--consumers", str(self._workload.consumers)],
-                       [str(self._places.consumer()), *flags], self._workload.consumers if rung.has_consumers else 0)
+        plan = RunPlan(
+            run_id,
+            run_dir,
+            [self._producer, *flags, "--run-id", run_id, "--consumers", str(self._workload.consumers)],
+            [str(self._places.consumer()), *flags],
+            self._workload.consumers if rung.has_consumers else 0,
+        )
         if what == "check":
             plan.output_lock = OutputLock(folder, run_id, print_note)
         try:
@@ -70,7 +84,9 @@ class Measuring:
         with contextlib.suppress(OSError):
             shared_folder.write(folder, "summary.json", run_dir.file("summary.json").read_bytes())
         if code == ExitCode.INTERRUPTED:
-            raise LaunchError(f"interrupted in {rung.title}; the rungs before it are not compared", "", ExitCode.INTERRUPTED)
+            raise LaunchError(
+                f"interrupted in {rung.title}; the rungs before it are not compared", "", ExitCode.INTERRUPTED
+            )
         if code != 0:
             print_note(f"{rung.title}: the {what} run ended with exit code {code}; its logs are in {run_dir.path}/logs")
         return code

@@ -38,9 +38,13 @@ def capture(places, workload, rungs, folder):
                 failed.append(f"{rung.title} ({run_dir.path})")
             sweep(str(places.ladder()))
     if not installed:
-        print_note("nsys is not installed, so the commands were only printed (Nsight Systems: https://developer.nvidia.com/nsight-systems)")
+        print_note(
+            "nsys is not installed, so the commands were only printed (Nsight Systems: https://developer.nvidia.com/nsight-systems)"
+        )
     if failed:
-        raise LaunchError("no report of: " + ", ".join(failed), f"See the log of nsys: {folder}/RUNG.log", ExitCode.SYSTEM)
+        raise LaunchError(
+            "no report of: " + ", ".join(failed), f"See the log of nsys: {folder}/RUNG.log", ExitCode.SYSTEM
+        )
     return int(ExitCode.OK)
 
 
@@ -56,7 +60,9 @@ def capture_command(places, workload, rung, folder, run_path, run_id):
 
 def as_typed(command, folder, run_path):
     """The commands to type in a shell."""
-    return f"mkdir -p {shlex.quote(str(folder))} && mkdir -p -m 700 {shlex.quote(str(run_path))}\n{shlex.join(command)}\n"
+    return (
+        f"mkdir -p {shlex.quote(str(folder))} && mkdir -p -m 700 {shlex.quote(str(run_path))}\n{shlex.join(command)}\n"
+    )
 
 
 def _capture(command, folder, rung):

@@ -10,18 +10,28 @@ def draw(ladder, paths):
     keys = [key for key in ladder.keys if ladder.traces[key].window and ladder.traces[key].device("compute")]
     if keys:
         length = view_length([ladder.traces[key] for key in keys])
-        panels = [panel_of(ladder, key, f"{number}  {rung_named(key).title}", length) for number, key in enumerate(keys, start=1)]
-        draw_panels(paths, panels, "What the GPU does while outputs leave it", [ladder.header["machine"], describe_workload(ladder.header["workload"])],
-                    "milliseconds, the same scale in every panel; each starts with the compute of a batch")
+        panels = [
+            panel_of(ladder, key, f"{number}  {rung_named(key).title}", length)
+            for number, key in enumerate(keys, start=1)
+        ]
+        draw_panels(
+            paths,
+            panels,
+            "What the GPU does while outputs leave it",
+            [ladder.header["machine"], describe_workload(ladder.header["workload"])],
+            "milliseconds, the same scale in every panel; each starts with the compute of a batch",
+        )
     return bool(keys)
 
 
 def panel_of(ladder, key, title, length):
     trace, rung = ladder.traces[key], rung_named(key)
     labels = {**LANE_LABELS, "process": LANE_LABELS["process"] if rung.has_consumers else "process"}
-    lanes = LANES[:3] if key == LIMIT else LANES        # compute alone neither copies nor processes
+    lanes = LANES[:3] if key == LIMIT else LANES  # compute alone neither copies nor processes
     view = View(trace.window, (begin for begin, _ in trace.device("compute")), length)
-    return Panel(trace, view, [(lane, labels[lane]) for lane in lanes], True, title, rung.does, _caption(ladder.rungs[key]))
+    return Panel(
+        trace, view, [(lane, labels[lane]) for lane in lanes], True, title, rung.does, _caption(ladder.rungs[key])
+    )
 
 
 def _caption(figures):

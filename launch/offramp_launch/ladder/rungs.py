@@ -14,7 +14,7 @@ class Rung:
     does: str
     flags: tuple
     has_consumers: bool = True
-    survives_producer: bool = True     # another producer can take over after a death: slabs outlive a producer
+    survives_producer: bool = True  # another producer can take over after a death: slabs outlive a producer
     before: str = ""
     article_rate: float = None
     article_gain: str = ""
@@ -22,20 +22,67 @@ class Rung:
 
 LIMIT = "compute-alone"
 RUNGS = (
-    Rung("sequential", "sequential", "compute, blocking copy, process: one after another in the producer",
-         ("--strategy", "sequential"), has_consumers=False, survives_producer=False, article_rate=0.45),
-    Rung("workers", "workers", "a fresh shared segment per batch, processed by other processes",
-         ("--strategy", "workers"), survives_producer=False, before="sequential", article_rate=0.71, article_gain="+58 %"),
-    Rung("pool", "pool", "preallocated slabs and a free list, blocking copy",
-         ("--strategy", "pool"), before="workers", article_rate=1.51, article_gain="more than 2×"),
-    Rung("async-pageable", "async, as the article pins", "asynchronous copy into shared memory that is not really page-locked",
-         ("--strategy", "async", "--allow-unpinned"), before="pool", article_rate=1.55, article_gain="+2.6 %"),
-    Rung("async", "async, page-locked", "the same copy into page-locked slabs, on the compute stream",
-         ("--strategy", "async"), before="async-pageable"),
-    Rung("streams", "streams", "the copy on a separate stream",
-         ("--strategy", "streams"), before="async", article_rate=1.85, article_gain="+19.3 %"),
-    Rung(LIMIT, "compute alone", "outputs dropped on the device: the limit",
-         ("--strategy", LIMIT), has_consumers=False, survives_producer=False),
+    Rung(
+        "sequential",
+        "sequential",
+        "compute, blocking copy, process: one after another in the producer",
+        ("--strategy", "sequential"),
+        has_consumers=False,
+        survives_producer=False,
+        article_rate=0.45,
+    ),
+    Rung(
+        "workers",
+        "workers",
+        "a fresh shared segment per batch, processed by other processes",
+        ("--strategy", "workers"),
+        survives_producer=False,
+        before="sequential",
+        article_rate=0.71,
+        article_gain="+58 %",
+    ),
+    Rung(
+        "pool",
+        "pool",
+        "preallocated slabs and a free list, blocking copy",
+        ("--strategy", "pool"),
+        before="workers",
+        article_rate=1.51,
+        article_gain="more than 2×",
+    ),
+    Rung(
+        "async-pageable",
+        "async, as the article pins",
+        "asynchronous copy into shared memory that is not really page-locked",
+        ("--strategy", "async", "--allow-unpinned"),
+        before="pool",
+        article_rate=1.55,
+        article_gain="+2.6 %",
+    ),
+    Rung(
+        "async",
+        "async, page-locked",
+        "the same copy into page-locked slabs, on the compute stream",
+        ("--strategy", "async"),
+        before="async-pageable",
+    ),
+    Rung(
+        "streams",
+        "streams",
+        "the copy on a separate stream",
+        ("--strategy", "streams"),
+        before="async",
+        article_rate=1.85,
+        article_gain="+19.3 %",
+    ),
+    Rung(
+        LIMIT,
+        "compute alone",
+        "outputs dropped on the device: the limit",
+        ("--strategy", LIMIT),
+        has_consumers=False,
+        survives_producer=False,
+    ),
 )
 # The default of --strategy, and the only one that the run's producer has.
 USUAL = "streams"
@@ -56,13 +103,21 @@ def of_run(config):
 
 def program_of(places, strategy):
     """The producer with this strategy: the ladder's program, except for the default one, and for an unknown one, which the producer refuses."""
-    return places.ladder() if strategy != USUAL and ("--strategy", strategy) in {rung.flags[:2] for rung in RUNGS} else places.producer()
+    return (
+        places.ladder()
+        if strategy != USUAL and ("--strategy", strategy) in {rung.flags[:2] for rung in RUNGS}
+        else places.producer()
+    )
 
 
 def not_recovered(config):
     """Why no producer can take over in such a run; empty if one can."""
     rung = of_run(config)
-    return "" if rung.survives_producer else f"--strategy {rung.key} does not survive the death of its producer. Use streams, async or pool"
+    return (
+        ""
+        if rung.survives_producer
+        else f"--strategy {rung.key} does not survive the death of its producer. Use streams, async or pool"
+    )
 
 
 def choose_rungs(text):
@@ -70,5 +125,7 @@ def choose_rungs(text):
     wanted = [key.strip() for key in text.split(",")] if text else [rung.key for rung in RUNGS]
     for key in wanted:
         if key not in {rung.key for rung in RUNGS}:
-            raise LaunchError(f"--rungs: unknown rung '{key}'", "Known: " + ",".join(rung.key for rung in RUNGS), ExitCode.USAGE)
+            raise LaunchError(
+                f"--rungs: unknown rung '{key}'", "Known: " + ",".join(rung.key for rung in RUNGS), ExitCode.USAGE
+            )
     return [rung for rung in RUNGS if rung.key in wanted]

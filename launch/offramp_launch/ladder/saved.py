@@ -44,8 +44,11 @@ class Saved:
                 folder.mkdir(parents=True)
             (self.rung(key) / "summary.json").unlink(missing_ok=True)
         except OSError as problem:
-            raise LaunchError(f"cannot write --output {self.folder}: {problem.strerror}", "Give a folder that you may write to",
-                              ExitCode.CANNOT_WRITE) from problem
+            raise LaunchError(
+                f"cannot write --output {self.folder}: {problem.strerror}",
+                "Give a folder that you may write to",
+                ExitCode.CANNOT_WRITE,
+            ) from problem
 
     def write_header(self, header):
         (self.folder / HEADER).write_text(json.dumps({"version": VERSION, **header}, indent=1) + "\n", encoding="utf-8")
@@ -57,8 +60,11 @@ class Saved:
                 raise ValueError(f"version {header['version']}")
             return header
         except (OSError, ValueError, KeyError) as problem:
-            raise LaunchError(f"'{self.folder}' does not contain a measured ladder ({problem})", "Measure one: ./launch/offramp ladder --output DIR",
-                              ExitCode.NO_INPUT) from problem
+            raise LaunchError(
+                f"'{self.folder}' does not contain a measured ladder ({problem})",
+                "Measure one: ./launch/offramp ladder --output DIR",
+                ExitCode.NO_INPUT,
+            ) from problem
 
     def summary(self, key, check=False):
         try:
@@ -80,7 +86,9 @@ class Check:
         rows = max((verdict["rows"] for verdict in self.verdicts.values()), default=0)
         if self.equal:
             return f"identical on {len(self.verdicts)} rungs ({rows} checksums each)"
-        return "DIFFERENT: " + ", ".join(f"{key} {verdict['word']}" for key, verdict in self.verdicts.items() if verdict["word"] != "equal")
+        return "DIFFERENT: " + ", ".join(
+            f"{key} {verdict['word']}" for key, verdict in self.verdicts.items() if verdict["word"] != "equal"
+        )
 
 
 def compare_checksums(folders):
@@ -123,8 +131,10 @@ class Ladder:
         for key, figures in self.rungs.items():
             figures["exit"] = self.header["rungs"][key]["exit"]
             figures["results"] = self.check.verdicts.get(key, {}).get("word")
-        self.limits = {"compute_alone_batches_per_second": self.rungs.get(LIMIT, {}).get("batches_per_second"),
-                       "copy_gigabytes_per_second": self._copy_ceiling(saved)}
+        self.limits = {
+            "compute_alone_batches_per_second": self.rungs.get(LIMIT, {}).get("batches_per_second"),
+            "copy_gigabytes_per_second": self._copy_ceiling(saved),
+        }
 
     def _copy_ceiling(self, saved):
         for key in COPY_CEILING_FROM:

@@ -8,7 +8,16 @@ NOTHING = "–"
 FIRST = RUNGS[0]
 LAST = RUNGS[-2]
 
-RATES = ("rung", "batches/s", "of compute alone", "GPU idle", "copy GB/s", "producer CPU ms/batch", "first batch s", "results")
+RATES = (
+    "rung",
+    "batches/s",
+    "of compute alone",
+    "GPU idle",
+    "copy GB/s",
+    "producer CPU ms/batch",
+    "first batch s",
+    "results",
+)
 GAINS = ("rung", "batches/s", "article steps/s", "gain", "article's gain", "in all", "article's in all")
 PER_BATCH = ("rung", "step", "compute", "h2d", "d2h", "idle gap", "process", "map", "unmap")
 PER_BATCH_KEYS = ("step", "compute", "h2d", "d2h", "idle", "process", "map", "unmap")
@@ -16,18 +25,31 @@ PER_BATCH_KEYS = ("step", "compute", "h2d", "d2h", "idle", "process", "map", "un
 
 def tables(ladder):
     """(title, head, rows) of each table. All cells are text."""
-    return [("Rates", RATES, [_rates(key, ladder.rungs[key]) for key in ladder.keys]),
-            ("Gains, beside the article's (on an L40S)", GAINS, [_gains(key, ladder.rungs[key]) for key in ladder.keys if key != LIMIT]),
-            ("Milliseconds per batch", PER_BATCH, [_per_batch(key, ladder.rungs[key]) for key in ladder.keys])]
+    return [
+        ("Rates", RATES, [_rates(key, ladder.rungs[key]) for key in ladder.keys]),
+        (
+            "Gains, beside the article's (on an L40S)",
+            GAINS,
+            [_gains(key, ladder.rungs[key]) for key in ladder.keys if key != LIMIT],
+        ),
+        ("Milliseconds per batch", PER_BATCH, [_per_batch(key, ladder.rungs[key]) for key in ladder.keys]),
+    ]
 
 
 def _rates(key, figures):
     title = rung_named(key).title
     if figures["exit"]:
         return (title, f"failed, exit code {figures['exit']}", *[NOTHING] * (len(RATES) - 2))
-    return (title, number(figures["batches_per_second"], 2), percent(figures["share_of_compute_alone"]), percent(figures["gpu_idle_share"]),
-            number(figures["copy_gigabytes_per_second"], 1), number(figures["producer_cpu_ms_per_batch"], 1),
-            number(figures["first_batch_seconds"], 2), figures["results"] or NOTHING)
+    return (
+        title,
+        number(figures["batches_per_second"], 2),
+        percent(figures["share_of_compute_alone"]),
+        percent(figures["gpu_idle_share"]),
+        number(figures["copy_gigabytes_per_second"], 1),
+        number(figures["producer_cpu_ms_per_batch"], 1),
+        number(figures["first_batch_seconds"], 2),
+        figures["results"] or NOTHING,
+    )
 
 
 def _gains(key, figures):
@@ -37,8 +59,15 @@ def _gains(key, figures):
         in_all = ARTICLE_GAIN_IN_ALL
     elif rung.article_rate and rung is not FIRST:
         in_all = times(rung.article_rate / FIRST.article_rate)
-    return (rung.title, number(figures["batches_per_second"], 2), number(rung.article_rate, 2), gain(figures["gain_over_the_rung_before"]),
-            rung.article_gain or NOTHING, times(figures["gain_in_all"]), in_all)
+    return (
+        rung.title,
+        number(figures["batches_per_second"], 2),
+        number(rung.article_rate, 2),
+        gain(figures["gain_over_the_rung_before"]),
+        rung.article_gain or NOTHING,
+        times(figures["gain_in_all"]),
+        in_all,
+    )
 
 
 def _per_batch(key, figures):
@@ -52,13 +81,18 @@ def explanations(ladder):
         return []
     before, after = ladder.rungs[first]["per_batch_ms"], ladder.rungs[second]["per_batch_ms"]
     known = ("step", "process", "d2h")
-    if any(figures[name] is None for figures in (before, after) for name in known) or before["process"] >= before["step"]:
+    if (
+        any(figures[name] is None for figures in (before, after) for name in known)
+        or before["process"] >= before["step"]
+    ):
         return []
     most = before["step"] / (before["step"] - before["process"])
-    return [f"`workers` over `sequential`: it takes the processing off the loop, {before['process']:.1f} ms of a step of {before['step']:.1f} ms, "
-            f"so it can gain {gain(most)} at most. Both copy into fresh pageable memory, {before['d2h']:.1f} and {after['d2h']:.1f} ms a batch, "
-            "and a new segment for every batch adds the time of map and unmap. The article gained "
-            f"{rung_named(second).article_gain}: its step became {1e3 / FIRST.article_rate - 1e3 / rung_named(second).article_rate:.0f} ms shorter."]
+    return [
+        f"`workers` over `sequential`: it takes the processing off the loop, {before['process']:.1f} ms of a step of {before['step']:.1f} ms, "
+        f"so it can gain {gain(most)} at most. Both copy into fresh pageable memory, {before['d2h']:.1f} and {after['d2h']:.1f} ms a batch, "
+        "and a new segment for every batch adds the time of map and unmap. The article gained "
+        f"{rung_named(second).article_gain}: its step became {1e3 / FIRST.article_rate - 1e3 / rung_named(second).article_rate:.0f} ms shorter."
+    ]
 
 
 def number(value, digits):
@@ -85,21 +119,36 @@ def heading(ladder):
     header, limits = ladder.header, ladder.limits
     workload = header["workload"]
     ceiling = limits["copy_gigabytes_per_second"]
-    copied = next((figures["copy_bytes_per_batch"] for figures in ladder.rungs.values() if figures["copy_bytes_per_batch"]), None)
+    copied = next(
+        (figures["copy_bytes_per_batch"] for figures in ladder.rungs.values() if figures["copy_bytes_per_batch"]), None
+    )
     ceiling_text = NOTHING
     if ceiling:
-        ceiling_text = f"{ceiling:.1f} GB/s" + (f" = {ceiling * 1e9 / copied:.2f} batches/s of {copied / 1e6:.1f} MB" if copied else "")
-    return [f"machine: {header['machine']}", f"build: {header['build']}", f"workload: {describe_workload(workload)}",
-            f"measured: {workload['measured_batches']} batches after {workload['warmup_batches']} of warm-up, {header['made']}",
-            f"limits, same run: compute alone {number(limits['compute_alone_batches_per_second'], 2)} batches/s, bare copies {ceiling_text}",
-            f"results: {ladder.check.describe()}"]
+        ceiling_text = f"{ceiling:.1f} GB/s" + (
+            f" = {ceiling * 1e9 / copied:.2f} batches/s of {copied / 1e6:.1f} MB" if copied else ""
+        )
+    return [
+        f"machine: {header['machine']}",
+        f"build: {header['build']}",
+        f"workload: {describe_workload(workload)}",
+        f"measured: {workload['measured_batches']} batches after {workload['warmup_batches']} of warm-up, {header['made']}",
+        f"limits, same run: compute alone {number(limits['compute_alone_batches_per_second'], 2)} batches/s, bare copies {ceiling_text}",
+        f"results: {ladder.check.describe()}",
+    ]
 
 
 def describe_workload(workload):
-    parts = [workload["model"], f"batch {workload['batch']}", f"{workload['image-size']}×{workload['image-size']}",
-             f"{workload['precision']}, {workload['memory-format']}", f"input {workload['synthetic-on']}", f"{workload['slabs']} slabs",
-             f"{workload['consumers']} consumers", f"processor {workload['processor']}" + (" with copy" if workload["write-copy"] else ""),
-             *(["deterministic kernels"] if workload.get("deterministic") else [])]
+    parts = [
+        workload["model"],
+        f"batch {workload['batch']}",
+        f"{workload['image-size']}×{workload['image-size']}",
+        f"{workload['precision']}, {workload['memory-format']}",
+        f"input {workload['synthetic-on']}",
+        f"{workload['slabs']} slabs",
+        f"{workload['consumers']} consumers",
+        f"processor {workload['processor']}" + (" with copy" if workload["write-copy"] else ""),
+        *(["deterministic kernels"] if workload.get("deterministic") else []),
+    ]
     return ", ".join(str(part) for part in parts)
 
 
@@ -120,7 +169,22 @@ def aligned(head, rows):
 
 
 def as_json(ladder):
-    article = {rung.key: {"steps_per_second": rung.article_rate, "gain": rung.article_gain or None} for rung in RUNGS if rung.article_rate}
-    return json.dumps({**ladder.header, "limits": ladder.limits, "results": {"equal": ladder.check.equal, "rungs": ladder.check.verdicts},
-                       "rungs": {key: {"title": rung_named(key).title, **ladder.rungs[key]} for key in ladder.keys},
-                       "article": {**article, "gain_in_all": ARTICLE_GAIN_IN_ALL, "machine": "L40S"}}, indent=1, ensure_ascii=False) + "\n"
+    article = {
+        rung.key: {"steps_per_second": rung.article_rate, "gain": rung.article_gain or None}
+        for rung in RUNGS
+        if rung.article_rate
+    }
+    return (
+        json.dumps(
+            {
+                **ladder.header,
+                "limits": ladder.limits,
+                "results": {"equal": ladder.check.equal, "rungs": ladder.check.verdicts},
+                "rungs": {key: {"title": rung_named(key).title, **ladder.rungs[key]} for key in ladder.keys},
+                "article": {**article, "gain_in_all": ARTICLE_GAIN_IN_ALL, "machine": "L40S"},
+            },
+            indent=1,
+            ensure_ascii=False,
+        )
+        + "\n"
+    )

@@ -6,10 +6,24 @@ from offramp_launch.arguments import count, take_values, without_values
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 # The article's workload. None: a flag without a value.
-EVERYWHERE = (("--model", "deeplabv3-resnet50"), ("--random-weights", None), ("--synthetic-on", "host"), ("--processor", "write"), ("--write-path", "/dev/null"),
-              ("--write-copy", None), ("--deterministic", None), ("--log-level", "warning"))
+EVERYWHERE = (
+    ("--model", "deeplabv3-resnet50"),
+    ("--random-weights", None),
+    ("--synthetic-on", "host"),
+    ("--processor", "write"),
+    ("--write-path", "/dev/null"),
+    ("--write-copy", None),
+    ("--deterministic", None),
+    ("--log-level", "warning"),
+)
 ON_A_GPU = (("--batch", "64"), ("--image-size", "512"), ("--precision", "tf32"), ("--slabs", "8"), ("--consumers", "8"))
-WITHOUT_A_GPU = (("--batch", "2"), ("--image-size", "64"), ("--precision", "fp32"), ("--slabs", "4"), ("--consumers", "2"))
+WITHOUT_A_GPU = (
+    ("--batch", "2"),
+    ("--image-size", "64"),
+    ("--precision", "fp32"),
+    ("--slabs", "4"),
+    ("--consumers", "2"),
+)
 WARMUP_AND_BATCHES_ON_A_GPU = (10, 100)
 WARMUP_AND_BATCHES_WITHOUT = (2, 6)
 
@@ -18,8 +32,18 @@ LIMIT_BATCHES_ON_A_GPU = 20
 LIMIT_BATCHES_WITHOUT = 3
 
 # Flags that only the ladder sets: they differ between rungs.
-SET_BY_LADDER = ("--strategy", "--trace-dir", "--run-dir", "--run-id", "--lifeline-fd", "--profile-batches", "--measure-limits", "--drain-warmup",
-           "--allow-unpinned", "--consumer-user")
+SET_BY_LADDER = (
+    "--strategy",
+    "--trace-dir",
+    "--run-dir",
+    "--run-id",
+    "--lifeline-fd",
+    "--profile-batches",
+    "--measure-limits",
+    "--drain-warmup",
+    "--allow-unpinned",
+    "--consumer-user",
+)
 OF_PROCESSING = ("--processor", "--write-path")
 
 
@@ -34,13 +58,31 @@ class Workload:
     limit_batches: int
 
     def timed_flags(self, trace_dir):
-        return [*self.flags, "--warmup-batches", str(self.warmup), "--batches", str(self.warmup + self.batches), "--drain-warmup",
-                "--trace-dir", str(trace_dir)]
+        return [
+            *self.flags,
+            "--warmup-batches",
+            str(self.warmup),
+            "--batches",
+            str(self.warmup + self.batches),
+            "--drain-warmup",
+            "--trace-dir",
+            str(trace_dir),
+        ]
 
     def checked_flags(self, output):
         """A short run whose results can be compared: the checksum of every sample's bytes."""
         flags = [flag for flag in without_values(self.flags, OF_PROCESSING) if flag != "--write-copy"]
-        return [*flags, "--processor", "checksum", "--output", str(output), "--warmup-batches", "0", "--batches", str(CHECKED_BATCHES)]
+        return [
+            *flags,
+            "--processor",
+            "checksum",
+            "--output",
+            str(output),
+            "--warmup-batches",
+            "0",
+            "--batches",
+            str(CHECKED_BATCHES),
+        ]
 
     def captured_flags(self):
         """The article's capture: 10 steps of warm-up, 3 profiled, 1 of cool-down."""
@@ -55,7 +97,11 @@ def make_workload(argv, has_gpu):
     given = {argument.partition("=")[0] for argument in argv if argument.startswith("--")}
     for flag in SET_BY_LADDER:
         if flag in given:
-            raise LaunchError(f"ladder sets {flag} itself", "Leave it out; --rungs chooses rungs. See ./launch/offramp help", ExitCode.USAGE)
+            raise LaunchError(
+                f"ladder sets {flag} itself",
+                "Leave it out; --rungs chooses rungs. See ./launch/offramp help",
+                ExitCode.USAGE,
+            )
     counts, rest = take_values(argv, ["--warmup", "--warmup-batches", "--batches"])
     warmup, batches = WARMUP_AND_BATCHES_ON_A_GPU if has_gpu else WARMUP_AND_BATCHES_WITHOUT
     warmup = count(counts.get("--warmup", counts.get("--warmup-batches", str(warmup))), "--warmup")
@@ -68,5 +114,10 @@ def make_workload(argv, has_gpu):
             flags += [flag] if value is None else [flag, value]
     flags += rest
     consumers, flags = take_values(flags, ["--consumers"])
-    return Workload(tuple(flags), count(consumers["--consumers"], "--consumers"), warmup, batches,
-                    LIMIT_BATCHES_ON_A_GPU if has_gpu else LIMIT_BATCHES_WITHOUT)
+    return Workload(
+        tuple(flags),
+        count(consumers["--consumers"], "--consumers"),
+        warmup,
+        batches,
+        LIMIT_BATCHES_ON_A_GPU if has_gpu else LIMIT_BATCHES_WITHOUT,
+    )

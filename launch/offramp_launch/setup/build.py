@@ -8,7 +8,15 @@ from offramp_launch import memory
 from offramp_launch.setup.environment import ccache_environment, installed_requirements
 from offramp_launch.setup.steps import run_step
 
-PROGRAMS = ("offramp-producer", "offramp-ladder", "offramp-consumer", "offramp_models", "offramp_parquet", "offramp_parquet_texts", "offramp_shared")
+PROGRAMS = (
+    "offramp-producer",
+    "offramp-ladder",
+    "offramp-consumer",
+    "offramp_models",
+    "offramp_parquet",
+    "offramp_parquet_texts",
+    "offramp_shared",
+)
 PACKAGED = ("offramp-consumer", "offramp_worker", "offramp_shared")
 BENCHMARK = ("offramp-message-bench", "offramp_native_reader", "offramp_bench_processors", "offramp-bench-idle-tool")
 TESTED = {"release": ("all",), "asan": ("all",), "tsan": ("offramp_tests_with_threads",)}
@@ -23,8 +31,10 @@ def configure(places, preset, definitions):
     folder = places.build_folder(preset)
     command = ["cmake", "-S", str(places.root), "-B", str(folder), "--preset", preset, *definitions]
     stamp = folder / ".configured"
-    inputs = hashlib.sha256("\0".join([*command, installed_requirements(places)]).encode()
-                            + (places.root / "CMakePresets.json").read_bytes()).hexdigest()
+    inputs = hashlib.sha256(
+        "\0".join([*command, installed_requirements(places)]).encode()
+        + (places.root / "CMakePresets.json").read_bytes()
+    ).hexdigest()
     if (folder / "build.ninja").exists() and stamp.exists() and stamp.read_text() == inputs:
         return
     run_step(f"configure {preset}", command, places.logs / f"configure-{preset}.log")
@@ -33,8 +43,13 @@ def configure(places, preset, definitions):
 
 def build(places, preset, targets):
     command = ["ninja", "-C", str(places.build_folder(preset)), "-j", str(parallel_jobs()), *targets]
-    run_step(f"build {preset}", command, places.logs / f"build-{preset}.log", environment=ccache_environment(places),
-             quiet_when="ninja: no work to do")
+    run_step(
+        f"build {preset}",
+        command,
+        places.logs / f"build-{preset}.log",
+        environment=ccache_environment(places),
+        quiet_when="ninja: no work to do",
+    )
 
 
 def parallel_jobs(cores=None, memory_bytes=None):

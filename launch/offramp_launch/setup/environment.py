@@ -14,7 +14,11 @@ def make_venv(places):
     """Makes build/venv with this Python, or with the one that it was made with; remakes it when its Python no longer starts."""
     if importlib.util.find_spec("pip") if sys.prefix == str(places.venv) else _starts(places.venv_python):
         return
-    run_step("Python environment", [sys._base_executable, "-m", "venv", "--clear", str(places.venv)], places.logs / "venv.log")
+    run_step(
+        "Python environment",
+        [sys._base_executable, "-m", "venv", "--clear", str(places.venv)],
+        places.logs / "venv.log",
+    )
 
 
 def _starts(python):
@@ -26,8 +30,11 @@ def _starts(python):
 
 def install_requirements(places, names):
     """Installs the requirement files that are new or have changed."""
-    outdated = [name for name in names if _stamp(places, name).exists() is False
-                or _stamp(places, name).read_text() != _hash(places.launch / name)]
+    outdated = [
+        name
+        for name in names
+        if _stamp(places, name).exists() is False or _stamp(places, name).read_text() != _hash(places.launch / name)
+    ]
     if not outdated:
         return
     command = [str(places.venv_python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
@@ -35,7 +42,7 @@ def install_requirements(places, names):
         command.append("--no-cache-dir")
     for name in outdated:
         command += ["-r", str(places.launch / name)]
-    title = "Python packages (" + ", ".join(name[len("requirements-"):-len(".txt")] for name in outdated) + ")"
+    title = "Python packages (" + ", ".join(name[len("requirements-") : -len(".txt")] for name in outdated) + ")"
     run_step(title, command, places.logs / "pip.log")
     for name in outdated:
         _stamp(places, name).write_text(_hash(places.launch / name))
@@ -64,10 +71,11 @@ def ccache_environment(places):
     environment = dict(os.environ)
     environment.setdefault("CCACHE_BASEDIR", str(places.root))
     environment.setdefault("CCACHE_NOHASHDIR", "1")
-    environment.setdefault("CCACHE_SLOPPINESS", "pch_defines,time_macros")    # else objects with the tests' precompiled header are not cached
+    environment.setdefault(
+        "CCACHE_SLOPPINESS", "pch_defines,time_macros"
+    )  # else objects with the tests' precompiled header are not cached
     home = pathlib.Path.home()
     kept = [home / ".ccache", home / ".cache" / "ccache", home / ".config" / "ccache"]
     if "CCACHE_DIR" not in environment and not any(folder.is_dir() for folder in kept):
         environment["CCACHE_DIR"] = str(places.build / "ccache")
     return environment
-

@@ -31,7 +31,9 @@ def set_up(places, flags, extra_requirements=(), builds=None):
 def set_up_programs(places, flags, extra_requirements=()):
     """Uses another user's build as it is. Errors: LaunchError where that is not enough."""
     if not flags and places.producer().exists() and not can_be_set_up(places):
-        say(f"{places.build} belongs to another user; its programs are used as they are (OFFRAMP_BUILD_DIR=FOLDER sets up another build)")
+        say(
+            f"{places.build} belongs to another user; its programs are used as they are (OFFRAMP_BUILD_DIR=FOLDER sets up another build)"
+        )
         return
     set_up(places, flags, extra_requirements, {"release": build.PROGRAMS})
 

@@ -38,8 +38,13 @@ def run_step(title, argv, log, *, environment=None, quiet_when=None):
         code = _run_into(log, title, argv, environment)
         output = tail(log)
     if code != 0:
-        raise LaunchError(f"{title}: failed with exit code {code}", f"{output}\n\n    command: {' '.join(map(str, argv))}\n    log: {log}"
-                          if output else f"command: {' '.join(map(str, argv))}", ExitCode.SYSTEM)
+        raise LaunchError(
+            f"{title}: failed with exit code {code}",
+            f"{output}\n\n    command: {' '.join(map(str, argv))}\n    log: {log}"
+            if output
+            else f"command: {' '.join(map(str, argv))}",
+            ExitCode.SYSTEM,
+        )
     if quiet_when is None or quiet_when not in output:
         say(f"{title}: {time.monotonic() - began:.0f} s")
 
@@ -47,7 +52,9 @@ def run_step(title, argv, log, *, environment=None, quiet_when=None):
 def _run_into(log, title, argv, environment):
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "w", encoding="utf-8") as sink:
-        process = subprocess.Popen(argv, env=environment, stdout=sink, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            argv, env=environment, stdout=sink, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        )
         try:
             while True:
                 try:
@@ -68,8 +75,11 @@ def can_be_set_up(places):
 
 def require_own_build(places):
     if not can_be_set_up(places):
-        raise LaunchError(f"{places.build} belongs to another user, and only that user may set up and build there",
-                          "Ask that user to run ./launch/offramp setup, or name your own folder: OFFRAMP_BUILD_DIR=FOLDER", ExitCode.NOT_PERMITTED)
+        raise LaunchError(
+            f"{places.build} belongs to another user, and only that user may set up and build there",
+            "Ask that user to run ./launch/offramp setup, or name your own folder: OFFRAMP_BUILD_DIR=FOLDER",
+            ExitCode.NOT_PERMITTED,
+        )
 
 
 @contextlib.contextmanager

@@ -59,8 +59,11 @@ def choose(places, flags, environment=os.environ):
         # Absolute, but with links kept: a venv's Python is identified by its path.
         chosen[field] = "" if value == OWN else os.path.abspath(os.path.expanduser(value)) if value else ""
         if chosen[field] and not os.path.exists(chosen[field]):
-            raise LaunchError(f"{flag}: '{chosen[field]}' does not exist",
-                              f"Give one that does, or {flag} {OWN} for the set-up's own", ExitCode.USAGE)
+            raise LaunchError(
+                f"{flag}: '{chosen[field]}' does not exist",
+                f"Give one that does, or {flag} {OWN} for the set-up's own",
+                ExitCode.USAGE,
+            )
     toolchain = Toolchain(**chosen)
     if chosen != {field: remembered.get(field, "") for field in chosen}:
         require_own_build(places)
@@ -71,8 +74,11 @@ def choose(places, flags, environment=os.environ):
 
 def resolve(places, toolchain, describe=None):
     """Errors: LaunchError for a PyTorch that is missing, too old, or built for a CUDA without a given toolkit."""
-    definitions = {"OFFRAMP_PYTHON": str(places.venv_python), "OFFRAMP_TORCH_DIR": toolchain.torch_dir,
-                   "OFFRAMP_CUDA_DIR": toolchain.cuda_dir}
+    definitions = {
+        "OFFRAMP_PYTHON": str(places.venv_python),
+        "OFFRAMP_TORCH_DIR": toolchain.torch_dir,
+        "OFFRAMP_CUDA_DIR": toolchain.cuda_dir,
+    }
     requirements = ["requirements-launch.txt"]
     if toolchain.python:
         facts = (describe or describe_python)(places, toolchain.python)
@@ -107,10 +113,13 @@ def describe_python(places, python):
         answer = subprocess.run([python, "-c", DESCRIBE], capture_output=True, text=True, check=False)
         facts = json.loads(answer.stdout.splitlines()[-1])
     except (OSError, ValueError, IndexError) as problem:
-        raise LaunchError(f"--python: '{python}' is not a Python that runs ({problem})",
-                          "Give the path of a Python that has PyTorch", ExitCode.USAGE) from problem
+        raise LaunchError(
+            f"--python: '{python}' is not a Python that runs ({problem})",
+            "Give the path of a Python that has PyTorch",
+            ExitCode.USAGE,
+        ) from problem
     if "error" not in facts:
-        with contextlib.suppress(OSError):      # in another user's build
+        with contextlib.suppress(OSError):  # in another user's build
             cache.write_text(json.dumps({"python": python, "stamp": _version_stamp(facts["folder"]), "facts": facts}))
     return facts
 
@@ -121,26 +130,36 @@ def _version_stamp(folder):
 
 def check_torch(python, facts):
     if "error" in facts:
-        raise LaunchError(f"--python: '{python}' has no PyTorch ({facts['error']})",
-                          f"Install torch there, or --python {OWN} for the set-up's own", ExitCode.DEVICE_UNSUPPORTED)
+        raise LaunchError(
+            f"--python: '{python}' has no PyTorch ({facts['error']})",
+            f"Install torch there, or --python {OWN} for the set-up's own",
+            ExitCode.DEVICE_UNSUPPORTED,
+        )
     version = tuple(int(part) for part in facts["version"].split("+")[0].split(".")[:2])
     if version < OLDEST_TORCH:
         wanted = ".".join(map(str, OLDEST_TORCH))
-        raise LaunchError(f"--python: '{python}' has PyTorch {facts['version']}; {wanted} or later is needed",
-                          f"Update it, or --python {OWN} for the set-up's own", ExitCode.DEVICE_UNSUPPORTED)
+        raise LaunchError(
+            f"--python: '{python}' has PyTorch {facts['version']}; {wanted} or later is needed",
+            f"Update it, or --python {OWN} for the set-up's own",
+            ExitCode.DEVICE_UNSUPPORTED,
+        )
 
 
 def require_cuda_13(python, facts):
     if facts["cuda"] is not None and not facts["cuda"].startswith("13."):
-        raise LaunchError(f"PyTorch {facts['version']} of '{python}' was built for CUDA {facts['cuda']}, and its wheels bring no nvcc",
-                          f"Give that toolkit with --cuda-dir, such as --cuda-dir /usr/local/cuda-{facts['cuda']}",
-                          ExitCode.DEVICE_UNSUPPORTED)
+        raise LaunchError(
+            f"PyTorch {facts['version']} of '{python}' was built for CUDA {facts['cuda']}, and its wheels bring no nvcc",
+            f"Give that toolkit with --cuda-dir, such as --cuda-dir /usr/local/cuda-{facts['cuda']}",
+            ExitCode.DEVICE_UNSUPPORTED,
+        )
 
 
 def toolkit_beside(torch_folder):
     """The toolkit of NVIDIA's wheels next to a PyTorch, if it includes the compiler."""
     folder = pathlib.Path(torch_folder).parent / "nvidia" / "cu13"
-    return folder if (folder / "bin" / "nvcc").exists() and (folder / "include" / "cuda_runtime_api.h").exists() else None
+    return (
+        folder if (folder / "bin" / "nvcc").exists() and (folder / "include" / "cuda_runtime_api.h").exists() else None
+    )
 
 
 def own_toolkit(places):

@@ -7,19 +7,19 @@ import re
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 
-WAITS = 0.03            # share of time waiting for a free slab; a larger one costs at least that share of the rate
-IDLES = 0.01            # below this share, the run does not wait for consumers
-GONE = ("retired", "dead_letters")       # states of unusable slabs
-FULL, WELL_USED = 0.95, 0.85    # target utilization of a consumer, when adding consumers and when removing them
+WAITS = 0.03  # share of time waiting for a free slab; a larger one costs at least that share of the rate
+IDLES = 0.01  # below this share, the run does not wait for consumers
+GONE = ("retired", "dead_letters")  # states of unusable slabs
+FULL, WELL_USED = 0.95, 0.85  # target utilization of a consumer, when adding consumers and when removing them
 WINDOW_SECONDS = 2
-LONGEST_WINDOW_SECONDS = 60     # for slabs so slow that no shorter window holds several
-KEPT_SECONDS = 2 * LONGEST_WINDOW_SECONDS + 10      # two windows, plus the time between statuses
-CALM_SECONDS = 10       # consumers idle for so long before one is removed
-JOIN_SECONDS = 30       # for added consumers to become ready; after that, measuring goes on without them
-SAME = 0.25             # two loads that differ by less count as the same, and keep its findings
-GAIN = 0.02             # smallest relative rise of the rate by which added consumers count as helpful
-BACKLOGS = 3            # samples that may wait when a load falls, in multiples of what the slabs hold
-STEADY = 0.2            # relative difference of the time per sample within one load
+LONGEST_WINDOW_SECONDS = 60  # for slabs so slow that no shorter window holds several
+KEPT_SECONDS = 2 * LONGEST_WINDOW_SECONDS + 10  # two windows, plus the time between statuses
+CALM_SECONDS = 10  # consumers idle for so long before one is removed
+JOIN_SECONDS = 30  # for added consumers to become ready; after that, measuring goes on without them
+SAME = 0.25  # two loads that differ by less count as the same, and keep its findings
+GAIN = 0.02  # smallest relative rise of the rate by which added consumers count as helpful
+BACKLOGS = 3  # samples that may wait when a load falls, in multiples of what the slabs hold
+STEADY = 0.2  # relative difference of the time per sample within one load
 
 
 def are_bounds(text):
@@ -43,7 +43,11 @@ class Bounds:
             return None
         bounds = cls(*map(int, text.split("..")))
         if not 1 <= bounds.least <= bounds.most <= limit:
-            raise LaunchError(f"consumers {text} is out of bounds", f"Give MIN..MAX, from 1 to {limit}, the smaller number first", ExitCode.USAGE)
+            raise LaunchError(
+                f"consumers {text} is out of bounds",
+                f"Give MIN..MAX, from 1 to {limit}, the smaller number first",
+                ExitCode.USAGE,
+            )
         return bounds
 
     def __str__(self):
@@ -66,26 +70,39 @@ class Moment:
     """One status of the run: counts since the run's begin, times in seconds."""
 
     at: float
-    released: int           # samples
+    released: int  # samples
     last_release: float
     slab_wait: float
-    lost: int               # samples that found no free slab: dropped, or waiting on the disk
-    computing: float        # busy time of the device; None where unknown
-    consumers: dict         # session: (slabs, samples, busy seconds)
-    reports_work: bool      # whether every consumer reports its busy time
-    slabs: int              # number that the run can use
-    at_work: bool           # a slab waits for a consumer, or is leased
-    tail: bool              # all the input is in slabs
+    lost: int  # samples that found no free slab: dropped, or waiting on the disk
+    computing: float  # busy time of the device; None where unknown
+    consumers: dict  # session: (slabs, samples, busy seconds)
+    reports_work: bool  # whether every consumer reports its busy time
+    slabs: int  # number that the run can use
+    at_work: bool  # a slab waits for a consumer, or is leased
+    tail: bool  # all the input is in slabs
 
     @classmethod
     def of(cls, status):
-        slabs, there = status.get("slabs") or {}, [each for each in status.get("consumers") or [] if not each.get("end")]
-        return cls(status["now_ns"] / 1e9, status.get("released_samples") or 0, (status.get("last_release_ns") or 0) / 1e9, status.get("slab_wait_seconds") or 0.0,
-                   (status.get("dropped_samples") or 0) + (status.get("spilled_samples") or 0), status.get("compute_busy_seconds"),
-                   {each.get("session"): (each.get("slabs") or 0, each.get("samples") or 0, each.get("busy_seconds") or 0.0)
-                    for each in there},
-                   all(each.get("busy_seconds") is not None for each in there), live_slabs(slabs), any(slabs.get(state) for state in ("ready", "leased")),
-                   status.get("limiting_stage") == "consumers")
+        slabs, there = (
+            status.get("slabs") or {},
+            [each for each in status.get("consumers") or [] if not each.get("end")],
+        )
+        return cls(
+            status["now_ns"] / 1e9,
+            status.get("released_samples") or 0,
+            (status.get("last_release_ns") or 0) / 1e9,
+            status.get("slab_wait_seconds") or 0.0,
+            (status.get("dropped_samples") or 0) + (status.get("spilled_samples") or 0),
+            status.get("compute_busy_seconds"),
+            {
+                each.get("session"): (each.get("slabs") or 0, each.get("samples") or 0, each.get("busy_seconds") or 0.0)
+                for each in there
+            },
+            all(each.get("busy_seconds") is not None for each in there),
+            live_slabs(slabs),
+            any(slabs.get(state) for state in ("ready", "leased")),
+            status.get("limiting_stage") == "consumers",
+        )
 
 
 def live_slabs(slabs):
@@ -95,7 +112,10 @@ def live_slabs(slabs):
 
 def counted(first, last, which):
     """Slabs (0), samples (1) or busy seconds (2) between two moments, summed over the consumers present at the later one."""
-    return sum(now[which] - first.consumers[session][which] if session in first.consumers else now[which] for session, now in last.consumers.items())
+    return sum(
+        now[which] - first.consumers[session][which] if session in first.consumers else now[which]
+        for session, now in last.consumers.items()
+    )
 
 
 class Window:
@@ -116,7 +136,9 @@ class Window:
         self.seconds_a_sample = self.busy / self.samples if self.samples else 0.0
 
     slabs = property(lambda self: counted(self.first, self.last, 0))
-    load = property(lambda self: self.rate * self.seconds_a_sample, doc="Mean number of busy consumers, by Little's law.")
+    load = property(
+        lambda self: self.rate * self.seconds_a_sample, doc="Mean number of busy consumers, by Little's law."
+    )
 
     def most_load(self):
         """Busy consumers without the wait for slabs; the producer's other work takes the rest of the time."""
@@ -124,7 +146,11 @@ class Window:
 
     def most_load_of_the_device(self):
         """Busy consumers if the device computed all the time; infinite where unknown. Too low while batches queue before the slabs."""
-        computed = None if None in (self.first.computing, self.last.computing) else (self.last.computing - self.first.computing) / self.seconds
+        computed = (
+            None
+            if None in (self.first.computing, self.last.computing)
+            else (self.last.computing - self.first.computing) / self.seconds
+        )
         return self.load / max(0.02, computed) if computed else math.inf
 
     def is_like(self, load):
@@ -144,15 +170,15 @@ class Autoscaler:
         self.bounds = bounds
         self._moments = collections.deque()
         self._pid = None
-        self._settling = None       # (number wanted, since when): moments count once so many are there
-        self._trial = None          # (the number before, the window before, the number then)
-        self._ceiling = None        # (number, load) above which more consumers did not help
-        self._room = bounds.most    # more could not be started, or died for lack of memory
-        self._floor = None          # (number, busy consumers) below which fewer were too few
-        self._lowered = None        # (seconds a sample, busy consumers) when some were removed
-        self._free_rate = 0.0       # highest samples a second while nothing waited for consumers
+        self._settling = None  # (number wanted, since when): moments count once so many are there
+        self._trial = None  # (the number before, the window before, the number then)
+        self._ceiling = None  # (number, load) above which more consumers did not help
+        self._room = bounds.most  # more could not be started, or died for lack of memory
+        self._floor = None  # (number, busy consumers) below which fewer were too few
+        self._lowered = None  # (seconds a sample, busy consumers) when some were removed
+        self._free_rate = 0.0  # highest samples a second while nothing waited for consumers
         self._waiting_since = None
-        self._backlog_since = None      # the moment when the run began to wait, kept across changes
+        self._backlog_since = None  # the moment when the run began to wait, kept across changes
 
     def look(self, status, wanted):
         """`status`: the run's; `wanted`: the current target number. Returns a Change, or None."""
@@ -161,8 +187,12 @@ class Autoscaler:
             return None
         now = Moment.of(status)
         last = self._moments[-1] if self._moments else None
-        if status.get("pid") != self._pid or last and (now.at < last.at or now.released < last.released or now.slab_wait < last.slab_wait):
-            self._forget()      # another producer's status
+        if (
+            status.get("pid") != self._pid
+            or last
+            and (now.at < last.at or now.released < last.released or now.slab_wait < last.slab_wait)
+        ):
+            self._forget()  # another producer's status
             self._trial = self._backlog_since = None
             self._pid, last = status.get("pid"), None
         if last and now.at == last.at:
@@ -170,7 +200,7 @@ class Autoscaler:
         if not self._is_settled(now, status, wanted):
             return None
         if not now.released:
-            return None         # start-up cost is not load
+            return None  # start-up cost is not load
         self._moments.append(now)
         while len(self._moments) > 1 and now.at - self._moments[1].at > KEPT_SECONDS:
             self._moments.popleft()
@@ -242,7 +272,9 @@ class Autoscaler:
         if wanted < self.bounds.least:
             return Change(self.bounds.least, f"at least {self.bounds.least} are required")
         if wanted > most:
-            return Change(most, f"at most {most} are allowed" if most == self._room else f"the run has {now.slabs} slabs")
+            return Change(
+                most, f"at most {most} are allowed" if most == self._room else f"the run has {now.slabs} slabs"
+            )
         return None
 
     def _judge(self, wanted):
@@ -253,16 +285,20 @@ class Autoscaler:
         if wanted != tried:
             self._trial = None
             return None
-        now = self._latest(max(16, 6 * wanted), longest=2 * LONGEST_WINDOW_SECONDS)      # their first slabs may arrive only at the end of a window
+        now = self._latest(
+            max(16, 6 * wanted), longest=2 * LONGEST_WINDOW_SECONDS
+        )  # their first slabs may arrive only at the end of a window
         if not now:
             return None
         self._trial = None
         if now.rate < before.rate and now.waits <= WAITS and now.load < number * WELL_USED:
-            return None     # the load has fallen meanwhile
+            return None  # the load has fallen meanwhile
         if now.rate >= before.rate * (1 + min(GAIN, before.waits / 3)):
             return None
         self._ceiling = (number, (before.seconds_a_sample, before.rate))
-        return Change(number, f"more did not help: {before.rate:.4g} samples/s with {number}, {now.rate:.4g} with {wanted}")
+        return Change(
+            number, f"more did not help: {before.rate:.4g} samples/s with {number}, {now.rate:.4g} with {wanted}"
+        )
 
     def _raise(self, wanted):
         windows = self._two(wanted)
@@ -276,10 +312,13 @@ class Autoscaler:
         most = self._most(now.last)
         if self._waiting_since is None:
             self._waiting_since = now.last.at
-        if abs(before.seconds_a_sample - now.seconds_a_sample) > STEADY * now.seconds_a_sample and now.last.at - self._waiting_since < 3 * now.seconds:
-            return None         # the load is changing: the window mixes two
+        if (
+            abs(before.seconds_a_sample - now.seconds_a_sample) > STEADY * now.seconds_a_sample
+            and now.last.at - self._waiting_since < 3 * now.seconds
+        ):
+            return None  # the load is changing: the window mixes two
         if wanted >= most or now.present < wanted - 0.5:
-            return None         # consumers are dying: more of them would not help
+            return None  # consumers are dying: more of them would not help
         if self._is_at_its_ceiling(now, wanted):
             return None
         self._ceiling = None
@@ -292,7 +331,11 @@ class Autoscaler:
             more = wanted + 1
         else:
             more = min(most, max(wanted + 1, self._number_for(now, wanted, known)))
-        if self._lowered and abs(now.seconds_a_sample - self._lowered[0]) <= 2 * SAME * self._lowered[0] and now.load >= self._lowered[1] * (1 - SAME):
+        if (
+            self._lowered
+            and abs(now.seconds_a_sample - self._lowered[0]) <= 2 * SAME * self._lowered[0]
+            and now.load >= self._lowered[1] * (1 - SAME)
+        ):
             self._floor = (more, self._lowered[1])
         self._lowered = None
         self._trial = (wanted, Window(before.first, now.last), more)
@@ -307,7 +350,9 @@ class Autoscaler:
     @staticmethod
     def _number_for(window, wanted, known):
         """`known`: busy consumers at the rate without waiting; 0: not seen yet."""
-        return math.ceil(min(window.most_load(), known or min(window.most_load_of_the_device(), 2 * wanted * FULL)) / FULL - 1e-6)
+        return math.ceil(
+            min(window.most_load(), known or min(window.most_load_of_the_device(), 2 * wanted * FULL)) / FULL - 1e-6
+        )
 
     def _lower(self, wanted):
         calm = self._latest(max(8, 4 * wanted), CALM_SECONDS) or self._idle(CALM_SECONDS)
@@ -316,7 +361,7 @@ class Autoscaler:
         if not calm.last.reports_work:
             return None
         if calm.last.tail:
-            return None         # the last slabs of the input: a change is pointless
+            return None  # the last slabs of the input: a change is pointless
         windows = [calm, *(self._two(wanted) or ())]
         latest = windows[-1]
         if any(window.waits > IDLES for window in windows) or not self._is_steady(calm):

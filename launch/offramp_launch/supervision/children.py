@@ -9,7 +9,7 @@ from offramp_launch.supervision import control_groups
 from offramp_launch.exit_code import cannot_be_started, signal_name
 from offramp_launch.supervision.log_follower import last_error, size_of, warnings_in
 
-LOG_END_BYTES = 16384   # at the end of a log, searched for the last error
+LOG_END_BYTES = 16384  # at the end of a log, searched for the last error
 
 
 class Child:
@@ -27,13 +27,19 @@ class Child:
         self.log_path = log_path
         self.log_begin = size_of(log_path)
         self._memory_kills = control_groups.memory_kills()
-        self.ended_for_memory = ""      # why, where the kernel killed it for lack of memory
-        self.peak_bytes = 0     # peak memory
+        self.ended_for_memory = ""  # why, where the kernel killed it for lack of memory
+        self.peak_bytes = 0  # peak memory
         try:
             with open_log(log_path) as log:
                 self._process = subprocess.Popen(
-                    argv, stdin=stdin, stdout=log, stderr=subprocess.STDOUT, pass_fds=inherited,
-                    start_new_session=True, **identity)
+                    argv,
+                    stdin=stdin,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=inherited,
+                    start_new_session=True,
+                    **identity,
+                )
             self.pid = self._process.pid
             self.pidfd = self._open_pidfd()
         except OSError as problem:
@@ -102,7 +108,9 @@ class Child:
         """How it ended, as text."""
         if self.status >= 0:
             return f"ended with exit code {self.status}"
-        return f"was killed by {signal_name(-self.status)}" + (f" ({self.ended_for_memory})" if self.ended_for_memory else "")
+        return f"was killed by {signal_name(-self.status)}" + (
+            f" ({self.ended_for_memory})" if self.ended_for_memory else ""
+        )
 
 
 def open_log(path):

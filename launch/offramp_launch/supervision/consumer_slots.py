@@ -9,9 +9,9 @@ from offramp_launch.supervision.children import Child
 from offramp_launch.exit_code import FATAL_FOR_A_CONSUMER, ExitCode, LaunchError
 from offramp_launch.supervision.log_follower import LogRelay
 
-UNASKED_END_SECONDS = 2         # a consumer that ended with 0: by then the producer's status shows whether the run is over
-ENDS_WITHOUT_SINK = 3           # in a row while draining: a run asked to end must not wait for a database
-WITH_WORK = ("filling", "ready", "leased")      # slab states that consumers still have to handle
+UNASKED_END_SECONDS = 2  # a consumer that ended with 0: by then the producer's status shows whether the run is over
+ENDS_WITHOUT_SINK = 3  # in a row while draining: a run asked to end must not wait for a database
+WITH_WORK = ("filling", "ready", "leased")  # slab states that consumers still have to handle
 
 
 @dataclasses.dataclass
@@ -21,8 +21,8 @@ class ConsumerSlot:
     number: int
     child: Child = None
     leaving: bool = False
-    on_trial: bool = False      # it gets no successor, and its end does not fail the run
-    counts: bool = True         # among the consumers that stay; False while it runs beside the one that it will replace
+    on_trial: bool = False  # it gets no successor, and its end does not fail the run
+    counts: bool = True  # among the consumers that stay; False while it runs beside the one that it will replace
     backoff: Backoff = dataclasses.field(default_factory=Backoff)
     relay: LogRelay = None
 
@@ -38,12 +38,18 @@ class ConsumerSlots:
 
     def __init__(self, run, start, log_of, selector, timers, display, stories, logbook):
         self._run, self._start, self._log_of = run, start, log_of
-        self._selector, self._timers, self._display, self._stories, self._logbook = selector, timers, display, stories, logbook
+        self._selector, self._timers, self._display, self._stories, self._logbook = (
+            selector,
+            timers,
+            display,
+            stories,
+            logbook,
+        )
         self._slots = []
         self._next_number = 1
         self._budget = DeathBudget()
         self._budget_without_sink = DeathBudget(ENDS_WITHOUT_SINK)
-        self.records = []       # {pid, number, exit, cpu_seconds} of every consumer that ended
+        self.records = []  # {pid, number, exit, cpu_seconds} of every consumer that ended
 
     def add(self):
         self._fill(self._new_slot())
@@ -118,18 +124,27 @@ class ConsumerSlots:
         elif self._budget.note_death(self._run.completed()):
             self._fail_without_progress(slot, child)
         else:
-            self._display.note(f"{slot.name} (pid {child.pid}) {child.ending()} before the run was over; starting it again")
+            self._display.note(
+                f"{slot.name} (pid {child.pid}) {child.ending()} before the run was over; starting it again"
+            )
             self._fill_again(slot)
 
     def _fail_without_progress(self, slot, child):
-        self._run.fail(LaunchError(
-            f"consumers {'ended' if child.status == ExitCode.OK else 'died'} {DEATHS_WITHOUT_PROGRESS} times in a row and nothing was "
-            f"completed in between; the last, {slot.name}, {child.ending()}: {reason_of(child)}", f"Its log: {child.log_path}",
-            child.status if child.status > 0 else ExitCode.SYSTEM))
+        self._run.fail(
+            LaunchError(
+                f"consumers {'ended' if child.status == ExitCode.OK else 'died'} {DEATHS_WITHOUT_PROGRESS} times in a row and nothing was "
+                f"completed in between; the last, {slot.name}, {child.ending()}: {reason_of(child)}",
+                f"Its log: {child.log_path}",
+                child.status if child.status > 0 else ExitCode.SYSTEM,
+            )
+        )
 
     def _drains_without_sink(self, child):
-        return (child.status == ExitCode.SINK_UNAVAILABLE and self._run.is_draining()
-                and self._budget_without_sink.note_death(self._run.completed()))
+        return (
+            child.status == ExitCode.SINK_UNAVAILABLE
+            and self._run.is_draining()
+            and self._budget_without_sink.note_death(self._run.completed())
+        )
 
     def _on_end(self, slot):
         child = slot.child
@@ -139,8 +154,9 @@ class ConsumerSlots:
         slot.relay.relay()
         if child.status != ExitCode.OK:
             self._stories.note_death(child, child.final_messages())
-        self.records.append({"pid": child.pid, "number": slot.number, "exit": child.status,
-                             "cpu_seconds": round(child.cpu_seconds, 3)})
+        self.records.append(
+            {"pid": child.pid, "number": slot.number, "exit": child.status, "cpu_seconds": round(child.cpu_seconds, 3)}
+        )
         slot.leaving = slot.leaving or slot.on_trial
         if not self._run.wants_consumers():
             return
@@ -151,15 +167,24 @@ class ConsumerSlots:
         if child.status == ExitCode.OK:
             self._timers.after(UNASKED_END_SECONDS, lambda: self._fill_if_work_is_left(slot, child))
         elif child.status in FATAL_FOR_A_CONSUMER:
-            self._run.fail(LaunchError(f"{slot.name} {child.ending()}, which a retry cannot fix: {reason_of(child)}", f"Its log: {child.log_path}",
-                                       child.status))
+            self._run.fail(
+                LaunchError(
+                    f"{slot.name} {child.ending()}, which a retry cannot fix: {reason_of(child)}",
+                    f"Its log: {child.log_path}",
+                    child.status,
+                )
+            )
         elif counts_as_death(child) and self._budget.note_death(self._run.completed()):
             self._fail_without_progress(slot, child)
         elif self._drains_without_sink(child):
-            self._run.fail(LaunchError(
-                f"the sink is unavailable while the run drains: {ENDS_WITHOUT_SINK} times in a row a consumer gave up, and "
-                f"nothing was completed in between; the last, {slot.name}, {child.ending()}: {reason_of(child)}",
-                f"Start again with --resume once the sink is back. Its log: {child.log_path}", child.status))
+            self._run.fail(
+                LaunchError(
+                    f"the sink is unavailable while the run drains: {ENDS_WITHOUT_SINK} times in a row a consumer gave up, and "
+                    f"nothing was completed in between; the last, {slot.name}, {child.ending()}: {reason_of(child)}",
+                    f"Start again with --resume once the sink is back. Its log: {child.log_path}",
+                    child.status,
+                )
+            )
         else:
             delay = slot.backoff.after_life_of(child.lived_seconds())
             self._display.note(f"{slot.name} (pid {child.pid}) {child.ending()}; starting it again in {delay:.1f} s")

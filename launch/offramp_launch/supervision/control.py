@@ -33,8 +33,8 @@ class ControlServer:
     def __init__(self, path, selector, answer):
         self._selector = selector
         self._answer = answer
-        self._clients = {}      # the unfinished request of each
-        self._unsent = {}       # the rest of each answer that a client has not taken yet
+        self._clients = {}  # the unfinished request of each
+        self._unsent = {}  # the rest of each answer that a client has not taken yet
         self._path = path
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         before = os.umask(0o177)
@@ -99,7 +99,7 @@ class ControlServer:
     def _send_more(self, client):
         unsent = self._unsent.pop(client)
         try:
-            unsent = unsent[client.send(unsent):]
+            unsent = unsent[client.send(unsent) :]
         except BlockingIOError:
             pass
         except OSError:
@@ -155,8 +155,11 @@ class ControlClient:
             if not reply.get("ok"):
                 raise LaunchError(str(reply.get("error", "refused")), "", int(reply.get("code", ExitCode.INTERNAL)))
         except (ValueError, TypeError, AttributeError, RecursionError) as problem:
-            raise LaunchError(f"the answer of the run in '{self._run_dir}' is malformed", "It may be of another version",
-                              ExitCode.PROTOCOL) from problem
+            raise LaunchError(
+                f"the answer of the run in '{self._run_dir}' is malformed",
+                "It may be of another version",
+                ExitCode.PROTOCOL,
+            ) from problem
         return reply
 
     def wait_for_the_end(self):
@@ -181,5 +184,8 @@ class ControlClient:
         return received.partition(b"\n")[0]
 
     def _fail_reply(self):
-        return LaunchError(f"the launcher of the run in '{self._run_dir}' is alive but does not answer in {self._patience:.0f} s",
-                           "It may be stopped (kill -CONT resumes it), or frozen with its container", ExitCode.NO_SUCH_RUN)
+        return LaunchError(
+            f"the launcher of the run in '{self._run_dir}' is alive but does not answer in {self._patience:.0f} s",
+            "It may be stopped (kill -CONT resumes it), or frozen with its container",
+            ExitCode.NO_SUCH_RUN,
+        )

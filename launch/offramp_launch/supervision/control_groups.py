@@ -9,13 +9,16 @@ import pathlib
 MOUNT = pathlib.Path("/sys/fs/cgroup")
 MEMBERSHIP = pathlib.Path("/proc/self/cgroup")
 MACHINE = pathlib.Path("/proc/vmstat")
-NO_LIMIT = 1 << 60      # version 1 has the largest number of whole pages for no limit
+NO_LIMIT = 1 << 60  # version 1 has the largest number of whole pages for no limit
 CACHE = ("active_file", "inactive_file")
 
 
 def memory_limit():
     """Bytes that the tightest group allows; None without a limit."""
-    limits = (_number(folder / ("memory.limit_in_bytes" if is_first else "memory.max")) for folder, is_first in groups("memory"))
+    limits = (
+        _number(folder / ("memory.limit_in_bytes" if is_first else "memory.max"))
+        for folder, is_first in groups("memory")
+    )
     return min((limit for limit in limits if limit is not None and limit < NO_LIMIT), default=None)
 
 
@@ -23,10 +26,16 @@ def memory_room():
     """Bytes that it may still allocate, not counting the page cache; infinite without a limit."""
     rooms = [math.inf]
     for folder, is_first in groups("memory"):
-        limit, usage, prefix = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_") if is_first else ("memory.max", "memory.current", "")
+        limit, usage, prefix = (
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
+            if is_first
+            else ("memory.max", "memory.current", "")
+        )
         limit, usage = _number(folder / limit), _number(folder / usage)
         if None not in (limit, usage) and limit < NO_LIMIT:
-            cache = sum(int(value) for key, value in _pairs(folder / "memory.stat") if key in {prefix + each for each in CACHE})
+            cache = sum(
+                int(value) for key, value in _pairs(folder / "memory.stat") if key in {prefix + each for each in CACHE}
+            )
             rooms.append(max(0, limit - max(0, usage - cache)))
     return min(rooms)
 
@@ -35,7 +44,11 @@ def cores():
     """Cores that may be busy on average; infinite without a limit."""
     quotas = [math.inf]
     for folder, is_first in groups("cpu"):
-        quota, period = (_number(folder / "cpu.cfs_quota_us"), _number(folder / "cpu.cfs_period_us")) if is_first else map(_as_number, (*_words(folder / "cpu.max"), "", "")[:2])
+        quota, period = (
+            (_number(folder / "cpu.cfs_quota_us"), _number(folder / "cpu.cfs_period_us"))
+            if is_first
+            else map(_as_number, (*_words(folder / "cpu.max"), "", "")[:2])
+        )
         if quota and period:
             quotas.append(quota / period)
     return min(quotas)
@@ -43,7 +56,10 @@ def cores():
 
 def memory_kills():
     """(kills in this control group, on the whole machine) so far; None where the kernel reports none."""
-    own = (_value_of(folder / ("memory.oom_control" if is_first else "memory.events"), "oom_kill") for folder, is_first in groups("memory"))
+    own = (
+        _value_of(folder / ("memory.oom_control" if is_first else "memory.events"), "oom_kill")
+        for folder, is_first in groups("memory")
+    )
     return next((kills for kills in own if kills is not None), None), _value_of(MACHINE, "oom_kill")
 
 
@@ -69,7 +85,9 @@ def _memberships():
         lines = MEMBERSHIP.read_text().splitlines()
     except OSError:
         return []
-    return [(controllers, path) for controllers, path in (line.split(":", 2)[1:] for line in lines if line.count(":") >= 2)]
+    return [
+        (controllers, path) for controllers, path in (line.split(":", 2)[1:] for line in lines if line.count(":") >= 2)
+    ]
 
 
 def groups(controller):

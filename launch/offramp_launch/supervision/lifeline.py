@@ -23,9 +23,15 @@ def hold(text):
     except (OSError, OverflowError):
         is_pipe = False
     if not is_pipe:
-        raise LaunchError(f"{FLAG} is {lifeline}, which is not a pipe inherited by this command", f"Leave {FLAG} to programs that start this command", ExitCode.USAGE)
+        raise LaunchError(
+            f"{FLAG} is {lifeline}, which is not a pipe inherited by this command",
+            f"Leave {FLAG} to programs that start this command",
+            ExitCode.USAGE,
+        )
     os.set_inheritable(lifeline, False)
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {*interrupts.CTRL_C, *interrupts.LIKE_CTRL_C})    # the main thread handles them, from the new thread's start on
+    blocked = signal.pthread_sigmask(
+        signal.SIG_BLOCK, {*interrupts.CTRL_C, *interrupts.LIKE_CTRL_C}
+    )  # the main thread handles them, from the new thread's start on
     try:
         threading.Thread(target=watch, args=(lifeline,), name="lifeline", daemon=True).start()
     finally:

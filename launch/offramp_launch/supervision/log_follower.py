@@ -15,7 +15,7 @@ CHAINED = ("During handling of the above exception", "The above exception was th
 WORTH_SHOWING = ("warning", "error", "critical")
 ERRORS = ("error", "critical")
 LONGEST_READ = 1 << 20
-LONGEST_LINE = 1 << 16      # kept of an unfinished line
+LONGEST_LINE = 1 << 16  # kept of an unfinished line
 
 
 class LogFollower:
@@ -39,7 +39,11 @@ class LogFollower:
 
     def new_warnings(self):
         """(level, message) of each new warning or error. A Python traceback is shortened to its exception's first line."""
-        found, before, is_open = [], None, False     # `before`: the text in front of a traceback; `is_open`: its exception is still to come
+        found, before, is_open = (
+            [],
+            None,
+            False,
+        )  # `before`: the text in front of a traceback; `is_open`: its exception is still to come
         for line in self.new_lines():
             if begun := record(line):
                 before = None

@@ -9,7 +9,7 @@ from offramp_launch.summary import wall_clock
 from offramp_launch.watching.counters import BusySeconds
 
 KEPT_DEATHS, KEPT_LINES = 20, 40
-LONGEST_LINE = 400          # characters
+LONGEST_LINE = 400  # characters
 
 
 class Logbook:
@@ -26,7 +26,7 @@ class Logbook:
         self._counts = {"restarts": 0, "takeovers": 0}
         if not run_dir.previous.stands:
             with contextlib.suppress(OSError):
-                run_dir.file(LOGBOOK).unlink()      # an earlier launcher's
+                run_dir.file(LOGBOOK).unlink()  # an earlier launcher's
 
     def note(self, text):
         time = wall_clock()
@@ -47,8 +47,15 @@ class Logbook:
         self._keep()
 
     def record(self):
-        return {**self._counts, "deaths": list(self._deaths), "consumer_busy_seconds": round(self._busy.seconds, 3), "log": list(self._lines)}
+        return {
+            **self._counts,
+            "deaths": list(self._deaths),
+            "consumer_busy_seconds": round(self._busy.seconds, 3),
+            "log": list(self._lines),
+        }
 
     def _keep(self):
-        with contextlib.suppress(OSError):      # a full disk; record() still has the data
-            self._run_dir.previous.put(LOGBOOK, json.dumps({**self._counts, "deaths": list(self._deaths)}, indent=2) + "\n")
+        with contextlib.suppress(OSError):  # a full disk; record() still has the data
+            self._run_dir.previous.put(
+                LOGBOOK, json.dumps({**self._counts, "deaths": list(self._deaths)}, indent=2) + "\n"
+            )

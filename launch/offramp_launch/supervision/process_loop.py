@@ -26,7 +26,7 @@ class ProcessLoop:
     _describe(); optionally _between_looks() and _release().
     """
 
-    ENDS_THE_RUN = True     # the run ends with this loop
+    ENDS_THE_RUN = True  # the run ends with this loop
 
     def __init__(self, run_dir, display, http=None):
         """`http`: (host, port) of the status endpoint; None: no endpoint."""
@@ -39,8 +39,8 @@ class ProcessLoop:
         self._exporter = StatusExporter(run_dir, http, self._selector, self._timers, self._display, self._describe)
         self._draining = False
         self._abandoned = False
-        self._is_cut_off = False        # by an exception
-        self.failure = None     # LaunchError: why the launcher itself ended it
+        self._is_cut_off = False  # by an exception
+        self.failure = None  # LaunchError: why the launcher itself ended it
 
     # -- the life of a run ------------------------------------------------------------------------------------------
 
@@ -86,7 +86,9 @@ class ProcessLoop:
     def _final_messages(self):
         """The description with the run's end, as sent to clients last."""
         document, status = self._describe(), self._directory.status()
-        if status.get("nonce") == document["status"].get("nonce"):      # else it belongs to the next run of the user's program
+        if status.get("nonce") == document["status"].get(
+            "nonce"
+        ):  # else it belongs to the next run of the user's program
             document["status"] = {**document["status"], **status}
         return self._as_failed({**document, "finishing": True})
 

@@ -11,8 +11,15 @@ from offramp_launch.progress import ENDS
 from offramp_launch.supervision.supervisor import Supervisor
 from offramp_launch.watching.counters import grown
 
-GONE = ("X", "Z")     # states of a process that has ended
-COUNTS = ("released_samples", "released_batches", "submitted_samples", "dead_lettered_samples", "dropped_samples", "redelivered")
+GONE = ("X", "Z")  # states of a process that has ended
+COUNTS = (
+    "released_samples",
+    "released_batches",
+    "submitted_samples",
+    "dead_lettered_samples",
+    "dropped_samples",
+    "redelivered",
+)
 
 
 class ProgramSupervisor(Supervisor):
@@ -27,11 +34,11 @@ class ProgramSupervisor(Supervisor):
     def __init__(self, plan, display, environment):
         """`environment`: the program's environment variables."""
         self._environment = environment
-        self._counted = self._counted_before = {}       # counters of all dead programs; without the last one
-        self._last_counted = None       # process id of the last one
-        self._before = set()    # processes of the runs before the last program's
-        self._died_behind_another = self._cut_short = False      # the last program's loop died; any loop was cut short
-        self._away = 0      # number of consumers to start for the next program's run
+        self._counted = self._counted_before = {}  # counters of all dead programs; without the last one
+        self._last_counted = None  # process id of the last one
+        self._before = set()  # processes of the runs before the last program's
+        self._died_behind_another = self._cut_short = False  # the last program's loop died; any loop was cut short
+        self._away = 0  # number of consumers to start for the next program's run
         super().__init__(plan, display)
 
     def _make_producer(self, _):
@@ -42,30 +49,57 @@ class ProgramSupervisor(Supervisor):
         if self._status:
             self._before.add(self._status.get("pid"))
         lifeline = f"{self._lifeline_read}:{os.fstat(self._lifeline_read).st_ino}"
-        return Child("producer", self._plan.producer, self._plan.run_dir.log("producer"), (self._lifeline_read,),
-                     env={**self._environment, "OFFRAMP_LIFELINE_FD": lifeline, **({"OFFRAMP_RESUME": "true"} if self._producer_pids else {})})
+        return Child(
+            "producer",
+            self._plan.producer,
+            self._plan.run_dir.log("producer"),
+            (self._lifeline_read,),
+            env={
+                **self._environment,
+                "OFFRAMP_LIFELINE_FD": lifeline,
+                **({"OFFRAMP_RESUME": "true"} if self._producer_pids else {}),
+            },
+        )
 
     def _facts(self):
         """A dead program's status stays current until its successor writes one, and counts once."""
-        return {**super()._facts(), "earlier": self._counted_before if self._status.get("pid") == self._last_counted else self._counted}
+        return {
+            **super()._facts(),
+            "earlier": self._counted_before if self._status.get("pid") == self._last_counted else self._counted,
+        }
 
     def _seek_hold(self):
         """Does nothing: a successor does not use the memory of a dead program's run."""
 
     # -- how it ended -----------------------------------------------------------------------------------------------
 
-    died = property(lambda self: self._producer.status is not None and (self._producer.status < 0 or self._producer.status == ExitCode.DEVICE_BROKEN
-                                                                        or self._died_behind_another),
-                    doc="Whether the last program died, whatever became of its run.")
-    end = property(lambda self: self._own_status().get("state") if self._own_status().get("state") in ENDS else None,
-                   doc="The final state of the last program's run; None where it opened none, or died in it.")
+    died = property(
+        lambda self: (
+            self._producer.status is not None
+            and (
+                self._producer.status < 0
+                or self._producer.status == ExitCode.DEVICE_BROKEN
+                or self._died_behind_another
+            )
+        ),
+        doc="Whether the last program died, whatever became of its run.",
+    )
+    end = property(
+        lambda self: self._own_status().get("state") if self._own_status().get("state") in ENDS else None,
+        doc="The final state of the last program's run; None where it opened none, or died in it.",
+    )
 
     def _understand_its_end(self):
         """A process in between waits for the run's process and encodes its death: a shell as 128 plus the signal, torchrun as 1."""
         if self._is_the_child():
             return
         self._producer.ended_with(status_behind_a_shell(self._producer.status))
-        self._died_behind_another = self.has_opened_a_run() and self.end is None and self._producer.status > 0 and not lives(self._own_status().get("pid"))
+        self._died_behind_another = (
+            self.has_opened_a_run()
+            and self.end is None
+            and self._producer.status > 0
+            and not lives(self._own_status().get("pid"))
+        )
 
     def _is_the_child(self):
         """Whether the started program is the run's process itself."""
@@ -96,7 +130,11 @@ class ProgramSupervisor(Supervisor):
     def _count_as_earlier(self, status):
         """`status`: empty for a program that died before it wrote one; its predecessor has been counted."""
         if status:
-            self._counted_before, self._counted, self._last_counted = self._counted, grown(self._counted, status), status.get("pid")
+            self._counted_before, self._counted, self._last_counted = (
+                self._counted,
+                grown(self._counted, status),
+                status.get("pid"),
+            )
 
     def _signal_producer(self):
         """Signals the run's process itself: a shell in between would end and leave it behind."""
@@ -123,8 +161,12 @@ class ProgramSupervisor(Supervisor):
 
     def _code(self):
         code = super()._code()
-        if self._cut_short and (code == ExitCode.OK or code == ExitCode.INTERNAL and self.end == "ended" and not self._is_the_child()):
-            return int(ExitCode.INTERRUPTED)    # its loop did as it was asked; a script may hide that, and torchrun reports it as a failure
+        if self._cut_short and (
+            code == ExitCode.OK or code == ExitCode.INTERNAL and self.end == "ended" and not self._is_the_child()
+        ):
+            return int(
+                ExitCode.INTERRUPTED
+            )  # its loop did as it was asked; a script may hide that, and torchrun reports it as a failure
         if code != ExitCode.OK:
             return code
         if not self.has_opened_a_run():
@@ -136,8 +178,10 @@ class ProgramSupervisor(Supervisor):
     def producer_end_reason(self):
         child = self._producer
         if child.status == ExitCode.OK and not self.has_opened_a_run():
-            return ("the program ended without having opened a run: it made no offramp.Egress(), or submitted nothing to it\n"
-                    "Create an offramp.Egress() in it, without arguments, and submit each batch")
+            return (
+                "the program ended without having opened a run: it made no offramp.Egress(), or submitted nothing to it\n"
+                "Create an offramp.Egress() in it, without arguments, and submit each batch"
+            )
         if child.status == ExitCode.OK and self.end is None:
             return "the program ended in the middle of its run\nLeave `with offramp.Egress()` before it ends, or call drain() and close()"
         if child.status is not None and child.status > 0:

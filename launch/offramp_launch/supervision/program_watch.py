@@ -8,7 +8,7 @@ from offramp_launch.exit_code import ExitCode
 from offramp_launch.progress import ENDS
 from offramp_launch.supervision.watch import Watch
 
-FINAL_STATUS_SECONDS = 5       # for the run's status.json, once its program is gone or has forgotten the run
+FINAL_STATUS_SECONDS = 5  # for the run's status.json, once its program is gone or has forgotten the run
 
 
 class ProgramWatch(Watch):
@@ -24,7 +24,7 @@ class ProgramWatch(Watch):
         super().__init__(plan, display)
         self._endpoint = endpoint
         self._program = program
-        self.died = False       # whether the program died in the middle of the run
+        self.died = False  # whether the program died in the middle of the run
 
     def close(self):
         super().close()
@@ -32,8 +32,10 @@ class ProgramWatch(Watch):
 
     run_is_over = property(lambda self: self._over)
     nonce = property(lambda self: self._endpoint["nonce"])
-    end = property(lambda self: self._status.get("state") if self._status.get("state") in ENDS else None,
-                   doc="The run's final state; None while it goes on, or where its program died.")
+    end = property(
+        lambda self: self._status.get("state") if self._status.get("state") in ENDS else None,
+        doc="The run's final state; None while it goes on, or where its program died.",
+    )
 
     def _begin(self):
         self._selector.register(self._program, selectors.EVENT_READ, self._on_program_end)
@@ -62,13 +64,13 @@ class ProgramWatch(Watch):
             return int(ExitCode.PRODUCER_GONE)
         if self.end == "ended":
             return int(ExitCode.DEAD_LETTERS if self._status.get("dead_lettered_samples") else ExitCode.OK)
-        return int(ExitCode.INTERRUPTED)    # it was abandoned, or goes on without this watch
+        return int(ExitCode.INTERRUPTED)  # it was abandoned, or goes on without this watch
 
     def _look(self):
         before = self._status
         super()._look()
         if self._status.get("nonce") != self._endpoint["nonce"]:
-            self._status = before       # it is another run's, in the same directory
+            self._status = before  # it is another run's, in the same directory
         if self.end:
             self._end_consumers()
         elif not self._over and (nonce := self._read_nonce()) != self._endpoint["nonce"]:
@@ -97,4 +99,9 @@ class ProgramWatch(Watch):
         self._terminate_children()
 
     def _facts(self):
-        return {"producer_pid": int(self._endpoint["producer_pid"]), "producer_restarts": 0, "taking_over": False, "taking_over_since": None}
+        return {
+            "producer_pid": int(self._endpoint["producer_pid"]),
+            "producer_restarts": 0,
+            "taking_over": False,
+            "taking_over_since": None,
+        }

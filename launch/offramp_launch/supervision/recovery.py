@@ -23,8 +23,11 @@ class Recovery:
     @staticmethod
     def is_death(status, run_began):
         """Device memory exhausted before the run begins means too small a device; later, another program may be using it for now."""
-        return (status not in Recovery.INTENDED or status == ExitCode.DEVICE_BROKEN
-                or (status == ExitCode.DEVICE_OUT_OF_MEMORY and run_began))
+        return (
+            status not in Recovery.INTENDED
+            or status == ExitCode.DEVICE_BROKEN
+            or (status == ExitCode.DEVICE_OUT_OF_MEMORY and run_began)
+        )
 
     @staticmethod
     def is_too_large(producer, completed):
@@ -50,7 +53,7 @@ class RunHold:
         """`endpoint`: the file in the run directory that names the run's endpoint."""
         self._endpoint = endpoint
         self._fd = None
-        self._of = None     # the common prefix of the memory that it keeps
+        self._of = None  # the common prefix of the memory that it keeps
 
     def take(self):
         """
@@ -91,8 +94,12 @@ class RunHold:
         Whether one of these producers opened the run to consumers and its memory still exists. A producer that
         fails before its work begins removes it, although the lock is held here.
         """
-        return (self._read().get("producer_pid") in {str(pid) for pid in pids} and self.held and self._name() == self._of
-                and os.path.exists(f"{self._of}.cells"))
+        return (
+            self._read().get("producer_pid") in {str(pid) for pid in pids}
+            and self.held
+            and self._name() == self._of
+            and os.path.exists(f"{self._of}.cells")
+        )
 
     def _name(self):
         """The prefix of the names of the run's memory; None before the endpoint is published."""

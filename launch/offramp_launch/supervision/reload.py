@@ -8,7 +8,7 @@ import signal
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.supervision.consumer_slots import reason_of
 
-NEWCOMER_ENDS_SECONDS = 2       # from SIGTERM to SIGKILL, for a newcomer that takes no slabs yet
+NEWCOMER_ENDS_SECONDS = 2  # from SIGTERM to SIGKILL, for a newcomer that takes no slabs yet
 
 
 class Reload:
@@ -30,7 +30,14 @@ class Reload:
     is_under_way = property(lambda self: self._state == "running")
 
     def describe(self):
-        return {"number": self.number, "state": self._state, "of": self._of, "left": len(self._left()), "why": self._why, "code": int(self._code)}
+        return {
+            "number": self.number,
+            "state": self._state,
+            "of": self._of,
+            "left": len(self._left()),
+            "why": self._why,
+            "code": int(self._code),
+        }
 
     def look(self, ready, stalled):
         """`ready`: processes that take slabs; `stalled`: those that make no progress with theirs; both from the run's status."""
@@ -64,7 +71,9 @@ class Reload:
         for slot, child in self._left():
             if slot.leaving and child.pid in stalled and child.pid not in self._killed:
                 self._killed.add(child.pid)
-                self._note(f"reload: killing {slot.name} (pid {child.pid}), which was dismissed but stalls on its slab; another consumer takes the slab")
+                self._note(
+                    f"reload: killing {slot.name} (pid {child.pid}), which was dismissed but stalls on its slab; another consumer takes the slab"
+                )
                 child.signal(signal.SIGKILL)
 
     def _begin_next(self):
@@ -82,9 +91,15 @@ class Reload:
         newcomer, child = self._newcomer, self._newcomers_child
         if child.status is not None:
             self._newcomer = None
-            room = "./launch/offramp scale makes room: scale to one consumer fewer. " if child.status == ExitCode.NO_SUCH_RUN else ""
-            self._fail(f"{newcomer.name}, the replacement of an old consumer, {child.ending()}: {reason_of(child)}\n    {room}Its log: {child.log_path}",
-                       ExitCode.SYSTEM if child.status <= 0 else child.status)
+            room = (
+                "./launch/offramp scale makes room: scale to one consumer fewer. "
+                if child.status == ExitCode.NO_SUCH_RUN
+                else ""
+            )
+            self._fail(
+                f"{newcomer.name}, the replacement of an old consumer, {child.ending()}: {reason_of(child)}\n    {room}Its log: {child.log_path}",
+                ExitCode.SYSTEM if child.status <= 0 else child.status,
+            )
         elif child.pid in ready:
             self._newcomer = None
             self._slots.keep(newcomer)
@@ -94,7 +109,9 @@ class Reload:
         # When every other old consumer has died or was scaled away, the newcomer is one too many.
         slot, old = next(((slot, old) for slot, old in self._left() if not slot.leaving), (newcomer, child))
         if slot is not newcomer:
-            self._note(f"reload: {newcomer.name} (pid {child.pid}) has started, {slot.name} (pid {old.pid}) finishes and exits")
+            self._note(
+                f"reload: {newcomer.name} (pid {child.pid}) has started, {slot.name} (pid {old.pid}) finishes and exits"
+            )
         self._slots.send_away([slot])
 
     def _fail(self, why, code):

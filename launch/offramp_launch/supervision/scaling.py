@@ -13,19 +13,31 @@ from offramp_launch.supervision import control_groups
 from offramp_launch.supervision.autoscaler import Bounds, Autoscaler
 from offramp_launch.supervision.consumer_slots import reason_of
 
-MOST_CONSUMERS = 64     # capacity of a run's table of consumers
+MOST_CONSUMERS = 64  # capacity of a run's table of consumers
 LEAST_OF_A_MACHINE = 4  # smallest maximum: consumers that wait for a disk or a server need no core
-SOON_SECONDS = 30       # after its first slab, a consumer's death is due to its slab, not to a lack of room
+SOON_SECONDS = 30  # after its first slab, a consumer's death is due to its slab, not to a lack of room
 # Exit statuses of a consumer that was dismissed, or whose run or sink is gone.
-NO_FAILURES = (ExitCode.OK, ExitCode.NO_SUCH_RUN, ExitCode.SINK_UNAVAILABLE, ExitCode.PRODUCER_GONE, ExitCode.INTERRUPTED, -signal.SIGTERM)
-CONSUMER_BYTES = 256 << 20      # memory of one consumer, without the slabs, which all share
+NO_FAILURES = (
+    ExitCode.OK,
+    ExitCode.NO_SUCH_RUN,
+    ExitCode.SINK_UNAVAILABLE,
+    ExitCode.PRODUCER_GONE,
+    ExitCode.INTERRUPTED,
+    -signal.SIGTERM,
+)
+CONSUMER_BYTES = 256 << 20  # memory of one consumer, without the slabs, which all share
 
 
 def most_of_this_machine(cores=None, memory_bytes=None):
     """Largest number of consumers under `auto`: two per core, as far as memory allows."""
     cores = cores_of_this_machine() if cores is None else cores
     memory_bytes = available_memory() if memory_bytes is None else memory_bytes
-    return max(1, min(MOST_CONSUMERS, max(LEAST_OF_A_MACHINE, 2 * cores), int(min(memory_bytes / CONSUMER_BYTES, MOST_CONSUMERS))))
+    return max(
+        1,
+        min(
+            MOST_CONSUMERS, max(LEAST_OF_A_MACHINE, 2 * cores), int(min(memory_bytes / CONSUMER_BYTES, MOST_CONSUMERS))
+        ),
+    )
 
 
 def cores_of_this_machine():
@@ -55,8 +67,8 @@ class Newcomer:
 
     slot: object
     child: object
-    before: int             # number of consumers before it
-    memory_kills: int       # of this control group until then; None: the kernel reports none
+    before: int  # number of consumers before it
+    memory_kills: int  # of this control group until then; None: the kernel reports none
     ready_at: float = None  # when it began to take slabs
 
     def failure_reason(self):
@@ -81,13 +93,15 @@ class ConsumerScaling:
     def __init__(self, slots, note, clock=time.monotonic):
         self._slots, self._note, self._clock = slots, note, clock
         self._following = None
-        self._bounds = None     # the latest
+        self._bounds = None  # the latest
         self._changes = 0
         self._seconds = self._consumer_seconds = 0.0
         self._looked_at = None
         self._newcomers = []
 
-    bounds = property(lambda self: self._following.bounds if self._following else None, doc="None while the number is fixed.")
+    bounds = property(
+        lambda self: self._following.bounds if self._following else None, doc="None while the number is fixed."
+    )
 
     def take_up(self, bounds):
         """Starts autoscaling, or restarts it with new bounds."""
@@ -111,8 +125,10 @@ class ConsumerScaling:
         try:
             self._look(status)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
-            self._note(f"autoscaling has ended: the run's status.json is malformed ({type(problem).__name__}: {problem})\n"
-                       f"    scale {self.bounds} starts it again")
+            self._note(
+                f"autoscaling has ended: the run's status.json is malformed ({type(problem).__name__}: {problem})\n"
+                f"    scale {self.bounds} starts it again"
+            )
             self.leave_off()
 
     def _look(self, status):
@@ -141,7 +157,9 @@ class ConsumerScaling:
 
     def _look_at_newcomers(self, status, now):
         """True when one of them failed and the number was restored."""
-        taking = {each.get("pid") for each in status.get("consumers") or [] if each.get("ready", True) and not each.get("end")}
+        taking = {
+            each.get("pid") for each in status.get("consumers") or [] if each.get("ready", True) and not each.get("end")
+        }
         for newcomer in self._newcomers:
             if why := newcomer.failure_reason():
                 self._go_back(newcomer.before, why)
@@ -149,7 +167,11 @@ class ConsumerScaling:
             if newcomer.ready_at is None and newcomer.child.status is None and newcomer.child.pid in taking:
                 newcomer.ready_at = now
                 self._slots.keep(newcomer.slot)
-        self._newcomers = [each for each in self._newcomers if each.child.status is None and (each.ready_at is None or now - each.ready_at < SOON_SECONDS)]
+        self._newcomers = [
+            each
+            for each in self._newcomers
+            if each.child.status is None and (each.ready_at is None or now - each.ready_at < SOON_SECONDS)
+        ]
         return False
 
     def _go_back(self, number, why):
@@ -164,5 +186,9 @@ class ConsumerScaling:
         """For status and summary; None where autoscaling was never on."""
         if not self._bounds:
             return None
-        return {"bounds": str(self._bounds), "follows": self._following is not None, "changes": self._changes,
-                "mean_consumers": round(self._consumer_seconds / self._seconds, 2) if self._seconds else None}
+        return {
+            "bounds": str(self._bounds),
+            "follows": self._following is not None,
+            "changes": self._changes,
+            "mean_consumers": round(self._consumer_seconds / self._seconds, 2) if self._seconds else None,
+        }

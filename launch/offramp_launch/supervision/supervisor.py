@@ -9,13 +9,15 @@ from offramp_launch.supervision.log_follower import LogRelay
 from offramp_launch.supervision.recovery import Recovery, RunHold
 from offramp_launch.supervision.watch import Watch
 
-SEEK_SECONDS = 0.02             # from one look for the run's lock to the next
-FAILED_END_SECONDS = 10         # from asking a producer to abandon to killing it
-SECOND_SIGNAL_SECONDS = 0.5       # between two signals to the producer: simultaneous ones would merge
-ABANDON_SECONDS = 2             # from asking the producer to drain to asking it to abandon, when draining may never end
+SEEK_SECONDS = 0.02  # from one look for the run's lock to the next
+FAILED_END_SECONDS = 10  # from asking a producer to abandon to killing it
+SECOND_SIGNAL_SECONDS = 0.5  # between two signals to the producer: simultaneous ones would merge
+ABANDON_SECONDS = 2  # from asking the producer to drain to asking it to abandon, when draining may never end
 TOO_LITTLE_MEMORY = "too little memory for this run"
-LESS_MEMORY = ("Use a smaller --batch, fewer --slabs, a smaller model, or with --tile a smaller --tile and a model of that size; or give the machine, or its container, "
-               "more memory")
+LESS_MEMORY = (
+    "Use a smaller --batch, fewer --slabs, a smaller model, or with --tile a smaller --tile and a model of that size; or give the machine, or its container, "
+    "more memory"
+)
 EXPLAINED_BY_THE_SUMMARY = (ExitCode.OK, ExitCode.DEAD_LETTERS, ExitCode.INTERRUPTED)
 
 
@@ -37,9 +39,9 @@ class Supervisor(Watch):
         self._recovery = Recovery(plan.producer_restarts)
         self._hold = RunHold(plan.run_dir.file("endpoint"))
         self._spent_cpu_seconds = 0.0  # of earlier producers
-        self._died = None       # when the last producer died that gets a successor
-        self._status_pid_at_end = None     # process id in the status when a producer ended
-        self._reported_exit = None      # exit code in the summary of a producer that died after writing it
+        self._died = None  # when the last producer died that gets a successor
+        self._status_pid_at_end = None  # process id in the status when a producer ended
+        self._reported_exit = None  # exit code in the summary of a producer that died after writing it
         super().__init__(plan, display)
         self._producer_log = LogRelay("producer", plan.run_dir.log("producer"), self._display)
 
@@ -70,7 +72,9 @@ class Supervisor(Watch):
         return self._draining and self._producer.status == -signal.SIGTERM
 
     producer_status = property(lambda self: self._producer.status if self._producer else None)
-    producer_cpu_seconds = property(lambda self: self._spent_cpu_seconds + (self._producer.cpu_seconds if self._producer else 0.0))
+    producer_cpu_seconds = property(
+        lambda self: self._spent_cpu_seconds + (self._producer.cpu_seconds if self._producer else 0.0)
+    )
     producer_restarts = property(lambda self: self._recovery.restarts)
 
     def _begin(self):
@@ -114,8 +118,14 @@ class Supervisor(Watch):
         if not explained and not self._abandoned and not self.failure:
             self._logbook.note_death("producer", self._producer.ending())
             # An error that it reported is repeated as the run's failure.
-            self._display.note(f"producer {self._producer.ending()}"
-                               + ("" if self._producer.reported_error() else f"; the end of its log:\n{self._producer.final_messages()}"))
+            self._display.note(
+                f"producer {self._producer.ending()}"
+                + (
+                    ""
+                    if self._producer.reported_error()
+                    else f"; the end of its log:\n{self._producer.final_messages()}"
+                )
+            )
         self._status_pid_at_end = self._status.get("pid")
         if not self._producer_follows():
             self._end_consumers()
@@ -140,20 +150,29 @@ class Supervisor(Watch):
         if self._draining or self._abandoned or self.failure:
             return False
         if self._recovery.is_too_large(self._producer, self.completed()):
-            self.fail(LaunchError(f"{TOO_LITTLE_MEMORY}: its producer was killed before any batch was done, with {gibibytes(self._producer.peak_bytes)} in "
-                                  f"use ({self._producer.ended_for_memory}); of this machine's {gibibytes(memory.total())}, {gibibytes(memory.available())} are available now",
-                                  LESS_MEMORY, ExitCode.SYSTEM))
+            self.fail(
+                LaunchError(
+                    f"{TOO_LITTLE_MEMORY}: its producer was killed before any batch was done, with {gibibytes(self._producer.peak_bytes)} in "
+                    f"use ({self._producer.ended_for_memory}); of this machine's {gibibytes(memory.total())}, {gibibytes(memory.available())} are available now",
+                    LESS_MEMORY,
+                    ExitCode.SYSTEM,
+                )
+            )
             return False
         if self._plan.not_recovered:
             self._display.note(self._plan.not_recovered)
             return False
         if self._recovery.used_up():
             if self._recovery.limit > 0:
-                self._display.note(f"the producer died {self._recovery.restarts + 1} times, more than --producer-restarts "
-                                   f"{self._recovery.limit} allows, and the run ends")
+                self._display.note(
+                    f"the producer died {self._recovery.restarts + 1} times, more than --producer-restarts "
+                    f"{self._recovery.limit} allows, and the run ends"
+                )
             return False
         delay = self._recovery.next_delay(self._producer.lived_seconds())
-        self._display.note(f"{self.FOLLOWS} in {delay:.1f} s ({self._recovery.restarts} of {self._recovery.limit}); {self.WITH_CONSUMERS}")
+        self._display.note(
+            f"{self.FOLLOWS} in {delay:.1f} s ({self._recovery.restarts} of {self._recovery.limit}); {self.WITH_CONSUMERS}"
+        )
         self._successor_is_due, self._died = True, summary.wall_clock()
         self._timers.after(delay, self._start_successor)
         return True
@@ -195,8 +214,12 @@ class Supervisor(Watch):
         self._timers.after(FAILED_END_SECONDS, self._terminate_children)
 
     def _facts(self):
-        return {"producer_pid": self._producer.pid if self._producer else None, "producer_restarts": self._recovery.restarts,
-                "taking_over": self._is_recovered(), "taking_over_since": self._died if self._is_recovered() else None}
+        return {
+            "producer_pid": self._producer.pid if self._producer else None,
+            "producer_restarts": self._recovery.restarts,
+            "taking_over": self._is_recovered(),
+            "taking_over_since": self._died if self._is_recovered() else None,
+        }
 
     def _is_recovered(self):
         """Whether a producer died and its successor has not written a status yet."""

@@ -16,10 +16,12 @@ from offramp_launch.supervision.reload import Reload
 from offramp_launch.supervision.consumer_slots import ConsumerSlots, is_work_left
 from offramp_launch.tracing.request import TraceRequests
 
-CONSUMERS_END_SECONDS = 1.5     # after the run, which waited for every admitted consumer's Disconnect
-TERMINATE_SECONDS = 10          # from SIGTERM, on which a consumer finishes its slab, to SIGKILL
-ABANDONED_END_SECONDS = 5       # for programs that were asked to abandon, before they are killed
-STATUS_SECONDS = 0.5            # between two status.json files, unless --status-seconds is given; a user's program has no such flag
+CONSUMERS_END_SECONDS = 1.5  # after the run, which waited for every admitted consumer's Disconnect
+TERMINATE_SECONDS = 10  # from SIGTERM, on which a consumer finishes its slab, to SIGKILL
+ABANDONED_END_SECONDS = 5  # for programs that were asked to abandon, before they are killed
+STATUS_SECONDS = (
+    0.5  # between two status.json files, unless --status-seconds is given; a user's program has no such flag
+)
 
 
 @dataclasses.dataclass
@@ -28,19 +30,19 @@ class RunPlan:
 
     run_id: str
     run_dir: object
-    producer: list              # empty: the user's program is the producer, and already runs
+    producer: list  # empty: the user's program is the producer, and already runs
     consumer: list
     consumers: int
-    follows: object = None      # Bounds of autoscaling; None: a fixed number
+    follows: object = None  # Bounds of autoscaling; None: a fixed number
     account: object = None
     producer_restarts: int = 0
-    not_recovered: str = ""    # why these settings rule out recovery from a producer's death; empty: they do not
+    not_recovered: str = ""  # why these settings rule out recovery from a producer's death; empty: they do not
     output_lock: object = None  # OutputLock
-    log_format: str = "text"    # of the launcher's messages and the programs' logs
-    status_seconds: float = STATUS_SECONDS      # between two status.json files
-    http: tuple = None          # (host, port) of the status endpoint
-    is_swept: bool = False      # whether its memory has been removed after its end
-    may_owe_tables: bool = False    # whether --overwrite may have renamed a table, and nothing was merged yet
+    log_format: str = "text"  # of the launcher's messages and the programs' logs
+    status_seconds: float = STATUS_SECONDS  # between two status.json files
+    http: tuple = None  # (host, port) of the status endpoint
+    is_swept: bool = False  # whether its memory has been removed after its end
+    may_owe_tables: bool = False  # whether --overwrite may have renamed a table, and nothing was merged yet
 
 
 class Watch(ProcessLoop):
@@ -54,17 +56,25 @@ class Watch(ProcessLoop):
         super().__init__(plan.run_dir, display, plan.http)
         self._plan = plan
         self._status = {}
-        self._over = False          # the run accepts no more consumers
-        self._left_out = set()      # names in the status that were skipped
+        self._over = False  # the run accepts no more consumers
+        self._left_out = set()  # names in the status that were skipped
         self._stories = IncidentReporter(plan.run_dir.path)
         self._failures = FailureBudget()
         identity = plan.account.of_consumers() if plan.account else {}
-        self._slots = ConsumerSlots(self, lambda name: self._spawn(name, self._consumer_command(), identity), plan.run_dir.log, self._selector,
-                                    self._timers, self._display, self._stories, self._logbook)
+        self._slots = ConsumerSlots(
+            self,
+            lambda name: self._spawn(name, self._consumer_command(), identity),
+            plan.run_dir.log,
+            self._selector,
+            self._timers,
+            self._display,
+            self._stories,
+            self._logbook,
+        )
         self._follower = ConsumerScaling(self._slots, self._display.note)
         if plan.follows:
             self._follower.take_up(plan.follows)
-        self._reload = None     # the latest
+        self._reload = None  # the latest
         self._traces = TraceRequests(plan.run_dir, self._timers)
 
     def close(self):
@@ -76,7 +86,9 @@ class Watch(ProcessLoop):
     run_dir = property(lambda self: self._plan.run_dir)
     status = property(lambda self: self._status)
     records = property(lambda self: self._slots.records)
-    following = property(lambda self: self._follower.report(), doc="The autoscaling report; None where autoscaling was never on.")
+    following = property(
+        lambda self: self._follower.report(), doc="The autoscaling report; None where autoscaling was never on."
+    )
 
     def _begin_consumers(self):
         for _ in range(self._plan.consumers):
@@ -87,7 +99,13 @@ class Watch(ProcessLoop):
         return self._plan.consumer
 
     def _spawn(self, name, argv, identity):
-        return Child(name, [*argv, "--lifeline-fd", str(self._lifeline_read)], self._plan.run_dir.log(name), (self._lifeline_read,), **identity)
+        return Child(
+            name,
+            [*argv, "--lifeline-fd", str(self._lifeline_read)],
+            self._plan.run_dir.log(name),
+            (self._lifeline_read,),
+            **identity,
+        )
 
     def _others(self):
         """Children that are not consumers."""
@@ -117,10 +135,17 @@ class Watch(ProcessLoop):
             self._display.note(f"skipping {', '.join(new)} of status.json: unknown format")
 
     def _end_where_every_slab_fails(self):
-        if not self.failure and self._failures.is_spent(self.completed(), (self._status.get("releases") or {}).get("failed") or 0):
+        if not self.failure and self._failures.is_spent(
+            self.completed(), (self._status.get("releases") or {}).get("failed") or 0
+        ):
             why = ((self._status.get("last_failure") or "").strip() or "its consumer gave no reason").splitlines()
-            self.fail(LaunchError(f"slabs failed {FAILURES_WITHOUT_PROGRESS} times in a row and nothing was completed in between; the last: {why[-1]}",
-                                  f"The consumers' logs have the details: {self._plan.run_dir.logs.folder}", ExitCode.DEAD_LETTERS))
+            self.fail(
+                LaunchError(
+                    f"slabs failed {FAILURES_WITHOUT_PROGRESS} times in a row and nothing was completed in between; the last: {why[-1]}",
+                    f"The consumers' logs have the details: {self._plan.run_dir.logs.folder}",
+                    ExitCode.DEAD_LETTERS,
+                )
+            )
 
     # -- the run, as the slots see it -------------------------------------------------------------------------------
 
@@ -168,8 +193,11 @@ class Watch(ProcessLoop):
         bounds = bounds_of(text)
         wanted = bounds.within(len(self._slots.staying())) if bounds else count(text, "scale")
         if not bounds and not 1 <= wanted <= MOST_CONSUMERS:
-            raise LaunchError(f"scale {wanted} is out of bounds",
-                              f"Give 1 to {MOST_CONSUMERS}; ./launch/offramp stop ends the run", ExitCode.USAGE)
+            raise LaunchError(
+                f"scale {wanted} is out of bounds",
+                f"Give 1 to {MOST_CONSUMERS}; ./launch/offramp stop ends the run",
+                ExitCode.USAGE,
+            )
         self._require_consumers_are_accepted()
         before, followed = len(self._slots.staying()), self._follower.bounds
         if bounds:
@@ -192,8 +220,11 @@ class Watch(ProcessLoop):
         if not self._slots.staying():
             raise LaunchError("the run has no consumers to replace", "Only its producer is running", ExitCode.USAGE)
         if len(self._slots.children()) >= MOST_CONSUMERS:
-            raise LaunchError(f"the run has {MOST_CONSUMERS} consumers, the maximum, and a reload starts a new one before an old one ends",
-                              f"Run ./launch/offramp scale {MOST_CONSUMERS - 1}, then reload", ExitCode.USAGE)
+            raise LaunchError(
+                f"the run has {MOST_CONSUMERS} consumers, the maximum, and a reload starts a new one before an old one ends",
+                f"Run ./launch/offramp scale {MOST_CONSUMERS - 1}, then reload",
+                ExitCode.USAGE,
+            )
         number = 1
         if self._reload:
             self._reload.give_up("another reload has superseded it", ExitCode.INTERRUPTED)
@@ -209,9 +240,17 @@ class Watch(ProcessLoop):
 
     def _begin_trace(self, seconds):
         """Traces the producer and all its known consumers; not the consumers when they run as another user."""
-        self._look()    # include consumers that joined just now
-        producer = [("producer", self._status["pid"])] if self._status.get("pid") and self._status.get("state") not in ENDS else []
-        consumers = [] if self._plan.account else [("consumer", consumer["pid"]) for consumer in self._status.get("consumers") or []]
+        self._look()  # include consumers that joined just now
+        producer = (
+            [("producer", self._status["pid"])]
+            if self._status.get("pid") and self._status.get("state") not in ENDS
+            else []
+        )
+        consumers = (
+            []
+            if self._plan.account
+            else [("consumer", consumer["pid"]) for consumer in self._status.get("consumers") or []]
+        )
         return {"run_id": self._plan.run_id, "trace": self._traces.begin(seconds, producer + consumers)}
 
     def _consumers_that_are(self, what):
@@ -219,10 +258,20 @@ class Watch(ProcessLoop):
         return {consumer.get("pid") for consumer in self._status.get("consumers") or [] if consumer.get(what)}
 
     def _describe(self):
-        return {"run_id": self._plan.run_id, "run_dir": str(self._plan.run_dir.path), "consumers_wanted": len(self._slots.staying()),
-                "consumers_alive": len(self._slots.children()), "launcher_pid": os.getpid(), **self._facts(), **self._logbook.record(),
-                "ending": self._draining, "status_seconds": self._plan.status_seconds, "following": self._follower.report(),
-                "reload": self._reload.describe() if self._reload else None, "status": self._status}
+        return {
+            "run_id": self._plan.run_id,
+            "run_dir": str(self._plan.run_dir.path),
+            "consumers_wanted": len(self._slots.staying()),
+            "consumers_alive": len(self._slots.children()),
+            "launcher_pid": os.getpid(),
+            **self._facts(),
+            **self._logbook.record(),
+            "ending": self._draining,
+            "status_seconds": self._plan.status_seconds,
+            "following": self._follower.report(),
+            "reload": self._reload.describe() if self._reload else None,
+            "status": self._status,
+        }
 
     def _facts(self):
         """Further fields of the run's description."""

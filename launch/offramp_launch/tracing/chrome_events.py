@@ -33,7 +33,9 @@ def _metadata(group, what, thread=0, **arguments):
 def _of_program(program, group, zero):
     # The device's lanes first: readers look for them.
     order = {"h2d": 0, "compute": 1, "d2h": 2}
-    lanes = sorted({_lane(entry) for entry in program.ranges}, key=lambda lane: (order.get(lane[0], 9) if lane[1] else 10, lane))
+    lanes = sorted(
+        {_lane(entry) for entry in program.ranges}, key=lambda lane: (order.get(lane[0], 9) if lane[1] else 10, lane)
+    )
     threads = {lane: thread for thread, lane in enumerate(lanes, start=1)}
     for lane, thread in threads.items():
         yield _metadata(group, "thread_name", thread, name=LANE_NAMES.get(lane[0], lane[0]) if lane[1] else lane[0])
@@ -50,8 +52,10 @@ def _of_range(entry, group, thread, zero, identity):
     begin = (entry.begin - zero) / 1e3
     where = {"pid": group, "tid": thread, "name": entry.name, "cat": "device" if entry.device else "host"}
     if entry.name in OVERLAPPING:
-        return [{"ph": "b", "id": identity, "ts": begin, "args": {"batch": entry.batch}, **where},
-                {"ph": "e", "id": identity, "ts": (entry.end - zero) / 1e3, **where}]
+        return [
+            {"ph": "b", "id": identity, "ts": begin, "args": {"batch": entry.batch}, **where},
+            {"ph": "e", "id": identity, "ts": (entry.end - zero) / 1e3, **where},
+        ]
     if entry.begin == entry.end:
         return [{"ph": "i", "s": "p", "ts": begin, **where}]
     return [{"ph": "X", "ts": begin, "dur": (entry.end - entry.begin) / 1e3, "args": {"batch": entry.batch}, **where}]

@@ -23,20 +23,33 @@ def start(places, argv):
     os.environ.setdefault("MPLCONFIGDIR", str(places.build / "matplotlib"))
     flags, rest = take_values(argv, ["--run-dir", "--seconds", "--into"])
     if len(rest) > 1 or any(argument.startswith("-") for argument in rest) or (rest and "--run-dir" in flags):
-        raise LaunchError(f"trace: unknown argument '{rest[-1]}'", "Usage: ./launch/offramp trace [RUN_DIR] [--seconds 5] [--into FOLDER]", ExitCode.USAGE)
+        raise LaunchError(
+            f"trace: unknown argument '{rest[-1]}'",
+            "Usage: ./launch/offramp trace [RUN_DIR] [--seconds 5] [--into FOLDER]",
+            ExitCode.USAGE,
+        )
     into = pathlib.Path(flags["--into"]).absolute() if "--into" in flags else None
     if into:
         make(into)
-    reply = ControlClient(find_live_run(places, rest[0] if rest else flags.get("--run-dir"))).ask({"do": "trace", "seconds": number(flags.get("--seconds", SECONDS))})
+    reply = ControlClient(find_live_run(places, rest[0] if rest else flags.get("--run-dir"))).ask(
+        {"do": "trace", "seconds": number(flags.get("--seconds", SECONDS))}
+    )
     request = reply["trace"]
-    print(f"run {reply['run_id']}: recording {(request['until_ns'] - request['from_ns']) / 1e9:g} s of {len(request['programs'])} programs", flush=True)
+    print(
+        f"run {reply['run_id']}: recording {(request['until_ns'] - request['from_ns']) / 1e9:g} s of {len(request['programs'])} programs",
+        flush=True,
+    )
     folder = pathlib.Path(request["folder"])
     missing = wait_for_answers(folder, request)
     for program, why in missing:
         print(f"  missing: {program['process']} {program['pid']}, {why}")
-    files = sorted(folder.glob("*.jsonl"), key=lambda file: (not file.name.startswith("producer"), len(file.name), file.name))    # consumers by pid
+    files = sorted(
+        folder.glob("*.jsonl"), key=lambda file: (not file.name.startswith("producer"), len(file.name), file.name)
+    )  # consumers by pid
     if not files:
-        raise LaunchError("no program of the run answered", "They may already be recording (--trace-dir)", ExitCode.NO_SUCH_RUN)
+        raise LaunchError(
+            "no program of the run answered", "They may already be recording (--trace-dir)", ExitCode.NO_SUCH_RUN
+        )
     write(files, timeline.Outline((request["from_ns"], request["until_ns"])), f"Run {reply['run_id']}", into or folder)
     if into not in (None, folder):
         shutil.rmtree(folder, ignore_errors=True)
@@ -47,14 +60,20 @@ def number(text):
     try:
         return float(text)
     except ValueError:
-        raise LaunchError(f"--seconds '{text}' is not a number", "./launch/offramp trace --seconds 5", ExitCode.USAGE) from None
+        raise LaunchError(
+            f"--seconds '{text}' is not a number", "./launch/offramp trace --seconds 5", ExitCode.USAGE
+        ) from None
 
 
 def make(folder):
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise LaunchError(f"cannot create '{folder}': {problem.strerror}", "Give --into a folder that you may write to", ExitCode.CANNOT_WRITE) from problem
+        raise LaunchError(
+            f"cannot create '{folder}': {problem.strerror}",
+            "Give --into a folder that you may write to",
+            ExitCode.CANNOT_WRITE,
+        ) from problem
 
 
 def wait_for_answers(folder, request):
@@ -62,7 +81,9 @@ def wait_for_answers(folder, request):
     waited_for, gone = list(request["programs"]), []
     while waited_for and time.monotonic_ns() < request["until_ns"] + PATIENCE_SECONDS * 10**9:
         time.sleep(LOOK_SECONDS)
-        ended = [program for program in waited_for if not is_alive(program["pid"])]    # checked before the files: a program that has ended wrote its file before
+        ended = [
+            program for program in waited_for if not is_alive(program["pid"])
+        ]  # checked before the files: a program that has ended wrote its file before
         there = {program["pid"] for program in waited_for if file_of(folder, program).exists()}
         gone += [(program, "which ended without an answer") for program in ended if program["pid"] not in there]
         waited_for = [program for program in waited_for if program["pid"] not in there and program not in ended]
@@ -84,7 +105,11 @@ def write(files, outline, title, into):
         where = into / PICTURES[0]
         draw(files, outline, title, into)
     except OSError as problem:
-        raise LaunchError(f"'{problem.filename or where}' cannot be written: {problem.strerror}", "Give --into a folder that you may write to, with room", ExitCode.CANNOT_WRITE) from problem
+        raise LaunchError(
+            f"'{problem.filename or where}' cannot be written: {problem.strerror}",
+            "Give --into a folder that you may write to, with room",
+            ExitCode.CANNOT_WRITE,
+        ) from problem
 
 
 def noted(files, outline):
@@ -93,7 +118,9 @@ def noted(files, outline):
         program = read_program(file)
         outline.note(program)
         if program.not_kept:
-            print(f"  {program.process} {program.pid}: {program.not_kept} later time ranges were dropped: the recording was full. Use fewer --seconds")
+            print(
+                f"  {program.process} {program.pid}: {program.not_kept} later time ranges were dropped: the recording was full. Use fewer --seconds"
+            )
         yield program, group, f"{program.process} {program.pid}", outline.window[0]
 
 

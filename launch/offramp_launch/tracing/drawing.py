@@ -16,15 +16,24 @@ LANE_HEIGHT = {"read": 0.75, "h2d": 0.75, "compute": 1.25, "d2h": 1.0, "process"
 BARS_HEIGHT = 0.82
 INCHES_A_LANE = 0.215
 HEADER_INCHES, BETWEEN_INCHES, FOOTER_INCHES = 1.3, 0.42, 0.5
-LEAST_INCHES = 1.2      # of a single panel
+LEAST_INCHES = 1.2  # of a single panel
 
 STEPS_OF_THE_FASTEST = 6
 STEPS_OF_THE_SLOWEST = 1.7
 MOST_STEPS = 14
-NARROW = 0.002                  # of a panel's width
-LABEL_CHARACTERS = 165          # that fit the width of a panel
-SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "offramp", "font.family": "sans-serif", "font.size": 9, "hatch.linewidth": 0.6,
-            "text.color": INK, "axes.edgecolor": "#d0d7de", "xtick.color": FAINT, "ytick.color": INK}
+NARROW = 0.002  # of a panel's width
+LABEL_CHARACTERS = 165  # that fit the width of a panel
+SETTINGS = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "offramp",
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "hatch.linewidth": 0.6,
+    "text.color": INK,
+    "axes.edgecolor": "#d0d7de",
+    "xtick.color": FAINT,
+    "ytick.color": INK,
+}
 
 
 class View:
@@ -87,16 +96,35 @@ def draw(paths, panels, title, lines, time_label):
 
 
 def _figure(pyplot, panels, title, lines, time_label):
-    heights = [max(sum(LANE_HEIGHT[lane] for lane, _ in panel.lanes) * INCHES_A_LANE, LEAST_INCHES if len(panels) == 1 else 0) for panel in panels]
+    heights = [
+        max(sum(LANE_HEIGHT[lane] for lane, _ in panel.lanes) * INCHES_A_LANE, LEAST_INCHES if len(panels) == 1 else 0)
+        for panel in panels
+    ]
     height = HEADER_INCHES + sum(heights) + BETWEEN_INCHES * (len(panels) - 1) + FOOTER_INCHES
-    figure, rows = pyplot.subplots(len(panels), 1, sharex=True, squeeze=False, figsize=(14, height), height_ratios=heights)
-    figure.subplots_adjust(left=0.072, right=0.988, top=1 - HEADER_INCHES / height, bottom=FOOTER_INCHES / height,
-                           hspace=BETWEEN_INCHES * len(panels) / sum(heights))
+    figure, rows = pyplot.subplots(
+        len(panels), 1, sharex=True, squeeze=False, figsize=(14, height), height_ratios=heights
+    )
+    figure.subplots_adjust(
+        left=0.072,
+        right=0.988,
+        top=1 - HEADER_INCHES / height,
+        bottom=FOOTER_INCHES / height,
+        hspace=BETWEEN_INCHES * len(panels) / sum(heights),
+    )
     for axes, panel in zip(rows[:, 0], panels):
         draw_lanes(axes, panel.trace, panel.view, panel.lanes, panel.idle)
         if panel.title:
             shown = axes.set_title(panel.title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=4)
-            axes.annotate(panel.beside_title, (1, 0), xytext=(10, 2.6), xycoords=shown, textcoords="offset points", va="baseline", fontsize=9, color=FAINT)
+            axes.annotate(
+                panel.beside_title,
+                (1, 0),
+                xytext=(10, 2.6),
+                xycoords=shown,
+                textcoords="offset points",
+                va="baseline",
+                fontsize=9,
+                color=FAINT,
+            )
             axes.set_title(panel.caption, loc="right", fontsize=10, color=INK, pad=4)
     view = panels[0].view
     rows[-1, 0].set_xlim(0, (view.end - view.begin) / 1e6)
@@ -111,12 +139,26 @@ def _figure(pyplot, panels, title, lines, time_label):
 def legend(figure, height):
     from matplotlib.patches import Patch
 
-    entries = [("decode", READ), ("copy to the GPU", UPLOAD), ("compute", COMPUTE), ("copy to the host", COPY), ("process_output", PROCESS),
-               ("map, unmap", MAP)]
+    entries = [
+        ("decode", READ),
+        ("copy to the GPU", UPLOAD),
+        ("compute", COMPUTE),
+        ("copy to the host", COPY),
+        ("process_output", PROCESS),
+        ("map, unmap", MAP),
+    ]
     patches = [Patch(facecolor=color, label=label) for label, color in entries]
     patches.append(Patch(facecolor="#fdf0f3", edgecolor=IDLE, hatch="////", linewidth=0, label="GPU computes nothing"))
-    figure.legend(handles=patches, loc="upper right", bbox_to_anchor=(0.992, 1 - 0.12 / height), ncols=4, frameon=False, fontsize=9,
-                  handlelength=1.5, columnspacing=1.4)
+    figure.legend(
+        handles=patches,
+        loc="upper right",
+        bbox_to_anchor=(0.992, 1 - 0.12 / height),
+        ncols=4,
+        frameon=False,
+        fontsize=9,
+        handlelength=1.5,
+        columnspacing=1.4,
+    )
 
 
 def draw_lanes(axes, trace, view, lanes, idle):
@@ -159,7 +201,9 @@ def draw_lane(axes, view, rows, place, height, color):
         bars = view.bars(entries)
         # A white edge would hide a bar narrower than the edge, so such a bar has an edge of the bar's colour.
         edges = ["white" if length > NARROW * (view.end - view.begin) / 1e6 else color for _, length in bars]
-        axes.broken_barh(bars, (below, step * (0.9 if len(rows) > 1 else 1)), facecolor=color, edgecolors=edges, linewidth=0.5)
+        axes.broken_barh(
+            bars, (below, step * (0.9 if len(rows) > 1 else 1)), facecolor=color, edgecolors=edges, linewidth=0.5
+        )
 
 
 def draw_reading(axes, trace, view, place):
@@ -189,7 +233,9 @@ def draw_consumers(axes, trace, view, place):
     pids = [program.pid for program in trace.programs if program.pid in busy]
     height = LANE_HEIGHT["process"]
     for name, color in names.items():
-        rows = [[(entry.begin, entry.end) for program, entry in trace.named(name) if program.pid == pid] for pid in pids]
+        rows = [
+            [(entry.begin, entry.end) for program, entry in trace.named(name) if program.pid == pid] for pid in pids
+        ]
         draw_lane(axes, view, rows, place, height, color)
 
 
@@ -200,12 +246,29 @@ def draw_idle(axes, trace, view, places, top):
         axes.axvspan(begin, begin + length, color=IDLE, alpha=0.055, linewidth=0, zorder=0)
         place, height = places["compute"], LANE_HEIGHT["compute"]
         inset = height * (1 - BARS_HEIGHT) / 2
-        axes.broken_barh([(begin, length)], (place + inset, height * BARS_HEIGHT), facecolor="#fdf0f3", edgecolor=IDLE, hatch="////",
-                         linewidth=0, alpha=0.55, zorder=1)
+        axes.broken_barh(
+            [(begin, length)],
+            (place + inset, height * BARS_HEIGHT),
+            facecolor="#fdf0f3",
+            edgecolor=IDLE,
+            hatch="////",
+            linewidth=0,
+            alpha=0.55,
+            zorder=1,
+        )
         text = _fitting((f"idle {_milliseconds(length)} ms", f"{_milliseconds(length)} ms"), length / width)
         if text:
-            axes.text(begin + length / 2, place + height / 2, text, ha="center", va="center", fontsize=8.5, color=IDLE, fontweight="bold",
-                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5, "alpha": 0.85})
+            axes.text(
+                begin + length / 2,
+                place + height / 2,
+                text,
+                ha="center",
+                va="center",
+                fontsize=8.5,
+                color=IDLE,
+                fontweight="bold",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5, "alpha": 0.85},
+            )
 
 
 def draw_batches(axes, trace, view, place):
@@ -217,8 +280,16 @@ def draw_batches(axes, trace, view, place):
                 continue
             for begin, length in view.bars([(entry.begin, entry.end)]):
                 text = _fitting((f"batch {entry.batch}", f"{entry.batch}"), length / width)
-                axes.text(begin + length / 2, place + LANE_HEIGHT["compute"] / 2, text, ha="center", va="center", fontsize=8.5, color="white",
-                          fontweight="bold")
+                axes.text(
+                    begin + length / 2,
+                    place + LANE_HEIGHT["compute"] / 2,
+                    text,
+                    ha="center",
+                    va="center",
+                    fontsize=8.5,
+                    color="white",
+                    fontweight="bold",
+                )
 
 
 def _fitting(texts, share):

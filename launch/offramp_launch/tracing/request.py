@@ -21,24 +21,44 @@ class TraceRequests:
 
     def __init__(self, run_dir, timers):
         self._run_dir, self._timers = run_dir, timers
-        self._current = None    # its id, until its time for answers is over
-        self._over_at = 0.0     # by the timers' clock
+        self._current = None  # its id, until its time for answers is over
+        self._over_at = 0.0  # by the timers' clock
 
     def begin(self, seconds, programs):
         """`programs`: (process, pid) of the programs that should answer. Returns the request, for the control socket."""
-        if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not LEAST_SECONDS <= seconds <= MOST_SECONDS:
-            raise LaunchError(f"trace --seconds {seconds} is out of bounds", f"Give {LEAST_SECONDS} to {MOST_SECONDS}", ExitCode.USAGE)
+        if (
+            not isinstance(seconds, (int, float))
+            or isinstance(seconds, bool)
+            or not LEAST_SECONDS <= seconds <= MOST_SECONDS
+        ):
+            raise LaunchError(
+                f"trace --seconds {seconds} is out of bounds", f"Give {LEAST_SECONDS} to {MOST_SECONDS}", ExitCode.USAGE
+            )
         if self._current and (left := self._over_at - self._timers.now()) > 0:
-            raise LaunchError("a trace of this run is under way", f"Wait {left:.0f} s at most, then try again", ExitCode.RUN_IN_USE)
+            raise LaunchError(
+                "a trace of this run is under way", f"Wait {left:.0f} s at most, then try again", ExitCode.RUN_IN_USE
+            )
         if not programs:
-            raise LaunchError("the run has no programs yet", "Try again once ./launch/offramp status lists a producer or consumers", ExitCode.NO_SUCH_RUN)
+            raise LaunchError(
+                "the run has no programs yet",
+                "Try again once ./launch/offramp status lists a producer or consumers",
+                ExitCode.NO_SUCH_RUN,
+            )
         begin = time.monotonic_ns() + int(LEAD_SECONDS * 1e9)
-        request = {"id": f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}", "from_ns": begin, "until_ns": begin + int(seconds * 1e9)}
+        request = {
+            "id": f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}",
+            "from_ns": begin,
+            "until_ns": begin + int(seconds * 1e9),
+        }
         folder = self._put(request)
         patience = LEAD_SECONDS + seconds + PATIENCE_SECONDS
         self._current, self._over_at = request["id"], self._timers.now() + patience
         self._timers.after(patience, lambda: self._end(request["id"]))
-        return {**request, "folder": str(folder), "programs": [{"process": process, "pid": pid} for process, pid in programs]}
+        return {
+            **request,
+            "folder": str(folder),
+            "programs": [{"process": process, "pid": pid} for process, pid in programs],
+        }
 
     def _put(self, request):
         """Creates the folder for answers, then the request: both, or neither. Errors: LaunchError (CANNOT_WRITE)."""
@@ -51,12 +71,16 @@ class TraceRequests:
             for remove in (new.unlink, folder.rmdir):
                 with contextlib.suppress(OSError):
                     remove()
-            where = problem.filename or new    # a failed write() names no file
-            raise LaunchError(f"'{where}' cannot be written: {problem.strerror}", "Make the run's directory writable and free some space", ExitCode.CANNOT_WRITE) from problem
+            where = problem.filename or new  # a failed write() names no file
+            raise LaunchError(
+                f"'{where}' cannot be written: {problem.strerror}",
+                "Make the run's directory writable and free some space",
+                ExitCode.CANNOT_WRITE,
+            ) from problem
         return folder
 
     def _end(self, request_id):
-        if request_id == self._current:    # no later request has replaced it
+        if request_id == self._current:  # no later request has replaced it
             self.close()
 
     def close(self):

@@ -51,6 +51,17 @@ class Outline:
 def draw(trace, outline, title, paths):
     """Writes the picture to each path. `trace`: all ranges in the outline's view. Errors: as those of drawing.draw()."""
     view, lanes = outline.view(), outline.lanes
-    panel = Panel(trace, view, [(lane, LANE_LABELS[lane]) for lane in lanes], "compute" in lanes and outline.every_batch_is_timed())
+    panel = Panel(
+        trace,
+        view,
+        [(lane, LANE_LABELS[lane]) for lane in lanes],
+        "compute" in lanes and outline.every_batch_is_timed(),
+    )
     seconds = (outline.window[1] - outline.window[0]) / 1e9
-    draw_panels(paths, [panel], title, [f"{(view.end - view.begin) / 1e6:.3g} ms in the middle of {seconds:g} s; {len(trace.programs)} programs"], "milliseconds")
+    draw_panels(
+        paths,
+        [panel],
+        title,
+        [f"{(view.end - view.begin) / 1e6:.3g} ms in the middle of {seconds:g} s; {len(trace.programs)} programs"],
+        "milliseconds",
+    )

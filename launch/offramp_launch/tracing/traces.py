@@ -8,7 +8,7 @@ import typing
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 
-TIMES = re.compile(r'"begin_ns":(\d+),"end_ns":(\d+)')    # the format of range_file.cpp
+TIMES = re.compile(r'"begin_ns":(\d+),"end_ns":(\d+)')  # the format of range_file.cpp
 
 
 class Range(typing.NamedTuple):
@@ -39,13 +39,21 @@ class Trace:
 
     def device(self, lane):
         """The device's ranges of a lane, as (begin, end)."""
-        return [(entry.begin, entry.end) for program in self.programs for entry in program.ranges
-                if entry.device and entry.lane == lane]
+        return [
+            (entry.begin, entry.end)
+            for program in self.programs
+            for entry in program.ranges
+            if entry.device and entry.lane == lane
+        ]
 
     def named(self, name):
         """(program, range) of the host's ranges of this name."""
-        return [(program, entry) for program in self.programs for entry in program.ranges
-                if not entry.device and entry.name == name]
+        return [
+            (program, entry)
+            for program in self.programs
+            for entry in program.ranges
+            if not entry.device and entry.name == name
+        ]
 
 
 def read_trace(folder):
@@ -53,12 +61,20 @@ def read_trace(folder):
     programs = [read_program(file) for file in sorted(folder.glob("*.jsonl"))]
     for program in programs:
         if program.not_kept:
-            raise LaunchError(f"the trace of {program.process} {program.pid} in '{folder}' lacks {program.not_kept} time ranges: its recording was full",
-                              "Measure fewer --batches", ExitCode.BAD_INPUT)
+            raise LaunchError(
+                f"the trace of {program.process} {program.pid} in '{folder}' lacks {program.not_kept} time ranges: its recording was full",
+                "Measure fewer --batches",
+                ExitCode.BAD_INPUT,
+            )
     # The producer first, then consumers in the order of their start.
     programs.sort(key=lambda program: (program.process != "producer", program.pid))
-    instants = {entry.name: entry.begin for program in programs if program.process == "producer" for entry in program.ranges
-                if entry.name in ("measure_begin", "measure_end")}
+    instants = {
+        entry.name: entry.begin
+        for program in programs
+        if program.process == "producer"
+        for entry in program.ranges
+        if entry.name in ("measure_begin", "measure_end")
+    }
     complete = instants.get("measure_end", 0) > instants.get("measure_begin", 0) and "measure_begin" in instants
     return Trace(tuple(programs), (instants["measure_begin"], instants["measure_end"]) if complete else None)
 
@@ -68,11 +84,14 @@ def read_program(file, view=None):
     with open(file, encoding="utf-8") as lines:
         try:
             head = json.loads(next(lines, ""))
-            ranges = tuple(_range(json.loads(line)) for line in lines if line.strip() and (view is None or _touches(line, view)))
+            ranges = tuple(
+                _range(json.loads(line)) for line in lines if line.strip() and (view is None or _touches(line, view))
+            )
             return Program(head["process"], head["pid"], ranges, head.get("not_kept", 0))
         except (ValueError, KeyError, TypeError) as problem:
-            raise LaunchError(f"'{file}' is not a trace ({problem!r})", "Record it again",
-                              ExitCode.BAD_INPUT) from problem
+            raise LaunchError(
+                f"'{file}' is not a trace ({problem!r})", "Record it again", ExitCode.BAD_INPUT
+            ) from problem
 
 
 def _touches(line, view):
@@ -82,4 +101,11 @@ def _touches(line, view):
 
 def _range(entry):
     # interned: there are many ranges with few lanes and names
-    return Range(sys.intern(entry["lane"]), sys.intern(entry["name"]), entry.get("batch", -1), entry["begin_ns"], entry["end_ns"], entry.get("clock") == "device")
+    return Range(
+        sys.intern(entry["lane"]),
+        sys.intern(entry["name"]),
+        entry.get("batch", -1),
+        entry["begin_ns"],
+        entry["end_ns"],
+        entry.get("clock") == "device",
+    )

@@ -11,7 +11,16 @@ import sys
 import time
 
 from offramp_launch import interrupts, settings
-from offramp_launch.arguments import count, hide_query, setting_given, shown, take_switch, take_values, to_type_again, without_values
+from offramp_launch.arguments import (
+    count,
+    hide_query,
+    setting_given,
+    shown,
+    take_switch,
+    take_values,
+    to_type_again,
+    without_values,
+)
 from offramp_launch.demo import shipped_model_flags, wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.supervision.scaling import bounds_given, cores_of_this_machine, most_of_this_machine
@@ -22,15 +31,19 @@ from offramp_launch.watching import address
 
 SECONDS = 120
 LEAST_SECONDS = 10
-REPORT_SECONDS = 1      # of the total, reserved for the end of the last trial and the report
-SHORTER = 0.7           # share of the longest trial's time: with less left, no trial starts
+REPORT_SECONDS = 1  # of the total, reserved for the end of the last trial and the report
+SHORTER = 0.7  # share of the longest trial's time: with less left, no trial starts
 MANY_BATCHES = "1000000"
 FOUND_ANEW = (*(f"--{name}" for name in TUNED), "--consumers")
 OF_ONE_RUN = ("--run-dir", "--output")
 REFUSED = {
-    "--gpus": "it tunes one producer. Give --device cuda:N, then pass the result to a run with --gpus", "--shards": "it tunes one producer",
-    "--producer": "your own program chooses its batches and slabs itself", "--on": "it tunes this machine", "--strategy": "`ladder` measures the article's rungs",
-    "--sink": "trials would write to that database", "--http-url": "trials would post their results there",
+    "--gpus": "it tunes one producer. Give --device cuda:N, then pass the result to a run with --gpus",
+    "--shards": "it tunes one producer",
+    "--producer": "your own program chooses its batches and slabs itself",
+    "--on": "it tunes this machine",
+    "--strategy": "`ladder` measures the article's rungs",
+    "--sink": "trials would write to that database",
+    "--http-url": "trials would post their results there",
     "--trace-dir": "every trial would write the same files",
     "--consumer-user": "that user may not enter the folders of trials, which only you can read",
 }
@@ -41,24 +54,46 @@ def start(places, argv):
     as_json, flags = take_switch(flags, "--json")
     seconds = count(own["--seconds"], "--seconds") if "--seconds" in own else SECONDS
     if seconds < LEAST_SECONDS:
-        raise LaunchError(f"--seconds {seconds} is too short for a trial", f"Give {LEAST_SECONDS} or more", ExitCode.USAGE)
+        raise LaunchError(
+            f"--seconds {seconds} is too short for a trial", f"Give {LEAST_SECONDS} or more", ExitCode.USAGE
+        )
     deadline = time.monotonic() + seconds
     typed = flags
-    flags = address.take(flags)[1]      # trials have no HTTP server
-    flags = [flag for flag in hide_query(flags, os.environ) if flag.partition("=")[0] not in ("--resume", "--overwrite")]
+    flags = address.take(flags)[1]  # trials have no HTTP server
+    flags = [
+        flag for flag in hide_query(flags, os.environ) if flag.partition("=")[0] not in ("--resume", "--overwrite")
+    ]
     refuse(flag.partition("=")[0] for flag in flags)
     flags, config = parse_flags(places, flags)
-    fixed = [name for name in TUNED if setting_given(name, flags)] + (["decode-workers"] if config["source"] == "synthetic" else [])
+    fixed = [name for name in TUNED if setting_given(name, flags)] + (
+        ["decode-workers"] if config["source"] == "synthetic" else []
+    )
     bounds = bounds_of_trials(config, flags)
-    search = Search({name: config.get(name) or 0 for name in TUNED}, fixed, most={"decode-workers": max(4, 2 * cores_of_this_machine())})
+    search = Search(
+        {name: config.get(name) or 0 for name in TUNED},
+        fixed,
+        most={"decode-workers": max(4, 2 * cores_of_this_machine())},
+    )
     interrupts.handle_all_signals()
     os.environ.update(OFFRAMP_RESUME="false", OFFRAMP_OVERWRITE="false")
     notes = sys.stderr if as_json else sys.stdout
-    with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as at_the_end:       # Ctrl-C: the results so far count
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        contextlib.ExitStack() as at_the_end,
+    ):  # Ctrl-C: the results so far count
         with interrupts.deferred():
-            trials = Trials(places, without_values(flags, (*FOUND_ANEW, *OF_ONE_RUN)), config, folder_for_results(config, places))
+            trials = Trials(
+                places, without_values(flags, (*FOUND_ANEW, *OF_ONE_RUN)), config, folder_for_results(config, places)
+            )
             at_the_end.callback(trials.close)
-        try_out(search, trials, bounds, bounds.within(settings.default_consumers(config)), deadline - REPORT_SECONDS, lambda line: print(f"[tune] {line}", file=notes, flush=True))
+        try_out(
+            search,
+            trials,
+            bounds,
+            bounds.within(settings.default_consumers(config)),
+            deadline - REPORT_SECONDS,
+            lambda line: print(f"[tune] {line}", file=notes, flush=True),
+        )
     return report(search, typed, as_json)
 
 
@@ -71,9 +106,15 @@ def refuse(names):
 def parse_flags(places, flags):
     """(the flags of each trial, their settings). Errors: LaunchError, if trials would be refused."""
     config = settings.resolve_run(places, flags)[1]
-    refuse(f"--{name[2:]}" for name in REFUSED if config.get(name[2:]) and (name, config[name[2:]]) != ("--strategy", "streams"))
+    refuse(
+        f"--{name[2:]}"
+        for name in REFUSED
+        if config.get(name[2:]) and (name, config[name[2:]]) != ("--strategy", "streams")
+    )
     if wants_demo(flags, config):
-        raise LaunchError("tune needs an input", "Give --input, --model and the other flags of your run", ExitCode.USAGE)
+        raise LaunchError(
+            "tune needs an input", "Give --input, --model and the other flags of your run", ExitCode.USAGE
+        )
     if config["source"] == "synthetic":
         flags = [*without_values(flags, ("--batches",)), "--batches", MANY_BATCHES]
     flags = [*flags, *shipped_model_flags(flags, config)]
@@ -85,8 +126,12 @@ def bounds_of_trials(config, flags):
     if bounds := bounds_given(flags):
         return bounds
     given = setting_given("consumers", flags)
-    if given and not given.strip("0"):      # the programs would choose a number themselves
-        raise LaunchError("--consumers 0: the outputs need at least one consumer", "Give 1 or more, MIN..MAX, or leave it out", ExitCode.USAGE)
+    if given and not given.strip("0"):  # the programs would choose a number themselves
+        raise LaunchError(
+            "--consumers 0: the outputs need at least one consumer",
+            "Give 1 or more, MIN..MAX, or leave it out",
+            ExitCode.USAGE,
+        )
     return Bounds(config["consumers"], config["consumers"]) if given else Bounds(1, most_of_this_machine())
 
 
@@ -122,7 +167,9 @@ def try_out(search, trials, bounds, consumers, deadline, note):
         return outcome
 
     def note_outcome(setting, outcome):
-        note(line_of(setting if setting.get("slabs") or outcome.error else {**setting, "slabs": outcome.slabs}, outcome))
+        note(
+            line_of(setting if setting.get("slabs") or outcome.error else {**setting, "slabs": outcome.slabs}, outcome)
+        )
 
     while setting := search.next():
         outcome = measure(setting, consumers)
@@ -155,14 +202,42 @@ def report(search, typed, as_json):
         errors = [outcome for _, outcome in search.trials if outcome.error]
         if errors:
             raise LaunchError(f"no trial ran: {errors[0].error}", "", errors[0].code or ExitCode.SYSTEM)
-        raise LaunchError("the time limit passed before any trial was measured", f"Give more: --seconds {2 * SECONDS}", ExitCode.INTERRUPTED)
-    flags = [part for name, value in {**search.best, "consumers": search.best_outcome.consumers}.items() if value for part in (f"--{name}", str(value))]
+        raise LaunchError(
+            "the time limit passed before any trial was measured",
+            f"Give more: --seconds {2 * SECONDS}",
+            ExitCode.INTERRUPTED,
+        )
+    flags = [
+        part
+        for name, value in {**search.best, "consumers": search.best_outcome.consumers}.items()
+        if value
+        for part in (f"--{name}", str(value))
+    ]
     words = [*without_values(to_type_again(typed), FOUND_ANEW), *flags]
     if as_json:
-        print(json.dumps({"tried": [{**setting, **dataclasses.asdict(outcome)} for setting, outcome in search.trials], "best": {**search.best, **dataclasses.asdict(search.best_outcome)},
-                          "flags": flags, "command": ["run", *shown(words)]}, indent=2))
+        print(
+            json.dumps(
+                {
+                    "tried": [{**setting, **dataclasses.asdict(outcome)} for setting, outcome in search.trials],
+                    "best": {**search.best, **dataclasses.asdict(search.best_outcome)},
+                    "flags": flags,
+                    "command": ["run", *shown(words)],
+                },
+                indent=2,
+            )
+        )
         return int(ExitCode.OK)
-    print("\n".join(["", *table(search), "", f"{search.best_outcome.rate:.1f} samples/s: {shlex.join(flags)}", f"./launch/offramp run {shlex.join(words)}"]))
+    print(
+        "\n".join(
+            [
+                "",
+                *table(search),
+                "",
+                f"{search.best_outcome.rate:.1f} samples/s: {shlex.join(flags)}",
+                f"./launch/offramp run {shlex.join(words)}",
+            ]
+        )
+    )
     return int(ExitCode.OK)
 
 
@@ -171,7 +246,14 @@ def table(search):
     rows = [("", *TUNED, "consumers", "samples/s", "held back by")]
     for setting, outcome in search.trials:
         mark = "*" if setting == search.best and outcome.consumers == search.best_outcome.consumers else ""
-        rows.append((mark, *(str(setting.get(name) or "-") for name in TUNED), str(outcome.consumers or "-"), "-" if outcome.error else f"{outcome.rate:.1f}",
-                     f"(did not run: {outcome.error})" if outcome.error else outcome.limiting or "?"))
+        rows.append(
+            (
+                mark,
+                *(str(setting.get(name) or "-") for name in TUNED),
+                str(outcome.consumers or "-"),
+                "-" if outcome.error else f"{outcome.rate:.1f}",
+                f"(did not run: {outcome.error})" if outcome.error else outcome.limiting or "?",
+            )
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return ["  ".join([*(cell.rjust(width) for cell, width in zip(row, widths)), row[-1]]) for row in rows]

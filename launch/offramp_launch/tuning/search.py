@@ -3,10 +3,10 @@
 import dataclasses
 import itertools
 
-TUNED = ("batch", "decode-workers", "slabs")     # consumers are not searched: each trial autoscales them
-GAIN = 0.02             # of the rate; less does not count as a gain
-CLEAR = 0.1             # a gain that one trial proves; a smaller one is measured again before it counts
-CLOSE = 0.06            # of the best: settings this close are measured again, as one short trial may be wrong by that much
+TUNED = ("batch", "decode-workers", "slabs")  # consumers are not searched: each trial autoscales them
+GAIN = 0.02  # of the rate; less does not count as a gain
+CLEAR = 0.1  # a gain that one trial proves; a smaller one is measured again before it counts
+CLOSE = 0.06  # of the best: settings this close are measured again, as one short trial may be wrong by that much
 MOST = {"batch": 65536, "decode-workers": 1024, "slabs": 256}
 LEAST = {"batch": 1, "decode-workers": 1, "slabs": 2}
 # Steps that may help if a stage limits the run: (setting, factor), the likeliest first.
@@ -27,10 +27,10 @@ class Outcome:
     rate: float = 0.0
     limiting: str = ""
     consumers: int = 0
-    slabs: int = 0          # their actual number, also if the programs chose it
-    busy: float = 0.0       # mean number of busy consumers
+    slabs: int = 0  # their actual number, also if the programs chose it
+    busy: float = 0.0  # mean number of busy consumers
     error: str = ""
-    code: int = 0           # its exit code
+    code: int = 0  # its exit code
 
 
 def key_of(setting):
@@ -49,8 +49,8 @@ class Search:
         self._fixed, self._most = set(fixed), {**MOST, **(most or {})}
         self._next = dict(start)
         self._step = None
-        self._tried = {}        # key: [outcome, ...]
-        self.trials = []        # (setting, outcome), in order
+        self._tried = {}  # key: [outcome, ...]
+        self.trials = []  # (setting, outcome), in order
 
     def next(self):
         """The setting to try next; None: the search is over."""
@@ -63,7 +63,10 @@ class Search:
             setting = {**setting, "slabs": outcome.slabs}
         self.trials.append((setting, outcome))
         self._tried.setdefault(key_of(setting), []).append(outcome)
-        repeated, gain = None, self.rate_of(setting) / self.best_outcome.rate - 1 if self.best_outcome.rate else CLEAR + 1
+        repeated, gain = (
+            None,
+            self.rate_of(setting) / self.best_outcome.rate - 1 if self.best_outcome.rate else CLEAR + 1,
+        )
         if not outcome.error and GAIN < gain <= CLEAR and len(self._tried[key_of(setting)]) == 1:
             self._next = setting
             return
@@ -89,7 +92,7 @@ class Search:
     def _choose(self, repeated):
         self._next = self._step = None
         if self.best is None:
-            return      # even the programs' defaults do not run
+            return  # even the programs' defaults do not run
         steps = REMEDIES.get(self.best_outcome.limiting, REMEDIES["compute"])
         for step in itertools.chain([repeated] if repeated else (), steps):
             setting = self._after(step)
@@ -103,7 +106,11 @@ class Search:
     def _from_equal_setting(self):
         """A step from a setting as good as the best, but limited by another stage. Two even stages gain only together."""
         for setting, outcome in self.trials:
-            if outcome.error or outcome.limiting == self.best_outcome.limiting or self.rate_of(setting) < self.best_outcome.rate * (1 - CLOSE):
+            if (
+                outcome.error
+                or outcome.limiting == self.best_outcome.limiting
+                or self.rate_of(setting) < self.best_outcome.rate * (1 - CLOSE)
+            ):
                 continue
             after = self._after(REMEDIES.get(outcome.limiting, REMEDIES["compute"])[0], setting)
             if after and key_of(after) not in self._tried:
@@ -123,6 +130,10 @@ class Search:
 
     def _measured_once(self):
         """The best setting, or one close to it, that was measured only once: one short trial may be far off."""
-        close = {key_of(setting): setting for setting, outcome in self.trials if not outcome.error and self.rate_of(setting) >= self.best_outcome.rate * (1 - CLOSE)}
+        close = {
+            key_of(setting): setting
+            for setting, outcome in self.trials
+            if not outcome.error and self.rate_of(setting) >= self.best_outcome.rate * (1 - CLOSE)
+        }
         single = [setting for key, setting in close.items() if len(self._tried[key]) == 1]
         return max(single, key=self.rate_of, default=None)

@@ -29,24 +29,26 @@ from offramp_launch.tuning.search import Outcome
 
 COMMAND = "trial-of-tune"
 LOOK_SECONDS = 0.25
-WARM_SECONDS = 1        # after the first released slab
-MEASURED_SECONDS = 3    # at least, with a constant number of consumers
-SEVERAL = 8             # slabs, at least
-LONGEST_SECONDS = 25    # from the first released slab: the trial then counts as it is
-ANSWER_SECONDS = 2      # for a live run to answer
+WARM_SECONDS = 1  # after the first released slab
+MEASURED_SECONDS = 3  # at least, with a constant number of consumers
+SEVERAL = 8  # slabs, at least
+LONGEST_SECONDS = 25  # from the first released slab: the trial then counts as it is
+ANSWER_SECONDS = 2  # for a live run to answer
 # To end a run: it is asked to abandon its work, then to kill its programs, then killed. Its programs die with it.
 ABANDONED_SECONDS, KILLED_SECONDS = 4, 2
-PROGRAMS_SECONDS = 15   # a consumer whose launcher is gone waits 5 s for a silent producer (kOrphanPatience), and may be slow to notice
-REMOVED_SECONDS = 3     # to remove its folders
+PROGRAMS_SECONDS = (
+    15  # a consumer whose launcher is gone waits 5 s for a silent producer (kOrphanPatience), and may be slow to notice
+)
+REMOVED_SECONDS = 3  # to remove its folders
 AGAIN_SECONDS = 0.05
-NOTICED = 0.2           # a stage that waits for this share of the time limits the run
+NOTICED = 0.2  # a stage that waits for this share of the time limits the run
 
 
 def start(places, argv):
     """The process of one trial. It ends with the command that started it."""
     at = argv.index("--")
     lifeline.hold(take_values(argv[:at], (lifeline.FLAG,))[0][lifeline.FLAG])
-    flags = argv[at + 1:]
+    flags = argv[at + 1 :]
     run_dir = pathlib.Path(take_values(flags, ("--run-dir",))[0]["--run-dir"])
     return start_run(places.with_runs_in(run_dir.parent), flags, ["run", *flags])
 
@@ -61,7 +63,7 @@ class Trials:
         """`flags`: of the run, without those that trials set. `config`: their settings. `beside`: the parent of the new folder."""
         self._places, self._flags, self._config = places, flags, config
         self._folder = pathlib.Path(tempfile.mkdtemp(prefix=".offramp-tune-", dir=beside))
-        self._runs = pathlib.Path(tempfile.mkdtemp(prefix="offramp-tune-"))      # short enough for sockets
+        self._runs = pathlib.Path(tempfile.mkdtemp(prefix="offramp-tune-"))  # short enough for sockets
         self._lifeline_read, self._lifeline_write = os.pipe()
         self._number = 0
 
@@ -81,16 +83,37 @@ class Trials:
         output = whole / "output"
         apart = self._paths_of_trial(whole)
         tried = [part for name, value in setting.items() if value for part in (f"--{name}", str(value))]
-        command = [*self._places.python_command(sys.executable, LAUNCHER, "-E", "-s"), COMMAND, lifeline.FLAG, str(self._lifeline_read), "--", *without_values(self._flags, apart), *tried,
-                   "--consumers", str(consumers), "--output", str(output), "--run-dir", str(run_dir), *(word for pair in apart.items() for word in pair)]
+        command = [
+            *self._places.python_command(sys.executable, LAUNCHER, "-E", "-s"),
+            COMMAND,
+            lifeline.FLAG,
+            str(self._lifeline_read),
+            "--",
+            *without_values(self._flags, apart),
+            *tried,
+            "--consumers",
+            str(consumers),
+            "--output",
+            str(output),
+            "--run-dir",
+            str(run_dir),
+            *(word for pair in apart.items() for word in pair),
+        ]
         printed = self._runs / f"{self._number}.said"
         process = None
         try:
             with interrupts.deferred(), open(printed, "wb") as log, interrupts.blocked():
                 output.mkdir(parents=True)
-                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(self._lifeline_read,), start_new_session=True)
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(self._lifeline_read,),
+                    start_new_session=True,
+                )
             outcome = Trial(process, run_dir, consumers, bounds, deadline).outcome()
-            if process.poll():      # it failed, whatever was measured before
+            if process.poll():  # it failed, whatever was measured before
                 return Outcome(error=failure_of(run_dir, printed), code=shell_code(process.returncode))
             return outcome
         finally:
@@ -139,8 +162,13 @@ class Trial:
                 is_measured = self._is_measured(latest, now.at - begun)
         if not is_measured:
             whole = read_object(self._run_dir / "summary.json") or {}
-            if whole.get("exit") == 0 and (whole.get("samples") or {}).get("released"):     # its input ended early
-                return Outcome(whole.get("samples_per_second") or 0.0, status.get("limiting_stage") or "", self._wanted, live_slabs(status.get("slabs") or {}))
+            if whole.get("exit") == 0 and (whole.get("samples") or {}).get("released"):  # its input ended early
+                return Outcome(
+                    whole.get("samples_per_second") or 0.0,
+                    status.get("limiting_stage") or "",
+                    self._wanted,
+                    live_slabs(status.get("slabs") or {}),
+                )
             if not latest or latest.seconds < MEASURED_SECONDS / 2 or not latest.samples:
                 return None
         return Outcome(latest.rate, limiting_stage(began, status, latest), self._wanted, latest.last.slabs, latest.load)
@@ -148,18 +176,26 @@ class Trial:
     def _is_measured(self, window, seconds):
         """Also waits for the autoscaler to settle, for LONGEST_SECONDS at most."""
         holds = window.seconds >= MEASURED_SECONDS and window.slabs >= SEVERAL
-        return holds and not self._autoscaler.is_undecided(self._wanted) or seconds >= LONGEST_SECONDS and window.seconds >= MEASURED_SECONDS
+        return (
+            holds
+            and not self._autoscaler.is_undecided(self._wanted)
+            or seconds >= LONGEST_SECONDS
+            and window.seconds >= MEASURED_SECONDS
+        )
 
     def _scale(self, wanted):
-        with contextlib.suppress(LaunchError):      # the run is ending
+        with contextlib.suppress(LaunchError):  # the run is ending
             ControlClient(self._run_dir, ANSWER_SECONDS).ask({"do": "scale", "consumers": wanted})
         self._wanted = wanted
 
 
 def limiting_stage(before, status, window):
     """Like `limiting_stage` in status.json, but for the window only: before it there may have been fewer consumers."""
-    shares = [(word, (status[name] - before[name]) / window.seconds) for word, name in (("input", "input_wait_seconds"), ("copy to host", "output_wait_seconds"))
-              if None not in (status.get(name), before.get(name))]
+    shares = [
+        (word, (status[name] - before[name]) / window.seconds)
+        for word, name in (("input", "input_wait_seconds"), ("copy to host", "output_wait_seconds"))
+        if None not in (status.get(name), before.get(name))
+    ]
     for word, share in (("consumers", window.waits), *shares):
         if share > NOTICED:
             return word
@@ -174,12 +210,12 @@ def end(process, run_dir, output, sweep_up):
             ControlClient(run_dir, ANSWER_SECONDS).ask({"do": "stop", "now": True})
             wait_for(process, ABANDONED_SECONDS)
         except LaunchError:
-            pass        # it has not begun, or is ending
+            pass  # it has not begun, or is ending
     if process.poll() is None:
         process.terminate()
         wait_for(process, KILLED_SECONDS)
     if process.poll() is None:
-        process.kill()      # its programs end with its lifeline
+        process.kill()  # its programs end with its lifeline
         process.wait()
     if process.returncode < 0:
         within(PROGRAMS_SECONDS, lambda: is_free(output / LOCK))
@@ -205,10 +241,12 @@ def is_free(lock):
 
 def remove(*folders):
     """Retries: a program that is ending may still create files."""
+
     def are_gone():
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
         return not any(folder.exists() for folder in folders)
+
     within(REMOVED_SECONDS, are_gone)
 
 

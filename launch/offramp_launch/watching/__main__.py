@@ -16,7 +16,7 @@ from offramp_launch.watching.server import Server, serve  # noqa: E402
 from offramp_launch.watching.source import Source  # noqa: E402
 
 NICE = 10
-STACK_BYTES = 256 << 10     # per client thread
+STACK_BYTES = 256 << 10  # per client thread
 MOST = ((resource.RLIMIT_AS, 1 << 30), (resource.RLIMIT_NOFILE, 256), (resource.RLIMIT_CORE, 0))
 
 
@@ -30,7 +30,7 @@ def main(descriptor, run_dir):
     listener = socket.socket(fileno=int(descriptor))
     page = (pathlib.Path(__file__).resolve().parent / "page.html").read_text()
     serve(Server(listener, Source(pathlib.Path(run_dir)), page, is_loopback(listener)), sys.stdin.buffer)
-    os._exit(0)     # does not wait for clients that are still connected
+    os._exit(0)  # does not wait for clients that are still connected
 
 
 main(*sys.argv[1:])

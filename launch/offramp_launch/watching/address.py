@@ -26,11 +26,16 @@ def take(argv):
 def parsed(text):
     host, colon, port = text.rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not (colon and host and port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536) or (":" in host and f"[{host}]" not in text):
+    if not (colon and host and port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536) or (
+        ":" in host and f"[{host}]" not in text
+    ):
         raise LaunchError(f"{FLAG} is '{text}', which is not HOST:PORT", EXAMPLES, ExitCode.USAGE)
     if not is_numeric(numeric(host)):
-        raise LaunchError(f"{FLAG} is '{text}', and '{host}' is neither a numeric address nor localhost: a run does not wait for a name lookup",
-                          f"{EXAMPLES}; 0.0.0.0:9464 for all addresses of this machine", ExitCode.USAGE)
+        raise LaunchError(
+            f"{FLAG} is '{text}', and '{host}' is neither a numeric address nor localhost: a run does not wait for a name lookup",
+            f"{EXAMPLES}; 0.0.0.0:9464 for all addresses of this machine",
+            ExitCode.USAGE,
+        )
     return host, int(port)
 
 
@@ -49,7 +54,9 @@ def is_numeric(host):
 def listen(address):
     """The listening socket, without a name lookup. Errors: OSError if the address is taken, or not this machine's."""
     host, port = address
-    found = socket.getaddrinfo(numeric(host).encode(), port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV)
+    found = socket.getaddrinfo(
+        numeric(host).encode(), port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+    )
     family, kind, protocol, _, where = found[0]
     listener = socket.socket(family, kind, protocol)
     try:

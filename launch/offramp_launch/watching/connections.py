@@ -18,14 +18,14 @@ class Connections:
         """`most_streams` must be less than `most`."""
         self._most, self._most_streams = most, most_streams
         self._lock = threading.Lock()
-        self._waiting, self._answered, self._streams = {}, {}, {}       # each in order of arrival
+        self._waiting, self._answered, self._streams = {}, {}, {}  # each in order of arrival
 
     def admit(self, connection):
         with self._lock:
             if sum(map(len, (self._waiting, self._answered, self._streams))) >= self._most:
                 oldest = next(iter(self._waiting or self._answered))
                 self._forget(oldest)
-                with contextlib.suppress(OSError):      # its thread wakes and closes it
+                with contextlib.suppress(OSError):  # its thread wakes and closes it
                     oldest.shutdown(socket.SHUT_RDWR)
             self._waiting[connection] = True
 

@@ -2,8 +2,20 @@
 
 from offramp_launch.watching.exposition import number
 
-PLAIN = ("skipped", "input_wait_seconds", "slab_wait_seconds", "output_wait_seconds", "visibility_timeouts", "slab_failures", "submitted_samples", "released_samples",
-         "released_batches", "dead_lettered_samples", "dropped_samples", "redelivered")
+PLAIN = (
+    "skipped",
+    "input_wait_seconds",
+    "slab_wait_seconds",
+    "output_wait_seconds",
+    "visibility_timeouts",
+    "slab_failures",
+    "submitted_samples",
+    "released_samples",
+    "released_batches",
+    "dead_lettered_samples",
+    "dropped_samples",
+    "redelivered",
+)
 TABLES = ("totals", "stage_seconds")
 # Keys of a status's `releases` that are refusals.
 REFUSED_RELEASES = ("foreign", "stale", "malformed")
@@ -21,7 +33,9 @@ def counters_of(status):
 def added(one, other):
     """Both tables added number by number. A field that only one of them has is kept."""
     if isinstance(one, dict) and isinstance(other, dict):
-        return {name: added(one.get(name), other.get(name)) for name in (*one, *(name for name in other if name not in one))}
+        return {
+            name: added(one.get(name), other.get(name)) for name in (*one, *(name for name in other if name not in one))
+        }
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         return [added(*each) for each in zip(one, other)]
     if number(one) is not None and number(other) is not None:

@@ -12,10 +12,17 @@ from offramp_launch.watching.timestamps import age_of, seconds_of
 LISTED_DEATHS = 5
 DAY_SECONDS = 86400
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-SILENT_SECONDS = 5      # for a producer that reports twice a second
-OLD_STATUSES = 3        # for a producer that reports less often, in its intervals
-LIMITS = {"turn": "Ready: another program computes on this device, and this one is next", "program": "The program is the limit: a slab is free whenever it has a batch"}
-SHORTAGES = ("no consumers", "every consumer is leaving", "all slabs are in use")     # first words of a producer's message that explains why no slab is free
+SILENT_SECONDS = 5  # for a producer that reports twice a second
+OLD_STATUSES = 3  # for a producer that reports less often, in its intervals
+LIMITS = {
+    "turn": "Ready: another program computes on this device, and this one is next",
+    "program": "The program is the limit: a slab is free whenever it has a batch",
+}
+SHORTAGES = (
+    "no consumers",
+    "every consumer is leaving",
+    "all slabs are in use",
+)  # first words of a producer's message that explains why no slab is free
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +30,7 @@ class Sentence:
     kind: str
     text: str
     why: str = ""
-    alarm: bool = False     # an operator has to act
+    alarm: bool = False  # an operator has to act
 
 
 def rounded(value):
@@ -68,7 +75,11 @@ def ran_seconds(status):
 def amount(document):
     """Samples done and the time they took; after --resume also this run's share."""
     status = document.get("status") or {}
-    done, total, before = status.get("done_samples") or 0, status.get("total_samples"), status.get("done_before") or document.get("done_before") or 0
+    done, total, before = (
+        status.get("done_samples") or 0,
+        status.get("total_samples"),
+        status.get("done_before") or document.get("done_before") or 0,
+    )
     seconds = ran_seconds(status)
     lasted = f" in {in_words(seconds)}" if seconds else ""
     words = f"{number(done)} of {counted(total, 'sample')}" if total else counted(done, "sample")
@@ -94,12 +105,21 @@ def sentence_of_an_end(document):
     if state not in ENDS:
         return None
     if "exit" not in status and alive:
-        return Sentence("draining", f"Finishing: {counted(alive, 'consumer')} {'has' if alive == 1 else 'have'} not ended yet", note)
+        return Sentence(
+            "draining", f"Finishing: {counted(alive, 'consumer')} {'has' if alive == 1 else 'have'} not ended yet", note
+        )
     is_stopped = status.get("exit") == ExitCode.INTERRUPTED
     alarm = bool(failure) and not is_stopped
     if state == "abandoned":
-        return Sentence("abandoned", f"Stopped: {amount(document)}", failure or note or "Pass --resume to do the rest", alarm)
-    return Sentence("ended", f"{'Stopped' if is_stopped else 'Ended'}: {amount(document)}", " — ".join(filter(None, (failure, outcome(status)))), alarm)
+        return Sentence(
+            "abandoned", f"Stopped: {amount(document)}", failure or note or "Pass --resume to do the rest", alarm
+        )
+    return Sentence(
+        "ended",
+        f"{'Stopped' if is_stopped else 'Ended'}: {amount(document)}",
+        " — ".join(filter(None, (failure, outcome(status)))),
+        alarm,
+    )
 
 
 def sentence_of_a_loss(document, silent):
@@ -109,17 +129,40 @@ def sentence_of_a_loss(document, silent):
     if document.get("taking_over"):
         return Sentence("taking over", "The producer died: another one takes over", note)
     if state == "running" and silent > silent_after(document):
-        return Sentence("silent", f"The producer has not reported for {in_words(silent)}", f"Last report: {sentence(document).text}", True)
+        return Sentence(
+            "silent",
+            f"The producer has not reported for {in_words(silent)}",
+            f"Last report: {sentence(document).text}",
+            True,
+        )
     if mute := mute_workers(document):
         name, seconds = mute[0]
         more = f", and {counted(len(mute) - 1, 'other')} too" if len(mute) > 1 else ""
-        return Sentence("mute", f"{name} has not reported for {in_words(seconds)}{more}", f"Last report: {sentence(document['workers'][name]).text}", True)
+        return Sentence(
+            "mute",
+            f"{name} has not reported for {in_words(seconds)}{more}",
+            f"Last report: {sentence(document['workers'][name]).text}",
+            True,
+        )
     if lost := [worker for worker in workers if worker.get("state") == "lost"]:
-        return Sentence("lost", f"{len(lost)} of {counted(len(workers), 'producer')} {are(len(lost))} lost: {lost[0].get('why_lost')}", note or busy_shares(status), True)
-    if status.get("consumers") or state == "starting" or not ((status.get("slabs") or {}).get("ready") or status.get("limiting_stage") == "consumers"):
+        return Sentence(
+            "lost",
+            f"{len(lost)} of {counted(len(workers), 'producer')} {are(len(lost))} lost: {lost[0].get('why_lost')}",
+            note or busy_shares(status),
+            True,
+        )
+    if (
+        status.get("consumers")
+        or state == "starting"
+        or not ((status.get("slabs") or {}).get("ready") or status.get("limiting_stage") == "consumers")
+    ):
         return None
     if alive := consumers_alive(document):
-        return Sentence("joining", f"Waiting for consumers: {counted(alive, 'process', 'processes')} {are(alive)} about to join", note)
+        return Sentence(
+            "joining",
+            f"Waiting for consumers: {counted(alive, 'process', 'processes')} {are(alive)} about to join",
+            note,
+        )
     return Sentence("no consumers", "Waiting for consumers: none is running", note, True)
 
 
@@ -131,26 +174,48 @@ def sentence_of_the_limit(document):
     kind, text, why = limit, capital(status["state"]), note or busy_shares(status)
     if total and settled(status) >= total:
         kind, text, why = "draining", "Finishing: every sample is done", note
-    elif status["state"] == "draining" or document.get("ending") or (slabs.get("free") and everything_is_published(status)):
+    elif (
+        status["state"] == "draining"
+        or document.get("ending")
+        or (slabs.get("free") and everything_is_published(status))
+    ):
         out = sum(slabs.get(name) or 0 for name in ("leased", "ready", "filling"))
-        kind, text, why = "draining", f"Finishing: {counted(out, 'slab')} {are(out)} not done yet" if out else "Finishing: moving the results into place", note
+        kind, text, why = (
+            "draining",
+            f"Finishing: {counted(out, 'slab')} {are(out)} not done yet"
+            if out
+            else "Finishing: moving the results into place",
+            note,
+        )
     elif limit == "consumers" and status.get("shortage") == "dead-letters":
-        kind, text = "disk", f"{who} {waits} for the disk: {counted(slabs.get('dead_letters'), 'dead-lettered slab')} {are(slabs.get('dead_letters'))} being written"
+        kind, text = (
+            "disk",
+            f"{who} {waits} for the disk: {counted(slabs.get('dead_letters'), 'dead-lettered slab')} {are(slabs.get('dead_letters'))} being written",
+        )
     elif limit == "consumers":
         free, every = slabs.get("free") or 0, sum(filter(None, slabs.values()))
-        is_past = 2 * free >= every > 0      # limiting_stage covers the last ten seconds
-        text = (f"{who} waited for consumers a moment ago: {number(free)} of {counted(every, 'slab')} {are(free)} free" if is_past
-                else f"{who} {waits} for consumers: {describe_slabs(status)}")
+        is_past = 2 * free >= every > 0  # limiting_stage covers the last ten seconds
+        text = (
+            f"{who} waited for consumers a moment ago: {number(free)} of {counted(every, 'slab')} {are(free)} free"
+            if is_past
+            else f"{who} {waits} for consumers: {describe_slabs(status)}"
+        )
     elif limit in ("input", "copy to host"):
         text = f"{who} {waits} for {'input' if limit == 'input' else 'the copy to the host'}"
     elif limit == "compute":
         share = status.get("gpu_utilization")
-        text, why = "Compute is the limit" + (f": {percent(share)} busy" if share is not None else ""), note or busy_shares({"consumer_utilization": status.get("consumer_utilization")})
+        text, why = (
+            "Compute is the limit" + (f": {percent(share)} busy" if share is not None else ""),
+            note or busy_shares({"consumer_utilization": status.get("consumer_utilization")}),
+        )
     else:
         kind, why = limit if limit in LIMITS else "running", note
         text = LIMITS.get(limit, text)
-    trouble = "; ".join(f"Consumer {each.get('session')} (process {each.get('pid')}) has held {held_by(each)} for {in_words(each.get('oldest_hold_seconds') or 0)} and is stalled"
-                        for each in status.get("consumers") or [] if each.get("stalled"))
+    trouble = "; ".join(
+        f"Consumer {each.get('session')} (process {each.get('pid')}) has held {held_by(each)} for {in_words(each.get('oldest_hold_seconds') or 0)} and is stalled"
+        for each in status.get("consumers") or []
+        if each.get("stalled")
+    )
     return Sentence(kind, text, trouble or why, bool(trouble))
 
 
@@ -165,7 +230,13 @@ def mute_workers(document):
     for name, report in (document.get("workers") or {}).items():
         own = report.get("status") or {}
         age = age_of(own, status)
-        if report.get("run_dir") and own.get("state") == "running" and not report.get("taking_over") and age is not None and age > silent_after(report):
+        if (
+            report.get("run_dir")
+            and own.get("state") == "running"
+            and not report.get("taking_over")
+            and age is not None
+            and age > silent_after(report)
+        ):
             found.append((name, age))
     return sorted(found, key=lambda each: -each[1])
 
@@ -173,8 +244,8 @@ def mute_workers(document):
 def in_two(text):
     """(first clause, rest)."""
     found = re.search("[.;] ", text)
-    rest = text[found.end():].strip() if found else ""
-    return (text[:found.start()], capital(rest)) if found else (text, "")
+    rest = text[found.end() :].strip() if found else ""
+    return (text[: found.start()], capital(rest)) if found else (text, "")
 
 
 def capital(text):
@@ -185,14 +256,18 @@ def describe_waiting(status):
     if "submitted_samples" in status:
         return "The program", "waits"
     if status.get("workers") is not None:
-        return "The GPUs" if all(worker["name"].startswith("GPU") for worker in status["workers"]) else "The models", "wait"
+        return "The GPUs" if all(
+            worker["name"].startswith("GPU") for worker in status["workers"]
+        ) else "The models", "wait"
     return "The model" if status.get("device") in (None, "", "cpu") else "The GPU", "waits"
 
 
 def message(document):
     """The run's own message, without the reason why no slab is free: the sentence states that."""
     if document.get("workers"):
-        return "; ".join(f"{name}: {message(report)}" for name, report in document["workers"].items() if message(report))
+        return "; ".join(
+            f"{name}: {message(report)}" for name, report in document["workers"].items() if message(report)
+        )
     status = document.get("status") or {}
     note = status.get("message") or ""
     return "" if status.get("shortage") and note.startswith(SHORTAGES) else note
@@ -200,13 +275,23 @@ def message(document):
 
 def consumers_alive(document):
     """Consumer processes, joined or not. With --gpus only joined consumers are known; each producer keeps its share alive."""
-    return document.get("consumers_alive") or sum(worker.get("consumers") or 0 for worker in (document.get("status") or {}).get("workers") or [] if worker.get("state") == "at work")
+    return document.get("consumers_alive") or sum(
+        worker.get("consumers") or 0
+        for worker in (document.get("status") or {}).get("workers") or []
+        if worker.get("state") == "at work"
+    )
 
 
 def how_many_consumers(document):
     """Includes the autoscaling state and the restarts."""
     following, restarts = document.get("following"), document.get("restarts")
-    scaling = "" if not following else f", autoscaled within {following.get('bounds')}" if following.get("follows") else ", autoscaling off"
+    scaling = (
+        ""
+        if not following
+        else f", autoscaled within {following.get('bounds')}"
+        if following.get("follows")
+        else ", autoscaling off"
+    )
     again = f", {restarts} restarted" if restarts else ""
     return f"{document.get('consumers_alive')} alive, {document.get('consumers_wanted')} wanted{scaling}{again}"
 
@@ -214,7 +299,11 @@ def how_many_consumers(document):
 def everything_is_published(status):
     """No more input is on its way to a slab, as far as the status reports it."""
     totals = status.get("totals") or {}
-    read = sum((totals.get(name) or {}).get("samples") or 0 for name in ("published", "dropped")) + (status.get("done_before") or 0) + (status.get("skipped") or 0)
+    read = (
+        sum((totals.get(name) or {}).get("samples") or 0 for name in ("published", "dropped"))
+        + (status.get("done_before") or 0)
+        + (status.get("skipped") or 0)
+    )
     return bool(status.get("total_samples")) and read >= status["total_samples"]
 
 
@@ -227,23 +316,37 @@ def describe_slabs(status):
         return "every consumer is leaving"
     if total and leased == total:
         return f"all {number(total)} slabs are leased"
-    return f"{number(leased)} of {counted(total, 'slab')} {are(leased)} leased" if slabs.get("free") else "no slab is free"
+    return (
+        f"{number(leased)} of {counted(total, 'slab')} {are(leased)} leased" if slabs.get("free") else "no slab is free"
+    )
 
 
 def held_by(consumer):
     held = consumer.get("held") or []
-    return f"slab{'s' if len(held) > 1 else ''} {', '.join(map(str, held))}" if held else counted(consumer.get("holding") or 0, "slab")
+    return (
+        f"slab{'s' if len(held) > 1 else ''} {', '.join(map(str, held))}"
+        if held
+        else counted(consumer.get("holding") or 0, "slab")
+    )
 
 
 def busy_shares(status):
-    known = [f"{name} {percent(status[key])} busy" for key, name in (("gpu_utilization", "compute"), ("consumer_utilization", "consumers")) if status.get(key) is not None]
+    known = [
+        f"{name} {percent(status[key])} busy"
+        for key, name in (("gpu_utilization", "compute"), ("consumer_utilization", "consumers"))
+        if status.get(key) is not None
+    ]
     return ", ".join(known).capitalize()
 
 
 def outcome(status):
     seconds = ran_seconds(status)
     parts = [f"{per_second((status.get('released_samples') or 0) / seconds)} on average"] if seconds else []
-    for name, word in (("skipped", "skipped"), ("dead_lettered_samples", "dead-lettered"), ("dropped_samples", "dropped")):
+    for name, word in (
+        ("skipped", "skipped"),
+        ("dead_lettered_samples", "dead-lettered"),
+        ("dropped_samples", "dropped"),
+    ):
         if status.get(name):
             parts.append(f"{number(status[name])} {word}")
     return ", ".join(parts)
@@ -253,23 +356,62 @@ def faults(document):
     """[(count, UTC time or name; text; whether nothing is lost)]"""
     status = document.get("status") or {}
     releases = status.get("releases") or {}
-    known = [(status.get("dead_lettered_samples"), "sample dead-lettered because consumers died or failed on it: offramp dead-letters list",
-              "samples dead-lettered because consumers died or failed on them: offramp dead-letters list", False),
-             (status.get("dropped_samples"), "sample dropped: no slab was free", "samples dropped: no slab was free", False),
-             (status.get("skipped"), "item skipped: it could not be read", "items skipped: they could not be read", False),
-             (status.get("spilled_samples"), "sample on disk, waiting for a consumer", "samples on disk, waiting for a consumer", True),
-             (releases.get("failed"), "slab that a consumer returned as failed", "slabs that consumers returned as failed", False),
-             (status.get("redelivered"), "slab redelivered: its first consumer did not finish it", "slabs redelivered: their first consumers did not finish them", True),
-             (document.get("restarts"), "consumer restarted", "consumers restarted", True),
-             (document.get("takeovers"), "producer that replaced a dead one", "producers that replaced dead ones", True),
-             (status.get("visibility_timeouts"), "delivery that exceeded the visibility timeout", "deliveries that exceeded the visibility timeout", False),
-             *((releases.get(name), f"release refused: {name}", f"releases refused: {name}", False) for name in ("stale", "foreign", "malformed")),
-             *((count, f"message refused: {reason}", f"messages refused: {reason}", False) for reason, count in (status.get("refused") or {}).items())]
+    known = [
+        (
+            status.get("dead_lettered_samples"),
+            "sample dead-lettered because consumers died or failed on it: offramp dead-letters list",
+            "samples dead-lettered because consumers died or failed on them: offramp dead-letters list",
+            False,
+        ),
+        (status.get("dropped_samples"), "sample dropped: no slab was free", "samples dropped: no slab was free", False),
+        (status.get("skipped"), "item skipped: it could not be read", "items skipped: they could not be read", False),
+        (
+            status.get("spilled_samples"),
+            "sample on disk, waiting for a consumer",
+            "samples on disk, waiting for a consumer",
+            True,
+        ),
+        (
+            releases.get("failed"),
+            "slab that a consumer returned as failed",
+            "slabs that consumers returned as failed",
+            False,
+        ),
+        (
+            status.get("redelivered"),
+            "slab redelivered: its first consumer did not finish it",
+            "slabs redelivered: their first consumers did not finish them",
+            True,
+        ),
+        (document.get("restarts"), "consumer restarted", "consumers restarted", True),
+        (document.get("takeovers"), "producer that replaced a dead one", "producers that replaced dead ones", True),
+        (
+            status.get("visibility_timeouts"),
+            "delivery that exceeded the visibility timeout",
+            "deliveries that exceeded the visibility timeout",
+            False,
+        ),
+        *(
+            (releases.get(name), f"release refused: {name}", f"releases refused: {name}", False)
+            for name in ("stale", "foreign", "malformed")
+        ),
+        *(
+            (count, f"message refused: {reason}", f"messages refused: {reason}", False)
+            for reason, count in (status.get("refused") or {}).items()
+        ),
+    ]
     found = [(number(count), one if count == 1 else many, mild) for count, one, many, mild in known if count]
-    found += [(str(death.get("time")), f"{death.get('who')}: {death.get('how')}", False) for death in reversed((document.get("deaths") or [])[-LISTED_DEATHS:])]
+    found += [
+        (str(death.get("time")), f"{death.get('who')}: {death.get('how')}", False)
+        for death in reversed((document.get("deaths") or [])[-LISTED_DEATHS:])
+    ]
     if (status.get("last_failure") or "").strip():
         found.append(("last", status["last_failure"].strip().split("\n")[-1], False))
-    return found + [(worker["name"], f"given up: {worker['why_lost']}", False) for worker in status.get("workers") or [] if worker.get("why_lost")]
+    return found + [
+        (worker["name"], f"given up: {worker['why_lost']}", False)
+        for worker in status.get("workers") or []
+        if worker.get("why_lost")
+    ]
 
 
 def clock(time):
@@ -286,7 +428,11 @@ def at_clock(line):
 def time_left(document):
     """Seconds at the current rate; None if unknown, or if the run is only finishing."""
     status = document.get("status") or {}
-    return None if status.get("state") == "draining" or document.get("ending") or document.get("finishing") else seconds_left(status)
+    return (
+        None
+        if status.get("state") == "draining" or document.get("ending") or document.get("finishing")
+        else seconds_left(status)
+    )
 
 
 def until(left, now):

@@ -8,13 +8,20 @@ from offramp_launch.screen import one_line
 from offramp_launch.watching.diagnosis import at_clock, counted, in_words, number, percent, until
 from offramp_launch.watching.view import LETTERS, STATES, view_of
 
-WIDE = 120              # from this many columns on, two columns of blocks
-TIGHT = 26              # below this many lines, the log and the faults give way
+WIDE = 120  # from this many columns on, two columns of blocks
+TIGHT = 26  # below this many lines, the log and the faults give way
 GUTTER = 4
 CHART_SECONDS = 60
 BARS = " ▁▂▃▄▅▆▇█"
 # A slab's character and style per state. Characters differ, so colour is not needed.
-CELLS = {"free": ("·", "dim"), "filling": ("▄", "blue dim"), "ready": ("▒", "blue"), "leased": ("█", "blue"), "retired": ("/", "dim"), "dead_letters": ("x", "bold red")}
+CELLS = {
+    "free": ("·", "dim"),
+    "filling": ("▄", "blue dim"),
+    "ready": ("▒", "blue"),
+    "leased": ("█", "blue"),
+    "retired": ("/", "dim"),
+    "dead_letters": ("x", "bold red"),
+}
 ACCENT, QUIET, ALARM, HEAD = "blue", "dim", "red", "bold"
 KEYS = "+ - one consumer more or less   f autoscale   r reload   q leave"
 
@@ -25,9 +32,11 @@ def draw(document, seen, width, height, note=None):
     top = [*head_lines(document, view, width), *progress_lines(document, view, seen, width), Text()]
     room = height - len(top) - 1
     body = (two_columns if width >= WIDE else one_column)(view, seen, document.get("log") or [], width, room)
-    lines = [*top, *body][:height - 1]
+    lines = [*top, *body][: height - 1]
     lines += [Text()] * (height - 1 - len(lines))
-    return [cut(line, width) for line in (*lines, cells((note[0], ALARM if note[1] else HEAD) if note else (KEYS, QUIET)))]
+    return [
+        cut(line, width) for line in (*lines, cells((note[0], ALARM if note[1] else HEAD) if note else (KEYS, QUIET)))
+    ]
 
 
 def cells(*parts):
@@ -50,7 +59,7 @@ def wrapped(text, style, width, most):
         else:
             lines[-1] = f"{lines[-1]} {word}".strip()
     if len(lines) > most:
-        lines[most - 1:] = [" ".join(lines[most - 1:])]
+        lines[most - 1 :] = [" ".join(lines[most - 1 :])]
     return [cells((line, style)) for line in lines]
 
 
@@ -62,20 +71,42 @@ def beside(left, right, width):
 
 def head_lines(document, view, width):
     status, now = document.get("status") or {}, view["sentence"]
-    facts = [f"run {document.get('run_id')}", (status.get("model") or status.get("name") or "").split(",")[0], status.get("device")]
+    facts = [
+        f"run {document.get('run_id')}",
+        (status.get("model") or status.get("name") or "").split(",")[0],
+        status.get("device"),
+    ]
     style = f"bold {ALARM}" if now["kind"] in ("failed", "no consumers") else "bold"
     why = wrapped(now["why"], ALARM, width, 3) if now["alarm"] else [cells((now["why"], QUIET))]
-    return [beside(cells(("offramp top  ", HEAD), ("  ".join(filter(None, facts)), QUIET)), cells((status.get("state") or "starting", QUIET)), width),
-            *wrapped(now["text"], style, width, 3), *why]
+    return [
+        beside(
+            cells(("offramp top  ", HEAD), ("  ".join(filter(None, facts)), QUIET)),
+            cells((status.get("state") or "starting", QUIET)),
+            width,
+        ),
+        *wrapped(now["text"], style, width, 3),
+        *why,
+    ]
 
 
 def progress_lines(document, view, seen, width):
     status, seconds = document.get("status") or {}, view["left_seconds"]
     done, total = status.get("done_samples") or 0, status.get("total_samples")
-    share = cells((f"{min(99, int(100 * done / total)) if done < total else 100} %  ", HEAD), (f"{number(done)} of {number(total)}", "")) if total else cells((counted(done, "sample"), HEAD))
+    share = (
+        cells(
+            (f"{min(99, int(100 * done / total)) if done < total else 100} %  ", HEAD),
+            (f"{number(done)} of {number(total)}", ""),
+        )
+        if total
+        else cells((counted(done, "sample"), HEAD))
+    )
     chart = chart_of(seen.line("rate", 20, CHART_SECONDS), None)
     left = "" if seconds is None else f"{in_words(seconds)} left, until {until(seconds, time.time())}"
-    line = beside(Text.assemble(share, "   ", chart, "  ", ("" if view["is_over"] else view["rate"], HEAD)), cells((left, "")), width)
+    line = beside(
+        Text.assemble(share, "   ", chart, "  ", ("" if view["is_over"] else view["rate"], HEAD)),
+        cells((left, "")),
+        width,
+    )
     return [bar(done / total, (view["settled"] - done) / total, width), line] if total else [line]
 
 
@@ -88,7 +119,13 @@ def bar(done, lost, width):
 def chart_of(values, most=1.0):
     """A bar for each value. `most`: the value of a full bar; None: the greatest value."""
     most = most or max((value for value in values if value is not None), default=0)
-    return Text("".join(" " if value is None else BARS[max(1, min(8, round(8 * value / most)))] if most and value else "▁" for value in values), ACCENT)
+    return Text(
+        "".join(
+            " " if value is None else BARS[max(1, min(8, round(8 * value / most)))] if most and value else "▁"
+            for value in values
+        ),
+        ACCENT,
+    )
 
 
 def headed(title, aside, lines, width):
@@ -100,16 +137,37 @@ def slab_lines(view, width, most):
     if not slabs:
         return []
     counts = {state: slabs.count(state) for state in LETTERS.values()}
-    legend = Text("  ").join(cells(CELLS[state], (f" {number(counts[state])} {words}", "" if counts[state] else QUIET)) for _, state, words in STATES
-                             if counts[state] or state not in ("retired", "dead_letters"))
-    legends = [legend] if legend.cell_len <= width else [Text("  ").join(cells(CELLS[state], (f" {number(count)} {state}", "")) for state, count in counts.items() if count)]
+    legend = Text("  ").join(
+        cells(CELLS[state], (f" {number(counts[state])} {words}", "" if counts[state] else QUIET))
+        for _, state, words in STATES
+        if counts[state] or state not in ("retired", "dead_letters")
+    )
+    legends = (
+        [legend]
+        if legend.cell_len <= width
+        else [
+            Text("  ").join(
+                cells(CELLS[state], (f" {number(count)} {state}", "")) for state, count in counts.items() if count
+            )
+        ]
+    )
     room = max(1, most - 1 - len(legends))
     per_line = width if len(slabs) > width // 2 * room else width // 2
-    if len(slabs) > per_line * room:        # as shares of a line
-        rows = [Text.assemble(*((CELLS[state][0] * round(count / len(slabs) * width), CELLS[state][1]) for state, count in counts.items()))]
+    if len(slabs) > per_line * room:  # as shares of a line
+        rows = [
+            Text.assemble(
+                *(
+                    (CELLS[state][0] * round(count / len(slabs) * width), CELLS[state][1])
+                    for state, count in counts.items()
+                )
+            )
+        ]
     else:
         space = " " if per_line < width else ""
-        rows = [Text.assemble(*((CELLS[state][0] + space, CELLS[state][1]) for state in slabs[first:first + per_line])) for first in range(0, len(slabs), per_line)]
+        rows = [
+            Text.assemble(*((CELLS[state][0] + space, CELLS[state][1]) for state in slabs[first : first + per_line]))
+            for first in range(0, len(slabs), per_line)
+        ]
     return headed("Slabs", view["slabs_in_words"], [*rows, *legends], width)
 
 
@@ -117,7 +175,13 @@ def lane_lines(seen, width):
     lines = []
     for name in ("compute", "copy", "consumers"):
         now = getattr(seen.moments[-1], name) if seen.moments else None
-        lines.append(beside(Text.assemble(f"{name:10} ", chart_of(seen.line(name, max(10, width - 18), CHART_SECONDS))), cells(("–" if now is None else percent(now), HEAD)), width))
+        lines.append(
+            beside(
+                Text.assemble(f"{name:10} ", chart_of(seen.line(name, max(10, width - 18), CHART_SECONDS))),
+                cells(("–" if now is None else percent(now), HEAD)),
+                width,
+            )
+        )
     return headed("Busy", f"last {CHART_SECONDS} s", lines, width)
 
 
@@ -125,10 +189,25 @@ def consumer_lines(view, width, most):
     consumers, aside = view["consumers"], view["consumers_in_words"]
     if not consumers:
         return headed("Consumers", aside, [cells((view["no_consumers"], QUIET))], width)
-    shown = consumers if len(consumers) <= most - 2 else sorted(consumers, key=lambda each: not each["is_stalled"])[:max(1, most - 3)]
+    shown = (
+        consumers
+        if len(consumers) <= most - 2
+        else sorted(consumers, key=lambda each: not each["is_stalled"])[: max(1, most - 3)]
+    )
     lines = [consumer_line("number", "process", "busy", "rate", "done", "for", "holds slab", QUIET)]
-    lines += [consumer_line(each["number"], each["pid"], "–" if each["busy"] is None else percent(each["busy"]), each["rate"], each["done"], each["age"],
-                            each["held"] + "  stalled" * each["is_stalled"], f"bold {ALARM}" if each["is_stalled"] else "") for each in shown]
+    lines += [
+        consumer_line(
+            each["number"],
+            each["pid"],
+            "–" if each["busy"] is None else percent(each["busy"]),
+            each["rate"],
+            each["done"],
+            each["age"],
+            each["held"] + "  stalled" * each["is_stalled"],
+            f"bold {ALARM}" if each["is_stalled"] else "",
+        )
+        for each in shown
+    ]
     if len(shown) < len(consumers):
         lines.append(cells((f"and {len(consumers) - len(shown)} more", QUIET)))
     return headed("Consumers", aside, lines, width)
@@ -139,9 +218,16 @@ def consumer_line(name, pid, busy, rate, done, age, slabs, style):
 
 
 def producer_lines(view, width, most):
-    lines = [cells((f"{each['name']:14} ", HEAD), (f"{each['state']:12}", f"bold {ALARM}" if each["is_alarm"] else ""), (f"{each['rate']:>10}  {each['consumers']}  ", ""), (each["place"], QUIET))
-             for each in view["producers"]]
-    return headed("Producers", view["producers_in_words"], lines[:max(1, most - 1)], width) if lines else []
+    lines = [
+        cells(
+            (f"{each['name']:14} ", HEAD),
+            (f"{each['state']:12}", f"bold {ALARM}" if each["is_alarm"] else ""),
+            (f"{each['rate']:>10}  {each['consumers']}  ", ""),
+            (each["place"], QUIET),
+        )
+        for each in view["producers"]
+    ]
+    return headed("Producers", view["producers_in_words"], lines[: max(1, most - 1)], width) if lines else []
 
 
 def fault_lines(view, width, most):
@@ -150,12 +236,26 @@ def fault_lines(view, width, most):
     if not found:
         return [beside(cells(("What went wrong", HEAD)), cells(("nothing", QUIET)), width)]
     if most == 1:
-        return [Text.assemble(cells(("Went wrong  ", f"bold {ALARM}")), Text("; ").join(cells((f"{count} {text}", "")) for count, text, _ in found))]
-    return headed("What went wrong", "", [cells((f"{count:>8}  ", "" if mild else ALARM), (text, "")) for count, text, mild in found][:most - 1], width)
+        return [
+            Text.assemble(
+                cells(("Went wrong  ", f"bold {ALARM}")),
+                Text("; ").join(cells((f"{count} {text}", "")) for count, text, _ in found),
+            )
+        ]
+    return headed(
+        "What went wrong",
+        "",
+        [cells((f"{count:>8}  ", "" if mild else ALARM), (text, "")) for count, text, mild in found][: most - 1],
+        width,
+    )
 
 
 def log_lines(log, width, most):
-    return headed("Log", "newest last", [cells((at_clock(line), "")) for line in log[-max(1, most - 1):]], width) if most > 1 and log else []
+    return (
+        headed("Log", "newest last", [cells((at_clock(line), "")) for line in log[-max(1, most - 1) :]], width)
+        if most > 1 and log
+        else []
+    )
 
 
 def stacked(*blocks):
@@ -167,7 +267,9 @@ def stacked(*blocks):
 
 
 def one_column(view, seen, log, width, room):
-    above = stacked(producer_lines(view, width, 5), slab_lines(view, width, 3 if room < TIGHT else 8), lane_lines(seen, width))
+    above = stacked(
+        producer_lines(view, width, 5), slab_lines(view, width, 3 if room < TIGHT else 8), lane_lines(seen, width)
+    )
     wrong = fault_lines(view, width, 1 if room < TIGHT else 7)
     consumers = consumer_lines(view, width, max(3, room - len(above) - len(wrong) - (2 if room < TIGHT else 10)))
     lines = stacked(above, consumers, wrong)
@@ -179,7 +281,9 @@ def two_columns(view, seen, log, width, room):
     left = stacked(slab_lines(view, half, 10), lane_lines(seen, half), fault_lines(view, half, 9))
     right = consumer_lines(view, half, max(4, room - 12))
     rows = max(len(left), len(right))
-    both = [Text.assemble(cut(one, half, pad=True), " " * GUTTER, other)
-            for one, other in zip([*left, *[Text()] * (rows - len(left))], [*right, *[Text()] * (rows - len(right))])]
+    both = [
+        Text.assemble(cut(one, half, pad=True), " " * GUTTER, other)
+        for one, other in zip([*left, *[Text()] * (rows - len(left))], [*right, *[Text()] * (rows - len(right))])
+    ]
     lines = stacked(producer_lines(view, width, 9), both)
     return stacked(lines, log_lines(log, width, room - len(lines) - 1))

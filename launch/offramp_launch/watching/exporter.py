@@ -22,9 +22,9 @@ from offramp_launch.watching.metrics import families_of
 
 TARGETS, WHERE = "targets.json", "http.json"
 METRICS_SECONDS = 15
-FINAL_STATUS_SECONDS = 1       # for the server to read it
-SERVER_END_SECONDS = 2      # then, for it to exit
-REPORTED_DEATHS, MOST_ENDS = 3, 20        # of a server that exits repeatedly: noted, and before the launcher gives up
+FINAL_STATUS_SECONDS = 1  # for the server to read it
+SERVER_END_SECONDS = 2  # then, for it to exit
+REPORTED_DEATHS, MOST_ENDS = 3, 20  # of a server that exits repeatedly: noted, and before the launcher gives up
 # Variables that Python may need to start; the server gets no others.
 ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL")
 
@@ -45,7 +45,9 @@ class StatusExporter:
         self._is_failure_noted = False
 
     def begin(self):
-        self._remove(TARGETS, WHERE, *([] if self._run_dir.previous.stands else [METRICS]))     # left by an earlier launcher that was killed
+        self._remove(
+            TARGETS, WHERE, *([] if self._run_dir.previous.stands else [METRICS])
+        )  # left by an earlier launcher that was killed
         self._timers.after(METRICS_SECONDS, self._write_periodically)
         if self._address:
             self._begin_server()
@@ -55,7 +57,7 @@ class StatusExporter:
         self._is_closing = True
         self._write_metrics(describe)
         if self._server:
-            with contextlib.suppress(Exception):        # an unexpected status, or a server that does not read
+            with contextlib.suppress(Exception):  # an unexpected status, or a server that does not read
                 write_within(self._server_input, json.dumps(describe()).encode() + b"\n", FINAL_STATUS_SECONDS)
 
     def close(self, describe):
@@ -84,7 +86,7 @@ class StatusExporter:
                 self._remove(METRICS)
                 return
             text = text_of(families_of(document, time.time()))
-        except Exception as problem:        # an unexpected status must not end the run
+        except Exception as problem:  # an unexpected status must not end the run
             if not self._is_failure_noted:
                 self._display.note(f"{METRICS} is not written: {problem!r} while reading the status")
             self._is_failure_noted = True
@@ -92,7 +94,7 @@ class StatusExporter:
         self._write(METRICS, text)
 
     def _write(self, name, text):
-        with contextlib.suppress(OSError):      # such as a full disk
+        with contextlib.suppress(OSError):  # such as a full disk
             shared_folder.write(self._run_dir.path, name, text.encode())
 
     def _remove(self, *names):
@@ -113,7 +115,9 @@ class StatusExporter:
         at = spelled(socket.gethostname() if is_any(self._listener) else host, port)
         self._display.note(f"http://{at}/ shows the run; /metrics is for Prometheus")
         if not is_loopback(self._listener):
-            self._display.note(f"--http {spelled(*self._address)} is reachable from other machines: anyone who can connect may read the run's status")
+            self._display.note(
+                f"--http {spelled(*self._address)} is reachable from other machines: anyone who can connect may read the run's status"
+            )
         self._write(WHERE, json.dumps({"url": f"http://{at}/", "host": host, "port": port}, indent=2) + "\n")
         self._write(TARGETS, json.dumps([{"targets": [at]}], indent=2) + "\n")
         self._start_server()
@@ -123,25 +127,50 @@ class StatusExporter:
             return
         server, pipe = None, ()
         try:
-            environment = {**{name: os.environ[name] for name in ENVIRONMENT if name in os.environ}, "MALLOC_ARENA_MAX": "2"}    # else glibc gives many threads their own
+            environment = {
+                **{name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
+                "MALLOC_ARENA_MAX": "2",
+            }  # else glibc gives many threads their own
             read, write = pipe = os.pipe()
             os.set_blocking(write, False)
-            server = Child("http", self._command(), self._run_dir.log("http"), (self._listener.fileno(),), stdin=read, cwd="/", env=environment)
+            server = Child(
+                "http",
+                self._command(),
+                self._run_dir.log("http"),
+                (self._listener.fileno(),),
+                stdin=read,
+                cwd="/",
+                env=environment,
+            )
             self._selector.register(server.pidfd, selectors.EVENT_READ, self._on_server_end)
-        except Exception as problem:        # such as no free descriptor: the run continues
+        except Exception as problem:  # such as no free descriptor: the run continues
             if server:
                 server.signal(signal.SIGKILL)
                 server.reap()
             for end in pipe:
                 os.close(end)
-            self._start_again(0, f"cannot start the server of --http: {problem.in_one_line() if isinstance(problem, LaunchError) else problem}")
+            self._start_again(
+                0,
+                f"cannot start the server of --http: {problem.in_one_line() if isinstance(problem, LaunchError) else problem}",
+            )
             return
         os.close(read)
         self._server, self._server_input = server, write
 
     def _command(self):
-        options = ["-E", "-s", *(["-B"] if sys.dont_write_bytecode else []), *(["-X", f"pycache_prefix={sys.pycache_prefix}"] if sys.pycache_prefix else [])]
-        return [sys.executable, *options, str(pathlib.Path(__file__).resolve().parent), str(self._listener.fileno()), str(self._run_dir.path)]
+        options = [
+            "-E",
+            "-s",
+            *(["-B"] if sys.dont_write_bytecode else []),
+            *(["-X", f"pycache_prefix={sys.pycache_prefix}"] if sys.pycache_prefix else []),
+        ]
+        return [
+            sys.executable,
+            *options,
+            str(pathlib.Path(__file__).resolve().parent),
+            str(self._listener.fileno()),
+            str(self._run_dir.path),
+        ]
 
     def _on_server_end(self):
         server = self._forget_server()
@@ -152,8 +181,10 @@ class StatusExporter:
         delay = self._backoff.after_life_of(lived_seconds)
         self._ends = 1 if delay == FIRST_SECONDS else self._ends + 1
         if self._ends >= MOST_ENDS:
-            self._display.note(f"{why}: it ended {self._ends} times soon after its start. The run continues without HTTP. "
-                               f"Its log: {self._run_dir.log('http')}")
+            self._display.note(
+                f"{why}: it ended {self._ends} times soon after its start. The run continues without HTTP. "
+                f"Its log: {self._run_dir.log('http')}"
+            )
             self._stop_listening()
             return
         if self._ends <= REPORTED_DEATHS:
@@ -173,11 +204,10 @@ class StatusExporter:
         return server
 
 
-
 def write_within(descriptor, data, seconds):
     """Writes to a non-blocking pipe. Errors: OSError; TimeoutError if the reader has not taken it all in time."""
     deadline = time.monotonic() + seconds
     while data:
         if not select.select([], [descriptor], [], max(0, deadline - time.monotonic()))[1]:
             raise TimeoutError
-        data = data[os.write(descriptor, data):]
+        data = data[os.write(descriptor, data) :]

@@ -13,9 +13,9 @@ class Family:
     """All series of one name. `name`: as written in a sample, with `_total` or `_info` if any."""
 
     name: str
-    kind: str                   # counter, gauge, histogram, info
+    kind: str  # counter, gauge, histogram, info
     help: str
-    samples: list = dataclasses.field(default_factory=list)     # (suffix of the name, labels, value)
+    samples: list = dataclasses.field(default_factory=list)  # (suffix of the name, labels, value)
 
     def add(self, value, labels):
         if (value := number(value)) is not None:
@@ -40,7 +40,9 @@ def text_of(families, open_metrics=False):
         if family.samples:
             name, kind = named(family, open_metrics)
             lines += [f"# HELP {name} {escaped_help(family.help)}", f"# TYPE {name} {kind}"]
-            lines += [f"{family.name}{suffix}{in_braces(labels)} {shown(value)}" for suffix, labels, value in family.samples]
+            lines += [
+                f"{family.name}{suffix}{in_braces(labels)} {shown(value)}" for suffix, labels, value in family.samples
+            ]
     return "\n".join([*lines, *(["# EOF"] if open_metrics else [])]) + "\n"
 
 
@@ -49,7 +51,7 @@ def named(family, open_metrics):
     if not open_metrics:
         return family.name, "gauge" if family.kind == "info" else family.kind
     ending = {"counter": TOTAL, "info": INFO}.get(family.kind, "")
-    return family.name[:len(family.name) - len(ending)], family.kind
+    return family.name[: len(family.name) - len(ending)], family.kind
 
 
 def in_braces(labels):

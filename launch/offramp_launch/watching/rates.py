@@ -6,20 +6,20 @@ import dataclasses
 from offramp_launch.watching.diagnosis import is_over
 
 KEPT_SECONDS = 600
-SHARE_SECONDS = 10      # the window of rates and shares in status.json, too
+SHARE_SECONDS = 10  # the window of rates and shares in status.json, too
 
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    at: float               # seconds, by the run's clock if it is reported
-    rate: float = None      # samples a second
-    compute: float = None   # shares of the time
+    at: float  # seconds, by the run's clock if it is reported
+    rate: float = None  # samples a second
+    compute: float = None  # shares of the time
     copy: float = None
     consumers: float = None
-    copied: float = None    # seconds of copies so far
+    copied: float = None  # seconds of copies so far
     released: float = None  # bytes so far
-    done: dict = dataclasses.field(default_factory=dict)    # samples of each consumer, by its pid
-    busy: dict = dataclasses.field(default_factory=dict)    # busy seconds of each
+    done: dict = dataclasses.field(default_factory=dict)  # samples of each consumer, by its pid
+    busy: dict = dataclasses.field(default_factory=dict)  # busy seconds of each
 
 
 class Rates:
@@ -30,7 +30,7 @@ class Rates:
         self.moments = collections.deque()
         self.silent = 0.0
         self._time = self._changed_at = None
-        self._has_run_clock = False     # False: times are the viewer's
+        self._has_run_clock = False  # False: times are the viewer's
 
     def add(self, document, now):
         """`now`: seconds of a clock that only goes forward."""
@@ -46,16 +46,28 @@ class Rates:
         self._has_run_clock = has_run_clock
         over, copied = is_over(document), copy_seconds(document)
         before = self._first(at - SHARE_SECONDS, lambda moment: moment.copied)
-        copy = min(1.0, max(0.0, (copied - before.copied) / (at - before.at))) if before and copied is not None else None
+        copy = (
+            min(1.0, max(0.0, (copied - before.copied) / (at - before.at))) if before and copied is not None else None
+        )
 
         def held(value, name):
             """A missing share keeps its last value."""
             return getattr(last, name) if value is None and not over else value
 
         consumers = status.get("consumers") or []
-        self.moments.append(Moment(at, 0.0 if over else status.get("samples_per_second"), held(status.get("gpu_utilization"), "compute"), held(copy, "copy"),
-                                   held(status.get("consumer_utilization"), "consumers"), copied, status.get("released_bytes"),
-                                   {each.get("pid"): each.get("samples") or 0 for each in consumers}, {each.get("pid"): each.get("busy_seconds") or 0 for each in consumers}))
+        self.moments.append(
+            Moment(
+                at,
+                0.0 if over else status.get("samples_per_second"),
+                held(status.get("gpu_utilization"), "compute"),
+                held(copy, "copy"),
+                held(status.get("consumer_utilization"), "consumers"),
+                copied,
+                status.get("released_bytes"),
+                {each.get("pid"): each.get("samples") or 0 for each in consumers},
+                {each.get("pid"): each.get("busy_seconds") or 0 for each in consumers},
+            )
+        )
         while self.moments[0].at < at - self._kept_seconds:
             self.moments.popleft()
 
@@ -80,7 +92,10 @@ class Rates:
     def now(self):
         """The latest moment, as JSON."""
         last = self.moments[-1] if self.moments else Moment(None)
-        return {**{name: getattr(last, name) for name in ("at", "rate", "compute", "copy", "consumers")}, "bytes_per_second": self.growth(lambda moment: moment.released)}
+        return {
+            **{name: getattr(last, name) for name in ("at", "rate", "compute", "copy", "consumers")},
+            "bytes_per_second": self.growth(lambda moment: moment.released),
+        }
 
     def line(self, name, columns, seconds):
         """One value per column for the last `seconds`, the newest last; None if unknown."""
@@ -104,9 +119,18 @@ def filled(values):
 
 def copy_seconds(document):
     """Seconds of copies per device since the run began; None if not reported."""
+
     def seconds(counters):
         return ((counters or {}).get("stage_seconds") or {}).get("d2h", {}).get("sum")
 
-    runs = [report for report in document["workers"].values() if report.get("run_dir")] if document.get("workers") else [document]
-    known = [seconds(report.get("status")) + (seconds(report.get("earlier")) or 0) for report in runs if seconds(report.get("status")) is not None]
+    runs = (
+        [report for report in document["workers"].values() if report.get("run_dir")]
+        if document.get("workers")
+        else [document]
+    )
+    known = [
+        seconds(report.get("status")) + (seconds(report.get("earlier")) or 0)
+        for report in runs
+        if seconds(report.get("status")) is not None
+    ]
     return sum(known) / len(known) if known else None

@@ -20,11 +20,11 @@ from offramp_launch.watching.exposition import OPEN_METRICS, PROMETHEUS, text_of
 from offramp_launch.watching.metrics import families_of
 from offramp_launch.watching.source import NoAnswer, as_line
 
-REQUEST_SECONDS = 10        # for a request to come
-SEND_SECONDS = 5            # for a client to take what it is sent
-NEWS_SECONDS = 0.5          # between two checks of /events
-QUIET_SECONDS = 15          # until /events sends a comment, as a sign of life
-LONGEST_HEAD = 16384        # bytes of a request
+REQUEST_SECONDS = 10  # for a request to come
+SEND_SECONDS = 5  # for a client to take what it is sent
+NEWS_SECONDS = 0.5  # between two checks of /events
+QUIET_SECONDS = 15  # until /events sends a comment, as a sign of life
+LONGEST_HEAD = 16384  # bytes of a request
 TEXT, JSON, HTML = "text/plain; charset=utf-8", "application/json", "text/html; charset=utf-8"
 
 
@@ -49,7 +49,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.connections.admit(request)
         try:
             super().process_request(request, client_address)
-        except RuntimeError:        # no thread can be started
+        except RuntimeError:  # no thread can be started
             self.connections.leave(request)
             raise
 
@@ -113,7 +113,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self._answer(400, "Host header missing\n")
             return False
         if host is not None and self.server.is_loopback and not names_this_machine(host, self.server.bound_to):
-            self._answer(403, "this server accepts only local clients that use the names localhost, 127.0.0.1 or [::1]\n")
+            self._answer(
+                403, "this server accepts only local clients that use the names localhost, 127.0.0.1 or [::1]\n"
+            )
             return False
         return True
 
@@ -123,8 +125,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         path = self.path.partition("?")[0]
-        answers = {"/": self._page, "/metrics": self._metrics, "/livez": lambda: self._health(health.alive), "/readyz": lambda: self._health(health.ready),
-                   "/status.json": self._status, "/events": self._events}
+        answers = {
+            "/": self._page,
+            "/metrics": self._metrics,
+            "/livez": lambda: self._health(health.alive),
+            "/readyz": lambda: self._health(health.ready),
+            "/status.json": self._status,
+            "/events": self._events,
+        }
         if path not in answers:
             self._answer(404, f"not found; available: {', '.join(answers)}\n")
             return
@@ -196,8 +204,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def _head(self, code, kind, **headers):
         self.send_response(code)
-        fixed = {"Content-Type": kind, "Content-Security-Policy": self.server.policy, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
-                 "Referrer-Policy": "no-referrer", "Cross-Origin-Resource-Policy": "same-origin", "Connection": "close"}
+        fixed = {
+            "Content-Type": kind,
+            "Content-Security-Policy": self.server.policy,
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "X-Frame-Options": "DENY",
+            "Referrer-Policy": "no-referrer",
+            "Cross-Origin-Resource-Policy": "same-origin",
+            "Connection": "close",
+        }
         for name, value in {**fixed, **headers}.items():
             self.send_header(name, value)
         self.end_headers()
@@ -205,9 +221,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 def policy_of(page):
     """A Content-Security-Policy that allows the page's own scripts only, so that status data stays text."""
-    scripts = [f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in re.findall(r"<script[^>]*>(.*?)</script>", page, re.S)]
-    return (f"default-src 'none'; script-src {' '.join(scripts) or repr('none')}; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; base-uri 'none'; "
-            "form-action 'none'; frame-ancestors 'none'")
+    scripts = [
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+        for script in re.findall(r"<script[^>]*>(.*?)</script>", page, re.S)
+    ]
+    return (
+        f"default-src 'none'; script-src {' '.join(scripts) or repr('none')}; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    )
 
 
 def serve(server, commands):

@@ -11,7 +11,7 @@ from offramp_launch.watching.view import view_of
 
 KEPT_SECONDS = 0.25
 PATIENCE_SECONDS = 2
-AGAIN_SECONDS = 1       # after a request that failed
+AGAIN_SECONDS = 1  # after a request that failed
 
 
 class NoAnswer(Exception):
@@ -30,8 +30,8 @@ class Source:
         self._client = None
         self._rates = Rates(2 * SHARE_SECONDS)
         self._answer = self._problem = None
-        self._until = 0.0       # no new request before this time
-        self._final = None      # the document after the launcher's loop has ended
+        self._until = 0.0  # no new request before this time
+        self._final = None  # the document after the launcher's loop has ended
         self.is_over = threading.Event()
 
     def document(self):

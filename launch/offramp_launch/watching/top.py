@@ -22,9 +22,9 @@ from offramp_launch.watching.rates import Rates
 
 LOOK_SECONDS = 0.5
 PATIENCE_SECONDS = 2
-NOTE_SECONDS = 5        # for the result of a key
+NOTE_SECONDS = 5  # for the result of a key
 KEYS = {"+": 1, "=": 1, "-": -1, "_": -1}
-LEAVE_SCREEN = b"\x1b[?1049l\x1b[?25h"       # leaves the alternate screen and shows the cursor
+LEAVE_SCREEN = b"\x1b[?1049l\x1b[?25h"  # leaves the alternate screen and shows the cursor
 # Replacements on a terminal without UTF-8.
 IN_ASCII = dict(zip("·▄▒█━─▁▂▃▅▆▇–—…", ".=o#=-_.-+*%--~"))
 
@@ -38,10 +38,17 @@ def start(places, argv):
         raise LaunchError(f"top: unknown argument '{rest[0]}'", "See ./launch/offramp top --help", ExitCode.USAGE)
     run_dir = find_live_run(places, flags.get("--run-dir"))
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
-        raise LaunchError("top needs a terminal for input and output", "Run ./launch/offramp status, with --json for programs", ExitCode.USAGE)
+        raise LaunchError(
+            "top needs a terminal for input and output",
+            "Run ./launch/offramp status, with --json for programs",
+            ExitCode.USAGE,
+        )
     if not importlib.util.find_spec("rich"):
-        raise LaunchError(f"top needs the Python package rich, which is not installed for {sys.executable}", f"{sys.executable} -m pip install rich (Debian: apt install python3-rich); "
-                          "or run ./launch/offramp status", ExitCode.SYSTEM)
+        raise LaunchError(
+            f"top needs the Python package rich, which is not installed for {sys.executable}",
+            f"{sys.executable} -m pip install rich (Debian: apt install python3-rich); or run ./launch/offramp status",
+            ExitCode.SYSTEM,
+        )
     interrupts.handle_all_signals()
     top = Top(run_dir)
     with Screen() as screen:
@@ -64,13 +71,17 @@ class Screen:
         output = drawn_on(sys.stdout)
         output.reconfigure(errors="in ASCII")
         self.console = Console(file=output)
-        self._live = Live(console=self.console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        self._live = Live(
+            console=self.console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+        )
         self._input, self._output = sys.stdin.fileno(), output.fileno()
 
     def __enter__(self):
         self._before = termios.tcgetattr(self._input)
-        self._handlers = {signal.SIGTSTP: signal.signal(signal.SIGTSTP, signal.SIG_IGN),
-                          signal.SIGQUIT: signal.signal(signal.SIGQUIT, lambda *_: signal.raise_signal(signal.SIGTERM))}
+        self._handlers = {
+            signal.SIGTSTP: signal.signal(signal.SIGTSTP, signal.SIG_IGN),
+            signal.SIGQUIT: signal.signal(signal.SIGQUIT, lambda *_: signal.raise_signal(signal.SIGTERM)),
+        }
         try:
             now = termios.tcgetattr(self._input)
             now[3] &= ~(termios.ICANON | termios.ECHO)
@@ -90,7 +101,7 @@ class Screen:
             with contextlib.suppress(OSError, ValueError):
                 self._live.stop()
         finally:
-            with contextlib.suppress(OSError):      # the terminal is gone
+            with contextlib.suppress(OSError):  # the terminal is gone
                 os.write(self._output, LEAVE_SCREEN)
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(self._input, termios.TCSANOW, self._before)
@@ -115,7 +126,9 @@ class Screen:
 
 def in_ascii(problem):
     """An error handler for codecs.register_error()."""
-    return "".join(IN_ASCII.get(character, "?") for character in problem.object[problem.start:problem.end]), problem.end
+    return "".join(
+        IN_ASCII.get(character, "?") for character in problem.object[problem.start : problem.end]
+    ), problem.end
 
 
 class Top:
@@ -192,4 +205,6 @@ class Top:
     def final_messages(self):
         """The line that stays on the terminal."""
         words = sentence(self._document).text
-        return f"run {self._document.get('run_id')}: {words}" + (f"; {self._run_dir}/summary.json" if self._is_over else "")
+        return f"run {self._document.get('run_id')}: {words}" + (
+            f"; {self._run_dir}/summary.json" if self._is_over else ""
+        )

@@ -3,13 +3,32 @@
 import dataclasses
 
 from offramp_launch.progress import settled
-from offramp_launch.watching.diagnosis import (Sentence, counted, faults, held_by, how_many_consumers, in_words, is_over, mute_workers, number, per_second, ran_seconds,
-                                               sentence, time_left)
+from offramp_launch.watching.diagnosis import (
+    Sentence,
+    counted,
+    faults,
+    held_by,
+    how_many_consumers,
+    in_words,
+    is_over,
+    mute_workers,
+    number,
+    per_second,
+    ran_seconds,
+    sentence,
+    time_left,
+)
 from offramp_launch.watching.timestamps import age_of
 
 # A letter for each state of a slab, the state, and its words.
-STATES = (("F", "free", "free"), ("G", "filling", "being filled"), ("P", "ready", "waiting for a consumer"), ("L", "leased", "with a consumer"), ("R", "retired", "retired"),
-          ("D", "dead_letters", "dead-lettered"))
+STATES = (
+    ("F", "free", "free"),
+    ("G", "filling", "being filled"),
+    ("P", "ready", "waiting for a consumer"),
+    ("L", "leased", "with a consumer"),
+    ("R", "retired", "retired"),
+    ("D", "dead_letters", "dead-lettered"),
+)
 LETTERS = {letter: state for letter, state, _ in STATES}
 LETTER_OF = {state: letter for letter, state in LETTERS.items()}
 LISTED_SLABS = 4
@@ -25,32 +44,60 @@ def view_of(document, rates, now=None):
             rates.add(document, now)
         return complete_view(document, rates)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
-        return {**complete_view({}, rates), "sentence": dataclasses.asdict(Sentence("malformed", "The run's status is malformed", repr(problem), True))}
+        return {
+            **complete_view({}, rates),
+            "sentence": dataclasses.asdict(Sentence("malformed", "The run's status is malformed", repr(problem), True)),
+        }
 
 
 def complete_view(document, rates):
     status, producers, slabs = document.get("status") or {}, producer_rows(document), slabs_of(document)
     seconds, over = ran_seconds(status), is_over(document)
-    return {"sentence": dataclasses.asdict(sentence(document, rates.silent)), "is_over": over, "settled": settled(status), "left_seconds": time_left(document),
-            "is_ending": bool(over or status.get("state") == "draining" or document.get("ending") or document.get("finishing")),
-            "since": f"{'ran' if over else 'running for'} {in_words(seconds)}" if seconds else "", "rate": "–" if over else per_second(status.get("samples_per_second")),
-            "slabs": slabs, "slabs_in_words": slabs_in_words(document, slabs), "states": STATES, "faults": faults(document),
-            "consumers": consumer_rows(document, rates), "consumers_in_words": how_many_consumers(document),
-            "no_consumers": "All consumers have left." if over else "No consumer is connected.",
-            "producers": producers, "producers_in_words": f"{sum(each['is_at_work'] for each in producers)} of {len(producers)} at work",
-            "now": {**rates.now(), "producers": {each["name"]: each["per_second"] for each in producers}}}
+    return {
+        "sentence": dataclasses.asdict(sentence(document, rates.silent)),
+        "is_over": over,
+        "settled": settled(status),
+        "left_seconds": time_left(document),
+        "is_ending": bool(
+            over or status.get("state") == "draining" or document.get("ending") or document.get("finishing")
+        ),
+        "since": f"{'ran' if over else 'running for'} {in_words(seconds)}" if seconds else "",
+        "rate": "–" if over else per_second(status.get("samples_per_second")),
+        "slabs": slabs,
+        "slabs_in_words": slabs_in_words(document, slabs),
+        "states": STATES,
+        "faults": faults(document),
+        "consumers": consumer_rows(document, rates),
+        "consumers_in_words": how_many_consumers(document),
+        "no_consumers": "All consumers have left." if over else "No consumer is connected.",
+        "producers": producers,
+        "producers_in_words": f"{sum(each['is_at_work'] for each in producers)} of {len(producers)} at work",
+        "now": {**rates.now(), "producers": {each["name"]: each["per_second"] for each in producers}},
+    }
 
 
 def consumer_rows(document, rates):
     rows = []
     for each in (document.get("status") or {}).get("consumers") or []:
         pid, held = each.get("pid"), each.get("held") or []
-        share, rate = rates.growth(lambda moment: moment.busy.get(pid)), rates.growth(lambda moment: moment.done.get(pid))
+        share, rate = (
+            rates.growth(lambda moment: moment.busy.get(pid)),
+            rates.growth(lambda moment: moment.done.get(pid)),
+        )
         listed = f"{len(held)} slabs" if len(held) > LISTED_SLABS else ", ".join(map(str, held))
-        rows.append({"number": each.get("session"), "pid": pid, "busy": None if share is None else min(1.0, share), "rate": "–" if rate is None or is_over(document) else per_second(rate),
-                     "done": number(each.get("samples")), "held": listed or str(each.get("holding") or ("–" if each.get("ready") is not False else "starting")),
-                     "holds": held_by(each) if each.get("holding") else "nothing", "age": f"{each.get('oldest_hold_seconds') or 0:.1f} s" if each.get("holding") else "–",
-                     "is_stalled": bool(each.get("stalled"))})
+        rows.append(
+            {
+                "number": each.get("session"),
+                "pid": pid,
+                "busy": None if share is None else min(1.0, share),
+                "rate": "–" if rate is None or is_over(document) else per_second(rate),
+                "done": number(each.get("samples")),
+                "held": listed or str(each.get("holding") or ("–" if each.get("ready") is not False else "starting")),
+                "holds": held_by(each) if each.get("holding") else "nothing",
+                "age": f"{each.get('oldest_hold_seconds') or 0:.1f} s" if each.get("holding") else "–",
+                "is_stalled": bool(each.get("stalled")),
+            }
+        )
     return rows
 
 
@@ -58,23 +105,48 @@ def producer_rows(document):
     """A row for each producer of --gpus."""
     status, mute, rows = document.get("status") or {}, dict(mute_workers(document)), []
     for worker in status.get("workers") or []:
-        name, run_dir, age, silent = worker["name"], worker.get("run_dir"), age_of(worker, status), mute.get(worker["name"])
+        name, run_dir, age, silent = (
+            worker["name"],
+            worker.get("run_dir"),
+            age_of(worker, status),
+            mute.get(worker["name"]),
+        )
         report = (document.get("workers") or {}).get(name)
         at_work = f"shard {worker.get('shard')}" if worker.get("state") == "at work" else str(worker.get("state"))
-        facts = [*([("now", sentence(report).text)] if report and run_dir else []), ("done of its shard", counted(worker.get("done_samples"), "sample")),
-                 ("shards done", number(worker.get("shards_done"))), ("last report", "–" if age is None else f"{age:.1f} s before this page"),
-                 ("process", str(worker.get("pid") or "–")), ("run directory", run_dir or "–"),
-                 *([("given up", worker["why_lost"])] if worker.get("why_lost") else []), *([("look closer", f"offramp top {run_dir}")] if run_dir else [])]
-        rows.append({"name": name, "state": f"shard {worker.get('shard')}, silent for {in_words(silent)}" if silent is not None else at_work,
-                     "is_at_work": worker.get("state") == "at work", "is_alarm": worker.get("state") == "lost" or silent is not None,
-                     "per_second": worker.get("samples_per_second") or 0, "rate": per_second(worker.get("samples_per_second")),
-                     "consumers": counted(worker.get("consumers") or 0, "consumer"), "place": run_dir or worker.get("why_lost") or "", "facts": facts})
+        facts = [
+            *([("now", sentence(report).text)] if report and run_dir else []),
+            ("done of its shard", counted(worker.get("done_samples"), "sample")),
+            ("shards done", number(worker.get("shards_done"))),
+            ("last report", "–" if age is None else f"{age:.1f} s before this page"),
+            ("process", str(worker.get("pid") or "–")),
+            ("run directory", run_dir or "–"),
+            *([("given up", worker["why_lost"])] if worker.get("why_lost") else []),
+            *([("look closer", f"offramp top {run_dir}")] if run_dir else []),
+        ]
+        rows.append(
+            {
+                "name": name,
+                "state": f"shard {worker.get('shard')}, silent for {in_words(silent)}"
+                if silent is not None
+                else at_work,
+                "is_at_work": worker.get("state") == "at work",
+                "is_alarm": worker.get("state") == "lost" or silent is not None,
+                "per_second": worker.get("samples_per_second") or 0,
+                "rate": per_second(worker.get("samples_per_second")),
+                "consumers": counted(worker.get("consumers") or 0, "consumer"),
+                "place": run_dir or worker.get("why_lost") or "",
+                "facts": facts,
+            }
+        )
     return rows
 
 
 def slabs_of(document):
     """The slabs of each producer."""
-    several = [slabs_of_one(report.get("status") or {}, f"{name}, ") for name, report in (document.get("workers") or {}).items()]
+    several = [
+        slabs_of_one(report.get("status") or {}, f"{name}, ")
+        for name, report in (document.get("workers") or {}).items()
+    ]
     whole = [each for each in several if each["states"]] or [slabs_of_one(document.get("status") or {}, "")]
     return [each for each in whole if each["states"]]
 
@@ -83,19 +155,42 @@ def slabs_of_one(status, whose):
     """A letter for each slab in the order of their numbers, or of their states if only counts are reported. `holders`: processes by slab."""
     names, reported = status.get("slab_state_letters") or LETTERS, status.get("slab_states")
     counts = status.get("slabs") or {}
-    states = "".join(LETTER_OF.get(names.get(letter), "F") for letter in reported) if reported else "".join(letter * (counts.get(state) or 0) for letter, state, _ in reversed(STATES))
-    return {"whose": whose, "states": states, "is_known": bool(reported),
-            "holders": {slab: consumer.get("pid") for consumer in status.get("consumers") or [] for slab in consumer.get("held") or []} if reported else {}}
+    states = (
+        "".join(LETTER_OF.get(names.get(letter), "F") for letter in reported)
+        if reported
+        else "".join(letter * (counts.get(state) or 0) for letter, state, _ in reversed(STATES))
+    )
+    return {
+        "whose": whose,
+        "states": states,
+        "is_known": bool(reported),
+        "holders": {
+            slab: consumer.get("pid")
+            for consumer in status.get("consumers") or []
+            for slab in consumer.get("held") or []
+        }
+        if reported
+        else {},
+    }
 
 
 def slabs_in_words(document, slabs):
     count = sum(len(each["states"]) for each in slabs)
-    memory = int(sum((each.get("status") or {}).get("shm_bytes") or 0 for each in (document, *(document.get("workers") or {}).values())))
+    memory = int(
+        sum(
+            (each.get("status") or {}).get("shm_bytes") or 0
+            for each in (document, *(document.get("workers") or {}).values())
+        )
+    )
     by_number = "" if any(each["is_known"] for each in slabs) else ", by number"
-    return f"{number(count)}{f', {in_bytes(memory)} of shared memory' if memory else ''}{by_number}" if count else "none yet"
+    return (
+        f"{number(count)}{f', {in_bytes(memory)} of shared memory' if memory else ''}{by_number}"
+        if count
+        else "none yet"
+    )
 
 
 def in_bytes(count):
     power = min(4, (count.bit_length() - 1) // 10)
-    value = count / 1024 ** power
+    value = count / 1024**power
     return f"{value:.{int(value < 10 and power > 0)}f} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"

@@ -13,20 +13,20 @@ from offramp._order import ROW_MAJOR, Layout, Order, order_of, outermost_first
 from offramp._torch import Memory, current_stream, handle_of, is_torch, on_stream, require_dense, torch_of_the_caller
 
 
-_known: dict[Any, DType] = {}       # by other packages' dtypes
+_known: dict[Any, DType] = {}  # by other packages' dtypes
 
 
 class Outputs(NamedTuple):
     """One tensor in the library's form: dense samples in one order, the first at `address` on `device`."""
 
-    owner: Any          # keeps the memory alive
+    owner: Any  # keeps the memory alive
     address: int
     dtype: DType
     shape: tuple[int, ...]
-    device: str         # "cpu", "cuda:0"
+    device: str  # "cpu", "cuda:0"
     order: Order = ROW_MAJOR
-    stream: int | None = None       # writes the tensor; default: PyTorch's current stream
-    memory: Memory | None = None    # detects changes
+    stream: int | None = None  # writes the tensor; default: PyTorch's current stream
+    memory: Memory | None = None  # detects changes
 
 
 def outputs_of(name: str, given: Any, copy: bool, layout: Layout | None = None, stream: object = None) -> Outputs:
@@ -58,7 +58,7 @@ def _of_numpy(name: str, array: Any, copy: bool, layout: Layout | None) -> Outpu
     if callable(getattr(array, "filled", None)):
         raise TypeError(f"'{name}' is a masked array. Submit array.filled(VALUE)")
     dtype = OF_ARRAY_TYPE.get(array.dtype.str)
-    if dtype is None:       # bfloat16 of ml_dtypes, or unsupported
+    if dtype is None:  # bfloat16 of ml_dtypes, or unsupported
         if array.dtype.str.startswith(">"):
             raise TypeError(f"'{name}' has big-endian elements. Submit array.astype(array.dtype.newbyteorder('='))")
         dtype = _dtype(name, array.dtype.name)
@@ -81,7 +81,11 @@ def _order_for(layout: Layout | None, shape: tuple[int, ...], actual: Order | No
 
 
 def _order_of_bytes(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> Order | None:
-    return None if any(stride % size for extent, stride in zip(shape, strides) if extent > 1) else order_of(shape, [stride // size for stride in strides])
+    return (
+        None
+        if any(stride % size for extent, stride in zip(shape, strides) if extent > 1)
+        else order_of(shape, [stride // size for stride in strides])
+    )
 
 
 def _through_numpy(name: str, given: Any) -> Any:
@@ -89,11 +93,15 @@ def _through_numpy(name: str, given: Any) -> Any:
     numpy = _numpy()
     try:
         if numpy is not None:
-            return numpy.asarray(given if isinstance(_attribute(given, "__array_interface__"), dict) else memoryview(given))
+            return numpy.asarray(
+                given if isinstance(_attribute(given, "__array_interface__"), dict) else memoryview(given)
+            )
     except (TypeError, ValueError, BufferError):
         pass
-    raise TypeError(f"'{name}' is of type {type(given).__module__}.{type(given).__qualname__}. Submit a NumPy array or a torch.Tensor" +
-                    ("; other objects need NumPy, which is not installed" if numpy is None else ""))
+    raise TypeError(
+        f"'{name}' is of type {type(given).__module__}.{type(given).__qualname__}. Submit a NumPy array or a torch.Tensor"
+        + ("; other objects need NumPy, which is not installed" if numpy is None else "")
+    )
 
 
 def _numpy() -> Any:
@@ -131,7 +139,9 @@ def _copied(tensor: Any, order: Order, stream: object) -> Any:
         return tensor.clone(memory_format=torch_of_the_caller().contiguous_format)
 
 
-def _of_exchanged(name: str, given: Any, array: Exchanged, copy: bool, layout: Layout | None, stream: object) -> Outputs:
+def _of_exchanged(
+    name: str, given: Any, array: Exchanged, copy: bool, layout: Layout | None, stream: object
+) -> Outputs:
     _require_rows(name, array.shape)
     actual = ROW_MAJOR if array.strides is None else order_of(array.shape, array.strides) if array.strides else None
     order = _order_for(layout, array.shape, actual)
@@ -139,8 +149,10 @@ def _of_exchanged(name: str, given: Any, array: Exchanged, copy: bool, layout: L
         return Outputs(array.owner, array.address, array.dtype, array.shape, array.device, order, array.stream)
     if array.device == "cpu":
         if _numpy() is None:
-            raise BadArgument(f"'{name}' has the strides {array.strides}, and the run has another layout. Submit a dense array, or install NumPy, which "
-                              "converts it")
+            raise BadArgument(
+                f"'{name}' has the strides {array.strides}, and the run has another layout. Submit a dense array, or install NumPy, which "
+                "converts it"
+            )
         made = _copied_by_numpy(_numpy().asarray(_Interface(array)), order)
         return Outputs(made, made.__array_interface__["data"][0], array.dtype, array.shape, "cpu", order)
     return _copied_on_the_device(name, given, array, order, stream)
@@ -152,8 +164,13 @@ class _Interface:
     def __init__(self, array: Exchanged):
         self._owner = array.owner
         size = array.dtype.bits // 8
-        self.__array_interface__ = {"version": 3, "data": (array.address, True), "typestr": array_type(array.dtype), "shape": array.shape,
-                                    "strides": None if array.strides is None else tuple(stride * size for stride in array.strides)}
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (array.address, True),
+            "typestr": array_type(array.dtype),
+            "shape": array.shape,
+            "strides": None if array.strides is None else tuple(stride * size for stride in array.strides),
+        }
 
 
 def _copied_on_the_device(name: str, given: Any, array: Exchanged, order: Order, stream: object) -> Outputs:
@@ -163,23 +180,36 @@ def _copied_on_the_device(name: str, given: Any, array: Exchanged, order: Order,
     if torch is not None:
         device = torch.device(array.device)
         with on_stream(on, device):
-            tensor = torch.from_dlpack(given) if callable(_attribute(given, "__dlpack__")) else torch.as_tensor(given, device=device)
+            tensor = (
+                torch.from_dlpack(given)
+                if callable(_attribute(given, "__dlpack__"))
+                else torch.as_tensor(given, device=device)
+            )
             made = _copied(tensor, order, None)
         address = made.data_ptr()
     elif cupy is not None:
         made = _copied_by_cupy(cupy, given, array, order, None if on is None else handle_of(on))
         address = made.data.ptr
     else:
-        raise BadArgument(f"'{name}' must be copied first (copy=True, or another layout than the run's), and neither torch nor cupy is imported to copy it on the "
-                          "device. Submit a dense array that nothing writes to (cupy.ascontiguousarray(array)), or import torch or cupy before")
+        raise BadArgument(
+            f"'{name}' must be copied first (copy=True, or another layout than the run's), and neither torch nor cupy is imported to copy it on the "
+            "device. Submit a dense array that nothing writes to (cupy.ascontiguousarray(array)), or import torch or cupy before"
+        )
     return Outputs((made, array.owner), address, array.dtype, array.shape, array.device, order, array.stream)
 
 
 def _copied_by_cupy(cupy: Any, given: Any, array: Exchanged, order: Order, stream: int | None) -> Any:
     device = int(array.device.rpartition(":")[2])
-    with cupy.cuda.Device(device), contextlib.nullcontext() if stream is None else cupy.cuda.ExternalStream(stream, device):
-        array_of_cupy = cupy.from_dlpack(given) if _attribute(given, "__cuda_array_interface__") is None else cupy.asarray(given)
-        transposed = array_of_cupy if order == ROW_MAJOR else array_of_cupy.transpose(outermost_first(order, array_of_cupy.ndim))
+    with (
+        cupy.cuda.Device(device),
+        contextlib.nullcontext() if stream is None else cupy.cuda.ExternalStream(stream, device),
+    ):
+        array_of_cupy = (
+            cupy.from_dlpack(given) if _attribute(given, "__cuda_array_interface__") is None else cupy.asarray(given)
+        )
+        transposed = (
+            array_of_cupy if order == ROW_MAJOR else array_of_cupy.transpose(outermost_first(order, array_of_cupy.ndim))
+        )
         return cupy.array(transposed, order="C", copy=True)
 
 
@@ -195,7 +225,9 @@ def _dtype(name: str, given: Any) -> DType:
 
 def _require_rows(name: str, shape: tuple[int, ...]) -> None:
     if len(shape) == 0:
-        raise BadArgument(f"'{name}' has no dimensions. Dimension 0 counts the batch's samples: submit a tensor of shape (1,)")
+        raise BadArgument(
+            f"'{name}' has no dimensions. Dimension 0 counts the batch's samples: submit a tensor of shape (1,)"
+        )
     if 0 in shape:
         raise BadArgument(f"'{name}' of shape {shape} is empty. Submit at least 1 sample")
 
@@ -204,13 +236,15 @@ def stream_of(given: object, outputs: list[Outputs]) -> int | None:
     """
     The handle of the given stream (a number, a torch.cuda.Stream or a cupy.cuda.Stream). Default: the arrays' stream, else PyTorch's current one.
     """
-    handle = None if given is None else handle_of(given)        # validated for the CPU too, which does not use it
+    handle = None if given is None else handle_of(given)  # validated for the CPU too, which does not use it
     if outputs[0].device == "cpu":
         return None
     if handle is not None:
         return handle or None
     streams = {current_stream(each.owner.device) if each.stream is None else each.stream for each in outputs}
     if len(streams) > 1:
-        raise BadArgument(f"the tensors of one batch are written on several streams: {', '.join(map(hex, sorted(streams)))}. Let one of them wait for the others, and "
-                          "pass it: submit(..., stream=)")
+        raise BadArgument(
+            f"the tensors of one batch are written on several streams: {', '.join(map(hex, sorted(streams)))}. Let one of them wait for the others, and "
+            "pass it: submit(..., stream=)"
+        )
     return streams.pop() or None

@@ -21,8 +21,17 @@ class _TorchEntry:
         self._fields, self._element_bytes = outputs[2:7], outputs.dtype.bits // 8
 
     def outputs_of(self, name: str, tensor: Any) -> Outputs | None:
-        if (type(tensor) is not self._kind or tensor.layout is not self._layout or tensor.is_nested or tensor.dtype is not self._dtype or
-                tensor.shape != self._shape or tensor.stride() != self._strides or tensor.device != self._device or tensor.requires_grad or tensor.is_neg()):
+        if (
+            type(tensor) is not self._kind
+            or tensor.layout is not self._layout
+            or tensor.is_nested
+            or tensor.dtype is not self._dtype
+            or tensor.shape != self._shape
+            or tensor.stride() != self._strides
+            or tensor.device != self._device
+            or tensor.requires_grad
+            or tensor.is_neg()
+        ):
             return None
         address = tensor.data_ptr()
         return Outputs(tensor, address, *self._fields, Memory(name, tensor, address, self._element_bytes))
@@ -35,7 +44,12 @@ class _NumpyEntry:
         self._dtype, self._shape, self._strides, self._fields = array.dtype, array.shape, array.strides, outputs[2:7]
 
     def outputs_of(self, name: str, array: Any) -> Outputs | None:
-        if type(array) is not _ndarray() or array.dtype != self._dtype or array.shape != self._shape or array.strides != self._strides:
+        if (
+            type(array) is not _ndarray()
+            or array.dtype != self._dtype
+            or array.shape != self._shape
+            or array.strides != self._strides
+        ):
             return None
         return Outputs(array, array.__array_interface__["data"][0], *self._fields)
 

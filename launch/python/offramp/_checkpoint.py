@@ -27,12 +27,12 @@ from offramp._errors import BadArgument, CannotWrite
 from offramp._failpoint import failpoint
 
 NAME, NEW_NAME = ".offramp-egress", ".offramp-egress.new"
-LOCK = ".offramp-lock"      # the launcher's lock on its output folder
+LOCK = ".offramp-lock"  # the launcher's lock on its output folder
 VERSION = 1
 LEAST_TO_REWRITE = 1 << 20
 MODULUS = 1 << 64
-MOST_RANGES = 1 << 16       # of finished items: each dropped batch leaves a gap
-Tensor = list[Any]       # its name, type and shape
+MOST_RANGES = 1 << 16  # of finished items: each dropped batch leaves a gap
+Tensor = list[Any]  # its name, type and shape
 
 
 class Done(NamedTuple):
@@ -50,12 +50,17 @@ class DoneBatches:
     """
 
     def __init__(self) -> None:
-        self._ranges: list[Done] = []      # sorted; they neither overlap nor touch
+        self._ranges: list[Done] = []  # sorted; they neither overlap nor touch
 
     def add(self, batch: Done) -> None:
         """Ignores a batch that overlaps finished items."""
         at = bisect.bisect_right(self._ranges, (batch.begin, MODULUS, MODULUS))
-        if at > 0 and self._ranges[at - 1].end > batch.begin or at < len(self._ranges) and self._ranges[at].begin < batch.end:
+        if (
+            at > 0
+            and self._ranges[at - 1].end > batch.begin
+            or at < len(self._ranges)
+            and self._ranges[at].begin < batch.end
+        ):
             return
         first = last = at
         if at > 0 and self._ranges[at - 1].end == batch.begin:
@@ -65,7 +70,9 @@ class DoneBatches:
         merged = [*self._ranges[first:at], batch, *self._ranges[at:last]]
         self._ranges[first:last] = [Done(merged[0].begin, merged[-1].end, sum(each.hash for each in merged) % MODULUS)]
         if len(self._ranges) >= 2 * MOST_RANGES:
-            self._ranges = sorted(sorted(self._ranges, key=lambda done: (done.end - done.begin, done.begin))[-MOST_RANGES:])
+            self._ranges = sorted(
+                sorted(self._ranges, key=lambda done: (done.end - done.begin, done.begin))[-MOST_RANGES:]
+            )
 
     def around(self, item: int) -> Done | None:
         """The range that contains the item."""
@@ -88,18 +95,18 @@ class Checkpoint:
         self.folder = folder
         self._identity = identity
         self._tensors: list[Tensor] = []
-        self._folder_fd: int | None = None     # the folder's descriptor
-        self._lock: int | None = None      # shares the launcher's lock
+        self._folder_fd: int | None = None  # the folder's descriptor
+        self._lock: int | None = None  # shares the launcher's lock
         self._file: io.FileIO | None = None
-        self._new: io.FileIO | None = None      # kept open, so that its inode number is not reused
+        self._new: io.FileIO | None = None  # kept open, so that its inode number is not reused
         self._bytes = self._rewritten_bytes = 0
         # Submitted batches: first item, samples, keys. Without keys: a batch that no longer counts as done.
         self._submitted: collections.deque[tuple[int, int, bytes | None]] = collections.deque()
-        self._open: dict[int, list[int]] = {}       # first item: unfinished samples, samples, hash
-        self._firsts: list[int] = []                # keys of _open, sorted
+        self._open: dict[int, list[int]] = {}  # first item: unfinished samples, samples, hash
+        self._firsts: list[int] = []  # keys of _open, sorted
         self._done = DoneBatches()
-        self._unwritten: list[Done] = []            # finished, but not in the file yet
-        self.earlier = DoneBatches()                # finished by earlier runs; fixed
+        self._unwritten: list[Done] = []  # finished, but not in the file yet
+        self.earlier = DoneBatches()  # finished by earlier runs; fixed
         self.work = work
         self.resumes = False
         _all.add(self)
@@ -118,17 +125,25 @@ class Checkpoint:
     def _require_in_place(self) -> None:
         """Errors: CannotWrite."""
         try:
-            why = "" if os.path.samestat(os.fstat(self._open_folder()), os.stat(self.folder)) else "another folder has its name"
+            why = (
+                ""
+                if os.path.samestat(os.fstat(self._open_folder()), os.stat(self.folder))
+                else "another folder has its name"
+            )
         except OSError as problem:
             why = problem.strerror or str(problem)
         if why:
-            raise CannotWrite(f"the folder {self.folder} was moved, unmounted or replaced while results were written to it ({why}): no further results "
-                              "are recorded. Put it back or mount it again, and continue with resume=True")
+            raise CannotWrite(
+                f"the folder {self.folder} was moved, unmounted or replaced while results were written to it ({why}): no further results "
+                "are recorded. Put it back or mount it again, and continue with resume=True"
+            )
 
     def _share_lock(self) -> None:
         """Shares the launcher's lock on the folder, so that the folder stays locked if the launcher dies."""
         with contextlib.suppress(OSError):
-            self._lock = os.open(LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self._open_folder())
+            self._lock = os.open(
+                LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self._open_folder()
+            )
             fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
     def _unlock(self) -> None:
@@ -146,25 +161,37 @@ class Checkpoint:
 
     def _read(self) -> bytes | None:
         try:
-            with open(os.open(NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._open_folder()), "rb") as file:
+            with open(
+                os.open(NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._open_folder()),
+                "rb",
+            ) as file:
                 return file.read()
         except FileNotFoundError:
             return None
         except OSError as problem:
-            raise CannotWrite(f"the checkpoint {self.path} cannot be read: {problem.strerror}. Make it an ordinary file that this user may read, or remove "
-                              "it to process everything again") from problem
+            raise CannotWrite(
+                f"the checkpoint {self.path} cannot be read: {problem.strerror}. Make it an ordinary file that this user may read, or remove "
+                "it to process everything again"
+            ) from problem
 
     def _resume(self, text: bytes) -> None:
         first, *lines = text.split(b"\n")
-        lines = lines[:-1]      # the last line is incomplete
+        lines = lines[:-1]  # the last line is incomplete
         try:
             header = json.loads(first)
             earlier, work, tensors = header["identity"], header["work"], header["tensors"]
-            known = header["offramp_egress"] == VERSION and isinstance(earlier, dict) and isinstance(work, str) and isinstance(tensors, list)
+            known = (
+                header["offramp_egress"] == VERSION
+                and isinstance(earlier, dict)
+                and isinstance(work, str)
+                and isinstance(tensors, list)
+            )
         except (ValueError, KeyError, TypeError, RecursionError):
             known = False
         if not known:
-            raise BadArgument(f"{self.path} is not a checkpoint of an Egress, or has another version. Remove it to process everything again")
+            raise BadArgument(
+                f"{self.path} is not a checkpoint of an Egress, or has another version. Remove it to process everything again"
+            )
         self._require_same(earlier, self._identity)
         self.work, self._tensors, self.resumes = work, tensors, True
         for line in lines:
@@ -178,10 +205,16 @@ class Checkpoint:
             self.earlier.add(done)
 
     def _require_same(self, earlier: Mapping[str, object], now: Mapping[str, object]) -> None:
-        other = [f"{name} was {earlier.get(name)!r} and is {now.get(name)!r}" for name in sorted({*earlier, *now}) if earlier.get(name) != now.get(name)]
+        other = [
+            f"{name} was {earlier.get(name)!r} and is {now.get(name)!r}"
+            for name in sorted({*earlier, *now})
+            if earlier.get(name) != now.get(name)
+        ]
         if other:
-            raise BadArgument(f"{self.folder} has results of other work: {'; '.join(other)}. Use the earlier values, or omit resume=True and give "
-                              "another output")
+            raise BadArgument(
+                f"{self.folder} has results of other work: {'; '.join(other)}. Use the earlier values, or omit resume=True and give "
+                "another output"
+            )
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -191,7 +224,10 @@ class Checkpoint:
     def require_same(self, tensors: list[Tensor]) -> None:
         """Checks the first batch's tensors before the run opens. Errors: BadArgument."""
         if self.resumes:
-            self._require_same({name: describe(rest) for name, *rest in self._tensors}, {name: describe(rest) for name, *rest in tensors})
+            self._require_same(
+                {name: describe(rest) for name, *rest in self._tensors},
+                {name: describe(rest) for name, *rest in tensors},
+            )
         self._tensors = tensors
 
     def begin(self, in_place: bool) -> None:
@@ -205,7 +241,7 @@ class Checkpoint:
             self._rewrite()
         elif not self.resumes:
             self._new = self._put(NEW_NAME, self._header())
-            self._close_folder()        # the launcher may give the folder another name
+            self._close_folder()  # the launcher may give the folder another name
 
     def submitted(self, first: int, samples: int, keys: bytes | None) -> None:
         """Records a batch before the library receives it."""
@@ -235,7 +271,7 @@ class Checkpoint:
     def _batches_in(self, begin: int, end: int) -> list[int]:
         """The first items of open batches that overlap these items."""
         at = max(bisect.bisect_right(self._firsts, begin) - 1, 0)
-        found = self._firsts[at:bisect.bisect_left(self._firsts, end)]
+        found = self._firsts[at : bisect.bisect_left(self._firsts, end)]
         return found[1:] if found and found[0] + self._open[found[0]][1] <= begin else found
 
     def _forget(self, first: int) -> None:
@@ -281,8 +317,13 @@ class Checkpoint:
         self._unlock()
         if self._new is not None:
             new, self._new = self._new, None
-            with new, contextlib.suppress(OSError):      # the launcher refused the folder, or another loop replaced the file
-                if os.path.samestat(os.fstat(new.fileno()), os.stat(NEW_NAME, dir_fd=self._open_folder(), follow_symlinks=False)):
+            with (
+                new,
+                contextlib.suppress(OSError),
+            ):  # the launcher refused the folder, or another loop replaced the file
+                if os.path.samestat(
+                    os.fstat(new.fileno()), os.stat(NEW_NAME, dir_fd=self._open_folder(), follow_symlinks=False)
+                ):
                     os.unlink(NEW_NAME, dir_fd=self._open_folder())
         self._close_folder()
 
@@ -294,7 +335,7 @@ class Checkpoint:
     def _close_file(self) -> None:
         if self._file is not None:
             self._file.close()
-            self._file = None       # the next write replaces the file
+            self._file = None  # the next write replaces the file
 
     def _header(self) -> bytes:
         header = {"offramp_egress": VERSION, "work": self.work, "identity": self._identity, "tensors": self._tensors}
@@ -311,8 +352,16 @@ class Checkpoint:
         """Replaces the file and returns it, open for appending."""
         inside, partial = self._open_folder(), f".offramp-{secrets.token_hex(8)}.part"
         try:
-            file = open(os.open(partial, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644, dir_fd=inside), "ab",
-                        buffering=0)
+            file = open(
+                os.open(
+                    partial,
+                    os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW,
+                    0o644,
+                    dir_fd=inside,
+                ),
+                "ab",
+                buffering=0,
+            )
             try:
                 write_all(file, text)
                 os.fsync(file.fileno())
@@ -322,15 +371,17 @@ class Checkpoint:
                 return file
             except BaseException:
                 file.close()
-                with contextlib.suppress(FileNotFoundError):    # it was renamed already
+                with contextlib.suppress(FileNotFoundError):  # it was renamed already
                     os.unlink(partial, dir_fd=inside)
                 raise
         except OSError as problem:
             raise self._write_error(problem) from problem
 
     def _write_error(self, problem: OSError) -> CannotWrite:
-        return CannotWrite(f"the checkpoint {self.path} cannot be written: {problem.strerror}. Make room, or make the folder writable, "
-                           "and continue with resume=True")
+        return CannotWrite(
+            f"the checkpoint {self.path} cannot be written: {problem.strerror}. Make room, or make the folder writable, "
+            "and continue with resume=True"
+        )
 
 
 _all: weakref.WeakSet[Checkpoint] = weakref.WeakSet()
@@ -359,24 +410,32 @@ class Comparison:
             return False
         begins = self._range != around
         if around is None or first + samples > around.end or begins and first != around.begin:
-            raise BadArgument(f"the batch of items {first} to {first + samples - 1} is partly done: the earlier run had batches of another size. "
-                              f"{self._remedy()}")
+            raise BadArgument(
+                f"the batch of items {first} to {first + samples - 1} is partly done: the earlier run had batches of another size. "
+                f"{self._remedy()}"
+            )
         if begins:
             self._range, self._hash = around, 0
         self._hash = (self._hash + hash_of(first, keys or b"")) % MODULUS
         if first + samples == around.end and self._hash != around.hash:
-            raise BadArgument(f"the batches of items {around.begin} to {around.end - 1} are done, and they had other keys. {self._remedy()}")
+            raise BadArgument(
+                f"the batches of items {around.begin} to {around.end - 1} are done, and they had other keys. {self._remedy()}"
+            )
         return True
 
     def finish(self, items: int) -> None:
         """Call it after the last batch. Errors: BadArgument."""
         earlier = self._earlier.list()
         if earlier and earlier[-1].end > items:
-            raise BadArgument(f"the loop gave {items} items, and the earlier run finished items up to {earlier[-1].end - 1}. {self._remedy()}")
+            raise BadArgument(
+                f"the loop gave {items} items, and the earlier run finished items up to {earlier[-1].end - 1}. {self._remedy()}"
+            )
 
     def _remedy(self) -> str:
-        return ("Give the earlier run's batches in the same order (shuffle=False, the same batch size), and new ones after them; or start over "
-                f"with another output: {self._path} lists what is done")
+        return (
+            "Give the earlier run's batches in the same order (shuffle=False, the same batch size), and new ones after them; or start over "
+            f"with another output: {self._path} lists what is done"
+        )
 
 
 def describe(tensor: Tensor) -> str:
@@ -388,7 +447,7 @@ def describe(tensor: Tensor) -> str:
 def write_all(file: io.FileIO, text: bytes) -> None:
     """Repeats partial writes: a full disk reports its error only on the next one."""
     while text:
-        text = text[file.write(text):]
+        text = text[file.write(text) :]
 
 
 def hash_of(first: int, keys: bytes) -> int:
@@ -397,4 +456,4 @@ def hash_of(first: int, keys: bytes) -> int:
 
 def lines_of(done: DoneBatches) -> bytes:
     ranges = [[each.begin, each.end, f"{each.hash:016x}"] for each in done.list()]
-    return b"".join(json.dumps({"done": ranges[at:at + 1000]}).encode() + b"\n" for at in range(0, len(ranges), 1000))
+    return b"".join(json.dumps({"done": ranges[at : at + 1000]}).encode() + b"\n" for at in range(0, len(ranges), 1000))

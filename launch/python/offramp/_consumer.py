@@ -53,7 +53,7 @@ class Consumer:
         checked(self._library.offramp_consumer_open, ctypes.byref(options), ctypes.byref(self._handle))
 
     def __iter__(self) -> Iterator[Slab]:
-        before = None       # the loop's variables may hold its views until the next slab replaces them
+        before = None  # the loop's variables may hold its views until the next slab replaces them
         has_warned = False
         with self._begun() as loop:
             for slab in loop.slabs():
@@ -64,8 +64,12 @@ class Consumer:
                 loop.answer(_abi.OK)
                 if not has_warned and before is not None and (name := before._kept_view()):
                     has_warned = True
-                    warnings.warn(f"a view of the tensor '{name}' is still referenced after its slab's turn: it may show other data "
-                                  "now. Copy data that you keep: numpy.array(view)", KeptViewWarning, stacklevel=2)
+                    warnings.warn(
+                        f"a view of the tensor '{name}' is still referenced after its slab's turn: it may show other data "
+                        "now. Copy data that you keep: numpy.array(view)",
+                        KeptViewWarning,
+                        stacklevel=2,
+                    )
                 before = slab
 
     def run(self, function: Callable[[Slab], None]) -> bool:
@@ -81,7 +85,9 @@ class Consumer:
         Ctrl-C and SystemExit: the slab is returned without counting a failure.
         """
         if not callable(function) or inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
-            raise BadArgument(f"{function!r} is not a plain function of a slab. Give a function whose work is done when it returns")
+            raise BadArgument(
+                f"{function!r} is not a plain function of a slab. Give a function whose work is done when it returns"
+            )
         with self._begun() as loop:
             for slab in loop.slabs():
                 try:
@@ -90,8 +96,10 @@ class Consumer:
                     finally:
                         slab._end()
                     if name := slab._kept_view():
-                        raise ViewKept(f"the consumer's function kept a view of its slab's tensor '{name}'. Copy data that you keep: "
-                                       "numpy.array(view)")
+                        raise ViewKept(
+                            f"the consumer's function kept a view of its slab's tensor '{name}'. Copy data that you keep: "
+                            "numpy.array(view)"
+                        )
                 except (Failed, Reject) as problem:
                     loop.answer_with_reason(_abi.FAILED if isinstance(problem, Failed) else _abi.REJECTED, str(problem))
                 except BaseException as problem:
@@ -111,7 +119,9 @@ class Consumer:
 
     def _begun(self) -> _Loop:
         if self._pid != os.getpid():
-            raise WrongProcess("the Consumer belongs to the parent process, and this is a forked child. Create another one here")
+            raise WrongProcess(
+                "the Consumer belongs to the parent process, and this is a forked child. Create another one here"
+            )
         if not self._running.acquire(blocking=False):
             raise BadArgument("this consumer runs already. Create one for each loop")
         return _Loop(self)
@@ -131,13 +141,15 @@ class _Loop:
     def __init__(self, consumer: Consumer):
         self._consumer = consumer
         self._library, self._handle = consumer._library, consumer._handle
-        self._handed: queue.SimpleQueue[Slab | BaseException | int] = queue.SimpleQueue()       # slabs and exceptions, finally the exit code
+        self._handed: queue.SimpleQueue[Slab | BaseException | int] = (
+            queue.SimpleQueue()
+        )  # slabs and exceptions, finally the exit code
         self._answers: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._mappings = Mappings()
         self._owner = threading.current_thread()
         self._pid = os.getpid()
-        self._asked = self._answered = 0        # counted by the library's thread and by the iterating thread
-        self._ending = False        # set by an answer that ends the run
+        self._asked = self._answered = 0  # counted by the library's thread and by the iterating thread
+        self._ending = False  # set by an answer that ends the run
         self._left = False
         self._end: int | Error | None = None
         self._process = _abi.Process(self._hand_over)
@@ -155,7 +167,9 @@ class _Loop:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         """Returns the slab that was not accepted, however the loop ended."""
         if self._pid != os.getpid():
             return
@@ -163,7 +177,7 @@ class _Loop:
         while not self._left:
             try:
                 self._leave()
-            except BaseException as again:      # Ctrl-C, once more
+            except BaseException as again:  # Ctrl-C, once more
                 interrupted = again
         _loops.discard(self)
         self._thread.join()
@@ -175,7 +189,7 @@ class _Loop:
         while True:
             try:
                 given = self._handed.get()
-            except BaseException:       # Ctrl-C
+            except BaseException:  # Ctrl-C
                 self._library.offramp_consumer_stop(self._handle)
                 raise
             if isinstance(given, Slab):
@@ -196,7 +210,7 @@ class _Loop:
     def answer(self, code: int) -> None:
         self._ending = code not in (_abi.OK, _abi.FAILED, _abi.REJECTED)
         self._answers.put(code)
-        self._answered += 1     # after put(): Ctrl-C in between then adds a surplus answer to a loop that ends anyway
+        self._answered += 1  # after put(): Ctrl-C in between then adds a surplus answer to a loop that ends anyway
 
     def ran_to_the_end(self) -> bool:
         return self._end == _abi.OK
@@ -211,7 +225,7 @@ class _Loop:
         """Lets the library's thread end."""
         if self._end is None and self._asked == self._answered and not self._ending:
             self._library.offramp_consumer_stop(self._handle)
-        self._answers.put(_abi.RETRY)       # for the slab that was not accepted, or for the next one
+        self._answers.put(_abi.RETRY)  # for the slab that was not accepted, or for the next one
         self._left = True
 
     def _run(self) -> None:

@@ -18,13 +18,22 @@ from offramp._errors import BadArgument, ConsumersFailed, LibraryNotFound
 from offramp._library import library
 
 LOOK_AGAIN_SECONDS = 0.01
-LAST_OUTPUT_BYTES = 1 << 16        # of the output's end, searched for the final messages
+LAST_OUTPUT_BYTES = 1 << 16  # of the output's end, searched for the final messages
 OPTIONS = "processor-option"
-OF_SEVERAL = (OPTIONS, "columns")       # flags with several values, separated by commas
+OF_SEVERAL = (OPTIONS, "columns")  # flags with several values, separated by commas
 # The Egress argument for each flag.
-_IN_PYTHON = {"resume": "resume=True", "output": "output", "processor": "processor", "consumers": "consumers", "kill-stalled": "kill_stalled=True",
-              **{flag: f"settings={{'{flag}': True}}" for flag in ("overwrite", "durable")},
-              **{flag: f"settings={{'{flag}': ...}}" for flag in (OPTIONS, "input", "sink", "sink-table", "http-url", "http-header", "consumer-python", "png-level")}}
+_IN_PYTHON = {
+    "resume": "resume=True",
+    "output": "output",
+    "processor": "processor",
+    "consumers": "consumers",
+    "kill-stalled": "kill_stalled=True",
+    **{flag: f"settings={{'{flag}': True}}" for flag in ("overwrite", "durable")},
+    **{
+        flag: f"settings={{'{flag}': ...}}"
+        for flag in (OPTIONS, "input", "sink", "sink-table", "http-url", "http-header", "consumer-python", "png-level")
+    },
+}
 # Flags that an Egress takes as arguments, or sets itself.
 SETTLED = ("run-dir", "run-id", "output", "processor", "consumers", "resume", "program", "work", "wait", "lifeline-fd")
 
@@ -35,18 +44,48 @@ class Consumers:
     Thread: one at a time. Blocks: wait(), close().
     """
 
-    def __init__(self, run_dir: str, output: str, processor: str, consumers: int, settings: Mapping[str, object], work: str, resume: bool):
-        flags = ["--run-dir", run_dir, "--program", str(os.getpid()), "--work", work, "--output", output, "--processor", processor]
+    def __init__(
+        self,
+        run_dir: str,
+        output: str,
+        processor: str,
+        consumers: int,
+        settings: Mapping[str, object],
+        work: str,
+        resume: bool,
+    ):
+        flags = [
+            "--run-dir",
+            run_dir,
+            "--program",
+            str(os.getpid()),
+            "--work",
+            work,
+            "--output",
+            output,
+            "--processor",
+            processor,
+        ]
         flags += ["--consumers", str(consumers)] * bool(consumers) + ["--resume"] * resume + flags_of(settings)
-        environment = {name: value for name, value in os.environ.items() if name not in ("OFFRAMP_RUN_DIR", "OFFRAMP_RUN_ID", "OFFRAMP_RESUME")}
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("OFFRAMP_RUN_DIR", "OFFRAMP_RUN_ID", "OFFRAMP_RESUME")
+        }
         environment.setdefault("OFFRAMP_CONSUMER_PYTHON", sys.executable)
         if programs := _programs():
             environment.setdefault("OFFRAMP_BIN_DIR", programs)
         self._run_dir = run_dir
         self._output = tempfile.TemporaryFile()
         # A separate session, so that a terminal's Ctrl-C reaches only the loop.
-        self._process = subprocess.Popen([*launcher_command("consume"), *flags], env=environment, stdin=subprocess.DEVNULL, stdout=self._output,
-                                         stderr=subprocess.STDOUT, start_new_session=True)
+        self._process = subprocess.Popen(
+            [*launcher_command("consume"), *flags],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
     def require_alive(self) -> None:
         """Errors: ConsumersFailed, once the command has exited."""
@@ -65,11 +104,16 @@ class Consumers:
         return True
 
     def scale(self, consumers: int) -> None:
-        while not os.path.exists(f"{self._run_dir}/control.sock"):      # the command has not connected to the run yet
+        while not os.path.exists(f"{self._run_dir}/control.sock"):  # the command has not connected to the run yet
             self.require_alive()
             time.sleep(LOOK_AGAIN_SECONDS)
-        done = subprocess.run([*launcher_command("scale"), str(consumers), "--run-dir", self._run_dir], stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, check=False)
+        done = subprocess.run(
+            [*launcher_command("scale"), str(consumers), "--run-dir", self._run_dir],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode != 0:
             self.require_alive()
             raise BadArgument(final_messages(done.stdout + done.stderr))
@@ -86,7 +130,9 @@ class Consumers:
         message = final_messages(self._output.read().decode(errors="replace"))
         code = self._process.returncode
         if code < 0:
-            message = f"the command that supervises the consumers was killed by signal {-code}; its last message: {message}"
+            message = (
+                f"the command that supervises the consumers was killed by signal {-code}; its last message: {message}"
+            )
         elif code == 0:
             message = "the consumers ended before the run"
         return ConsumersFailed(f"{in_python(message)} (logs: {self._run_dir}/logs)", code if code >= 0 else 128 - code)
@@ -95,11 +141,17 @@ class Consumers:
 def launcher_command(command: str) -> list[str]:
     """The launcher is beside the package, in the repository and when installed."""
     package = pathlib.Path(__file__).resolve().parent
-    for folder in (package.parents[1] / "offramp_launch", package.parent / "offramp_launch", package / "offramp_launch"):
+    for folder in (
+        package.parents[1] / "offramp_launch",
+        package.parent / "offramp_launch",
+        package / "offramp_launch",
+    ):
         if (folder / "__main__.py").exists():
             return [sys.executable, "-E", "-s", "-B", str(folder), command]
-    raise LibraryNotFound(f"the launcher, offramp_launch, is not beside {package}. Install it with the package, or pass run_dir= and start the consumers "
-                          "there yourself")
+    raise LibraryNotFound(
+        f"the launcher, offramp_launch, is not beside {package}. Install it with the package, or pass run_dir= and start the consumers "
+        "there yourself"
+    )
 
 
 def _programs() -> str | None:
@@ -136,25 +188,34 @@ def _value_of(flag: str, value: object) -> str:
         return ",".join(f"{_option_name(key)}={_one(flag, each)}".replace(",", r"\,") for key, each in value.items())
     if isinstance(value, (list, tuple)):
         if flag not in OF_SEVERAL:
-            raise TypeError(f"the setting '{flag}' is {value!r:.80}, and takes one value. Give one value" +
-                            (": '@FILE', a file with a header in each line" if flag == "http-header" else ""))
+            raise TypeError(
+                f"the setting '{flag}' is {value!r:.80}, and takes one value. Give one value"
+                + (": '@FILE', a file with a header in each line" if flag == "http-header" else "")
+            )
         if flag == OPTIONS and (wrong := [each for each in value if not isinstance(each, str) or "=" not in each]):
-            raise TypeError(f"the setting '{flag}' has {wrong[0]!r:.80}. Give strings KEY=VALUE, or a mapping {{KEY: VALUE}}")
+            raise TypeError(
+                f"the setting '{flag}' has {wrong[0]!r:.80}. Give strings KEY=VALUE, or a mapping {{KEY: VALUE}}"
+            )
         return ",".join(_one(flag, each) for each in value)
     return _one(flag, value)
 
 
 def _one(flag: str, value: object) -> str:
     if callable(item := getattr(value, "item", None)) and getattr(value, "ndim", None) == 0:
-        value = item()      # a number of NumPy or PyTorch
+        value = item()  # a number of NumPy or PyTorch
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     if isinstance(value, (str, numbers.Number)):
         return str(value)
-    remedy = ("Give strings KEY=VALUE, or a mapping {KEY: VALUE}" if flag == OPTIONS else "Omit it" if value is None else
-              "Give a str, a number, True or False")
+    remedy = (
+        "Give strings KEY=VALUE, or a mapping {KEY: VALUE}"
+        if flag == OPTIONS
+        else "Omit it"
+        if value is None
+        else "Give a str, a number, True or False"
+    )
     raise TypeError(f"the setting '{flag}' has {value!r:.80}, of type {type(value).__name__}. {remedy}")
 
 
@@ -168,22 +229,34 @@ def require_files(processor: str) -> None:
     """Checks that the files of custom processors exist, before consumers start. Errors: BadArgument."""
     for name in processor.split(","):
         kind, colon, rest = name.partition(":")
-        path = rest if kind == "so" else name.rpartition(":")[0] if colon and name.rpartition(":")[0].endswith(".py") else None
+        path = (
+            rest
+            if kind == "so"
+            else name.rpartition(":")[0]
+            if colon and name.rpartition(":")[0].endswith(".py")
+            else None
+        )
         if path is not None and not os.path.isfile(path := path.removeprefix("python:")):
-            raise BadArgument(f"the processor '{name}' needs a file that does not exist: {os.path.abspath(path)}. Give an existing path, relative to the "
-                              "working directory, or absolute")
+            raise BadArgument(
+                f"the processor '{name}' needs a file that does not exist: {os.path.abspath(path)}. Give an existing path, relative to the "
+                "working directory, or absolute"
+            )
 
 
 def in_python(message: str) -> str:
     """Replaces flags in a command's message with arguments of an Egress."""
-    message = message.replace("--resume to add to them (a sample of the same key replaces its earlier result),",
-                          "--resume to leave out what is done, with egress.pending(),")
+    message = message.replace(
+        "--resume to add to them (a sample of the same key replaces its earlier result),",
+        "--resume to leave out what is done, with egress.pending(),",
+    )
     return re.sub(r"--([a-z][a-z-]*)(?:=true\b)?", lambda flag: _IN_PYTHON.get(flag[1], flag[0]), message)
 
 
 def final_messages(output: str) -> str:
     """The last error message of this output, with its remedy, in one line."""
-    lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("{")]     # without progress lines
+    lines = [
+        line.strip() for line in output.splitlines() if line.strip() and not line.startswith("{")
+    ]  # without progress lines
     at = max((number for number, line in enumerate(lines) if line.startswith("offramp: ")), default=len(lines) - 1)
     message = ""
     for line in lines[at:]:

@@ -16,9 +16,24 @@ class DType(NamedTuple):
         return self.name
 
 
-ALL = tuple(DType(*each) for each in (
-    ("int8", 0, 8), ("int16", 0, 16), ("int32", 0, 32), ("int64", 0, 64), ("uint8", 1, 8), ("uint16", 1, 16), ("uint32", 1, 32), ("uint64", 1, 64),
-    ("float16", 2, 16), ("float32", 2, 32), ("float64", 2, 64), ("bfloat16", 4, 16), ("bool", 6, 8)))
+ALL = tuple(
+    DType(*each)
+    for each in (
+        ("int8", 0, 8),
+        ("int16", 0, 16),
+        ("int32", 0, 32),
+        ("int64", 0, 64),
+        ("uint8", 1, 8),
+        ("uint16", 1, 16),
+        ("uint32", 1, 32),
+        ("uint64", 1, 64),
+        ("float16", 2, 16),
+        ("float32", 2, 32),
+        ("float64", 2, 64),
+        ("bfloat16", 4, 16),
+        ("bool", 6, 8),
+    )
+)
 _BY_NAME = {each.name: each for each in ALL}
 _BY_CODE = {(each.code, each.bits): each for each in ALL}
 _LETTERS = {0: "i", 1: "u", 2: "f", 6: "b"}
@@ -37,13 +52,19 @@ def dtype_of(given: object) -> DType:
 
 def dtype_of_codes(code: int, bits: int) -> DType:
     if (code, bits) not in _BY_CODE:
-        raise TypeError(f"the slab has elements of DLPack's type code {code} with {bits} bits, which this version does not support")
+        raise TypeError(
+            f"the slab has elements of DLPack's type code {code} with {bits} bits, which this version does not support"
+        )
     return _BY_CODE[code, bits]
 
 
 def array_type(dtype: DType) -> str:
     """NumPy's type string; two untyped bytes for bfloat16, which NumPy lacks."""
-    return "<V2" if dtype.name == "bfloat16" else f"{'<' if dtype.bits > 8 else '|'}{_LETTERS[dtype.code]}{dtype.bits // 8}"
+    return (
+        "<V2"
+        if dtype.name == "bfloat16"
+        else f"{'<' if dtype.bits > 8 else '|'}{_LETTERS[dtype.code]}{dtype.bits // 8}"
+    )
 
 
 OF_ARRAY_TYPE = {array_type(dtype): dtype for dtype in ALL if dtype.name != "bfloat16"}

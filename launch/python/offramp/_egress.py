@@ -20,7 +20,16 @@ from offramp._arrays import Outputs, outputs_of, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
 from offramp._consumers import Consumers, flags_of, require_files
 from offramp._dtypes import dtype_of
-from offramp._errors import BadArgument, CannotWrite, ConsumersFailed, ForgottenWarning, NotPermitted, Stopped, Timeout, WrongProcess
+from offramp._errors import (
+    BadArgument,
+    CannotWrite,
+    ConsumersFailed,
+    ForgottenWarning,
+    NotPermitted,
+    Stopped,
+    Timeout,
+    WrongProcess,
+)
 from offramp._keys import EXAMPLE, KeysBefore, file_names_of, key_text_of
 from offramp._launched import ENDED_BY_THE_USER, Launched, launched
 from offramp._library import library, path_of
@@ -28,9 +37,9 @@ from offramp._numbering import Numbering
 from offramp._order import Layout
 from offramp._run import Stats, Run, Watch
 
-ONLY = "output"         # the name of a tensor submitted without a name
-MOST_CONSUMERS = 64     # the size of a run's consumer table
-DEAD_LETTERS = 84       # launch/guide/reference/exit-codes.md
+ONLY = "output"  # the name of a tensor submitted without a name
+MOST_CONSUMERS = 64  # the size of a run's consumer table
+DEAD_LETTERS = 84  # launch/guide/reference/exit-codes.md
 _Batch = TypeVar("_Batch")
 
 
@@ -77,38 +86,87 @@ class Egress:
     Errors: Error and its subclasses; ConsumersFailed, with the reason, if consumers that the Egress started failed.
     """
 
-    def __init__(self, run_dir: str | os.PathLike[str] | None = None, tensors: Mapping[str, tuple[object, Sequence[int]]] | None = None,
-                 device: str | None = None, *, output: str | os.PathLike[str] | None = None, processor: str | None = None, consumers: int = 0,
-                 settings: Mapping[str, object] | None = None, resume: bool = False, identity: str | Mapping[str, object] | None = None,
-                 repeated_keys: str = "refuse", name: str = "", run_id: str = "", slabs: int = 0, samples_per_slab: int = 0, max_key_bytes: int = 0,
-                 max_consumers: int = 0, when_full: str = "wait", max_failures: int = 0, max_delay: float = 0.0, visibility_timeout: float = 0.0,
-                 kill_stalled: bool = False):
+    def __init__(
+        self,
+        run_dir: str | os.PathLike[str] | None = None,
+        tensors: Mapping[str, tuple[object, Sequence[int]]] | None = None,
+        device: str | None = None,
+        *,
+        output: str | os.PathLike[str] | None = None,
+        processor: str | None = None,
+        consumers: int = 0,
+        settings: Mapping[str, object] | None = None,
+        resume: bool = False,
+        identity: str | Mapping[str, object] | None = None,
+        repeated_keys: str = "refuse",
+        name: str = "",
+        run_id: str = "",
+        slabs: int = 0,
+        samples_per_slab: int = 0,
+        max_key_bytes: int = 0,
+        max_consumers: int = 0,
+        when_full: str = "wait",
+        max_failures: int = 0,
+        max_delay: float = 0.0,
+        visibility_timeout: float = 0.0,
+        kill_stalled: bool = False,
+    ):
         self._pid = os.getpid()
-        self._lock = threading.RLock()      # reentrant: before Python 3.11, Ctrl-C may leave it locked by the loop's thread
+        self._lock = threading.RLock()  # reentrant: before Python 3.11, Ctrl-C may leave it locked by the loop's thread
         self._is_submitting = False
-        self._submission: _Submission | None = None      # set during submit(): after an exception, the loop does not know whether the batch was accepted
-        self._opening: Run | None = None        # becomes _run once it is open
+        self._submission: _Submission | None = (
+            None  # set during submit(): after an exception, the loop does not know whether the batch was accepted
+        )
+        self._opening: Run | None = None  # becomes _run once it is open
         self._run: Run | None = None
         self._consumers: Consumers | None = None
         self._checkpoint: Checkpoint | None = None
         self._closed = self._cut_short = self._is_drained = False
-        self._is_done = False       # drained to the end
-        self._cache: BatchCache | None = None      # of the last accepted batch
+        self._is_done = False  # drained to the end
+        self._cache: BatchCache | None = None  # of the last accepted batch
         if when_full not in ("wait", "drop"):
             raise BadArgument(f"when_full is '{when_full}'. Give 'wait' or 'drop'")
         if repeated_keys not in ("refuse", "allow"):
             raise BadArgument(f"repeated_keys is {repeated_keys!r}. Give 'refuse' or 'allow'")
-        numbers = {"slabs": slabs, "samples_per_slab": samples_per_slab, "max_key_bytes": max_key_bytes, "max_consumers": max_consumers,
-                   "max_failures": max_failures}
-        numbers = {option: _validate.whole(option, number, (1 << 32) - 1, "a number of 32 bits") for option, number in numbers.items()}
-        name, run_id, resume = _validate.text("name", name), _validate.text("run_id", run_id), _validate.yes_or_no("resume", resume)
+        numbers = {
+            "slabs": slabs,
+            "samples_per_slab": samples_per_slab,
+            "max_key_bytes": max_key_bytes,
+            "max_consumers": max_consumers,
+            "max_failures": max_failures,
+        }
+        numbers = {
+            option: _validate.whole(option, number, (1 << 32) - 1, "a number of 32 bits")
+            for option, number in numbers.items()
+        }
+        name, run_id, resume = (
+            _validate.text("name", name),
+            _validate.text("run_id", run_id),
+            _validate.yes_or_no("resume", resume),
+        )
         kill_stalled = _validate.yes_or_no("kill_stalled", kill_stalled)
-        max_delay, visibility_timeout = _validate.seconds("max_delay", max_delay), _validate.seconds("visibility_timeout", visibility_timeout)
+        max_delay, visibility_timeout = (
+            _validate.seconds("max_delay", max_delay),
+            _validate.seconds("visibility_timeout", visibility_timeout),
+        )
         self._device = None if device is None else _device(str(device))
-        self._requested_layout = None if tensors is None else [_layout(*each) for each in _validate.mapping("tensors", tensors, "{'output': ('float32', (64, 1000))}").items()]
+        self._requested_layout = (
+            None
+            if tensors is None
+            else [
+                _layout(*each)
+                for each in _validate.mapping("tensors", tensors, "{'output': ('float32', (64, 1000))}").items()
+            ]
+        )
         self._layout = self._requested_layout
         output = None if output is None else _validate.path("output", output)
-        own = {"run_dir": run_dir, "output": output, "processor": processor, "consumers": consumers if consumers != 0 else None, "settings": settings}
+        own = {
+            "run_dir": run_dir,
+            "output": output,
+            "processor": processor,
+            "consumers": consumers if consumers != 0 else None,
+            "settings": settings,
+        }
         self._launched = _launcher_of_this_program(own)
         launch = self._launched.settings if self._launched else None
         if launch is None:
@@ -116,27 +174,44 @@ class Egress:
             if processor is not None and run_dir is None:
                 run_dir = _new_run_dir()
         folder = path_of(launch.run_dir if launch else "" if run_dir is None else run_dir)
-        folder = os.path.abspath(folder) if folder else folder      # the loop may change the working folder before its first batch
-        library()       # raises LibraryNotFound early
+        folder = (
+            os.path.abspath(folder) if folder else folder
+        )  # the loop may change the working folder before its first batch
+        library()  # raises LibraryNotFound early
         destination = launch.output if launch else output
         results = None if destination is None else os.path.abspath(destination)
         resume = resume or bool(launch and launch.resume)
-        facts = _facts(identity, launch.processor if launch else processor, {"processor-option": launch.processor_option} if launch else settings or {})
+        facts = _facts(
+            identity,
+            launch.processor if launch else processor,
+            {"processor-option": launch.processor_option} if launch else settings or {},
+        )
         if results is not None or resume:
             work = launch.work if launch else f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
             self._checkpoint = Checkpoint(results or os.fsdecode(folder), facts, work, resume)
         self._run_dir = os.fsdecode(folder)
-        self._options = {"run_dir": folder, "run_id": (launch.run_id if launch else run_id).encode() or None, "name": name.encode() or None, **numbers,
-                         "drop_when_full": int(when_full == "drop"), "max_delay_seconds": max_delay, "visibility_timeout_seconds": visibility_timeout,
-                         "kill_stalled": int(bool(kill_stalled or launch and launch.kill_stalled))}
+        self._options = {
+            "run_dir": folder,
+            "run_id": (launch.run_id if launch else run_id).encode() or None,
+            "name": name.encode() or None,
+            **numbers,
+            "drop_when_full": int(when_full == "drop"),
+            "max_delay_seconds": max_delay,
+            "visibility_timeout_seconds": visibility_timeout,
+            "kill_stalled": int(bool(kill_stalled or launch and launch.kill_stalled)),
+        }
         if processor is not None and launch is None and results is not None and self._checkpoint is not None:
-            self._consumers = Consumers(os.fsdecode(folder), results, processor, consumers, settings or {}, self._checkpoint.work, resume)
+            self._consumers = Consumers(
+                os.fsdecode(folder), results, processor, consumers, settings or {}, self._checkpoint.work, resume
+            )
         self._once = repeated_keys == "refuse"
         self._keys_before = KeysBefore() if self._once and (launch is not None or processor is not None) else None
         named_by = launch.processor if launch else processor
         self._file_names = None if named_by is None else file_names_of(named_by)
-        self._may_drop = when_full == "drop"        # a submitted batch may have no results
-        self._numbering = Numbering(None if self._checkpoint is None else Comparison(self._checkpoint), self._once, self._keys_before)
+        self._may_drop = when_full == "drop"  # a submitted batch may have no results
+        self._numbering = Numbering(
+            None if self._checkpoint is None else Comparison(self._checkpoint), self._once, self._keys_before
+        )
         _open.add(self)
         if self._layout is not None and self._device is not None:
             try:
@@ -145,8 +220,14 @@ class Egress:
                 self.close()
                 raise
 
-    def submit(self, outputs: object, keys: Iterable[str] | None = None, items: Iterable[int] | None = None, stream: object = None,
-               copy: bool = False) -> None:
+    def submit(
+        self,
+        outputs: object,
+        keys: Iterable[str] | None = None,
+        items: Iterable[int] | None = None,
+        stream: object = None,
+        copy: bool = False,
+    ) -> None:
         """
         Submits one batch and returns immediately; blocks only while all slabs are full.
 
@@ -182,20 +263,31 @@ class Egress:
         self._require_own()
         self._require_not_asked_to_end()
         if copy is not False and _validate.yes_or_no("copy", copy) and stream is not None:
-            raise BadArgument("copy=True copies on the current stream. Give no stream with copy=True, and submit under "
-                              "`with torch.cuda.stream(stream):`")
+            raise BadArgument(
+                "copy=True copies on the current stream. Give no stream with copy=True, and submit under "
+                "`with torch.cuda.stream(stream):`"
+            )
         named = outputs if type(outputs) is dict else dict(outputs) if isinstance(outputs, Mapping) else {ONLY: outputs}
         if not named:
             raise BadArgument("the batch has no tensors. Submit one or more")
         with self._lock:
             if self._is_submitting and _is_called_by(Egress._submit.__code__, self):
-                raise BadArgument("submit() was called while submit() runs on this thread, for example by a signal handler or a finalizer. Submit that "
-                                  "batch in the loop instead")
+                raise BadArgument(
+                    "submit() was called while submit() runs on this thread, for example by a signal handler or a finalizer. Submit that "
+                    "batch in the loop instead"
+                )
             submission = self._submit(named, keys, items, stream, copy)
-        if self._submission is submission:      # the last step: submit() returns, so the loop knows
+        if self._submission is submission:  # the last step: submit() returns, so the loop knows
             self._submission = None
 
-    def _submit(self, named: Mapping[str, object], keys: Iterable[str] | None, items: Iterable[int] | None, stream: object, copy: bool) -> _Submission:
+    def _submit(
+        self,
+        named: Mapping[str, object],
+        keys: Iterable[str] | None,
+        items: Iterable[int] | None,
+        stream: object,
+        copy: bool,
+    ) -> _Submission:
         try:
             self._is_submitting = True
             self._require_own()
@@ -217,16 +309,28 @@ class Egress:
             counted, on_stream = None if self._numbering.is_next(numbers) else numbers, stream_of(stream, given)
             run = self._run
             if run is None:
-                run = self._open_run(self._layout or [Layout(name, each.dtype, each.shape, each.order) for name, each in zip(named, given)],
-                                     self._device or given[0].device)
+                run = self._open_run(
+                    self._layout
+                    or [Layout(name, each.dtype, each.shape, each.order) for name, each in zip(named, given)],
+                    self._device or given[0].device,
+                )
             if self._consumers is not None:
                 self._consumers.require_alive()
             if self._checkpoint is not None and numbers is not None:
                 run.require_recorded()
-            submission = self._submission = _Submission(run.accepted, rows, None if keys is None else tuple(keys), key_text, numbers, given_items)
+            submission = self._submission = _Submission(
+                run.accepted, rows, None if keys is None else tuple(keys), key_text, numbers, given_items
+            )
             if self._checkpoint is not None and submission.is_recorded:
                 self._checkpoint.submitted(submission.first, rows, key_text)
-            run.submit([each.address for each in given], rows, key_text, counted, on_stream, _owners_of(given, key_text, None if numbers is None else numbers[0]))
+            run.submit(
+                [each.address for each in given],
+                rows,
+                key_text,
+                counted,
+                on_stream,
+                _owners_of(given, key_text, None if numbers is None else numbers[0]),
+            )
             self._note_accepted(submission)
             self._cache = cache
             return submission
@@ -250,10 +354,22 @@ class Egress:
         self._numbering.submitted(submission.numbers)
         if self._file_names is not None and submission.keys is not None:
             self._file_names.add()
-        if self._keys_before is not None and not self._may_drop and submission.keys is not None and submission.key_text is not None:
+        if (
+            self._keys_before is not None
+            and not self._may_drop
+            and submission.keys is not None
+            and submission.key_text is not None
+        ):
             self._keys_before.add(submission.keys, len(submission.key_text))
 
-    def _is_repeated(self, accepted: _Submission, keys: Sequence[str] | None, key_text: bytes | None, rows: int, items: list[int] | None) -> bool:
+    def _is_repeated(
+        self,
+        accepted: _Submission,
+        keys: Sequence[str] | None,
+        key_text: bytes | None,
+        rows: int,
+        items: list[int] | None,
+    ) -> bool:
         """Whether the loop submits the accepted batch again, and not another batch with equal keys and size."""
         if (key_text, rows, items) != (accepted.key_text, accepted.rows, accepted.given_items):
             return False
@@ -261,7 +377,9 @@ class Egress:
             return self._numbering.find(keys, rows) is None
         return items is not None or keys is not None and self._keys_before is not None and not self._may_drop
 
-    def pending(self, batches: Iterable[_Batch], keys: Callable[[_Batch], Sequence[str] | int] | None = None) -> Iterator[_Batch]:
+    def pending(
+        self, batches: Iterable[_Batch], keys: Callable[[_Batch], Sequence[str] | int] | None = None
+    ) -> Iterator[_Batch]:
         """
         Yields the batches that are not done. With resume=True it skips those that an earlier run finished.
 
@@ -291,8 +409,11 @@ class Egress:
         self._numbering.finish()
         deadline = None if timeout is None else time.monotonic() + timeout
         if self._run is None and self._checkpoint is not None and self._checkpoint.resumes and self._checkpoint.tensors:
-            with self._lock:        # all batches were done: finish the earlier run's results
-                self._open_run([_layout(name, description) for name, *description in self._checkpoint.tensors], self._device or "cpu")
+            with self._lock:  # all batches were done: finish the earlier run's results
+                self._open_run(
+                    [_layout(name, description) for name, *description in self._checkpoint.tensors],
+                    self._device or "cpu",
+                )
         if self._run is not None:
             if self._consumers is not None:
                 self._wait_for_consumers(self._run, self._consumers, deadline)
@@ -310,8 +431,10 @@ class Egress:
         """Sets the number of consumers that this Egress runs. Errors: BadArgument if it has started none."""
         self._require_own()
         if self._consumers is None or self._run is None:
-            raise BadArgument("this Egress has no consumers to scale. It starts them for processor=, with the first batch. "
-                              "Scale a launcher's consumers with `offramp scale`")
+            raise BadArgument(
+                "this Egress has no consumers to scale. It starts them for processor=, with the first batch. "
+                "Scale a launcher's consumers with `offramp scale`"
+            )
         self._consumers.scale(consumers)
 
     def stats(self) -> Stats:
@@ -337,7 +460,9 @@ class Egress:
     def __enter__(self) -> Egress:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         if self._pid != os.getpid():
             return
         try:
@@ -351,7 +476,9 @@ class Egress:
 
     def _require_own(self) -> None:
         if self._pid != _process:
-            raise WrongProcess("the Egress belongs to the parent process, and this is a forked child. Call it in the parent")
+            raise WrongProcess(
+                "the Egress belongs to the parent process, and this is a forked child. Call it in the parent"
+            )
         if self._closed:
             raise BadArgument("the egress is closed. Create another one")
 
@@ -379,8 +506,10 @@ class Egress:
         """For consumers that this program did not start: no other command reports their failures. Errors: ConsumersFailed."""
         if samples := run.stats().samples_dead_lettered:
             lost = "1 sample was" if samples == 1 else f"{samples} samples were"
-            raise ConsumersFailed(f"{lost} dead-lettered, since post-processing failed. Inspect them: offramp dead-letters list --run-dir {self._run_dir}",
-                                  DEAD_LETTERS)
+            raise ConsumersFailed(
+                f"{lost} dead-lettered, since post-processing failed. Inspect them: offramp dead-letters list --run-dir {self._run_dir}",
+                DEAD_LETTERS,
+            )
 
     def _open_run(self, layout: list[Layout], device: str) -> Run:
         """May be called again after an exception: it continues with the same layout and device."""
@@ -394,7 +523,13 @@ class Egress:
                     checkpoint.begin(in_place=False)
             if consumers is not None:
                 consumers.require_alive()
-            run = Run(self._options, layout, device, checkpoint, consumers.require_alive if consumers is not None else lambda: None)
+            run = Run(
+                self._options,
+                layout,
+                device,
+                checkpoint,
+                consumers.require_alive if consumers is not None else lambda: None,
+            )
             self._layout, self._opening = layout, run
         try:
             run.open()
@@ -406,11 +541,13 @@ class Egress:
         if checkpoint is not None and consumers is None:
             checkpoint.begin(in_place=True)
         self._run = run
-        if self._closed:        # by another thread
+        if self._closed:  # by another thread
             run.close()
         return run
 
-    def _outputs_of(self, named: Mapping[str, object], copy: bool, stream: object) -> tuple[list[Outputs], BatchCache | None]:
+    def _outputs_of(
+        self, named: Mapping[str, object], copy: bool, stream: object
+    ) -> tuple[list[Outputs], BatchCache | None]:
         """Validated outputs in the run's order, and the cache to keep once the batch is accepted."""
         names = list(named) if self._layout is None else [layout.name for layout in self._layout]
         try:
@@ -418,12 +555,16 @@ class Egress:
         except KeyError:
             tensors = []
         if len(tensors) != len(named):
-            raise BadArgument(f"the batch has {', '.join(map(str, named))}; the run has {', '.join(names)}. Submit these tensors")
+            raise BadArgument(
+                f"the batch has {', '.join(map(str, named))}; the run has {', '.join(names)}. Submit these tensors"
+            )
         given = None if self._cache is None or copy else outputs_from_cache(self._cache, names, tensors)
         if given is not None:
             return given, self._cache
         layouts: Sequence[Layout | None] = self._layout or [None] * len(named)
-        given = [outputs_of(name, tensor, copy, layout, stream) for name, tensor, layout in zip(names, tensors, layouts)]
+        given = [
+            outputs_of(name, tensor, copy, layout, stream) for name, tensor, layout in zip(names, tensors, layouts)
+        ]
         _require_one_batch(names, given)
         self._require_fit(given)
         return given, batch_cache_of(tensors, given)
@@ -431,15 +572,21 @@ class Egress:
     def _require_fit(self, given: list[Outputs]) -> None:
         device = self._device if self._opening is None else self._opening.device
         if device not in (None, given[0].device):
-            raise BadArgument(f"the batch is on the device '{given[0].device}'; the run is for '{device}'. Submit tensors on that device, or open another run")
+            raise BadArgument(
+                f"the batch is on the device '{given[0].device}'; the run is for '{device}'. Submit tensors on that device, or open another run"
+            )
         for layout, each in zip(self._layout or (), given):
             if each.dtype != layout.dtype:
-                raise TypeError(f"'{layout.name}' has elements of type {each.dtype}; the run has {layout.dtype}. Convert them, or open another run")
+                raise TypeError(
+                    f"'{layout.name}' has elements of type {each.dtype}; the run has {layout.dtype}. Convert them, or open another run"
+                )
             if each.shape[1:] != layout.shape[1:]:
                 raise BadArgument(_of_another_shape(layout, each))
             if each.shape[0] > layout.shape[0]:
-                raise BadArgument(f"'{layout.name}' has {each.shape[0]} samples; the run was opened for at most {layout.shape[0]}. Give the largest "
-                                  f"batch size: Egress(tensors={{'{layout.name}': ('{layout.dtype}', {(each.shape[0], *layout.shape[1:])})}})")
+                raise BadArgument(
+                    f"'{layout.name}' has {each.shape[0]} samples; the run was opened for at most {layout.shape[0]}. Give the largest "
+                    f"batch size: Egress(tensors={{'{layout.name}': ('{layout.dtype}', {(each.shape[0], *layout.shape[1:])})}})"
+                )
 
 
 def _of_another_shape(layout: Layout, each: Outputs) -> str:
@@ -451,9 +598,11 @@ def _of_another_shape(layout: Layout, each: Outputs) -> str:
     differ = [dim for dim, (one, other) in enumerate(zip(layout.shape[1:], each.shape[1:])) if one != other]
     length = ["values['length']"] if len(differ) == 1 else [f"values['length'][{at}]" for at in range(len(differ))]
     cut = ", ".join(f":int({length[differ.index(dim)]})" if dim in differ else ":" for dim in range(len(largest)))
-    return (f"{wrong}. For samples of several sizes pad each to the largest, and submit a tensor of their lengths beside it: Egress(tensors={{'{layout.name}': "
-            f"('{layout.dtype}', {(rows, *largest)}), 'length': ('int64', {(rows,) if len(differ) == 1 else (rows, len(differ))})}}). Cut in the function: "
-            f"values['{layout.name}'][{cut}]")
+    return (
+        f"{wrong}. For samples of several sizes pad each to the largest, and submit a tensor of their lengths beside it: Egress(tensors={{'{layout.name}': "
+        f"('{layout.dtype}', {(rows, *largest)}), 'length': ('int64', {(rows,) if len(differ) == 1 else (rows, len(differ))})}}). Cut in the function: "
+        f"values['{layout.name}'][{cut}]"
+    )
 
 
 class _Submission(NamedTuple):
@@ -463,8 +612,8 @@ class _Submission(NamedTuple):
     rows: int
     keys: tuple[str, ...] | None
     key_text: bytes | None
-    numbers: Sequence[int] | None       # of its items; None: the library continues to count
-    given_items: list[int] | None       # the loop's argument
+    numbers: Sequence[int] | None  # of its items; None: the library continues to count
+    given_items: list[int] | None  # the loop's argument
 
     @property
     def first(self) -> int:
@@ -487,9 +636,13 @@ def _is_called_by(code: CodeType, egress: Egress) -> bool:
 def _require_one_batch(names: list[str], given: list[Outputs]) -> None:
     for name, each in zip(names, given):
         if each.shape[0] != given[0].shape[0]:
-            raise BadArgument(f"'{name}' has {each.shape[0]} samples, '{names[0]}' has {given[0].shape[0]}. Submit tensors of one batch")
+            raise BadArgument(
+                f"'{name}' has {each.shape[0]} samples, '{names[0]}' has {given[0].shape[0]}. Submit tensors of one batch"
+            )
         if each.device != given[0].device:
-            raise BadArgument(f"'{name}' is on the device '{each.device}', '{names[0]}' on '{given[0].device}'. Submit tensors of one device")
+            raise BadArgument(
+                f"'{name}' is on the device '{each.device}', '{names[0]}' on '{given[0].device}'. Submit tensors of one device"
+            )
         if len(each.shape) > _abi.MOST_DIMS:
             raise BadArgument(f"'{name}' has {len(each.shape)} dimensions. Submit one of at most {_abi.MOST_DIMS}")
 
@@ -501,10 +654,14 @@ def _launcher_of_this_program(own: Mapping[str, object]) -> Launched | None:
         return None
     for name, given in own.items():
         if given is not None:
-            raise BadArgument(f"{name} is given, and this program was started by `offramp run --producer`, whose flags set it. Omit it: "
-                              "offramp.Egress() finds the run")
+            raise BadArgument(
+                f"{name} is given, and this program was started by `offramp run --producer`, whose flags set it. Omit it: "
+                "offramp.Egress() finds the run"
+            )
     if started_by.is_taken:
-        raise BadArgument("this program, started by `offramp run --producer`, has made its Egress already. Submit everything to that one")
+        raise BadArgument(
+            "this program, started by `offramp run --producer`, has made its Egress already. Submit everything to that one"
+        )
     started_by.is_taken = True
     return started_by
 
@@ -514,11 +671,15 @@ def _require_complete(own: Mapping[str, Any]) -> None:
     if processor is None:
         for name in ("output", "consumers", "settings"):
             if own[name] is not None:
-                raise BadArgument(f"{name} is given without a processor. Give processor='npy', or omit it and give run_dir=, "
-                                  "to which your own consumers connect")
+                raise BadArgument(
+                    f"{name} is given without a processor. Give processor='npy', or omit it and give run_dir=, "
+                    "to which your own consumers connect"
+                )
         if own["run_dir"] is None:
-            raise BadArgument("neither a processor nor a run directory was given. Give processor= and output= to start consumers, or run_dir=, to which "
-                              "your own consumers connect")
+            raise BadArgument(
+                "neither a processor nor a run directory was given. Give processor= and output= to start consumers, or run_dir=, to which "
+                "your own consumers connect"
+            )
         return
     if not isinstance(processor, str) or not processor:
         raise TypeError(f"the processor is {processor!r}. Give its name, such as 'npy' or 'post.py:save'")
@@ -530,14 +691,24 @@ def _require_complete(own: Mapping[str, Any]) -> None:
     require_files(processor)
 
 
-def _facts(identity: str | Mapping[str, object] | None, processor: str | None, settings: Mapping[str, object]) -> dict[str, str]:
+def _facts(
+    identity: str | Mapping[str, object] | None, processor: str | None, settings: Mapping[str, object]
+) -> dict[str, str]:
     """The facts, besides tensors, that must be equal for a run to resume another."""
     try:
         identity_text = identity if isinstance(identity, str) else json.dumps(identity, sort_keys=True)
     except TypeError as problem:
-        raise TypeError(f"the identity cannot be stored as JSON: {problem}. Give a str, or a mapping of strings and numbers") from None
-    options = next((flag.partition("=")[2] for flag in flags_of(settings) if flag.startswith("--processor-option=")), None)
-    return {"identity": identity_text, "processor": processor or "", **({"processor-option": json.dumps(options)} if options else {})}
+        raise TypeError(
+            f"the identity cannot be stored as JSON: {problem}. Give a str, or a mapping of strings and numbers"
+        ) from None
+    options = next(
+        (flag.partition("=")[2] for flag in flags_of(settings) if flag.startswith("--processor-option=")), None
+    )
+    return {
+        "identity": identity_text,
+        "processor": processor or "",
+        **({"processor-option": json.dumps(options)} if options else {}),
+    }
 
 
 def _new_run_dir() -> str:
@@ -547,9 +718,13 @@ def _new_run_dir() -> str:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         facts = os.lstat(folder)
     except OSError as problem:
-        raise CannotWrite(f"the folder of run directories {folder} cannot be created: {problem.strerror}. Give run_dir=, your own folder") from problem
+        raise CannotWrite(
+            f"the folder of run directories {folder} cannot be created: {problem.strerror}. Give run_dir=, your own folder"
+        ) from problem
     if facts.st_uid != os.getuid() or facts.st_mode & 0o170077 != 0o040000:
-        raise NotPermitted(f"{folder} does not belong to this user alone (mode 0700). Remove it, or give run_dir=, your own folder")
+        raise NotPermitted(
+            f"{folder} does not belong to this user alone (mode 0700). Remove it, or give run_dir=, your own folder"
+        )
     return f"{folder}/{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
 
 
@@ -557,14 +732,18 @@ def _make(folder: str) -> None:
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as problem:
-        raise CannotWrite(f"output {folder} cannot be written: {problem.strerror}. Give a folder that you may write to") from problem
+        raise CannotWrite(
+            f"output {folder} cannot be written: {problem.strerror}. Give a folder that you may write to"
+        ) from problem
 
 
 def _device(given: str) -> str:
     if given == "cuda":
         return "cuda:0"
     if given != "cpu" and not (given.startswith("cuda:") and given[5:].isdecimal()):
-        raise BadArgument(f"the device '{given}' is not supported. Give 'cpu', 'cuda' or 'cuda:N', where the tensors are")
+        raise BadArgument(
+            f"the device '{given}' is not supported. Give 'cpu', 'cuda' or 'cuda:N', where the tensors are"
+        )
     return given
 
 
@@ -573,7 +752,9 @@ def _layout(name: str, description: Any) -> Layout:
         dtype, shape = description
         shape = tuple(int(extent) for extent in shape)
     except (TypeError, ValueError):
-        raise BadArgument(f"the tensor '{name}' is described by {description!r}. Give its type and shape, such as ('float32', (64, 1000))") from None
+        raise BadArgument(
+            f"the tensor '{name}' is described by {description!r}. Give its type and shape, such as ('float32', (64, 1000))"
+        ) from None
     return Layout(name, dtype_of(dtype), shape)
 
 
@@ -597,7 +778,7 @@ def _owners_of(given: list[Outputs], keys: bytes | None, first: int | None) -> l
 
 
 _open: weakref.WeakSet[Egress] = weakref.WeakSet()
-_process = os.getpid()      # cached, to save a system call per batch; the library checks again
+_process = os.getpid()  # cached, to save a system call per batch; the library checks again
 
 
 def _note_fork() -> None:
@@ -609,12 +790,20 @@ os.register_at_fork(after_in_child=_note_fork)
 
 
 def _close_forgotten(egress: Egress) -> None:
-    if (getattr(egress, "_opening", None) or getattr(egress, "_consumers", None)) is not None and not egress._closed and egress._pid == os.getpid():
+    if (
+        (getattr(egress, "_opening", None) or getattr(egress, "_consumers", None)) is not None
+        and not egress._closed
+        and egress._pid == os.getpid()
+    ):
         try:
             if not egress._is_done:
-                warnings.warn("an Egress was neither drained nor closed: unfinished work is abandoned. Use it as a context, or call drain() and "
-                              "close()", ForgottenWarning, stacklevel=3)
-        finally:        # also if warnings are errors
+                warnings.warn(
+                    "an Egress was neither drained nor closed: unfinished work is abandoned. Use it as a context, or call drain() and "
+                    "close()",
+                    ForgottenWarning,
+                    stacklevel=3,
+                )
+        finally:  # also if warnings are errors
             egress.close()
 
 

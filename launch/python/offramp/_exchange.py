@@ -9,11 +9,11 @@ from offramp import _abi
 from offramp._dtypes import ALL, OF_ARRAY_TYPE, DType, dtype_of_codes
 from offramp._errors import BadArgument
 
-LEGACY_STREAM, PER_THREAD_STREAM = 0, 2     # handles; the interface uses 1 for the legacy stream
-_NEWEST = (1, 1)                            # DLPack version that we request
+LEGACY_STREAM, PER_THREAD_STREAM = 0, 2  # handles; the interface uses 1 for the legacy stream
+_NEWEST = (1, 1)  # DLPack version that we request
 _MOST_MAJOR = 1
-_ON_THE_CPU, _ON_CUDA = (1, 3), (2, 13)     # DLDeviceType: plain and page-locked; plain and managed
-_DEVICE_ORDINAL = 9                         # CUpointer_attribute
+_ON_THE_CPU, _ON_CUDA = (1, 3), (2, 13)  # DLDeviceType: plain and page-locked; plain and managed
+_DEVICE_ORDINAL = 9  # CUpointer_attribute
 
 
 class Exchanged(NamedTuple):
@@ -23,15 +23,22 @@ class Exchanged(NamedTuple):
     address: int
     dtype: DType
     shape: tuple[int, ...]
-    strides: tuple[int, ...] | None     # None: row-major; empty: not a multiple of the element size
+    strides: tuple[int, ...] | None  # None: row-major; empty: not a multiple of the element size
     device: str
     stream: int
 
 
 class _Tensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("dims", ctypes.c_int32),
-                ("dtype", _abi.DTypeCode), ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-                ("byte_offset", ctypes.c_uint64)]
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("dims", ctypes.c_int32),
+        ("dtype", _abi.DTypeCode),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
 
 
 class _Managed(ctypes.Structure):
@@ -39,14 +46,22 @@ class _Managed(ctypes.Structure):
 
 
 class _Versioned(ctypes.Structure):
-    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
-                ("flags", ctypes.c_uint64), ("tensor", _Tensor)]
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    ]
 
 
 _KINDS = {b"dltensor": (_Managed, b"used_dltensor"), b"dltensor_versioned": (_Versioned, b"used_dltensor_versioned")}
-_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)      # without the GIL, as DLPack requires
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # without the GIL, as DLPack requires
 _name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
-_pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+_pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
 _rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_SetName", ctypes.pythonapi))
 
 
@@ -68,14 +83,18 @@ def of_dlpack(name: str, given: Any) -> Exchanged:
     device, capsule = _export(name, given)
     owner, tensor = _taken(name, capsule)
     if tensor.dtype.lanes != 1:
-        raise TypeError(f"'{name}' has elements of {tensor.dtype.lanes} lanes. Submit one number per element, in an additional dimension")
+        raise TypeError(
+            f"'{name}' has elements of {tensor.dtype.lanes} lanes. Submit one number per element, in an additional dimension"
+        )
     try:
         dtype = dtype_of_codes(tensor.dtype.code, tensor.dtype.bits)
     except TypeError:
-        raise TypeError(f"'{name}' has elements of DLPack's type code {tensor.dtype.code} with {tensor.dtype.bits} bits, which are not supported. "
-                        f"Convert them to one of {', '.join(map(str, ALL))}") from None
-    shape = tuple(tensor.shape[:tensor.dims])
-    strides = tuple(tensor.strides[:tensor.dims]) if tensor.strides else None
+        raise TypeError(
+            f"'{name}' has elements of DLPack's type code {tensor.dtype.code} with {tensor.dtype.bits} bits, which are not supported. "
+            f"Convert them to one of {', '.join(map(str, ALL))}"
+        ) from None
+    shape = tuple(tensor.shape[: tensor.dims])
+    strides = tuple(tensor.strides[: tensor.dims]) if tensor.strides else None
     return Exchanged(owner, (tensor.data or 0) + tensor.byte_offset, dtype, shape, strides, device, LEGACY_STREAM)
 
 
@@ -84,17 +103,21 @@ def _export(name: str, given: Any) -> tuple[str, object]:
     try:
         kind, index = (int(number) for number in given.__dlpack_device__())
         if kind not in _ON_THE_CPU + _ON_CUDA:
-            raise BadArgument(f"'{name}' is on a device of DLPack's type {kind}. Submit an array on the CPU or on a CUDA device")
+            raise BadArgument(
+                f"'{name}' is on a device of DLPack's type {kind}. Submit an array on the CPU or on a CUDA device"
+            )
         _wait_until_computed(given)
         device, options = ("cpu", {}) if kind in _ON_THE_CPU else (f"cuda:{index}", {"stream": -1})
         try:
             return device, given.__dlpack__(max_version=_NEWEST, **options)
-        except TypeError:       # DLPack without versions
+        except TypeError:  # DLPack without versions
             return device, given.__dlpack__(**options)
     except BadArgument:
         raise
     except Exception as problem:
-        raise BadArgument(f"'{name}' cannot be exported through DLPack: {str(problem).rstrip('.')}. Submit a copy of it") from problem
+        raise BadArgument(
+            f"'{name}' cannot be exported through DLPack: {str(problem).rstrip('.')}. Submit a copy of it"
+        ) from problem
 
 
 def _wait_until_computed(given: Any) -> None:
@@ -106,46 +129,68 @@ def _wait_until_computed(given: Any) -> None:
 def _taken(name: str, capsule: object) -> tuple[_Taken, _Tensor]:
     capsule_name = _name_of(capsule) if type(capsule).__name__ == "PyCapsule" else None
     if capsule_name not in _KINDS:
-        raise TypeError(f"'{name}' exported no tensor through DLPack, but {capsule!r}. Submit a NumPy array or a torch.Tensor")
+        raise TypeError(
+            f"'{name}' exported no tensor through DLPack, but {capsule!r}. Submit a NumPy array or a torch.Tensor"
+        )
     kind, used = _KINDS[capsule_name]
     address = _pointer_of(capsule, capsule_name)
     _rename(capsule, used)
     managed = kind.from_address(address)
     owner = _Taken(address, managed.deleter)
     if isinstance(managed, _Versioned) and managed.major > _MOST_MAJOR:
-        raise BadArgument(f"'{name}' comes through DLPack {managed.major}.{managed.minor}, which is newer than the supported version {_NEWEST[0]}.{_NEWEST[1]}. "
-                          "Submit a torch.Tensor of it")
+        raise BadArgument(
+            f"'{name}' comes through DLPack {managed.major}.{managed.minor}, which is newer than the supported version {_NEWEST[0]}.{_NEWEST[1]}. "
+            "Submit a torch.Tensor of it"
+        )
     return owner, managed.tensor
 
 
 def of_cuda_interface(name: str, given: Any, interface: Any) -> Exchanged:
     """`interface`: the array's CUDA array interface. Errors: TypeError, BadArgument."""
     try:
-        shape, typestr, address = tuple(int(extent) for extent in interface["shape"]), interface["typestr"], int(interface["data"][0] or 0)
+        shape, typestr, address = (
+            tuple(int(extent) for extent in interface["shape"]),
+            interface["typestr"],
+            int(interface["data"][0] or 0),
+        )
         strides, mask, stream = interface.get("strides"), interface.get("mask"), interface.get("stream")
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
-        raise TypeError(f"'{name}' has an invalid __cuda_array_interface__: {interface!r}. Submit a torch.Tensor of it") from problem
+        raise TypeError(
+            f"'{name}' has an invalid __cuda_array_interface__: {interface!r}. Submit a torch.Tensor of it"
+        ) from problem
     dtype = OF_ARRAY_TYPE.get(typestr)
     if dtype is None:
-        raise TypeError(f"'{name}' has elements of type '{typestr}', which is not supported. Convert them to one of {', '.join(map(str, ALL))}")
+        raise TypeError(
+            f"'{name}' has elements of type '{typestr}', which is not supported. Convert them to one of {', '.join(map(str, ALL))}"
+        )
     if mask is not None:
         raise TypeError(f"'{name}' has a mask. Submit an array without one")
     if strides is not None:
         size = dtype.bits // 8
-        strides = () if any(stride % size for extent, stride in zip(shape, strides) if extent > 1) else tuple(stride // size for stride in strides)
-    array = Exchanged(given, address, dtype, shape, strides, f"cuda:{_index_of(name, given, address)}", _handle_of(name, stream))
+        strides = (
+            ()
+            if any(stride % size for extent, stride in zip(shape, strides) if extent > 1)
+            else tuple(stride // size for stride in strides)
+        )
+    array = Exchanged(
+        given, address, dtype, shape, strides, f"cuda:{_index_of(name, given, address)}", _handle_of(name, stream)
+    )
     try:
         _wait_until_computed(given)
     except Exception as problem:
-        raise BadArgument(f"'{name}' cannot be computed: {str(problem).rstrip('.')}. Submit a computed array") from problem
+        raise BadArgument(
+            f"'{name}' cannot be computed: {str(problem).rstrip('.')}. Submit a computed array"
+        ) from problem
     return array
 
 
 def _handle_of(name: str, stream: object) -> int:
-    if stream is None or stream == 1:       # no stream to wait for; the legacy stream
+    if stream is None or stream == 1:  # no stream to wait for; the legacy stream
         return LEGACY_STREAM
     if isinstance(stream, bool) or not isinstance(stream, int) or stream < 2:
-        raise TypeError(f"'{name}' has an invalid stream in its interface: {stream!r}. Pass the stream: submit(..., stream=)")
+        raise TypeError(
+            f"'{name}' has an invalid stream in its interface: {stream!r}. Pass the stream: submit(..., stream=)"
+        )
     return stream
 
 
@@ -154,9 +199,13 @@ def _index_of(name: str, given: Any, address: int) -> int:
         return int(device_of()[1])
     index = ctypes.c_int()
     try:
-        code = ctypes.CDLL("libcuda.so.1").cuPointerGetAttribute(ctypes.byref(index), _DEVICE_ORDINAL, ctypes.c_uint64(address))
+        code = ctypes.CDLL("libcuda.so.1").cuPointerGetAttribute(
+            ctypes.byref(index), _DEVICE_ORDINAL, ctypes.c_uint64(address)
+        )
     except OSError as problem:
         raise BadArgument(f"the device of '{name}' is unknown: {problem}. Submit an array on the CPU") from problem
     if code != 0:
-        raise BadArgument(f"'{name}' is not on a CUDA device (cuPointerGetAttribute: {code}). Submit an array on a CUDA device")
+        raise BadArgument(
+            f"'{name}' is not on a CUDA device (cuPointerGetAttribute: {code}). Submit an array on a CUDA device"
+        )
     return index.value

@@ -27,22 +27,39 @@ from offramp._torch import is_torch
 
 _Progress = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _Current = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
-_File = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
+_File = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t
+)
 _Record = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t)
 _Explain = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
 
 
 class Host(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("progress", _Progress), ("still_current", _Current), ("commit_file", _File),
-                ("commit_record", _Record), ("explain", _Explain)]
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("progress", _Progress),
+        ("still_current", _Current),
+        ("commit_file", _File),
+        ("commit_record", _Record),
+        ("explain", _Explain),
+    ]
 
 
 class Options(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("output", ctypes.c_char_p), ("option_count", ctypes.c_uint32),
-                ("only_check", ctypes.c_uint32), ("keys", ctypes.POINTER(ctypes.c_char_p)), ("values", ctypes.POINTER(ctypes.c_char_p))]
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("name", ctypes.c_char_p),
+        ("output", ctypes.c_char_p),
+        ("option_count", ctypes.c_uint32),
+        ("only_check", ctypes.c_uint32),
+        ("keys", ctypes.POINTER(ctypes.c_char_p)),
+        ("values", ctypes.POINTER(ctypes.c_char_p)),
+    ]
 
 
-_Create = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(Host), ctypes.POINTER(Options), ctypes.POINTER(ctypes.c_void_p))
+_Create = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.POINTER(Host), ctypes.POINTER(Options), ctypes.POINTER(ctypes.c_void_p)
+)
 _Process = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(Host), ctypes.POINTER(_abi.Slab))
 _Destroy = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -53,10 +70,10 @@ class ProcessorTable(ctypes.Structure):
 
 STRUCTS = {"offramp_host": Host, "offramp_processor_options": Options, "offramp_processor": ProcessorTable}
 
-DEBUGGER = "OFFRAMP_PDB"     # `dead-letters retry --pdb`: the user types on standard input
+DEBUGGER = "OFFRAMP_PDB"  # `dead-letters retry --pdb`: the user types on standard input
 _debugs = bool(os.environ.pop(DEBUGGER, ""))
 
-_processors: dict[int, Processor] = {}     # by the number that identifies each in C
+_processors: dict[int, Processor] = {}  # by the number that identifies each in C
 _numbers = itertools.count(1)
 
 
@@ -102,7 +119,11 @@ def _end_of_a_child() -> None:
     """Ends a forked child, because the connection and the slab belong to its parent."""
     with contextlib.suppress(BaseException):
         sys.stdout.flush()
-        print("offramp: a forked child returned from the processor and was ended. Call os._exit() in the child", file=sys.stderr, flush=True)
+        print(
+            "offramp: a forked child returned from the processor and was ended. Call os._exit() in the child",
+            file=sys.stderr,
+            flush=True,
+        )
     os._exit(1)
 
 
@@ -111,7 +132,7 @@ def _verdict(number: int, host: Any, slab: Any) -> int:
         _processors[number].process(host, slab.contents)
         return _abi.OK
     except _CommitRefused as refused:
-        return refused.code         # the consumer knows the reason
+        return refused.code  # the consumer knows the reason
     except Retry as problem:
         return _explained(host, str(problem) or "offramp.Retry", _abi.RETRY)
     except Reject as problem:
@@ -122,7 +143,11 @@ def _verdict(number: int, host: Any, slab: Any) -> int:
         return _explained(host, "MemoryError: this process has no memory left", _abi.FAILED)
     except SystemExit as problem:
         _debug()
-        return _explained(host, f"SystemExit: the processor called sys.exit({problem.code!r}). Return, or raise an exception", _abi.FAILED)
+        return _explained(
+            host,
+            f"SystemExit: the processor called sys.exit({problem.code!r}). Return, or raise an exception",
+            _abi.FAILED,
+        )
     except BaseException:
         _debug()
         return _explained(host, _user_traceback(traceback.format_exc()), _abi.FAILED)
@@ -142,7 +167,7 @@ def _debug() -> None:
     import pdb
 
     traceback.print_exc()
-    before = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])    # the consumer reads this signal elsewhere
+    before = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # the consumer reads this signal elsewhere
     try:
         pdb.post_mortem(sys.exc_info()[2])
     finally:
@@ -198,7 +223,9 @@ class Processor:
         finally:
             slab._end()
         if kept := slab._kept_view():
-            raise ViewKept(f"{self._name} kept a view of its slab's tensor '{kept}'. Copy data that you keep: numpy.array(view)")
+            raise ViewKept(
+                f"{self._name} kept a view of its slab's tensor '{kept}'. Copy data that you keep: numpy.array(view)"
+            )
 
     def close(self) -> None:
         close = getattr(self._object, "close", None)
@@ -207,8 +234,10 @@ class Processor:
 
     def _commit_all(self, host: Host, slab: Slab, given: _abi.Slab, results: Any) -> None:
         if not isinstance(results, Iterator):
-            raise TypeError(f"{self._name} returned {type(results).__name__}. Return None, or yield (sample, '.png', bytes), (sample, array) "
-                            "or (sample, {'field': value})")
+            raise TypeError(
+                f"{self._name} returned {type(results).__name__}. Return None, or yield (sample, '.png', bytes), (sample, array) "
+                "or (sample, {'field': value})"
+            )
         index, pid = _indices(given), os.getpid()
         for result in results:
             if os.getpid() != pid:
@@ -223,18 +252,24 @@ class Processor:
             sample, *ending, what = result
             if not ending or isinstance(ending[0], str):
                 return sample, ending[0] if ending else None, what
-        raise TypeError(f"{self._name} yielded {result!r:.80}. Yield (sample, '.png', bytes), (sample, array) or (sample, {{'field': value}})")
+        raise TypeError(
+            f"{self._name} yielded {result!r:.80}. Yield (sample, '.png', bytes), (sample, array) or (sample, {{'field': value}})"
+        )
 
     def _commit(self, host: Host, index: int, sample: Sample, ending: str | None, what: Any) -> None:
         address = ctypes.addressof(host)
         if isinstance(what, dict):
             if ending is not None:
-                raise TypeError(f"{self._name} yielded a record with the ending '{ending}'. Yield (sample, dict), or json.dumps() for a file")
+                raise TypeError(
+                    f"{self._name} yielded a record with the ending '{ending}'. Yield (sample, dict), or json.dumps() for a file"
+                )
             text = _json_of(self._name, sample, what).encode()
             code = host.commit_record(address, index, text, len(text))
         else:
             data = _bytes_of(self._name, ending, what)
-            code = host.commit_file(address, index, os.fsencode(ending if ending is not None else ".npy"), data, len(data))
+            code = host.commit_file(
+                address, index, os.fsencode(ending if ending is not None else ".npy"), data, len(data)
+            )
         if code != _abi.OK:
             raise _CommitRefused(code)
 
@@ -242,13 +277,21 @@ class Processor:
 def check(name: str, options: dict[str, str]) -> Any:
     """The function or class of this name, checked for its later call. Errors: those of find()."""
     if importlib.util.find_spec("numpy") is None:
-        raise Wrong(f"{name} would run in {sys.executable}, which has no NumPy to read slabs with. Install it there, or give another "
-                    "interpreter with --consumer-python")
+        raise Wrong(
+            f"{name} would run in {sys.executable}, which has no NumPy to read slabs with. Install it there, or give another "
+            "interpreter with --consumer-python"
+        )
     found = find(name.removeprefix("python:"))
     call = found.__call__ if inspect.isclass(found) and "__call__" in vars(found) else found
-    if not callable(found) or (inspect.isclass(found) and not any("__call__" in vars(base) for base in found.__mro__[:-1])):
+    if not callable(found) or (
+        inspect.isclass(found) and not any("__call__" in vars(base) for base in found.__mro__[:-1])
+    ):
         raise Wrong(f"{name} is not a function, nor a class with __call__(self, slab)")
-    if any(test(part) for part in (call, getattr(found, "__call__", None)) for test in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)):
+    if any(
+        test(part)
+        for part in (call, getattr(found, "__call__", None))
+        for test in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+    ):
         raise Wrong(f"{name} is asynchronous. Give a plain function, whose work is done when it returns")
     if inspect.isclass(found):
         _require_fit(found, (), options, f"{name} is a class and gets --processor-option as keywords")
@@ -278,7 +321,7 @@ def find(place: str) -> Any:
         if spec is None or spec.loader is None:
             raise Wrong(f"{path} cannot be imported")
         module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module     # like import: pickle and dataclasses look there
+        sys.modules[path.stem] = module  # like import: pickle and dataclasses look there
         spec.loader.exec_module(module)
     else:
         sys.path.insert(0, os.getcwd())
@@ -296,7 +339,7 @@ def _require_fit(function: Any, arguments: tuple[Any, ...], keywords: dict[str, 
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return      # a C function checks its arguments itself
+        return  # a C function checks its arguments itself
     try:
         signature.bind(*arguments, **keywords)
     except TypeError as problem:
@@ -316,7 +359,9 @@ def _bytes_of(name: str, ending: str | None, what: Any) -> bytes:
         import numpy
 
         if ending not in (None, ".npy"):
-            raise TypeError(f"{name} yielded an array with the ending '{ending}'. Arrays become .npy; yield bytes for other formats")
+            raise TypeError(
+                f"{name} yielded an array with the ending '{ending}'. Arrays become .npy; yield bytes for other formats"
+            )
         file = io.BytesIO()
         numpy.save(file, readable(name, numpy.asarray(as_numpy_type(what))), allow_pickle=False)
         return file.getvalue()
@@ -335,12 +380,27 @@ def readable(name: str, array: Any) -> Any:
     Converts elements so that NumPy alone can read the file: float32 for the floats of ml_dtypes (bfloat16, float8), int8 for its narrow integers.
     NumPy would write these as untyped bytes (|V2). Errors: TypeError for untyped bytes.
     """
-    if array.dtype.fields is None and array.dtype.subdtype is None and array.dtype.kind == "V" and array.dtype.type.__module__ != "numpy":
+    if (
+        array.dtype.fields is None
+        and array.dtype.subdtype is None
+        and array.dtype.kind == "V"
+        and array.dtype.type.__module__ != "numpy"
+    ):
         kind = array.dtype.name
-        return array.astype("complex64" if "complex" in kind else "uint8" if kind.startswith("uint") else "int8" if kind.startswith("int") else "float32")
+        return array.astype(
+            "complex64"
+            if "complex" in kind
+            else "uint8"
+            if kind.startswith("uint")
+            else "int8"
+            if kind.startswith("int")
+            else "float32"
+        )
     if _has_bytes_without_a_type(array.dtype):
-        raise TypeError(f"{name} yielded an array of type {array.dtype}, which has bytes without a type: NumPy cannot read numbers from its file. Convert it to numbers, "
-                        "such as array.astype('float32'), or yield bytes with their own ending")
+        raise TypeError(
+            f"{name} yielded an array of type {array.dtype}, which has bytes without a type: NumPy cannot read numbers from its file. Convert it to numbers, "
+            "such as array.astype('float32'), or yield bytes with their own ending"
+        )
     return array
 
 
@@ -363,8 +423,10 @@ def _json_of(name: str, sample: Sample, record: dict[str, Any]) -> str:
     except ValueError:
         if (field := next((field for field, value in record.items() if not _is_json(value)), None)) is None:
             raise
-    raise ValueError(f"{name} yielded a record of sample '{sample.key}' whose field '{field}' is {record[field]!r:.80}. JSON has no NaN and no infinity: "
-                     "yield None, or omit the field")
+    raise ValueError(
+        f"{name} yielded a record of sample '{sample.key}' whose field '{field}' is {record[field]!r:.80}. JSON has no NaN and no infinity: "
+        "yield None, or omit the field"
+    )
 
 
 def _is_json(value: Any) -> bool:
@@ -379,7 +441,7 @@ def _plain(value: Any) -> Any:
     """Converts numbers and arrays of NumPy, ml_dtypes and PyTorch to Python numbers and lists."""
     if hasattr(value, "tolist"):
         if getattr(getattr(value, "dtype", None), "kind", "") == "V":
-            value = value.astype("float32")     # converts to Python numbers
+            value = value.astype("float32")  # converts to Python numbers
         return value.tolist()
     raise TypeError(f"a record has a value of type {type(value).__name__}, which JSON does not support")
 

@@ -23,12 +23,16 @@ def key_text_of(keys: Sequence[str] | None, rows: int, once: bool) -> bytes | No
     if text and len(keys) == rows and text.count("\0") == rows - 1:
         if once and len(set(keys)) != rows:
             repeated = next(key for at, key in enumerate(keys) if key in keys[:at])
-            raise BadArgument(f"the key {repeated!r} names two samples of a batch, whose results would replace each other. Give each sample its own key")
+            raise BadArgument(
+                f"the key {repeated!r} names two samples of a batch, whose results would replace each other. Give each sample its own key"
+            )
         return f"{text}\0".encode("utf-8", "surrogateescape")
     for key in keys:
         if not isinstance(key, str):
-            raise TypeError(f"a key is of type {type(key).__qualname__}. Keys must be of type str: give [str(key) for key in "
-                            f"{'keys.tolist()' if hasattr(key, 'tolist') else 'keys'}]")
+            raise TypeError(
+                f"a key is of type {type(key).__qualname__}. Keys must be of type str: give [str(key) for key in "
+                f"{'keys.tolist()' if hasattr(key, 'tolist') else 'keys'}]"
+            )
         if "\0" in key:
             raise BadArgument(f"the key {key!r} contains a NUL character. Remove it")
     if len(keys) != rows:
@@ -38,13 +42,31 @@ def key_text_of(keys: Sequence[str] | None, rows: int, once: bool) -> bytes | No
 
 # Built-in processors that name files by keys, with their endings. Custom processors may use any ending. All others accept any key.
 _IMAGES = (".png", ".jpg", ".webp")
-ENDINGS = {"npy": (".npy",), "safetensors": (".safetensors",), "mask-png": _IMAGES, "cut-out": _IMAGES, "overlay": _IMAGES, "image": _IMAGES, "write": (".bin",)}
-_OF_ROWS = ("checksum", "embeddings-parquet", "embeddings-postgres", "embeddings-sqlite", "http", "mask-rle", "none", "records", "records-postgres")
+ENDINGS = {
+    "npy": (".npy",),
+    "safetensors": (".safetensors",),
+    "mask-png": _IMAGES,
+    "cut-out": _IMAGES,
+    "overlay": _IMAGES,
+    "image": _IMAGES,
+    "write": (".bin",),
+}
+_OF_ROWS = (
+    "checksum",
+    "embeddings-parquet",
+    "embeddings-postgres",
+    "embeddings-sqlite",
+    "http",
+    "mask-rle",
+    "none",
+    "records",
+    "records-postgres",
+)
 # In NUL-terminated keys: a part that cannot name a file or folder, or that Offramp reserves.
 _UNUSABLE = re.compile(rb"(?<![^\0/])(?:[/\0]|\.\.?[/\0]|\.offramp-)|[^/\0]{256,}/")
 
 
-MOST_FOLDERS = 1 << 18      # limits memory
+MOST_FOLDERS = 1 << 18  # limits memory
 
 
 class FileNames:
@@ -55,14 +77,16 @@ class FileNames:
 
     def __init__(self, endings: tuple[str, ...] | None):
         self._endings = endings
-        self._stems: set[str] = set()       # keys whose file would have a folder's name: 'k' for 'k.npy/x'
-        self._folders: set[str] = set()     # folders that these stems belong to
-        self._new: set[str] = set()         # folders of the last checked batch
+        self._stems: set[str] = set()  # keys whose file would have a folder's name: 'k' for 'k.npy/x'
+        self._folders: set[str] = set()  # folders that these stems belong to
+        self._new: set[str] = set()  # folders of the last checked batch
 
     def require_usable(self, keys: Sequence[str], key_text: bytes, before: Collection[str]) -> None:
         """`before`: keys of earlier batches. Errors: BadArgument."""
         flat = b"/" not in key_text
-        if (not flat or key_text[0] in b".\0" or b"\0." in key_text or b"\0\0" in key_text) and _UNUSABLE.search(key_text):
+        if (not flat or key_text[0] in b".\0" or b"\0." in key_text or b"\0\0" in key_text) and _UNUSABLE.search(
+            key_text
+        ):
             for key in keys:
                 _require_path(key)
         self._new = set() if flat else self._new_folders(keys)
@@ -71,8 +95,10 @@ class FileNames:
         here = set(keys)
         stems = {stem for folder in self._new for stem in self._stems_of(folder)}
         for key in (*(stem for stem in stems if stem in here or stem in before), *self._stems.intersection(here)):
-            raise BadArgument(f"the key {key!r} names a file beside a folder that another key names, as '{key}{self._endings[0] if self._endings else '.npy'}' and "
-                              f"'{key}{self._endings[0] if self._endings else '.npy'}/x': a path cannot be both a file and a folder. Rename one of the keys")
+            raise BadArgument(
+                f"the key {key!r} names a file beside a folder that another key names, as '{key}{self._endings[0] if self._endings else '.npy'}' and "
+                f"'{key}{self._endings[0] if self._endings else '.npy'}/x': a path cannot be both a file and a folder. Rename one of the keys"
+            )
 
     def add(self) -> None:
         """Adds the folders of the last checked batch after it was accepted. Idempotent."""
@@ -87,7 +113,12 @@ class FileNames:
         at = folder.find(".")
         while at >= 0:
             ending = folder[at:].partition("/")[0]
-            if at > 0 and folder[at - 1] != "/" and len(ending) > 1 and (self._endings is None or ending.endswith(self._endings)):
+            if (
+                at > 0
+                and folder[at - 1] != "/"
+                and len(ending) > 1
+                and (self._endings is None or ending.endswith(self._endings))
+            ):
                 yield folder[:at]
             at = folder.find(".", at + 1)
 
@@ -97,7 +128,9 @@ def file_names_of(processor: str) -> FileNames | None:
     names = [name for name in processor.split(",") if name not in _OF_ROWS]
     if not names:
         return None
-    return FileNames(tuple(ending for name in names for ending in ENDINGS[name]) if all(name in ENDINGS for name in names) else None)
+    return FileNames(
+        tuple(ending for name in names for ending in ENDINGS[name]) if all(name in ENDINGS for name in names) else None
+    )
 
 
 def _require_path(key: str) -> None:
@@ -106,15 +139,27 @@ def _require_path(key: str) -> None:
     if not key:
         raise BadArgument("a key of 0 bytes cannot name a result. Give each sample a key")
     if key.startswith("/"):
-        raise BadArgument(f"the key {key!r} is an absolute path, but keys name results below the output. Make it relative to a folder: "
-                          f"os.path.relpath({key!r}, FOLDER)")
+        raise BadArgument(
+            f"the key {key!r} is an absolute path, but keys name results below the output. Make it relative to a folder: "
+            f"os.path.relpath({key!r}, FOLDER)"
+        )
     for part in parts:
-        why = ("an empty part" if not part else f"the part '{part}'" if part in (".", "..") else
-               "a part that begins with '.offramp-', which Offramp reserves" if part.startswith(".offramp-") else
-               "a folder's name of more than 255 bytes" if part is not parts[-1] and len(part.encode("utf-8", "surrogateescape")) > 255 else None)
+        why = (
+            "an empty part"
+            if not part
+            else f"the part '{part}'"
+            if part in (".", "..")
+            else "a part that begins with '.offramp-', which Offramp reserves"
+            if part.startswith(".offramp-")
+            else "a folder's name of more than 255 bytes"
+            if part is not parts[-1] and len(part.encode("utf-8", "surrogateescape")) > 255
+            else None
+        )
         if why is not None:
-            raise BadArgument(f"the key {key!r} has {why}, but keys name results below the output. Give a relative path without it, such as "
-                              "os.path.relpath(PATH, FOLDER) for a PATH in FOLDER")
+            raise BadArgument(
+                f"the key {key!r} has {why}, but keys name results below the output. Give a relative path without it, such as "
+                "os.path.relpath(PATH, FOLDER) for a PATH in FOLDER"
+            )
 
 
 class KeysBefore:
@@ -131,8 +176,10 @@ class KeysBefore:
         """Errors: BadArgument."""
         if not self._keys.isdisjoint(keys):
             repeated = next(key for key in keys if key in self._keys)
-            raise BadArgument(f"the key {repeated!r} names a sample of an earlier batch, whose results would be replaced. Give each sample its own key; or, "
-                              "to replace them, for example after TensorChanged reported that batch, pass Egress(repeated_keys='allow')")
+            raise BadArgument(
+                f"the key {repeated!r} names a sample of an earlier batch, whose results would be replaced. Give each sample its own key; or, "
+                "to replace them, for example after TensorChanged reported that batch, pass Egress(repeated_keys='allow')"
+            )
 
     def __contains__(self, key: object) -> bool:
         return key in self._keys

@@ -15,12 +15,12 @@ from offramp._checkpoint import NAME
 from offramp._errors import BadArgument
 from offramp._threads import start_without_signals
 
-LIFELINE = "OFFRAMP_LIFELINE_FD"      # NUMBER:INODE of a pipe
+LIFELINE = "OFFRAMP_LIFELINE_FD"  # NUMBER:INODE of a pipe
 CONTROL_SOCKET = "control.sock"
-STATUS, CUT_SHORT = "status", "cut-short"     # requests: offramp_launch/supervision/control.py
+STATUS, CUT_SHORT = "status", "cut-short"  # requests: offramp_launch/supervision/control.py
 STATUS_FILE = "status.json"
 ANSWER_SECONDS = 5
-TIMED_OUT = (BlockingIOError, TimeoutError, socket.timeout)     # BlockingIOError: the socket's backlog is full
+TIMED_OUT = (BlockingIOError, TimeoutError, socket.timeout)  # BlockingIOError: the socket's backlog is full
 ENDED_BY_THE_USER = 130
 
 
@@ -75,7 +75,7 @@ class Launched:
             raise KeyboardInterrupt
 
     def _watch(self) -> None:
-        with contextlib.suppress(OSError):      # a connection that the launcher never accepted is reset
+        with contextlib.suppress(OSError):  # a connection that the launcher never accepted is reset
             while os.read(self._lifeline, 1):
                 continue
         self._launcher_died = True
@@ -92,24 +92,39 @@ def launched(knows_its_run: bool = False) -> Launched | None:
     """
     global _launched
     if _launched is None and (lifeline_text := os.environ.get(LIFELINE)):
-        del os.environ[LIFELINE]        # child programs are not the run's producer
-        settings = {name: os.environ.get(f"OFFRAMP_{name.upper()}", "") for name in LauncherSettings._fields if name not in ("resume", "kill_stalled")}
+        del os.environ[LIFELINE]  # child programs are not the run's producer
+        settings = {
+            name: os.environ.get(f"OFFRAMP_{name.upper()}", "")
+            for name in LauncherSettings._fields
+            if name not in ("resume", "kill_stalled")
+        }
         if not settings["run_dir"]:
-            raise BadArgument(f"{LIFELINE} is set, and OFFRAMP_RUN_DIR is not. Unset both: `offramp run --producer` sets them")
+            raise BadArgument(
+                f"{LIFELINE} is set, and OFFRAMP_RUN_DIR is not. Unset both: `offramp run --producer` sets them"
+            )
         lifeline = _inherited(lifeline_text)
         if lifeline is None and knows_its_run:
             return None
         if lifeline is None:
             lifeline = _connected(settings["run_dir"], settings["run_id"])
-        resume = os.environ.get("OFFRAMP_RESUME") == "true" or _was_restarted(settings["run_dir"], settings["run_id"], settings["output"], settings["work"])
-        _launched = Launched(LauncherSettings(**settings, resume=resume, kill_stalled=os.environ.get("OFFRAMP_KILL_STALLED") == "true"), lifeline)
+        resume = os.environ.get("OFFRAMP_RESUME") == "true" or _was_restarted(
+            settings["run_dir"], settings["run_id"], settings["output"], settings["work"]
+        )
+        _launched = Launched(
+            LauncherSettings(**settings, resume=resume, kill_stalled=os.environ.get("OFFRAMP_KILL_STALLED") == "true"),
+            lifeline,
+        )
     return _launched
 
 
 def _was_restarted(run_dir: str, run_id: str, output: str, work: str) -> bool:
     """Whether torchrun or a script, not the launcher, restarted a loop that died: its work has begun and its run has not ended."""
     run = _object_in(os.path.join(run_dir, STATUS_FILE))
-    return run.get("run_id") == run_id and run.get("state") != "ended" and _object_in(os.path.join(output, NAME)).get("work") == work
+    return (
+        run.get("run_id") == run_id
+        and run.get("state") != "ended"
+        and _object_in(os.path.join(output, NAME)).get("work") == work
+    )
 
 
 def _object_in(path: str) -> dict[str, object]:
@@ -146,12 +161,16 @@ def _connected(run_dir: str, run_id: str) -> int:
     except (OSError, ValueError) as problem:
         connection.close()
         why = "timed out" if isinstance(problem, TIMED_OUT) else getattr(problem, "strerror", None) or problem
-        raise BadArgument(f"this program was started by `offramp run --producer`, and no launcher answers in {run_dir} any more ({why}). "
-                          "Run that command again with --resume") from problem
+        raise BadArgument(
+            f"this program was started by `offramp run --producer`, and no launcher answers in {run_dir} any more ({why}). "
+            "Run that command again with --resume"
+        ) from problem
     if current_run != run_id:
         connection.close()
-        raise BadArgument(f"this program was started by `offramp run --producer` for the run {run_id!r}, and the launcher in {run_dir} now has the run {current_run!r} "
-                          "with another program. End this program")
+        raise BadArgument(
+            f"this program was started by `offramp run --producer` for the run {run_id!r}, and the launcher in {run_dir} now has the run {current_run!r} "
+            "with another program. End this program"
+        )
     return connection.detach()
 
 

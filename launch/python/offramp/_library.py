@@ -15,7 +15,7 @@ from offramp._version import __version__
 NAME = "libofframp.so.1"
 VARIABLE = "OFFRAMP_LIBRARY"
 
-_lock = threading.RLock()       # reentrant: before Python 3.11, Ctrl-C may leave it locked by its own thread
+_lock = threading.RLock()  # reentrant: before Python 3.11, Ctrl-C may leave it locked by its own thread
 _opened: ctypes.CDLL | None = None
 
 
@@ -25,8 +25,15 @@ def places() -> list[str]:
         return [named]
     package = pathlib.Path(__file__).resolve().parent
     checkout = package.parents[2]
-    built = [checkout / "build" / "release" / "lib" / NAME] if (checkout / "common" / "abi" / "include" / "offramp.h").exists() else []
-    beside = [package / NAME, (package / "programs").resolve().parent / NAME]       # a wheel; an installation by CMake or a Debian package
+    built = (
+        [checkout / "build" / "release" / "lib" / NAME]
+        if (checkout / "common" / "abi" / "include" / "offramp.h").exists()
+        else []
+    )
+    beside = [
+        package / NAME,
+        (package / "programs").resolve().parent / NAME,
+    ]  # a wheel; an installation by CMake or a Debian package
     return [*dict.fromkeys(str(path) for path in beside if path.exists()), NAME, *(str(path) for path in built)]
 
 
@@ -51,11 +58,15 @@ def _open() -> ctypes.CDLL:
             return _checked(ctypes.CDLL(place), place)
         except OSError as problem:
             if "GLIBC" in str(problem):
-                raise LibraryNotFound(f"{NAME} needs glibc 2.34 or later and the C++ library of GCC 11 or later, and this machine has older ones ({problem}). "
-                                      "Use Debian 12, Ubuntu 22.04, Fedora 35, RHEL 9 or later, or a container of one of them") from None
+                raise LibraryNotFound(
+                    f"{NAME} needs glibc 2.34 or later and the C++ library of GCC 11 or later, and this machine has older ones ({problem}). "
+                    "Use Debian 12, Ubuntu 22.04, Fedora 35, RHEL 9 or later, or a container of one of them"
+                ) from None
             reasons.append(str(problem))
-    raise LibraryNotFound(f"{NAME} cannot be opened: {'; '.join(reasons)}. Install it (cmake --install BUILD --component library), "
-                          f"or set {VARIABLE} to its path")
+    raise LibraryNotFound(
+        f"{NAME} cannot be opened: {'; '.join(reasons)}. Install it (cmake --install BUILD --component library), "
+        f"or set {VARIABLE} to its path"
+    )
 
 
 def _checked(opened: ctypes.CDLL, place: str) -> ctypes.CDLL:
@@ -67,10 +78,14 @@ def _checked(opened: ctypes.CDLL, place: str) -> ctypes.CDLL:
             _abi.declare(opened)
             return opened
     except AttributeError as problem:
-        raise LibraryNotFound(f"{place} lacks a call of offramp {__version__}: {problem}. Install the library of that version, "
-                              f"or set {VARIABLE} to its path") from None
-    raise LibraryNotFound(f"{place} is version {version}, and the package offramp is {__version__}. Install both of one version, "
-                          f"or set {VARIABLE} to the path of that version's {NAME}")
+        raise LibraryNotFound(
+            f"{place} lacks a call of offramp {__version__}: {problem}. Install the library of that version, "
+            f"or set {VARIABLE} to its path"
+        ) from None
+    raise LibraryNotFound(
+        f"{place} is version {version}, and the package offramp is {__version__}. Install both of one version, "
+        f"or set {VARIABLE} to the path of that version's {NAME}"
+    )
 
 
 def path_of(run_dir: str | os.PathLike[str]) -> bytes:

@@ -20,14 +20,20 @@ class Mapping:
 
     def __init__(self, begin: int, end: int):
         self.begin, self.end = begin, end
-        self._unmap, self._second = _libc.munmap, _second      # the module may be gone when the last view goes
-        self.address = _libc.mremap(begin, 0, end - begin, _MREMAP_MAYMOVE)     # an old size of 0 creates a second mapping of shared memory
+        self._unmap, self._second = _libc.munmap, _second  # the module may be gone when the last view goes
+        self.address = _libc.mremap(
+            begin, 0, end - begin, _MREMAP_MAYMOVE
+        )  # an old size of 0 creates a second mapping of shared memory
         if self.address in (None, _FAILED):
             self.address, code = None, ctypes.get_errno()
             raise OSError(code, f"mapping a slab for the second time failed: {os.strerror(code)}")
         self._second.add(self.address)
-        _libc.madvise(self.address, end - begin, _MADV_DONTFORK)    # like the first mapping: a child must not hold a dead process's slabs
-        _libc.madvise(self.address, end - begin, _MADV_POPULATE_READ)   # like the first mapping: no read of a slab faults; older kernels ignore it
+        _libc.madvise(
+            self.address, end - begin, _MADV_DONTFORK
+        )  # like the first mapping: a child must not hold a dead process's slabs
+        _libc.madvise(
+            self.address, end - begin, _MADV_POPULATE_READ
+        )  # like the first mapping: no read of a slab faults; older kernels ignore it
 
     def __del__(self) -> None:
         if self.address is not None:
@@ -55,10 +61,14 @@ class Mappings:
             raise OSError(f"no memory is mapped at {address:#x}")
         if address + size > own.end:
             raise OSError(f"the slab at {address:#x} with {size} bytes is not in one region of memory")
-        if not own.is_shared:      # a dead letter's payload, which lives as long as its processing: no second mapping
+        if not own.is_shared:  # a dead letter's payload, which lives as long as its processing: no second mapping
             return None, address
         known = {mapping.begin for mapping in self._all} | _second
-        self._all += [Mapping(region.begin, region.end) for region in regions if region.is_beside(own) and region.begin not in known]
+        self._all += [
+            Mapping(region.begin, region.end)
+            for region in regions
+            if region.is_beside(own) and region.begin not in known
+        ]
         return self.find(address, size)
 
 
@@ -83,4 +93,4 @@ def _regions() -> list[_Region]:
     return regions
 
 
-_second: set[int] = set()      # addresses of this process's second mappings, which are not mapped again
+_second: set[int] = set()  # addresses of this process's second mappings, which are not mapped again

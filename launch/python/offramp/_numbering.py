@@ -20,12 +20,12 @@ class Numbering:
     """
 
     def __init__(self, comparison: Comparison | None, once: bool, before: KeysBefore | None):
-        self._comparison = comparison       # covers the batches of all pending() calls
-        self._once = once                   # refuse a key that repeats in a batch
+        self._comparison = comparison  # covers the batches of all pending() calls
+        self._once = once  # refuse a key that repeats in a batch
         self._before = before
-        self._next_item = 0                 # the next number if a checkpoint counts items
-        self._next_pending: int | None = None       # the next number once pending() counts items
-        self._unfinished = 0                # pending() iterations that have not consumed all their batches
+        self._next_item = 0  # the next number if a checkpoint counts items
+        self._next_pending: int | None = None  # the next number once pending() counts items
+        self._unfinished = 0  # pending() iterations that have not consumed all their batches
         self._yielded: collections.deque[_PendingBatch] = collections.deque()
 
     @property
@@ -33,10 +33,17 @@ class Numbering:
         """Whether pending() has yielded batches that are not submitted."""
         return bool(self._yielded)
 
-    def pending(self, batches: Iterable[_Batch], keys: Callable[[_Batch], Sequence[str] | int] | None, accepts_more: Callable[[], bool]) -> Iterator[_Batch]:
+    def pending(
+        self,
+        batches: Iterable[_Batch],
+        keys: Callable[[_Batch], Sequence[str] | int] | None,
+        accepts_more: Callable[[], bool],
+    ) -> Iterator[_Batch]:
         """Yields unfinished batches while `accepts_more()` returns True. Errors: BadArgument."""
         if keys is not None and not callable(keys):
-            raise TypeError(f"keys is {keys!r:.80}. Give a function that returns a batch's keys: pending(batches, keys=lambda batch: batch['key'])")
+            raise TypeError(
+                f"keys is {keys!r:.80}. Give a function that returns a batch's keys: pending(batches, keys=lambda batch: batch['key'])"
+            )
         keys = keys or _first_part
         if self._next_pending is None:
             self._next_pending = self._next_item
@@ -75,20 +82,28 @@ class Numbering:
         """The unsubmitted batch of pending() with these keys and this size; None without one."""
         if self._yielded and self._yielded[0].matches(keys, rows):
             return self._yielded[0]
-        return next((given for given in list(self._yielded) if given.matches(keys, rows)), None)       # a copy: pending() may run in another thread
+        return next(
+            (given for given in list(self._yielded) if given.matches(keys, rows)), None
+        )  # a copy: pending() may run in another thread
 
     def of(self, keys: Sequence[str] | None, rows: int, items: list[int] | None) -> list[int] | range | None:
         """The items' numbers; None: the library continues to count. Errors: BadArgument."""
         if not self.numbers_by_pending:
-            return items if items is not None or self._comparison is None else range(self._next_item, self._next_item + rows)
+            return (
+                items
+                if items is not None or self._comparison is None
+                else range(self._next_item, self._next_item + rows)
+            )
         if items is not None:
             raise BadArgument("pending() numbers the items. Submit its batches without items")
         if keys is None:
             self._require_unambiguous(rows)
         if (given := self.find(keys, rows)) is not None:
             return range(given.first, given.first + rows)
-        raise BadArgument(f"pending() has not yielded this batch of {rows} samples, or it was submitted before. Submit each batch of pending() once, whole, in "
-                          "its order, with the same keys")
+        raise BadArgument(
+            f"pending() has not yielded this batch of {rows} samples, or it was submitted before. Submit each batch of pending() once, whole, in "
+            "its order, with the same keys"
+        )
 
     def is_next(self, numbers: list[int] | range | None) -> bool:
         return isinstance(numbers, range) and numbers[0] == self._next_item
@@ -105,8 +120,10 @@ class Numbering:
     def _require_unambiguous(self, rows: int) -> None:
         """Without keys, only the size identifies a batch. Errors: BadArgument."""
         if sum(given.matches(None, rows) for given in list(self._yielded)) > 1:
-            raise BadArgument(f"the batch of {rows} samples has no keys, and pending() has yielded several unsubmitted batches of that size. "
-                              "Submit each batch before you take the next one, or give keys: pending(batches, keys=...)")
+            raise BadArgument(
+                f"the batch of {rows} samples has no keys, and pending() has yielded several unsubmitted batches of that size. "
+                "Submit each batch before you take the next one, or give keys: pending(batches, keys=...)"
+            )
 
 
 class _PendingBatch(NamedTuple):
@@ -117,12 +134,16 @@ class _PendingBatch(NamedTuple):
     keys: Sequence[str] | None
 
     def matches(self, keys: Sequence[str] | None, rows: int) -> bool:
-        return self.samples == rows and (self.keys is None if keys is None else self.keys is not None and list(self.keys) == list(keys))
+        return self.samples == rows and (
+            self.keys is None if keys is None else self.keys is not None and list(self.keys) == list(keys)
+        )
 
 
 def _first_part(batch: object) -> Sequence[str]:
     keys = batch[0] if isinstance(batch, (tuple, list)) and batch else None
     if not isinstance(keys, (tuple, list)):
-        raise TypeError("pending() got a batch that is not a tuple whose first element is a list of keys. Pass keys=, to return its keys: "
-                        "pending(batches, keys=lambda batch: batch['key']); or its number of samples: keys=len")
+        raise TypeError(
+            "pending() got a batch that is not a tuple whose first element is a list of keys. Pass keys=, to return its keys: "
+            "pending(batches, keys=lambda batch: batch['key']); or its number of samples: keys=len"
+        )
     return keys

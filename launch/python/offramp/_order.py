@@ -6,7 +6,7 @@ from typing import NamedTuple, Sequence
 
 from offramp._dtypes import DType
 
-Order = tuple[int, ...]     # the dimensions after the first, without those of extent 1
+Order = tuple[int, ...]  # the dimensions after the first, without those of extent 1
 
 ROW_MAJOR: Order = ()
 

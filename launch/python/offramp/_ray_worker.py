@@ -12,13 +12,13 @@ import sys
 import time
 from typing import Any, Sequence
 
-FIRST_SIGNAL = 128                      # exit codes beyond this: killed by a signal
-TRY_AGAIN = 75                          # another node, or a later attempt, may succeed
+FIRST_SIGNAL = 128  # exit codes beyond this: killed by a signal
+TRY_AGAIN = 75  # another node, or a later attempt, may succeed
 LOOK_SECONDS = 1.0
-BEGINNING_SECONDS = 60.0                # a shard that runs longer is not ended for missing room
-THREADS = "OMP_NUM_THREADS"             # Ray sets it to the worker's number of CPUs
+BEGINNING_SECONDS = 60.0  # a shard that runs longer is not ended for missing room
+THREADS = "OMP_NUM_THREADS"  # Ray sets it to the worker's number of CPUs
 SHARED_MEMORY = "/dev/shm"
-STORE = f"{SHARED_MEMORY}/plasma"       # Ray's object store, an unlinked file that the raylet holds open
+STORE = f"{SHARED_MEMORY}/plasma"  # Ray's object store, an unlinked file that the raylet holds open
 
 
 class Worker:
@@ -40,8 +40,21 @@ class Worker:
         try:
             with self._log(index) as log:
                 write(log, f"{begin_of(attempt)}{socket.gethostname()}")
-                return self._watched([self._command, "shard", "--job", str(self._folder), "--index", str(index), "--lifeline-fd", str(lifeline), *self._flags],
-                                     lifeline, log)
+                return self._watched(
+                    [
+                        self._command,
+                        "shard",
+                        "--job",
+                        str(self._folder),
+                        "--index",
+                        str(index),
+                        "--lifeline-fd",
+                        str(lifeline),
+                        *self._flags,
+                    ],
+                    lifeline,
+                    log,
+                )
         finally:
             os.close(held)
             os.close(lifeline)
@@ -50,17 +63,30 @@ class Worker:
         if problem := shared_memory_problem():
             return refuse(log, problem)
         try:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(lifeline,), start_new_session=True, env=environment())
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(lifeline,),
+                start_new_session=True,
+                env=environment(),
+            )
         except OSError as failure:
-            return refuse(log, f"'{command[0]}' cannot be started on {socket.gethostname()}: {failure.strerror}. Install Offramp on every node, or name "
-                          "its command there (offramp=)")
+            return refuse(
+                log,
+                f"'{command[0]}' cannot be started on {socket.gethostname()}: {failure.strerror}. Install Offramp on every node, or name "
+                "its command there (offramp=)",
+            )
         begun = time.monotonic()
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = process.wait(LOOK_SECONDS)
                 return code if code >= 0 else FIRST_SIGNAL - code
             # Later, other programs may fill /dev/shm.
-            if time.monotonic() < begun + BEGINNING_SECONDS and (problem := shared_memory_problem()):    # the slabs exist by now
+            if time.monotonic() < begun + BEGINNING_SECONDS and (
+                problem := shared_memory_problem()
+            ):  # the slabs exist by now
                 process.send_signal(signal.SIGKILL)
                 process.wait()
                 return refuse(log, problem)
@@ -70,7 +96,11 @@ class Worker:
         path = log_path(self._folder, index)
         with contextlib.suppress(OSError):
             path.parent.mkdir(exist_ok=True)
-            return open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "ab", buffering=0)
+            return open(
+                os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666),
+                "ab",
+                buffering=0,
+            )
         return open(os.devnull, "ab", buffering=0)
 
 
@@ -108,9 +138,11 @@ def shared_memory_problem() -> str:
     growing = store_grows_by(os.getppid())
     if room.f_blocks == 0 or growing <= free:
         return ""
-    return (f"Ray's object store and the slabs do not fit into /dev/shm of {socket.gethostname()} together: the store may still grow by {growing >> 20} MiB, and "
-            f"{free >> 20} MiB are free. Start Ray there with a smaller --object-store-memory, which Offramp does not use, enlarge /dev/shm "
-            "(docker: --shm-size), or give the shard fewer --slabs")
+    return (
+        f"Ray's object store and the slabs do not fit into /dev/shm of {socket.gethostname()} together: the store may still grow by {growing >> 20} MiB, and "
+        f"{free >> 20} MiB are free. Start Ray there with a smaller --object-store-memory, which Offramp does not use, enlarge /dev/shm "
+        "(docker: --shm-size), or give the shard fewer --slabs"
+    )
 
 
 def store_grows_by(raylet: int) -> int:

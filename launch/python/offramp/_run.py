@@ -22,14 +22,14 @@ from offramp._order import ROW_MAJOR, Layout, strides_of
 from offramp._threads import start_without_signals
 from offramp._torch import Memory
 
-WAIT_SECONDS = 0.1      # in C, before Python checks for Ctrl-C
-LOOK_SECONDS = 0.005    # between two checks of all held tensors, in a loop that submits
-QUIET_SECONDS = 0.02    # without a submit() before the thread checks, and between its checks
-LOOK_AT_CONSUMERS_SECONDS = 0.5     # between two checks for stalled consumers
-KILLED_WITHIN_SECONDS = 5   # after this, kill_stalled has failed
+WAIT_SECONDS = 0.1  # in C, before Python checks for Ctrl-C
+LOOK_SECONDS = 0.005  # between two checks of all held tensors, in a loop that submits
+QUIET_SECONDS = 0.02  # without a submit() before the thread checks, and between its checks
+LOOK_AT_CONSUMERS_SECONDS = 0.5  # between two checks for stalled consumers
+KILLED_WITHIN_SECONDS = 5  # after this, kill_stalled has failed
 FIRST_WARNING_SECONDS = 30  # from the first warning to the second
-VISIBILITY_TIMEOUT_SECONDS = 30     # the default (offramp.h)
-BETWEEN_WRITES_SECONDS = 0.02   # of the checkpoint: a crash repeats the work of this time
+VISIBILITY_TIMEOUT_SECONDS = 30  # the default (offramp.h)
+BETWEEN_WRITES_SECONDS = 0.02  # of the checkpoint: a crash repeats the work of this time
 _NEVER = (1 << 64) - 1
 
 
@@ -43,34 +43,49 @@ class Stats(NamedTuple):
     samples_dropped: int = 0
     samples_dead_lettered: int = 0
     bytes_copied: int = 0
-    copy_seconds: float = 0.0           # on the device
-    slab_wait_seconds: float = 0.0      # copies waiting for a free slab
-    consumers: int = 0                  # living
-    stalled: int = 0                    # living, without progress for the visibility timeout, and holding slabs
+    copy_seconds: float = 0.0  # on the device
+    slab_wait_seconds: float = 0.0  # copies waiting for a free slab
+    consumers: int = 0  # living
+    stalled: int = 0  # living, without progress for the visibility timeout, and holding slabs
 
 
 class Run:
     """One offramp_egress. Owns it, the tensors of batches that are not copied yet, and the thread that releases them."""
 
-    def __init__(self, options: Mapping[str, object], layout: list[Layout], device: str, checkpoint: Checkpoint | None = None,
-                 require_consumers: Callable[[], None] = lambda: None):
+    def __init__(
+        self,
+        options: Mapping[str, object],
+        layout: list[Layout],
+        device: str,
+        checkpoint: Checkpoint | None = None,
+        require_consumers: Callable[[], None] = lambda: None,
+    ):
         self.device = device
         self._require_consumers = require_consumers
         self._warner = StallWarner(options)
         self._library = library()
         self._handle: ctypes.c_void_p | None = ctypes.c_void_p()
-        self._callers: list[int] = []       # threads inside library calls
+        self._callers: list[int] = []  # threads inside library calls
         self._closing = False
-        self._accepted, self._accepted_known = 0, True    # batches; unknown during a library call
+        self._accepted, self._accepted_known = 0, True  # batches; unknown during a library call
         if len(layout) > _abi.MOST_TENSORS or not layout:
             raise BadArgument(f"the run has {len(layout)} tensors. Give 1 to {_abi.MOST_TENSORS}")
         for each in layout:
             if not isinstance(each.name, str) or "\0" in each.name:
                 raise BadArgument(f"a tensor has the name {each.name!r}. Give a str without a NUL character")
         # Reused by each submit()
-        self._error, self._released, self._addresses = _abi.ErrorText(), ctypes.c_uint64(), (ctypes.c_void_p * len(layout))()
-        self._batch = _abi.Batch(size=ctypes.sizeof(_abi.Batch), tensors=self._addresses, tensor_count=len(layout), timeout_seconds=WAIT_SECONDS,
-                                 released=ctypes.pointer(self._released))
+        self._error, self._released, self._addresses = (
+            _abi.ErrorText(),
+            ctypes.c_uint64(),
+            (ctypes.c_void_p * len(layout))(),
+        )
+        self._batch = _abi.Batch(
+            size=ctypes.sizeof(_abi.Batch),
+            tensors=self._addresses,
+            tensor_count=len(layout),
+            timeout_seconds=WAIT_SECONDS,
+            released=ctypes.pointer(self._released),
+        )
         tensors = (_abi.Tensor * len(layout))()
         for tensor, each in zip(tensors, layout):
             numbers = ctypes.c_int64 * len(each.shape)
@@ -79,8 +94,15 @@ class Run:
             if each.order != ROW_MAJOR:
                 tensor.strides = numbers(*strides_of(each.shape, each.order))
             tensor.dtype = _abi.DTypeCode(each.dtype.code, each.dtype.bits, 1)
-        self._given = _abi.EgressOptions(size=ctypes.sizeof(_abi.EgressOptions), tensors=tensors, tensor_count=len(layout), device=device.encode(),
-                                         report_completed=int(checkpoint is not None), report_failed=int(checkpoint is not None), **options)
+        self._given = _abi.EgressOptions(
+            size=ctypes.sizeof(_abi.EgressOptions),
+            tensors=tensors,
+            tensor_count=len(layout),
+            device=device.encode(),
+            report_completed=int(checkpoint is not None),
+            report_failed=int(checkpoint is not None),
+            **options,
+        )
         self._releases = Releases(self._library, self._handle, None if checkpoint is None else checkpoint.changed)
         self._completions = None if checkpoint is None else Completions(self._library, self._handle, checkpoint)
 
@@ -108,7 +130,15 @@ class Run:
             self._accepted_known = True
         return self._accepted
 
-    def submit(self, addresses: list[ctypes.c_void_p | int | None], rows: int, keys: bytes | None, items: Sequence[int] | None, stream: int | None, owners: list[object]) -> None:
+    def submit(
+        self,
+        addresses: list[ctypes.c_void_p | int | None],
+        rows: int,
+        keys: bytes | None,
+        items: Sequence[int] | None,
+        stream: int | None,
+        owners: list[object],
+    ) -> None:
         """`addresses`: of the tensors, in the layout's order. Thread: one at a time, so that batches are numbered in order."""
         batch, self._addresses[:] = self._batch, addresses
         batch.rows, batch.stream = rows, stream
@@ -116,7 +146,7 @@ class Run:
         batch.items = None if items is None else (ctypes.c_uint64 * rows).from_buffer(array.array("Q", items))
         number, code, error = self.accepted, _abi.TIMEOUT, self._error
         self._releases.hold(number, owners)
-        self._accepted_known = False      # until the library returns; an exception leaves it False
+        self._accepted_known = False  # until the library returns; an exception leaves it False
         while code == _abi.TIMEOUT:
             code = self._call(self._library.offramp_egress_submit, ctypes.byref(batch), ctypes.byref(error))
             if code == _abi.TIMEOUT:
@@ -178,7 +208,7 @@ class Run:
         if self._closing:
             return
         self._closing = True
-        while set(self._callers) - {threading.get_ident()}:     # each returns within WAIT_SECONDS
+        while set(self._callers) - {threading.get_ident()}:  # each returns within WAIT_SECONDS
             time.sleep(0.001)
         self._releases.stop()
         if self._completions is not None:
@@ -188,7 +218,7 @@ class Run:
             if handle:
                 checked(self._library.offramp_egress_close, handle)
         finally:
-            self._releases.release_all()     # no copy is running
+            self._releases.release_all()  # no copy is running
 
     def _call(self, function: Callable[..., Any], *arguments: object) -> Any:
         """
@@ -229,12 +259,21 @@ class StallWarner:
         self._since = self._since or now
         if now >= self._warn_at and now - self._since >= (KILLED_WITHIN_SECONDS if self._kills else 0.0):
             self._warn_at = now + max(FIRST_WARNING_SECONDS, now - self._since)
-            how, remedy = (("kill_stalled has not ended them: they are in this process, which it never kills, belong to another user, or exit slowly",
-                            "In this process, let the function return; end other processes yourself") if self._kills else
-                           ("kill_stalled is off", "Kill them, or open the Egress with kill_stalled=True"))
-            warnings.warn(f"{now_stats.stalled} of {now_stats.consumers} consumers made no progress, the first of them for more than {self._timeout + now - self._since:.1f} s, "
-                          f"and {how}. The loop waits for them ({self._run_dir}/status.json has their pids). {remedy}; a function that is only slow should call "
-                          "slab.progress(), or needs a longer visibility_timeout", RuntimeWarning, stacklevel=_level_of_the_caller())
+            how, remedy = (
+                (
+                    "kill_stalled has not ended them: they are in this process, which it never kills, belong to another user, or exit slowly",
+                    "In this process, let the function return; end other processes yourself",
+                )
+                if self._kills
+                else ("kill_stalled is off", "Kill them, or open the Egress with kill_stalled=True")
+            )
+            warnings.warn(
+                f"{now_stats.stalled} of {now_stats.consumers} consumers made no progress, the first of them for more than {self._timeout + now - self._since:.1f} s, "
+                f"and {how}. The loop waits for them ({self._run_dir}/status.json has their pids). {remedy}; a function that is only slow should call "
+                "slab.progress(), or needs a longer visibility_timeout",
+                RuntimeWarning,
+                stacklevel=_level_of_the_caller(),
+            )
 
 
 def _level_of_the_caller() -> int:
@@ -260,9 +299,15 @@ class Watch:
         return None
 
     def problem(self, number: int, how: str) -> TensorChanged:
-        first = "" if self._keys is None else f", whose first key is '{self._keys.partition(bytes(1))[0].decode(errors='replace')}',"
-        return TensorChanged(f"a tensor of batch {number}{first} was {how} before it was copied: consumers may read wrong data. Do not write to tensors until "
-                             "they are copied: use other tensors, or submit(..., copy=True)")
+        first = (
+            ""
+            if self._keys is None
+            else f", whose first key is '{self._keys.partition(bytes(1))[0].decode(errors='replace')}',"
+        )
+        return TensorChanged(
+            f"a tensor of batch {number}{first} was {how} before it was copied: consumers may read wrong data. Do not write to tensors until "
+            "they are copied: use other tensors, or submit(..., copy=True)"
+        )
 
 
 class _Thread(threading.Thread):
@@ -282,14 +327,16 @@ class Releases:
     def __init__(self, library: Any, handle: ctypes.c_void_p | None, report_changed: Callable[[int], None] | None):
         self._library, self._handle, self._report_changed = library, handle, report_changed
         self._held: dict[int, list[object]] = {}
-        self._watches: dict[int, Watch] = {}        # of held batches that were not reported as changed
+        self._watches: dict[int, Watch] = {}  # of held batches that were not reported as changed
         self._next = self._released = 0
         self._stopped = False
         # Set by the first batch or stop(). Not an Event, because Ctrl-C could leave its lock locked.
         self._begun: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self.look_at = 0.0      # the time of the next check of all held tensors
+        self.look_at = 0.0  # the time of the next check of all held tensors
         self.changed: collections.deque[TensorChanged] = collections.deque()
-        self._thread = _Thread(target=self._release, name="offramp-releases", daemon=True)     # close() ends it, at exit at the latest
+        self._thread = _Thread(
+            target=self._release, name="offramp-releases", daemon=True
+        )  # close() ends it, at exit at the latest
 
     def start(self) -> None:
         if not self._thread.is_alive():
@@ -301,7 +348,7 @@ class Releases:
         if owners and type(owners[-1]) is Watch:
             self._watches[number] = owners[-1]
         else:
-            self._watches.pop(number, None)     # of an interrupted batch that was not accepted
+            self._watches.pop(number, None)  # of an interrupted batch that was not accepted
         self._next = number + 1
         if number == 0:
             self._begun.put(None)
@@ -345,7 +392,11 @@ class Releases:
             code = call(self._library.offramp_egress_wait_released, _NEVER, 0.0, ctypes.byref(now), None)
             for number, watch, how in suspects if code in (_abi.OK, _abi.TIMEOUT) else ():
                 # Only one of two threads reports it. The number may belong to another batch now, if this one was not accepted.
-                if number >= now.value and watch is self._watches.get(number) and watch is self._watches.pop(number, None):
+                if (
+                    number >= now.value
+                    and watch is self._watches.get(number)
+                    and watch is self._watches.pop(number, None)
+                ):
                     if self._report_changed is not None and watch.first is not None:
                         self._report_changed(watch.first)
                     self.changed.append(watch.problem(number, how))
@@ -358,9 +409,11 @@ class Releases:
         now = ctypes.c_uint64()
         self._begun.get()
         while not self._stopped:
-            code = self._library.offramp_egress_wait_unattended(self._handle, self._released, QUIET_SECONDS, QUIET_SECONDS, ctypes.byref(now), None)
+            code = self._library.offramp_egress_wait_unattended(
+                self._handle, self._released, QUIET_SECONDS, QUIET_SECONDS, ctypes.byref(now), None
+            )
             if code not in (_abi.OK, _abi.TIMEOUT):
-                return      # close() releases all tensors
+                return  # close() releases all tensors
             self.drop(now.value)
             if code == _abi.TIMEOUT:
                 self.find_changed(lambda function, *arguments: function(self._handle, *arguments))
@@ -369,15 +422,17 @@ class Releases:
 class Completions:
     """Records finished and failed items in the checkpoint. Owns: a thread, which sleeps in the library. Borrows: the checkpoint."""
 
-    MOST = 1024     # ranges per call
+    MOST = 1024  # ranges per call
 
     def __init__(self, library: Any, handle: ctypes.c_void_p | None, checkpoint: Checkpoint):
         self._library, self._handle, self._checkpoint = library, handle, checkpoint
         self._ranges, self._count = (_abi.Items * self.MOST)(), ctypes.c_uint32()
-        self._lock = threading.RLock()      # guards all but `problem`
+        self._lock = threading.RLock()  # guards all but `problem`
         self._stopped = False
-        self.problem: Exception | None = None       # with the checkpoint; the next completion or batch tries again
-        self._thread = _Thread(target=self._record, name="offramp-checkpoint", daemon=True)     # stop() ends it, at exit at the latest
+        self.problem: Exception | None = None  # with the checkpoint; the next completion or batch tries again
+        self._thread = _Thread(
+            target=self._record, name="offramp-checkpoint", daemon=True
+        )  # stop() ends it, at exit at the latest
 
     def start(self) -> None:
         if not self._thread.is_alive():
@@ -394,11 +449,13 @@ class Completions:
     def stop(self) -> None:
         self._stopped = True
         if self._thread is not threading.current_thread():
-            with contextlib.suppress(RuntimeError):     # releases it completely: before Python 3.11, Ctrl-C may have left it locked
+            with contextlib.suppress(
+                RuntimeError
+            ):  # releases it completely: before Python 3.11, Ctrl-C may have left it locked
                 while True:
                     self._lock.release()
             self._thread.join()
-        with contextlib.suppress(Exception):     # the next run repeats the batches
+        with contextlib.suppress(Exception):  # the next run repeats the batches
             self.record_rest()
 
     def _take(self, seconds: float) -> bool:

@@ -26,10 +26,10 @@ _OVER = "the slab's turn is over, and its memory may hold other data. Use it bef
 class Sample(NamedTuple):
     """One sample of a batch; stays valid after the slab's turn."""
 
-    key: str    # names its results
-    item: int   # its number in the producer's input
+    key: str  # names its results
+    item: int  # its number in the producer's input
     batch: int
-    row: int    # in dimension 0 of each tensor of the slab
+    row: int  # in dimension 0 of each tensor of the slab
 
 
 class TensorInfo(NamedTuple):
@@ -47,8 +47,13 @@ class _Bytes:
     def __init__(self, mapping: _Mapping | None, address: int, info: TensorInfo):
         self._mapping = mapping
         size = info.dtype.bits // 8
-        self.__array_interface__ = {"version": 3, "data": (address, True), "typestr": array_type(info.dtype), "shape": info.shape,
-                                    "strides": tuple(stride * size for stride in info.strides)}
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (address, True),
+            "typestr": array_type(info.dtype),
+            "shape": info.shape,
+            "strides": tuple(stride * size for stride in info.strides),
+        }
 
 
 def _size_of(info: TensorInfo) -> int:
@@ -77,7 +82,7 @@ class Slab:
         self._arrays: dict[str, numpy.ndarray] = {}
         self._tensors_of_torch: dict[str, Any] = {}
         self._views: list[tuple[str, weakref.ref[_Bytes]]] = []
-        self.name = given.name.decode(errors="replace")     # Egress(name=)
+        self.name = given.name.decode(errors="replace")  # Egress(name=)
 
     def __repr__(self) -> str:
         return f"<offramp.Slab, {'after its turn' if self._over else ', '.join(info.name for info in self.tensors)}>"
@@ -88,9 +93,15 @@ class Slab:
         self._require_turn()
         if self._samples is None:
             size = self._given.sample_size
-            every = (_abi.Sample.from_address(self._given.samples + index * size) for index in range(self._given.sample_count))
-            self._samples = tuple(Sample(ctypes.string_at(one.key, one.key_bytes).decode(errors="replace"), one.item, one.batch, one.row)
-                                  for one in every if not one.empty)
+            every = (
+                _abi.Sample.from_address(self._given.samples + index * size)
+                for index in range(self._given.sample_count)
+            )
+            self._samples = tuple(
+                Sample(ctypes.string_at(one.key, one.key_bytes).decode(errors="replace"), one.item, one.batch, one.row)
+                for one in every
+                if not one.empty
+            )
         return self._samples
 
     @property
@@ -131,7 +142,10 @@ class Slab:
         only = next(iter(arrays.values())) if len(arrays) == 1 else None
         for sample in self.samples:
             self._require_turn()
-            yield sample, only[sample.row] if only is not None else {name: array[sample.row] for name, array in arrays.items()}
+            yield (
+                sample,
+                only[sample.row] if only is not None else {name: array[sample.row] for name, array in arrays.items()},
+            )
 
     def progress(self) -> None:
         """Reports progress. Call it more often than the run's visibility timeout (default: 30 s)."""
@@ -156,8 +170,12 @@ class Slab:
         return _abi.Tensor.from_address(self._given.tensors + index * self._given.tensor_size)
 
     def _info_of(self, tensor: _abi.Tensor) -> TensorInfo:
-        return TensorInfo(tensor.name.decode(errors="replace"), dtype_of_codes(tensor.dtype.code, tensor.dtype.bits),
-                          tuple(tensor.shape[:tensor.dims]), tuple(tensor.strides[:tensor.dims]))
+        return TensorInfo(
+            tensor.name.decode(errors="replace"),
+            dtype_of_codes(tensor.dtype.code, tensor.dtype.bits),
+            tuple(tensor.shape[: tensor.dims]),
+            tuple(tensor.strides[: tensor.dims]),
+        )
 
     def _index_of(self, name: str) -> int:
         names = [info.name for info in self.tensors]
@@ -176,7 +194,7 @@ class Slab:
             array.flags.writeable = False
         else:
             mappings = self._mappings
-            if mappings is None:        # another thread has ended the turn
+            if mappings is None:  # another thread has ended the turn
                 raise TurnOver(_OVER)
             data = _Bytes(*mappings.find(self._tensor(index).data, size), info=info)
             array = numpy.asarray(data)
@@ -184,12 +202,14 @@ class Slab:
         return array if wider is None else array.view(wider)
 
     def _torch_view_of(self, index: int) -> Any:
-        torch: Any = importlib.import_module("torch")      # type checkers may lack it
+        torch: Any = importlib.import_module("torch")  # type checkers may lack it
 
         info = self.tensors[index]
         dtype = getattr(torch, info.dtype.name, None)
         if dtype is None:
-            raise TypeError(f"PyTorch {torch.__version__} has no {info.dtype}. Use slab['{info.name}'], or a newer PyTorch")
+            raise TypeError(
+                f"PyTorch {torch.__version__} has no {info.dtype}. Use slab['{info.name}'], or a newer PyTorch"
+            )
         size = _size_of(info)
         if size == 0:
             return torch.empty(info.shape, dtype=dtype)
@@ -197,7 +217,7 @@ class Slab:
             raise TurnOver(_OVER)
         mapping, address = mappings.find(self._tensor(index).data, size)
         data: Any = (ctypes.c_char * size).from_address(address)
-        data.mapping = mapping      # keeps the mapping while a tensor uses it
+        data.mapping = mapping  # keeps the mapping while a tensor uses it
         self._views.append((info.name, weakref.ref(data)))
         return torch.frombuffer(data, dtype=dtype).as_strided(info.shape, info.strides)
 

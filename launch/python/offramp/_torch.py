@@ -9,7 +9,7 @@ from typing import Any, ContextManager
 from offramp._errors import BadArgument
 
 
-_plain_tensor_types: set[type] = set()     # known not to be a DTensor
+_plain_tensor_types: set[type] = set()  # known not to be a DTensor
 
 
 def torch_of_the_caller() -> Any:
@@ -30,7 +30,9 @@ def require_dense(name: str, tensor: Any) -> None:
     kind = type(tensor)
     if kind not in _plain_tensor_types:
         if hasattr(kind, "full_tensor"):
-            raise TypeError(f"'{name}' is spread over several devices. Submit tensor.to_local(), or tensor.full_tensor()")
+            raise TypeError(
+                f"'{name}' is spread over several devices. Submit tensor.to_local(), or tensor.full_tensor()"
+            )
         _plain_tensor_types.add(kind)
 
 
@@ -51,14 +53,18 @@ def handle_of(stream: object) -> int:
     for attribute in ("cuda_stream", "ptr"):
         stream = getattr(stream, attribute, stream)
     if isinstance(stream, bool) or not isinstance(stream, int) or stream < 0:
-        raise TypeError(f"a stream of type {type(stream).__qualname__} is not supported. Give a torch.cuda.Stream, or the number of a cudaStream_t")
+        raise TypeError(
+            f"a stream of type {type(stream).__qualname__} is not supported. Give a torch.cuda.Stream, or the number of a cudaStream_t"
+        )
     return stream
 
 
 def current_stream(device: Any) -> int:
     cuda = torch_of_the_caller().cuda
     if cuda.is_current_stream_capturing():
-        raise BadArgument("a CUDA graph is being captured, so its outputs are not computed yet. Submit them after a replay")
+        raise BadArgument(
+            "a CUDA graph is being captured, so its outputs are not computed yet. Submit them after a replay"
+        )
     return int(cuda.current_stream(device).cuda_stream)
 
 
@@ -75,13 +81,19 @@ class Memory:
         self._bytes = self._storage.nbytes()
         tensor_bytes = tensor.numel() * element_bytes
         if self._bytes != tensor_bytes and self._bytes < tensor.storage_offset() * element_bytes + tensor_bytes:
-            raise BadArgument(f"the memory of '{name}' was freed or made smaller: it has {self._bytes} bytes. Submit the tensor before its storage is resized")
+            raise BadArgument(
+                f"the memory of '{name}' was freed or made smaller: it has {self._bytes} bytes. Submit the tensor before its storage is resized"
+            )
         self._version = None if self._bytes != tensor_bytes or tensor.is_inference() else tensor._version
 
     def changed(self) -> str | None:
         """How the tensor changed; None if it did not."""
         if self._storage.nbytes() != self._bytes:
             return "freed or resized"
-        if self._version is not None and self._tensor._version != self._version and self._tensor.data_ptr() == self._address:
+        if (
+            self._version is not None
+            and self._tensor._version != self._version
+            and self._tensor.data_ptr() == self._address
+        ):
             return "written to"
         return None

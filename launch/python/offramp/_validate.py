@@ -37,7 +37,9 @@ def path(name: str, value: Any) -> str:
     if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str):
         raise TypeError(f"{name} is {value!r:.80}. Give a path: a str or a pathlib.Path")
     if scheme := re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", os.fspath(value)):
-        raise BadArgument(f"{name} is {value!r:.80}, and {scheme[0]} is not supported. Give a local folder: mount it, or upload results in the processor")
+        raise BadArgument(
+            f"{name} is {value!r:.80}, and {scheme[0]} is not supported. Give a local folder: mount it, or upload results in the processor"
+        )
     return os.fspath(value)
 
 
@@ -60,7 +62,9 @@ def one_per_sample(name: str, value: Iterable[Any], example: str) -> Sequence[An
     if isinstance(value, (str, bytes)):
         raise TypeError(f"{name} is a single str. Give a list, one per sample")
     if isinstance(value, (set, frozenset)):
-        raise TypeError(f"{name} is a {type(value).__qualname__}, which is unordered. Give a list, one per sample, in the order of the samples")
+        raise TypeError(
+            f"{name} is a {type(value).__qualname__}, which is unordered. Give a list, one per sample, in the order of the samples"
+        )
     try:
         each = iter(value)
     except TypeError:

@@ -27,11 +27,11 @@ from offramp._consumers import LAST_OUTPUT_BYTES, final_messages, launcher_comma
 from offramp._errors import BadArgument, Error, RunInUse, SystemFailure
 from offramp._ray_worker import FIRST_SIGNAL, TRY_AGAIN, Worker, begin_of, log_path
 
-ray: Any = importlib.import_module("ray")       # untyped, and absent where types are checked
-ray.cloudpickle.register_pickle_by_value(_ray_worker)       # a node needs only the command, not the package
+ray: Any = importlib.import_module("ray")  # untyped, and absent where types are checked
+ray.cloudpickle.register_pickle_by_value(_ray_worker)  # a node needs only the command, not the package
 
 DONE, INTERRUPTED = 0, 130
-OF_EVERY_SHARD = ("--job", "--index", "--lifeline-fd", "-h", "--help")      # set by the driver, or without effect on work
+OF_EVERY_SHARD = ("--job", "--index", "--lifeline-fd", "-h", "--help")  # set by the driver, or without effect on work
 LOOK_SECONDS = 1.0
 WARNING_INTERVAL_SECONDS = 60
 
@@ -45,9 +45,20 @@ class ShardFailed(Error):
         self.code = code
 
 
-def run(job: str | os.PathLike[str], address: str | None = None, num_gpus: float = 1, attempts: int = 5, *, num_cpus: float = 1,
-        resources: Mapping[str, float] | None = None, workers: int = 0, flags: Sequence[str] = (), offramp: str | None = None, pause: float = 10,
-        say: Callable[[str], None] = print) -> int:
+def run(
+    job: str | os.PathLike[str],
+    address: str | None = None,
+    num_gpus: float = 1,
+    attempts: int = 5,
+    *,
+    num_cpus: float = 1,
+    resources: Mapping[str, float] | None = None,
+    workers: int = 0,
+    flags: Sequence[str] = (),
+    offramp: str | None = None,
+    pause: float = 10,
+    say: Callable[[str], None] = print,
+) -> int:
     """
     Runs the unfinished shards of a job and returns how many it ran. If the driver is killed, repeat the call to continue.
 
@@ -60,13 +71,19 @@ def run(job: str | os.PathLike[str], address: str | None = None, num_gpus: float
     Errors: ShardFailed; RunInUse if another driver runs this job; BadArgument for invalid numbers; Error with the code of `job status` if the folder
     is not a job; SystemFailure if workers die before they start; Ray's own exceptions.
     """
-    needs = {name: float(number) for name, number in {"GPU": num_gpus, "CPU": num_cpus, **(resources or {})}.items() if number}
+    needs = {
+        name: float(number)
+        for name, number in {"GPU": num_gpus, "CPU": num_cpus, **(resources or {})}.items()
+        if number
+    }
     require(job=job, attempts=attempts, pause=pause, workers=workers, needs=needs, flags=flags)
     folder = pathlib.Path(job).absolute()
     missing: Sequence[int] = status_of(folder)["missing"]
     if missing:
         with alone(folder), connected(address):
-            Driver(folder, missing, needs, workers, attempts, pause, (folder, command_on_nodes(offramp), tuple(flags)), say).run()
+            Driver(
+                folder, missing, needs, workers, attempts, pause, (folder, command_on_nodes(offramp), tuple(flags)), say
+            ).run()
         require_done(folder)
     return len(missing)
 
@@ -74,15 +91,25 @@ def run(job: str | os.PathLike[str], address: str | None = None, num_gpus: float
 def require_done(folder: pathlib.Path) -> None:
     """Checks that every shard has a record: a wrong command can exit with 0. Errors: ShardFailed."""
     if missing := status_of(folder)["missing"]:
-        raise ShardFailed(f"the commands of all shards exited with 0, but these shards have no record: {', '.join(map(str, missing))}. Read {log_path(folder, missing[0])}, "
-                          "check that --offramp names Offramp's command, and run the same command again", missing[0], TRY_AGAIN)
+        raise ShardFailed(
+            f"the commands of all shards exited with 0, but these shards have no record: {', '.join(map(str, missing))}. Read {log_path(folder, missing[0])}, "
+            "check that --offramp names Offramp's command, and run the same command again",
+            missing[0],
+            TRY_AGAIN,
+        )
 
 
-def require(job: object, attempts: int, pause: float, workers: int, needs: Mapping[str, float], flags: Sequence[str]) -> None:
+def require(
+    job: object, attempts: int, pause: float, workers: int, needs: Mapping[str, float], flags: Sequence[str]
+) -> None:
     if attempts < 1 or workers < 0 or pause < 0:
-        raise BadArgument(f"attempts is {attempts}, workers {workers} and pause {pause}. Give at least 1 attempt, and no number below 0")
+        raise BadArgument(
+            f"attempts is {attempts}, workers {workers} and pause {pause}. Give at least 1 attempt, and no number below 0"
+        )
     if not needs or min(needs.values()) < 0:
-        raise BadArgument(f"a worker requests {needs or 'no resources'}, so the number of workers per node is unknown. Give num_gpus or num_cpus")
+        raise BadArgument(
+            f"a worker requests {needs or 'no resources'}, so the number of workers per node is unknown. Give num_gpus or num_cpus"
+        )
     for word in flags:
         if word.partition("=")[0] in OF_EVERY_SHARD:
             raise BadArgument(f"'{word}' cannot be passed in flags, which are the same for all shards. Omit it")
@@ -90,7 +117,13 @@ def require(job: object, attempts: int, pause: float, workers: int, needs: Mappi
 
 def status_of(folder: pathlib.Path) -> dict[str, Any]:
     """The output of `job status --json`. Errors: BadArgument, or Error with the command's code and message."""
-    done = subprocess.run([*launcher_command("job"), "status", "--json", "--job", str(folder)], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*launcher_command("job"), "status", "--json", "--job", str(folder)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode != 0:
         problem = BadArgument if done.returncode == BadArgument.code else Error
         refused = problem(final_messages(done.stdout + done.stderr))
@@ -115,7 +148,9 @@ def alone(folder: pathlib.Path) -> Iterator[None]:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise RunInUse(f"another driver runs the job {folder}. Wait for it, or end it and run this command again") from None
+                raise RunInUse(
+                    f"another driver runs the job {folder}. Wait for it, or end it and run this command again"
+                ) from None
         yield
 
 
@@ -128,7 +163,7 @@ def connected(address: str | None) -> Iterator[None]:
     ray.init(address=address)
     try:
         if callable(handler) and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)       # Ray's handler would end the program with 15
+            signal.signal(signal.SIGTERM, handler)  # Ray's handler would end the program with 15
         yield
     finally:
         ray.shutdown()
@@ -137,19 +172,35 @@ def connected(address: str | None) -> Iterator[None]:
 class Driver:
     """Schedules shards on actors. Owns: the actors. A lost actor is never reused."""
 
-    def __init__(self, folder: pathlib.Path, missing: Sequence[int], needs: Mapping[str, float], workers: int, attempts: int, pause: float,
-                 to_workers: tuple[pathlib.Path, str, Sequence[str]], say: Callable[[str], None]):
-        self._folder, self._needs, self._most, self._attempts, self._pause, self._say = folder, needs, workers, attempts, pause, say
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        missing: Sequence[int],
+        needs: Mapping[str, float],
+        workers: int,
+        attempts: int,
+        pause: float,
+        to_workers: tuple[pathlib.Path, str, Sequence[str]],
+        say: Callable[[str], None],
+    ):
+        self._folder, self._needs, self._most, self._attempts, self._pause, self._say = (
+            folder,
+            needs,
+            workers,
+            attempts,
+            pause,
+            say,
+        )
         self._worker_arguments = to_workers
         self._left = set(missing)
-        self._queue = [(0.0, index) for index in missing]       # (earliest start, shard)
+        self._queue = [(0.0, index) for index in missing]  # (earliest start, shard)
         self._tries = dict.fromkeys(missing, 0)
         self._given_up: dict[int, str] = {}
         self._actors: list[Any] = []
         self._idle: list[Any] = []
         self._calls: dict[Any, tuple[Any, int | None]] = {}
         self._failed_starts = 0
-        self._token = secrets.token_hex(4)      # distinguishes this driver's attempts from another's
+        self._token = secrets.token_hex(4)  # distinguishes this driver's attempts from another's
         self._active_at = time.monotonic()
 
     def run(self) -> None:
@@ -165,15 +216,28 @@ class Driver:
                 ray.kill(actor)
         if self._given_up:
             index, why = next(iter(self._given_up.items()))
-            raise ShardFailed(f"{len(self._given_up)} shards were tried {self._attempts} times and are not done: {', '.join(map(str, self._given_up))}; shard {index}: "
-                              f"{why}. Fix that and run the same command again; finished shards are kept", index, TRY_AGAIN)
+            raise ShardFailed(
+                f"{len(self._given_up)} shards were tried {self._attempts} times and are not done: {', '.join(map(str, self._given_up))}; shard {index}: "
+                f"{why}. Fix that and run the same command again; finished shards are kept",
+                index,
+                TRY_AGAIN,
+            )
 
     def _adjust_workers(self) -> None:
         wanted = min(len(self._left), max(1, self._room()), self._most or sys.maxsize)
         for _ in range(wanted - len(self._actors)):
             others = {name: number for name, number in self._needs.items() if name not in ("CPU", "GPU")}
-            actor = ray.remote(Worker).options(num_cpus=self._needs.get("CPU", 0), num_gpus=self._needs.get("GPU", 0), resources=others, max_restarts=0,
-                                          max_task_retries=0).remote(*self._worker_arguments)
+            actor = (
+                ray.remote(Worker)
+                .options(
+                    num_cpus=self._needs.get("CPU", 0),
+                    num_gpus=self._needs.get("GPU", 0),
+                    resources=others,
+                    max_restarts=0,
+                    max_task_retries=0,
+                )
+                .remote(*self._worker_arguments)
+            )
             self._actors.append(actor)
             self._calls[actor.ready.remote()] = (actor, None)
         while self._idle and len(self._actors) > len(self._left):
@@ -188,7 +252,7 @@ class Driver:
         """Assigns shards only to workers that are scheduled."""
         while self._idle and self._queue and self._queue[0][0] <= time.monotonic():
             _, index = heapq.heappop(self._queue)
-            actor = self._idle.pop(0)       # a worker whose shard just ended comes last: its node may be the problem
+            actor = self._idle.pop(0)  # a worker whose shard just ended comes last: its node may be the problem
             self._tries[index] += 1
             self._calls[actor.do.remote(index, self._attempt(index))] = (actor, index)
 
@@ -200,8 +264,10 @@ class Driver:
             self._active_at = time.monotonic()
         elif time.monotonic() > self._active_at + WARNING_INTERVAL_SECONDS:
             self._active_at = time.monotonic()
-            self._say(f"[ray] no worker runs: {len(self._left)} shards are left, a worker needs {self._needs}, and the cluster's nodes have room for {self._room()} workers, "
-                      "minus those in use by others")
+            self._say(
+                f"[ray] no worker runs: {len(self._left)} shards are left, a worker needs {self._needs}, and the cluster's nodes have room for {self._room()} workers, "
+                "minus those in use by others"
+            )
 
     def _answered(self) -> list[Any]:
         if not self._calls:
@@ -214,7 +280,7 @@ class Driver:
         actor, index = self._calls.pop(call)
         try:
             code = ray.get(call)
-        except ray.exceptions.RayError as problem:      # the actor, its node or the memory monitor ended it
+        except ray.exceptions.RayError as problem:  # the actor, its node or the memory monitor ended it
             self._dismiss(actor)
             why = f"its worker was lost ({type(problem).__name__})"
             return self._count_failed_start(why) if index is None else self._try_again(index, why)
@@ -228,13 +294,19 @@ class Driver:
         elif code == TRY_AGAIN or code > FIRST_SIGNAL:
             self._try_again(index, f"it ended with {describe_exit(code)}: {self._messages_of(index)}")
         else:
-            raise ShardFailed(f"shard {index} ended with exit code {code}, which a retry cannot fix: {self._messages_of(index)} (log: "
-                              f"{log_path(self._folder, index)})", index, code)
+            raise ShardFailed(
+                f"shard {index} ended with exit code {code}, which a retry cannot fix: {self._messages_of(index)} (log: "
+                f"{log_path(self._folder, index)})",
+                index,
+                code,
+            )
 
     def _count_failed_start(self, why: str) -> None:
         self._failed_starts += 1
         if self._failed_starts >= self._attempts:
-            raise SystemFailure(f"{self._failed_starts} workers were lost in a row before they started; the last: {why}. Read Ray's logs")
+            raise SystemFailure(
+                f"{self._failed_starts} workers were lost in a row before they started; the last: {why}. Read Ray's logs"
+            )
 
     def _try_again(self, index: int, why: str) -> None:
         tries = self._tries[index]
@@ -248,7 +320,9 @@ class Driver:
     def _messages_of(self, index: int) -> str:
         """The messages of the last attempt; the log also has earlier ones."""
         with contextlib.suppress(OSError):
-            _, found, output = log_path(self._folder, index).read_bytes().rpartition(begin_of(self._attempt(index)).encode())
+            _, found, output = (
+                log_path(self._folder, index).read_bytes().rpartition(begin_of(self._attempt(index)).encode())
+            )
             if found:
                 return final_messages(output.partition(b"\n")[2][-LAST_OUTPUT_BYTES:].decode(errors="replace"))
         return "it could not write its log"
@@ -276,31 +350,71 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = Parser(prog="offramp job ray", allow_abbrev=False, description="Runs the shards of a job on a Ray cluster. launch/guide/many-gpus-and-hosts.md")
+    parser = Parser(
+        prog="offramp job ray",
+        allow_abbrev=False,
+        description="Runs the shards of a job on a Ray cluster. launch/guide/many-gpus-and-hosts.md",
+    )
     parser.add_argument("--job", required=True, help="folder of `offramp job init`, visible to all nodes")
-    parser.add_argument("--address", default="auto", help="address of the cluster; local: a cluster on this machine for this command [auto]")
+    parser.add_argument(
+        "--address",
+        default="auto",
+        help="address of the cluster; local: a cluster on this machine for this command [auto]",
+    )
     parser.add_argument("--num-gpus", type=float, default=1, help="GPUs per worker; 0 for CPUs [1]")
     parser.add_argument("--num-cpus", type=float, default=1, help="CPUs per worker [1]")
-    parser.add_argument("--resource", action="append", default=[], type=resource, metavar="NAME=NUMBER", help="further resource per worker; repeatable")
-    parser.add_argument("--workers", type=int, default=0, help="maximum number of workers [0: as many as fit the cluster]")
+    parser.add_argument(
+        "--resource",
+        action="append",
+        default=[],
+        type=resource,
+        metavar="NAME=NUMBER",
+        help="further resource per worker; repeatable",
+    )
+    parser.add_argument(
+        "--workers", type=int, default=0, help="maximum number of workers [0: as many as fit the cluster]"
+    )
     parser.add_argument("--attempts", type=int, default=5, help="attempts per shard [5]")
-    parser.add_argument("--pause", type=float, default=10, help="seconds before the second attempt; doubles with each further one [10]")
+    parser.add_argument(
+        "--pause", type=float, default=10, help="seconds before the second attempt; doubles with each further one [10]"
+    )
     parser.add_argument("--offramp", help="offramp command on the nodes")
-    parser.add_argument("--flags", type=shlex.split, default=[], help="flags for each shard, as one argument: --flags='--consumers 4'")
+    parser.add_argument(
+        "--flags", type=shlex.split, default=[], help="flags for each shard, as one argument: --flags='--consumers 4'"
+    )
     try:
         given = parser.parse_args(argv)
-        done = run(given.job, given.address, given.num_gpus, given.attempts, num_cpus=given.num_cpus, resources=dict(given.resource), workers=given.workers,
-                   flags=given.flags, offramp=given.offramp, pause=given.pause, say=lambda text: print(text, flush=True))
+        done = run(
+            given.job,
+            given.address,
+            given.num_gpus,
+            given.attempts,
+            num_cpus=given.num_cpus,
+            resources=dict(given.resource),
+            workers=given.workers,
+            flags=given.flags,
+            offramp=given.offramp,
+            pause=given.pause,
+            say=lambda text: print(text, flush=True),
+        )
     except Error as problem:
         print(f"offramp: {problem}", file=sys.stderr)
         return problem.code
-    except (ValueError, ConnectionError, RuntimeError, ray.exceptions.RayError) as problem:     # for example, the cluster has another version
+    except (
+        ValueError,
+        ConnectionError,
+        RuntimeError,
+        ray.exceptions.RayError,
+    ) as problem:  # for example, the cluster has another version
         print(f"offramp: Ray: {problem}", file=sys.stderr)
         return SystemFailure.code
     except KeyboardInterrupt:
         print("offramp: interrupted. Run the same command to continue", file=sys.stderr)
         return INTERRUPTED
-    print(f"[ray] all shards are done, {done} of them now\n  then       offramp job merge --job {shlex.quote(given.job)}", flush=True)
+    print(
+        f"[ray] all shards are done, {done} of them now\n  then       offramp job merge --job {shlex.quote(given.job)}",
+        flush=True,
+    )
     return DONE
 
 

@@ -26,13 +26,15 @@ from offramp._validate import one_per_sample
 
 __all__ = ["build", "process", "save_slab"]
 
-PROGRAMS = "OFFRAMP_BIN_DIR"        # the folder of offramp-consumer
+PROGRAMS = "OFFRAMP_BIN_DIR"  # the folder of offramp-consumer
 _PACKAGE = pathlib.Path(__file__).resolve().parent
 _CHECKOUT = _PACKAGE.parents[2]
 _STORED = {"int": "I", "uint": "U", "float": "F", "bfloat": "BF"}
 
 
-def save_slab(path: str | os.PathLike[str], tensors: Mapping[str, object], keys: Iterable[str] | None = None, name: str = "test") -> pathlib.Path:
+def save_slab(
+    path: str | os.PathLike[str], tensors: Mapping[str, object], keys: Iterable[str] | None = None, name: str = "test"
+) -> pathlib.Path:
     """
     Writes a slab in the format of dead letters and returns its path.
 
@@ -46,7 +48,9 @@ def save_slab(path: str | os.PathLike[str], tensors: Mapping[str, object], keys:
     keys = [str(row) for row in range(rows)] if keys is None else one_per_sample("keys", keys, EXAMPLE)
     for each, outputs in given.items():
         if outputs.shape[0] != rows:
-            raise BadArgument(f"'{each}' has {outputs.shape[0]} samples, and the first tensor {rows}. Give tensors of one batch")
+            raise BadArgument(
+                f"'{each}' has {outputs.shape[0]} samples, and the first tensor {rows}. Give tensors of one batch"
+            )
         if outputs.device != "cpu":
             raise BadArgument(f"'{each}' is on the device '{outputs.device}'. Give tensor.cpu()")
     key_text_of(keys, rows, once=True)
@@ -55,8 +59,13 @@ def save_slab(path: str | os.PathLike[str], tensors: Mapping[str, object], keys:
     return target
 
 
-def process(slab: str | os.PathLike[str], processor: str, output: str | os.PathLike[str], options: Mapping[str, object] | None = None,
-            python: str = sys.executable) -> dict[str, bytes]:
+def process(
+    slab: str | os.PathLike[str],
+    processor: str,
+    output: str | os.PathLike[str],
+    options: Mapping[str, object] | None = None,
+    python: str = sys.executable,
+) -> dict[str, bytes]:
     """
     Processes the slab and returns all files in `output`: a mapping from relative paths to bytes.
 
@@ -65,16 +74,28 @@ def process(slab: str | os.PathLike[str], processor: str, output: str | os.PathL
     processor fails; Error if offramp-consumer is not found.
     """
     given = ",".join(f"{key}={value}".replace(",", r"\,") for key, value in (options or {}).items())
-    flags = ["--processor", processor, "--consumer-python", python, "--output", os.fspath(output),
-             *(["--processor-option", given] if given else [])]
+    flags = [
+        "--processor",
+        processor,
+        "--consumer-python",
+        python,
+        "--output",
+        os.fspath(output),
+        *(["--processor-option", given] if given else []),
+    ]
     folder = pathlib.Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     for command in (["retry", os.fspath(slab)], ["finish"]):
-        done = subprocess.run([str(consumer()), *command, *flags], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [str(consumer()), *command, *flags], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
         if done.returncode != 0:
             raise Failed(f"{processor} exited with {done.returncode}:\n{(done.stdout + done.stderr).strip()}")
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*"))
-            if path.is_file() and not path.name.startswith(".offramp-")}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.startswith(".offramp-")
+    }
 
 
 def build(source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str:
@@ -83,14 +104,36 @@ def build(source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str
     Headers come from the package, else from pkg-config, else from the checkout. Errors: Error, with the compiler's output.
     """
     path, library = pathlib.Path(source), pathlib.Path(folder, pathlib.Path(source).stem + ".so").absolute()
-    compiler, standard = (os.environ.get("CC", "cc"), "-std=c11") if path.suffix == ".c" else (os.environ.get("CXX", "c++"), "-std=c++20")
-    command = [compiler, standard, "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", *_include(), str(path), "-o", str(library)]
+    compiler, standard = (
+        (os.environ.get("CC", "cc"), "-std=c11")
+        if path.suffix == ".c"
+        else (os.environ.get("CXX", "c++"), "-std=c++20")
+    )
+    command = [
+        compiler,
+        standard,
+        "-O2",
+        "-Wall",
+        "-Wextra",
+        "-shared",
+        "-fPIC",
+        *_include(),
+        str(path),
+        "-o",
+        str(library),
+    ]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as problem:
-        raise Error(f"{compiler} cannot be started ({problem.strerror}). Install a compiler, or name one in CC or CXX") from None
+        raise Error(
+            f"{compiler} cannot be started ({problem.strerror}). Install a compiler, or name one in CC or CXX"
+        ) from None
     if done.returncode != 0:
-        remedy = "" if _include() or "offramp_processor.h" not in done.stderr else "\nOfframp's headers are not installed. Install them: apt-get install offramp-dev"
+        remedy = (
+            ""
+            if _include() or "offramp_processor.h" not in done.stderr
+            else "\nOfframp's headers are not installed. Install them: apt-get install offramp-dev"
+        )
         raise Error(f"{' '.join(command)} exited with {done.returncode}:\n{done.stderr}{remedy}")
     return f"so:{library}"
 
@@ -98,11 +141,21 @@ def build(source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str
 def consumer() -> pathlib.Path:
     """Finds offramp-consumer: in OFFRAMP_BIN_DIR, else in the package, the checkout's build or the PATH. Errors: Error."""
     named = os.environ.get(PROGRAMS)
-    places = [named] if named else [str(_PACKAGE / "programs" / "bin"), str(_CHECKOUT / "build" / "release" / "bin"), os.environ.get("PATH", "")]
+    places = (
+        [named]
+        if named
+        else [
+            str(_PACKAGE / "programs" / "bin"),
+            str(_CHECKOUT / "build" / "release" / "bin"),
+            os.environ.get("PATH", ""),
+        ]
+    )
     found = shutil.which("offramp-consumer", path=os.pathsep.join(places))
     if not found:
-        raise Error(f"offramp-consumer was not found {'in ' + named if named else 'on the PATH'}. Build or install it, or set {PROGRAMS} to "
-                    "its folder")
+        raise Error(
+            f"offramp-consumer was not found {'in ' + named if named else 'on the PATH'}. Build or install it, or set {PROGRAMS} to "
+            "its folder"
+        )
     return pathlib.Path(found)
 
 
@@ -124,14 +177,37 @@ def _payload(tensors: Mapping[str, Outputs], keys: list[str], name: str) -> byte
     for each, outputs in tensors.items():
         piece = ctypes.string_at(outputs.address, _elements(outputs.shape) * (outputs.dtype.bits // 8))
         in_memory = [outputs.shape[dim] for dim in outermost_first(outputs.order, len(outputs.shape))]
-        stored[each] = {"dtype": _stored_type(outputs.dtype.name, outputs.dtype.bits), "shape": in_memory, "data_offsets": [begin, begin + len(piece)]}
-        descriptions.append({"name": each, "stored_as": each, "dtype": [outputs.dtype.code, outputs.dtype.bits], "shape": outputs.shape,
-                     "strides": strides_of(outputs.shape, outputs.order)})
+        stored[each] = {
+            "dtype": _stored_type(outputs.dtype.name, outputs.dtype.bits),
+            "shape": in_memory,
+            "data_offsets": [begin, begin + len(piece)],
+        }
+        descriptions.append(
+            {
+                "name": each,
+                "stored_as": each,
+                "dtype": [outputs.dtype.code, outputs.dtype.bits],
+                "shape": outputs.shape,
+                "strides": strides_of(outputs.shape, outputs.order),
+            }
+        )
         pieces.append(piece)
         begin += len(piece)
-    slab = {"format": 1, "epoch": 1, "slab": 0, "generation": 1, "payload_bytes": begin, "transform": 0, "upsample_factor": 1, "model": name,
-            "precision": "", "memory_format": "", "batches": [[0, 0, len(keys)]], "samples": [[row, key, False] for row, key in enumerate(keys)],
-            "tensors": descriptions}
+    slab = {
+        "format": 1,
+        "epoch": 1,
+        "slab": 0,
+        "generation": 1,
+        "payload_bytes": begin,
+        "transform": 0,
+        "upsample_factor": 1,
+        "model": name,
+        "precision": "",
+        "memory_format": "",
+        "batches": [[0, 0, len(keys)]],
+        "samples": [[row, key, False] for row, key in enumerate(keys)],
+        "tensors": descriptions,
+    }
     header = json.dumps({"__metadata__": {"offramp": json.dumps(slab)}, **stored}).encode()
     header += b" " * (-len(header) % 8)
     return b"".join([struct.pack("<Q", len(header)), header, *pieces])

@@ -22,8 +22,14 @@ BIN = os.environ["OFFRAMP_TEST_BIN"]
 
 
 def run_bench(*arguments, **options):
-    return subprocess.run([sys.executable, str(BENCH), "--bin", BIN, *map(str, arguments)], capture_output=True, text=True, timeout=1400,
-                          check=False, **options)
+    return subprocess.run(
+        [sys.executable, str(BENCH), "--bin", BIN, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=1400,
+        check=False,
+        **options,
+    )
 
 
 def left_processes(mark):
@@ -31,7 +37,11 @@ def left_processes(mark):
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and int(entry.name) != os.getpid() and mark.encode() in (entry / "environ").read_bytes():
+            if (
+                entry.name.isdigit()
+                and int(entry.name) != os.getpid()
+                and mark.encode() in (entry / "environ").read_bytes()
+            ):
                 found.append((entry.name, (entry / "cmdline").read_bytes()))
         except OSError:
             continue
@@ -56,8 +66,15 @@ class WholeBenchmark:
         before = objects_of_all()
         logs = pathlib.Path(cls.folder.name, "logs")
         cls.json_file = pathlib.Path(cls.folder.name, "bench.json")
-        cls.done = run_bench(*cls.TO_MEASURE, "--small", "--json", cls.json_file, "--keep-logs", logs,
-                             env={**os.environ, "OFFRAMP_BENCH_TEST": str(os.getpid()), "TMPDIR": cls.folder.name})
+        cls.done = run_bench(
+            *cls.TO_MEASURE,
+            "--small",
+            "--json",
+            cls.json_file,
+            "--keep-logs",
+            logs,
+            env={**os.environ, "OFFRAMP_BENCH_TEST": str(os.getpid()), "TMPDIR": cls.folder.name},
+        )
         cls.left = left_since(before, objects_of_all)
         cls.output = cls.done.stdout + cls.done.stderr
         cls.whole = json.loads(cls.json_file.read_text()) if cls.json_file.exists() else {"rows": []}
@@ -84,9 +101,16 @@ class WholeBenchmark:
                 with self.subTest(row=row.id, contestant=name):
                     self.assertGreaterEqual(len(figures["windows"]), 2)
                     if row.kind in ("contest", "curve"):
-                        self.assertTrue(all(window["batches"] > 0 and window["batches_per_second"] > 0 for window in figures["windows"]))
+                        self.assertTrue(
+                            all(
+                                window["batches"] > 0 and window["batches_per_second"] > 0
+                                for window in figures["windows"]
+                            )
+                        )
                     else:
-                        self.assertTrue(all(value["min"] > 0 for value in figures["figures"].values()), figures["figures"])
+                        self.assertTrue(
+                            all(value["min"] > 0 for value in figures["figures"].values()), figures["figures"]
+                        )
 
     def test_every_target_was_judged_from_a_measurement(self):
         for row in self.rows:
@@ -104,7 +128,7 @@ class WholeBenchmark:
             self.assertLessEqual(point["ratio"]["low"], point["ratio"]["high"])
         for name, figures in self.by_row["latency"]["contestants"].items():
             self.assertGreater(sum(count for _, count in figures["histogram"]), 0, name)
-            for upper, _ in figures["histogram"]:   # both in eighths of a power of two
+            for upper, _ in figures["histogram"]:  # both in eighths of a power of two
                 self.assertAlmostEqual(0, (8 * math.log2(upper) + 0.5) % 1 - 0.5, places=6, msg=name)
 
     def test_the_json_reports_how_each_contestant_was_started(self):
@@ -117,12 +141,17 @@ class WholeBenchmark:
 
     def test_the_json_reports_where_and_with_what(self):
         self.assertTrue(self.whole["small"])
-        self.assertEqual({"device", "gpu", "driver", "cuda", "link", "processor", "cores", "memory_gib", "kernel", "probe"},
-                         set(self.whole["machine"]))
+        self.assertEqual(
+            {"device", "gpu", "driver", "cuda", "link", "processor", "cores", "memory_gib", "kernel", "probe"},
+            set(self.whole["machine"]),
+        )
         self.assertEqual({"revision", "version", "compiler_flags", "python", "torch"}, set(self.whole["build"]))
         for row in self.whole["rows"]:
             for figures in row["contestants"].values():
-                for key in ("rate", *(["producer_cpu_ms_per_batch", "readers_faults_per_batch"] if "rate" in figures else [])):
+                for key in (
+                    "rate",
+                    *(["producer_cpu_ms_per_batch", "readers_faults_per_batch"] if "rate" in figures else []),
+                ):
                     if key in figures:
                         self.assertEqual({"median", "min", "max"}, set(figures[key]))
 
@@ -140,7 +169,9 @@ class WholeBenchmark:
     def test_nothing_is_left(self):
         self.assertEqual(set(), self.left)
         self.assertEqual([], left_processes(self.mark))
-        self.assertEqual(set(), {path.name for path in pathlib.Path(self.folder.name).iterdir()} - {"logs", "bench.json"})
+        self.assertEqual(
+            set(), {path.name for path in pathlib.Path(self.folder.name).iterdir()} - {"logs", "bench.json"}
+        )
 
 
 class SmallBenchmark(WholeBenchmark, unittest.TestCase):
@@ -172,18 +203,27 @@ class CommandLine(unittest.TestCase):
     def test_rows_are_listed(self):
         done = run_bench("--list")
         self.assertEqual(0, done.returncode)
-        self.assertEqual([row.id for row in workloads.make_rows(False)], [line.split()[0] for line in done.stdout.splitlines()[:-1]])
+        self.assertEqual(
+            [row.id for row in workloads.make_rows(False)], [line.split()[0] for line in done.stdout.splitlines()[:-1]]
+        )
         self.assertRegex(done.stdout.splitlines()[-1], r"^Total: \d+ minutes of windows")
 
     def test_a_contestant_that_dies_is_one_failed_row_and_shows_its_log(self):
         with tempfile.TemporaryDirectory() as folder:
             for program in ("offramp-producer", "offramp-consumer"):
                 path = pathlib.Path(folder, program)
-                path.write_text(f'#!/bin/sh\ncase " $* " in *" probe "*|*" --version "*|*" sweep "*) exec {BIN}/offramp-producer "$@";; esac\n'
-                                'echo "it cannot go on" >&2; exit 3\n')
+                path.write_text(
+                    f'#!/bin/sh\ncase " $* " in *" probe "*|*" --version "*|*" sweep "*) exec {BIN}/offramp-producer "$@";; esac\n'
+                    'echo "it cannot go on" >&2; exit 3\n'
+                )
                 path.chmod(0o755)
-            done = subprocess.run([sys.executable, str(BENCH), "--bin", folder, "--small", "W5"], capture_output=True, text=True, timeout=200,
-                                  check=False)
+            done = subprocess.run(
+                [sys.executable, str(BENCH), "--bin", folder, "--small", "W5"],
+                capture_output=True,
+                text=True,
+                timeout=200,
+                check=False,
+            )
         self.assertEqual(1, done.returncode)
         self.assertIn("FAILED: ours ended with 3", done.stdout)
         self.assertIn("it cannot go on", done.stdout)

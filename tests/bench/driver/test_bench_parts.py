@@ -29,7 +29,16 @@ from given import Given, given_by
 from left_behind import left_since
 from materials import Materials, server_module
 from one_shots import MessageBench, run_for_json
-from peers.progress import CELL, COMMITS, RECORD, RECORDS, ProgressCell, ProgressReader, make_progress_file, map_progress_file
+from peers.progress import (
+    CELL,
+    COMMITS,
+    RECORD,
+    RECORDS,
+    ProgressCell,
+    ProgressReader,
+    make_progress_file,
+    map_progress_file,
+)
 from processes import Usage, members_of, usage_of, usage_of_servers
 
 PROGRAMS = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"])
@@ -65,11 +74,21 @@ class IntervalsTest(unittest.TestCase):
 
 class ContestTest(unittest.TestCase):
     def look(self, samples, release_s, at_s, cpu=0.0, faults=0):
-        return Look(samples, int(release_s * 1e9), samples * 100, int(at_s * 1e9), Usage(cpu, faults, 2048), Usage(2 * cpu, 0, 1024), "compute")
+        return Look(
+            samples,
+            int(release_s * 1e9),
+            samples * 100,
+            int(at_s * 1e9),
+            Usage(cpu, faults, 2048),
+            Usage(2 * cpu, 0, 1024),
+            "compute",
+        )
 
     def test_a_window_counts_between_releases_not_between_looks(self):
-        window = contest.between(self.look(80, 10.0, 10.3, cpu=1.0, faults=10), self.look(160, 14.0, 14.3, cpu=3.0, faults=30), 8)
-        self.assertAlmostEqual(2.5, window.batches_per_second)     # 10 batches in 4 s, at any time of the looks
+        window = contest.between(
+            self.look(80, 10.0, 10.3, cpu=1.0, faults=10), self.look(160, 14.0, 14.3, cpu=3.0, faults=30), 8
+        )
+        self.assertAlmostEqual(2.5, window.batches_per_second)  # 10 batches in 4 s, at any time of the looks
         self.assertAlmostEqual(200, window.producer_cpu_ms_per_batch)
         self.assertAlmostEqual(400, window.readers_cpu_ms_per_batch)
         self.assertAlmostEqual(2, window.producer_faults_per_batch)
@@ -78,9 +97,14 @@ class ContestTest(unittest.TestCase):
         self.assertIsNone(window.compute_ms_per_batch, "no program reported the device's time")
 
     def test_the_device_time_is_divided_by_its_own_batches(self):
-        first, last = (dataclasses.replace(self.look(samples, at, at), compute=compute) for samples, at, compute in ((80, 10.0, (1.5, 7)), (160, 14.0, (2.4, 16))))
+        first, last = (
+            dataclasses.replace(self.look(samples, at, at), compute=compute)
+            for samples, at, compute in ((80, 10.0, (1.5, 7)), (160, 14.0, (2.4, 16)))
+        )
         self.assertAlmostEqual(100, contest.between(first, last, 8).compute_ms_per_batch)
-        self.assertIsNone(contest.between(first, dataclasses.replace(last, compute=first.compute), 8).compute_ms_per_batch)
+        self.assertIsNone(
+            contest.between(first, dataclasses.replace(last, compute=first.compute), 8).compute_ms_per_batch
+        )
 
     @staticmethod
     def follows(orders):
@@ -132,21 +156,36 @@ class ContestTest(unittest.TestCase):
                 events.append((self.name, "window", batch, set(running)))
                 return contest.Window(1, 2, 2, *[0] * 7, "")
 
-        windows = contest.hold_contest([Puppet("a"), Puppet("b")], 4, contest.Pace(windows=2, warmup_batches=3, warm_seconds=7))
-        self.assertEqual([("a", "warm", 12, {"a"}), ("a", "on", 7, {"a"}), ("b", "warm", 12, {"b"}), ("b", "on", 7, {"b"})], events[:4])
-        self.assertEqual([("a", "window"), ("b", "window"), ("b", "window"), ("a", "window")], [event[:2] for event in events[4:]])
-        self.assertTrue(all(not event[3] for event in events[4:]))   # a window continues only its own contestant
+        windows = contest.hold_contest(
+            [Puppet("a"), Puppet("b")], 4, contest.Pace(windows=2, warmup_batches=3, warm_seconds=7)
+        )
+        self.assertEqual(
+            [("a", "warm", 12, {"a"}), ("a", "on", 7, {"a"}), ("b", "warm", 12, {"b"}), ("b", "on", 7, {"b"})],
+            events[:4],
+        )
+        self.assertEqual(
+            [("a", "window"), ("b", "window"), ("b", "window"), ("a", "window")], [event[:2] for event in events[4:]]
+        )
+        self.assertTrue(all(not event[3] for event in events[4:]))  # a window continues only its own contestant
         self.assertEqual({"a": 2, "b": 2}, {name: len(own) for name, own in windows.items()})
 
 
 class ServersTest(unittest.TestCase):
     def test_a_servers_children_count_while_they_live_and_afterwards(self):
         burn = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True)\n"
-        server = subprocess.Popen([sys.executable, "-c", "import subprocess, sys\n"
-                                   f"subprocess.run([sys.executable, '-c', {burn!r}], stdout=subprocess.DEVNULL)\n"
-                                   f"with subprocess.Popen([sys.executable, '-c', {burn + 'input()'!r}]): pass\n"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        server = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                "import subprocess, sys\n"
+                f"subprocess.run([sys.executable, '-c', {burn!r}], stdout=subprocess.DEVNULL)\n"
+                f"with subprocess.Popen([sys.executable, '-c', {burn + 'input()'!r}]): pass\n",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         with server:
-            server.stdout.readline()    # one child has ended, the other lives
+            server.stdout.readline()  # one child has ended, the other lives
             self.assertGreaterEqual(usage_of_servers([server.pid]).cpu_seconds - usage_of(server.pid).cpu_seconds, 0.3)
             server.stdin.write(b"\n")
 
@@ -179,7 +218,7 @@ class ProgressTest(unittest.TestCase):
         cell, memory = ProgressCell(self.path, 1), map_progress_file(self.path)
         cell.add(4, 100)
         seen = self.reader.read()
-        RECORD.pack_into(memory, CELL + RECORDS[0], 99, 99, 99)     # the second record of a writer that stops here
+        RECORD.pack_into(memory, CELL + RECORDS[0], 99, 99, 99)  # the second record of a writer that stops here
         self.assertEqual(seen, self.reader.read())
 
     def test_a_record_overwritten_during_a_read_is_read_again(self):
@@ -201,15 +240,19 @@ class ProgressTest(unittest.TestCase):
 
 class FlagsTest(unittest.TestCase):
     def test_values_and_switches(self):
-        self.assertEqual(["--batch", "4", "--write-copy"], flag_list({"batch": 4, "write-copy": True, "latency": False}))
+        self.assertEqual(
+            ["--batch", "4", "--write-copy"], flag_list({"batch": 4, "write-copy": True, "latency": False})
+        )
 
 
 class RowsTest(unittest.TestCase):
     def test_every_workload_is_there_in_both_sizes(self):
         for small in (False, True):
             rows = workloads.make_rows(small)
-            self.assertEqual({f"W{number}" for number in range(1, 13)} | {"latency", "start", "E"},
-                             {row.workload.rstrip("ab") for row in rows})
+            self.assertEqual(
+                {f"W{number}" for number in range(1, 13)} | {"latency", "start", "E"},
+                {row.workload.rstrip("ab") for row in rows},
+            )
             self.assertEqual(len(rows), len({row.id for row in rows}))
             for row in rows:
                 names = [spec.name for spec in row.contestants]
@@ -217,7 +260,11 @@ class RowsTest(unittest.TestCase):
                 for target in row.targets:
                     over = getattr(target, "over", None)
                     self.assertTrue(over is None or over in names, f"{row.id}: {target}")
-                    self.assertLessEqual({*getattr(target, "limits", ()), *getattr(target, "parts", ())}, set(names), f"{row.id}: {target}")
+                    self.assertLessEqual(
+                        {*getattr(target, "limits", ()), *getattr(target, "parts", ())},
+                        set(names),
+                        f"{row.id}: {target}",
+                    )
 
                 for pair in row.beside:
                     self.assertLessEqual(set(pair), set(names), row.id)
@@ -231,13 +278,13 @@ class RowsTest(unittest.TestCase):
 
     def test_the_least_time_of_a_row_is_that_of_its_windows(self):
         pace = contest.Pace(windows=6, seconds=3, settle_seconds=0.5, warm_seconds=3)
-        row, = workloads.choose(workloads.make_rows(False), ["W6"])
+        (row,) = workloads.choose(workloads.make_rows(False), ["W6"])
         self.assertEqual(3 * (3 + 6 * 3.5), rows.least_seconds(row, pace))
-        row, = workloads.choose(workloads.make_rows(False), ["E"])
+        (row,) = workloads.choose(workloads.make_rows(False), ["E"])
         self.assertEqual(2 * 3 + 8 * (3 + 2 * 6 * 3.5), rows.least_seconds(row, pace))
 
     def test_full_sizes_are_the_articles(self):
-        row, = workloads.choose(workloads.make_rows(False), ["W1-host-write"])
+        (row,) = workloads.choose(workloads.make_rows(False), ["W1-host-write"])
         self.assertEqual(specs.ARTICLE_BYTES, row.raw_bytes)
         self.assertEqual(64 // 8 * 8, row.contestants[0].flags["slabs"])
         self.assertEqual(8, row.contestants[0].consumers)
@@ -254,25 +301,36 @@ class RowsTest(unittest.TestCase):
         rows = workloads.without(workloads.choose(workloads.make_rows(False), ["W2-device"]), ["article*"])
         self.assertEqual([["ours", "compute alone"]], [[spec.name for spec in row.contestants] for row in rows])
         self.assertEqual(0, rows[0].settle_seconds, "no peer needs a settling time")
-        self.assertEqual(([["compute alone"]], ()), ([[target.over for target in row.targets if hasattr(target, "over")] for row in rows], rows[0].beside))
-        row, = workloads.without(workloads.choose(workloads.make_rows(False), ["W10-cut-out"]), ["plain*"])
+        self.assertEqual(
+            ([["compute alone"]], ()),
+            ([[target.over for target in row.targets if hasattr(target, "over")] for row in rows], rows[0].beside),
+        )
+        (row,) = workloads.without(workloads.choose(workloads.make_rows(False), ["W10-cut-out"]), ["plain*"])
         self.assertEqual(3, len(row.targets), "only limits and page faults remain")
-        row, = workloads.without([row], ["decode limit"])
-        self.assertEqual(["Faults"], [type(target).__name__ for target in row.targets], "both other targets use the decode limit")
+        (row,) = workloads.without([row], ["decode limit"])
+        self.assertEqual(
+            ["Faults"], [type(target).__name__ for target in row.targets], "both other targets use the decode limit"
+        )
 
     def test_contestants_of_other_rows_may_be_named(self):
-        row, = workloads.choose(workloads.make_rows(False), ["W7"])
+        (row,) = workloads.choose(workloads.make_rows(False), ["W7"])
         self.assertEqual([row], workloads.without([row], ["article*"]))
 
     def test_leaving_out_an_essential_contestant_is_refused(self):
         rows = workloads.make_rows(False)
-        for wanted, pattern, message in (("W2", "artcle*", "unknown contestant 'artcle\\*'. Known: ours; compute alone; article 4-pinned"),
-                                      ("W2", "ours", "cannot leave 'ours' out of W2-device"), ("E", "compute alone", "cannot leave anything out of E")):
+        for wanted, pattern, message in (
+            ("W2", "artcle*", "unknown contestant 'artcle\\*'. Known: ours; compute alone; article 4-pinned"),
+            ("W2", "ours", "cannot leave 'ours' out of W2-device"),
+            ("E", "compute alone", "cannot leave anything out of E"),
+        ):
             with self.subTest(pattern), self.assertRaisesRegex(ValueError, message):
                 workloads.without(workloads.choose(rows, [wanted]), [pattern])
 
     def test_without_a_gpu_only_rows_from_files_to_files_are_measured(self):
-        self.assertEqual(["W7", "W10-cut-out", "W11-sqlite", "W11-postgres"], [row.id for row in workloads.make_rows(False, gpu=False)])
+        self.assertEqual(
+            ["W7", "W10-cut-out", "W11-sqlite", "W11-postgres"],
+            [row.id for row in workloads.make_rows(False, gpu=False)],
+        )
         self.assertEqual(workloads.make_rows(True), workloads.make_rows(True, gpu=False))
 
     def test_a_peer_has_as_many_processes_as_offramp_has_threads_and_consumers(self):
@@ -295,7 +353,9 @@ class MaterialsTest(unittest.TestCase):
 
     def test_contestants_have_separate_outputs_and_read_the_same_texts(self):
         materials = self.materials()
-        first, second = (materials.fill_in({"batch": 4, "output": specs.OUTPUT, "input": specs.LINES}) for _ in range(2))
+        first, second = (
+            materials.fill_in({"batch": 4, "output": specs.OUTPUT, "input": specs.LINES}) for _ in range(2)
+        )
         self.assertNotEqual(first["output"], second["output"])
         self.assertEqual(first["input"], second["input"])
         self.assertGreaterEqual(len(first["input"].read_text().splitlines()), 100_000)
@@ -304,7 +364,10 @@ class MaterialsTest(unittest.TestCase):
         kept = self.folder / "kept"
 
         def made(batch):
-            return pathlib.Path(self.materials(materials=kept).fill_in({"batch": batch, "input": specs.PHOTOGRAPHS})["input"])
+            return pathlib.Path(
+                self.materials(materials=kept).fill_in({"batch": batch, "input": specs.PHOTOGRAPHS})["input"]
+            )
+
         first = made(2)
         when = first.stat().st_mtime_ns
         self.assertEqual((first, when), (made(2), first.stat().st_mtime_ns))
@@ -317,7 +380,9 @@ class MaterialsTest(unittest.TestCase):
         (self.folder / "mine.toml").write_text('input-shape = "2x48"\ninput-dtype = "int32"\n')
         materials = self.materials(sentences=self.folder, encoder=self.folder / "mine.pt2")
         flags = {"model": specs.ENCODER, "folder": specs.SENTENCES, "max-tokens": specs.MAX_TOKENS}
-        self.assertEqual({"model": self.folder / "mine.pt2", "folder": self.folder, "max-tokens": 48}, materials.fill_in(flags))
+        self.assertEqual(
+            {"model": self.folder / "mine.pt2", "folder": self.folder, "max-tokens": 48}, materials.fill_in(flags)
+        )
         (self.folder / "mine.toml").write_text('input-shape = "3x64x64"\n')
         with self.assertRaisesRegex(ContestantError, "lacks an input-shape"):
             self.materials(encoder=self.folder / "mine.pt2").fill_in({"max-tokens": specs.MAX_TOKENS})
@@ -329,7 +394,9 @@ class MaterialsTest(unittest.TestCase):
         schemas = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'bench%'"
         with server_module().PostgresServer() as server:
             with contextlib.ExitStack() as stack:
-                made = Materials(self.folder, self.folder, stack, Given(postgres=server.uri()), gpu=False, small=True).fill_in({"sink": specs.POSTGRES})
+                made = Materials(
+                    self.folder, self.folder, stack, Given(postgres=server.uri()), gpu=False, small=True
+                ).fill_in({"sink": specs.POSTGRES})
                 self.assertEqual([[f"bench_{os.getpid()}"]], server.sql(schemas))
                 self.assertEqual(f"{server.uri()}&options=-csearch_path%3Dbench_{os.getpid()},public", made["sink"])
             self.assertEqual([], server.sql(schemas))
@@ -342,9 +409,14 @@ class MaterialsTest(unittest.TestCase):
 
     def test_a_row_without_its_requirements_is_left_out_and_starts_nothing(self):
         with unittest.mock.patch("materials.importlib.util.find_spec", return_value=None):
-            for name, reason in (("W11-sqlite", "needs the Python packages tokenizers, sentence_transformers"), ("W11-postgres", "needs")):
-                row, = workloads.choose(workloads.make_rows(True), [name])
-                result = rows.run_row(row, SharedSettings(self.folder), contest.Pace(windows=2, seconds=0.1, settle_seconds=0))
+            for name, reason in (
+                ("W11-sqlite", "needs the Python packages tokenizers, sentence_transformers"),
+                ("W11-postgres", "needs"),
+            ):
+                (row,) = workloads.choose(workloads.make_rows(True), [name])
+                result = rows.run_row(
+                    row, SharedSettings(self.folder), contest.Pace(windows=2, seconds=0.1, settle_seconds=0)
+                )
                 self.assertIn(reason, result["left_out"])
                 self.assertIsNone(result["failure"])
 
@@ -369,7 +441,7 @@ class FailuresTest(unittest.TestCase):
         return path
 
     def run_small_row(self, name):
-        row, = workloads.choose(workloads.make_rows(True), [name])
+        (row,) = workloads.choose(workloads.make_rows(True), [name])
         return rows.run_row(row, SharedSettings(self.folder), contest.Pace(windows=2, seconds=0.1, settle_seconds=0))
 
     def test_a_missing_program_fails_its_row(self):
@@ -391,15 +463,22 @@ class FailuresTest(unittest.TestCase):
         self.assertEqual([], left)
 
     def test_a_message_benchmark_that_saw_nothing_released_fails_its_row(self):
-        self.program("offramp-message-bench", """echo '{"slabs_per_second": 0, "producer_cpu_us_per_slab": 0, "consumer_cpu_us_per_slab": 0}'""")
+        self.program(
+            "offramp-message-bench",
+            """echo '{"slabs_per_second": 0, "producer_cpu_us_per_slab": 0, "consumer_cpu_us_per_slab": 0}'""",
+        )
         with self.assertRaisesRegex(ContestantError, "ours: no slab was released in 0.1 s"):
             MessageBench("ours", SharedSettings(self.folder), 1, 8).window(1, contest.Pace(seconds=0.1))
 
     def test_a_message_benchmark_that_is_killed_leaves_no_memory_and_no_folder(self):
         before = set(os.listdir("/dev/shm"))
         bench = MessageBench("ours", SharedSettings(PROGRAMS), 1, 8)
-        with tempfile.TemporaryDirectory() as temporary, unittest.mock.patch.dict(os.environ, {"TMPDIR": temporary}), \
-                unittest.mock.patch("tempfile.tempdir", temporary), unittest.mock.patch("one_shots.SHOT_SECONDS", 1.5):
+        with (
+            tempfile.TemporaryDirectory() as temporary,
+            unittest.mock.patch.dict(os.environ, {"TMPDIR": temporary}),
+            unittest.mock.patch("tempfile.tempdir", temporary),
+            unittest.mock.patch("one_shots.SHOT_SECONDS", 1.5),
+        ):
             with self.assertRaisesRegex(ContestantError, "timed out"):
                 bench.window(1, contest.Pace(seconds=1000))
             self.assertEqual([], os.listdir(temporary))
@@ -407,16 +486,54 @@ class FailuresTest(unittest.TestCase):
 
 
 def result_with(**changes):
-    middle = {key: {"median": 1.0, "min": 1.0, "max": 1.0} for key in (
-        "bytes_per_batch", "producer_cpu_ms_per_batch", "readers_cpu_ms_per_batch", "producer_faults_per_batch",
-        "readers_faults_per_batch", "producer_private_mib", "readers_private_mib")}
-    contestants = {"ours": {"rate": {"median": 9.9, "min": 9.8, "max": 10.0}, **middle}, "limit": {
-        "rate": {"median": 10.0, "min": 10.0, "max": 10.0}, **middle, "producer_cpu_ms_per_batch": {"median": 20.0, "min": 1, "max": 1}}}
-    return {"row": "W", "description": "a test", "kind": "contest", "unit": "batches", "ours": "ours", "raw_bytes": 100, "failure": None,
-            "contestants": contestants, "ratios_of": {"ours": {"limit": {"median": 0.99, "mean": 0.99, "low": 0.98, "high": 1.0}}},
-            "beside": [], "settle_seconds": 0.5,
-            "started_as": {"ours": {"program": "offramp-producer", "flags": {"batch": 4}, "readers": 2, "readers_flags": {}, "reads_with": None}},
-            "targets": [], "curve": [], "notes": [], "cores": 4, "left_out": None, **changes}
+    middle = {
+        key: {"median": 1.0, "min": 1.0, "max": 1.0}
+        for key in (
+            "bytes_per_batch",
+            "producer_cpu_ms_per_batch",
+            "readers_cpu_ms_per_batch",
+            "producer_faults_per_batch",
+            "readers_faults_per_batch",
+            "producer_private_mib",
+            "readers_private_mib",
+        )
+    }
+    contestants = {
+        "ours": {"rate": {"median": 9.9, "min": 9.8, "max": 10.0}, **middle},
+        "limit": {
+            "rate": {"median": 10.0, "min": 10.0, "max": 10.0},
+            **middle,
+            "producer_cpu_ms_per_batch": {"median": 20.0, "min": 1, "max": 1},
+        },
+    }
+    return {
+        "row": "W",
+        "description": "a test",
+        "kind": "contest",
+        "unit": "batches",
+        "ours": "ours",
+        "raw_bytes": 100,
+        "failure": None,
+        "contestants": contestants,
+        "ratios_of": {"ours": {"limit": {"median": 0.99, "mean": 0.99, "low": 0.98, "high": 1.0}}},
+        "beside": [],
+        "settle_seconds": 0.5,
+        "started_as": {
+            "ours": {
+                "program": "offramp-producer",
+                "flags": {"batch": 4},
+                "readers": 2,
+                "readers_flags": {},
+                "reads_with": None,
+            }
+        },
+        "targets": [],
+        "curve": [],
+        "notes": [],
+        "cores": 4,
+        "left_out": None,
+        **changes,
+    }
 
 
 class TargetsTest(unittest.TestCase):
@@ -446,13 +563,24 @@ class TargetsTest(unittest.TestCase):
         self.assertTrue(targets.Faults().judge(result_with()).reached)
         result = result_with()
         result["contestants"]["ours"]["readers_faults_per_batch"] = {"median": 1.01}
-        self.assertEqual(("1, 1.01", False), (targets.Faults().judge(result).found, targets.Faults().judge(result).reached))
+        self.assertEqual(
+            ("1, 1.01", False), (targets.Faults().judge(result).found, targets.Faults().judge(result).reached)
+        )
 
     def test_a_curve_is_judged_at_one_number_of_consumers(self):
-        curve = [{"consumers": consumers, "ratio": {"median": median, "low": 0.5, "high": 1.0}} for consumers, median in ((2, 0.5), (4, 0.97))]
+        curve = [
+            {"consumers": consumers, "ratio": {"median": median, "low": 0.5, "high": 1.0}}
+            for consumers, median in ((2, 0.5), (4, 0.97))
+        ]
         self.assertTrue(targets.OnCurve(4, 0.97).judge(result_with(curve=curve)).reached)
         self.assertFalse(targets.OnCurve(4, 0.98).judge(result_with(curve=curve)).reached)
-        self.assertEqual(("not measured", False), (targets.OnCurve(3, 0.1).judge(result_with(curve=curve)).found, targets.OnCurve(3, 0.1).judge(result_with(curve=curve)).reached))
+        self.assertEqual(
+            ("not measured", False),
+            (
+                targets.OnCurve(3, 0.1).judge(result_with(curve=curve)).found,
+                targets.OnCurve(3, 0.1).judge(result_with(curve=curve)).reached,
+            ),
+        )
 
     def test_the_curves_numbers_of_consumers_can_be_given(self):
         curve_of = lambda *words: [row.curve for row in bench.rows_of(bench.parse(words)) if row.curve]
@@ -461,7 +589,11 @@ class TargetsTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "--consumers 4 applies to row E only"):
             bench.rows_of(bench.parse(["W2", "--consumers", "4"]))
         for words in ("0,4", "4,4", "6,4", "four", "", "4,"):
-            with self.subTest(words), self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as errors:
+            with (
+                self.subTest(words),
+                self.assertRaises(SystemExit),
+                contextlib.redirect_stderr(io.StringIO()) as errors,
+            ):
                 bench.parse(["E", "--consumers", words])
             self.assertIn("increasing numbers from 1", errors.getvalue())
 
@@ -476,19 +608,27 @@ class TargetsTest(unittest.TestCase):
     def test_the_limit_of_the_cores_counts_the_cpu_time_of_all_parts(self):
         result = result_with()
         for name, producer, readers in (("limit", 20.0, 30.0), ("other", 250.0, 100.0)):
-            result["contestants"][name] = {"rate": {"median": 40.0}, "producer_cpu_ms_per_batch": {"median": producer}, "readers_cpu_ms_per_batch": {"median": readers}}
-        found = targets.CoresAllow(("limit", "other"), 0.9).judge(result)     # four cores: ten batches a second
+            result["contestants"][name] = {
+                "rate": {"median": 40.0},
+                "producer_cpu_ms_per_batch": {"median": producer},
+                "readers_cpu_ms_per_batch": {"median": readers},
+            }
+        found = targets.CoresAllow(("limit", "other"), 0.9).judge(result)  # four cores: ten batches a second
         self.assertAlmostEqual(0.99, found.value)
         self.assertTrue(found.reached)
         self.assertIn("of 10 /s, cores", found.found)
-        result["contestants"]["other"]["rate"]["median"] = 9.95     # more cores would not help
+        result["contestants"]["other"]["rate"]["median"] = 9.95  # more cores would not help
         result["ratios_of"]["ours"]["other"] = {"median": 0.89}
         found = targets.CoresAllow(("limit", "other"), 0.9).judge(result)
         self.assertEqual(("0.89 (9.9 of 9.95 /s, other)", False), (found.found, found.reached))
 
     def test_figures_by_themselves_and_over_others(self):
-        result = result_with(contestants={"ours": {"figures": {"seconds": {"median": 0.4}, "p50_us": {"median": 40.0}}},
-                                          "limit": {"figures": {"seconds": {"median": 2.0}, "p50_us": {"median": 100.0}}}})
+        result = result_with(
+            contestants={
+                "ours": {"figures": {"seconds": {"median": 0.4}, "p50_us": {"median": 40.0}}},
+                "limit": {"figures": {"seconds": {"median": 2.0}, "p50_us": {"median": 100.0}}},
+            }
+        )
         self.assertFalse(targets.Figure("seconds", 0.3).judge(result).reached)
         self.assertTrue(targets.Figure("seconds", 0.25, over="limit").judge(result).reached)
         self.assertTrue(targets.Latency("p50_us", "limit", 0.5).judge(result).reached)
@@ -496,15 +636,34 @@ class TargetsTest(unittest.TestCase):
 
 
 class ReportTest(unittest.TestCase):
-    machine = {"gpu": False, "device": "x", "driver": 0, "cuda": 0, "link": None, "processor": "P", "cores": 2, "memory_gib": 8, "kernel": "6"}
+    machine = {
+        "gpu": False,
+        "device": "x",
+        "driver": 0,
+        "cuda": 0,
+        "link": None,
+        "processor": "P",
+        "cores": 2,
+        "memory_gib": 8,
+        "kernel": "6",
+    }
     build = {"version": "v", "revision": None, "compiler_flags": None, "python": "3", "torch": "2"}
 
     def test_the_header_reports_that_small_sizes_measure_nothing(self):
         self.assertIn(report.SMALL, report.header({"machine": self.machine, "build": self.build}, contest.Pace(), True))
-        self.assertNotIn(report.SMALL, report.header({"machine": self.machine, "build": self.build}, contest.Pace(), False))
+        self.assertNotIn(
+            report.SMALL, report.header({"machine": self.machine, "build": self.build}, contest.Pace(), False)
+        )
 
     def test_a_row_shows_every_contestant_and_every_target(self):
-        verdict = {"what": "rate over limit", "wanted": "≥ 0.995", "found": "0.99", "value": 0.99, "reached": False, "reason": "why not"}
+        verdict = {
+            "what": "rate over limit",
+            "wanted": "≥ 0.995",
+            "found": "0.99",
+            "value": 0.99,
+            "reached": False,
+            "reason": "why not",
+        }
         text = report.row_table(result_with(targets=[verdict], notes=["a note"]))
         self.assertIn("| ours | 9.9 (9.8–10) |", text)
         self.assertIn("| limit | 10 (10–10) | 10 B/s | 0.99 [0.98, 1] |", text)
@@ -517,8 +676,14 @@ class ReportTest(unittest.TestCase):
 
     def test_a_curve_has_an_interval_per_point_and_no_overall_figures(self):
         ratio = {"median": 0.9, "mean": 0.9, "low": 0.8, "high": 1.0}
-        point = {"consumers": 3, "rate": {"median": 9, "min": 8, "max": 10}, "limit": {"median": 10, "min": 10, "max": 10}, "ratio": ratio,
-                 "compute": {"median": 90.5, "min": 90, "max": 91}, "compute_of_limit": None}
+        point = {
+            "consumers": 3,
+            "rate": {"median": 9, "min": 8, "max": 10},
+            "limit": {"median": 10, "min": 10, "max": 10},
+            "ratio": ratio,
+            "compute": {"median": 90.5, "min": 90, "max": 91},
+            "compute_of_limit": None,
+        }
         text = report.row_table(result_with(kind="curve", curve=[point], contestants={"ours": {"windows": []}}))
         self.assertIn("| 3 | 9 (8–10) | 10 | 0.9 [0.8, 1] | 90.5 (90–91), – |", text)
         self.assertNotIn("| contestant |", text)
@@ -534,8 +699,19 @@ class ReportTest(unittest.TestCase):
         self.assertIn("| W | | | | left out | needs a database |", report.summary([left_out]))
 
     def test_flags_that_only_consumers_have_are_shown(self):
-        started = {"ours": {"program": "offramp-producer", "flags": {"batch": 4}, "readers": 2, "readers_flags": {"source": "jsonl"}, "reads_with": None}}
-        self.assertIn("- ours: `offramp-producer --batch 4`, readers: 2 with `--source jsonl`\n", report.row_table(result_with(started_as=started)))
+        started = {
+            "ours": {
+                "program": "offramp-producer",
+                "flags": {"batch": 4},
+                "readers": 2,
+                "readers_flags": {"source": "jsonl"},
+                "reads_with": None,
+            }
+        }
+        self.assertIn(
+            "- ours: `offramp-producer --batch 4`, readers: 2 with `--source jsonl`\n",
+            report.row_table(result_with(started_as=started)),
+        )
 
     def test_results_are_plain_data(self):
         json.dumps(result_with())

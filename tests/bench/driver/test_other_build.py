@@ -25,7 +25,7 @@ BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"])
 
 
 def row_named(name):
-    row, = workloads.choose(workloads.make_rows(True), [name])
+    (row,) = workloads.choose(workloads.make_rows(True), [name])
     return row
 
 
@@ -41,13 +41,21 @@ class OlderBuild(unittest.TestCase):
         path.parent.mkdir(exist_ok=True)
         hidden = "".join(f"s/--{flag}/flag/g;" for flag in lacks)
         refused = "".join(f'    *" --{flag} "*) echo "no --{flag} here" >&2; exit 64 ;;\n' for flag in lacks)
-        path.write_text(f'#!/bin/sh\ncase " $* " in\n    *" --help-all "*) {BIN / name} --help-all | sed "{hidden}"; exit 0 ;;\n{refused}esac\nexec {BIN / name} "$@"\n')
+        path.write_text(
+            f'#!/bin/sh\ncase " $* " in\n    *" --help-all "*) {BIN / name} --help-all | sed "{hidden}"; exit 0 ;;\n{refused}esac\nexec {BIN / name} "$@"\n'
+        )
         path.chmod(0o755)
         return path
 
     def bench(self, *arguments):
-        return subprocess.run([sys.executable, str(BENCH), "--bin", str(BIN), "--small", *map(str, arguments)], capture_output=True, text=True,
-                              timeout=300, check=False, env={**os.environ, "TMPDIR": str(self.folder), "OFFRAMP_BENCH_BESIDE_REVISION": "older"})
+        return subprocess.run(
+            [sys.executable, str(BENCH), "--bin", str(BIN), "--small", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+            env={**os.environ, "TMPDIR": str(self.folder), "OFFRAMP_BENCH_BESIDE_REVISION": "older"},
+        )
 
     def results(self, *arguments):
         """Results by row of a benchmark that succeeds and leaves nothing behind."""
@@ -65,7 +73,10 @@ class OlderBuild(unittest.TestCase):
         for name in row["contestants"]:
             self.assertTrue(all(window["batches"] > 0 for window in row["contestants"][name]["windows"]), name)
         verdict = row["targets"][-1]
-        self.assertEqual((f"rate over {other_build.NAME}", ratio["median"], ratio["high"] >= 1), (verdict["what"], verdict["value"], verdict["reached"]))
+        self.assertEqual(
+            (f"rate over {other_build.NAME}", ratio["median"], ratio["high"] >= 1),
+            (verdict["what"], verdict["value"], verdict["reached"]),
+        )
 
 
 class Runs(OlderBuild):
@@ -86,21 +97,32 @@ class Runs(OlderBuild):
         self.program("offramp-consumer", lacks=["log-format", "visibility-timeout"])
         row = self.results("W4a-4-readers", "--beside", self.folder, *self.others)["W4a-4-readers"]
         self.assert_compared(row)
-        self.assertEqual(["other build: offramp-producer does not support --log-format and ran without",
-                          "other build: offramp-consumer does not support --log-format, --visibility-timeout and ran without"], row["notes"])
+        self.assertEqual(
+            [
+                "other build: offramp-producer does not support --log-format and ran without",
+                "other build: offramp-consumer does not support --log-format, --visibility-timeout and ran without",
+            ],
+            row["notes"],
+        )
 
     def test_a_build_without_the_rows_flags_fails_the_row_and_reports_why(self):
         self.program("offramp-producer", lacks=["samples-per-slab"], folder="bin")
         self.program("offramp-consumer", folder="bin")
         done = self.bench("W6", "--beside", self.folder, *self.others)
         self.assertEqual(1, done.returncode, done.stderr)
-        self.assertRegex(done.stdout, r"FAILED: other build: .*/bin/offramp-producer does not support --samples-per-slab, which this row needs")
+        self.assertRegex(
+            done.stdout,
+            r"FAILED: other build: .*/bin/offramp-producer does not support --samples-per-slab, which this row needs",
+        )
 
     def test_a_build_without_the_message_benchmark_fails_that_row(self):
         self.program("offramp-producer")
         done = self.bench("W8-1-reader", "--beside", self.folder, *self.others)
         self.assertEqual(1, done.returncode, done.stderr)
-        self.assertRegex(done.stdout, r"FAILED: other build: .*/offramp-message-bench does not exist. Build it: ninja -C .* offramp-message-bench")
+        self.assertRegex(
+            done.stdout,
+            r"FAILED: other build: .*/offramp-message-bench does not exist. Build it: ninja -C .* offramp-message-bench",
+        )
 
     def test_invalid_builds_and_rows_are_refused_before_anything_runs(self):
         done = self.bench("W6", "--beside", self.folder)
@@ -121,7 +143,10 @@ class Parts(OlderBuild):
     def test_it_follows_offramps_and_precedes_others(self):
         row = row_named("W2-device")
         with_it = other_build.with_other_build(row, self.folder)
-        self.assertEqual(["ours", other_build.NAME, *(spec.name for spec in row.contestants[1:])], [spec.name for spec in with_it.contestants])
+        self.assertEqual(
+            ["ours", other_build.NAME, *(spec.name for spec in row.contestants[1:])],
+            [spec.name for spec in with_it.contestants],
+        )
         first, other = with_it.contestants[:2]
         self.assertEqual((first.flags, first.consumers, self.folder), (other.flags, other.consumers, other.build))
         self.assertIsNone(first.build)
@@ -131,7 +156,9 @@ class Parts(OlderBuild):
         with_it = other_build.with_other_build(row_named("W10-cut-out"), self.folder)
         specs = {spec.name: spec for spec in with_it.contestants}
         limit, other = specs["encode limit"], specs[f"encode limit, {other_build.NAME}"]
-        self.assertEqual((limit.flags, limit.consumers, None, self.folder), (other.flags, other.consumers, limit.build, other.build))
+        self.assertEqual(
+            (limit.flags, limit.consumers, None, self.folder), (other.flags, other.consumers, limit.build, other.build)
+        )
         self.assertIn((limit.name, other.name), with_it.beside)
 
     def test_the_rungs_of_a_build_without_a_ladder_are_its_producers(self):
@@ -158,7 +185,10 @@ class Parts(OlderBuild):
 
     def test_its_interval_has_to_reach_one(self):
         def judged(low, high):
-            return Reaches("other").judge({"ours": "ours", "ratios_of": {"ours": {"other": {"median": 0.99, "low": low, "high": high}}}})
+            return Reaches("other").judge(
+                {"ours": "ours", "ratios_of": {"ours": {"other": {"median": 0.99, "low": low, "high": high}}}}
+            )
+
         self.assertEqual((True, "0.99 [0.98, 1]"), (judged(0.98, 1.0).reached, judged(0.98, 1.0).found))
         self.assertFalse(judged(0.98, 0.999).reached)
         self.assertEqual("not measured", Reaches("other").judge({"ours": "ours", "ratios_of": {}}).found)
@@ -170,9 +200,15 @@ class Parts(OlderBuild):
         self.program("offramp-producer", folder="bin")
         described = machine.describe_other_build(self.folder / "bin")
         self.assertEqual((None, None), (described["revision"], described["compiler_flags"]))
-        about = {"machine": {"gpu": False, "processor": "P", "cores": 2, "memory_gib": 8, "kernel": "6"},
-                 "build": {**described, "python": "3", "torch": "2"}, "other_build": {**described, "revision": "old"}}
-        self.assertIn(f"- other build: {described['version']}, revision old, compiler flags unknown\n", report.header(about, Pace(), False))
+        about = {
+            "machine": {"gpu": False, "processor": "P", "cores": 2, "memory_gib": 8, "kernel": "6"},
+            "build": {**described, "python": "3", "torch": "2"},
+            "other_build": {**described, "revision": "old"},
+        }
+        self.assertIn(
+            f"- other build: {described['version']}, revision old, compiler flags unknown\n",
+            report.header(about, Pace(), False),
+        )
 
     def test_the_message_benchmark_of_the_other_build_is_its_own(self):
         bench = MessageBench(other_build.NAME, type("SharedSettings", (), {"binaries": self.folder})(), 1, 2)

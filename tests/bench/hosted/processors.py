@@ -13,12 +13,13 @@ class Copy:
 
     def __call__(self, slab):
         import numpy
+
         for tensor in slab.tensors:
             outputs = slab[tensor.name]
             kept = self._buffers.get(tensor.name)
             if kept is None or len(kept) < len(outputs):
                 kept = self._buffers[tensor.name] = numpy.empty_like(outputs)
-            numpy.copyto(kept[:len(outputs)], outputs)
+            numpy.copyto(kept[: len(outputs)], outputs)
 
 
 class Noted(Copy):

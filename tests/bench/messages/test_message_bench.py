@@ -31,8 +31,13 @@ def wait_until(is_so):
 class MessageBench(unittest.TestCase):
     def test_rates_with_several_consumers(self):
         result = bench("--consumers", "2", "--slabs", "16", "--window", "8")
-        for key in ("slabs_per_second", "producer_cpu_us_per_slab", "consumer_cpu_us_per_slab", "tickets_per_message",
-                    "releases_per_message"):
+        for key in (
+            "slabs_per_second",
+            "producer_cpu_us_per_slab",
+            "consumer_cpu_us_per_slab",
+            "tickets_per_message",
+            "releases_per_message",
+        ):
             self.assertGreater(result[key], 0, key)
         self.assertEqual((result["consumers"], result["slabs"], result["window"]), (2, 16, 8))
         self.assertTrue(result["conserved"])
@@ -64,8 +69,18 @@ class MessageBench(unittest.TestCase):
             consumer = None
             try:
                 wait_until(status.exists)
-                consumer = subprocess.Popen([PROGRAM.with_name("offramp-consumer"), "--run-dir", folder, "--processor", "none", "--output", folder + "/out"],
-                                            stderr=subprocess.DEVNULL)
+                consumer = subprocess.Popen(
+                    [
+                        PROGRAM.with_name("offramp-consumer"),
+                        "--run-dir",
+                        folder,
+                        "--processor",
+                        "none",
+                        "--output",
+                        folder + "/out",
+                    ],
+                    stderr=subprocess.DEVNULL,
+                )
                 wait_until(lambda: json.loads(status.read_text())["released_samples"] > 100)
                 run.send_signal(signal.SIGTERM)
                 self.assertEqual((0, 0), (run.wait(30), consumer.wait(30)))
@@ -75,7 +90,9 @@ class MessageBench(unittest.TestCase):
                     process.wait()
             report = json.loads(status.read_text())
             self.assertEqual(("ended", report["submitted_samples"]), (report["state"], report["released_samples"]))
-            self.assertEqual([], left_behind(lambda: [path.name for path in pathlib.Path("/dev/shm").glob(f"*{report['nonce']}*")]))
+            self.assertEqual(
+                [], left_behind(lambda: [path.name for path in pathlib.Path("/dev/shm").glob(f"*{report['nonce']}*")])
+            )
 
     def test_a_run_without_consumers_ends_on_request(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -89,7 +106,9 @@ class MessageBench(unittest.TestCase):
                 run.wait()
 
     def test_a_consumer_that_cannot_work_ends_it_and_reports_why(self):
-        done = subprocess.run([PROGRAM, "--", "--processor", "so:/nowhere/mine.so"], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [PROGRAM, "--", "--processor", "so:/nowhere/mine.so"], capture_output=True, text=True, timeout=60
+        )
         self.assertNotEqual(0, done.returncode)
         self.assertIn("/nowhere/mine.so", done.stderr)
         self.assertIn("an offramp-consumer ended with exit code 64", done.stderr)

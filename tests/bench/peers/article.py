@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """The article's design in Python, one program for all its rungs: a peer of the benchmark, run by its driver until it is killed.
 
-    0              compute, output.cpu(), serialise, all in one process
-    1              output.cpu() through a queue to worker processes: a new shared segment per batch
-    2              a pool of buffers and a free list; blocking copies. The pool is made as the article makes it,
-                   torch.empty(pin_memory=True).share_memory_(), which does not leave it page-locked
-    3              non-blocking copies, each with an event; another thread publishes once the event is done
-    4              the same on a separate stream
-    4-pinned       the same into a pool that is page-locked: cudaHostRegister on the shared storage
-    compute-alone  outputs are dropped on the device
+0              compute, output.cpu(), serialise, all in one process
+1              output.cpu() through a queue to worker processes: a new shared segment per batch
+2              a pool of buffers and a free list; blocking copies. The pool is made as the article makes it,
+               torch.empty(pin_memory=True).share_memory_(), which does not leave it page-locked
+3              non-blocking copies, each with an event; another thread publishes once the event is done
+4              the same on a separate stream
+4-pinned       the same into a pool that is page-locked: cudaHostRegister on the shared storage
+compute-alone  outputs are dropped on the device
 """
 
 import argparse
@@ -25,7 +25,7 @@ from page_locking import page_lock
 from progress import ProgressCell
 
 RUNGS = ("0", "1", "2", "3", "4", "4-pinned", "compute-alone")
-IN_FLIGHT = 3   # limit of unfinished batches if nothing else limits them
+IN_FLIGHT = 3  # limit of unfinished batches if nothing else limits them
 
 
 def parse():
@@ -41,7 +41,9 @@ def parse():
     parser.add_argument("--reader", choices=("write-copy", "read-all"), default="read-all")
     parser.add_argument("--native-reader", default="", help="the library of our own consumers' hash loop")
     parser.add_argument("--slabs", type=int, default=8)
-    parser.add_argument("--progress", required=True, help="a file of cells, one for this process and one for each reader")
+    parser.add_argument(
+        "--progress", required=True, help="a file of cells, one for this process and one for each reader"
+    )
     return parser.parse_args()
 
 
@@ -143,7 +145,7 @@ class Async(Pool):
         while True:
             slab, event, output = self._copied.get()
             event.synchronize()
-            del output   # the model may reuse its memory only now
+            del output  # the model may reuse its memory only now
             self._work.put(slab)
 
 
@@ -166,7 +168,7 @@ class PinnedStreams(Streams):
     def _make_buffer(self, device, output):
         buffer = torch.empty(output.shape, dtype=output.dtype).share_memory_()
         if device.type == "cuda":
-            buffer.zero_()   # creates every page before locking
+            buffer.zero_()  # creates every page before locking
             storage = buffer.untyped_storage()
             page_lock(storage.data_ptr(), storage.nbytes())
         return buffer
@@ -176,8 +178,15 @@ def main():
     options = parse()
     torch.multiprocessing.get_context("forkserver").set_forkserver_preload(["readers"])
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    rung = {"0": Sequential, "1": Workers, "2": Pool, "3": Async, "4": Streams, "4-pinned": PinnedStreams,
-            "compute-alone": ComputeAlone}[options.rung]
+    rung = {
+        "0": Sequential,
+        "1": Workers,
+        "2": Pool,
+        "3": Async,
+        "4": Streams,
+        "4-pinned": PinnedStreams,
+        "compute-alone": ComputeAlone,
+    }[options.rung]
     with torch.no_grad():
         model = make_model(options, device)
         feed = make_feed(options.input, model.input_shape, device)

@@ -14,13 +14,15 @@ import torch
 from page_locking import page_lock
 from progress import ProgressCell
 
-IN_FLIGHT = 4   # submitted batches, so that the copy engine always has the next one
+IN_FLIGHT = 4  # submitted batches, so that the copy engine always has the next one
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--direction", choices=("d2h", "h2d"), default="d2h")
-    parser.add_argument("--memory", choices=("page-locked", "pageable-blocking", "pageable-async"), default="page-locked")
+    parser.add_argument(
+        "--memory", choices=("page-locked", "pageable-blocking", "pageable-async"), default="page-locked"
+    )
     parser.add_argument("--bytes", required=True, help="of a batch's tensors, separated by commas")
     parser.add_argument("--batch", type=int, required=True, help="samples that a batch counts as")
     parser.add_argument("--buffers", type=int, default=8, help="batches of host memory that are used in turn")
@@ -57,7 +59,7 @@ def copy_on_the_gpu(options, sizes, cell):
 
 
 def copy_on_the_cpu(options, sizes, cell):
-    torch.set_num_threads(1)   # like the copying thread of a run on the CPU
+    torch.set_num_threads(1)  # like the copying thread of a run on the CPU
     source = [torch.randint(256, (size,), dtype=torch.uint8) for size in sizes]
     host = [[make_host_buffer(size, False) for size in sizes] for _ in range(options.buffers)]
     number = 0

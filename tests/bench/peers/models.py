@@ -5,7 +5,7 @@ because only speed matters."""
 import torch
 
 TOKENS, WIDTH, EMBEDDING = 128, 256, 1024
-RUNS_BEFORE_CAPTURE = 3   # the first calls, in which libraries choose kernels and reserve workspaces, cannot be captured
+RUNS_BEFORE_CAPTURE = 3  # the first calls, in which libraries choose kernels and reserve workspaces, cannot be captured
 
 
 class Model:
@@ -22,7 +22,9 @@ def make_model(options, device):
         torch.backends.cudnn.allow_tf32 = options.precision == "tf32"
         torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
     dtype = torch.bfloat16 if options.precision == "bf16" else torch.float32
-    return {"deeplabv3": make_deeplab, "copy": make_copy, "encoder": make_encoder}[options.model](options, device, dtype)
+    return {"deeplabv3": make_deeplab, "copy": make_copy, "encoder": make_encoder}[options.model](
+        options, device, dtype
+    )
 
 
 def make_copy(options, device, dtype):
@@ -32,6 +34,7 @@ def make_copy(options, device, dtype):
 
 def make_deeplab(options, device, dtype):
     from torchvision.models.segmentation import deeplabv3_resnet50
+
     network = deeplabv3_resnet50(weights=None, weights_backbone=None).eval()
     fold_normalisation(network)
     network = network.to(device=device, dtype=dtype, memory_format=torch.channels_last)
@@ -58,7 +61,9 @@ def fold_normalisation(module):
 
 
 def make_encoder(options, device, dtype):
-    layer = torch.nn.TransformerEncoderLayer(WIDTH, 8, 4 * WIDTH, dropout=0.0, activation="gelu", batch_first=True, norm_first=True)
+    layer = torch.nn.TransformerEncoderLayer(
+        WIDTH, 8, 4 * WIDTH, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+    )
     encoder = torch.nn.TransformerEncoder(layer, 4, norm=torch.nn.LayerNorm(WIDTH), enable_nested_tensor=False)
     encoder = encoder.eval().to(device=device, dtype=dtype)
     project = torch.nn.Linear(WIDTH, EMBEDDING).to(device=device, dtype=dtype)

@@ -17,7 +17,7 @@ def main():
     options = parser.parse_args()
     gpu = torch.cuda.is_available()
     if gpu:
-        torch.cuda.synchronize()   # excludes CUDA's start
+        torch.cuda.synchronize()  # excludes CUDA's start
     name = f"/dev/shm/offramp-bench-one-object-{os.getpid()}"
     began = time.monotonic()
     descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -27,7 +27,7 @@ def main():
     if gpu:
         page_lock(memory.data_ptr(), options.bytes)
     else:
-        memory[::mmap.PAGESIZE] = 1
+        memory[:: mmap.PAGESIZE] = 1
     print(json.dumps({"all_slabs_seconds": time.monotonic() - began, "page_locked": gpu}))
 
 

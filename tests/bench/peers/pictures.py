@@ -17,14 +17,16 @@ from torchvision.transforms.v2.functional import resize
 from processes import die_with_parent
 from progress import ProgressCell
 
-IN_FLIGHT = 4       # batches in the writers
+IN_FLIGHT = 4  # batches in the writers
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--network", choices=("cutout", "deeplabv3"), required=True)
     parser.add_argument("--weights", required=True)
-    parser.add_argument("--input", type=pathlib.Path, required=True, help="a list of paths, or a JSONL manifest with ids and uris")
+    parser.add_argument(
+        "--input", type=pathlib.Path, required=True, help="a list of paths, or a JSONL manifest with ids and uris"
+    )
     parser.add_argument("--output", type=pathlib.Path, required=True)
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
     parser.add_argument("--batch", type=int, default=4)
@@ -33,7 +35,9 @@ def parse():
     parser.add_argument("--readers", type=int, default=1, help="processes that write")
     parser.add_argument("--cut-outs", action="store_true", help="beside the masks")
     parser.add_argument("--png-level", type=int, default=3)
-    parser.add_argument("--progress", required=True, help="a file of cells, one for this process and one for each that writes")
+    parser.add_argument(
+        "--progress", required=True, help="a file of cells, one for this process and one for each that writes"
+    )
     return parser.parse_args()
 
 
@@ -89,9 +93,13 @@ class Writer:
     def _cut_out(self, number, alpha):
         with Image.open(self._paths[number]) as original:
             rgba = numpy.array(original.convert("RGBA"))
-        rgba[..., 3] = numpy.asarray(Image.fromarray(alpha).resize((rgba.shape[1], rgba.shape[0]), Image.Resampling.BILINEAR))
+        rgba[..., 3] = numpy.asarray(
+            Image.fromarray(alpha).resize((rgba.shape[1], rgba.shape[0]), Image.Resampling.BILINEAR)
+        )
         rgba[rgba[..., 3] == 0] = 0
-        Image.fromarray(rgba).save(self._options.output / "cut-outs" / f"{number}.png", compress_level=self._options.png_level)
+        Image.fromarray(rgba).save(
+            self._options.output / "cut-outs" / f"{number}.png", compress_level=self._options.png_level
+        )
 
 
 writer = None
@@ -132,9 +140,18 @@ def main():
     context = multiprocessing.get_context("fork")
     pool = context.Pool(options.readers, begin_writer, (options, paths, context.Value("i", 0)))
     gpu = torch.cuda.is_available()
-    batches = iter(torch.utils.data.DataLoader(Pictures(paths, options.image_size), options.batch, num_workers=options.loaders, pin_memory=gpu,
-                                               worker_init_fn=begin_loader, multiprocessing_context=context))
+    batches = iter(
+        torch.utils.data.DataLoader(
+            Pictures(paths, options.image_size),
+            options.batch,
+            num_workers=options.loaders,
+            pin_memory=gpu,
+            worker_init_fn=begin_loader,
+            multiprocessing_context=context,
+        )
+    )
     from segmentation import make_network
+
     device = torch.device("cuda" if gpu else "cpu")
     run = make_network(options.network, options.weights, options.precision, device)
     share = max(1, options.batch // (4 * options.readers))

@@ -19,7 +19,7 @@ import struct
 import time
 
 CELL = 64
-COMMITS = struct.Struct("@Q")     # native: one store, one load
+COMMITS = struct.Struct("@Q")  # native: one store, one load
 RECORD = struct.Struct("@QQQ")
 RECORDS = (16, 40)
 
@@ -40,14 +40,16 @@ class ProgressCell:
     def __init__(self, path, index):
         self._memory = map_progress_file(path)
         self._offset = index * CELL
-        self._commits, = COMMITS.unpack_from(self._memory, self._offset)
+        (self._commits,) = COMMITS.unpack_from(self._memory, self._offset)
         self._samples, _, self._bytes = RECORD.unpack_from(self._memory, self._offset + RECORDS[self._commits % 2])
 
     def add(self, samples, payload_bytes=0):
         self._samples += samples
         self._bytes += payload_bytes
         self._commits += 1
-        RECORD.pack_into(self._memory, self._offset + RECORDS[self._commits % 2], self._samples, time.monotonic_ns(), self._bytes)
+        RECORD.pack_into(
+            self._memory, self._offset + RECORDS[self._commits % 2], self._samples, time.monotonic_ns(), self._bytes
+        )
         COMMITS.pack_into(self._memory, self._offset, self._commits)
 
 
@@ -62,7 +64,10 @@ class ProgressReader:
         a record may have been overwritten and the sum would belong to no moment."""
         while True:
             before = self._commits()
-            records = [RECORD.unpack_from(self._memory, index * CELL + RECORDS[commits % 2]) for index, commits in enumerate(before)]
+            records = [
+                RECORD.unpack_from(self._memory, index * CELL + RECORDS[commits % 2])
+                for index, commits in enumerate(before)
+            ]
             if self._commits() == before:
                 samples, last_ns, payload_bytes = zip(*records)
                 return sum(samples), max(last_ns), sum(payload_bytes)

@@ -15,7 +15,7 @@ import time
 from processes import die_with_parent
 from progress import ProgressCell
 
-IDLE_SECONDS = 0.0005   # between two messages, so that the receiver is asleep
+IDLE_SECONDS = 0.0005  # between two messages, so that the receiver is asleep
 
 
 def parse():
@@ -58,12 +58,20 @@ def measure_latency(samples, work, free):
         time.sleep(IDLE_SECONDS)
         work.put((0, time.monotonic_ns()))
         took_ns = free.get()[1]
-        if number >= samples // 10:   # the first messages warm up
+        if number >= samples // 10:  # the first messages warm up
             times_ns.append(took_ns)
     times_ns.sort()
-    print(json.dumps({"samples": samples, "p50_us": times_ns[len(times_ns) // 2] / 1000,
-                      "p99_us": times_ns[min(len(times_ns) - 1, len(times_ns) * 99 // 100)] / 1000,
-                      "histogram": histogram(times_ns)}), flush=True)
+    print(
+        json.dumps(
+            {
+                "samples": samples,
+                "p50_us": times_ns[len(times_ns) // 2] / 1000,
+                "p99_us": times_ns[min(len(times_ns) - 1, len(times_ns) * 99 // 100)] / 1000,
+                "histogram": histogram(times_ns),
+            }
+        ),
+        flush=True,
+    )
 
 
 def main():

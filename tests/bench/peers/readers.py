@@ -9,13 +9,13 @@ import torch
 from processes import die_with_parent
 from progress import ProgressCell
 
-die_with_parent()   # for the fork server; workers call it again
+die_with_parent()  # for the fork server; workers call it again
 
 
 def flat_bytes(tensor):
     """The tensor's memory as bytes, in storage order."""
     flat = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).numpy()
-    return flat[:tensor.numel() * tensor.element_size()]
+    return flat[: tensor.numel() * tensor.element_size()]
 
 
 class WriteCopy:

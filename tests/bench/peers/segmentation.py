@@ -16,7 +16,9 @@ def make_network(name, weights, precision, device):
         torch.backends.cudnn.benchmark = True
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    network = {"cutout": make_cutout, "deeplabv3": make_deeplab}[name](weights).to(device=device, dtype=dtype, memory_format=torch.channels_last)
+    network = {"cutout": make_cutout, "deeplabv3": make_deeplab}[name](weights).to(
+        device=device, dtype=dtype, memory_format=torch.channels_last
+    )
     mean, std = (torch.tensor(numbers, device=device).view(3, 1, 1) for numbers in (MEAN, STD))
 
     def run(pictures):
@@ -31,6 +33,7 @@ def make_cutout(weights):
     """The demo's network, from its training file."""
     sys.path.append(str(pathlib.Path(__file__).resolve().parents[3] / "launch"))
     from demo.network import Cutout
+
     network = Cutout().eval()
     network.load_state_dict({name: tensor.float() for name, tensor in load_file(weights).items()})
     return network
@@ -49,6 +52,7 @@ class Deeplab(torch.nn.Module):
 
 def make_deeplab(weights):
     from torchvision.models.segmentation import deeplabv3_resnet50
+
     network = deeplabv3_resnet50(weights=None, weights_backbone=None).eval()
     network.load_state_dict(load_file(weights))
     fold_normalisation(network)

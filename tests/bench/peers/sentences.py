@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from progress import ProgressCell
 from tables import make_table
 
-BATCHES = 8     # of lines in one call of encode(), which sorts them by length
+BATCHES = 8  # of lines in one call of encode(), which sorts them by length
 
 
 def parse():

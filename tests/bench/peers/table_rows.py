@@ -11,7 +11,7 @@ import numpy
 from progress import ProgressCell
 from tables import make_table
 
-READY = 65_536      # maximum number of vectors in the file
+READY = 65_536  # maximum number of vectors in the file
 
 
 def parse():
@@ -40,7 +40,7 @@ def main():
     table, cell, row = make_table(options), ProgressCell(options.progress, 0), 0
     while True:
         begin = row % len(vectors)
-        table.insert(row, vectors[begin:begin + options.transaction])
+        table.insert(row, vectors[begin : begin + options.transaction])
         row += options.transaction
         cell.add(options.transaction, options.transaction * 4 * options.numbers)
 

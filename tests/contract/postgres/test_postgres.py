@@ -18,9 +18,19 @@ class OverAServer:
         program = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"], "tests/contract_processors")
         print(f"\nkilled: {describe_share(TURN, one_in)}", flush=True)
         with PostgresServer() as server:
-            done = subprocess.run([program, "--gtest_filter=*_postgres:*Postgres.*"], capture_output=True, text=True, check=False,
-                                  env={**os.environ, "OFFRAMP_TEST_POSTGRES": server.uri(), TURN_FROM: str(TURN), ONE_IN_FROM: str(one_in)},
-                                  stdin=subprocess.DEVNULL)
+            done = subprocess.run(
+                [program, "--gtest_filter=*_postgres:*Postgres.*"],
+                capture_output=True,
+                text=True,
+                check=False,
+                env={
+                    **os.environ,
+                    "OFFRAMP_TEST_POSTGRES": server.uri(),
+                    TURN_FROM: str(TURN),
+                    ONE_IN_FROM: str(one_in),
+                },
+                stdin=subprocess.DEVNULL,
+            )
         self.assertEqual(done.returncode, 0, done.stdout[-6000:] + done.stderr[-3000:])
         self.assertNotIn("names no server", done.stdout)
         self.assertIn("[  PASSED  ]", done.stdout)

@@ -17,8 +17,26 @@ from tests.support.launched_run import ROOT, programs_with_faulty_consumer
 from tests.support.postgres_server import PASSWORD, PostgresServer, missing_requirement
 
 ITEMS = 320
-FLAGS = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--copy-outputs", "12", "--batch", "8", "--batches-per-slab", "1",
-         "--batches", str(ITEMS // 8), "--status-seconds", "0.05")
+FLAGS = (
+    "--device",
+    "cpu",
+    "--model",
+    "copy",
+    "--consumers",
+    "2",
+    "--slabs",
+    "4",
+    "--copy-outputs",
+    "12",
+    "--batch",
+    "8",
+    "--batches-per-slab",
+    "1",
+    "--batches",
+    str(ITEMS // 8),
+    "--status-seconds",
+    "0.05",
+)
 
 
 class WithServer(unittest.TestCase):
@@ -40,7 +58,9 @@ class WithServer(unittest.TestCase):
         self.sink = self.server.uri(self.database)
 
     def world(self, *flags, processor=None, sink=True):
-        world = World(*FLAGS, *flags, "--processor", processor or self.processor, *(("--sink", self.sink) if sink else ()))
+        world = World(
+            *FLAGS, *flags, "--processor", processor or self.processor, *(("--sink", self.sink) if sink else ())
+        )
         self.addCleanup(world.__exit__, None, None, None)
         return world
 
@@ -101,7 +121,11 @@ class Killed:
 
     def waiting(self, seconds):
         """The number of statements that have waited for the table's lock longer than this."""
-        return int(self.sql(f"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND clock_timestamp() - query_start > '{seconds} s'")[0][0])
+        return int(
+            self.sql(
+                f"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND clock_timestamp() - query_start > '{seconds} s'"
+            )[0][0]
+        )
 
     def test_a_server_that_is_slow_for_several_leases_costs_nothing(self):
         world = self.begun()
@@ -111,14 +135,26 @@ class Killed:
             world.until(lambda: self.waiting(17) == 2, "both consumers wait for the lock, for more than two leases")
         self.assertEqual(world.wait(), 0, world.logs())
         summary = world.summary()
-        self.assertEqual((summary["visibility_timeouts"], summary["stalled_killed"], summary["samples"]["redelivered"], summary["dead_letters"]), (0, 0, 0, []), world.logs())
+        self.assertEqual(
+            (
+                summary["visibility_timeouts"],
+                summary["stalled_killed"],
+                summary["samples"]["redelivered"],
+                summary["dead_letters"],
+            ),
+            (0, 0, 0, []),
+            world.logs(),
+        )
         self.assertEqual(self.rows(), self.undisturbed())
 
     def test_a_consumer_gives_up_on_a_silent_server_and_retries(self):
         world = self.begun()
         with self.server.locked(self.table, self.database):
             world.start("--resume", "--sink-patience-seconds", "1")
-            world.until(lambda: f'has not answered for 1 s: INSERT INTO "public"."{self.table}"' in world.logs(), "a consumer that gives up")
+            world.until(
+                lambda: f'has not answered for 1 s: INSERT INTO "public"."{self.table}"' in world.logs(),
+                "a consumer that gives up",
+            )
         self.assertEqual(world.wait(), 0, world.logs())
         self.assertEqual(world.summary()["dead_letters"], [])
         self.assertEqual(self.rows(), self.undisturbed())
@@ -133,7 +169,9 @@ class Runs(Killed, WithServer):
             world.start()
             gate.let(6)
             world.until(lambda: world.status().get("done_samples", 0) >= 16, "the first rows")
-            self.assertGreaterEqual(world.kill_everything(), 4, "launcher, and a worker with its producer and its consumer")
+            self.assertGreaterEqual(
+                world.kill_everything(), 4, "launcher, and a worker with its producer and its consumer"
+            )
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertGreaterEqual(world.summary()["samples"]["done_before"], 8)
         self.assertEqual(self.rows(), self.undisturbed())
@@ -179,7 +217,10 @@ class Runs(Killed, WithServer):
         return f'"embeddings_before_{world.run_id()}"'
 
     def tables(self):
-        return [name for name, in self.sql("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename")]
+        return [
+            name
+            for (name,) in self.sql("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename")
+        ]
 
     def undisturbed(self, *flags):
         """The rows of a run into SQLite, in PostgreSQL's form. Tests of SQLite check that vectors are the model's."""
@@ -190,19 +231,31 @@ class Runs(Killed, WithServer):
             rows = database.execute("SELECT item, key, output, vector FROM embeddings").fetchall()
         self.assertEqual(len(rows), ITEMS)
         # The model `copy` makes arbitrary bits. Vectors with infinite numbers or NaN are NULL in both databases.
-        made = {key: (item, output, vector and struct.unpack(f"<{len(vector) // (2 if half else 4)}{'e' if half else 'f'}", vector))
-                for item, key, output, vector in rows}
+        made = {
+            key: (
+                item,
+                output,
+                vector and struct.unpack(f"<{len(vector) // (2 if half else 4)}{'e' if half else 'f'}", vector),
+            )
+            for item, key, output, vector in rows
+        }
         self.assertGreater(sum(vector is not None for *_, vector in made.values()), ITEMS // 4)
         return made
 
     def rows(self, table="embeddings"):
         """The numbers that PostgreSQL prints, rounded to the nearest of their type."""
-        half = self.sql(f"SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = '{table}'::regclass AND attname = 'vector'")[0][0].startswith("half")
+        half = self.sql(
+            f"SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = '{table}'::regclass AND attname = 'vector'"
+        )[0][0].startswith("half")
         kind = "<e" if half else "<f"
         found = {}
-        for item, key, output, vector in self.sql(f"SELECT item, key, output, vector FROM {table} ORDER BY key, output"):
+        for item, key, output, vector in self.sql(
+            f"SELECT item, key, output, vector FROM {table} ORDER BY key, output"
+        ):
             self.assertNotIn(key, found)
-            numbers = vector and tuple(struct.unpack(kind, struct.pack(kind, float(number)))[0] for number in vector[1:-1].split(","))
+            numbers = vector and tuple(
+                struct.unpack(kind, struct.pack(kind, float(number)))[0] for number in vector[1:-1].split(",")
+            )
             found[key] = (int(item), output, numbers or None)
         return found
 
@@ -212,22 +265,34 @@ class Runs(Killed, WithServer):
             self.assertEqual(world.start("--overwrite").wait(), 0, world.logs())
             self.assertEqual(self.rows(), self.undisturbed(*flags))
             kind, dimensions = ("halfvec", "8") if flags else ("vector", "12")
-            self.assertIn(f"USING hnsw (vector {kind}_cosine_ops)", self.sql("SELECT indexdef FROM pg_indexes WHERE indexname = 'embeddings_hnsw'")[0][0])
-            self.assertEqual(self.sql("SELECT output, dimensions, dtype, normalized FROM embeddings_outputs")[0][1:],
-                             [dimensions, "float16" if flags else "float32", "t" if flags else "f"])
+            self.assertIn(
+                f"USING hnsw (vector {kind}_cosine_ops)",
+                self.sql("SELECT indexdef FROM pg_indexes WHERE indexname = 'embeddings_hnsw'")[0][0],
+            )
+            self.assertEqual(
+                self.sql("SELECT output, dimensions, dtype, normalized FROM embeddings_outputs")[0][1:],
+                [dimensions, "float16" if flags else "float32", "t" if flags else "f"],
+            )
 
     def test_a_finished_table_outlives_every_new_run(self):
         world = self.world()
         self.assertEqual(world.start().wait(), 0, world.logs())
         rows, tables = self.rows(), self.tables()
         self.sql("CREATE TABLE records (a text)")
-        for other, words in ((world, ("--output", "--overwrite", "--resume")), (self.world(), ("table 'embeddings'", "--overwrite", "--resume", "--sink-table"))):
+        for other, words in (
+            (world, ("--output", "--overwrite", "--resume")),
+            (self.world(), ("table 'embeddings'", "--overwrite", "--resume", "--sink-table")),
+        ):
             self.assertEqual(other.start().wait(), 64, other.logs())
             for word in words:
                 self.assertIn(word, other.logs())
             # The launcher, the consumer that prepares the output, and one at its first slab refuse these.
-            for flags in (("--model", "no-such"), ("--index", "nonsense"), ("--processor", "embeddings-postgres,records-postgres"),
-                          ("--processor", "embeddings-postgres,mask-png")):
+            for flags in (
+                ("--model", "no-such"),
+                ("--index", "nonsense"),
+                ("--processor", "embeddings-postgres,records-postgres"),
+                ("--processor", "embeddings-postgres,mask-png"),
+            ):
                 with self.subTest(flags):
                     self.assertNotEqual(other.start("--overwrite", *flags).wait(), 0, other.logs())
                     self.assertEqual((self.rows(), self.tables()), (rows, [*tables, "records"]))
@@ -241,19 +306,31 @@ class Runs(Killed, WithServer):
         self.assertEqual(self.rows(aside), rows)
         self.assertEqual(other.start("--resume").wait(), 0, other.logs())
         self.assertEqual(self.rows(aside), rows)
-        self.assertEqual((ITEMS, {8}), (len(self.rows()), {len(vector) for *_, vector in self.rows().values() if vector}))
+        self.assertEqual(
+            (ITEMS, {8}), (len(self.rows()), {len(vector) for *_, vector in self.rows().values() if vector})
+        )
 
     def dead_letters(self, run_dir):
         """Copies there the dead letter of a run of the same model: its last batch."""
         with World(*FLAGS, "--processor", "crash-on-item") as other:
-            other.environment.update(OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(other.folder)), OFFRAMP_TEST_CRASH_ITEM=str(ITEMS - 1),
-                                     OFFRAMP_TEST_CRASH_HOW="segv", OFFRAMP_TEST_THEN="checksum")
+            other.environment.update(
+                OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(other.folder)),
+                OFFRAMP_TEST_CRASH_ITEM=str(ITEMS - 1),
+                OFFRAMP_TEST_CRASH_HOW="segv",
+                OFFRAMP_TEST_THEN="checksum",
+            )
             self.assertEqual(other.start().wait(), 84, other.logs())
             shutil.copytree(other.run_dir / "dead-letters", run_dir / "dead-letters")
 
     def retry(self, world, run_dir, *flags):
-        return subprocess.run([ROOT / "launch/offramp", "dead-letters", "retry", "--all", "--run-dir", run_dir, *flags], capture_output=True, text=True, check=False,
-                              stdin=subprocess.DEVNULL, env=world.environment)
+        return subprocess.run(
+            [ROOT / "launch/offramp", "dead-letters", "retry", "--all", "--run-dir", run_dir, *flags],
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env=world.environment,
+        )
 
     def test_a_retried_dead_letter_goes_into_the_tables_of_its_run(self):
         def last_batch(table):
@@ -268,7 +345,10 @@ class Runs(Killed, WithServer):
             world.until(lambda: world.status().get("done_samples", 0) > 0, "some rows")
             world.kill_everything()
         self.dead_letters(world.run_dir)
-        kept, unmarked = (pathlib.Path(shutil.copytree(world.run_dir, world.folder / name, ignore=shutil.ignore_patterns("*.sock"))) for name in ("kept", "unmarked"))
+        kept, unmarked = (
+            pathlib.Path(shutil.copytree(world.run_dir, world.folder / name, ignore=shutil.ignore_patterns("*.sock")))
+            for name in ("kept", "unmarked")
+        )
         aside = self.aside(world)
         self.assertEqual(last_batch("embeddings"), 0)
         done = self.retry(world, kept)
@@ -314,7 +394,11 @@ class Runs(Killed, WithServer):
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
         self.assertEqual(self.rows(), self.undisturbed())
         self.assertEqual(world.start("--sink", other, "--overwrite").wait(), 0, world.logs())
-        self.assertEqual((self.rows(), self.tables()), (self.undisturbed(), ["embeddings", "embeddings_outputs"]), "this database is not that run's")
+        self.assertEqual(
+            (self.rows(), self.tables()),
+            (self.undisturbed(), ["embeddings", "embeddings_outputs"]),
+            "this database is not that run's",
+        )
 
     def test_resume_does_not_drop_a_table_of_another_folder(self):
         world = self.world()
@@ -333,7 +417,9 @@ class Runs(Killed, WithServer):
         return world
 
     def test_errors_of_the_server_are_reported(self):
-        self.refused(75, "cannot be connected to", "Check that the server runs", sink="postgres:///db?host=/nowhere/at/all")
+        self.refused(
+            75, "cannot be connected to", "Check that the server runs", sink="postgres:///db?host=/nowhere/at/all"
+        )
         self.refused(64, "'no_such'", "does not exist", "createdb", sink=self.server.uri("no_such"))
         self.refused(64, "unknown form", sink="mysql://localhost/db")
         self.refused(64, "not a valid PostgreSQL address", sink="postgres://localhost/db?colour=green")
@@ -344,9 +430,16 @@ class Runs(Killed, WithServer):
         self.assertEqual(without.start().wait(), 64, without.logs())
         self.assertIn("needs --sink", without.logs())
         self.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-        self.refused(64, "lacks pgvector", "CREATE EXTENSION vector", sink=self.server.uri(self.database, "stranger", PASSWORD))
+        self.refused(
+            64, "lacks pgvector", "CREATE EXTENSION vector", sink=self.server.uri(self.database, "stranger", PASSWORD)
+        )
         self.sql("CREATE EXTENSION vector")
-        self.refused(77, "permission denied for schema public", "Grant it", sink=self.server.uri(self.database, "stranger", PASSWORD))
+        self.refused(
+            77,
+            "permission denied for schema public",
+            "Grant it",
+            sink=self.server.uri(self.database, "stranger", PASSWORD),
+        )
 
     def test_a_foreign_table_stays(self):
         self.sql("CREATE TABLE embeddings (a text)")
@@ -360,11 +453,21 @@ class Runs(Killed, WithServer):
     def test_a_password_is_used_and_never_reported(self):
         self.sql("CREATE EXTENSION vector")
         self.sql("GRANT CREATE ON SCHEMA public TO stranger")
-        wrong = self.refused(77, "password authentication failed", "PGPASSWORD", sink=self.server.uri(self.database, "stranger", "guessed-badly"))
+        wrong = self.refused(
+            77,
+            "password authentication failed",
+            "PGPASSWORD",
+            sink=self.server.uri(self.database, "stranger", "guessed-badly"),
+        )
         self.assert_nowhere("guessed-badly", wrong)
-        forms = {"in the URI": ("--sink", self.server.uri(self.database, "stranger", PASSWORD)),
-                 "with =": (f"--sink={self.server.uri(self.database, 'stranger')}&password={PASSWORD}",),
-                 "as key words": ("--sink", f"host={self.server.folder} user=stranger password='{PASSWORD}' dbname={self.database}")}
+        forms = {
+            "in the URI": ("--sink", self.server.uri(self.database, "stranger", PASSWORD)),
+            "with =": (f"--sink={self.server.uri(self.database, 'stranger')}&password={PASSWORD}",),
+            "as key words": (
+                "--sink",
+                f"host={self.server.folder} user=stranger password='{PASSWORD}' dbname={self.database}",
+            ),
+        }
         for name, flags in forms.items():
             with self.subTest(name):
                 world = self.world(*flags, sink=False)
@@ -393,7 +496,12 @@ class Runs(Killed, WithServer):
     def test_a_full_disk_of_the_server(self):
         disk = pathlib.Path(tempfile.mkdtemp(prefix="offramp-disk-", dir="/tmp"))
         self.addCleanup(disk.rmdir)
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=0777", "tmpfs", disk], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=256k,mode=0777", "tmpfs", disk],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode != 0:
             self.skipTest(f"a small file system cannot be mounted here: {done.stderr.strip()}")
         self.addCleanup(subprocess.run, ["umount", "-l", disk], check=True)
@@ -423,12 +531,18 @@ class RunsOfRecords(Killed, WithServer):
             rows = database.execute("SELECT item, key, status, files, classes, columns, model FROM records").fetchall()
         self.assertEqual({item for item, *_ in rows}, set(range(ITEMS)))
         self.assertEqual({status for _, _, status, *_ in rows}, {"done"})
-        return {item: (key, status, json.loads(files), classes or "", json.loads(columns), model) for item, key, status, files, classes, columns, model in rows}
+        return {
+            item: (key, status, json.loads(files), classes or "", json.loads(columns), model)
+            for item, key, status, files, classes, columns, model in rows
+        }
 
     def rows(self):
         found = self.sql("SELECT item, key, status, files, classes, columns, model FROM records")
         self.assertEqual(len(found), len({item for item, *_ in found}))
-        return {int(item): (key, status, json.loads(files), classes, json.loads(columns), model) for item, key, status, files, classes, columns, model in found}
+        return {
+            int(item): (key, status, json.loads(files), classes, json.loads(columns), model)
+            for item, key, status, files, classes, columns, model in found
+        }
 
     def test_rows_are_those_of_sqlite(self):
         world = self.world("--sink-table", "own")
@@ -445,7 +559,10 @@ class RunsOfRecords(Killed, WithServer):
         world = self.world(processor="embeddings-postgres,records-postgres")
         for resume in ((), ("--resume",)):
             self.assertEqual(world.start(*resume).wait(), 0, world.logs())
-            self.assertEqual(self.sql("SELECT (SELECT count(*) FROM part_1.embeddings), (SELECT count(*) FROM part_1.records)"), [[str(ITEMS)] * 2])
+            self.assertEqual(
+                self.sql("SELECT (SELECT count(*) FROM part_1.embeddings), (SELECT count(*) FROM part_1.records)"),
+                [[str(ITEMS)] * 2],
+            )
         self.assertEqual(self.sql("SELECT to_regclass('public.embeddings'), to_regclass('public.records')"), [["", ""]])
 
     def test_a_table_of_vectors_is_not_taken(self):

@@ -10,6 +10,12 @@ def save(slab):
     file = io.BytesIO()
     with webdataset.TarWriter(file) as shard:
         for sample, values in slab:
-            shard.write({"__key__": sample.key, "npy": numpy.array(values), "json": {"item": sample.item, "mean": float(values.mean())}})
+            shard.write(
+                {
+                    "__key__": sample.key,
+                    "npy": numpy.array(values),
+                    "json": {"item": sample.item, "mean": float(values.mean())},
+                }
+            )
     if slab.samples:
         yield slab.samples[0], ".tar", file.getvalue()

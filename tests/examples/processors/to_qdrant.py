@@ -14,10 +14,16 @@ class Collector:
         self._client = QdrantClient(url=url, path=path)
 
     def __call__(self, slab):
-        points = [PointStruct(id=str(uuid.uuid5(uuid.NAMESPACE_URL, sample.key)), vector=vector.tolist(), payload={"key": sample.key})
-                  for sample, vector in slab]
+        points = [
+            PointStruct(
+                id=str(uuid.uuid5(uuid.NAMESPACE_URL, sample.key)), vector=vector.tolist(), payload={"key": sample.key}
+            )
+            for sample, vector in slab
+        ]
         if points and not self._client.collection_exists(self._name):
-            self._client.create_collection(self._name, VectorParams(size=len(points[0].vector), distance=Distance.COSINE))
+            self._client.create_collection(
+                self._name, VectorParams(size=len(points[0].vector), distance=Distance.COSINE)
+            )
         self._client.upsert(self._name, points)
 
     def close(self):

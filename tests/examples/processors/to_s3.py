@@ -22,5 +22,8 @@ class Uploader:
             slab.progress()
             try:
                 self._files.pipe_file(f"{self._bucket}/{sample.key}.npy", file.getvalue())
-            except (exceptions.ConnectionError, exceptions.HTTPClientError) as problem:     # unavailable: retried later, without counting a failure
+            except (
+                exceptions.ConnectionError,
+                exceptions.HTTPClientError,
+            ) as problem:  # unavailable: retried later, without counting a failure
                 raise offramp.Retry(str(problem)) from problem

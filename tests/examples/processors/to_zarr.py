@@ -18,6 +18,8 @@ class Writer:
 
     def _opened(self, values):
         try:
-            return zarr.create_array(self._path, shape=(self._items, *values.shape), chunks=(1, *values.shape), dtype=values.dtype)
-        except ContainsArrayError:      # made by another consumer, or by the run that this one resumes
+            return zarr.create_array(
+                self._path, shape=(self._items, *values.shape), chunks=(1, *values.shape), dtype=values.dtype
+            )
+        except ContainsArrayError:  # made by another consumer, or by the run that this one resumes
             return zarr.open_array(self._path, mode="r+")

@@ -1,4 +1,5 @@
 """Reads a run's slabs in shared memory and prints the sum of each sample. Start as many as there are cores."""
+
 import sys
 
 import offramp

@@ -1,4 +1,5 @@
 """A custom loop: 10 batches of 8 samples. Offramp copies outputs while the loop computes the next ones."""
+
 import sys
 
 import numpy

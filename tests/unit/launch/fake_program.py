@@ -12,10 +12,25 @@ import sys
 
 from made_ladder import LIMITS, write_check, write_run
 
-DEVICE = {"kind": os.environ.get("FAKE_DEVICE", "cpu"), "name": "a fake", "driver_version": 13000, "runtime_version": 13000,
-          "pcie_generation": 5, "pcie_width": 16}
-SETTINGS = {"model": "deeplabv3-resnet50", "batch": 2, "image-size": 64, "precision": "auto", "memory-format": "auto", "synthetic-on": "host",
-            "slabs": 4, "processor": "write", "write-copy": True}
+DEVICE = {
+    "kind": os.environ.get("FAKE_DEVICE", "cpu"),
+    "name": "a fake",
+    "driver_version": 13000,
+    "runtime_version": 13000,
+    "pcie_generation": 5,
+    "pcie_width": 16,
+}
+SETTINGS = {
+    "model": "deeplabv3-resnet50",
+    "batch": 2,
+    "image-size": 64,
+    "precision": "auto",
+    "memory-format": "auto",
+    "synthetic-on": "host",
+    "slabs": 4,
+    "processor": "write",
+    "write-copy": True,
+}
 
 
 def main():

@@ -33,7 +33,7 @@ class Attempt:
     def __init__(self, code):
         self.go, self.waits = threading.Semaphore(0), threading.Semaphore(0)
         self.dying = self.over = False
-        self.left = 0       # operations before it waits again
+        self.left = 0  # operations before it waits again
         self.problem = self.result = None
         self.thread = threading.Thread(target=self._live, args=(code,), daemon=True)
         self.thread.start()
@@ -46,7 +46,7 @@ class Attempt:
             self.result = code()
         except Killed:
             pass
-        except BaseException as problem:    # together() raises it
+        except BaseException as problem:  # together() raises it
             self.problem = problem
         self.over = True
         self.waits.release()
@@ -78,11 +78,12 @@ class SteppedOs:
     def __getattr__(self, name):
         real = getattr(os, name)
         if name not in STEPPED:
-            return (lambda _: None) if name == "fsync" else real        # the history kills processes, not the machine
+            return (lambda _: None) if name == "fsync" else real  # the history kills processes, not the machine
 
         def stepped(*arguments, **named):
             step()
             return real(*arguments, **named)
+
         return stepped
 
 
@@ -109,11 +110,18 @@ def stepping():
         first = made(path, value)
         History.current.too_late += path.parent.name == "done" and not first
         return first
-    with mock.patch.object(job_files, "put_once", counted), mock.patch.object(job_files, "os", stepped), mock.patch.object(job_folder, "os", stepped), \
-            mock.patch.object(job_files, "open", stepped_open, create=True), \
-            mock.patch.object(shard_command, "run", lambda *arguments: History.current.run(*arguments)), \
-            mock.patch.object(shard_command, "held", lambda *_: contextlib.nullcontext(mock.Mock())), mock.patch.object(shard_command, "settings_of", lambda *_: {}), \
-            mock.patch.object(shard_command, "facts_of", lambda *_, **__: ({"items": ITEMS, "identity": {}}, None)), contextlib.redirect_stdout(io.StringIO()):
+
+    with (
+        mock.patch.object(job_files, "put_once", counted),
+        mock.patch.object(job_files, "os", stepped),
+        mock.patch.object(job_folder, "os", stepped),
+        mock.patch.object(job_files, "open", stepped_open, create=True),
+        mock.patch.object(shard_command, "run", lambda *arguments: History.current.run(*arguments)),
+        mock.patch.object(shard_command, "held", lambda *_: contextlib.nullcontext(mock.Mock())),
+        mock.patch.object(shard_command, "settings_of", lambda *_: {}),
+        mock.patch.object(shard_command, "facts_of", lambda *_, **__: ({"items": ITEMS, "identity": {}}, None)),
+        contextlib.redirect_stdout(io.StringIO()),
+    ):
         yield
 
 
@@ -124,8 +132,16 @@ class History:
         self.folder, self.chance, self.record_first = folder, chance, record_first
         self.kills = self.too_late = self.runs = 0
         self.steps = []
-        facts = {"id": "job-1", "items": ITEMS, "shards": SHARDS, "identity": {}, "output": str(folder / "out"), "folder": str(folder), "flags": [],
-                 "listed": False}
+        facts = {
+            "id": "job-1",
+            "items": ITEMS,
+            "shards": SHARDS,
+            "identity": {},
+            "output": str(folder / "out"),
+            "folder": str(folder),
+            "flags": [],
+            "listed": False,
+        }
         (folder / "out").mkdir(parents=True)
         History.current = self
         begun = Attempt(lambda: self.begun(facts))
@@ -176,8 +192,19 @@ class History:
 
     def shard(self, index):
         if self.record_first:
-            self.job.note_done(index, {"done": self.job.items_of(index), "skipped": 0, "dead_letters": 0, "dropped": 0, "parts": {}, "attempt": 0,
-                                       "host": "here", "seconds": 0})
+            self.job.note_done(
+                index,
+                {
+                    "done": self.job.items_of(index),
+                    "skipped": 0,
+                    "dead_letters": 0,
+                    "dropped": 0,
+                    "parts": {},
+                    "attempt": 0,
+                    "host": "here",
+                    "seconds": 0,
+                },
+            )
         return shard_command.do(shard_command.Attempt(None, self.job, index, []))
 
     def run(self, attempt, *_):
@@ -195,7 +222,9 @@ class History:
                 put(checkpoint, json.dumps(done))
         put(place / "lines.tsv", "".join(f"{item}\t{item * item}\n" for item in items))
         run_dir.mkdir()
-        (run_dir / "summary.json").write_text(json.dumps({"samples": {"done_before": before, "released": len(done) - before}}))
+        (run_dir / "summary.json").write_text(
+            json.dumps({"samples": {"done_before": before, "released": len(done) - before}})
+        )
         return 0, run_dir
 
     def number(self):
@@ -210,14 +239,23 @@ class History:
         step()
         indices = [int(line.split()[0]) for line in told_to.splitlines()]
         if len(command) > 5 or "--output" in command:
-            put(self.job.output / "lines.tsv", "".join((self.job.place(index) / "lines.tsv").read_text() for index in indices))
+            put(
+                self.job.output / "lines.tsv",
+                "".join((self.job.place(index) / "lines.tsv").read_text() for index in indices),
+            )
         else:
-            put(self.job.output / ".offramp-checkpoint", json.dumps({"run": self.job.id, "identity": {"items": str(ITEMS)}}) + "\n")
+            put(
+                self.job.output / ".offramp-checkpoint",
+                json.dumps({"run": self.job.id, "identity": {"items": str(ITEMS)}}) + "\n",
+            )
 
     def check(self):
         out = self.job.output
         found = {path.name: path.read_text() for path in out.iterdir() if not path.name.startswith(".")}
-        wanted = {**{f"{item}.bin": f"item {item}" for item in range(ITEMS)}, "lines.tsv": "".join(f"{item}\t{item * item}\n" for item in range(ITEMS))}
+        wanted = {
+            **{f"{item}.bin": f"item {item}" for item in range(ITEMS)},
+            "lines.tsv": "".join(f"{item}\t{item * item}\n" for item in range(ITEMS)),
+        }
         assert found == wanted, found
         summary = json.loads((self.job.folder / "summary.json").read_text())
         assert summary["conserved"] and summary["done"] == ITEMS and not summary["partial"], summary

@@ -15,8 +15,25 @@ import signal
 import socket
 import sys
 
-KNOWN = ("run-dir", "run-id", "consumers", "output", "input", "processor", "model", "source", "batches", "lifeline-fd", "log-level",
-         "consumer-user", "producer-restarts", "strategy", "log-format", "serve", "status-seconds")
+KNOWN = (
+    "run-dir",
+    "run-id",
+    "consumers",
+    "output",
+    "input",
+    "processor",
+    "model",
+    "source",
+    "batches",
+    "lifeline-fd",
+    "log-level",
+    "consumer-user",
+    "producer-restarts",
+    "strategy",
+    "log-format",
+    "serve",
+    "status-seconds",
+)
 
 
 def parse(argv):
@@ -39,8 +56,19 @@ def parse(argv):
 
 def print_settings(role, flags):
     """A producer detects the processor for its model."""
-    config = {"run-dir": "", "run-id": "", "consumers": 2, "output": "", "input": "", "processor": "auto", "model": "copy",
-              "source": "synthetic", "batches": 3, "producer-restarts": 0, **flags}
+    config = {
+        "run-dir": "",
+        "run-id": "",
+        "consumers": 2,
+        "output": "",
+        "input": "",
+        "processor": "auto",
+        "model": "copy",
+        "source": "synthetic",
+        "batches": 3,
+        "producer-restarts": 0,
+        **flags,
+    }
     config["consumers"] = 0 if config["consumers"] == "auto" else int(str(config["consumers"]).partition("..")[0])
     config["producer-restarts"] = int(config["producer-restarts"])
     if "status-seconds" in config:
@@ -55,7 +83,16 @@ class Puppet:
         self._run_dir = flags["run-dir"]
         self._test = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._test.connect(os.environ["PUPPET_SOCKET"])
-        self._send({"role": role, "program": os.environ["PUPPET_PROGRAM"], "pid": os.getpid(), "argv": argv, "uid": os.getuid(), "groups": [os.getgid(), *os.getgroups()]})
+        self._send(
+            {
+                "role": role,
+                "program": os.environ["PUPPET_PROGRAM"],
+                "pid": os.getpid(),
+                "argv": argv,
+                "uid": os.getuid(),
+                "groups": [os.getgid(), *os.getgroups()],
+            }
+        )
         self._selector = selectors.DefaultSelector()
         self._lifeline = int(flags["lifeline-fd"])
         self._inbox, wakeup = socket.socketpair()
@@ -102,7 +139,9 @@ class Puppet:
         if "meet" in order:
             with open(os.path.join(self._run_dir, "endpoint"), "w", encoding="utf-8") as file:
                 stage = os.path.basename(os.path.dirname(os.environ["PUPPET_SOCKET"]))
-                file.write(f"offramp-endpoint=1\nrun_id={stage}\nnonce=00000000000000aa\nproducer_pid={os.getpid()}\nepoch=1\n")
+                file.write(
+                    f"offramp-endpoint=1\nrun_id={stage}\nnonce=00000000000000aa\nproducer_pid={os.getpid()}\nepoch=1\n"
+                )
         if "log" in order:
             print(order["log"], file=sys.stderr, flush=True)
         self._send({"obeyed": True})

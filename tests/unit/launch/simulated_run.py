@@ -5,7 +5,7 @@ import itertools
 import random
 
 TICK_SECONDS = 0.5
-LATE = 0.05             # share of a tick by which a real one may be late
+LATE = 0.05  # share of a tick by which a real one may be late
 
 
 class SimulatedRun:
@@ -15,14 +15,26 @@ class SimulatedRun:
     `ahead`: batches that the producer makes while it waits for a slab. `noise`: each time varies by a factor between 1 - noise and 1 + noise.
     """
 
-    def __init__(self, make_seconds, take_seconds, consumers, slabs=8, cores=None, join_seconds=0.3, ahead=0, noise=0.0, seed=1):
-        self.make_seconds, self.take_seconds, self.cores, self.join_seconds, self.noise = make_seconds, take_seconds, cores, join_seconds, noise
+    def __init__(
+        self, make_seconds, take_seconds, consumers, slabs=8, cores=None, join_seconds=0.3, ahead=0, noise=0.0, seed=1
+    ):
+        self.make_seconds, self.take_seconds, self.cores, self.join_seconds, self.noise = (
+            make_seconds,
+            take_seconds,
+            cores,
+            join_seconds,
+            noise,
+        )
         self.random, self.ticks = random.Random(seed), random.Random(seed)
         self.now, self.slabs, self.free, self.ready = 0.0, slabs, slabs, 0
-        self.ahead, self.held, self.stalled = ahead, 0, False      # batches without a slab; whether the producer has stopped
+        self.ahead, self.held, self.stalled = (
+            ahead,
+            0,
+            False,
+        )  # batches without a slab; whether the producer has stopped
         self.events, self.order, self.sessions = [], itertools.count(), itertools.count(1)
-        self.consumers = {}         # session -> its counts, and whether it is connected, idle or leaving
-        self.waiting_since = None   # start of the producer's wait for a slab
+        self.consumers = {}  # session -> its counts, and whether it is connected, idle or leaving
+        self.waiting_since = None  # start of the producer's wait for a slab
         self.slab_wait, self.released, self.last_release, self.computing = 0.0, 0, 0.0, 0.0
         self.pid, self.state, self.changes = 1, "running", []
         self.scale(consumers)
@@ -117,11 +129,29 @@ class SimulatedRun:
     def status(self):
         waiting = self.now - self.waiting_since if self.waiting_since is not None else 0.0
         leased = sum(not each["idle"] for each in self.consumers.values())
-        return {"state": self.state, "pid": self.pid, "now_ns": int(self.now * 1e9), "released_samples": self.released, "last_release_ns": int(self.last_release * 1e9),
-                "slab_wait_seconds": self.slab_wait + waiting, "compute_busy_seconds": self.computing, "limiting_stage": "compute",
-                "slabs": {"free": self.free, "ready": self.ready, "leased": leased},
-                "consumers": [{"session": session, "slabs": each["slabs"], "samples": 4 * each["slabs"], "busy_seconds": each["busy"], "ready": True, "end": ""}
-                              for session, each in self.consumers.items() if each["there"]]}
+        return {
+            "state": self.state,
+            "pid": self.pid,
+            "now_ns": int(self.now * 1e9),
+            "released_samples": self.released,
+            "last_release_ns": int(self.last_release * 1e9),
+            "slab_wait_seconds": self.slab_wait + waiting,
+            "compute_busy_seconds": self.computing,
+            "limiting_stage": "compute",
+            "slabs": {"free": self.free, "ready": self.ready, "leased": leased},
+            "consumers": [
+                {
+                    "session": session,
+                    "slabs": each["slabs"],
+                    "samples": 4 * each["slabs"],
+                    "busy_seconds": each["busy"],
+                    "ready": True,
+                    "end": "",
+                }
+                for session, each in self.consumers.items()
+                if each["there"]
+            ],
+        }
 
     def follow(self, following, until, observe=lambda status: status):
         """Simulates until `until` and applies the decisions. Returns (seconds, new number, reason) of each change. `observe`: makes the observed status."""

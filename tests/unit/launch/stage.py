@@ -26,11 +26,12 @@ class Puppet:
     def __init__(self, connection):
         self._connection = connection
         connection.settimeout(WATCHDOG_SECONDS)
-        self._file = connection.makefile("rb", buffering=0)     # unbuffered, so that select() sees unread bytes
-        self._kept = []     # messages that order() received before the test
+        self._file = connection.makefile("rb", buffering=0)  # unbuffered, so that select() sees unread bytes
+        self._kept = []  # messages that order() received before the test
         hello = self.next_message()
         self.role, self.program, self.pid, self.argv, self.uid, self.groups = (
-            hello[name] for name in ("role", "program", "pid", "argv", "uid", "groups"))
+            hello[name] for name in ("role", "program", "pid", "argv", "uid", "groups")
+        )
         assert self.next_message() == {"ready": True}
 
     def next_message(self):
@@ -47,7 +48,7 @@ class Puppet:
 
     def order(self, **what):
         self._connection.sendall(json.dumps(what).encode() + b"\n")
-        while (message := self._read()) != {"obeyed": True}:      # a signal of the launcher may come first
+        while (message := self._read()) != {"obeyed": True}:  # a signal of the launcher may come first
             assert message and "signal" in message, message
             self._kept.append(message)
 
@@ -66,7 +67,9 @@ class Stage:
         programs.mkdir()
         for name, role in (("producer", "producer"), ("ladder", "producer"), ("consumer", "consumer")):
             program = programs / f"offramp-{name}"
-            program.write_text(f"#!/bin/sh\nPUPPET_PROGRAM={program.name} exec '{sys.executable}' -E -s '{HERE / 'puppet.py'}' {role} \"$@\"\n")
+            program.write_text(
+                f"#!/bin/sh\nPUPPET_PROGRAM={program.name} exec '{sys.executable}' -E -s '{HERE / 'puppet.py'}' {role} \"$@\"\n"
+            )
             program.chmod(0o755)
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._door.bind(str(self.folder / "door"))
@@ -74,10 +77,13 @@ class Stage:
         self._door.settimeout(WATCHDOG_SECONDS)
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("OFFRAMP_")},
-            "OFFRAMP_BIN_DIR": str(programs), "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_SKIP_PACKAGES": "1",
-            "OFFRAMP_MODEL": "copy",        # else a run without an input is the demo
+            "OFFRAMP_BIN_DIR": str(programs),
+            "OFFRAMP_BUILD_DIR": str(self.folder / "build"),
+            "OFFRAMP_SKIP_PACKAGES": "1",
+            "OFFRAMP_MODEL": "copy",  # else a run without an input is the demo
             "OFFRAMP_TEST_RUNS": str(self.folder / "runs"),
-            "PUPPET_SOCKET": str(self.folder / "door"), "PUPPET_ERRANDS": str(self.folder / "errands"),
+            "PUPPET_SOCKET": str(self.folder / "door"),
+            "PUPPET_ERRANDS": str(self.folder / "errands"),
         }
         # A producer's run in shared memory: its lock and the cells that consumers join, under the run name that a puppet publishes.
         self._lock_path = pathlib.Path(f"/dev/shm/offramp-{self.folder.name}-00000000000000aa.lock")
@@ -85,7 +91,7 @@ class Stage:
         self._cells_path.touch(0o600)
         self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_SH)
-        self.working_folder = None      # where commands run; None: the test's folder
+        self.working_folder = None  # where commands run; None: the test's folder
         self._launchers = []
         self._puppets = []
 
@@ -116,14 +122,28 @@ class Stage:
         return self.launch_shell(shlex.join(["exec", str(OFFRAMP), *arguments]) + " " + redirected)
 
     def launch_shell(self, line):
-        launcher = subprocess.Popen(["sh", "-c", line], env=self.environment, cwd=self.working_folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        launcher = subprocess.Popen(
+            ["sh", "-c", line],
+            env=self.environment,
+            cwd=self.working_folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         self._launchers.append(launcher)
         return launcher
 
     def call(self, *arguments):
         """Runs a command to its end. Returns (exit code, output)."""
-        done = subprocess.run([OFFRAMP, *arguments], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              timeout=WATCHDOG_SECONDS, check=False)
+        done = subprocess.run(
+            [OFFRAMP, *arguments],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=WATCHDOG_SECONDS,
+            check=False,
+        )
         return done.returncode, done.stdout
 
     def enter(self):
@@ -135,7 +155,9 @@ class Stage:
             selector.register(ending, selectors.EVENT_READ)
             ready = [key.fileobj for key, _ in selector.select(WATCHDOG_SECONDS)]
             os.close(ending)
-        assert self._door in ready, f"no puppet starts; output of the launcher: {launcher.stdout.read() if ready else '(it still runs)'}"
+        assert self._door in ready, (
+            f"no puppet starts; output of the launcher: {launcher.stdout.read() if ready else '(it still runs)'}"
+        )
         connection, _ = self._door.accept()
         puppet = Puppet(connection)
         self._puppets.append(puppet)
@@ -204,5 +226,16 @@ def until(condition):
 
 def reachable_as(user, path):
     """Tries to read the file as `user`, since every folder above it matters."""
-    return subprocess.run(["cat", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, user=user.pw_uid, group=user.pw_gid,
-                          extra_groups=[], cwd="/", check=False).returncode == 0
+    return (
+        subprocess.run(
+            ["cat", path],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            user=user.pw_uid,
+            group=user.pw_gid,
+            extra_groups=[],
+            cwd="/",
+            check=False,
+        ).returncode
+        == 0
+    )

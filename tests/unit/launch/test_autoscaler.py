@@ -7,8 +7,8 @@ from simulated_run import SimulatedRun, best_rate
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.supervision.autoscaler import Bounds, Autoscaler
 
-REACHED = 0.97          # share of the best fixed number's rate
-TOO_MANY = 2            # further changes allowed in a phase that needs one
+REACHED = 0.97  # share of the best fixed number's rate
+TOO_MANY = 2  # further changes allowed in a phase that needs one
 
 
 class BoundsTest(unittest.TestCase):
@@ -26,10 +26,22 @@ class BoundsTest(unittest.TestCase):
 class PhasesTest(unittest.TestCase):
     """Loads that change during a run."""
 
-    def follow(self, phases, bounds=Bounds(1, 12), consumers=2, seconds=90, settled=40, changes=TOO_MANY, reached=REACHED, **given):
+    def follow(
+        self,
+        phases,
+        bounds=Bounds(1, 12),
+        consumers=2,
+        seconds=90,
+        settled=40,
+        changes=TOO_MANY,
+        reached=REACHED,
+        **given,
+    ):
         """`phases`: (producer seconds per slab, consumer seconds per slab). Returns (run, [(time, number, why)] of each phase)."""
+
         def at(which):
             return lambda now: phases[min(int(now // seconds), len(phases) - 1)][which]
+
         run = SimulatedRun(at(0), at(1), consumers, **given)
         following, by_phase = Autoscaler(bounds), []
         for number, (make, take) in enumerate(phases):
@@ -37,7 +49,11 @@ class PhasesTest(unittest.TestCase):
             before = run.released
             changed += run.follow(following, (number + 1) * seconds)
             rate, best = (run.released - before) / (seconds - settled), best_rate(bounds.most, make, take, **given)
-            self.assertGreaterEqual(rate, reached * best, f"phase {number}: {rate:.1f} samples/s, {best:.1f} with the best number; {changed}")
+            self.assertGreaterEqual(
+                rate,
+                reached * best,
+                f"phase {number}: {rate:.1f} samples/s, {best:.1f} with the best number; {changed}",
+            )
             self.assertLessEqual(len(changed), 1 + changes, changed)
             by_phase.append(changed)
         return run, by_phase
@@ -93,7 +109,15 @@ class PhasesTest(unittest.TestCase):
     def test_scales_back_when_consumers_compete_for_cores(self):
         for cores, slabs in ((4, 8), (8, 16)):
             with self.subTest(cores=cores):
-                run, by_phase = self.follow([(0.02, 0.2)], Bounds(1, 16), consumers=cores // 2, slabs=slabs, cores=cores, seconds=120, reached=0.95)
+                run, by_phase = self.follow(
+                    [(0.02, 0.2)],
+                    Bounds(1, 16),
+                    consumers=cores // 2,
+                    slabs=slabs,
+                    cores=cores,
+                    seconds=120,
+                    reached=0.95,
+                )
                 self.assertLessEqual(run.wanted, 2 * cores, by_phase)
 
     def test_a_useless_increase_is_not_repeated_for_the_same_load(self):
@@ -113,7 +137,11 @@ class PhasesTest(unittest.TestCase):
 class SlabsTest(unittest.TestCase):
     def test_unusable_slabs_need_no_consumers(self):
         run = SimulatedRun(lambda _: 0.05, lambda _: 0.5, 2, slabs=4)
-        run.follow(Autoscaler(Bounds(1, 12)), 90, observe=lambda status: {**status, "slabs": {**status["slabs"], "retired": 3, "dead_letters": 2}})
+        run.follow(
+            Autoscaler(Bounds(1, 12)),
+            90,
+            observe=lambda status: {**status, "slabs": {**status["slabs"], "retired": 3, "dead_letters": 2}},
+        )
         self.assertEqual(4, run.wanted)
 
 
@@ -128,7 +156,14 @@ class NoChangeTest(unittest.TestCase):
         run = SimulatedRun(lambda _: 0.05, lambda _: 0.02, 6)
 
         def without_busy_seconds(status):
-            return {**status, "consumers": [{name: value for name, value in each.items() if name != "busy_seconds"} for each in status["consumers"]]}
+            return {
+                **status,
+                "consumers": [
+                    {name: value for name, value in each.items() if name != "busy_seconds"}
+                    for each in status["consumers"]
+                ],
+            }
+
         self.assertEqual([], run.follow(self.following, 60, observe=without_busy_seconds))
 
     def test_no_change_while_a_run_drains(self):
@@ -152,7 +187,9 @@ class NoChangeTest(unittest.TestCase):
 
     def test_no_change_once_all_input_is_in_slabs(self):
         run = SimulatedRun(lambda _: 0.2, lambda _: 0.2, 6)
-        self.assertEqual([], run.follow(self.following, 60, observe=lambda status: {**status, "limiting_stage": "consumers"}))
+        self.assertEqual(
+            [], run.follow(self.following, 60, observe=lambda status: {**status, "limiting_stage": "consumers"})
+        )
 
     def test_restarts_its_measurement_after_a_takeover(self):
         self.run_.follow(self.following, 3.5)
@@ -165,6 +202,7 @@ class NoChangeTest(unittest.TestCase):
     def test_dead_consumers_cause_no_scale_up(self):
         def half_are_dead(status):
             return {**status, "consumers": status["consumers"][:1]}
+
         self.assertEqual([], self.run_.follow(self.following, 60, observe=half_are_dead))
 
     def test_bounds_apply_immediately(self):
@@ -182,6 +220,7 @@ class DroppedTest(unittest.TestCase):
         def drops(status):
             made = int(status["slab_wait_seconds"] / 0.05) * 4
             return {**status, "slab_wait_seconds": 0.0, "dropped_samples": made}
+
         changes = run.follow(Autoscaler(Bounds(1, 12)), 60, observe=drops)
         self.assertGreaterEqual(run.wanted, 4, changes)
 

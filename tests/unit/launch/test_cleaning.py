@@ -56,8 +56,13 @@ class CleaningTest(unittest.TestCase):
         self.assertIn("2 removed, 0 kept", output)
 
     def test_keeps_results_and_dead_letters_of_any_age(self):
-        for name, file in (("results", "output/cut-out/a.png"), ("dead_letters", "dead-letters/batch-1.safetensors"), ("dropped", "dropped.jsonl"),
-                           ("hidden", "output/.offramp-checkpoint"), ("spilled", "spill/slab-1")):
+        for name, file in (
+            ("results", "output/cut-out/a.png"),
+            ("dead_letters", "dead-letters/batch-1.safetensors"),
+            ("dropped", "dropped.jsonl"),
+            ("hidden", "output/.offramp-checkpoint"),
+            ("spilled", "spill/slab-1"),
+        ):
             run = self.run_in(name)
             (run / file).parent.mkdir(parents=True, exist_ok=True)
             (run / file).write_text("results")

@@ -14,8 +14,28 @@ from stage import OFFRAMP, WATCHDOG_SECONDS, Stage, reachable_as
 from offramp_launch.consume_command import flags_among
 from offramp_launch.places import Places
 
-COMMANDS = ("run", "job", "shard", "demo", "ladder", "tune", "bench", "test", "setup", "package", "scale", "reload", "status", "trace", "stop", "dead-letters", "new-processor", "clean", "doctor",
-            "version")
+COMMANDS = (
+    "run",
+    "job",
+    "shard",
+    "demo",
+    "ladder",
+    "tune",
+    "bench",
+    "test",
+    "setup",
+    "package",
+    "scale",
+    "reload",
+    "status",
+    "trace",
+    "stop",
+    "dead-letters",
+    "new-processor",
+    "clean",
+    "doctor",
+    "version",
+)
 
 
 class HelpTest(unittest.TestCase):
@@ -43,10 +63,15 @@ class HelpTest(unittest.TestCase):
                 self.assertIn(kind, entry)
 
     def test_consume_lists_the_flags_of_its_program(self):
-        output = ("Takes outputs.\nUsage: offramp-consumer [OPTIONS]\n\nDelivery:\n  --window N    Slabs\n\n\nConsumers:\n  --processor-option KEY=VALUE\n"
-                  "              Handed to one's own\n  --lifeline-fd N              Pipe\n                              on, off\n  --png-level N  Compression\n\n\n"
-                  "Instead of a run:\n  --list   Print\n")
-        self.assertEqual("Consumers:\n  --processor-option KEY=VALUE\n              Handed to one's own\n  --png-level N  Compression", flags_among(output))
+        output = (
+            "Takes outputs.\nUsage: offramp-consumer [OPTIONS]\n\nDelivery:\n  --window N    Slabs\n\n\nConsumers:\n  --processor-option KEY=VALUE\n"
+            "              Handed to one's own\n  --lifeline-fd N              Pipe\n                              on, off\n  --png-level N  Compression\n\n\n"
+            "Instead of a run:\n  --list   Print\n"
+        )
+        self.assertEqual(
+            "Consumers:\n  --processor-option KEY=VALUE\n              Handed to one's own\n  --png-level N  Compression",
+            flags_among(output),
+        )
         self.assertEqual("Something else", flags_among("Something else\n"), "an unknown text is returned whole")
 
     def test_consume_help_ends_with_the_flags_of_its_program(self):
@@ -59,7 +84,10 @@ class HelpTest(unittest.TestCase):
         program.write_text("#!/bin/sh\necho 'libfake.so is missing' >&2\nexit 127\n")
         code, output = self.stage.call("consume", "--help")
         self.assertEqual(71, code, output)
-        self.assertRegex(output, r"libfake.so is missing\n(.|\n)*offramp: the flags of consumers cannot be listed: .*/offramp-consumer --help-all ended with exit code 127\n")
+        self.assertRegex(
+            output,
+            r"libfake.so is missing\n(.|\n)*offramp: the flags of consumers cannot be listed: .*/offramp-consumer --help-all ended with exit code 127\n",
+        )
         program.unlink()
         code, output = self.stage.call("consume", "--help")
         self.assertEqual(0, code, output)
@@ -67,7 +95,10 @@ class HelpTest(unittest.TestCase):
         self.assertNotIn(sentence, output)
 
     def test_export_and_query_have_help_without_pytorch(self):
-        for command, own, others in (("export", "--input-shape", "--database"), ("query", "--database", "--input-shape")):
+        for command, own, others in (
+            ("export", "--input-shape", "--database"),
+            ("query", "--database", "--input-shape"),
+        ):
             for flag in ("--help", "-h"):
                 code, output = self.stage.call(command, flag)
                 self.assertEqual(0, code, output)
@@ -77,22 +108,37 @@ class HelpTest(unittest.TestCase):
         self.assertEqual([], self.stage.errands(), "help sets nothing up")
         code, output = self.stage.call("query", "words", "--database", "/nowhere", "--model", "none.pt2")
         self.assertEqual(71, code, output)
-        self.assertRegex(output, r"^offramp: '.*/venv/bin/python' cannot be started \(No such file or directory\)\n +\./launch/offramp setup .*--python\n$")
+        self.assertRegex(
+            output,
+            r"^offramp: '.*/venv/bin/python' cannot be started \(No such file or directory\)\n +\./launch/offramp setup .*--python\n$",
+        )
 
     def test_help_lists_every_command(self):
         code, output = self.stage.call("help")
         self.assertEqual(0, code)
         for command in (*COMMANDS, "export", "query"):
             self.assertRegex(output, rf"(?m)^  {command}\b")
-        for typed, meant in (("runn", "run"), ("statsu", "status"), ("--verison", "version"), ("no-command", None), ("run-set-up", "setup"), ("xyzzy", None)):
+        for typed, meant in (
+            ("runn", "run"),
+            ("statsu", "status"),
+            ("--verison", "version"),
+            ("no-command", None),
+            ("run-set-up", "setup"),
+            ("xyzzy", None),
+        ):
             code, output = self.stage.call(typed, "--help")
             self.assertEqual(64, code, output)
-            self.assertIn(f"offramp: '{typed}' is not a command" + (f"; did you mean '{meant}'?" if meant else "\n"), output)
+            self.assertIn(
+                f"offramp: '{typed}' is not a command" + (f"; did you mean '{meant}'?" if meant else "\n"), output
+            )
             self.assertIn("Known: run, job, shard, demo, consume, export, query,", output)
 
     def test_package_and_demo_refuse_wrong_arguments_first(self):
-        for words, why in ((("package", "--wheels"), "package does not accept '--wheels'"), (("package", "--into", "/proc/no"), "--into /proc/no cannot be made"),
-                           (("demo", "--batch", "4"), "demo does not accept '--batch'")):
+        for words, why in (
+            (("package", "--wheels"), "package does not accept '--wheels'"),
+            (("package", "--into", "/proc/no"), "--into /proc/no cannot be made"),
+            (("demo", "--batch", "4"), "demo does not accept '--batch'"),
+        ):
             code, output = self.stage.call(*words)
             self.assertIn(code, (64, 73), output)
             self.assertIn(why, output)
@@ -113,16 +159,35 @@ class AnotherUsersBuildTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.folder.chmod(0o755)
-        if not all(reachable_as(self.user, path) for path in (os.path.abspath(__file__), os.__file__, sys.executable, str(OFFRAMP))):
+        if not all(
+            reachable_as(self.user, path)
+            for path in (os.path.abspath(__file__), os.__file__, sys.executable, str(OFFRAMP))
+        ):
             self.skipTest("another user can read neither this folder nor this Python")
         self.build = self.folder / "build"
         (self.build / "release" / "bin").mkdir(parents=True)
         (self.build / "setup.lock").touch()
 
     def call(self, *words):
-        environment = {"PATH": os.environ["PATH"], "OFFRAMP_BUILD_DIR": str(self.build), "OFFRAMP_SKIP_PACKAGES": "1", "HOME": "/nonexistent"}
-        done = subprocess.run([OFFRAMP, *words], env=environment, user=self.user.pw_uid, group=self.user.pw_gid, extra_groups=[], cwd="/",
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=WATCHDOG_SECONDS, check=False)
+        environment = {
+            "PATH": os.environ["PATH"],
+            "OFFRAMP_BUILD_DIR": str(self.build),
+            "OFFRAMP_SKIP_PACKAGES": "1",
+            "HOME": "/nonexistent",
+        }
+        done = subprocess.run(
+            [OFFRAMP, *words],
+            env=environment,
+            user=self.user.pw_uid,
+            group=self.user.pw_gid,
+            extra_groups=[],
+            cwd="/",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=WATCHDOG_SECONDS,
+            check=False,
+        )
         self.assertNotIn("Traceback", done.stdout)
         return done.returncode, done.stdout
 
@@ -136,7 +201,10 @@ class AnotherUsersBuildTest(unittest.TestCase):
         self.assertIn("offramp: reached it", output)
 
     def test_doctor_reports_the_owner(self):
-        self.assertRegex(self.call("doctor")[1], r"PROBLEM  build .*another user, and has no programs yet\n +fix: .*OFFRAMP_BUILD_DIR=FOLDER")
+        self.assertRegex(
+            self.call("doctor")[1],
+            r"PROBLEM  build .*another user, and has no programs yet\n +fix: .*OFFRAMP_BUILD_DIR=FOLDER",
+        )
         (self.build / "release" / "bin" / "offramp-producer").touch()
         self.assertRegex(self.call("doctor")[1], r"OK       build .*another user; its programs are used as they are")
 

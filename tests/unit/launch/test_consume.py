@@ -27,14 +27,28 @@ class OwnProgram:
         self.run_dir.mkdir(mode=0o700, exist_ok=True)
         (self.run_dir / "producer.lock").touch(0o600)
         self.write_status(state="running")
-        self._put("endpoint", f"offramp-endpoint=1\nrun_id=loop\nnonce={self.nonce}\nproducer_pid={self.pid}\nepoch=1\n")
+        self._put(
+            "endpoint", f"offramp-endpoint=1\nrun_id=loop\nnonce={self.nonce}\nproducer_pid={self.pid}\nepoch=1\n"
+        )
 
     def begin_the_next_run(self):
         self.nonce = NEXT_NONCE
         self.begin()
 
     def write_status(self, **status):
-        self._put("status.json", json.dumps({"run_id": "loop", "nonce": self.nonce, "pid": self.process.pid, "released_samples": 0, "name": "mine", **status}))
+        self._put(
+            "status.json",
+            json.dumps(
+                {
+                    "run_id": "loop",
+                    "nonce": self.nonce,
+                    "pid": self.process.pid,
+                    "released_samples": 0,
+                    "name": "mine",
+                    **status,
+                }
+            ),
+        )
 
     def die(self):
         self.process.kill()
@@ -84,16 +98,27 @@ class ConsumeTest(unittest.TestCase):
         self.program.begin()
         consumers = [self.stage.enter() for _ in range(2)]
         self.assertEqual([str(self.run_dir)] * 2, [consumer.flag("--run-dir") for consumer in consumers])
-        self.assertEqual([str(self.stage.folder / "results")] * 2, [consumer.flag("--output") for consumer in consumers])
+        self.assertEqual(
+            [str(self.stage.folder / "results")] * 2, [consumer.flag("--output") for consumer in consumers]
+        )
         self.assertEqual(["npy"] * 2, [consumer.flag("--processor") for consumer in consumers])
-        self.assertEqual([["serve", NONCE]] * 2, [consumer.argv[:2] for consumer in consumers], "serve NONCE comes first, so that no consumer joins another run")
+        self.assertEqual(
+            [["serve", NONCE]] * 2,
+            [consumer.argv[:2] for consumer in consumers],
+            "serve NONCE comes first, so that no consumer joins another run",
+        )
         self.program.write_status(state="ended", released_samples=80, released_batches=10)
         for consumer in consumers:
             consumer.order(exit=0)
         output = self.end(launcher, 0)
         self.assertIn("80 samples", output)
-        self.assertEqual([f"consumer prepare for loop-{NONCE}", "consumer finish ended"], [line for line in self.errands() if line.startswith("consumer")])
-        self.assertEqual((0, None, 80), (self.summary()["exit"], self.summary()["failure"], self.summary()["samples"]["released"]))
+        self.assertEqual(
+            [f"consumer prepare for loop-{NONCE}", "consumer finish ended"],
+            [line for line in self.errands() if line.startswith("consumer")],
+        )
+        self.assertEqual(
+            (0, None, 80), (self.summary()["exit"], self.summary()["failure"], self.summary()["samples"]["released"])
+        )
         self.assertEqual(("ended", 0), (self.status()["state"], self.status()["exit"]))
 
     def test_a_dead_consumer_is_replaced(self):
@@ -117,7 +142,11 @@ class ConsumeTest(unittest.TestCase):
         self.assertNotIn("starting it again", output)
         self.assertNotIn("ended early", output)
         self.assertTrue(self.stage.no_puppet_starts_before(launcher))
-        self.assertEqual(("running", NEXT_NONCE), (self.status()["state"], self.status()["nonce"]), "the status of the next run is unchanged")
+        self.assertEqual(
+            ("running", NEXT_NONCE),
+            (self.status()["state"], self.status()["nonce"]),
+            "the status of the next run is unchanged",
+        )
         self.assertNotIn("exit", self.status())
 
     def test_scale_status_and_stop_leave_the_run_going(self):
@@ -132,7 +161,10 @@ class ConsumeTest(unittest.TestCase):
         self.program.write_status(state="running", released_samples=7, done_samples=7)
         code, output = self.call("status", "--json")
         status = json.loads(output)
-        self.assertEqual((0, "loop", 2, self.program.process.pid), (code, status["run_id"], status["consumers_wanted"], status["producer_pid"]))
+        self.assertEqual(
+            (0, "loop", 2, self.program.process.pid),
+            (code, status["run_id"], status["consumers_wanted"], status["producer_pid"]),
+        )
         stopper = self.stage.launch("stop", "--run-dir", str(self.run_dir))
         for consumer in consumers:
             self.assertEqual({"signal": "SIGTERM"}, consumer.next_message())
@@ -169,9 +201,11 @@ class ConsumeTest(unittest.TestCase):
         self.assertEqual("running", self.status()["state"])
 
     def test_reports_abandoned_dead_lettered_and_failed_runs(self):
-        for code, words, status in ((130, "without draining", {"state": "abandoned"}),
-                                    (84, "2 samples were dead-lettered", {"state": "ended", "dead_lettered_samples": 2}),
-                                    (86, "the disk is full", {"state": "failed", "message": "the disk is full"})):
+        for code, words, status in (
+            (130, "without draining", {"state": "abandoned"}),
+            (84, "2 samples were dead-lettered", {"state": "ended", "dead_lettered_samples": 2}),
+            (86, "the disk is full", {"state": "failed", "message": "the disk is full"}),
+        ):
             with self.subTest(status):
                 launcher, consumers = self.start(1)
                 self.program.write_status(**status)
@@ -203,21 +237,25 @@ class ConsumeTest(unittest.TestCase):
         gone = subprocess.Popen(["true"])
         gone.wait()
         with socket.socket(socket.AF_UNIX) as door:
-            self.program.pid = gone.pid     # the program's pid in its own namespace
+            self.program.pid = gone.pid  # the program's pid in its own namespace
             self.program.begin()
             door.bind(str(self.run_dir / "work-1.sock"))
             door.listen()
             launcher = self.launch("--consumers", "1")
             output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertEqual((77, True), (launcher.returncode, f"(pid {gone.pid}) is in another pid namespace" in output), output)
+        self.assertEqual(
+            (77, True), (launcher.returncode, f"(pid {gone.pid}) is in another pid namespace" in output), output
+        )
         self.assertIn("Share the pid namespace", output)
 
     def test_an_egress_is_awaited_while_its_program_lives(self):
-        self.program.begin()        # the run of another program in the same directory
+        self.program.begin()  # the run of another program in the same directory
         results = self.stage.folder / "results"
         results.mkdir()
         (results / ".offramp-egress.new").write_text('{"work": "mine"}\n')
-        launcher = self.launch("--consumers", "1", "--output", str(results), "--program", str(os.getpid()), "--work", "mine")
+        launcher = self.launch(
+            "--consumers", "1", "--output", str(results), "--program", str(os.getpid()), "--work", "mine"
+        )
         self.program.nonce = NEXT_NONCE
         self.program.pid = os.getpid()
         self.program.begin()
@@ -231,7 +269,9 @@ class ConsumeTest(unittest.TestCase):
         self.end(launcher, 0)
         self.program.nonce = NONCE
         self.program.begin()
-        launcher = self.launch("--consumers", "1", "--output", str(results), "--program", str(os.getpid()), "--work", "mine", "--resume")
+        launcher = self.launch(
+            "--consumers", "1", "--output", str(results), "--program", str(os.getpid()), "--work", "mine", "--resume"
+        )
         consumer = self.stage.enter()
         self.assertIn("consumer prepare on for mine", self.errands(), "item numbers continue")
         self.program.write_status(state="ended", released_samples=1)
@@ -239,7 +279,11 @@ class ConsumeTest(unittest.TestCase):
         self.end(launcher, 0)
         self.assertEqual('{"work": "mine"}\n', (results / ".offramp-egress").read_text())
         for pid in (self.program.process.pid, 1):
-            self.assertIn(f"the program (pid {pid}) whose outputs were to be consumed ended", self.end(self.launch("--program", str(pid)), 69), "not a child of this launcher")
+            self.assertIn(
+                f"the program (pid {pid}) whose outputs were to be consumed ended",
+                self.end(self.launch("--program", str(pid)), 69),
+                "not a child of this launcher",
+            )
 
     def test_other_work_in_the_output_is_refused_or_kept(self):
         self.program.pid = os.getpid()
@@ -249,7 +293,9 @@ class ConsumeTest(unittest.TestCase):
         (results / ".offramp-egress").write_text('{"work": "before"}\n')
         flags = ("--consumers", "1", "--output", str(results), "--program", str(os.getpid()), "--work", "mine")
         refused = self.end(self.launch(*flags), 64)
-        self.assertRegex(refused, f"--output {results} holds the work of an earlier run\n.*--resume .*--overwrite .*another --output")
+        self.assertRegex(
+            refused, f"--output {results} holds the work of an earlier run\n.*--resume .*--overwrite .*another --output"
+        )
         self.assertEqual([".offramp-egress"], os.listdir(results))
         for made in (False, True):
             (results / ".offramp-egress.new").write_text('{"work": "mine"}\n')
@@ -285,9 +331,13 @@ class ConsumeTest(unittest.TestCase):
             self.assertIn("is another user's (uid 65534)", self.end(self.launch(), 77))
 
     def test_refuses_flags_without_meaning_by_name(self):
-        for flags, words in ((["--model", "resnet"], "consume does not accept --model"), (["--consumer-user=nobody"], "consume does not accept --consumer-user"),
-                             (["--processor", "mask-png,cut-out"], "processor cut-out needs the original pictures"), (["--consumers", "65"], "Give at most 64"),
-                             (["--wait", "soon"], "--wait is 'soon'")):
+        for flags, words in (
+            (["--model", "resnet"], "consume does not accept --model"),
+            (["--consumer-user=nobody"], "consume does not accept --consumer-user"),
+            (["--processor", "mask-png,cut-out"], "processor cut-out needs the original pictures"),
+            (["--consumers", "65"], "Give at most 64"),
+            (["--wait", "soon"], "--wait is 'soon'"),
+        ):
             with self.subTest(flags):
                 self.assertIn(words, self.end(self.launch(*flags), 64))
         code, output = self.stage.call("consume", "--processor", "npy")

@@ -11,18 +11,29 @@ from stage import WATCHDOG_SECONDS, Stage
 
 from offramp_launch.supervision.backoff import DEATHS_WITHOUT_PROGRESS, LONGEST_SECONDS
 from offramp_launch.supervision.children import Child
-from offramp_launch.supervision.consumer_slots import ENDS_WITHOUT_SINK, UNASKED_END_SECONDS, ConsumerSlots, is_work_left
+from offramp_launch.supervision.consumer_slots import (
+    ENDS_WITHOUT_SINK,
+    UNASKED_END_SECONDS,
+    ConsumerSlots,
+    is_work_left,
+)
 from offramp_launch.supervision.timers import Timers
 
 
 class WorkLeftTest(unittest.TestCase):
     def test_work_is_left_by_the_producers_status(self):
         for status, draining, left in (
-                ({}, False, True), ({"state": "running"}, False, True), ({"state": "starting"}, False, True),
-                ({"state": "running"}, True, False), ({"state": "ending", "slabs": {"free": 4}}, False, False),
-                ({"state": "draining", "slabs": {"free": 3, "ready": 1}}, False, True), ({"state": "running", "slabs": {"leased": 1}}, True, True),
-                ({"state": "draining", "slabs": {"filling": 1}}, True, True), ({"state": "draining", "slabs": {"retired": 1, "dead_letters": 2}}, True, False),
-                ({"state": "draining", "slabs": {"free": 4}, "spilled_samples": 9}, True, True)):
+            ({}, False, True),
+            ({"state": "running"}, False, True),
+            ({"state": "starting"}, False, True),
+            ({"state": "running"}, True, False),
+            ({"state": "ending", "slabs": {"free": 4}}, False, False),
+            ({"state": "draining", "slabs": {"free": 3, "ready": 1}}, False, True),
+            ({"state": "running", "slabs": {"leased": 1}}, True, True),
+            ({"state": "draining", "slabs": {"filling": 1}}, True, True),
+            ({"state": "draining", "slabs": {"retired": 1, "dead_letters": 2}}, True, False),
+            ({"state": "draining", "slabs": {"free": 4}, "spilled_samples": 9}, True, True),
+        ):
             self.assertEqual(left, is_work_left(status, draining), (status, draining))
 
 
@@ -44,7 +55,16 @@ class ConsumerSlotsTest(unittest.TestCase):
         self.run.completed.return_value = 0
         self.command = ["true"]
         self.started = 0
-        self.slots = ConsumerSlots(self.run, self.start, lambda name: self.folder / f"{name}.log", self.selector, self.timers, mock.Mock(), mock.Mock(), mock.Mock())
+        self.slots = ConsumerSlots(
+            self.run,
+            self.start,
+            lambda name: self.folder / f"{name}.log",
+            self.selector,
+            self.timers,
+            mock.Mock(),
+            mock.Mock(),
+            mock.Mock(),
+        )
 
     def start(self, name):
         self.started += 1
@@ -95,7 +115,10 @@ class ConsumerSlotsTest(unittest.TestCase):
             self.pass_time()
         self.assertEqual(DEATHS_WITHOUT_PROGRESS, self.started)
         (problem,), _ = self.run.fail.call_args
-        self.assertRegex(str(problem), r"consumers ended 20 times in a row and nothing was completed.* consumer-1, ended with exit code 0")
+        self.assertRegex(
+            str(problem),
+            r"consumers ended 20 times in a row and nothing was completed.* consumer-1, ended with exit code 0",
+        )
         self.assertEqual(71, problem.code)
 
     def lose_the_sink(self, times):
@@ -110,11 +133,14 @@ class ConsumerSlotsTest(unittest.TestCase):
         self.lose_the_sink(DEATHS_WITHOUT_PROGRESS)
         self.run.is_draining.return_value = True
         self.lose_the_sink(ENDS_WITHOUT_SINK - 1)
-        self.run.completed.return_value = 4     # it was back for a while
+        self.run.completed.return_value = 4  # it was back for a while
         self.lose_the_sink(ENDS_WITHOUT_SINK - 1)
         self.let_it_end()
         (problem,), _ = self.run.fail.call_args
-        self.assertRegex(str(problem), r"3 times in a row a consumer gave up.* consumer-1, ended with exit code 75: nobody listens\n.*--resume")
+        self.assertRegex(
+            str(problem),
+            r"3 times in a row a consumer gave up.* consumer-1, ended with exit code 75: nobody listens\n.*--resume",
+        )
         self.assertEqual(75, problem.code)
 
 
@@ -130,7 +156,9 @@ class DrainingTest(unittest.TestCase):
         for _ in range(ENDS_WITHOUT_SINK - 1):
             stage.enter().order(log="12:00:00.000 error   offramp-consumer[1] nobody listens there", exit=75)
         self.assertEqual({"signal": "SIGTERM"}, producer.next_message(), "it abandons what nobody can take")
-        said = stage.end(launcher, producer, [], code=130, summary={"samples": {"released": 0, "sourced": 8}, "failure": None})
+        said = stage.end(
+            launcher, producer, [], code=130, summary={"samples": {"released": 0, "sourced": 8}, "failure": None}
+        )
         self.assertEqual(75, launcher.returncode, said)
         self.assertTrue(stage.no_puppet_starts_before(launcher))
         self.assertEqual(75, stage.summary()["exit"])

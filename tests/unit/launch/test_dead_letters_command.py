@@ -19,12 +19,34 @@ from offramp_launch.supervision.consumer_slots import counts_as_death
 
 
 def incident(**changes):
-    delivery = {"attempt": 1, "pid": 11, "session": 1, "seconds": 0.5, "end": "died", "counted": True, "exit": None, "signal": None,
-                "last_log_lines": []}
-    return {"format": 1, "run_id": "r", "dead_lettered_at": 0, "batch": 2, "reason": "it took down 1 consumer", "deaths": 1,
-            "payload": "batch-2-row-0.safetensors", "payload_bytes": 1 << 20, "error": None,
-            "batches": [{"batch": 2, "first_row": 0, "rows": 1}], "samples": [{"item": 8, "key": "cats/8", "empty": False}], "tensors": [],
-            "deliveries": [delivery, {**delivery, "attempt": 2, "pid": 12, "end": "returned", "counted": False}], "retries": [], **changes}
+    delivery = {
+        "attempt": 1,
+        "pid": 11,
+        "session": 1,
+        "seconds": 0.5,
+        "end": "died",
+        "counted": True,
+        "exit": None,
+        "signal": None,
+        "last_log_lines": [],
+    }
+    return {
+        "format": 1,
+        "run_id": "r",
+        "dead_lettered_at": 0,
+        "batch": 2,
+        "reason": "it took down 1 consumer",
+        "deaths": 1,
+        "payload": "batch-2-row-0.safetensors",
+        "payload_bytes": 1 << 20,
+        "error": None,
+        "batches": [{"batch": 2, "first_row": 0, "rows": 1}],
+        "samples": [{"item": 8, "key": "cats/8", "empty": False}],
+        "tensors": [],
+        "deliveries": [delivery, {**delivery, "attempt": 2, "pid": 12, "end": "returned", "counted": False}],
+        "retries": [],
+        **changes,
+    }
 
 
 def dead(pid, status):
@@ -66,9 +88,13 @@ class IncidentsTest(unittest.TestCase):
                 if not incident_first:
                     self.write()
                     reporter.complete()
-                self.assertEqual((-11, "SIGSEGV", ["first", "last words"]),
-                                 tuple(self.delivery()[key] for key in ("exit", "signal", "last_log_lines")))
-                self.assertIsNone(json.loads(self.path.read_text())["deliveries"][1]["exit"], "a living consumer has no exit status")
+                self.assertEqual(
+                    (-11, "SIGSEGV", ["first", "last words"]),
+                    tuple(self.delivery()[key] for key in ("exit", "signal", "last_log_lines")),
+                )
+                self.assertIsNone(
+                    json.loads(self.path.read_text())["deliveries"][1]["exit"], "a living consumer has no exit status"
+                )
 
     def test_a_rewritten_incident_is_completed_again(self):
         reporter = incidents.IncidentReporter(self.run_dir)
@@ -103,8 +129,14 @@ class IncidentsTest(unittest.TestCase):
     def test_an_empty_list_is_fine_and_an_unknown_name_is_an_error(self):
         self.assertIn("no dead letters", self.command("list")[1])
         self.write()
-        for words, code in ((("show", "batch-9"), ExitCode.NO_INPUT), (("retry", "batch-9"), ExitCode.NO_INPUT),
-                            (("show",), ExitCode.USAGE), (("retry",), ExitCode.USAGE), (("weigh",), ExitCode.USAGE), ((), ExitCode.USAGE)):
+        for words, code in (
+            (("show", "batch-9"), ExitCode.NO_INPUT),
+            (("retry", "batch-9"), ExitCode.NO_INPUT),
+            (("show",), ExitCode.USAGE),
+            (("retry",), ExitCode.USAGE),
+            (("weigh",), ExitCode.USAGE),
+            ((), ExitCode.USAGE),
+        ):
             with self.subTest(words=words), self.assertRaises(LaunchError) as refused:
                 self.command(*words)
             self.assertEqual(code, refused.exception.code)
@@ -120,7 +152,10 @@ class IncidentsTest(unittest.TestCase):
         output.mkdir()
         lock = OutputLock(output, "a-run")
         self.addCleanup(lock.close)
-        with unittest.mock.patch.object(Places, "consumer", lambda _: "/bin/true"), self.assertRaises(LaunchError) as refused:
+        with (
+            unittest.mock.patch.object(Places, "consumer", lambda _: "/bin/true"),
+            self.assertRaises(LaunchError) as refused,
+        ):
             self.command("retry", "batch-2-row-0", "--output", str(output))
         self.assertEqual(ExitCode.RUN_IN_USE, refused.exception.code)
         self.assertEqual([], json.loads(self.path.read_text())["retries"])
@@ -131,39 +166,59 @@ class IncidentsTest(unittest.TestCase):
         claim = self.run_dir / "output/.offramp-shards/job.json"
         claim.parent.mkdir(parents=True)
         claim.write_text('{"job": "job-a", "folder": "/jobs/a"}')
-        with unittest.mock.patch.object(Places, "consumer", lambda _: "/bin/true"), self.assertRaises(LaunchError) as refused:
+        with (
+            unittest.mock.patch.object(Places, "consumer", lambda _: "/bin/true"),
+            self.assertRaises(LaunchError) as refused,
+        ):
             self.command("retry", "batch-2-row-0", "--output", str(self.run_dir / "output"))
         self.assertIn("the shards of job-a", str(refused.exception))
         self.assertEqual([], json.loads(self.path.read_text())["retries"])
 
     def test_defaults_to_the_run_with_the_newest_dead_letters(self):
-        elsewhere = {"OFFRAMP_TEST_RUNS": str(self.run_dir / "none")}       # the user's runs under /tmp may have dead letters
+        elsewhere = {
+            "OFFRAMP_TEST_RUNS": str(self.run_dir / "none")
+        }  # the user's runs under /tmp may have dead letters
         with unittest.mock.patch.dict(os.environ, elsewhere), self.assertRaises(LaunchError) as refused:
             dead_letters.choose_run(Places(build=self.run_dir / "empty"), None)
         self.assertEqual(ExitCode.NO_INPUT, refused.exception.code)
         for age, name in enumerate(("later", "earlier")):
             folder = self.places.runs / name / "dead-letters"
             folder.mkdir(parents=True)
-            os.utime(folder, (4e9 - age, 4e9 - age))   # newer than any real folder
+            os.utime(folder, (4e9 - age, 4e9 - age))  # newer than any real folder
         self.assertEqual(self.places.runs / "later", dead_letters.choose_run(self.places, None))
 
 
 class StatusTextTest(unittest.TestCase):
     def test_status_lists_holders_and_refused_releases(self):
-        lines = progress.describe_holders({
-            "consumers": [{"pid": 5, "holding": 2, "oldest_hold_seconds": 31.26, "stalled": True}, {"pid": 6, "holding": 0}],
-            "releases": {"completed": 9, "stale": 1, "foreign": 0, "repeated": 2}, "refused": {"release in another's name": 3},
-            "dead_lettered_samples": 4, "dropped_samples": 5, "spilled_samples": 6})
-        self.assertEqual(["    pid 5 holds 2 for 31.3 s (stalled)",
-                          "  refused   stale 1, release in another's name 3",
-                          "  dead       4 samples; ./launch/offramp dead-letters list",
-                          "  dropped 5 samples that found no free slab; dropped.jsonl in the run directory lists them",
-                          "  on the disk 6 samples, until consumers have time for them"], lines)
+        lines = progress.describe_holders(
+            {
+                "consumers": [
+                    {"pid": 5, "holding": 2, "oldest_hold_seconds": 31.26, "stalled": True},
+                    {"pid": 6, "holding": 0},
+                ],
+                "releases": {"completed": 9, "stale": 1, "foreign": 0, "repeated": 2},
+                "refused": {"release in another's name": 3},
+                "dead_lettered_samples": 4,
+                "dropped_samples": 5,
+                "spilled_samples": 6,
+            }
+        )
+        self.assertEqual(
+            [
+                "    pid 5 holds 2 for 31.3 s (stalled)",
+                "  refused   stale 1, release in another's name 3",
+                "  dead       4 samples; ./launch/offramp dead-letters list",
+                "  dropped 5 samples that found no free slab; dropped.jsonl in the run directory lists them",
+                "  on the disk 6 samples, until consumers have time for them",
+            ],
+            lines,
+        )
         self.assertEqual([], progress.describe_holders({}))
 
     def test_waiting_for_a_sink_or_a_run_is_not_a_death(self):
-        counted = [counts_as_death(dead(1, status))
-                   for status in (-9, 1, ExitCode.NO_SUCH_RUN, ExitCode.SINK_UNAVAILABLE)]
+        counted = [
+            counts_as_death(dead(1, status)) for status in (-9, 1, ExitCode.NO_SUCH_RUN, ExitCode.SINK_UNAVAILABLE)
+        ]
         self.assertEqual([True, True, False, False], counted)
 
 

@@ -6,6 +6,7 @@ import unittest
 HAS_CUDNN = False
 if importlib.util.find_spec("torch"):
     import torch
+
     HAS_CUDNN = torch.backends.cudnn.is_available()
 
 
@@ -22,15 +23,21 @@ class Layouts(unittest.TestCase):
             return torch.empty(shape, device="cuda").to(memory_format=torch.channels_last)
 
         network = torch.nn.Conv2d(3, 16, 3, bias=False).requires_grad_(False)
-        with FakeTensorMode(shape_env=ShapeEnv(tracked_fakes=[]), allow_non_fake_inputs=True, export=True) as pretending:
+        with FakeTensorMode(
+            shape_env=ShapeEnv(tracked_fakes=[]), allow_non_fake_inputs=True, export=True
+        ) as pretending:
             pictures = pretended((4, 3, 32, 32))
             network.weight = torch.nn.Parameter(pretended((16, 3, 3, 3)), requires_grad=False)
         with tracing(TracingContext(pretending)):
             program = traced(network, (pictures,), {}, None)
         convolution = next(node for node in program.graph.nodes if "conv" in str(node.target))
-        self.assertTrue(convolution.meta["val"].is_contiguous(), "tracing sees the real strides now: compiling may use them")
+        self.assertTrue(
+            convolution.meta["val"].is_contiguous(), "tracing sees the real strides now: compiling may use them"
+        )
         with pretending, torch.no_grad():
-            found = torch.ops.aten.convolution(pretended((4, 3, 32, 32)), pretended((16, 3, 3, 3)), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+            found = torch.ops.aten.convolution(
+                pretended((4, 3, 32, 32)), pretended((16, 3, 3, 3)), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1
+            )
         self.assertTrue(found.is_contiguous(memory_format=torch.channels_last), f"strides {found.stride()}")
 
 

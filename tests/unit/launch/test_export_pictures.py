@@ -14,21 +14,30 @@ class Pictures(unittest.TestCase):
     def plan(self, *flags, defaults):
         from exporter import arguments, compiling
         from exporter.networks import Network
+
         wish = arguments.parse(["module:function", "--device", "cpu", *flags])
         return compiling.plan(wish, Network("network", None, False, defaults))
 
     def defaults_of(self, name):
         from exporter.networks import torchvision_defaults
         from torchvision import models
+
         return torchvision_defaults(models.get_model_weights(name))
 
     def metadata_of(self, plan):
         from exporter import metadata
         from exporter.networks import Network
+
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "network.toml")
-            metadata.write(path, types.SimpleNamespace(model="network", weights=None, colour_order="rgb", scores=None), plan,
-                           Network("network", None, False, None), ["out"], False)
+            metadata.write(
+                path,
+                types.SimpleNamespace(model="network", weights=None, colour_order="rgb", scores=None),
+                plan,
+                Network("network", None, False, None),
+                ["out"],
+                False,
+            )
             return path.read_text()
 
     def test_a_classifier_crops_the_middle(self):
@@ -36,7 +45,10 @@ class Pictures(unittest.TestCase):
         for name, shorter in (("resnet18", 256), ("resnet50", 232)):
             plan = self.plan(defaults=self.defaults_of(name))
             self.assertEqual((plan.sample, plan.resize_size), ((3, 224, 224), shorter), name)
-            self.assertIn(f'image-size = 224\nresize-size = {shorter}\ninterpolation = "bilinear"\nmean = ', self.metadata_of(plan))
+            self.assertIn(
+                f'image-size = 224\nresize-size = {shorter}\ninterpolation = "bilinear"\nmean = ',
+                self.metadata_of(plan),
+            )
 
     def test_some_models_resize_bicubically(self):
         defaults = self.defaults_of("efficientnet_b0")
@@ -68,15 +80,28 @@ class Pictures(unittest.TestCase):
 
     def test_refuses_sizes_that_do_not_fit(self):
         from offramp_launch.exit_code import LaunchError
+
         defaults = self.defaults_of("resnet18")
-        for flags in (("--resize-size", "200"), ("--resize-size", "300", "--image-size", "96x112"), ("--resize-size", "300", "--image-size", "16")):
+        for flags in (
+            ("--resize-size", "200"),
+            ("--resize-size", "300", "--image-size", "96x112"),
+            ("--resize-size", "300", "--image-size", "16"),
+        ):
             with self.assertRaises(LaunchError) as refused:
                 self.plan(*flags, defaults=defaults)
             self.assertIn("Give a square --image-size of 32 to", refused.exception.fix)
-        for flags, problem in ((("--input", "a=float32:3", "--resize-size", "none"), "--resize-size cannot be combined with --input"),
-                               (("--input-shape", "4x4", "--resize-size", "256"), "--resize-size is for networks that take pictures, but module:function takes numbers"),
-                               (("--input-shape", "4x4", "--interpolation", "bicubic"), "--interpolation is for networks that take pictures"),
-                               (("--resize-size", "20"), "'20' is neither a number from 32 to 8192 nor 'none'")):
+        for flags, problem in (
+            (("--input", "a=float32:3", "--resize-size", "none"), "--resize-size cannot be combined with --input"),
+            (
+                ("--input-shape", "4x4", "--resize-size", "256"),
+                "--resize-size is for networks that take pictures, but module:function takes numbers",
+            ),
+            (
+                ("--input-shape", "4x4", "--interpolation", "bicubic"),
+                "--interpolation is for networks that take pictures",
+            ),
+            (("--resize-size", "20"), "'20' is neither a number from 32 to 8192 nor 'none'"),
+        ):
             with self.assertRaisesRegex(LaunchError, problem):
                 self.plan(*flags, defaults=defaults)
 

@@ -30,14 +30,20 @@ class FailureTest(unittest.TestCase):
         output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
         summary = self.stage.summary()
         self.assertEqual(launcher.returncode, summary["exit"], output)
-        self.assertTrue(re.sub(r"  continue   .*\n$", "", output).endswith(f"\nofframp: {summary['failure']}\n"), output)
+        self.assertTrue(
+            re.sub(r"  continue   .*\n$", "", output).endswith(f"\nofframp: {summary['failure']}\n"), output
+        )
         self.assertNotIn("its log says why", output)
         self.assertNotIn("\n", summary["failure"])
         status = self.stage.read_json("status.json")
-        self.assertEqual((summary["exit"], summary["failure"], summary["ended"]), (status["exit"], status["failure"], status["time"]))
+        self.assertEqual(
+            (summary["exit"], summary["failure"], summary["ended"]), (status["exit"], status["failure"], status["time"])
+        )
         self.assertEqual("failed" if summary["exit"] not in (84, 130) else status["state"], status["state"])
         self.assertNotEqual("running", status["state"])
-        states = [json.loads(line)["progress"]["state"] for line in output.splitlines() if line.startswith('{"progress": ')]
+        states = [
+            json.loads(line)["progress"]["state"] for line in output.splitlines() if line.startswith('{"progress": ')
+        ]
         self.assertEqual(status["state"], states[-1])
         self.assertEqual(1, sum(state in progress.ENDS for state in states), states)
         return output, summary
@@ -50,7 +56,10 @@ class FailureTest(unittest.TestCase):
         consumers[0].order(exit=0)
         output, summary = self.ended(launcher)
         self.assertEqual(65, summary["exit"])
-        self.assertTrue(summary["failure"].startswith("model 'x.pt2' wants 3 channels: the input has 4. Convert it. Its log: "), summary["failure"])
+        self.assertTrue(
+            summary["failure"].startswith("model 'x.pt2' wants 3 channels: the input has 4. Convert it. Its log: "),
+            summary["failure"],
+        )
         self.assertIn("logs/producer.log", summary["failure"])
         self.assertEqual(2, output.count("wants 3 channels"), "the message appears when it happens and at the end")
 
@@ -59,7 +68,9 @@ class FailureTest(unittest.TestCase):
             with self.subTest(form):
                 self.stage = Stage()
                 self.addCleanup(self.stage.close)
-                launcher, producer, consumers = self.stage.start_run(1, "--log-format", form, redirected=f"2> {self.stage.folder}/problems")
+                launcher, producer, consumers = self.stage.start_run(
+                    1, "--log-format", form, redirected=f"2> {self.stage.folder}/problems"
+                )
                 producer.order(log=CRITICAL + "model 'x.pt2' wants 3 channels: the input has 4. Convert it", exit=65)
                 consumers[0].order(exit=0)
                 output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
@@ -71,13 +82,21 @@ class FailureTest(unittest.TestCase):
 
     def test_failure_from_the_producer_summary(self):
         launcher, producer, consumers = self.stage.start_run(1)
-        producer.order(summary={"failure": "results cannot be written: No space left on device. Make room"}, log=CRITICAL + "another", exit=73)
+        producer.order(
+            summary={"failure": "results cannot be written: No space left on device. Make room"},
+            log=CRITICAL + "another",
+            exit=73,
+        )
         consumers[0].order(exit=0)
-        self.assertEqual("results cannot be written: No space left on device. Make room", self.ended(launcher)[1]["failure"])
+        self.assertEqual(
+            "results cannot be written: No space left on device. Make room", self.ended(launcher)[1]["failure"]
+        )
 
     def test_a_library_ends_the_producer(self):
         launcher, producer, consumers = self.stage.start_run(1, "--producer-restarts", "0")
-        producer.order(log="terminate called after throwing an instance of 'zmq::error_t'\n  what():  Too many open files", exit=3)
+        producer.order(
+            log="terminate called after throwing an instance of 'zmq::error_t'\n  what():  Too many open files", exit=3
+        )
         consumers[0].order(exit=0)
         self.assertIn("what():  Too many open files", self.ended(launcher)[1]["failure"])
 
@@ -90,12 +109,17 @@ class FailureTest(unittest.TestCase):
 
     def test_a_consumer_that_cannot_continue(self):
         launcher, producer, consumers = self.stage.start_run(2)
-        consumers[0].order(log="12:00:00.000 error   offramp-consumer[1] '/out/a.png' cannot be written: No space left on device. Make room", exit=73)
+        consumers[0].order(
+            log="12:00:00.000 error   offramp-consumer[1] '/out/a.png' cannot be written: No space left on device. Make room",
+            exit=73,
+        )
         self.assertEqual({"signal": "SIGTERM"}, producer.next_message())
         producer.order(exit=0)
         consumers[1].order(exit=0)
         output, summary = self.ended(launcher)
-        self.assertIn("'/out/a.png' cannot be written: No space left on device. Make room. Its log: ", summary["failure"])
+        self.assertIn(
+            "'/out/a.png' cannot be written: No space left on device. Make room. Its log: ", summary["failure"]
+        )
         self.assertRegex(summary["failure"], r"consumer-\d .* Its log: .*logs/consumer-\d.log$")
 
     def test_too_many_deaths_of_consumers(self):
@@ -110,7 +134,9 @@ class FailureTest(unittest.TestCase):
         self.assertIn("the server answers 422", failure)
 
     def test_outputs_that_cannot_be_merged(self):
-        self.stage.environment["PUPPET_FINISH_FAILURE"] = "12:00:00.000 error   offramp-consumer[9] 'lines.tsv' cannot be written: disk full"
+        self.stage.environment["PUPPET_FINISH_FAILURE"] = (
+            "12:00:00.000 error   offramp-consumer[9] 'lines.tsv' cannot be written: disk full"
+        )
         launcher, producer, consumers = self.stage.start_run(1)
         producer.order(summary={}, exit=0)
         consumers[0].order(exit=0)
@@ -119,7 +145,9 @@ class FailureTest(unittest.TestCase):
         self.assertIn("'lines.tsv' cannot be written: disk full", summary["failure"])
 
     def test_a_failed_merge_outweighs_dead_letters(self):
-        self.stage.environment["PUPPET_FINISH_FAILURE"] = "12:00:00.000 error   offramp-consumer[9] 'lines.tsv' cannot be written: disk full"
+        self.stage.environment["PUPPET_FINISH_FAILURE"] = (
+            "12:00:00.000 error   offramp-consumer[9] 'lines.tsv' cannot be written: disk full"
+        )
         launcher, producer, consumers = self.stage.start_run(1)
         producer.order(summary={"samples": {"dead_letters": 4}}, exit=84)
         consumers[0].order(exit=0)
@@ -176,7 +204,9 @@ class FailureTest(unittest.TestCase):
 
     def holder_of(self, lock):
         """A process that holds the lock until communicate() ends it."""
-        holder = subprocess.Popen(["flock", lock, "sh", "-c", "echo; cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        holder = subprocess.Popen(
+            ["flock", lock, "sh", "-c", "echo; cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         holder.stdout.readline()
         return holder
 
@@ -213,7 +243,9 @@ class FailureTest(unittest.TestCase):
         self.assertEqual(program, os.getsid(program), "a terminal's Ctrl-C does not reach it")
         launcher.send_signal(number)
         self.assertIn(f"[run] checking {output} (another signal stops it)", launcher.stdout.readline())
-        self.assertNotEqual(0, subprocess.run(["flock", "-n", output / ".offramp-lock", "true"], check=False).returncode)
+        self.assertNotEqual(
+            0, subprocess.run(["flock", "-n", output / ".offramp-lock", "true"], check=False).returncode
+        )
         door.write_text("on\n")
         self.assert_stopped_before_it_began(launcher)
         self.assertFalse((output / ".offramp-lock").exists())
@@ -240,18 +272,25 @@ class FailureTest(unittest.TestCase):
         self.assertEqual(ExitCode.RUN_IN_USE, summary["exit"])
         self.assertIn(summary["failure"], in_one_line(printed))
         status = json.loads((run_dir / "status.json").read_text())
-        self.assertEqual(("failed", ExitCode.RUN_IN_USE, summary["failure"]), tuple(status[key] for key in ("state", "exit", "failure")))
+        self.assertEqual(
+            ("failed", ExitCode.RUN_IN_USE, summary["failure"]),
+            tuple(status[key] for key in ("state", "exit", "failure")),
+        )
         self.stage.end(*first)
 
     def test_a_run_that_does_not_begin_keeps_the_previous_report(self):
         run_dir, output = self.stage.folder / "run", self.stage.folder / "output"
-        launcher, producer, consumers = self.stage.start_run(1, "--run-dir", str(run_dir), "--input", "first", "--output", str(output))
+        launcher, producer, consumers = self.stage.start_run(
+            1, "--run-dir", str(run_dir), "--input", "first", "--output", str(output)
+        )
         (run_dir / "dropped.jsonl").write_text("{}\n")
         self.stage.end(launcher, producer, consumers, summary={"samples": {"released": 8}})
         logs = [f"logs/{path.name}" for path in (run_dir / "logs").iterdir()]
         self.assertIn("logs/producer.log", logs)
-        files = {name: (run_dir / name).read_bytes()
-                 for name in ("status.json", "summary.json", "dropped.jsonl", "config.toml", *logs)}
+        files = {
+            name: (run_dir / name).read_bytes()
+            for name in ("status.json", "summary.json", "dropped.jsonl", "config.toml", *logs)
+        }
         again = ("run", "--consumers", "1", "--run-dir", str(run_dir), "--input", "second", "--resume", "--output")
 
         def still_there():
@@ -266,22 +305,29 @@ class FailureTest(unittest.TestCase):
         holder.communicate()
         (output / ".offramp-lock").unlink()
 
-        for code in (64, 130):      # a refusal by the producer; a stop before its first report
+        for code in (64, 130):  # a refusal by the producer; a stop before its first report
             launcher = self.stage.launch(*again, str(output))
-            producer, consumer = sorted((self.stage.enter() for _ in range(2)), key=lambda puppet: puppet.role != "producer")
+            producer, consumer = sorted(
+                (self.stage.enter() for _ in range(2)), key=lambda puppet: puppet.role != "producer"
+            )
             still_there_meanwhile = {name: (run_dir / name).read_bytes() for name in files}
             self.assertEqual(files, still_there_meanwhile)
             printed = self.stage.end(launcher, producer, [consumer], code=code)
             self.assertIn(f"{run_dir}/not-begun.json, logs in {run_dir}/logs-not-begun/", printed)
             self.assertTrue((run_dir / "logs-not-begun" / "producer.log").exists())
-            self.assertEqual((code, "second", True), tuple(still_there()[key] for key in ("exit", "input", "incomplete")))
+            self.assertEqual(
+                (code, "second", True), tuple(still_there()[key] for key in ("exit", "input", "incomplete"))
+            )
 
         launcher, producer, consumers = self.stage.start_run(1, *again[3:], str(output))
         until(lambda: 'input = "second"' in (run_dir / "config.toml").read_text())
         self.assertFalse((run_dir / "summary.json").exists(), "the summary of the earlier run is removed")
         self.stage.end(launcher, producer, consumers, summary={"samples": {"released": 3}})
         self.assertEqual({"released": 3}, json.loads((run_dir / "summary.json").read_text())["samples"])
-        self.assertEqual(logs, [name for name in logs if (run_dir / name.replace("logs/", "logs-before/")).read_bytes() == files[name]])
+        self.assertEqual(
+            logs,
+            [name for name in logs if (run_dir / name.replace("logs/", "logs-before/")).read_bytes() == files[name]],
+        )
         for name in ("dropped.jsonl", "not-begun.json", "logs-not-begun"):
             self.assertFalse((run_dir / name).exists(), name)
 
@@ -303,16 +349,24 @@ class FailureTest(unittest.TestCase):
 
     def test_a_successful_run_has_no_failure(self):
         began = datetime.datetime.now(datetime.timezone.utc)
-        launcher, producer, consumers = self.stage.start_run(1, "--input", "/photos", "--output", str(self.stage.folder / "out"))
-        output = self.stage.end(launcher, producer, consumers, summary={"samples": {"released": 6, "skipped": 2}, "failure": None})
+        launcher, producer, consumers = self.stage.start_run(
+            1, "--input", "/photos", "--output", str(self.stage.folder / "out")
+        )
+        output = self.stage.end(
+            launcher, producer, consumers, summary={"samples": {"released": 6, "skipped": 2}, "failure": None}
+        )
         summary = self.stage.summary()
         self.assertIsNone(summary["failure"])
         status = self.stage.read_json("status.json")
-        self.assertEqual(("ended", 0, None, 8), tuple(status[key] for key in ("state", "exit", "failure", "total_samples")))
+        self.assertEqual(
+            ("ended", 0, None, 8), tuple(status[key] for key in ("state", "exit", "failure", "total_samples"))
+        )
         self.assertEqual(os.getcwd(), summary["cwd"])
         self.assertNotIn("offramp: ", output)
-        self.assertEqual((1, "1.2.3", "/photos", str(self.stage.folder / "out"), "checksum", 2),
-                         tuple(summary[key] for key in ("schema", "version", "input", "output", "processor", "skipped_samples")))
+        self.assertEqual(
+            (1, "1.2.3", "/photos", str(self.stage.folder / "out"), "checksum", 2),
+            tuple(summary[key] for key in ("schema", "version", "input", "output", "processor", "skipped_samples")),
+        )
         self.assertEqual(["run", "--consumers", "1", "--input", "/photos"], summary["command"][:5])
         times = [datetime.datetime.fromisoformat(summary[key].replace("Z", "+00:00")) for key in ("began", "ended")]
         self.assertLess(began - datetime.timedelta(seconds=1), times[0])
@@ -322,12 +376,24 @@ class FailureTest(unittest.TestCase):
 class LastErrorTest(unittest.TestCase):
     def test_the_last_error_includes_its_continuation_lines(self):
         for text, expected in (
-                ("", None),
-                ("12:00:00.000 info    offramp-producer[1] all is well", None),
-                ("12:00:00.000 error   offramp-producer[1] first\n12:00:00.000 critical offramp-producer[1] second", "second"),
-                ("12:00:00.000 error   offramp-producer[1] first\n  more\n12:00:00.000 info    offramp-producer[1] end\n  of it", "first\n  more"),
-                ("offramp-consumer: --batch 'x' is not a number\n", "--batch 'x' is not a number"),
-                (json.dumps({"level": "error", "message": "a\nb"}) + "\n" + json.dumps({"level": "info", "message": "m"}), "a\nb")):
+            ("", None),
+            ("12:00:00.000 info    offramp-producer[1] all is well", None),
+            (
+                "12:00:00.000 error   offramp-producer[1] first\n12:00:00.000 critical offramp-producer[1] second",
+                "second",
+            ),
+            (
+                "12:00:00.000 error   offramp-producer[1] first\n  more\n12:00:00.000 info    offramp-producer[1] end\n  of it",
+                "first\n  more",
+            ),
+            ("offramp-consumer: --batch 'x' is not a number\n", "--batch 'x' is not a number"),
+            (
+                json.dumps({"level": "error", "message": "a\nb"})
+                + "\n"
+                + json.dumps({"level": "info", "message": "m"}),
+                "a\nb",
+            ),
+        ):
             self.assertEqual(expected, log_follower.last_error(text), text)
 
 
@@ -338,8 +404,11 @@ class MemoryKillsTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         (self.folder / "job").mkdir()
         (self.folder / "membership").write_text("0::/job\n")
-        for module, name, value in ((control_groups, "MOUNT", self.folder), (control_groups, "MEMBERSHIP", self.folder / "membership"),
-                                    (control_groups, "MACHINE", self.folder / "vmstat")):
+        for module, name, value in (
+            (control_groups, "MOUNT", self.folder),
+            (control_groups, "MEMBERSHIP", self.folder / "membership"),
+            (control_groups, "MACHINE", self.folder / "vmstat"),
+        ):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)

@@ -20,7 +20,17 @@ from offramp_launch.exit_code import LaunchError
 from offramp_launch.gpus.command import ask, most_errors, on_first_working, place_of, require_different, supervise
 from offramp_launch.gpus.workers import StoppedProcess, Worker, command_of, stat_of
 from offramp_launch.finishing import Finishing
-from offramp_launch.gpus.devices import Device, Gpu, cores_near, devices_of, gpus_of_this_machine, names_of, numbers_of, parts_of, visible
+from offramp_launch.gpus.devices import (
+    Device,
+    Gpu,
+    cores_near,
+    devices_of,
+    gpus_of_this_machine,
+    names_of,
+    numbers_of,
+    parts_of,
+    visible,
+)
 from offramp_launch.gpus.shares import flags_of_workers, setting_given, shards_for
 from offramp_launch.gpus.supervisor import GpusSupervisor
 from offramp_launch.jobs.folder import Job
@@ -49,11 +59,26 @@ class InFolder(unittest.TestCase):
 
 class Devices(InFolder):
     def test_gpus_selects_all_a_number_or_a_list(self):
-        for wanted, numbers in (("all", [0, 1, 2]), ("2", [0, 1]), ("0,2", [0, 2]), ("1,", [1]), ("2,0", [2, 0]), ("0,0", [0, 0])):
+        for wanted, numbers in (
+            ("all", [0, 1, 2]),
+            ("2", [0, 1]),
+            ("0,2", [0, 2]),
+            ("1,", [1]),
+            ("2,0", [2, 0]),
+            ("0,0", [0, 0]),
+        ):
             self.assertEqual(list(numbers_of(wanted, 3)), numbers, wanted)
         self.assertEqual(list(names_of([0, 2, 0])), ["GPU 0, worker 1", "GPU 2", "GPU 0, worker 2"])
-        for wanted, reason in (("4", "more than the 3 GPUs"), ("0,3", "GPU 3 does not exist; 3 are visible, numbered from 0"), ("0", "'0' is not valid"), ("-1", "not valid"),
-                               ("0;1", "not valid"), (",", "asks for 0 workers"), ("", "not valid"), ("²", "not valid")):
+        for wanted, reason in (
+            ("4", "more than the 3 GPUs"),
+            ("0,3", "GPU 3 does not exist; 3 are visible, numbered from 0"),
+            ("0", "'0' is not valid"),
+            ("-1", "not valid"),
+            ("0;1", "not valid"),
+            (",", "asks for 0 workers"),
+            ("", "not valid"),
+            ("²", "not valid"),
+        ):
             self.refused(64, reason, numbers_of, wanted, 3)
 
     def nvidia_smi(self, script):
@@ -67,26 +92,44 @@ class Devices(InFolder):
 
     def test_a_lost_gpu_leaves_the_others_in_use(self):
         lost = "Unable to determine the device handle for GPU 0000:86:00.0: GPU is lost"
-        self.nvidia_smi("\n".join(f"echo '{uuid}, 00000000:{bus}:00.0, Disabled, NVIDIA H100, 80GB'" for uuid, bus in zip(UUIDS, ("3B", "AF")))
-                        + f"\necho '{lost}'; exit 15")
+        self.nvidia_smi(
+            "\n".join(
+                f"echo '{uuid}, 00000000:{bus}:00.0, Disabled, NVIDIA H100, 80GB'"
+                for uuid, bus in zip(UUIDS, ("3B", "AF"))
+            )
+            + f"\necho '{lost}'; exit 15"
+        )
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            self.assertEqual(gpus_of_this_machine("all"), [Gpu(UUIDS[0], "00000000:3B:00.0", "Disabled", "NVIDIA H100, 80GB"),
-                                                           Gpu(UUIDS[1], "00000000:AF:00.0", "Disabled", "NVIDIA H100, 80GB")])
+            self.assertEqual(
+                gpus_of_this_machine("all"),
+                [
+                    Gpu(UUIDS[0], "00000000:3B:00.0", "Disabled", "NVIDIA H100, 80GB"),
+                    Gpu(UUIDS[1], "00000000:AF:00.0", "Disabled", "NVIDIA H100, 80GB"),
+                ],
+            )
         self.assertIn(lost, printed.getvalue())
 
     def test_an_nvidia_smi_that_hangs_is_not_waited_for(self):
         self.nvidia_smi("exec sleep 60")
-        with mock.patch("offramp_launch.gpus.devices.ANSWERS_SECONDS", 0.1), mock.patch("glob.glob", return_value=["/dev/nvidia0"]):
+        with (
+            mock.patch("offramp_launch.gpus.devices.ANSWERS_SECONDS", 0.1),
+            mock.patch("glob.glob", return_value=["/dev/nvidia0"]),
+        ):
             self.refused(83, "nvidia-smi did not answer within 0.1 s", gpus_of_this_machine, "all")
             for word in (UUIDS[0], "MIG-x"):
-                self.assertEqual([device.environment for device in devices_of("all", "cuda", {"CUDA_VISIBLE_DEVICES": word}, {0})], [{"CUDA_VISIBLE_DEVICES": word}])
+                self.assertEqual(
+                    [device.environment for device in devices_of("all", "cuda", {"CUDA_VISIBLE_DEVICES": word}, {0})],
+                    [{"CUDA_VISIBLE_DEVICES": word}],
+                )
 
     def test_a_gpu_in_mig_mode_is_refused(self):
         self.nvidia_smi(f"echo '{UUIDS[0]}, 00000000:3B:00.0, Enabled, NVIDIA H100'")
         self.refused(64, "is in MIG mode", devices_of, "all", "auto", {}, {0})
-        self.assertEqual([device.environment for device in devices_of("2", "auto", {"CUDA_VISIBLE_DEVICES": "MIG-x,MIG-y"}, {0})],
-                         [{"CUDA_VISIBLE_DEVICES": "MIG-x"}, {"CUDA_VISIBLE_DEVICES": "MIG-y"}])
+        self.assertEqual(
+            [device.environment for device in devices_of("2", "auto", {"CUDA_VISIBLE_DEVICES": "MIG-x,MIG-y"}, {0})],
+            [{"CUDA_VISIBLE_DEVICES": "MIG-x"}, {"CUDA_VISIBLE_DEVICES": "MIG-y"}],
+        )
 
     def test_the_programs_are_asked_on_the_first_working_device(self):
         devices, asked = [Device(f"GPU {number}", {"CUDA_VISIBLE_DEVICES": str(number)}) for number in range(3)], []
@@ -97,12 +140,17 @@ class Devices(InFolder):
                 raise LaunchError("it is lost", "", code)
             return asked[-1]
 
-        with mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES="9"), contextlib.redirect_stdout(io.StringIO()) as printed:
+        with (
+            mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES="9"),
+            contextlib.redirect_stdout(io.StringIO()) as printed,
+        ):
             self.assertEqual(on_first_working(devices, lambda: ask(82)), "2")
             self.assertEqual((asked, os.environ["CUDA_VISIBLE_DEVICES"]), (["0", "1", "2"], "2"))
             self.refused(83, "it is lost", on_first_working, devices[:2], lambda: ask(83))
             self.refused(64, "it is lost", on_first_working, devices, lambda: ask(64))
-        self.assertEqual((asked[3:], printed.getvalue().count("does not answer, trying the next: it is lost")), (["0", "1", "0"], 3))
+        self.assertEqual(
+            (asked[3:], printed.getvalue().count("does not answer, trying the next: it is lost")), (["0", "1", "0"], 3)
+        )
 
     def test_a_gpu_with_too_few_near_cores_stays_unbound(self):
         self.nvidia_smi(f"echo '{UUIDS[0]}, 00000000:86:00.0, Disabled, NVIDIA H100'")
@@ -110,7 +158,9 @@ class Devices(InFolder):
         (self.folder / "0000:86:00.0/local_cpulist").write_text("0-3\n")
         with mock.patch("offramp_launch.gpus.devices.PCI_DEVICES", self.folder):
             for wanted, cores in (("0,0", (0, 1, 2, 3)), ("0,", ())):
-                self.assertEqual({device.cores for device in devices_of(wanted, "cuda", {}, set(range(8)))}, {cores}, wanted)
+                self.assertEqual(
+                    {device.cores for device in devices_of(wanted, "cuda", {}, set(range(8)))}, {cores}, wanted
+                )
 
     def test_a_worker_whose_cores_do_not_exist_stays_unbound(self):
         before = os.sched_getaffinity(0)
@@ -119,8 +169,15 @@ class Devices(InFolder):
 
     def test_cuda_visible_devices_selects_and_orders_gpus(self):
         gpus = [Gpu("GPU-aa"), Gpu("GPU-ab"), Gpu("GPU-c")]
-        for limited, left in ((None, gpus), ("2,0", [gpus[2], gpus[0]]), ("GPU-ab", gpus[1:2]), ("1,GPU-a,0", gpus[1:2]), ("1,7,0", gpus[1:2]), ("MIG-x", [Gpu("MIG-x")]),
-                              (f"{UUIDS[0]},0", [Gpu(UUIDS[0]), gpus[0]])):
+        for limited, left in (
+            (None, gpus),
+            ("2,0", [gpus[2], gpus[0]]),
+            ("GPU-ab", gpus[1:2]),
+            ("1,GPU-a,0", gpus[1:2]),
+            ("1,7,0", gpus[1:2]),
+            ("MIG-x", [Gpu("MIG-x")]),
+            (f"{UUIDS[0]},0", [Gpu(UUIDS[0]), gpus[0]]),
+        ):
             self.assertEqual(visible(gpus, limited), left, limited)
         for limited in ("", "-1", "7"):
             self.refused(83, "leaves none of the 3 GPUs", visible, gpus, limited)
@@ -129,8 +186,15 @@ class Devices(InFolder):
         for bus, cores in NODES.items():
             (self.folder / bus).mkdir()
             (self.folder / bus / "local_cpulist").write_text(cores)
-        for bus, allowed, cores in (("00000000:3B:00.0", range(8), (0, 1, 2, 3)), ("00000000:86:00.0", range(8), (4, 5, 7)), ("00000000:86:00.0", range(5), (4,)),
-                                    ("00000000:3B:00.0", range(4), ()), ("00000000:86:00.0", range(4), ()), ("00000000:99:00.0", range(8), ()), ("", range(8), ())):
+        for bus, allowed, cores in (
+            ("00000000:3B:00.0", range(8), (0, 1, 2, 3)),
+            ("00000000:86:00.0", range(8), (4, 5, 7)),
+            ("00000000:86:00.0", range(5), (4,)),
+            ("00000000:3B:00.0", range(4), ()),
+            ("00000000:86:00.0", range(4), ()),
+            ("00000000:99:00.0", range(8), ()),
+            ("", range(8), ()),
+        ):
             self.assertEqual(cores_near(bus, set(allowed), 1, self.folder), cores, (bus, allowed))
         for least, cores in ((3, (4, 5, 7)), (4, ())):
             self.assertEqual(cores_near("00000000:86:00.0", set(range(8)), least, self.folder), cores, least)
@@ -142,27 +206,68 @@ class Shares(InFolder):
     def test_settings_are_split_among_workers(self):
         config = {"consumers": 8, "decode-workers": 16, "slabs": 12}
         flags = ["--consumers", "8", "--slabs=12"]
-        self.assertEqual(flags_of_workers(config, flags, 3, False, cores=48), [{"consumers": each, "decode-workers": 8, "slabs": 4} for each in (3, 3, 2)])
-        self.assertEqual([each["consumers"] for each in flags_of_workers(config, ["--consumers", "2..16"], 3, False, cores=48)], ["1..6", "1..5", "1..5"])
-        self.assertEqual(flags_of_workers({}, ["--consumers", "8..64"], 8, False, cores=32)[7]["begin-with"], 2, "the default number")
-        self.assertEqual([each["begin-with"] for each in flags_of_workers({}, ["--consumers", "11..12"], 3, False, cores=6)], [4, 4, 3])
+        self.assertEqual(
+            flags_of_workers(config, flags, 3, False, cores=48),
+            [{"consumers": each, "decode-workers": 8, "slabs": 4} for each in (3, 3, 2)],
+        )
+        self.assertEqual(
+            [each["consumers"] for each in flags_of_workers(config, ["--consumers", "2..16"], 3, False, cores=48)],
+            ["1..6", "1..5", "1..5"],
+        )
+        self.assertEqual(
+            flags_of_workers({}, ["--consumers", "8..64"], 8, False, cores=32)[7]["begin-with"], 2, "the default number"
+        )
+        self.assertEqual(
+            [each["begin-with"] for each in flags_of_workers({}, ["--consumers", "11..12"], 3, False, cores=6)],
+            [4, 4, 3],
+        )
         self.assertEqual(flags_of_workers(config, [], 3, False, cores=24), [{"consumers": 4, "decode-workers": 4}] * 3)
         self.assertEqual(flags_of_workers(config, [], 3, True, cores=2), [{"consumers": 1, "decode-workers": 1}] * 3)
         (self.folder / "settings.toml").write_text("batch = 3\nconsumers = 8\n")
-        self.assertEqual([each["consumers"] for each in flags_of_workers(config, ["--config", str(self.folder / "settings.toml")], 4, False, cores=96)], [2] * 4)
+        self.assertEqual(
+            [
+                each["consumers"]
+                for each in flags_of_workers(
+                    config, ["--config", str(self.folder / "settings.toml")], 4, False, cores=96
+                )
+            ],
+            [2] * 4,
+        )
         self.assertEqual(setting_given("device", ["--config", str(self.folder / "settings.toml")], {}), "")
         (self.folder / "settings.toml").write_text('device = "cuda:1"  # the second\n')
-        for argv, environment, value in (([], {"OFFRAMP_CONFIG": str(self.folder / "settings.toml")}, "cuda:1"), (["--device=cpu"], {"OFFRAMP_DEVICE": "cuda"}, "cpu"),
-                                         (["--config", str(self.folder / "settings.toml")], {"OFFRAMP_DEVICE": "cpu"}, "cpu"), ([], {}, "")):
+        for argv, environment, value in (
+            ([], {"OFFRAMP_CONFIG": str(self.folder / "settings.toml")}, "cuda:1"),
+            (["--device=cpu"], {"OFFRAMP_DEVICE": "cuda"}, "cpu"),
+            (["--config", str(self.folder / "settings.toml")], {"OFFRAMP_DEVICE": "cpu"}, "cpu"),
+            ([], {}, ""),
+        ):
             self.assertEqual(setting_given("device", argv, environment), value, argv)
-        self.refused(64, "more than a run can hold", flags_of_workers, {"consumers": 64 * 2 + 1}, ["--consumers", "129"], 2, False, 96)
+        self.refused(
+            64,
+            "more than a run can hold",
+            flags_of_workers,
+            {"consumers": 64 * 2 + 1},
+            ["--consumers", "129"],
+            2,
+            False,
+            96,
+        )
 
     def test_a_small_input_has_fewer_shards(self):
-        for items, batch, workers, shards in ((10**6, 64, 8, 32), (64 * 4 * 10, 64, 8, 10), (300, 64, 8, 8), (5, 64, 8, 5), (1, 1, 1, 1), (100, 1, 3, 12)):
+        for items, batch, workers, shards in (
+            (10**6, 64, 8, 32),
+            (64 * 4 * 10, 64, 8, 10),
+            (300, 64, 8, 8),
+            (5, 64, 8, 5),
+            (1, 1, 1, 1),
+            (100, 1, 3, 12),
+        ):
             self.assertEqual(shards_for(items, batch, workers), shards, (items, batch, workers))
 
     def test_max_errors_counts_as_in_a_single_run(self):
-        self.assertEqual([most_errors(limit, 101) for limit in ("10%", "0%", "100%", "25", "29%", 3)], [11, 0, 101, 25, 30, 3])
+        self.assertEqual(
+            [most_errors(limit, 101) for limit in ("10%", "0%", "100%", "25", "29%", 3)], [11, 0, 101, 25, 30, 3]
+        )
 
 
 class CutOff(Exception):
@@ -172,18 +277,42 @@ class CutOff(Exception):
 class JobInOutput(InFolder):
     """A job of three shards in an output, with shell scripts as workers."""
 
-    displayed = None        # called with each note of the next run
+    displayed = None  # called with each note of the next run
 
     def begun(self, output):
-        job, _ = Job.begun(gpus_job.folder_in(output), {"id": "job-1", "items": 6, "shards": 3, "output": str(output), "write_path": str(output.parent / "written"), "flags": [],
-                                               "folder": "/", "listed": False, "identity": {}, "made_by": "1"})
+        job, _ = Job.begun(
+            gpus_job.folder_in(output),
+            {
+                "id": "job-1",
+                "items": 6,
+                "shards": 3,
+                "output": str(output),
+                "write_path": str(output.parent / "written"),
+                "flags": [],
+                "folder": "/",
+                "listed": False,
+                "identity": {},
+                "made_by": "1",
+            },
+        )
         job.claim_output()
         return job
 
     def record(self, job, index, run_dir=None, **counts):
         """Writes what a successful attempt at the shard leaves."""
         job_files.make_folder(job.place(index))
-        job.note_done(index, {"done": 2, "skipped": 0, "dead_letters": 0, "dropped": 0, "attempt": 0, "report": report_of(run_dir) if run_dir else {"run_dir": "/gone"}, **counts})
+        job.note_done(
+            index,
+            {
+                "done": 2,
+                "skipped": 0,
+                "dead_letters": 0,
+                "dropped": 0,
+                "attempt": 0,
+                "report": report_of(run_dir) if run_dir else {"run_dir": "/gone"},
+                **counts,
+            },
+        )
 
     def run_of_a_shard(self, run_dir, batch, **samples):
         """Writes a run directory with a dead letter and a dropped item."""
@@ -192,7 +321,15 @@ class JobInOutput(InFolder):
         payload.write_text(run_dir.name)
         payload.with_suffix(".json").write_text(json.dumps({"payload": payload.name, "batch": batch}))
         (run_dir / "dropped.jsonl").write_text(f'{{"item": {batch}}}\n')
-        (run_dir / "summary.json").write_text(json.dumps({"run_dir": str(run_dir), "samples": samples, "dead_letters": [{"batch": batch, "payload": str(payload)}]}))
+        (run_dir / "summary.json").write_text(
+            json.dumps(
+                {
+                    "run_dir": str(run_dir),
+                    "samples": samples,
+                    "dead_letters": [{"batch": batch, "payload": str(payload)}],
+                }
+            )
+        )
 
     def ended(self, job, exits):
         """The end of a script whose run exited with this code."""
@@ -230,27 +367,54 @@ class Ages(JobInOutput):
             seen.append(whole(*given))
             return seen[-1]
 
-        with mock.patch("offramp_launch.gpus.workers.read_status", lambda _: status), mock.patch("offramp_launch.gpus.supervisor.whole_status", noted):
+        with (
+            mock.patch("offramp_launch.gpus.workers.read_status", lambda _: status),
+            mock.patch("offramp_launch.gpus.supervisor.whole_status", noted),
+        ):
             self.supervised(job, script=self.ended(job, 75))
         self.assertIsNotNone(seconds_of(seen[0]["time"]))
         self.assertIn("2026-01-31T12:00:00.000Z", [status["workers"][0]["time"] for status in seen])
 
     def test_status_reports_how_old_it_is(self):
-        worker = {"name": "GPU 0", "state": "at work", "shard": 3, "samples_per_second": 2.0, "run_dir": "/r/s3", "time": "2026-01-31T12:00:00.000Z"}
-        self.assertEqual(["  GPU 0: shard 3, 2.0/s, reported 12.5 s ago, --run-dir /r/s3"],
-                         list(gpus_status.lines_of_workers({"time": "2026-01-31T12:00:12.500Z", "workers": [worker]})))
-        self.assertEqual(["  GPU 0: shard 3, 2.0/s, --run-dir /r/s3"], list(gpus_status.lines_of_workers({"workers": [{**worker, "time": None}]})))
+        worker = {
+            "name": "GPU 0",
+            "state": "at work",
+            "shard": 3,
+            "samples_per_second": 2.0,
+            "run_dir": "/r/s3",
+            "time": "2026-01-31T12:00:00.000Z",
+        }
+        self.assertEqual(
+            ["  GPU 0: shard 3, 2.0/s, reported 12.5 s ago, --run-dir /r/s3"],
+            list(gpus_status.lines_of_workers({"time": "2026-01-31T12:00:12.500Z", "workers": [worker]})),
+        )
+        self.assertEqual(
+            ["  GPU 0: shard 3, 2.0/s, --run-dir /r/s3"],
+            list(gpus_status.lines_of_workers({"workers": [{**worker, "time": None}]})),
+        )
 
     def test_scaling_to_a_number_ends_autoscaling_and_bounds_begin_it(self):
         job = self.begun(self.folder / "output")
-        devices = [(Device(f"producer {number + 1}", {}), {"consumers": "1..2", "begin-with": 1}) for number in range(2)]
-        supervisor = GpusSupervisor(None, "run-1", self.run_dir(), job, devices, [], 0, mock.Mock(), (), bounds=Bounds(2, 4))
+        devices = [
+            (Device(f"producer {number + 1}", {}), {"consumers": "1..2", "begin-with": 1}) for number in range(2)
+        ]
+        supervisor = GpusSupervisor(
+            None, "run-1", self.run_dir(), job, devices, [], 0, mock.Mock(), (), bounds=Bounds(2, 4)
+        )
         self.addCleanup(supervisor.close)
         answer = supervisor._scale("4")
-        self.assertEqual(("; autoscaling is off (scale 2..4 turns it on)", {"bounds": "2..4", "follows": False, "changes": None, "mean_consumers": None}),
-                         (answer["more"], answer["following"]))
+        self.assertEqual(
+            (
+                "; autoscaling is off (scale 2..4 turns it on)",
+                {"bounds": "2..4", "follows": False, "changes": None, "mean_consumers": None},
+            ),
+            (answer["more"], answer["following"]),
+        )
         self.assertEqual("", supervisor._scale("3")["more"])
-        self.assertTrue(supervisor._scale("2..6")["following"] == {"bounds": "2..6", "follows": True, "changes": None, "mean_consumers": None})
+        self.assertTrue(
+            supervisor._scale("2..6")["following"]
+            == {"bounds": "2..6", "follows": True, "changes": None, "mean_consumers": None}
+        )
 
 
 class Silent(JobInOutput):
@@ -282,25 +446,47 @@ class Silent(JobInOutput):
 
         def note(text):
             notes.append(text)
-            if "): no answer" in text:       # drains, then abandons
+            if "): no answer" in text:  # drains, then abandons
                 os.kill(os.getpid(), signal.SIGTERM)
             if text.startswith("draining"):
                 os.kill(os.getpid(), signal.SIGTERM)
 
         whole = gpus_status.whole_status
-        with mock.patch("offramp_launch.gpus.workers.PATIENCE_SECONDS", 0.1), mock.patch("offramp_launch.gpus.supervisor.ABANDONED_END_SECONDS", 0.1), \
-                mock.patch("offramp_launch.gpus.supervisor.whole_status", lambda *given: statuses.append(whole(*given)) or statuses[-1]):
+        with (
+            mock.patch("offramp_launch.gpus.workers.PATIENCE_SECONDS", 0.1),
+            mock.patch("offramp_launch.gpus.supervisor.ABANDONED_END_SECONDS", 0.1),
+            mock.patch(
+                "offramp_launch.gpus.supervisor.whole_status",
+                lambda *given: statuses.append(whole(*given)) or statuses[-1],
+            ),
+        ):
             self.displayed = note
             code, supervisor = self.supervised(job, script=stopped)
         pid = int((self.folder / "pid").read_text())
         self.assertEqual((code, supervisor.is_work_left()), (130, True))
-        self.assertTrue(any(f"producer 1: process {pid} (shard 0): no answer" in text and "it is stopped" in text for text in notes), notes)
+        self.assertTrue(
+            any(
+                f"producer 1: process {pid} (shard 0): no answer" in text and "it is stopped" in text for text in notes
+            ),
+            notes,
+        )
         self.assertTrue(any(f"killing process {pid}" in text for text in notes), notes)
         silent = next(status for status in statuses if status["workers"][0]["silent"])
         self.assertIn("no answer", silent["workers"][0]["silent"])
         self.assertFalse(os.path.exists(f"/proc/{pid}"))
-        worker = {"name": "GPU 0", "state": "at work", "shard": 3, "samples_per_second": 2.0, "run_dir": "/r/s3", "time": None, "silent": "no answer for 12 s: it is stopped"}
-        self.assertEqual(["  GPU 0: shard 3, 2.0/s, no answer for 12 s: it is stopped, --run-dir /r/s3"], list(gpus_status.lines_of_workers({"workers": [worker]})))
+        worker = {
+            "name": "GPU 0",
+            "state": "at work",
+            "shard": 3,
+            "samples_per_second": 2.0,
+            "run_dir": "/r/s3",
+            "time": None,
+            "silent": "no answer for 12 s: it is stopped",
+        }
+        self.assertEqual(
+            ["  GPU 0: shard 3, 2.0/s, no answer for 12 s: it is stopped, --run-dir /r/s3"],
+            list(gpus_status.lines_of_workers({"workers": [worker]})),
+        )
 
     def test_a_stopped_worker_that_continues_completes_its_shard(self):
         job = self.begun(self.folder / "output")
@@ -341,7 +527,11 @@ class Ends(JobInOutput):
         for index in (1, 2):
             self.record(job, index)
         code, supervisor = self.supervised(job, script=self.ended(job, 75))
-        self.assertEqual((code, supervisor.workers[0].lost, "failed 4 times, the last time on" in str(supervisor.failure)), (75, "", True), supervisor.failure)
+        self.assertEqual(
+            (code, supervisor.workers[0].lost, "failed 4 times, the last time on" in str(supervisor.failure)),
+            (75, "", True),
+            supervisor.failure,
+        )
 
     def test_a_gpu_whose_runs_fail_twice_in_a_row_is_given_up(self):
         for exits, ends in ((82, 82), (139, 75)):
@@ -361,25 +551,37 @@ class Ends(JobInOutput):
                 job = self.begun(self.folder / "output")
                 for index in (0, 2):
                     self.record(job, index)
-                if done:        # another shard, by this run
+                if done:  # another shard, by this run
                     os.rename(job.folder / "done/0.json", self.folder / "0.json")
                 first = f"cp {self.folder}/0.json {job.folder}/done"
-                code, supervisor = self.supervised(job, script=f"test $1 = 0 && {{ {first}; exit; }}; mkdir -p $2; echo '{failure}' > $2/summary.json; {self.ended(job, 71)}")
-                self.assertEqual((code, sum(index == 1 for index, _ in supervisor.attempts)), (71, tries), supervisor.failure)
+                code, supervisor = self.supervised(
+                    job,
+                    script=f"test $1 = 0 && {{ {first}; exit; }}; mkdir -p $2; echo '{failure}' > $2/summary.json; {self.ended(job, 71)}",
+                )
+                self.assertEqual(
+                    (code, sum(index == 1 for index, _ in supervisor.attempts)), (71, tries), supervisor.failure
+                )
                 self.assertIn("too little memory", str(supervisor.failure))
 
     def test_shared_memory_that_is_too_small_for_all_ends_the_run(self):
         job = self.begun(self.folder / "output")
         other = "trap 'exit 75' TERM; while :; do sleep 0.02; done"
         code, supervisor = self.supervised(job, 2, f"case $1 in 0) {self.ended(job, 80)};; *) {other};; esac")
-        self.assertEqual((code, "give --slabs N" in str(supervisor.failure), [worker.lost for worker in supervisor.workers]), (80, True, ["", ""]))
+        self.assertEqual(
+            (code, "give --slabs N" in str(supervisor.failure), [worker.lost for worker in supervisor.workers]),
+            (80, True, ["", ""]),
+        )
 
     def test_a_signal_after_a_final_failure_abandons_the_run(self):
         first = "until test -e $at/ready; do sleep 0.02; done; exit 64"
         other = "trap 'test -e $at/asked && exit 75; touch $at/asked; kill -TERM $PPID' TERM; touch $at/ready; while :; do sleep 0.02; done"
-        code, _ = self.supervised(self.begun(self.folder / "output"), 2, f"at={self.folder}; case $1 in 0) {first};; *) {other};; esac")
+        code, _ = self.supervised(
+            self.begun(self.folder / "output"), 2, f"at={self.folder}; case $1 in 0) {first};; *) {other};; esac"
+        )
         notes = " ".join(str(call.args[0]) for call in self.display.note.mock_calls)
-        self.assertEqual((code, "abandoning the work in flight" in notes, "draining" in notes), (64, True, False), notes)
+        self.assertEqual(
+            (code, "abandoning the work in flight" in notes, "draining" in notes), (64, True, False), notes
+        )
 
 
 class Ahead(JobInOutput):
@@ -401,29 +603,69 @@ class Ahead(JobInOutput):
 
     def test_each_gpu_has_two_workers_with_its_whole_share_and_one_file(self):
         devices = [(Device(f"GPU {number}", {}), {"consumers": 3}) for number in (0, 2)]
-        supervisor = GpusSupervisor(None, "run-1", self.run_dir(), self.begun(self.folder / "output"), devices, [], 0, mock.Mock(), (), starts_ahead=True)
+        supervisor = GpusSupervisor(
+            None,
+            "run-1",
+            self.run_dir(),
+            self.begun(self.folder / "output"),
+            devices,
+            [],
+            0,
+            mock.Mock(),
+            (),
+            starts_ahead=True,
+        )
         self.addCleanup(supervisor.close)
-        self.assertEqual([(worker.name, worker.turn.name, worker.shares) for worker in supervisor.workers],
-                         [(f"GPU {number}, worker {each}", f"turn-{place}", {"consumers": 3}) for place, number in ((1, 0), (2, 2)) for each in (1, 2)])
+        self.assertEqual(
+            [(worker.name, worker.turn.name, worker.shares) for worker in supervisor.workers],
+            [
+                (f"GPU {number}, worker {each}", f"turn-{place}", {"consumers": 3})
+                for place, number in ((1, 0), (2, 2))
+                for each in (1, 2)
+            ],
+        )
         answer = supervisor._scale("5")
-        self.assertEqual((answer["before"], answer["consumers_wanted"], [worker.shares["consumers"] for worker in supervisor.workers]), (6, 5, [3, 3, 2, 2]))
+        self.assertEqual(
+            (
+                answer["before"],
+                answer["consumers_wanted"],
+                [worker.shares["consumers"] for worker in supervisor.workers],
+            ),
+            (6, 5, [3, 3, 2, 2]),
+        )
         supervisor.workers[0].lost = supervisor.workers[3].left_out = "there is no room for two"
         self.assertEqual(supervisor._scale("4")["consumers_wanted"], 4)
         self.refused(64, "Give 2, one for each worker", supervisor._scale, "1")
         supervisor._scale("2..8")
-        self.assertEqual([worker.shares["consumers"] for worker in supervisor.workers if not worker.is_out], ["1..4", "1..4"])
+        self.assertEqual(
+            [worker.shares["consumers"] for worker in supervisor.workers if not worker.is_out], ["1..4", "1..4"]
+        )
 
     def test_a_worker_receives_the_turn_file(self):
-        job, places = types.SimpleNamespace(folder="/job"), types.SimpleNamespace(python_command=lambda *words: list(words))
+        job, places = (
+            types.SimpleNamespace(folder="/job"),
+            types.SimpleNamespace(python_command=lambda *words: list(words)),
+        )
         for turn, words in ((pathlib.Path("/run/turn-1"), ["--turn", "/run/turn-1"]), (None, [])):
-            command = command_of(places, job, Worker(Device("GPU 0", {}), {"consumers": 1}, turn=turn), 0, "/run/s0", 7, 0, ["--batch", "2"])
-            self.assertEqual(command[command.index("--consumers") + 2:command.index("--max-errors")], words)
+            command = command_of(
+                places,
+                job,
+                Worker(Device("GPU 0", {}), {"consumers": 1}, turn=turn),
+                0,
+                "/run/s0",
+                7,
+                0,
+                ["--batch", "2"],
+            )
+            self.assertEqual(command[command.index("--consumers") + 2 : command.index("--max-errors")], words)
 
     def test_start_ahead_refuses_a_gpu_that_is_named_twice(self):
         twice = [Device(name, {"CUDA_VISIBLE_DEVICES": UUIDS[0]}) for name in ("GPU 0, worker 1", "GPU 0, worker 2")]
         self.refused(64, "--start-ahead with --gpus 0,0, which names a GPU twice", require_different, "0,0", twice)
         require_different("2", [Device("producer 1", {}), Device("producer 2", {})])
-        require_different("2", [Device(f"GPU {number}", {"CUDA_VISIBLE_DEVICES": uuid}) for number, uuid in enumerate(UUIDS)])
+        require_different(
+            "2", [Device(f"GPU {number}", {"CUDA_VISIBLE_DEVICES": uuid}) for number, uuid in enumerate(UUIDS)]
+        )
 
     def test_the_second_worker_begins_when_the_first_has_loaded(self):
         job, done = self.begun_with_records()
@@ -438,10 +680,17 @@ class Ahead(JobInOutput):
             return {"state": "running"}
 
         with mock.patch("offramp_launch.gpus.workers.read_status", read_status):
-            code, supervisor = self.supervised(job, script=f"at={self.folder}; case $1 in 0) until test -e $at/next; do sleep 0.02; done;; *) "
-                                               f"test -e $at/loaded || touch $at/early; touch $at/next;; esac; {done}", starts_ahead=True)
+            code, supervisor = self.supervised(
+                job,
+                script=f"at={self.folder}; case $1 in 0) until test -e $at/next; do sleep 0.02; done;; *) "
+                f"test -e $at/loaded || touch $at/early; touch $at/next;; esac; {done}",
+                starts_ahead=True,
+            )
         self.assertEqual((code, (self.folder / "early").exists()), (0, False), self.notes())
-        self.assertEqual(([worker.name for worker in supervisor.workers], sum(worker.shards_done for worker in supervisor.workers)), (self.NAMES, 3))
+        self.assertEqual(
+            ([worker.name for worker in supervisor.workers], sum(worker.shards_done for worker in supervisor.workers)),
+            (self.NAMES, 3),
+        )
         self.assertGreater(supervisor.workers[1].shards_done, 0, "the first worker's shard waited for the second")
 
     def test_one_worker_continues_if_memory_is_too_small_for_two(self):
@@ -449,19 +698,31 @@ class Ahead(JobInOutput):
             with self.subTest(exits), tempfile.TemporaryDirectory() as folder:
                 self.folder = pathlib.Path(folder)
                 job, done = self.begun_with_records()
-                loaded = "mkdir -p $2; echo '{\"state\": \"running\"}' > $2/status.json"
-                code, supervisor = self.supervised(job, script=f"at={folder}; {loaded}; case $1 in 0) until test -e $at/failed; do sleep 0.02; done;; "
-                                                   f"1) test -e $at/failed || {{ touch $at/failed; {self.ended(job, exits)}; }};; esac; {done}", starts_ahead=True)
+                loaded = 'mkdir -p $2; echo \'{"state": "running"}\' > $2/status.json'
+                code, supervisor = self.supervised(
+                    job,
+                    script=f"at={folder}; {loaded}; case $1 in 0) until test -e $at/failed; do sleep 0.02; done;; "
+                    f"1) test -e $at/failed || {{ touch $at/failed; {self.ended(job, exits)}; }};; esac; {done}",
+                    starts_ahead=True,
+                )
                 self.assertEqual((code, [worker.shards_done for worker in supervisor.workers]), (0, [3, 0]))
-                self.assertEqual([(gpus_status.describe(worker)["state"], worker.lost) for worker in supervisor.workers], [("waiting", ""), ("left out", "")])
-                self.assertRegex(self.notes(), "producer 1, worker 2 is left out: there is too little memory for two workers on producer 1, which continues without --start-ahead")
+                self.assertEqual(
+                    [(gpus_status.describe(worker)["state"], worker.lost) for worker in supervisor.workers],
+                    [("waiting", ""), ("left out", "")],
+                )
+                self.assertRegex(
+                    self.notes(),
+                    "producer 1, worker 2 is left out: there is too little memory for two workers on producer 1, which continues without --start-ahead",
+                )
 
     def test_memory_that_is_too_small_for_one_worker_ends_the_run(self):
         job = self.begun(self.folder / "output")
         code, supervisor = self.supervised(job, script=self.ended(job, 80), starts_ahead=True)
         self.assertEqual((code, [worker.lost for worker in supervisor.workers]), (80, ["", ""]))
-        self.assertIn("leave --start-ahead out, or give --slabs N, a number for all GPUs together, of which each has its share twice, or fewer --gpus; --resume then continues",
-                      str(supervisor.failure))
+        self.assertIn(
+            "leave --start-ahead out, or give --slabs N, a number for all GPUs together, of which each has its share twice, or fewer --gpus; --resume then continues",
+            str(supervisor.failure),
+        )
 
     def test_a_run_ends_when_its_only_gpu_is_lost(self):
         job = self.begun(self.folder / "output")
@@ -470,7 +731,7 @@ class Ahead(JobInOutput):
 
     def test_the_shards_of_a_lost_gpu_go_to_another(self):
         job, done = self.begun_with_records()
-        loaded = "mkdir -p $2; echo '{\"state\": \"running\"}' > $2/status.json"
+        loaded = 'mkdir -p $2; echo \'{"state": "running"}\' > $2/status.json'
         fails = f"echo >> $at/tries; {self.ended(job, 82)}"
         give_up = GpusSupervisor._give_up
 
@@ -479,27 +740,72 @@ class Ahead(JobInOutput):
             (self.folder / "given-up").touch()
 
         with mock.patch.object(GpusSupervisor, "_give_up", given_up):
-            code, supervisor = self.supervised(job, workers=2, script=f"at={self.folder}; case $3 in *2,*) {fails};; *) {loaded}; "
-                                               f"until test -e $at/given-up; do sleep 0.02; done;; esac; {done}", starts_ahead=True)
-        self.assertEqual((code, [worker.shards_done for worker in supervisor.workers][2:], [bool(worker.lost) for worker in supervisor.workers]),
-                         (0, [0, 0], [False, False, True, True]), self.notes())
-        self.assertLessEqual(len((self.folder / "tries").read_text()), 3, "both workers together get no more tries than one would")
+            code, supervisor = self.supervised(
+                job,
+                workers=2,
+                script=f"at={self.folder}; case $3 in *2,*) {fails};; *) {loaded}; "
+                f"until test -e $at/given-up; do sleep 0.02; done;; esac; {done}",
+                starts_ahead=True,
+            )
+        self.assertEqual(
+            (
+                code,
+                [worker.shards_done for worker in supervisor.workers][2:],
+                [bool(worker.lost) for worker in supervisor.workers],
+            ),
+            (0, [0, 0], [False, False, True, True]),
+            self.notes(),
+        )
+        self.assertLessEqual(
+            len((self.folder / "tries").read_text()), 3, "both workers together get no more tries than one would"
+        )
 
     def test_a_worker_that_waits_for_its_turn_is_not_the_limiting_stage(self):
-        computing = {"limiting_stage": "consumers", "gpu_utilization": 0.5, "consumer_utilization": 1.0, "slabs": {"leased": 4}, "consumers": [{}, {}]}
-        waiting = {"limiting_stage": "turn", "gpu_utilization": 0.0, "consumer_utilization": 0.0, "slabs": {"free": 4}, "consumers": [{}, {}]}
+        computing = {
+            "limiting_stage": "consumers",
+            "gpu_utilization": 0.5,
+            "consumer_utilization": 1.0,
+            "slabs": {"leased": 4},
+            "consumers": [{}, {}],
+        }
+        waiting = {
+            "limiting_stage": "turn",
+            "gpu_utilization": 0.0,
+            "consumer_utilization": 0.0,
+            "slabs": {"free": 4},
+            "consumers": [{}, {}],
+        }
 
         def whole(*statuses):
-            return gpus_status.whole_status("running", 9, dict.fromkeys(gpus_status.COUNTS, 0), [(str(number), status) for number, status in enumerate(statuses)], [])
+            return gpus_status.whole_status(
+                "running",
+                9,
+                dict.fromkeys(gpus_status.COUNTS, 0),
+                [(str(number), status) for number, status in enumerate(statuses)],
+                [],
+            )
 
         status = whole(waiting, computing)
-        self.assertEqual({name: status[name] for name in ("limiting_stage", "gpu_utilization", "consumer_utilization", "slabs")},
-                         {name: computing[name] for name in ("limiting_stage", "gpu_utilization", "consumer_utilization", "slabs")})
+        self.assertEqual(
+            {name: status[name] for name in ("limiting_stage", "gpu_utilization", "consumer_utilization", "slabs")},
+            {name: computing[name] for name in ("limiting_stage", "gpu_utilization", "consumer_utilization", "slabs")},
+        )
         self.assertEqual(whole(waiting)["limiting_stage"], "turn")
         workers = [types.SimpleNamespace(status=status) for status in (waiting, computing)]
         self.assertEqual(gpus_status.consumers_of(status, workers), 2)
-        worker = {"name": "GPU 0, worker 2", "state": "at work", "shard": 3, "samples_per_second": 0.0, "run_dir": "/r/s3", "time": None, "waits_for_turn": True}
-        self.assertEqual(["  GPU 0, worker 2: shard 3, waits for its turn, --run-dir /r/s3"], list(gpus_status.lines_of_workers({"workers": [worker]})))
+        worker = {
+            "name": "GPU 0, worker 2",
+            "state": "at work",
+            "shard": 3,
+            "samples_per_second": 0.0,
+            "run_dir": "/r/s3",
+            "time": None,
+            "waits_for_turn": True,
+        }
+        self.assertEqual(
+            ["  GPU 0, worker 2: shard 3, waits for its turn, --run-dir /r/s3"],
+            list(gpus_status.lines_of_workers({"workers": [worker]})),
+        )
 
 
 class Signals(JobInOutput):
@@ -513,7 +819,13 @@ class Signals(JobInOutput):
         self.notes = []
 
     def test_a_signal_before_the_summary_is_written_does_not_end_the_run(self):
-        for at in ("gpus.summary.summaries_of", "gpus.summary.join", "jobs.merge.require_a_result", "gpus.job.remove", "summary.write"):
+        for at in (
+            "gpus.summary.summaries_of",
+            "gpus.summary.join",
+            "jobs.merge.require_a_result",
+            "gpus.job.remove",
+            "summary.write",
+        ):
             with self.subTest(at), tempfile.TemporaryDirectory() as folder:
                 self.folder, job = pathlib.Path(folder), self.begun(pathlib.Path(folder, "output"))
                 for index in range(3):
@@ -529,9 +841,22 @@ class Signals(JobInOutput):
                 run_dir = self.run_dir()
                 places = types.SimpleNamespace(producer=lambda: "/bin/true")
                 with mock.patch(f"offramp_launch.{at}", impatient), contextlib.redirect_stdout(io.StringIO()):
-                    code, _ = supervise(places, "run-1", run_dir, job, [(Device("producer 1", {}), {"consumers": 1})], [], {"max-errors": "0", "model": "copy"},
-                                        {"run_id": "run-1", "run_dir": str(run_dir.path)}, types.SimpleNamespace(fd=0), lambda: "", self.notes.append)
-                self.assertEqual((code, run_dir.read_json("summary.json")["exit"], list(job.output.iterdir())), (0, 0, []))
+                    code, _ = supervise(
+                        places,
+                        "run-1",
+                        run_dir,
+                        job,
+                        [(Device("producer 1", {}), {"consumers": 1})],
+                        [],
+                        {"max-errors": "0", "model": "copy"},
+                        {"run_id": "run-1", "run_dir": str(run_dir.path)},
+                        types.SimpleNamespace(fd=0),
+                        lambda: "",
+                        self.notes.append,
+                    )
+                self.assertEqual(
+                    (code, run_dir.read_json("summary.json")["exit"], list(job.output.iterdir())), (0, 0, [])
+                )
 
     def test_one_signal_waits_for_the_merge_and_another_ends_it(self):
         run_dir = self.run_dir()
@@ -546,7 +871,13 @@ class Signals(JobInOutput):
 
         merged("kill -TERM $PPID; read word; test $word = input")
         self.refused(73, "ended with exit code 73: it wrote nothing", merged, "exit 73")
-        self.refused(130, "was ended by a signal", merged, "kill -TERM $PPID; sleep 60", lambda: len(self.notes) > 2 or os.kill(os.getpid(), signal.SIGTERM))
+        self.refused(
+            130,
+            "was ended by a signal",
+            merged,
+            "kill -TERM $PPID; sleep 60",
+            lambda: len(self.notes) > 2 or os.kill(os.getpid(), signal.SIGTERM),
+        )
         self.assertEqual(len(self.notes), 3)
 
 
@@ -560,17 +891,28 @@ class Letters(JobInOutput):
         for shard in ("s1", "s2"):
             report = json.loads((kept / f"{shard}-batch-7-row-0.json").read_text())
             self.assertEqual((kept / report["payload"]).read_text(), shard)
-            self.assertEqual(gpus_summary.in_its_place({"payload": f"{self.folder}/run/{shard}/dead-letters/batch-7-row-0.safetensors"}), {"payload": str(kept / report["payload"])})
+            self.assertEqual(
+                gpus_summary.in_its_place(
+                    {"payload": f"{self.folder}/run/{shard}/dead-letters/batch-7-row-0.safetensors"}
+                ),
+                {"payload": str(kept / report["payload"])},
+            )
         self.assertEqual(len(list(kept.iterdir())), 4)
 
     def test_no_dead_letter_is_lost_if_the_move_is_interrupted(self):
-        for number, step in enumerate(("os.replace", "offramp_launch.gpus.summary.write_incident", "pathlib.Path.unlink")):
+        for number, step in enumerate(
+            ("os.replace", "offramp_launch.gpus.summary.write_incident", "pathlib.Path.unlink")
+        ):
             run_dir = self.folder / str(number) / "s1"
             self.run_of_a_shard(run_dir, 7)
             with mock.patch(step, side_effect=CutOff), self.assertRaises(CutOff):
                 gpus_summary.bring_dead_letters(run_dir)
             gpus_summary.bring_dead_letters(run_dir)
-            self.assertEqual(sorted(path.name for path in (run_dir.parent / "dead-letters").iterdir()), ["s1-batch-7-row-0.json", "s1-batch-7-row-0.safetensors"], step)
+            self.assertEqual(
+                sorted(path.name for path in (run_dir.parent / "dead-letters").iterdir()),
+                ["s1-batch-7-row-0.json", "s1-batch-7-row-0.safetensors"],
+                step,
+            )
             self.assertEqual(list((run_dir / "dead-letters").iterdir()), [], step)
 
     def test_dead_letters_that_an_earlier_launcher_left_are_reported(self):
@@ -582,7 +924,10 @@ class Letters(JobInOutput):
         self.assertEqual(code, 0)
         whole = gpus_summary.join({}, job, supervisor, gpus_summary.summaries_of(job, supervisor), 1.0)
         self.assertEqual(whole["dead_letters_in"], [str(before)])
-        self.assertEqual([entry["payload"] for entry in whole["dead_letters"]], [str(before / "dead-letters/s1-batch-7-row-0.safetensors")])
+        self.assertEqual(
+            [entry["payload"] for entry in whole["dead_letters"]],
+            [str(before / "dead-letters/s1-batch-7-row-0.safetensors")],
+        )
         self.assertEqual((self.folder / "run/dropped.jsonl").read_text(), '{"item": 7}\n')
 
     def test_only_the_dead_letters_of_a_shards_last_attempt_are_kept(self):
@@ -595,7 +940,10 @@ class Letters(JobInOutput):
         code, supervisor = self.supervised(job, script=script)
         self.assertEqual(code, 82)
         gpus_summary.summaries_of(job, supervisor)
-        self.assertEqual(sorted(path.name for path in (self.folder / "run/dead-letters").iterdir()), ["s0-1-batch-2-row-0.json", "s0-1-batch-2-row-0.safetensors"])
+        self.assertEqual(
+            sorted(path.name for path in (self.folder / "run/dead-letters").iterdir()),
+            ["s0-1-batch-2-row-0.json", "s0-1-batch-2-row-0.safetensors"],
+        )
 
 
 class PutAway(JobInOutput):
@@ -624,9 +972,14 @@ class PutAway(JobInOutput):
                             raise CutOff
                         left[0] -= 1
                         return call(*arguments, **more)
+
                     return counted
 
-                with mock.patch("os.unlink", cut(os.unlink)), mock.patch("os.rmdir", cut(os.rmdir)), contextlib.suppress(CutOff):
+                with (
+                    mock.patch("os.unlink", cut(os.unlink)),
+                    mock.patch("os.rmdir", cut(os.rmdir)),
+                    contextlib.suppress(CutOff),
+                ):
                     gpus_job.put_away(job)
                     ended = True
                 if gpus_job.is_begun_in(output):
@@ -634,7 +987,9 @@ class PutAway(JobInOutput):
                     self.assertTrue(job_merge.is_merged(job), f"after {steps} steps its shards would be done again")
                     gpus_job.put_away(job)
                 gpus_job.clear_remains(output)
-                self.assertEqual([path.name for path in output.iterdir()], [".offramp-checkpoint"], f"after {steps} steps")
+                self.assertEqual(
+                    [path.name for path in output.iterdir()], [".offramp-checkpoint"], f"after {steps} steps"
+                )
                 self.assertFalse((output.parent / "written/.offramp-shards").exists())
             steps += 1
         self.assertGreater(steps, 10)
@@ -659,8 +1014,10 @@ class PutAway(JobInOutput):
         (self.folder / "job-link").symlink_to(job.folder)
         for folder in (job.folder, self.folder / "link/.offramp-shards/job", self.folder / "job-link"):
             self.refused(64, "belongs to a run with --gpus", job_command.merge, None, ["--job", str(folder)])
-            self.refused(64, "belongs to a run with --gpus", shard_command.start, None, ["--job", str(folder), "--index", "0"])
-        (job.folder / "job.json").unlink()     # an interrupted removal leaves this
+            self.refused(
+                64, "belongs to a run with --gpus", shard_command.start, None, ["--job", str(folder), "--index", "0"]
+            )
+        (job.folder / "job.json").unlink()  # an interrupted removal leaves this
         for spelled in (output, self.folder / "link", self.folder / "runs/../output"):
             gpus_job.require_own(spelled)
 
@@ -669,7 +1026,9 @@ class PutAway(JobInOutput):
         job.output.rename(self.folder / "moved")
         gpus_job.clear_remains(self.folder / "moved")
         places = types.SimpleNamespace(version=lambda: "1", commit=lambda: "")
-        self.refused(64, f"moved was begun as {job.output}", gpus_job.go_on, places, self.folder / "moved", [], {}, None)
+        self.refused(
+            64, f"moved was begun as {job.output}", gpus_job.go_on, places, self.folder / "moved", [], {}, None
+        )
 
     def test_shards_work_is_kept_if_its_job_file_is_missing(self):
         output = self.folder / "output"
@@ -677,7 +1036,9 @@ class PutAway(JobInOutput):
         (job.place(1)).mkdir()
         (job.place(1) / ".offramp-checkpoint").write_text("{}")
         facts = job.folder / "job.json"
-        with mock.patch.object(pathlib.Path, "read_bytes", side_effect=OSError(errno.ESTALE, os.strerror(errno.ESTALE))):
+        with mock.patch.object(
+            pathlib.Path, "read_bytes", side_effect=OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        ):
             self.refused(71, "cannot be read: Stale file handle", gpus_job.clear_remains, output)
         for gone in (job.folder / "gone", output / ".offramp-shards/gone"):
             facts.rename(gone)
@@ -686,19 +1047,39 @@ class PutAway(JobInOutput):
             gone.rename(facts)
 
     def test_a_continued_run_refuses_another_database(self):
-        for sink, name in (("postgresql://me@host:5432/vectors?sslmode=require", "vectors"), ("host=there dbname = vectors", "vectors"), ("dbname='two \\' words' host=a", "two \\' words"),
-                           ("postgres://host/?dbname=vectors", "vectors"), ("service=mine", ""), ("", ""), ("postgresql:///a%20b", "a b")):
+        for sink, name in (
+            ("postgresql://me@host:5432/vectors?sslmode=require", "vectors"),
+            ("host=there dbname = vectors", "vectors"),
+            ("dbname='two \\' words' host=a", "two \\' words"),
+            ("postgres://host/?dbname=vectors", "vectors"),
+            ("service=mine", ""),
+            ("", ""),
+            ("postgresql:///a%20b", "a b"),
+        ):
             self.assertEqual(gpus_job.database_in(sink), name, sink)
         job = self.begun(self.folder / "output")
         job.facts["sink"] = "postgresql://host/vectors"
         gpus_job.require_same_database(job, "host=10.0.0.1 dbname=vectors")
-        self.refused(78, "names the database 'others', but the rows of the run in", gpus_job.require_same_database, job, "postgresql://host/others")
+        self.refused(
+            78,
+            "names the database 'others', but the rows of the run in",
+            gpus_job.require_same_database,
+            job,
+            "postgresql://host/others",
+        )
 
     def test_a_run_without_gpus_prints_how_to_continue(self):
         job = self.begun(self.folder / "output")
         with self.assertRaises(LaunchError) as caught:
             require_no_job(str(job.output), {})
-        self.assertEqual((caught.exception.code, "run --gpus N --resume" in str(caught.exception), "job merge" in str(caught.exception)), (64, True, False))
+        self.assertEqual(
+            (
+                caught.exception.code,
+                "run --gpus N --resume" in str(caught.exception),
+                "job merge" in str(caught.exception),
+            ),
+            (64, True, False),
+        )
 
     def test_the_output_of_a_job_of_several_hosts_is_refused(self):
         (self.folder / ".offramp-shards/0").mkdir(parents=True)

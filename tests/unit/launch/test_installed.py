@@ -21,7 +21,9 @@ class Stream:
 class InstalledTest(unittest.TestCase):
     def test_an_old_c_library_is_reported_with_the_remedy(self):
         for version in ("glibc 2.31", "glibc 2.9", None, "musl"):
-            self.assertRegex(installed.glibc_problem(version), r"need glibc 2\.34 or later, and this machine has .*: use Debian 12")
+            self.assertRegex(
+                installed.glibc_problem(version), r"need glibc 2\.34 or later, and this machine has .*: use Debian 12"
+            )
         for version in ("glibc 2.34", "glibc 2.36", "glibc 3.0", "glibc 2.39.9000"):
             self.assertIsNone(installed.glibc_problem(version))
 
@@ -34,7 +36,12 @@ class InstalledTest(unittest.TestCase):
                     installed.begin(command)
 
     def test_a_run_without_a_model_is_the_demo(self):
-        for words, is_demo in (((), True), (("--output", "X", "--overwrite"), True), (("--model", "m.pt2"), False), (("--input=x",), False)):
+        for words, is_demo in (
+            ((), True),
+            (("--output", "X", "--overwrite"), True),
+            (("--model", "m.pt2"), False),
+            (("--input=x",), False),
+        ):
             self.assertEqual(is_demo, installed.is_demo(words), words)
 
     def test_messages_name_the_command_as_it_is_typed(self):
@@ -44,11 +51,17 @@ class InstalledTest(unittest.TestCase):
 
     def test_generated_files_go_to_the_users_folders(self):
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict("os.environ", clear=True):
-            for environment, where in (({"HOME": folder}, f"{folder}/.local/state/offramp"), ({"XDG_STATE_HOME": f"{folder}/state"}, f"{folder}/state/offramp"),
-                                       ({"OFFRAMP_BUILD_DIR": f"{folder}/own"}, f"{folder}/own")):
+            for environment, where in (
+                ({"HOME": folder}, f"{folder}/.local/state/offramp"),
+                ({"XDG_STATE_HOME": f"{folder}/state"}, f"{folder}/state/offramp"),
+                ({"OFFRAMP_BUILD_DIR": f"{folder}/own"}, f"{folder}/own"),
+            ):
                 with unittest.mock.patch.dict("os.environ", environment):
                     found = places.Installed(pathlib.Path(folder))
-                    self.assertEqual((pathlib.Path(where), pathlib.Path(folder, "bin", "offramp-consumer")), (found.build, found.consumer()))
+                    self.assertEqual(
+                        (pathlib.Path(where), pathlib.Path(folder, "bin", "offramp-consumer")),
+                        (found.build, found.consumer()),
+                    )
 
     def test_the_launcher_of_a_checkout_is_not_installed(self):
         self.assertFalse(places.here().is_installed)

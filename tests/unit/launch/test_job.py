@@ -19,9 +19,23 @@ from unittest import mock
 from histories import History, stepping
 
 from offramp_launch import starting
-from offramp_launch.jobs import command as job_command, files as job_files, merge as job_merge, shard_command, shard_record
+from offramp_launch.jobs import (
+    command as job_command,
+    files as job_files,
+    merge as job_merge,
+    shard_command,
+    shard_record,
+)
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.jobs.command import hashes_of_processors, in_one_form, refuse_settings, require_job_flags, require_empty, require_locks, require_same_input
+from offramp_launch.jobs.command import (
+    hashes_of_processors,
+    in_one_form,
+    refuse_settings,
+    require_job_flags,
+    require_empty,
+    require_locks,
+    require_same_input,
+)
 from offramp_launch.jobs.folder import Job
 from offramp_launch.output_folder import OutputLock
 from offramp_launch.jobs.shard_exit import FATES, exit_of
@@ -38,8 +52,17 @@ class InAFolder(unittest.TestCase):
         self.folder = pathlib.Path(kept.name)
 
     def facts(self, **others):
-        return {"id": "job-1", "items": 10, "shards": 3, "identity": {"--seed": "0", "weights": "ab"}, "output": str(self.folder / "out"),
-                "folder": str(self.folder), "flags": ["--seed", "0"], "listed": False, **others}
+        return {
+            "id": "job-1",
+            "items": 10,
+            "shards": 3,
+            "identity": {"--seed": "0", "weights": "ab"},
+            "output": str(self.folder / "out"),
+            "folder": str(self.folder),
+            "flags": ["--seed", "0"],
+            "listed": False,
+            **others,
+        }
 
     def job(self, name="job", **others):
         job = Job.begun(self.folder / name, self.facts(**others))[0]
@@ -65,6 +88,7 @@ class PutOnceTest(InAFolder):
                 together.wait()
                 if job_files.put_once(path, {"by": number, "text": "x" * 10000}):
                     made.append(number)
+
             threads = [threading.Thread(target=put, args=(number,)) for number in range(8)]
             for thread in threads:
                 thread.start()
@@ -85,12 +109,17 @@ class PutOnceTest(InAFolder):
     def test_a_file_system_without_links_is_reported(self):
         for problem in (errno.EPERM, errno.EOPNOTSUPP):
             with mock.patch.object(job_files.os, "link", side_effect=OSError(problem, os.strerror(problem))):
-                self.assertIn("without hard links", self.refused(ExitCode.CONFIG, job_files.put_once, self.folder / "a.json", {}))
+                self.assertIn(
+                    "without hard links", self.refused(ExitCode.CONFIG, job_files.put_once, self.folder / "a.json", {})
+                )
             self.assertEqual([], os.listdir(self.folder))
 
     def test_a_path_that_cannot_be_written_is_reported(self):
         (self.folder / "file").write_text("")
-        self.assertIn("Not a directory", self.refused(ExitCode.CANNOT_WRITE, job_files.put_once, self.folder / "file" / "a.json", {}))
+        self.assertIn(
+            "Not a directory",
+            self.refused(ExitCode.CANNOT_WRITE, job_files.put_once, self.folder / "file" / "a.json", {}),
+        )
 
     def test_a_file_that_is_not_json_is_reported(self):
         (self.folder / "a.json").write_text("{")
@@ -102,7 +131,9 @@ class JobTest(InAFolder):
         self.assertEqual("job-1", self.job().id)
         job, began = Job.begun(self.folder / "job", self.facts(id="job-2", made_by="another version"))
         self.assertEqual(("job-1", False), (job.id, began), "all hosts use the first one's id")
-        printed = self.refused(ExitCode.USAGE, self.job, shards=4, identity={"--seed": "7", "weights": "ab"}, flags=["--seed", "7"])
+        printed = self.refused(
+            ExitCode.USAGE, self.job, shards=4, identity={"--seed": "7", "weights": "ab"}, flags=["--seed", "7"]
+        )
         for difference in ("shards was 3 and is 4", "--seed was 0 and is 7", "flags was --seed 0 and is --seed 7"):
             self.assertIn(difference, printed)
         self.assertNotIn("weights", printed)
@@ -111,13 +142,17 @@ class JobTest(InAFolder):
         job = self.job()
         job.claim_output()
         other = Job.begun(self.folder / "other", self.facts(id="job-2"))[0]
-        self.assertIn(f"is the output of job job-1 in {self.folder / 'job'}", self.refused(ExitCode.USAGE, other.claim_output))
+        self.assertIn(
+            f"is the output of job job-1 in {self.folder / 'job'}", self.refused(ExitCode.USAGE, other.claim_output)
+        )
 
     def test_a_write_path_belongs_to_one_job_and_must_be_empty(self):
         written = self.folder / "written"
         written.mkdir()
         job = self.job(write_path=str(written))
-        other = Job.begun(self.folder / "other", self.facts(id="job-2", output=str(self.folder / "out2"), write_path=str(written)))[0]
+        other = Job.begun(
+            self.folder / "other", self.facts(id="job-2", output=str(self.folder / "out2"), write_path=str(written))
+        )[0]
         self.assertIn("its own --write-path", self.refused(ExitCode.USAGE, other.claim_output))
         require_empty(written, "--write-path")
         (written / "mine.bin").write_text("")
@@ -145,12 +180,14 @@ class JobTest(InAFolder):
             (folder / "5.png").write_text("another's")
             with contextlib.redirect_stderr(io.StringIO()) as printed:
                 self.assertEqual(75, self.attempt(job, 0, samples={"released": 4}))
-            self.assertIn(f"{flag} {folder}: .offramp-shards/job.json, which job init wrote, is missing", printed.getvalue())
+            self.assertIn(
+                f"{flag} {folder}: .offramp-shards/job.json, which job init wrote, is missing", printed.getvalue()
+            )
             self.assertEqual(["5.png"], os.listdir(folder))
             self.assertIn(f"{flag} {folder} is not empty: 5.png", self.refused(ExitCode.USAGE, job_command.claim, job))
             shutil.move(self.folder / "elsewhere", folder / ".offramp-shards")
             (folder / "5.png").unlink()
-        shutil.rmtree(job.output / ".offramp-shards")       # after the first check
+        shutil.rmtree(job.output / ".offramp-shards")  # after the first check
         self.assertIn("cannot be written", self.refused(ExitCode.CANNOT_WRITE, job.begin_attempt, 0))
         job_command.claim(job)
         self.assertEqual(0, self.attempt(job, 0, samples={"released": 4}))
@@ -160,14 +197,28 @@ class JobTest(InAFolder):
         output = self.folder / "out"
         output.mkdir()
         places = mock.Mock(**{"version.return_value": "1", "commit.return_value": "a"})
-        begin = functools.partial(job_command.begin, places, self.folder / "job", output, 3, ["--seed", "0"], {}, {"items": 10, "identity": {}}, None)
+        begin = functools.partial(
+            job_command.begin,
+            places,
+            self.folder / "job",
+            output,
+            3,
+            ["--seed", "0"],
+            {},
+            {"items": 10, "identity": {}},
+            None,
+        )
         for cut_off in (False, True):
             lock = OutputLock(str(output), "the-run")
             self.assertIn("run the-run", self.refused(ExitCode.RUN_IN_USE, begin))
             self.assertEqual([".offramp-lock"], os.listdir(output))
             self.assertEqual(cut_off, (self.folder / "job" / "job.json").exists())
             lock.close()
-            with mock.patch.object(job_command, "prepare"), mock.patch.object(Job, "claim_output", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+            with (
+                mock.patch.object(job_command, "prepare"),
+                mock.patch.object(Job, "claim_output", side_effect=KeyboardInterrupt),
+                self.assertRaises(KeyboardInterrupt),
+            ):
                 begin()
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             self.assertEqual(0, begin())
@@ -183,6 +234,7 @@ class JobTest(InAFolder):
         def by_another(path, **named):
             remove(path, **named)
             remove(path, **named)
+
         with mock.patch.object(shutil.os, "unlink", by_another):
             job_merge.remove_places(job)
         self.assertEqual([], os.listdir(job.output))
@@ -197,6 +249,7 @@ class JobTest(InAFolder):
             if len(calls) == 1:
                 shutil.rmtree(path.parent)
             return made
+
         shutil.rmtree(job.output / ".offramp-shards")
         with mock.patch.object(job_files, "put_once", put):
             job.claim_output()
@@ -204,7 +257,7 @@ class JobTest(InAFolder):
 
     def test_another_build_is_refused(self):
         job = self.job(made_by="0.1.0 abc")
-        for same in ("0.1.0 abc", "0.1.0"):     # a copy may not know its commit
+        for same in ("0.1.0 abc", "0.1.0"):  # a copy may not know its commit
             job.require_made_by(same)
         for other in ("0.2.0 abc", "0.1.0 def"):
             self.assertIn("was made by Offramp 0.1.0 abc", self.refused(ExitCode.PROTOCOL, job.require_made_by, other))
@@ -221,8 +274,12 @@ class JobTest(InAFolder):
 
     def test_warnings_of_a_merge_are_reported(self):
         warnings = []
-        command = ["/bin/sh", "-c", "echo answer; echo '10:00:00.000 warning offramp-consumer[7] 1 picture lacks tiles' >&2; "
-                   "for level in info error critical; do echo \"10:00:00.000 $level offramp-consumer[7] no\" >&2; done"]
+        command = [
+            "/bin/sh",
+            "-c",
+            "echo answer; echo '10:00:00.000 warning offramp-consumer[7] 1 picture lacks tiles' >&2; "
+            'for level in info error critical; do echo "10:00:00.000 $level offramp-consumer[7] no" >&2; done',
+        ]
         self.assertEqual("answer\n", job_command.ask(command, warned=warnings.append))
         self.assertEqual(["1 picture lacks tiles"], warnings)
         self.assertEqual("answer\n", job_command.ask(command))
@@ -230,7 +287,9 @@ class JobTest(InAFolder):
     def test_another_checkout_is_set_up_for_what_the_job_needs(self):
         job = self.job(flags=["--processor", "embeddings-parquet"])
         for argv in (["--job", str(job.folder), "--index", "1"], ["merge", f"--job={job.folder}"]):
-            self.assertEqual(("requirements-parquet.txt",), starting.requirements_of([*starting.flags_of_job(argv), *argv], {}))
+            self.assertEqual(
+                ("requirements-parquet.txt",), starting.requirements_of([*starting.flags_of_job(argv), *argv], {})
+            )
         self.assertEqual([], starting.flags_of_job(["init", "--job", str(self.folder / "new")]))
 
     def test_settings_of_the_environment_are_refused_like_flags(self):
@@ -244,11 +303,16 @@ class JobTest(InAFolder):
         def meanwhile(*_):
             job.note_done(0, {"done": 4, "attempt": 0, "host": "another"})
             job_files.replace(job.folder / "summary.json", {"job": job.id})
-            shutil.rmtree(job.output)       # moved away
+            shutil.rmtree(job.output)  # moved away
             job.place(0).mkdir(parents=True)
             return {"items": 10, "identity": job.facts["identity"]}, None
-        with contextlib.redirect_stdout(io.StringIO()), mock.patch.object(shard_command, "settings_of", lambda *_: {}), \
-                mock.patch.object(shard_command, "facts_of", lambda *_, **__: meanwhile()), mock.patch.object(shard_command, "run", run):
+
+        with (
+            contextlib.redirect_stdout(io.StringIO()),
+            mock.patch.object(shard_command, "settings_of", lambda *_: {}),
+            mock.patch.object(shard_command, "facts_of", lambda *_, **__: meanwhile()),
+            mock.patch.object(shard_command, "run", run),
+        ):
             self.assertEqual(0, shard_command.do(shard_command.Attempt(None, job, 0, [])))
             run.assert_not_called()
             self.assertFalse(job.output.exists())
@@ -261,44 +325,78 @@ class JobTest(InAFolder):
     def attempt(self, job, ended_with, strict=False, config=None, **summary):
         """The exit code of an attempt at shard 0 whose run ends with `ended_with`."""
         (self.folder / "summary.json").write_text(json.dumps(summary))
-        with contextlib.redirect_stdout(io.StringIO()), mock.patch.object(shard_command, "settings_of", lambda *_: config or {}), \
-                mock.patch.object(shard_command, "facts_of", lambda *_, **__: ({"items": 10, "identity": job.facts["identity"]}, None)), \
-                mock.patch.object(shard_command, "run", lambda *_: (ended_with, self.folder)):
-            return shard_command.exit_of_attempt(lambda: shard_command.do(shard_command.Attempt(None, job, 0, [], strict)), lambda: job.record(0) is not None)
+        with (
+            contextlib.redirect_stdout(io.StringIO()),
+            mock.patch.object(shard_command, "settings_of", lambda *_: config or {}),
+            mock.patch.object(
+                shard_command, "facts_of", lambda *_, **__: ({"items": 10, "identity": job.facts["identity"]}, None)
+            ),
+            mock.patch.object(shard_command, "run", lambda *_: (ended_with, self.folder)),
+        ):
+            return shard_command.exit_of_attempt(
+                lambda: shard_command.do(shard_command.Attempt(None, job, 0, [], strict)),
+                lambda: job.record(0) is not None,
+            )
 
     def test_with_strict_a_shard_with_dead_letters_gets_no_record(self):
         job, samples = self.job(), {"released": 3, "dead_letters": 1}
-        self.assertIn("1 items were dead-lettered", self.refused(ExitCode.DEAD_LETTERS, self.attempt, job, 84, strict=True, samples=samples))
+        self.assertIn(
+            "1 items were dead-lettered",
+            self.refused(ExitCode.DEAD_LETTERS, self.attempt, job, 84, strict=True, samples=samples),
+        )
         self.assertIsNone(job.record(0))
         self.assertEqual(0, self.attempt(job, 84, samples=samples))
         self.assertEqual(1, job.record(0)["dead_letters"])
 
     def test_a_run_that_ended_after_repeated_failures_reports_why(self):
-        job, failure = self.job(), "slabs failed 20 times in a row and nothing was completed in between; the last: no CUDA here"
+        job, failure = (
+            self.job(),
+            "slabs failed 20 times in a row and nothing was completed in between; the last: no CUDA here",
+        )
         for samples in ({"released": 1, "dead_letters": 2}, None):
-            self.assertIn(failure, self.refused(ExitCode.DEAD_LETTERS, self.attempt, job, 84, failure=failure, samples=samples))
+            self.assertIn(
+                failure, self.refused(ExitCode.DEAD_LETTERS, self.attempt, job, 84, failure=failure, samples=samples)
+            )
             self.assertIsNone(job.record(0))
-        self.assertIn("a bug in Offramp", self.refused(ExitCode.COUNT_MISMATCH, self.attempt, job, 0, samples={"released": 3}))
-        self.assertIn("a bug in Offramp", self.refused(ExitCode.COUNT_MISMATCH, self.attempt, job, 84, samples={"released": 5}))
+        self.assertIn(
+            "a bug in Offramp", self.refused(ExitCode.COUNT_MISMATCH, self.attempt, job, 0, samples={"released": 3})
+        )
+        self.assertIn(
+            "a bug in Offramp", self.refused(ExitCode.COUNT_MISMATCH, self.attempt, job, 84, samples={"released": 5})
+        )
 
     def test_a_run_that_left_no_summary_is_tried_again(self):
         job = self.job()
         for code in (0, 84):
-            with contextlib.redirect_stderr(io.StringIO()) as printed, mock.patch.object(shard_command, "note_end", lambda *_, **__: (self.folder / "summary.json").unlink(True)):
+            with (
+                contextlib.redirect_stderr(io.StringIO()) as printed,
+                mock.patch.object(
+                    shard_command, "note_end", lambda *_, **__: (self.folder / "summary.json").unlink(True)
+                ),
+            ):
                 self.assertEqual(75, self.attempt(job, code))
             self.assertIn("summary.json is missing, and with it the counts of shard 0", printed.getvalue())
             self.assertIsNone(job.record(0))
 
     def test_a_shard_whose_lines_are_gone_gets_no_record(self):
         job, samples = self.job(), {"done_before": 4}
-        for processor, there, gone in (("checksum", (), "checksums.tsv"), ("checksum,mask-rle", ("checksum/checksums.tsv",), "mask-rle/masks.jsonl")):
+        for processor, there, gone in (
+            ("checksum", (), "checksums.tsv"),
+            ("checksum,mask-rle", ("checksum/checksums.tsv",), "mask-rle/masks.jsonl"),
+        ):
             (self.folder / "config.toml").write_text(f'processor = "{processor}"\n')
             for name in there:
                 (job.place(0) / name).parent.mkdir(parents=True)
                 (job.place(0) / name).write_text("")
-            self.assertIn(f"{job.place(0) / gone} are missing", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 0, samples=samples))
+            self.assertIn(
+                f"{job.place(0) / gone} are missing",
+                self.refused(ExitCode.BAD_INPUT, self.attempt, job, 0, samples=samples),
+            )
             self.assertIsNone(job.record(0))
-            self.assertIn("are missing", self.refused(ExitCode.BAD_INPUT, self.attempt, job, 84, samples={"done_before": 3, "dead_letters": 1}))
+            self.assertIn(
+                "are missing",
+                self.refused(ExitCode.BAD_INPUT, self.attempt, job, 84, samples={"done_before": 3, "dead_letters": 1}),
+            )
         for processor, samples in (("mask-png,embeddings-postgres", samples), ("checksum", {"dead_letters": 4})):
             (self.folder / "config.toml").write_text(f'processor = "{processor}"\n')
             self.assertEqual(0, self.attempt(job, 84, samples=samples))
@@ -324,13 +422,18 @@ class JobTest(InAFolder):
         self.assertEqual(0, self.attempt(job, 0, samples=samples), "no attempt in a new folder noted the file")
 
     def test_whole_files_are_those_that_the_processors_declare(self):
-        declared = {file.stem.replace("_", "-"): re.search(r'^whole = "(.*)"', file.read_text(), re.MULTILINE)
-                    for file in (REPOSITORY / "consumer" / "processors" / "plugins").glob("*.toml")}
+        declared = {
+            file.stem.replace("_", "-"): re.search(r'^whole = "(.*)"', file.read_text(), re.MULTILINE)
+            for file in (REPOSITORY / "consumer" / "processors" / "plugins").glob("*.toml")
+        }
         self.assertEqual({name: found[1] for name, found in declared.items() if found}, shard_record.WHOLE_FILES)
 
     def test_a_shard_with_files_that_are_not_joined_gets_no_record(self):
         job, samples = self.job(), {"released": 4}
-        for left in (".offramp-segments/checksum/000000000000-000000-00ab.tsv", "records/.offramp-segments/records/1-0-00ab.tsv"):
+        for left in (
+            ".offramp-segments/checksum/000000000000-000000-00ab.tsv",
+            "records/.offramp-segments/records/1-0-00ab.tsv",
+        ):
             path = job.place(0) / left
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("0\ta\n")
@@ -348,22 +451,40 @@ class JobTest(InAFolder):
         """By a flag of `shard`, its environment or its --config."""
         job, run = self.job(), mock.Mock(return_value=(75, self.folder))
         for flags, config in ((["--run-dir", "/mine"], {"run-dir": "/mine"}), ([], {"run-dir": "/mine"}), ([], {})):
-            with mock.patch.object(shard_command, "settings_of", lambda *_, config=config: config), mock.patch.object(shard_command, "run", run), \
-                    mock.patch.object(shard_command, "facts_of", lambda *_, **__: ({"items": 10, "identity": job.facts["identity"]}, None)), \
-                    mock.patch.object(Job, "found", return_value=job), mock.patch.object(shard_command, "build_of", return_value=""):
+            with (
+                mock.patch.object(shard_command, "settings_of", lambda *_, config=config: config),
+                mock.patch.object(shard_command, "run", run),
+                mock.patch.object(
+                    shard_command, "facts_of", lambda *_, **__: ({"items": 10, "identity": job.facts["identity"]}, None)
+                ),
+                mock.patch.object(Job, "found", return_value=job),
+                mock.patch.object(shard_command, "build_of", return_value=""),
+            ):
                 self.assertEqual(75, shard_command.start(None, ["--job", str(job.folder), "--index", "0", *flags]))
             self.assertEqual(["--run-dir", "/mine"] if config else ["--seed", "0"], run.call_args.args[0].flags[-2:])
-        self.assertIn("job init does not accept --run-dir", self.refused(ExitCode.USAGE, require_job_flags, ["--run-dir", "/mine"]))
+        self.assertIn(
+            "job init does not accept --run-dir",
+            self.refused(ExitCode.USAGE, require_job_flags, ["--run-dir", "/mine"]),
+        )
 
     def test_values_are_distinguished_from_the_next_flag(self):
         config = {"durable": True, "confidence": False, "max-errors": "0", "model": "a b", "sink": ""}
-        flags = in_one_form(["--durable", "--max-errors", "0", "--confidence=false", "--sink", "", "--model=--x=y"], config)
-        self.assertEqual(["--durable=true", "--max-errors=0", "--confidence=false", "--sink", "", "--model=--x=y"], flags)
+        flags = in_one_form(
+            ["--durable", "--max-errors", "0", "--confidence=false", "--sink", "", "--model=--x=y"], config
+        )
+        self.assertEqual(
+            ["--durable=true", "--max-errors=0", "--confidence=false", "--sink", "", "--model=--x=y"], flags
+        )
         job, given = self.job(flags=flags), []
-        with mock.patch.object(shard_command, "settings_of", lambda _, flags: given.append(flags) or {}), self.assertRaises(LaunchError), \
-                mock.patch.object(shard_command, "facts_of", mock.Mock(side_effect=LaunchError("far enough"))):
+        with (
+            mock.patch.object(shard_command, "settings_of", lambda _, flags: given.append(flags) or {}),
+            self.assertRaises(LaunchError),
+            mock.patch.object(shard_command, "facts_of", mock.Mock(side_effect=LaunchError("far enough"))),
+        ):
             shard_command.do(shard_command.Attempt(None, job, 0, ["--durable", "--sink", "host=here"]))
-        self.assertEqual([["--max-errors=0", "--confidence=false", "--model=--x=y", "--durable", "--sink", "host=here"]], given)
+        self.assertEqual(
+            [["--max-errors=0", "--confidence=false", "--model=--x=y", "--durable", "--sink", "host=here"]], given
+        )
 
     def test_a_secret_in_a_header_is_refused(self):
         require_job_flags(["--http-header", "@headers.txt"])
@@ -389,7 +510,9 @@ class JobTest(InAFolder):
         for other in ({"job": "job-2"}, {"index": 2}, {"items": 9}):
             job_files.replace(job.record_path(1), {**job.record(1), **other})
             self.assertIn("not to shard 1 of job job-1", self.refused(ExitCode.USAGE, job.record, 1))
-            job_files.replace(job.record_path(1), {**job_files.read(job.record_path(1)), "job": "job-1", "index": 1, "items": 3})
+            job_files.replace(
+                job.record_path(1), {**job_files.read(job.record_path(1)), "job": "job-1", "index": 1, "items": 3}
+            )
 
     def test_attempts_have_unique_numbers(self):
         job = self.job()
@@ -421,35 +544,58 @@ class JobTest(InAFolder):
     def test_another_input_is_reported(self):
         job = self.job()
         require_same_input(job, {"items": 10, "identity": {"--seed": "0", "weights": "ab"}})
-        printed = self.refused(ExitCode.BAD_INPUT, require_same_input, job, {"items": 11, "identity": {"--seed": "0", "weights": "cd"}})
+        printed = self.refused(
+            ExitCode.BAD_INPUT, require_same_input, job, {"items": 11, "identity": {"--seed": "0", "weights": "cd"}}
+        )
         self.assertIn("weights was ab and is cd, items was 10 and is 11", printed)
 
     def test_an_empty_folder_of_pictures_is_left_to_another_host(self):
         pictures = self.folder / "pictures"
         pictures.mkdir()
         for listed in (True, False):
-            job, config = self.job(f"listed-{listed}", listed=listed, output=str(self.folder / f"out-{listed}")), {"input": str(pictures)}
+            job, config = (
+                self.job(f"listed-{listed}", listed=listed, output=str(self.folder / f"out-{listed}")),
+                {"input": str(pictures)},
+            )
             with contextlib.redirect_stderr(io.StringIO()) as printed:
                 self.assertEqual(75 if listed else 0, self.attempt(job, 0, config=config, samples={"released": 4}))
-            self.assertEqual(listed, f"--input {pictures} is empty, but had pictures when the job began" in printed.getvalue())
+            self.assertEqual(
+                listed, f"--input {pictures} is empty, but had pictures when the job began" in printed.getvalue()
+            )
         (pictures / "a.png").write_text("")
-        self.assertEqual(0, self.attempt(Job.found(self.folder / "listed-True"), 0, config=config, samples={"released": 4}))
+        self.assertEqual(
+            0, self.attempt(Job.found(self.folder / "listed-True"), 0, config=config, samples={"released": 4})
+        )
 
     def test_a_missing_processor_file_is_left_to_another_host(self):
         file = self.folder / "post.py"
         job = self.job(identity={f"processor {file}": "ab"})
-        self.assertIn("does not exist on this host", self.refused(ExitCode.NO_INPUT, require_same_input, job, {"items": 10, "identity": {}}))
+        self.assertIn(
+            "does not exist on this host",
+            self.refused(ExitCode.NO_INPUT, require_same_input, job, {"items": 10, "identity": {}}),
+        )
         file.write_text("")
-        self.assertIn("was ab and is none", self.refused(ExitCode.BAD_INPUT, require_same_input, job, {"items": 10, "identity": {}}))
+        self.assertIn(
+            "was ab and is none",
+            self.refused(ExitCode.BAD_INPUT, require_same_input, job, {"items": 10, "identity": {}}),
+        )
 
     def test_missing_locks_are_a_permanent_error_and_failing_ones_are_not(self):
         job = self.job()
         job.place(0).mkdir(parents=True)
-        for problem, code in ((errno.EOPNOTSUPP, ExitCode.CONFIG), (errno.ENOLCK, ExitCode.SYSTEM), (errno.ESTALE, ExitCode.SYSTEM)):
+        for problem, code in (
+            (errno.EOPNOTSUPP, ExitCode.CONFIG),
+            (errno.ENOLCK, ExitCode.SYSTEM),
+            (errno.ESTALE, ExitCode.SYSTEM),
+        ):
             with mock.patch.object(fcntl, "flock", side_effect=OSError(problem, os.strerror(problem))):
                 self.assertIn(os.strerror(problem), self.refused(code, require_locks, job.place(0)))
-        with mock.patch.object(fcntl, "flock", side_effect=[None, *[OSError(errno.ENOLCK, "gone")] * 3]), contextlib.redirect_stdout(io.StringIO()), \
-                self.assertRaises(OSError), shard_command.held(job, 0, "a-run"):
+        with (
+            mock.patch.object(fcntl, "flock", side_effect=[None, *[OSError(errno.ENOLCK, "gone")] * 3]),
+            contextlib.redirect_stdout(io.StringIO()),
+            self.assertRaises(OSError),
+            shard_command.held(job, 0, "a-run"),
+        ):
             self.fail("the lock is not held")
         with shard_command.held(job, 0, "a-run"):
             pass
@@ -457,16 +603,27 @@ class JobTest(InAFolder):
     def test_a_merge_reports_a_missing_folder(self):
         job, argv = self.job(folder=str(self.folder / "gone")), ["merge", "--job", str(self.folder / "job")]
         places = mock.Mock(**{"version.return_value": "", "commit.return_value": ""})
-        self.assertIn(f"{self.folder / 'gone'}, which the job's paths are relative to, is missing", self.refused(ExitCode.SINK_UNAVAILABLE, job_command.start, places, argv))
+        self.assertIn(
+            f"{self.folder / 'gone'}, which the job's paths are relative to, is missing",
+            self.refused(ExitCode.SINK_UNAVAILABLE, job_command.start, places, argv),
+        )
         (self.folder / "gone").mkdir()
         job.note_done(0, {})
-        with mock.patch.object(os, "listdir", side_effect=OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(job.folder / "done"))):
-            self.assertIn(f"{job.folder / 'done'}: Stale file handle", self.refused(ExitCode.SYSTEM, job_command.start, places, argv))
+        with mock.patch.object(
+            os, "listdir", side_effect=OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(job.folder / "done"))
+        ):
+            self.assertIn(
+                f"{job.folder / 'done'}: Stale file handle",
+                self.refused(ExitCode.SYSTEM, job_command.start, places, argv),
+            )
 
     def test_a_merge_refuses_missing_shards(self):
         job = self.job()
         job.note_done(1, {"attempt": 0})
-        self.assertIn("2 of the job's 3 shards are not done: 0,2", self.refused(ExitCode.NO_INPUT, job_merge.merge, None, job, False, None))
+        self.assertIn(
+            "2 of the job's 3 shards are not done: 0,2",
+            self.refused(ExitCode.NO_INPUT, job_merge.merge, None, job, False, None),
+        )
         self.assertEqual("0,2-4,7", job_merge.as_ranges([0, 2, 3, 4, 7]))
 
     def test_a_job_without_any_result_has_failed(self):
@@ -475,10 +632,24 @@ class JobTest(InAFolder):
         for skipped, ends in ((9, contextlib.nullcontext()), (10, self.assertRaises(LaunchError))):
             for index in range(3):
                 job.note_done(index, {"attempt": 0})
-            job_files.replace(job.folder / "summary.json", {"job": job.id, "output": str(job.output), "partial": False, "items": 10, **counts, "skipped": skipped, "shards": []})
+            job_files.replace(
+                job.folder / "summary.json",
+                {
+                    "job": job.id,
+                    "output": str(job.output),
+                    "partial": False,
+                    "items": 10,
+                    **counts,
+                    "skipped": skipped,
+                    "shards": [],
+                },
+            )
             with ends as caught, contextlib.redirect_stdout(io.StringIO()):
                 self.assertEqual(job_merge.merge(None, job, False, None), 0)
-        self.assertEqual((caught.exception.code, "none of the 10 items has a result" in str(caught.exception)), (ExitCode.BAD_INPUT, True))
+        self.assertEqual(
+            (caught.exception.code, "none of the 10 items has a result" in str(caught.exception)),
+            (ExitCode.BAD_INPUT, True),
+        )
 
     def test_results_of_another_run_are_not_overwritten(self):
         job = self.job()
@@ -499,7 +670,10 @@ class JobTest(InAFolder):
         record = {"parts": job_merge.parts_of(job.place(0), [""])}
         job_merge.require_parts(job, 0, record)
         part.write_text("0\tb\n")
-        self.assertIn("lines.tsv, which shard 0 wrote, has changed", self.refused(ExitCode.BAD_INPUT, job_merge.require_parts, job, 0, record))
+        self.assertIn(
+            "lines.tsv, which shard 0 wrote, has changed",
+            self.refused(ExitCode.BAD_INPUT, job_merge.require_parts, job, 0, record),
+        )
         part.unlink()
         self.assertIn("is missing", self.refused(ExitCode.BAD_INPUT, job_merge.require_parts, job, 0, record))
 
@@ -508,7 +682,19 @@ class JobTest(InAFolder):
         part = job.place(0) / "lines.tsv"
         part.parent.mkdir(parents=True)
         part.write_text("0\ta\n")
-        job.note_done(0, {"done": 10, "skipped": 0, "dead_letters": 0, "dropped": 0, "parts": job_merge.parts_of(job.place(0), [""]), "attempt": 0, "host": "a", "seconds": 1})
+        job.note_done(
+            0,
+            {
+                "done": 10,
+                "skipped": 0,
+                "dead_letters": 0,
+                "dropped": 0,
+                "parts": job_merge.parts_of(job.place(0), [""]),
+                "attempt": 0,
+                "host": "a",
+                "seconds": 1,
+            },
+        )
         places = mock.Mock()
         printed = self.refused(ExitCode.COUNT_MISMATCH, job_merge.merge, places, job, False, lambda *_, **__: None)
         self.assertIn(f"the merge did not create {job.output}/lines.tsv", printed)
@@ -527,8 +713,11 @@ class JobTest(InAFolder):
 
     def test_other_files_beside_a_part_are_not_parts(self):
         place = self.job().place(0)
-        for names, wanted in ((["checksum"], ["checksums.tsv"]), (["mine"], ["checksum/checksums.tsv", "checksum/notes.txt", "checksums.tsv", "embeddings.parquet"]),
-                              (["checksum", "post.py:f"], ["checksum/checksums.tsv", "post.py-f/records.jsonl"])):
+        for names, wanted in (
+            (["checksum"], ["checksums.tsv"]),
+            (["mine"], ["checksum/checksums.tsv", "checksum/notes.txt", "checksums.tsv", "embeddings.parquet"]),
+            (["checksum", "post.py:f"], ["checksum/checksums.tsv", "post.py-f/records.jsonl"]),
+        ):
             for name in (*wanted, "embeddings.parquet" if len(names) == 1 else "checksum/notes.txt"):
                 (place / name).parent.mkdir(parents=True, exist_ok=True)
                 (place / name).write_text("")
@@ -550,8 +739,22 @@ class IndexTest(InAFolder):
 class ShardExitTest(unittest.TestCase):
     def test_a_failure_that_a_retry_may_fix_ends_with_75(self):
         table = {code: exit_of(code) for code in (*FATES, 137, 139, 143, 2)}
-        again = {ExitCode.SINK_UNAVAILABLE, ExitCode.DEVICE_BROKEN, ExitCode.INTERRUPTED, ExitCode.PRODUCER_GONE, ExitCode.RUN_IN_USE, ExitCode.NO_SUCH_RUN,
-                 ExitCode.SYSTEM, ExitCode.CANNOT_WRITE, ExitCode.SHARED_MEMORY_FULL, ExitCode.DEVICE_OUT_OF_MEMORY, ExitCode.NO_INPUT, 137, 139, 143}
+        again = {
+            ExitCode.SINK_UNAVAILABLE,
+            ExitCode.DEVICE_BROKEN,
+            ExitCode.INTERRUPTED,
+            ExitCode.PRODUCER_GONE,
+            ExitCode.RUN_IN_USE,
+            ExitCode.NO_SUCH_RUN,
+            ExitCode.SYSTEM,
+            ExitCode.CANNOT_WRITE,
+            ExitCode.SHARED_MEMORY_FULL,
+            ExitCode.DEVICE_OUT_OF_MEMORY,
+            ExitCode.NO_INPUT,
+            137,
+            139,
+            143,
+        }
         for code, ends_with in table.items():
             wanted = 0 if code in (ExitCode.OK, ExitCode.DEAD_LETTERS) else 75 if code in again else code
             self.assertEqual(wanted, ends_with, code)
@@ -559,16 +762,18 @@ class ShardExitTest(unittest.TestCase):
     def test_the_reason_for_75_is_printed_and_permanent_errors_are_raised(self):
         def ends(code):
             raise LaunchError("why", "", code)
+
         with contextlib.redirect_stderr(io.StringIO()) as printed:
             self.assertEqual(75, shard_command.exit_of_attempt(lambda: ends(ExitCode.CANNOT_WRITE), lambda: False))
         self.assertIn("why", printed.getvalue())
-        for final in (ExitCode.USAGE, ExitCode.DEAD_LETTERS):      # the latter with --strict
+        for final in (ExitCode.USAGE, ExitCode.DEAD_LETTERS):  # the latter with --strict
             with self.assertRaises(LaunchError):
                 shard_command.exit_of_attempt(lambda final=final: ends(final), lambda: False)
 
     def test_a_shard_that_another_attempt_completed_is_done(self):
         def ends(code):
             raise LaunchError("why", "", code)
+
         for code in (ExitCode.RUN_IN_USE, ExitCode.SYSTEM, 137):
             self.assertEqual(0, shard_command.exit_of_attempt(lambda code=code: code, lambda: True))
             self.assertEqual(0, shard_command.exit_of_attempt(lambda code=code: ends(code), lambda: True))
@@ -582,19 +787,31 @@ class ShardExitTest(unittest.TestCase):
     def test_a_shard_is_tried_again_if_its_record_cannot_be_read(self):
         """The shared folder may be missing, fail, or hang until a signal."""
         stale = OSError(errno.ESTALE, os.strerror(errno.ESTALE))
-        for problem in (stale, LaunchError("cannot be read", "", ExitCode.SYSTEM), LaunchError("holds no job", "", ExitCode.NO_INPUT), KeyboardInterrupt()):
+        for problem in (
+            stale,
+            LaunchError("cannot be read", "", ExitCode.SYSTEM),
+            LaunchError("holds no job", "", ExitCode.NO_INPUT),
+            KeyboardInterrupt(),
+        ):
             with contextlib.redirect_stderr(io.StringIO()):
-                self.assertEqual(75, shard_command.exit_of_attempt(mock.Mock(side_effect=stale), mock.Mock(side_effect=problem)))
+                self.assertEqual(
+                    75, shard_command.exit_of_attempt(mock.Mock(side_effect=stale), mock.Mock(side_effect=problem))
+                )
                 self.assertEqual(75, shard_command.exit_of_attempt(lambda: 75, mock.Mock(side_effect=problem)))
             if not isinstance(problem, KeyboardInterrupt):
                 self.assertEqual(65, shard_command.exit_of_attempt(lambda: 65, mock.Mock(side_effect=problem)))
             with contextlib.redirect_stderr(io.StringIO()), mock.patch.object(Job, "found", side_effect=problem):
                 self.assertEqual(75, shard_command.start(None, ["--job", "/nowhere", "--index", "0"]))
         with self.assertRaises(LaunchError):
-            shard_command.exit_of_attempt(mock.Mock(side_effect=stale), mock.Mock(side_effect=LaunchError("of another job", "", ExitCode.USAGE)))
+            shard_command.exit_of_attempt(
+                mock.Mock(side_effect=stale), mock.Mock(side_effect=LaunchError("of another job", "", ExitCode.USAGE))
+            )
 
     def test_a_folder_that_cannot_be_read_before_setup_is_tried_again(self):
-        with contextlib.redirect_stderr(io.StringIO()) as printed, mock.patch.object(pathlib.Path, "read_bytes", side_effect=OSError(errno.EIO, os.strerror(errno.EIO))):
+        with (
+            contextlib.redirect_stderr(io.StringIO()) as printed,
+            mock.patch.object(pathlib.Path, "read_bytes", side_effect=OSError(errno.EIO, os.strerror(errno.EIO))),
+        ):
             self.assertEqual(75, starting.shard(mock.Mock(is_installed=False), ["--job", "/nowhere", "--index", "0"]))
         self.assertIn("/nowhere/job.json cannot be read: Input/output error", printed.getvalue())
 
@@ -608,7 +825,7 @@ class HistoriesTest(InAFolder):
     def test_every_history_gives_the_results_of_one_run(self):
         seed = random.SystemRandom().randrange(1 << 32)
         tally = {"kills": 0, "second attempts too late": 0}
-        kept = tempfile.TemporaryDirectory(dir="/dev/shm")      # a disk would flush each replaced file
+        kept = tempfile.TemporaryDirectory(dir="/dev/shm")  # a disk would flush each replaced file
         self.addCleanup(kept.cleanup)
         with stepping():
             for number in range(HISTORIES):
@@ -617,12 +834,16 @@ class HistoriesTest(InAFolder):
                     history.play()
                     history.check()
                 except BaseException as problem:
-                    raise AssertionError(f"history {seed + number}: {problem!r}\n" + "\n".join(history.steps)) from problem
+                    raise AssertionError(
+                        f"history {seed + number}: {problem!r}\n" + "\n".join(history.steps)
+                    ) from problem
                 tally["kills"] += history.kills
                 tally["second attempts too late"] += history.too_late
                 history.remove()
         self.assertGreater(tally["kills"], HISTORIES / 2)
-        self.assertGreater(tally["second attempts too late"], HISTORIES / 50, "both wrote a record, and the first counts")
+        self.assertGreater(
+            tally["second attempts too late"], HISTORIES / 50, "both wrote a record, and the first counts"
+        )
 
     def test_a_record_that_is_written_too_early_is_detected(self):
         """The counterexample: with the record written before the work, some history fails."""

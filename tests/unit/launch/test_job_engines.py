@@ -67,22 +67,47 @@ class SbatchTest(EngineTest):
         self.assertIn("--gres=gpu:1", self.directives(self.script(cpu, {}, ("--device=cuda",))))
 
     def test_the_script_contains_the_given_options(self):
-        script = self.script(self.job(), {"--time": "1-12:30", "--partition": "gpu,big-2", "--cpus": "8", "--restarts": "3"}, ["--consumers", "4"])
-        self.assertLessEqual({"--time=1-12:30", "--partition=gpu,big-2", "--cpus-per-task=8", "--requeue", "--open-mode=append", "--signal=B:TERM@120"},
-                             set(self.directives(script)))
-        self.assertIn(f"/opt/offramp/launch/offramp shard --job {self.folder}/job --consumers 4 --index \"$SLURM_ARRAY_TASK_ID\" &\n", script)
+        script = self.script(
+            self.job(),
+            {"--time": "1-12:30", "--partition": "gpu,big-2", "--cpus": "8", "--restarts": "3"},
+            ["--consumers", "4"],
+        )
+        self.assertLessEqual(
+            {
+                "--time=1-12:30",
+                "--partition=gpu,big-2",
+                "--cpus-per-task=8",
+                "--requeue",
+                "--open-mode=append",
+                "--signal=B:TERM@120",
+            },
+            set(self.directives(script)),
+        )
+        self.assertIn(
+            f'/opt/offramp/launch/offramp shard --job {self.folder}/job --consumers 4 --index "$SLURM_ARRAY_TASK_ID" &\n',
+            script,
+        )
         self.assertIn('"${SLURM_RESTART_COUNT:-0}" -ge 3 ]', script)
 
     def test_flags_that_slurm_or_a_shard_would_refuse_are_refused(self):
         job = self.job()
-        for given in ({"--time": "soon"}, {"--time": "5\n#SBATCH --uid=0"}, {"--partition": "a b"}, {"--cpus": "0"}, {"--gpus-per-shard": "2"}, {"--at-once": "all"},
-                      {"--restarts": "-1"}):
+        for given in (
+            {"--time": "soon"},
+            {"--time": "5\n#SBATCH --uid=0"},
+            {"--partition": "a b"},
+            {"--cpus": "0"},
+            {"--gpus-per-shard": "2"},
+            {"--at-once": "all"},
+            {"--restarts": "-1"},
+        ):
             with self.subTest(given):
                 self.refused(ExitCode.USAGE, self.script, job, given)
         self.refused(ExitCode.USAGE, self.script, self.job("two\nlines"))
         for words in (["--tiem", "5"], ["--", "--output", "x"], ["--", "--resume"]):
             with self.subTest(words):
-                self.refused(ExitCode.USAGE, job_command.for_an_engine, ["--job", str(job.folder), *words], engines.SBATCH_FLAGS)
+                self.refused(
+                    ExitCode.USAGE, job_command.for_an_engine, ["--job", str(job.folder), *words], engines.SBATCH_FLAGS
+                )
 
     def test_a_shell_reads_the_script_with_awkward_folder_names(self):
         script = self.folder / "script"
@@ -90,45 +115,90 @@ class SbatchTest(EngineTest):
             script.write_text(self.script(self.job(name), flags=["--tag", AWKWARD]))
             subprocess.run(["bash", "-n", script], check=True)
             if shutil.which("shellcheck"):
-                self.assertEqual("", subprocess.run(["shellcheck", "--severity=warning", script], capture_output=True, text=True, check=False).stdout)
-        printed = script.read_text().replace("/opt/offramp/launch/offramp shard", f"{sys.executable} -c 'import json, sys; print(json.dumps(sys.argv[1:]))'")
+                self.assertEqual(
+                    "",
+                    subprocess.run(
+                        ["shellcheck", "--severity=warning", script], capture_output=True, text=True, check=False
+                    ).stdout,
+                )
+        printed = script.read_text().replace(
+            "/opt/offramp/launch/offramp shard",
+            f"{sys.executable} -c 'import json, sys; print(json.dumps(sys.argv[1:]))'",
+        )
         script.write_text(printed)
-        done = subprocess.run(["bash", script], env={**os.environ, "SLURM_ARRAY_TASK_ID": "5"}, capture_output=True, text=True, check=True)
-        self.assertEqual(["--job", str(self.folder / AWKWARD), "--tag", AWKWARD, "--index", "5"], json.loads(done.stdout))
+        done = subprocess.run(
+            ["bash", script], env={**os.environ, "SLURM_ARRAY_TASK_ID": "5"}, capture_output=True, text=True, check=True
+        )
+        self.assertEqual(
+            ["--job", str(self.folder / AWKWARD), "--tag", AWKWARD, "--index", "5"], json.loads(done.stdout)
+        )
 
 
 class KubernetesTest(EngineTest):
     def manifest(self, job, flags=(), **given):
-        given = {**CLUSTER, "--mount": str(self.folder), **{f"--{name.replace('_', '-')}": value for name, value in given.items()}}
+        given = {
+            **CLUSTER,
+            "--mount": str(self.folder),
+            **{f"--{name.replace('_', '-')}": value for name, value in given.items()},
+        }
         return engines.manifest(job, given, list(flags))
 
     def jobs(self):
         """(name, manifest), with the fewest options, with --http, and with all."""
         yield "least", self.manifest(self.job(flags=["--device=cpu"]))
         yield "watched", self.manifest(self.job("watched"), ["--http", "0.0.0.0:9464"])
-        yield "most", self.manifest(self.job(AWKWARD), ["--tag", AWKWARD, "--note", "no"], cpus="8", memory="64Gi", shm="32Gi", at_once="2", secret="passwords", name="mine")
+        yield (
+            "most",
+            self.manifest(
+                self.job(AWKWARD),
+                ["--tag", AWKWARD, "--note", "no"],
+                cpus="8",
+                memory="64Gi",
+                shm="32Gi",
+                at_once="2",
+                secret="passwords",
+                name="mine",
+            ),
+        )
 
     @unittest.skipUnless(yaml, "without PyYAML")
     def test_the_manifest_is_valid_yaml_with_the_given_values(self):
         for what, text in self.jobs():
             found = yaml.safe_load(text)
             pod = found["spec"]["template"]["spec"]
-            self.assertEqual(pod["containers"][0]["volumeMounts"], [{"name": "job", "mountPath": str(self.folder)}, {"name": "shm", "mountPath": "/dev/shm"}])
-            self.assertEqual((found["spec"]["completions"], pod["restartPolicy"], pod["terminationGracePeriodSeconds"]), (3, "Never", 120))
-        self.assertEqual((what, pod["containers"][0]["args"]), ("most", ["shard", "--job", str(self.folder / AWKWARD), "--tag", AWKWARD, "--note", "no"]))
-        self.assertEqual(pod["containers"][0]["resources"], {"limits": {"nvidia.com/gpu": 1, "memory": "64Gi"}, "requests": {"cpu": 8, "memory": "64Gi"}})
-        self.assertEqual((pod["volumes"][1]["emptyDir"], found["spec"]["parallelism"]), ({"medium": "Memory", "sizeLimit": "32Gi"}, 2))
+            self.assertEqual(
+                pod["containers"][0]["volumeMounts"],
+                [{"name": "job", "mountPath": str(self.folder)}, {"name": "shm", "mountPath": "/dev/shm"}],
+            )
+            self.assertEqual(
+                (found["spec"]["completions"], pod["restartPolicy"], pod["terminationGracePeriodSeconds"]),
+                (3, "Never", 120),
+            )
+        self.assertEqual(
+            (what, pod["containers"][0]["args"]),
+            ("most", ["shard", "--job", str(self.folder / AWKWARD), "--tag", AWKWARD, "--note", "no"]),
+        )
+        self.assertEqual(
+            pod["containers"][0]["resources"],
+            {"limits": {"nvidia.com/gpu": 1, "memory": "64Gi"}, "requests": {"cpu": 8, "memory": "64Gi"}},
+        )
+        self.assertEqual(
+            (pod["volumes"][1]["emptyDir"], found["spec"]["parallelism"]),
+            ({"medium": "Memory", "sizeLimit": "32Gi"}, 2),
+        )
 
     @unittest.skipUnless(yaml, "without PyYAML")
     def test_the_failure_policy_agrees_with_the_table_of_exit_codes(self):
         rules = yaml.safe_load(self.manifest(self.job()))["spec"]["podFailurePolicy"]["rules"]
-        self.assertEqual({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}, rules[0])
+        self.assertEqual(
+            {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}, rules[0]
+        )
         action_of = {code: rule["action"] for rule in rules[1:] for code in rule["onExitCodes"]["values"]}
         wanted = {shard_exit.DONE: None, shard_exit.AGAIN: "Count", shard_exit.FINAL: "FailIndex"}
         for code, fate in shard_exit.FATES.items():
             if (ends_with := shard_exit.exit_of(code)) != 0:
                 self.assertEqual(wanted[fate], action_of[ends_with], code)
-        self.assertEqual("FailIndex", action_of[ExitCode.DEAD_LETTERS])     # of --strict
+        self.assertEqual("FailIndex", action_of[ExitCode.DEAD_LETTERS])  # of --strict
         self.assertEqual({"Count", "FailIndex"}, set(action_of.values()))
         self.assertNotIn(0, action_of)
 
@@ -145,12 +215,22 @@ class KubernetesTest(EngineTest):
 
     @unittest.skipUnless(yaml, "without PyYAML")
     def test_a_watched_shard_has_a_readiness_probe_and_no_other(self):
-        container = yaml.safe_load(self.manifest(self.job(), ["--http", "0.0.0.0:9464"]))["spec"]["template"]["spec"]["containers"][0]
+        container = yaml.safe_load(self.manifest(self.job(), ["--http", "0.0.0.0:9464"]))["spec"]["template"]["spec"][
+            "containers"
+        ][0]
         self.assertEqual(["readinessProbe"], [name for name in container if name.endswith("Probe")])
         self.assertEqual({"path": "/readyz", "port": 9464}, container["readinessProbe"]["httpGet"])
         self.assertEqual([{"name": "metrics", "containerPort": 9464}], container["ports"])
         self.assertEqual(["--http", "0.0.0.0:9464"], container["args"][-2:])
-        for text in ("127.0.0.1:9464", "127.0.0.2:9464", "localhost:9464", "[::1]:9464", "0.0.0.0:0", "9464", "pod.example:9464"):
+        for text in (
+            "127.0.0.1:9464",
+            "127.0.0.2:9464",
+            "localhost:9464",
+            "[::1]:9464",
+            "0.0.0.0:0",
+            "9464",
+            "pod.example:9464",
+        ):
             self.refused(ExitCode.USAGE, self.manifest, self.job(text), ["--http", text])
 
     def test_folders_that_pods_do_not_see_are_refused(self):
@@ -164,12 +244,24 @@ class KubernetesTest(EngineTest):
     def test_the_default_mount_is_that_of_the_jobs_folder(self):
         is_mount = {self.folder, pathlib.Path("/")}.__contains__
         self.assertRegex(engines.manifest(self.job("a"), dict(CLUSTER), [], is_mount), f'mountPath: "{self.folder}"}}')
-        self.refused(ExitCode.USAGE, engines.manifest, self.job("b"), dict(CLUSTER), [], lambda path: path == pathlib.Path("/"))
+        self.refused(
+            ExitCode.USAGE, engines.manifest, self.job("b"), dict(CLUSTER), [], lambda path: path == pathlib.Path("/")
+        )
 
     def test_values_that_kubernetes_would_refuse_are_refused(self):
         job = self.job()
-        for name, value in (("image", ""), ("image", "a\nb"), ("claim", "Data"), ("name", "x" * 53), ("name", "a.b"), ("memory", "64 GB"), ("shm", "lots"), ("secret", "_"),
-                            ("at_once", "0"), ("cpus", "0.5")):
+        for name, value in (
+            ("image", ""),
+            ("image", "a\nb"),
+            ("claim", "Data"),
+            ("name", "x" * 53),
+            ("name", "a.b"),
+            ("memory", "64 GB"),
+            ("shm", "lots"),
+            ("secret", "_"),
+            ("at_once", "0"),
+            ("cpus", "0.5"),
+        ):
             with self.subTest(name=name, value=value):
                 self.refused(ExitCode.USAGE, self.manifest, job, **{name: value})
         self.done(job, 0, 1, 2)

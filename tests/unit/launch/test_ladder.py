@@ -49,7 +49,9 @@ class InFolder(unittest.TestCase):
 
 class IntervalsTest(unittest.TestCase):
     def test_the_union_merges_overlaps_within_the_window(self):
-        self.assertEqual([(10, 30), (40, 50)], intervals.union([(40, 60), (20, 30), (0, 25), (22, 23), (70, 80)], 10, 50))
+        self.assertEqual(
+            [(10, 30), (40, 50)], intervals.union([(40, 60), (20, 30), (0, 25), (22, 23), (70, 80)], 10, 50)
+        )
         self.assertEqual([(0, 2)], intervals.union([(0, 1), (1, 2)], 0, 9))
         self.assertEqual([], intervals.union([(5, 5), (9, 7)], 0, 10))
 
@@ -61,7 +63,9 @@ class IntervalsTest(unittest.TestCase):
 
 class FiguresTest(InFolder):
     def trace(self, *compute):
-        ranges = tuple(Range("compute", "compute", batch, begin, end, True) for batch, (begin, end) in enumerate(compute))
+        ranges = tuple(
+            Range("compute", "compute", batch, begin, end, True) for batch, (begin, end) in enumerate(compute)
+        )
         return Trace((Program("producer", 1, ranges),), (100, 200))
 
     def test_idle_is_the_measured_time_without_compute(self):
@@ -94,8 +98,18 @@ class FiguresTest(InFolder):
         self.assertEqual((90, 108, 4), (times["compute"], times["d2h"], times["h2d"]))
 
     def test_gains_compare_to_the_previous_and_the_first_rung(self):
-        rows = figures.compare({key: {"batches_per_second": rate} for key, rate in
-                                (("sequential", 0.45), ("workers", 0.71), ("pool", 1.51), ("streams", 1.85), ("compute-alone", 2.0))})
+        rows = figures.compare(
+            {
+                key: {"batches_per_second": rate}
+                for key, rate in (
+                    ("sequential", 0.45),
+                    ("workers", 0.71),
+                    ("pool", 1.51),
+                    ("streams", 1.85),
+                    ("compute-alone", 2.0),
+                )
+            }
+        )
         self.assertAlmostEqual(1.58, rows["workers"]["gain_over_the_rung_before"], places=2)
         self.assertAlmostEqual(4.11, rows["streams"]["gain_in_all"], places=2)
         self.assertAlmostEqual(0.925, rows["streams"]["share_of_compute_alone"])
@@ -111,12 +125,17 @@ class FiguresTest(InFolder):
 class TracesTest(InFolder):
     def test_reads_programs_ranges_and_the_window(self):
         trace = read_trace(make_ladder(self.folder, consumers=3).trace_dir("streams"))
-        self.assertEqual(["producer", "consumer", "consumer", "consumer"], [program.process for program in trace.programs])
+        self.assertEqual(
+            ["producer", "consumer", "consumer", "consumer"], [program.process for program in trace.programs]
+        )
         self.assertEqual(ORIGIN + 181 * MS, trace.window[0])
         self.assertEqual(22, len(trace.device("d2h")))
 
     def test_host_ranges_named_as_a_device_lane_are_not_device_time(self):
-        lines = [{"process": "producer", "pid": 1}, {"lane": "main", "name": "compute", "batch": 0, "begin_ns": 1, "end_ns": 2}]
+        lines = [
+            {"process": "producer", "pid": 1},
+            {"lane": "main", "name": "compute", "batch": 0, "begin_ns": 1, "end_ns": 2},
+        ]
         (self.folder / "producer-1.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         trace = read_trace(self.folder)
         self.assertEqual(([], None), (trace.device("compute"), trace.window))
@@ -130,15 +149,28 @@ class TracesTest(InFolder):
 class WorkloadTest(unittest.TestCase):
     def test_the_article_on_a_gpu_and_small_elsewhere(self):
         flags = " ".join(make_workload([], True).timed_flags("/t"))
-        for wanted in ("--batch 64", "--image-size 512", "--precision tf32", "--slabs 8", "--write-copy", "--write-path /dev/null",
-                       "--synthetic-on host", "--deterministic", "--warmup-batches 10 --batches 110", "--drain-warmup", "--trace-dir /t"):
+        for wanted in (
+            "--batch 64",
+            "--image-size 512",
+            "--precision tf32",
+            "--slabs 8",
+            "--write-copy",
+            "--write-path /dev/null",
+            "--synthetic-on host",
+            "--deterministic",
+            "--warmup-batches 10 --batches 110",
+            "--drain-warmup",
+            "--trace-dir /t",
+        ):
             self.assertIn(wanted, flags)
         self.assertEqual(8, make_workload([], True).consumers)
         small = make_workload([], False)
         self.assertEqual((2, 6, 2), (small.warmup, small.batches, small.consumers))
 
     def test_user_flags_override_defaults_and_others_pass(self):
-        workload = make_workload(["--batch=3", "--seed", "7", "--batches", "5", "--warmup", "1", "--consumers", "4"], True)
+        workload = make_workload(
+            ["--batch=3", "--seed", "7", "--batches", "5", "--warmup", "1", "--consumers", "4"], True
+        )
         flags = workload.timed_flags("/t")
         self.assertEqual(["--batch=3"], [flag for flag in flags if flag.partition("=")[0] == "--batch"])
         self.assertIn("--seed", flags)
@@ -155,7 +187,13 @@ class WorkloadTest(unittest.TestCase):
         self.assertEqual(len(set(flags) & {"--processor"}), sum(flag == "--processor" for flag in flags))
 
     def test_flags_that_the_ladder_sets_are_refused(self):
-        for argv in (["--strategy", "pool"], ["--trace-dir=/t"], ["--run-id", "x"], ["--batches", "0"], ["--batches", "few"]):
+        for argv in (
+            ["--strategy", "pool"],
+            ["--trace-dir=/t"],
+            ["--run-id", "x"],
+            ["--batches", "0"],
+            ["--batches", "few"],
+        ):
             with self.assertRaises(LaunchError) as refused:
                 make_workload(argv, True)
             self.assertEqual(ExitCode.USAGE, refused.exception.code, argv)
@@ -165,7 +203,11 @@ class RungsTest(unittest.TestCase):
     def test_the_articles_figures_are_consistent(self):
         measured = {rung.key: rung.article_rate for rung in rungs.RUNGS if rung.article_rate}
         self.assertEqual([0.45, 0.71, 1.51, 1.55, 1.85], list(measured.values()))
-        for key, before, gain in (("workers", "sequential", 58), ("async-pageable", "pool", 2.6), ("streams", "async-pageable", 19.3)):
+        for key, before, gain in (
+            ("workers", "sequential", 58),
+            ("async-pageable", "pool", 2.6),
+            ("streams", "async-pageable", 19.3),
+        ):
             self.assertAlmostEqual(gain, 100 * (measured[key] / measured[before] - 1), delta=0.3)
         self.assertGreater(measured["pool"] / measured["workers"], 2)
         self.assertGreater(measured["streams"] / measured["sequential"], 4)
@@ -186,13 +228,17 @@ class ChecksTest(InFolder):
         return compare_checksums({name: self.folder / name for name in results})
 
     def test_equal_in_any_order(self):
-        self.assertTrue(self.check(a=["0\t0\tk\to\tff", "1\t0\tk\to\tee"], b=["1\t0\tk\to\tee", "0\t0\tk\to\tff"]).equal)
+        self.assertTrue(
+            self.check(a=["0\t0\tk\to\tff", "1\t0\tk\to\tee"], b=["1\t0\tk\to\tee", "0\t0\tk\to\tff"]).equal
+        )
 
     def test_changed_missing_and_absent_rows_differ(self):
         check = self.check(a=["0\tff", "1\tee"], b=["0\tff", "1\tdd"], c=["0\tff"], d=None)
         self.assertIs(False, check.equal)
-        self.assertEqual(["equal", "differs in 1 of 2", "differs in 1 of 2", "no results"],
-                         [verdict["word"] for verdict in check.verdicts.values()])
+        self.assertEqual(
+            ["equal", "differs in 1 of 2", "differs in 1 of 2", "no results"],
+            [verdict["word"] for verdict in check.verdicts.values()],
+        )
         self.assertIn("b differs in 1 of 2", check.describe())
 
     def test_no_results_at_all_are_not_equal(self):
@@ -202,7 +248,9 @@ class ChecksTest(InFolder):
 class TableTest(InFolder):
     def test_every_rung_has_every_figure(self):
         for title, head, rows in table.tables(Ladder(make_ladder(self.folder))):
-            self.assertEqual([rungs.rung_named(key).title for key in KEYS][:len(rows)], [row[0] for row in rows], title)
+            self.assertEqual(
+                [rungs.rung_named(key).title for key in KEYS][: len(rows)], [row[0] for row in rows], title
+            )
             for row in rows:
                 self.assertEqual(len(head), len(row))
                 self.assertNotIn("None", "".join(row))
@@ -210,8 +258,22 @@ class TableTest(InFolder):
 
     def test_the_articles_numbers_are_listed(self):
         text = table.markdown(Ladder(make_ladder(self.folder)))
-        for figure in ("0.45", "0.71", "1.51", "1.55", "1.85", "+58 %", "more than 2×", "+2.6 %", "+19.3 %", "over 4×", "55.0 GB/s",
-                       "11.11 batches/s", "driver 580.1", "identical on 6 rungs"):
+        for figure in (
+            "0.45",
+            "0.71",
+            "1.51",
+            "1.55",
+            "1.85",
+            "+58 %",
+            "more than 2×",
+            "+2.6 %",
+            "+19.3 %",
+            "over 4×",
+            "55.0 GB/s",
+            "11.11 batches/s",
+            "driver 580.1",
+            "identical on 6 rungs",
+        ):
             self.assertIn(figure, text)
 
     def test_a_failed_rung_is_shown_and_the_others_stay(self):
@@ -237,7 +299,9 @@ class TableTest(InFolder):
         self.assertIn("The article gained +58 %: its step became 814 ms shorter.", text)
 
     def test_an_unmeasured_rung_explains_nothing(self):
-        self.assertNotIn("The article gained", table.markdown(Ladder(make_ladder(self.folder, keys=["workers", "pool"]))))
+        self.assertNotIn(
+            "The article gained", table.markdown(Ladder(make_ladder(self.folder, keys=["workers", "pool"])))
+        )
 
 
 class PerfettoTest(InFolder):
@@ -281,8 +345,15 @@ class PerfettoTest(InFolder):
     def test_times_are_microseconds_from_the_first_measured_batch(self):
         begins = [event["ts"] for event in self.events if event["name"] == "measure_begin"]
         self.assertEqual([0.0] * len(KEYS), begins)
-        alone = [event for event in self.events if event["ph"] == "X" and event["pid"] // 1000 == 7 and event["cat"] == "device"
-                 and event["name"] == "compute" and event["ts"] == 0]
+        alone = [
+            event
+            for event in self.events
+            if event["ph"] == "X"
+            and event["pid"] // 1000 == 7
+            and event["cat"] == "device"
+            and event["name"] == "compute"
+            and event["ts"] == 0
+        ]
         self.assertEqual([90_000.0], [event["dur"] for event in alone])
 
 
@@ -364,7 +435,9 @@ class SavedLadderTest(InFolder):
 class MachineTest(InFolder):
     def test_reads_the_driver_release_from_the_kernel(self):
         file = self.folder / "version"
-        file.write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (x)\nGCC version: gcc 12.2.0\n")
+        file.write_text(
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (x)\nGCC version: gcc 12.2.0\n"
+        )
         self.assertEqual("580.95.05", machine.driver_release(file))
         self.assertEqual("", machine.driver_release(self.folder / "none"))
 
@@ -377,13 +450,20 @@ class CommandTest(InFolder):
         programs = self.folder / "bin"
         programs.mkdir()
         for role in ("producer", "ladder", "consumer"):
-            self.script(programs / f"offramp-{role}", f"exec '{sys.executable}' '{HERE / 'fake_program.py'}' {role} \"$@\"")
+            self.script(
+                programs / f"offramp-{role}", f"exec '{sys.executable}' '{HERE / 'fake_program.py'}' {role} \"$@\""
+            )
         self.log = self.folder / "log"
         self.output = self.folder / "out"
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("OFFRAMP_")},
-            "OFFRAMP_BIN_DIR": str(programs), "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_SKIP_PACKAGES": "1",
-            "FAKE_LOG": str(self.log), "PYTHONPATH": f"{HERE.parents[2] / 'launch'}:{HERE}", "PYTHONDONTWRITEBYTECODE": "1"}
+            "OFFRAMP_BIN_DIR": str(programs),
+            "OFFRAMP_BUILD_DIR": str(self.folder / "build"),
+            "OFFRAMP_SKIP_PACKAGES": "1",
+            "FAKE_LOG": str(self.log),
+            "PYTHONPATH": f"{HERE.parents[2] / 'launch'}:{HERE}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
 
     @staticmethod
     def script(path, text):
@@ -391,8 +471,14 @@ class CommandTest(InFolder):
         path.chmod(0o755)
 
     def ladder(self, *argv, **environment):
-        return subprocess.run([OFFRAMP, "ladder", "--output", str(self.output), *argv], env={**self.environment, **environment},
-                              capture_output=True, text=True, timeout=WATCHDOG_SECONDS, check=False)
+        return subprocess.run(
+            [OFFRAMP, "ladder", "--output", str(self.output), *argv],
+            env={**self.environment, **environment},
+            capture_output=True,
+            text=True,
+            timeout=WATCHDOG_SECONDS,
+            check=False,
+        )
 
     def logged(self, role):
         return [line[1:] for line in map(json.loads, self.log.read_text().splitlines()) if line[0] == role]
@@ -406,8 +492,10 @@ class CommandTest(InFolder):
         self.assertIn("identical on 2 rungs", done.stdout)
         self.assertIn("bare copies 55.0 GB/s", done.stdout)
         runs = [flags for flags in self.logged("ladder") if "--run-id" in flags]
-        self.assertEqual(["sequential", "sequential", "streams", "streams", "compute-alone"],
-                         [flags[flags.index("--strategy") + 1] for flags in runs])
+        self.assertEqual(
+            ["sequential", "sequential", "streams", "streams", "compute-alone"],
+            [flags[flags.index("--strategy") + 1] for flags in runs],
+        )
         self.assertEqual([flags for flags in runs if "--measure-limits" in flags], [runs[3]])
         self.assertTrue(all("5" in flags for flags in runs))
         # Each of the two runs of `streams` has two consumers; the other runs have none.
@@ -425,8 +513,13 @@ class CommandTest(InFolder):
         self.assertIn("streams differs in 6 of 6", done.stdout)
 
     def test_an_interrupt_ends_the_ladder_and_every_program(self):
-        launcher = subprocess.Popen([OFFRAMP, "ladder", "--output", str(self.output), "--rungs", "pool,streams"],
-                                    env={**self.environment, "FAKE_HANGS": "pool"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        launcher = subprocess.Popen(
+            [OFFRAMP, "ladder", "--output", str(self.output), "--rungs", "pool,streams"],
+            env={**self.environment, "FAKE_HANGS": "pool"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         self.addCleanup(launcher.stdout.close)
         until(lambda: self.log.exists() and len(self.logged("waits")) == 3)
         launcher.send_signal(signal.SIGINT)
@@ -447,23 +540,37 @@ class CommandTest(InFolder):
         return f"{tools}:{os.environ['PATH']}"
 
     def test_nsys_captures_each_rung_as_the_article_did(self):
-        path = self.fake_nsys('while [ "$1" != -o ]; do shift; done; touch "$2.nsys-rep"; shift 2; UNDER_NSYS=yes exec "$@"')
+        path = self.fake_nsys(
+            'while [ "$1" != -o ]; do shift; done; touch "$2.nsys-rep"; shift 2; UNDER_NSYS=yes exec "$@"'
+        )
         done = self.ladder("--nsys", "--rungs", "workers,compute-alone", PATH=path)
         self.assertEqual(0, done.returncode, done.stderr)
-        calls = ["profile --capture" + call for call in (self.folder / "nsys-log").read_text().split("profile --capture")[1:]]
+        calls = [
+            "profile --capture" + call for call in (self.folder / "nsys-log").read_text().split("profile --capture")[1:]
+        ]
         for key, call in zip(("workers", "compute-alone"), calls, strict=True):
             self.assertTrue((self.output / f"{key}.nsys-rep").exists())
-            for wanted in ("profile --capture-range=cudaProfilerApi --trace=cuda,nvtx,osrt", f"-o {self.output}/{key} ", "--warmup-batches 10",
-                           "--profile-batches 3", "--batches 14", f"--strategy {key}"):
+            for wanted in (
+                "profile --capture-range=cudaProfilerApi --trace=cuda,nvtx,osrt",
+                f"-o {self.output}/{key} ",
+                "--warmup-batches 10",
+                "--profile-batches 3",
+                "--batches 14",
+                f"--strategy {key}",
+            ):
                 self.assertIn(wanted, call)
                 self.assertIn(wanted, done.stdout)
         self.assertEqual([["consumer"], ["consumer"], ["ladder"], ["ladder"]], sorted(self.logged("under nsys")))
 
     def test_an_interrupted_capture_leaves_no_program(self):
         path = self.fake_nsys('while [ "$1" != -o ]; do shift; done; shift 2; "$@"')
-        launcher = subprocess.Popen([OFFRAMP, "ladder", "--nsys", "--output", str(self.output), "--rungs", "pool"],
-                                    env={**self.environment, "FAKE_HANGS": "pool", "PATH": path}, stdout=subprocess.PIPE,
-                                    stderr=subprocess.STDOUT, text=True)
+        launcher = subprocess.Popen(
+            [OFFRAMP, "ladder", "--nsys", "--output", str(self.output), "--rungs", "pool"],
+            env={**self.environment, "FAKE_HANGS": "pool", "PATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         self.addCleanup(launcher.stdout.close)
         until(lambda: self.log.exists() and len(self.logged("waits")) == 3)
         launcher.send_signal(signal.SIGINT)

@@ -7,8 +7,15 @@ import unittest
 
 from offramp_launch import progress
 
-STATUS = {"state": "running", "done_samples": 40, "total_samples": 300, "samples_per_second": 26.1, "gpu_utilization": 0.48, "consumer_utilization": 0.02,
-          "limiting_stage": "copy to host"}
+STATUS = {
+    "state": "running",
+    "done_samples": 40,
+    "total_samples": 300,
+    "samples_per_second": 26.1,
+    "gpu_utilization": 0.48,
+    "consumer_utilization": 0.02,
+    "limiting_stage": "copy to host",
+}
 MESSAGE = "all slabs are held by consumers: pid 12 for 3.1 s, pid 14 for 2.9 s [/x] and others that are named here"
 
 
@@ -17,9 +24,17 @@ class LiveDisplayTest(unittest.TestCase):
     def shown(self, width, status):
         """The lines on the screen after `status`."""
         from rich.console import Console
+
         screen = io.StringIO()
-        console = Console(file=screen, force_terminal=True, width=width, height=50, color_system=None, legacy_windows=False,
-                          _environ={"TERM": "xterm"})    # independent of the terminal of the test
+        console = Console(
+            file=screen,
+            force_terminal=True,
+            width=width,
+            height=50,
+            color_system=None,
+            legacy_windows=False,
+            _environ={"TERM": "xterm"},
+        )  # independent of the terminal of the test
         display = progress.LiveDisplay("images", console)
         screen.seek(screen.truncate(0))
         display.show(status)
@@ -43,8 +58,17 @@ class LiveDisplayTest(unittest.TestCase):
         self.assertRegex(lines[0], r"^running .*40/300 images.*held back by copy to host$")
 
     def test_the_longest_text_leaves_a_bar_at_80_columns(self):
-        status = {**STATUS, "state": "abandoned", "done_samples": 1_000_000, "total_samples": 10_000_000, "samples_per_second": 12345.6}
-        self.assertRegex(self.shown(80, {**status, "state": "draining"})[0], r"^draining [━╸╺ -]{6,} ?1000000/10000000 images, 12345.6/s, 12:09 left$")
+        status = {
+            **STATUS,
+            "state": "abandoned",
+            "done_samples": 1_000_000,
+            "total_samples": 10_000_000,
+            "samples_per_second": 12345.6,
+        }
+        self.assertRegex(
+            self.shown(80, {**status, "state": "draining"})[0],
+            r"^draining [━╸╺ -]{6,} ?1000000/10000000 images, 12345.6/s, 12:09 left$",
+        )
 
     def test_a_narrow_terminal_keeps_the_beginning(self):
         lines = self.shown(45, STATUS)

@@ -14,7 +14,17 @@ from unittest import mock
 
 from offramp_launch import shared_folder
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.output_folder import (CHECKPOINT, LOCK, OutputLock, describe_work, is_used_by_other_run, make_room, prepare, require_no_job, run_noted)
+from offramp_launch.output_folder import (
+    CHECKPOINT,
+    LOCK,
+    OutputLock,
+    describe_work,
+    is_used_by_other_run,
+    make_room,
+    prepare,
+    require_no_job,
+    run_noted,
+)
 
 HEADER = json.dumps({"identity": {"items": "1000"}, "run": "the-run", "checkpoint": 1, "pid": 7})
 
@@ -81,8 +91,13 @@ class OutputFolderTest(unittest.TestCase):
         checkpoint.write_text("[" * 100000 + "\n")
         self.assertEqual("the work of an earlier run", describe_work(self.folder))
         elsewhere = self.folder / "elsewhere"
-        for plant in (lambda path: os.link(elsewhere, path), lambda path: os.symlink(elsewhere, path), os.mkfifo, os.mkdir,
-                      lambda path: os.symlink(self.folder / "not there", path)):
+        for plant in (
+            lambda path: os.link(elsewhere, path),
+            lambda path: os.symlink(elsewhere, path),
+            os.mkfifo,
+            os.mkdir,
+            lambda path: os.symlink(self.folder / "not there", path),
+        ):
             plant(self.folder / LOCK)
             with self.assertRaisesRegex(LaunchError, "is not an Offramp lock") as refused:
                 OutputLock(self.folder, "first", self.note)
@@ -124,7 +139,9 @@ class OutputFolderTest(unittest.TestCase):
         program.chmod(0o755)
         with self.assertRaises(LaunchError) as refused:
             prepare(self.folder, [str(program), "--output", "o"], {}, note=self.note)
-        self.assertEqual((ExitCode.USAGE, "error: prepare --output o"), (refused.exception.code, str(refused.exception)))
+        self.assertEqual(
+            (ExitCode.USAGE, "error: prepare --output o"), (refused.exception.code, str(refused.exception))
+        )
         prepare(self.folder, ["/bin/true"], {}, note=self.note)
         self.assertEqual([], self.notes)
         self.assertEqual(before, sorted(self.folder.rglob("*")))
@@ -137,13 +154,18 @@ class OutputFolderTest(unittest.TestCase):
 
     def test_a_run_may_not_write_to_the_folders_of_a_job(self):
         written = self.folder / "written"
-        for claimed, flag, config in ((self.folder, "--output", {}), (written, "--write-path", {"processor": "checksum,write", "write-path": str(written)})):
+        for claimed, flag, config in (
+            (self.folder, "--output", {}),
+            (written, "--write-path", {"processor": "checksum,write", "write-path": str(written)}),
+        ):
             require_no_job(self.folder, config)
             (claimed / ".offramp-shards").mkdir(parents=True)
             claim = claimed / ".offramp-shards/job.json"
             for text, owner in (('{"job": "job-a", "folder": "/jobs/a"}', "job-a in /jobs/a"), ("{", "a job")):
                 claim.write_text(text)
-                with self.assertRaisesRegex(LaunchError, f"^{flag} {claimed} is in use by the shards of {owner}, which is not merged yet") as refusal:
+                with self.assertRaisesRegex(
+                    LaunchError, f"^{flag} {claimed} is in use by the shards of {owner}, which is not merged yet"
+                ) as refusal:
                     require_no_job(self.folder, config)
                 self.assertIn(f"remove {claim.parent}", str(refusal.exception))
             require_no_job(self.folder / "another", {**config, "processor": "npy"})
@@ -169,13 +191,17 @@ class OutputFolderTest(unittest.TestCase):
             door.write_text("")
 
         launcher = subprocess.Popen(
-            [sys.executable, "-c",
-             "import subprocess, sys\n"
-             "from offramp_launch.output_folder import OutputLock\n"
-             f"lock = OutputLock({str(self.folder)!r}, 'dead')\n"
-             f"subprocess.Popen(['cat', {str(door)!r}], pass_fds=(lock.fd,), stdout=subprocess.DEVNULL)\n"
-             "import os; os._exit(9)"],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+            [
+                sys.executable,
+                "-c",
+                "import subprocess, sys\n"
+                "from offramp_launch.output_folder import OutputLock\n"
+                f"lock = OutputLock({str(self.folder)!r}, 'dead')\n"
+                f"subprocess.Popen(['cat', {str(door)!r}], pass_fds=(lock.fd,), stdout=subprocess.DEVNULL)\n"
+                "import os; os._exit(9)",
+            ],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
         os.waitid(os.P_PID, launcher.pid, os.WEXITED | os.WNOWAIT)
         OutputLock(self.folder, "next", let_it_end).close()
         self.assertTrue(any("waiting for the last programs of run dead" in note for note in self.notes), self.notes)
@@ -229,7 +255,6 @@ class OutputFolderTest(unittest.TestCase):
             lock = OutputLock(self.folder, "mine", self.note)
             self.assertEqual({"run": "mine", "pid": os.getpid()}, json.loads((self.folder / LOCK).read_text()))
             lock.close()
-
 
 
 class MakeRoomTest(unittest.TestCase):
@@ -288,7 +313,13 @@ class MakeRoomTest(unittest.TestCase):
         self.assertEqual((before, ["masks"]), (contents(self.output), os.listdir(self.root)))
 
     def test_each_kind_of_left_over_counts_as_work(self):
-        for name in (CHECKPOINT, ".offramp-egress", ".offramp-dead-letters/1.json", ".offramp-segments/checksum/1.tsv", "records/.offramp-segments/records/1.tsv"):
+        for name in (
+            CHECKPOINT,
+            ".offramp-egress",
+            ".offramp-dead-letters/1.json",
+            ".offramp-segments/checksum/1.tsv",
+            "records/.offramp-segments/records/1.tsv",
+        ):
             path = self.output / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("{")
@@ -311,7 +342,9 @@ class MakeRoomTest(unittest.TestCase):
         (self.output / "notes").mkdir()
         (self.output / "notes/a.txt").write_text("precious")
         for config in ({}, {"overwrite": True}, {"resume": True}):
-            self.assertIn(f"--output {self.output} holds notes/a.txt, which is of no Offramp run", self.room(**config)[1])
+            self.assertIn(
+                f"--output {self.output} holds notes/a.txt, which is of no Offramp run", self.room(**config)[1]
+            )
         self.assertIn("contradict each other", self.room(overwrite=True, resume=True)[1])
         self.assertEqual({"notes/a.txt": b"precious"}, contents(self.output))
 
@@ -384,14 +417,23 @@ class MakeRoomTest(unittest.TestCase):
         (written / "1.bin").write_bytes(b"one")
         config = {"processor": "checksum,write", "write_path": str(written)}
         for more in ({}, {"overwrite": True}, {"resume": True}):
-            self.assertIn(f"--write-path {written} is not empty: it holds 1.bin", self.room(**config, **more)[1], "it may be another run's")
+            self.assertIn(
+                f"--write-path {written} is not empty: it holds 1.bin",
+                self.room(**config, **more)[1],
+                "it may be another run's",
+            )
         before = self.work(write_path=str(written))
         lock, _ = self.room(**config, resume=True)
         lock.close()
         lock, _ = self.room(**config, overwrite=True)
-        self.assertEqual(({"1.bin": b"one"}, before), (contents(self.root / "written.before-new"), contents(self.root / "masks.before-new")))
+        self.assertEqual(
+            ({"1.bin": b"one"}, before),
+            (contents(self.root / "written.before-new"), contents(self.root / "masks.before-new")),
+        )
         lock.close()
-        self.assertEqual(({"1.bin": b"one"}, before), (contents(written), contents(self.output)), "both have their names again")
+        self.assertEqual(
+            ({"1.bin": b"one"}, before), (contents(written), contents(self.output)), "both have their names again"
+        )
         self.assertEqual(["masks", "written"], sorted(os.listdir(self.root)))
         for within in (self.output, self.output / "mask-png"):
             lock, _ = self.room(processor="write", write_path=str(within), overwrite=True)
@@ -401,13 +443,19 @@ class MakeRoomTest(unittest.TestCase):
     def test_a_start_that_waits_does_not_keep_a_renamed_folder(self):
         before = self.work()
         first = OutputLock(self.output, "first", self.note)
-        with mock.patch.object(OutputLock, "_wait_for_programs_left_over", lambda waiting, *_: (make_room(first, self.output, {"overwrite": True}), first.close())):
+        with mock.patch.object(
+            OutputLock,
+            "_wait_for_programs_left_over",
+            lambda waiting, *_: (make_room(first, self.output, {"overwrite": True}), first.close()),
+        ):
             (self.output / "keeps").touch()
             second = OutputLock(self.output, "second", self.note)
         second.require_in_place()
         self.assertIn(LOCK, os.listdir(self.output))
         second.close()
-        self.assertEqual(before.keys() | {"keeps"}, contents(self.output).keys() | contents(self.root / "masks.before-first").keys())
+        self.assertEqual(
+            before.keys() | {"keeps"}, contents(self.output).keys() | contents(self.root / "masks.before-first").keys()
+        )
 
     def test_a_folder_that_was_moved_away_is_not_replaced(self):
         before = self.work()
@@ -416,13 +464,18 @@ class MakeRoomTest(unittest.TestCase):
         self.output.rename(self.root / "moved")
         lock.put_back()
         self.assertFalse(self.output.exists())
-        self.assertEqual((before, {"result": b""}), (contents(self.root / "masks.before-new"), contents(self.root / "moved")))
+        self.assertEqual(
+            (before, {"result": b""}), (contents(self.root / "masks.before-new"), contents(self.root / "moved"))
+        )
         lock.close()
 
     def test_a_folder_that_cannot_be_made_anew_keeps_its_name(self):
         before = self.work()
         lock = OutputLock(self.output, "new", self.note)
-        with mock.patch("os.mkdir", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))), self.assertRaisesRegex(LaunchError, "No space left on device"):
+        with (
+            mock.patch("os.mkdir", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))),
+            self.assertRaisesRegex(LaunchError, "No space left on device"),
+        ):
             make_room(lock, self.output, {"overwrite": True})
         lock.close()
         self.assertEqual((["masks"], before), (os.listdir(self.root), contents(self.output)))
@@ -440,8 +493,13 @@ class MakeRoomTest(unittest.TestCase):
             shutil.rmtree(self.output, ignore_errors=True)
             self.output.mkdir()
             before = self.work()
-            done = subprocess.run([sys.executable, "-c", KILLED, str(self.output), str(steps)], check=False, capture_output=True, text=True,
-                                  env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+            done = subprocess.run(
+                [sys.executable, "-c", KILLED, str(self.output), str(steps)],
+                check=False,
+                capture_output=True,
+                text=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
             if done.returncode == 0:
                 break
             self.assertEqual(-signal.SIGKILL, done.returncode, done.stderr)
@@ -452,7 +510,9 @@ class MakeRoomTest(unittest.TestCase):
                 self.assertIn(str(aside), done.stdout, "the name was stated before")
                 self.assertEqual({}, contents(self.output) if self.output.exists() else {})
                 self.output.mkdir(exist_ok=True)
-                lock = OutputLock(self.output, "next", self.note)       # a leftover lock is no obstacle, the empty folder is free
+                lock = OutputLock(
+                    self.output, "next", self.note
+                )  # a leftover lock is no obstacle, the empty folder is free
                 make_room(lock, self.output, {})
                 lock.close()
                 shutil.rmtree(aside)
@@ -480,7 +540,11 @@ lock.close()
 
 def contents(folder):
     """{relative name: bytes} of all files, but for the lock."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in pathlib.Path(folder).rglob("*") if path.is_file() and path.name != LOCK}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in pathlib.Path(folder).rglob("*")
+        if path.is_file() and path.name != LOCK
+    }
 
 
 if __name__ == "__main__":

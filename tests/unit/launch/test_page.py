@@ -30,7 +30,7 @@ TEXT = PAGE.read_text()
 SCRIPT = re.search(r"<script>(.*)</script>", TEXT, re.S)[1]
 NODE = shutil.which("node")
 WATCHDOG_SECONDS = 60
-NOW = 1798633999        # a Wednesday, 12:33:19 UTC
+NOW = 1798633999  # a Wednesday, 12:33:19 UTC
 
 
 class Elements(html.parser.HTMLParser):
@@ -64,35 +64,69 @@ class PageTest(unittest.TestCase):
 
     def test_frequent_changes_are_not_read_aloud(self):
         self.assertNotIn("<output", TEXT)
-        self.assertEqual({"aloud": "polite", "selection": "polite", "lines": "off"}, dict(re.findall(r"id=\"(\w+)\"[^>]*aria-live=\"(\w+)\"", TEXT)))
+        self.assertEqual(
+            {"aloud": "polite", "selection": "polite", "lines": "off"},
+            dict(re.findall(r"id=\"(\w+)\"[^>]*aria-live=\"(\w+)\"", TEXT)),
+        )
 
     def test_loads_nothing_from_elsewhere(self):
         elements = Elements()
         elements.feed(TEXT)
-        leading = [value for _, name, value in elements.attributes if name in ("src", "href", "srcset", "action", "data", "poster")]
+        leading = [
+            value
+            for _, name, value in elements.attributes
+            if name in ("src", "href", "srcset", "action", "data", "poster")
+        ]
         self.assertTrue(all(value.startswith("data:") for value in leading), leading)
         self.assertEqual(["http://www.w3.org/2000/svg"], re.findall(r"(?:https?:)?//[\w.]+\.\w{2,}[^\s\"']*", TEXT))
         self.assertNotRegex(TEXT, r"@import|url\(")
-        self.assertEqual([], [name for _, name, _ in elements.attributes if name.startswith("on")], "the page's policy forbids inline handlers")
+        self.assertEqual(
+            [],
+            [name for _, name, _ in elements.attributes if name.startswith("on")],
+            "the page's policy forbids inline handlers",
+        )
 
     def test_a_runs_messages_are_inserted_as_text(self):
-        self.assertNotRegex(SCRIPT, r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|createContextualFragment|DOMParser|srcdoc")
+        self.assertNotRegex(
+            SCRIPT,
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|createContextualFragment|DOMParser|srcdoc",
+        )
 
     def test_every_field_it_reads_is_in_some_status(self):
         documents = list(DOCUMENTS.values())
         views = [viewed(document) for document in documents]
-        known = {"doc": {"view"}.union(*documents), "status": set().union(*(each["status"] for each in documents)), "view": set().union(*views),
-                 **{name: set().union(*(row for view in views for row in view[rows])) for name, rows in (("consumer", "consumers"), ("producer", "producers"), ("group", "slabs"))},
-                 "headline": set(views[0]["sentence"]), "moment": set(views[0]["now"])}
+        known = {
+            "doc": {"view"}.union(*documents),
+            "status": set().union(*(each["status"] for each in documents)),
+            "view": set().union(*views),
+            **{
+                name: set().union(*(row for view in views for row in view[rows]))
+                for name, rows in (("consumer", "consumers"), ("producer", "producers"), ("group", "slabs"))
+            },
+            "headline": set(views[0]["sentence"]),
+            "moment": set(views[0]["now"]),
+        }
         read = set(re.findall(rf"(?<!\")\b({'|'.join(known)})\.([A-Za-z_]\w*)", SCRIPT))
         self.assertGreater(len(read), 40)
         self.assertEqual([], sorted(f"{whose}.{name}" for whose, name in read if name not in known[whose]))
 
     @unittest.skipUnless(NODE, "Node.js is not installed here: the page's script is not run")
     def test_the_pages_times_are_in_the_viewers_zone(self):
-        finished = subprocess.run([NODE, "-e", f"{SCRIPT}console.log(JSON.stringify([until(8000, {NOW}), until(90000, {NOW}), atClock('2026-11-26T04:32:55.637Z joined'), atClock('12 times')]))"],
-                                  capture_output=True, text=True, timeout=WATCHDOG_SECONDS, env={**os.environ, "TZ": "Asia/Tokyo"}, check=False)
-        self.assertEqual(["23:46", "Thu 22:33", "13:32:55 joined", "12 times"], json.loads(finished.stdout or finished.stderr))
+        finished = subprocess.run(
+            [
+                NODE,
+                "-e",
+                f"{SCRIPT}console.log(JSON.stringify([until(8000, {NOW}), until(90000, {NOW}), atClock('2026-11-26T04:32:55.637Z joined'), atClock('12 times')]))",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=WATCHDOG_SECONDS,
+            env={**os.environ, "TZ": "Asia/Tokyo"},
+            check=False,
+        )
+        self.assertEqual(
+            ["23:46", "Thu 22:33", "13:32:55 joined", "12 times"], json.loads(finished.stdout or finished.stderr)
+        )
 
     def set_time_zone(self, zone):
         before = os.environ.get("TZ")
@@ -111,46 +145,82 @@ class PageTest(unittest.TestCase):
     def test_each_sentence_has_its_details(self):
         self.assertEqual(BELOW, {name: diagnosis.sentence(DOCUMENTS[name]).why for name in BELOW})
         self.assertIn("all slabs are in use", DOCUMENTS["starved"]["status"]["message"])
-        for name in ("starved", "gpus"):    # the message adds nothing to the headline
+        for name in ("starved", "gpus"):  # the message adds nothing to the headline
             self.assertNotIn("in use", diagnosis.sentence(DOCUMENTS[name]).why)
 
     def test_a_silent_producer_is_an_alarm(self):
         sentence = diagnosis.sentence(DOCUMENTS["computing"], 12)
-        self.assertEqual(("The producer has not reported for 12 s", f"Last report: {SENTENCES['computing']}", True), (sentence.text, sentence.why, sentence.alarm))
+        self.assertEqual(
+            ("The producer has not reported for 12 s", f"Last report: {SENTENCES['computing']}", True),
+            (sentence.text, sentence.why, sentence.alarm),
+        )
         for name, seconds in (("computing", 4), ("ended", 12), ("finishing", 12)):
             self.assertEqual(SENTENCES[name], diagnosis.sentence(DOCUMENTS[name], seconds).text)
 
     def test_predicts_the_end_of_a_run_in_progress(self):
         self.set_time_zone("UTC")
-        self.assertEqual(["7 s", "12:33", "Thu 13:33"], [diagnosis.in_words(viewed(DOCUMENTS["computing"])["left_seconds"]), diagnosis.until(7, NOW), diagnosis.until(90000, NOW)])
-        for end in (changed("computing", status={"state": "draining"}), {**DOCUMENTS["computing"], "ending": True}, {**DOCUMENTS["computing"], "finishing": True}, DOCUMENTS["stopped"]):
+        self.assertEqual(
+            ["7 s", "12:33", "Thu 13:33"],
+            [
+                diagnosis.in_words(viewed(DOCUMENTS["computing"])["left_seconds"]),
+                diagnosis.until(7, NOW),
+                diagnosis.until(90000, NOW),
+            ],
+        )
+        for end in (
+            changed("computing", status={"state": "draining"}),
+            {**DOCUMENTS["computing"], "ending": True},
+            {**DOCUMENTS["computing"], "finishing": True},
+            DOCUMENTS["stopped"],
+        ):
             self.assertEqual((None, True), (viewed(end)["left_seconds"], viewed(end)["is_ending"]))
 
     def test_each_slab_has_a_state_and_its_holder(self):
         (group,) = viewed(DOCUMENTS["trouble"])["slabs"]
-        self.assertEqual(("FFFFFFFFLLFFFFFFFFFFFFFF", {"8": 25884, "9": 25884}, True), (group["states"], group["holders"], group["is_known"]))
-        self.assertEqual(["producer 1, ", "producer 2, "], [each["whose"] for each in viewed(DOCUMENTS["gpus"])["slabs"]])
+        self.assertEqual(
+            ("FFFFFFFFLLFFFFFFFFFFFFFF", {"8": 25884, "9": 25884}, True),
+            (group["states"], group["holders"], group["is_known"]),
+        )
+        self.assertEqual(
+            ["producer 1, ", "producer 2, "], [each["whose"] for each in viewed(DOCUMENTS["gpus"])["slabs"]]
+        )
         (counted,) = viewed(DOCUMENTS["sparse"])["slabs"]
         self.assertEqual(("L" * 2 + "F" * 22, {}, False), (counted["states"], counted["holders"], counted["is_known"]))
 
     def test_each_consumer_and_producer_has_its_row(self):
         late = viewed(DOCUMENTS["trouble"])["consumers"][0]
-        self.assertEqual((2, 25884, "8, 9", "slabs 8, 9", "5.1 s", True), tuple(late[name] for name in ("number", "pid", "held", "holds", "age", "is_stalled")))
+        self.assertEqual(
+            (2, 25884, "8, 9", "slabs 8, 9", "5.1 s", True),
+            tuple(late[name] for name in ("number", "pid", "held", "holds", "age", "is_stalled")),
+        )
         view = viewed(DOCUMENTS["lost_gpu"])
-        self.assertEqual([("GPU 0", "shard 4", False), ("GPU 1", "lost", True)], [(each["name"], each["state"], each["is_alarm"]) for each in view["producers"]])
+        self.assertEqual(
+            [("GPU 0", "shard 4", False), ("GPU 1", "lost", True)],
+            [(each["name"], each["state"], each["is_alarm"]) for each in view["producers"]],
+        )
         self.assertEqual("1 of 2 at work", view["producers_in_words"])
         self.assertIn("offramp top /runs/of-gpus/s4", dict(map(tuple, view["producers"][0]["facts"])).values())
-        self.assertEqual(["shard 4, silent for 8 s", "shard 5"], [each["state"] for each in viewed(DOCUMENTS["mute_gpu"])["producers"]])
+        self.assertEqual(
+            ["shard 4, silent for 8 s", "shard 5"],
+            [each["state"] for each in viewed(DOCUMENTS["mute_gpu"])["producers"]],
+        )
 
     def test_a_malformed_document_has_a_view(self):
-        for malformed in ({**DOCUMENTS["computing"], "deaths": 7}, changed("computing", status={"now_ns": "late"}), {"status": [1]}):
+        for malformed in (
+            {**DOCUMENTS["computing"], "deaths": 7},
+            changed("computing", status={"now_ns": "late"}),
+            {"status": [1]},
+        ):
             view = viewed(malformed)
             self.assertEqual(("malformed", True), (view["sentence"]["kind"], view["sentence"]["alarm"]))
             self.assertEqual(set(viewed(DOCUMENTS["computing"])), set(view))
 
     def test_every_time_is_in_the_viewers_time_zone(self):
         self.set_time_zone("Asia/Tokyo")
-        self.assertEqual("13:32:55 consumer 1 (pid 1738) joined", diagnosis.at_clock("2026-11-26T04:32:55.637Z consumer 1 (pid 1738) joined"))
+        self.assertEqual(
+            "13:32:55 consumer 1 (pid 1738) joined",
+            diagnosis.at_clock("2026-11-26T04:32:55.637Z consumer 1 (pid 1738) joined"),
+        )
         self.assertEqual("a line without a time", diagnosis.at_clock("a line without a time"))
 
     def test_counts_of_one_are_singular(self):
@@ -160,10 +230,21 @@ class PageTest(unittest.TestCase):
 
     @unittest.skipUnless(NODE, "Node.js is not installed here: the page's script is not run")
     def test_a_history_has_one_clock(self):
-        finished = subprocess.run([NODE, "-e", SCRIPT + """
+        finished = subprocess.run(
+            [
+                NODE,
+                "-e",
+                SCRIPT
+                + """
             const history = new History();
             for (const at of [null, 1e6, 2, 2, 3]) history.add({at});
-            console.log(JSON.stringify(history.moments.map(moment => moment.at)));"""], capture_output=True, text=True, timeout=WATCHDOG_SECONDS, check=False)
+            console.log(JSON.stringify(history.moments.map(moment => moment.at)));""",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=WATCHDOG_SECONDS,
+            check=False,
+        )
         self.assertEqual("[2,3]\n", finished.stdout, finished.stderr)
 
     def test_alarms_only_when_action_is_needed(self):
@@ -177,10 +258,21 @@ class PageTest(unittest.TestCase):
                     browser.show(url)
                     browser.until("document.getElementById('sentence').textContent != 'Waiting for the run'")
                     self.assertEqual(SENTENCES[name], browser.value("document.getElementById('sentence').textContent"))
-                    link = "over; this is its final state" if diagnosis.sentence(document).kind in ("ended", "abandoned", "failed") else "live"
+                    link = (
+                        "over; this is its final state"
+                        if diagnosis.sentence(document).kind in ("ended", "abandoned", "failed")
+                        else "live"
+                    )
                     self.assertEqual(link, browser.value("document.getElementById('link').textContent"))
-                    self.assertEqual(sum(len(each["states"]) for each in viewed(document)["slabs"]), browser.value("document.querySelectorAll('#grid g').length"))
-                    self.assertEqual(0, browser.value("document.querySelectorAll('#faults b b, #sentence b').length"), "a tag in a message of the run became an element")
+                    self.assertEqual(
+                        sum(len(each["states"]) for each in viewed(document)["slabs"]),
+                        browser.value("document.querySelectorAll('#grid g').length"),
+                    )
+                    self.assertEqual(
+                        0,
+                        browser.value("document.querySelectorAll('#faults b b, #sentence b').length"),
+                        "a tag in a message of the run became an element",
+                    )
             self.assertEqual([], browser.errors)
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
@@ -202,19 +294,28 @@ class PageTest(unittest.TestCase):
         with Browser() as browser, served(DOCUMENTS["trouble"]) as url:
             browser.show(url)
             browser.until("document.querySelectorAll('#rows tr').length")
-            held = next(consumer for consumer in DOCUMENTS["trouble"]["status"]["consumers"] if len(consumer["held"]) > 1)
+            held = next(
+                consumer for consumer in DOCUMENTS["trouble"]["status"]["consumers"] if len(consumer["held"]) > 1
+            )
             row = f"[...document.querySelectorAll('#rows tr')].find(row => row.children[1].textContent == '{held['pid']}')"
             picked = "JSON.stringify([...document.querySelectorAll('#grid g')].flatMap((slab, place) => slab.classList.contains('picked') ? [place] : []))"
             browser.value(f"{row}.dispatchEvent(new PointerEvent('pointerenter'))")
             self.assertEqual(held["held"], json.loads(browser.value(picked)))
             browser.value(f"{row}.dispatchEvent(new PointerEvent('pointerleave'))")
             self.assertEqual([], json.loads(browser.value(picked)))
-            browser.value(f"document.querySelectorAll('#grid g')[{held['held'][0]}].firstChild.dispatchEvent(new PointerEvent('pointermove', {{bubbles: true}}))")
+            browser.value(
+                f"document.querySelectorAll('#grid g')[{held['held'][0]}].firstChild.dispatchEvent(new PointerEvent('pointermove', {{bubbles: true}}))"
+            )
             self.assertTrue(browser.value(f"{row}.classList.contains('picked')"))
-            for key in ("Escape", *["ArrowRight"] * (1 + held["held"][0])):     # the first arrow selects the first slab
-                browser.value(f"document.getElementById('grid').dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}'}}))")
+            for key in ("Escape", *["ArrowRight"] * (1 + held["held"][0])):  # the first arrow selects the first slab
+                browser.value(
+                    f"document.getElementById('grid').dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}'}}))"
+                )
             self.assertTrue(browser.value(f"{row}.classList.contains('picked')"))
-            self.assertIn(f"Slab {held['held'][0]}: with a consumer {held['session']}", browser.value("document.getElementById('selection').textContent"))
+            self.assertIn(
+                f"Slab {held['held'][0]}: with a consumer {held['session']}",
+                browser.value("document.getElementById('selection').textContent"),
+            )
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
     def test_another_run_starts_from_an_empty_page(self):
@@ -237,33 +338,56 @@ class PageTest(unittest.TestCase):
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
     def test_a_stale_status_is_not_live(self):
-        with Browser() as browser, tempfile.TemporaryDirectory() as folder, FakeLauncher(folder, DOCUMENTS["computing"]), served_from(Source(pathlib.Path(folder))) as url:
+        with (
+            Browser() as browser,
+            tempfile.TemporaryDirectory() as folder,
+            FakeLauncher(folder, DOCUMENTS["computing"]),
+            served_from(Source(pathlib.Path(folder))) as url,
+        ):
             browser.show(url)
-            browser.until(f"document.getElementById('sentence').textContent == {json.dumps(SENTENCES['computing'])} && document.getElementById('link').textContent == 'live'")
-            browser.until("document.getElementById('sentence').textContent.startsWith('The producer has not reported for')")
+            browser.until(
+                f"document.getElementById('sentence').textContent == {json.dumps(SENTENCES['computing'])} && document.getElementById('link').textContent == 'live'"
+            )
+            browser.until(
+                "document.getElementById('sentence').textContent.startsWith('The producer has not reported for')"
+            )
             self.assertEqual("not live", browser.value("document.getElementById('link').textContent"))
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
     def test_a_silent_launcher_is_not_a_lost_connection(self):
         for events in ("", "delete window.EventSource"):
-            with self.subTest(before=events), Browser() as browser, tempfile.TemporaryDirectory() as folder, FakeLauncher(folder, DOCUMENTS["computing"]) as launcher, \
-                    served_from(Source(pathlib.Path(folder))) as url:
+            with (
+                self.subTest(before=events),
+                Browser() as browser,
+                tempfile.TemporaryDirectory() as folder,
+                FakeLauncher(folder, DOCUMENTS["computing"]) as launcher,
+                served_from(Source(pathlib.Path(folder))) as url,
+            ):
                 browser.before_each_page(events)
                 browser.show(url)
-                browser.until(f"document.getElementById('sentence').textContent == {json.dumps(SENTENCES['computing'])}")
+                browser.until(
+                    f"document.getElementById('sentence').textContent == {json.dumps(SENTENCES['computing'])}"
+                )
                 launcher.end()
                 browser.until("document.getElementById('sentence').textContent == 'The launcher does not answer'")
                 self.assertRegex(browser.value("document.getElementById('link').textContent"), "no answer for .+")
-                self.assertRegex(browser.value("document.getElementById('why').textContent"), f"Last seen: {SENTENCES['computing']}")
+                self.assertRegex(
+                    browser.value("document.getElementById('why').textContent"), f"Last seen: {SENTENCES['computing']}"
+                )
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
     def test_reports_a_lost_connection(self):
         with Browser() as browser:
-            for name, last in (("starved", "No connection: the run has ended, or its host is unreachable"), ("ended", SENTENCES["ended"])):
+            for name, last in (
+                ("starved", "No connection: the run has ended, or its host is unreachable"),
+                ("ended", SENTENCES["ended"]),
+            ):
                 with self.subTest(document=name):
                     with served(DOCUMENTS[name]) as url:
                         browser.show(url)
-                        browser.until(f"document.getElementById('sentence').textContent == {json.dumps(SENTENCES[name])}")
+                        browser.until(
+                            f"document.getElementById('sentence').textContent == {json.dumps(SENTENCES[name])}"
+                        )
                     browser.until("document.getElementById('link').textContent != 'live'")
                     self.assertEqual(last, browser.value("document.getElementById('sentence').textContent"))
 

@@ -12,7 +12,21 @@ import tempfile
 import unittest
 import unittest.mock
 
-from offramp_launch import arguments, demo, doctor, progress, dead_letters, run_dir, run_steps, screen, settings, shared_folder, starting, summary, testing
+from offramp_launch import (
+    arguments,
+    demo,
+    doctor,
+    progress,
+    dead_letters,
+    run_dir,
+    run_steps,
+    screen,
+    settings,
+    shared_folder,
+    starting,
+    summary,
+    testing,
+)
 from offramp_launch.setup import build
 from offramp_launch.supervision import backoff, control, log_follower, timers
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code, status_behind_a_shell
@@ -24,7 +38,9 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
 class ArgumentsTest(unittest.TestCase):
     def test_takes_its_flags_and_keeps_the_others_in_order(self):
-        taken, rest = arguments.take_values(["--batch", "4", "--python", "/p", "--x=1", "--cuda-dir=/c=d"], ["--python", "--cuda-dir"])
+        taken, rest = arguments.take_values(
+            ["--batch", "4", "--python", "/p", "--x=1", "--cuda-dir=/c=d"], ["--python", "--cuda-dir"]
+        )
         self.assertEqual({"--python": "/p", "--cuda-dir": "/c=d"}, taken)
         self.assertEqual(["--batch", "4", "--x=1"], rest)
 
@@ -37,24 +53,46 @@ class ArgumentsTest(unittest.TestCase):
         self.assertEqual(ExitCode.USAGE, refused.exception.code)
 
     def test_flags_of_the_launcher_are_removed_with_their_values(self):
-        self.assertEqual(("requirements-parquet.txt",), starting.requirements_of(["--processor", "checksum,embeddings-parquet"], {}))
-        self.assertEqual(("requirements-parquet.txt",), starting.requirements_of([], {"OFFRAMP_PROCESSOR": "embeddings-parquet"}))
+        self.assertEqual(
+            ("requirements-parquet.txt",), starting.requirements_of(["--processor", "checksum,embeddings-parquet"], {})
+        )
+        self.assertEqual(
+            ("requirements-parquet.txt",), starting.requirements_of([], {"OFFRAMP_PROCESSOR": "embeddings-parquet"})
+        )
         self.assertEqual(("requirements-parquet.txt",), starting.requirements_of(["--source", "parquet-text"], {}))
-        self.assertEqual(("requirements-parquet.txt",), starting.requirements_of([], {"OFFRAMP_SOURCE": "parquet-text"}))
+        self.assertEqual(
+            ("requirements-parquet.txt",), starting.requirements_of([], {"OFFRAMP_SOURCE": "parquet-text"})
+        )
         self.assertEqual((), starting.requirements_of(["--source=jsonl-text"], {"OFFRAMP_SOURCE": "parquet-text"}))
-        self.assertEqual((), starting.requirements_of(["--processor=embeddings-sqlite"], {"OFFRAMP_PROCESSOR": "embeddings-parquet"}))
-        self.assertEqual(["run", "--a", "--http-header", "@FILE"], arguments.shown(["run", "--http-header=Authorization: Bearer x", "--a"]))
+        self.assertEqual(
+            (), starting.requirements_of(["--processor=embeddings-sqlite"], {"OFFRAMP_PROCESSOR": "embeddings-parquet"})
+        )
+        self.assertEqual(
+            ["run", "--a", "--http-header", "@FILE"],
+            arguments.shown(["run", "--http-header=Authorization: Bearer x", "--a"]),
+        )
         self.assertEqual(["run", "--http-header", "@h"], arguments.shown(["run", "--http-header", "@h"]))
         self.assertEqual(["run"], arguments.shown(["run"]))
-        self.assertEqual(["run", "--http-url", "https://h/p?QUERY"], arguments.shown(["run", "--http-url=https://h/p?key=SECRET"]))
-        self.assertEqual(["run", "--a", "--http-url", "URL"], arguments.to_type_again(["run", "--http-url=https://h/p?key=SECRET", "--a"]))
-        self.assertEqual(["run", "--http-url", "https://h/p"], arguments.to_type_again(["run", "--http-url", "https://h/p"]))
+        self.assertEqual(
+            ["run", "--http-url", "https://h/p?QUERY"], arguments.shown(["run", "--http-url=https://h/p?key=SECRET"])
+        )
+        self.assertEqual(
+            ["run", "--a", "--http-url", "URL"],
+            arguments.to_type_again(["run", "--http-url=https://h/p?key=SECRET", "--a"]),
+        )
+        self.assertEqual(
+            ["run", "--http-url", "https://h/p"], arguments.to_type_again(["run", "--http-url", "https://h/p"])
+        )
         environment = {}
-        self.assertEqual(["run", "--a"], arguments.hide_query(["run", "--http-url", "https://h/p?key=SECRET", "--a"], environment))
+        self.assertEqual(
+            ["run", "--a"], arguments.hide_query(["run", "--http-url", "https://h/p?key=SECRET", "--a"], environment)
+        )
         self.assertEqual({"OFFRAMP_HTTP_URL": "https://h/p?key=SECRET"}, environment)
         plain = ["run", "--http-url", "https://h/p"]
         self.assertEqual((plain, plain), (arguments.hide_query(plain, {}), arguments.shown(plain)))
-        self.assertEqual(["--a", "1"], arguments.without_values(["--run-dir", "/r", "--a", "1", "--run-id=x"], settings.SETTLED))
+        self.assertEqual(
+            ["--a", "1"], arguments.without_values(["--run-dir", "/r", "--a", "1", "--run-id=x"], settings.SETTLED)
+        )
 
     def test_counts(self):
         self.assertEqual(12, arguments.count("12", "scale"))
@@ -164,14 +202,19 @@ class RunDirTest(unittest.TestCase):
         held = run_dir.RunDir(self.places, run)
         self.addCleanup(os.close, held._lock)
         held.previous.put("config.toml", "{}")
-        self.assertEqual((None, None, "not-begun.json"), (held.read_json("status.json"), held.read_json("producer-summary.json"), held.summary_name()))
+        self.assertEqual(
+            (None, None, "not-begun.json"),
+            (held.read_json("status.json"), held.read_json("producer-summary.json"), held.summary_name()),
+        )
         self.assertEqual('{"of": "the earlier one"}', held.file("config.toml").read_text())
         new = run / "status.json.new"
         new.write_text('{"of": "this one"}')
         new.replace(run / "status.json")
         self.assertEqual(({"of": "this one"}, "summary.json"), (held.read_json("status.json"), held.summary_name()))
         self.assertEqual("{}", held.file("config.toml").read_text())
-        self.assertEqual({"launcher.lock", "logs", "output", "status.json", "config.toml"}, {path.name for path in run.iterdir()})
+        self.assertEqual(
+            {"launcher.lock", "logs", "output", "status.json", "config.toml"}, {path.name for path in run.iterdir()}
+        )
 
     def test_accepts_only_an_absent_empty_or_own_directory(self):
         empty = self.folder / "empty"
@@ -207,7 +250,12 @@ class RunDirTest(unittest.TestCase):
 
     def test_logs_stay_with_their_report_until_a_run_has_begun(self):
         run = self.make_run("again")
-        for name, text in ((run_dir.LOCK, ""), ("summary.json", "{}"), ("logs/producer.log", "run 2"), ("logs-before/producer.log", "run 1")):
+        for name, text in (
+            (run_dir.LOCK, ""),
+            ("summary.json", "{}"),
+            ("logs/producer.log", "run 2"),
+            ("logs-before/producer.log", "run 1"),
+        ):
             (run / name).parent.mkdir(exist_ok=True)
             (run / name).write_text(text)
 
@@ -215,7 +263,7 @@ class RunDirTest(unittest.TestCase):
             return {str(path.relative_to(run)): path.read_text() for path in run.glob("logs*/*")}
 
         before = logs()
-        for number in (3, 4):       # neither run begins
+        for number in (3, 4):  # neither run begins
             held = run_dir.RunDir(self.places, run)
             self.assertEqual(before, logs())
             log = held.log("producer")
@@ -232,12 +280,19 @@ class RunDirTest(unittest.TestCase):
             self.assertEqual("summary.json", held.summary_name(), "the run has begun")
             file.write("run 5")
         self.assertEqual({"logs/producer.log": "run 5", "logs-before/producer.log": "run 2"}, logs())
-        self.assertEqual((str(run / "logs" / "producer.log"), 5), (str(log), size_of(log)), "a reader of the log finds it")
+        self.assertEqual(
+            (str(run / "logs" / "producer.log"), 5), (str(log), size_of(log)), "a reader of the log finds it"
+        )
         self.assertFalse((run / "logs-not-begun").exists())
 
     def test_finds_logs_of_a_run_whose_launcher_died_at_its_start(self):
         run = self.make_run("again")
-        for name, text in ((run_dir.LOCK, ""), ("status.json", "{}"), ("logs-before/producer.log", "run 1"), ("logs-not-begun/producer.log", "run 2")):
+        for name, text in (
+            (run_dir.LOCK, ""),
+            ("status.json", "{}"),
+            ("logs-before/producer.log", "run 1"),
+            ("logs-not-begun/producer.log", "run 2"),
+        ):
             (run / name).parent.mkdir(exist_ok=True)
             (run / name).write_text(text)
         held = run_dir.RunDir(self.places, run)
@@ -284,7 +339,10 @@ class PrivateFolderTest(unittest.TestCase):
     def test_a_run_writable_by_others_is_ignored(self):
         run = self.make_run(self.places.runs, mode=0o770)
         self.assertEqual([], self.found())
-        for look in (lambda: run_dir.find_live_run(self.places, str(run), accepts=lambda path: True), lambda: dead_letters.choose_run(self.places, str(run))):
+        for look in (
+            lambda: run_dir.find_live_run(self.places, str(run), accepts=lambda path: True),
+            lambda: dead_letters.choose_run(self.places, str(run)),
+        ):
             with self.assertRaises(LaunchError) as refused:
                 look()
             self.assertEqual(ExitCode.NOT_PERMITTED, refused.exception.code)
@@ -338,7 +396,9 @@ class ControlClientTest(unittest.TestCase):
             one.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 one.connect(str(self.run / run_dir.CONTROL_SOCKET))
-        self.assertTrue(run_dir.accepts_connections(self.run / run_dir.CONTROL_SOCKET), "the socket belongs to a live run")
+        self.assertTrue(
+            run_dir.accepts_connections(self.run / run_dir.CONTROL_SOCKET), "the socket belongs to a live run"
+        )
         with self.assertRaisesRegex(LaunchError, "does not answer"):
             control.ControlClient(self.run, patience=0.2)
 
@@ -355,8 +415,15 @@ class ControlClientTest(unittest.TestCase):
 
 class ScreenTest(unittest.TestCase):
     def test_control_characters_are_escaped_and_lines_kept(self):
-        for text, shown in (("plain\n\tä€🙂", None), ("\x1b]0;title\x07", "\\x1b]0;title\\x07"), ("\u009b31m", "\\x9b31m"), ("a\rb", "a\\x0db"),
-                            ("\u202egpj.exe", "\\u202egpj.exe"), ("\u2028\u2066", "\\u2028\\u2066"), ("\udc9b", "\\x9b")):
+        for text, shown in (
+            ("plain\n\tä€🙂", None),
+            ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+            ("\u009b31m", "\\x9b31m"),
+            ("a\rb", "a\\x0db"),
+            ("\u202egpj.exe", "\\u202egpj.exe"),
+            ("\u2028\u2066", "\\u2028\\u2066"),
+            ("\udc9b", "\\x9b"),
+        ):
             self.assertEqual(text if shown is None else shown, screen.printable(text))
         self.assertEqual("a\\nb", screen.one_line("a\nb"))
 
@@ -376,10 +443,20 @@ class ScreenTest(unittest.TestCase):
             self.skipTest("this Python has no Rich")
         terminal = io.StringIO()
         terminal.isatty = lambda: True
-        with unittest.mock.patch.object(screen.sys, "stdout", screen.Guarded(terminal)), unittest.mock.patch.dict(os.environ, {"TERM": "xterm", "COLUMNS": "200"}):
+        with (
+            unittest.mock.patch.object(screen.sys, "stdout", screen.Guarded(terminal)),
+            unittest.mock.patch.dict(os.environ, {"TERM": "xterm", "COLUMNS": "200"}),
+        ):
             display = progress.LiveDisplay("images")
             display.note("note [/x] \x1b[31m")
-            display.show({"state": "run[/x]ning", "done_samples": 1, "total_samples": 2, "message": "spill [/x] full \x1b]0;t\x07 \u202e"})
+            display.show(
+                {
+                    "state": "run[/x]ning",
+                    "done_samples": 1,
+                    "total_samples": 2,
+                    "message": "spill [/x] full \x1b]0;t\x07 \u202e",
+                }
+            )
             display.close()
         output = terminal.getvalue()
         for text in ("note [/x] \\x1b[31m", "run[/x]ning", "spill [/x] full \\x1b]0;t\\x07 \\u202e"):
@@ -404,12 +481,23 @@ class SharedFolderTest(unittest.TestCase):
         (self.folder / "endless").symlink_to("/dev/zero")
         (self.folder / "folders").symlink_to(self.folder.parent)
         os.mkfifo(self.folder / "pipe")
-        for name, largest in (("file", 3), ("link", 9), ("endless", 9), ("pipe", 9), ("folders/secret", 9), ("", 9), ("none", 9)):
+        for name, largest in (
+            ("file", 3),
+            ("link", 9),
+            ("endless", 9),
+            ("pipe", 9),
+            ("folders/secret", 9),
+            ("", 9),
+            ("none", 9),
+        ):
             with self.assertRaises((OSError, ValueError), msg=name):
                 shared_folder.read(self.folder, name, largest)
             with self.assertRaises((OSError, ValueError), msg=name):
                 shared_folder.read_line(self.folder, name, largest)
-        self.assertEqual([True, False, False, False, False], [shared_folder.holds(self.folder, name) for name in ("file", "link", "endless", "pipe", "folders/secret")])
+        self.assertEqual(
+            [True, False, False, False, False],
+            [shared_folder.holds(self.folder, name) for name in ("file", "link", "endless", "pipe", "folders/secret")],
+        )
 
     def test_a_write_replaces_a_link_and_not_its_target(self):
         (self.folder / "page").symlink_to(self.secret)
@@ -442,7 +530,14 @@ class SeparateFoldersTest(unittest.TestCase):
 
     def test_refuses_results_in_the_input_even_through_a_link(self):
         (self.folder / "link").symlink_to(self.input)
-        for output in (self.input, self.input / "masks", self.input / "2024", self.folder / "link", self.folder / "link" / "new", self.input / "x" / ".."):
+        for output in (
+            self.input,
+            self.input / "masks",
+            self.input / "2024",
+            self.folder / "link",
+            self.folder / "link" / "new",
+            self.input / "x" / "..",
+        ):
             self.assertTrue(self.refused(output), output)
         for output in (self.folder, self.folder / "photos-masks", self.folder / "masks", self.input / ".."):
             self.assertFalse(self.refused(output), output)
@@ -489,90 +584,209 @@ class LogFollowerTest(unittest.TestCase):
 
     def test_a_traceback_is_shortened_to_its_exception(self):
         with tempfile.NamedTemporaryFile() as log:
-            log.write(b"12:00:00.000 error   offramp-consumer[1] batch 7 failed: Traceback (most recent call last):\n"
-                      b"  File \"post.py\", line 4, in save\n    raise ValueError(7)\nValueError: 7\n\n"
-                      b"During handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\n"
-                      b"  File \"post.py\", line 6, in save\nKeyError: 'x'\nof two lines\nprinted by the processor\n"
-                      b"12:00:00.001 info    offramp-consumer[1] left\nnot of a message\n12:00:00.002 warning offramp-consumer[1] slow\n")
+            log.write(
+                b"12:00:00.000 error   offramp-consumer[1] batch 7 failed: Traceback (most recent call last):\n"
+                b'  File "post.py", line 4, in save\n    raise ValueError(7)\nValueError: 7\n\n'
+                b"During handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\n"
+                b"  File \"post.py\", line 6, in save\nKeyError: 'x'\nof two lines\nprinted by the processor\n"
+                b"12:00:00.001 info    offramp-consumer[1] left\nnot of a message\n12:00:00.002 warning offramp-consumer[1] slow\n"
+            )
             log.flush()
-            self.assertEqual([("error", "batch 7 failed: KeyError: 'x'"), ("warning", "slow")], log_follower.LogFollower(log.name).new_warnings())
+            self.assertEqual(
+                [("error", "batch 7 failed: KeyError: 'x'"), ("warning", "slow")],
+                log_follower.LogFollower(log.name).new_warnings(),
+            )
 
     def test_distinguishes_warnings_from_the_rest_in_both_formats(self):
         for line, expected in (
-                ("12:00:00.000 warning offramp-consumer[17] disk slow", ("warning", "disk slow")),
-                ("12:00:00.000 error   offramp-producer[1] bad: a. b", ("error", "bad: a. b")),
-                ("12:00:00.000 info    offramp-producer[1] error of the day", None),
-                (json.dumps({"level": "error", "message": "m"}), ("error", "m")),
-                (json.dumps({"level": "info", "message": "m"}), None),
-                ("{broken", None), ("[1]", None), ("error", None), ("", None)):
+            ("12:00:00.000 warning offramp-consumer[17] disk slow", ("warning", "disk slow")),
+            ("12:00:00.000 error   offramp-producer[1] bad: a. b", ("error", "bad: a. b")),
+            ("12:00:00.000 info    offramp-producer[1] error of the day", None),
+            (json.dumps({"level": "error", "message": "m"}), ("error", "m")),
+            (json.dumps({"level": "info", "message": "m"}), None),
+            ("{broken", None),
+            ("[1]", None),
+            ("error", None),
+            ("", None),
+        ):
             self.assertEqual(expected, log_follower.severity(line), line)
 
 
 class SummaryTest(unittest.TestCase):
     def test_every_consumer_is_listed(self):
         merged = summary.merge(
-            {"model": "copy", "consumers": [{"pid": 1, "batches": 3, "samples": 9}, {"pid": 3, "batches": 1, "samples": 2}]},
-            [{"pid": 1, "number": 1, "exit": -9, "cpu_seconds": 0.5}, {"pid": 2, "number": 2, "exit": 0, "cpu_seconds": 0.1}])
+            {
+                "model": "copy",
+                "consumers": [{"pid": 1, "batches": 3, "samples": 9}, {"pid": 3, "batches": 1, "samples": 2}],
+            },
+            [
+                {"pid": 1, "number": 1, "exit": -9, "cpu_seconds": 0.5},
+                {"pid": 2, "number": 2, "exit": 0, "cpu_seconds": 0.1},
+            ],
+        )
         self.assertEqual("copy", merged["model"])
-        self.assertEqual([(1, 3, 0.5, -9, "SIGKILL"), (2, 0, 0.1, 0, None), (3, 1, None, None, None)],
-                         [tuple(entry[key] for key in ("pid", "batches", "cpu_seconds", "exit", "signal"))
-                          for entry in merged["consumers"]])
+        self.assertEqual(
+            [(1, 3, 0.5, -9, "SIGKILL"), (2, 0, 0.1, 0, None), (3, 1, None, None, None)],
+            [
+                tuple(entry[key] for key in ("pid", "batches", "cpu_seconds", "exit", "signal"))
+                for entry in merged["consumers"]
+            ],
+        )
 
     def test_reports_the_first_skipped_items_and_how_many_there_are(self):
         skipped = [{"item": index, "origin": f"{index}.jpg", "reason": "empty"} for index in range(30)]
-        text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 31}, "skipped": skipped}, "images", "", "x")
+        text = summary.describe(
+            {"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 31}, "skipped": skipped},
+            "images",
+            "",
+            "x",
+        )
         self.assertIn("skipped    31:", text)
         self.assertIn("19.jpg: empty\n    and 11 more: summary.json lists the first 30", text)
         self.assertNotIn("20.jpg", text)
-        text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {"skipped": 0}, "skipped": skipped}, "images", "", "x")
+        text = summary.describe(
+            {"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {"skipped": 0}, "skipped": skipped},
+            "images",
+            "",
+            "x",
+        )
         self.assertIn("skipped    30:", text)
         self.assertIn("and 10 more: summary.json lists all", text)
         self.assertNotIn("unreadable", text)
-        text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_upcoming": skipped[:7]}, "images", "", "x")
+        text = summary.describe(
+            {"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_upcoming": skipped[:7]},
+            "images",
+            "",
+            "x",
+        )
         self.assertIn("unreadable 7 more, in batches that were never started: summary.json lists them", text)
-        text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 20}, "skipped": skipped[:20]}, "images", "", "x")
+        text = summary.describe(
+            {"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 20}, "skipped": skipped[:20]},
+            "images",
+            "",
+            "x",
+        )
         self.assertNotIn(" more", text)
         tiles = {"item": 6, "origin": "b.png, tile 0,0", "reason": "damaged", "similar": 40}
-        text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 42}, "skipped": [tiles, skipped[0]]}, "tiles", "", "x")
+        text = summary.describe(
+            {"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 42}, "skipped": [tiles, skipped[0]]},
+            "tiles",
+            "",
+            "x",
+        )
         self.assertIn("skipped    42:\n    b.png, tile 0,0: damaged (and 40 more like it)\n    0.jpg: empty\n", text)
         self.assertNotIn("summary.json lists", text)
-        text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 61}, "skipped": [*skipped[:20], tiles]}, "tiles", "", "x")
+        text = summary.describe(
+            {"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 61}, "skipped": [*skipped[:20], tiles]},
+            "tiles",
+            "",
+            "x",
+        )
         self.assertIn("and 41 more: summary.json lists all", text)
-        text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_upcoming": [tiles, skipped[0]]}, "tiles", "", "x")
+        text = summary.describe(
+            {"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_upcoming": [tiles, skipped[0]]},
+            "tiles",
+            "",
+            "x",
+        )
         self.assertIn("unreadable 42 more, in batches", text)
-        for listed, listing in ((1, "skipped    2:\n    0.jpg: empty\n    and 1 more: a producer that died found them"), (0, "skipped    2\n    a producer that died found them")):
-            text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 2}, "skipped": skipped[:listed]}, "images", "", "x")
+        for listed, listing in (
+            (1, "skipped    2:\n    0.jpg: empty\n    and 1 more: a producer that died found them"),
+            (0, "skipped    2\n    a producer that died found them"),
+        ):
+            text = summary.describe(
+                {"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 2}, "skipped": skipped[:listed]},
+                "images",
+                "",
+                "x",
+            )
             self.assertIn(f"{listing}; a run with --resume tries them again, and lists them\n", text)
 
     def test_shows_a_rate_only_for_a_run_with_results(self):
-        run = {"run_id": "r", "run_dir": "/r", "exit": 0, "seconds": 2, "first_batch_seconds": 1, "samples_per_second": 4}
-        for exit_code, samples, line in ((0, {"released": 8, "sourced": 8}, "done       8 images in 2.00 s: the first batch after 1.00 s, 4.00 images/s in all"),
-                                         (0, {"released": 0, "sourced": 0, "done_before": 8}, "done       nothing was left to do (2.00 s)"),
-                                         (0, {"released": 0, "sourced": 3, "done_before": 8}, "done       0 images in 2.00 s"),
-                                         (130, {"released": 0, "sourced": 0, "done_before": 8}, "done       0 images in 2.00 s")):
-            self.assertIn(f"  {line}\n", summary.describe({**run, "exit": exit_code, "samples": samples}, "images", "", "x"))
+        run = {
+            "run_id": "r",
+            "run_dir": "/r",
+            "exit": 0,
+            "seconds": 2,
+            "first_batch_seconds": 1,
+            "samples_per_second": 4,
+        }
+        for exit_code, samples, line in (
+            (
+                0,
+                {"released": 8, "sourced": 8},
+                "done       8 images in 2.00 s: the first batch after 1.00 s, 4.00 images/s in all",
+            ),
+            (0, {"released": 0, "sourced": 0, "done_before": 8}, "done       nothing was left to do (2.00 s)"),
+            (0, {"released": 0, "sourced": 3, "done_before": 8}, "done       0 images in 2.00 s"),
+            (130, {"released": 0, "sourced": 0, "done_before": 8}, "done       0 images in 2.00 s"),
+        ):
+            self.assertIn(
+                f"  {line}\n", summary.describe({**run, "exit": exit_code, "samples": samples}, "images", "", "x")
+            )
 
     def test_shows_the_steady_rate_only_if_measured(self):
-        run = {"run_id": "r", "run_dir": "/r", "exit": 0, "seconds": 2, "first_batch_seconds": 1, "samples": {"released": 8}}
-        self.assertIn("after 1.00 s, then 9.00 images/s\n", summary.describe({**run, "steady": True, "samples_per_second": 9}, "images", "", "x"))
+        run = {
+            "run_id": "r",
+            "run_dir": "/r",
+            "exit": 0,
+            "seconds": 2,
+            "first_batch_seconds": 1,
+            "samples": {"released": 8},
+        }
+        self.assertIn(
+            "after 1.00 s, then 9.00 images/s\n",
+            summary.describe({**run, "steady": True, "samples_per_second": 9}, "images", "", "x"),
+        )
         text = summary.describe({**run, "steady": False, "samples_per_second": 4}, "images", "", "x")
         self.assertIn("after 1.00 s, 4.00 images/s in all\n", text)
         self.assertNotIn("then", text)
 
     def test_reports_dropped_samples_and_their_list(self):
-        text = summary.describe({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"dropped_when_full": 7, "ever_spilled": 9}}, "images", "", "x")
+        text = summary.describe(
+            {"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"dropped_when_full": 7, "ever_spilled": 9}},
+            "images",
+            "",
+            "x",
+        )
         self.assertIn("7 images found no free slab: /r/dropped.jsonl lists them, --resume makes them", text)
         self.assertIn("9 images waited on the disk", text)
-        self.assertNotIn("slab", summary.describe({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {}}, "images", "", "x"))
+        self.assertNotIn(
+            "slab", summary.describe({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {}}, "images", "", "x")
+        )
 
     def test_prints_how_to_continue_only_if_that_helps(self):
         for exit_code, samples, goes_on in (
-                (130, {"released": 3}, True), (130, {}, True), (73, {}, True), (84, {"released": 3}, True), (137, None, True), (1, None, True),
-                (64, {}, False), (65, None, False), (66, None, False), (78, None, False), (83, None, False), (65, {"released": 3}, True),
-                (71, {"released": 3}, True), (71, {}, False), (80, {}, False), (81, {}, False),
-                (81, {"done_before": 3}, True), (85, {}, False), (0, {"released": 8}, False), (0, {"released": 8, "dropped_when_full": 1}, True)):
-            run = {"run_id": "r", "run_dir": "/r", "exit": exit_code, **({"incomplete": True} if samples is None else {"samples": samples})}
-            self.assertEqual(goes_on, "  continue   offramp --resume" in summary.describe(run, "images", "", "offramp --resume"), run)
+            (130, {"released": 3}, True),
+            (130, {}, True),
+            (73, {}, True),
+            (84, {"released": 3}, True),
+            (137, None, True),
+            (1, None, True),
+            (64, {}, False),
+            (65, None, False),
+            (66, None, False),
+            (78, None, False),
+            (83, None, False),
+            (65, {"released": 3}, True),
+            (71, {"released": 3}, True),
+            (71, {}, False),
+            (80, {}, False),
+            (81, {}, False),
+            (81, {"done_before": 3}, True),
+            (85, {}, False),
+            (0, {"released": 8}, False),
+            (0, {"released": 8, "dropped_when_full": 1}, True),
+        ):
+            run = {
+                "run_id": "r",
+                "run_dir": "/r",
+                "exit": exit_code,
+                **({"incomplete": True} if samples is None else {"samples": samples}),
+            }
+            self.assertEqual(
+                goes_on, "  continue   offramp --resume" in summary.describe(run, "images", "", "offramp --resume"), run
+            )
 
     def test_prints_no_command_after_a_wrong_setting(self):
         for exit_code in (64, 66, 77, 78, 83):
@@ -583,7 +797,10 @@ class SummaryTest(unittest.TestCase):
     def test_random_weights_are_loud(self):
         run = {"run_id": "r", "run_dir": "/r", "exit": 0}
         self.assertIn("RANDOM WEIGHTS", summary.describe({**run, "random_weights": True}, "images", "", "x"))
-        for model, remedy in (("encoder, 12 parameters", "--weights FILE.safetensors gives"), ("AOTInductor package net.pt2: one output", "export --weights FILE")):
+        for model, remedy in (
+            ("encoder, 12 parameters", "--weights FILE.safetensors gives"),
+            ("AOTInductor package net.pt2: one output", "export --weights FILE"),
+        ):
             self.assertIn(remedy, summary.describe({**run, "model": model, "random_weights": True}, "images", "", "x"))
         self.assertNotIn("RANDOM WEIGHTS", summary.describe({**run, "random_weights": False}, "images", "", "x"))
 
@@ -591,9 +808,20 @@ class SummaryTest(unittest.TestCase):
 class ProgressTest(unittest.TestCase):
     def test_describes_the_known_values(self):
         self.assertEqual("0 images, 0.0/s", progress.describe({}, "images"))
-        self.assertEqual("3/9 images, 1.5/s, 0:04 left, compute 50%, consumers 25%, held back by compute", progress.describe(
-            {"done_samples": 3, "total_samples": 9, "samples_per_second": 1.5, "gpu_utilization": 0.5, "consumer_utilization": 0.25,
-             "limiting_stage": "compute"}, "images"))
+        self.assertEqual(
+            "3/9 images, 1.5/s, 0:04 left, compute 50%, consumers 25%, held back by compute",
+            progress.describe(
+                {
+                    "done_samples": 3,
+                    "total_samples": 9,
+                    "samples_per_second": 1.5,
+                    "gpu_utilization": 0.5,
+                    "consumer_utilization": 0.25,
+                    "limiting_stage": "compute",
+                },
+                "images",
+            ),
+        )
 
     def test_the_time_that_is_left(self):
         for total, rate, left in ((None, 2, None), (10, 0, None), (10, 2, 5), (0, 2, None)):
@@ -605,12 +833,29 @@ class ProgressTest(unittest.TestCase):
         display = progress.PlainDisplay("images", clock=lambda: now[0])
         with contextlib.redirect_stdout(out):
             for now[0], done in ((100, 0), (102, 4), (105, 10)):
-                display.show({"state": "running", "done_samples": done, "total_samples": 20, "limiting_stage": "compute",
-                              "samples_per_second": 2.0})
+                display.show(
+                    {
+                        "state": "running",
+                        "done_samples": done,
+                        "total_samples": 20,
+                        "limiting_stage": "compute",
+                        "samples_per_second": 2.0,
+                    }
+                )
         lines = [json.loads(line)["progress"] for line in out.getvalue().splitlines()]
         self.assertEqual([0, 10], [line["done"] for line in lines])
-        self.assertEqual({"state": "running", "unit": "images", "done": 10, "total": 20, "per_second": 2, "seconds_left": 5,
-                          "limiting_stage": "compute"}, lines[1])
+        self.assertEqual(
+            {
+                "state": "running",
+                "unit": "images",
+                "done": 10,
+                "total": 20,
+                "per_second": 2,
+                "seconds_left": 5,
+                "limiting_stage": "compute",
+            },
+            lines[1],
+        )
 
     def test_without_a_terminal_the_end_is_reported_once_immediately(self):
         now, out = [100.0], io.StringIO()
@@ -620,15 +865,30 @@ class ProgressTest(unittest.TestCase):
                 display.show({"state": state, "done_samples": 7, "samples_per_second": 2.0})
         lines = [json.loads(line)["progress"] for line in out.getvalue().splitlines()]
         self.assertEqual(["running", "ended"], [line["state"] for line in lines])
-        self.assertEqual([2, None], [line.get("per_second") for line in lines], "the last rate is not the rate of the run")
+        self.assertEqual(
+            [2, None], [line.get("per_second") for line in lines], "the last rate is not the rate of the run"
+        )
 
     def test_reports_skipped_items_beside_the_progress(self):
         status = {"state": "running", "done_samples": 37, "skipped": 19, "total_samples": 66, "samples_per_second": 2}
         self.assertEqual("37/66 images, 19 skipped, 2.0/s, 0:05 left", progress.counted(status, "images"))
-        self.assertEqual((37, 19, 5), tuple(json.loads(progress.as_json(status, "images"))["progress"][key] for key in ("done", "skipped", "seconds_left")))
+        self.assertEqual(
+            (37, 19, 5),
+            tuple(
+                json.loads(progress.as_json(status, "images"))["progress"][key]
+                for key in ("done", "skipped", "seconds_left")
+            ),
+        )
 
     def test_an_ended_run_has_no_time_left_and_no_limit(self):
-        status = {"state": "abandoned", "done_samples": 3, "total_samples": 9, "samples_per_second": 1, "gpu_utilization": 0.5, "limiting_stage": "compute"}
+        status = {
+            "state": "abandoned",
+            "done_samples": 3,
+            "total_samples": 9,
+            "samples_per_second": 1,
+            "gpu_utilization": 0.5,
+            "limiting_stage": "compute",
+        }
         self.assertEqual("3/9 images", progress.describe(status, "images"))
         self.assertNotIn("seconds_left", progress.as_json(status, "images"))
 
@@ -645,16 +905,33 @@ class ProgressTest(unittest.TestCase):
 
 class RunCommandTest(unittest.TestCase):
     def test_items_have_their_own_unit(self):
-        for unit, config in (("chunks", {"source": "jsonl-text", "chunk-tokens": 64}), ("texts", {"source": "jsonl-text", "chunk-tokens": 0}),
-                             ("chunks", {"source": "text", "chunk-tokens": 64}), ("tiles", {"source": "images", "tile": 64}),
-                             ("images", {"source": "images", "tile": 0}), ("samples", {"source": "npy"}), ("samples", {"source": "images", "model": "copy"})):
+        for unit, config in (
+            ("chunks", {"source": "jsonl-text", "chunk-tokens": 64}),
+            ("texts", {"source": "jsonl-text", "chunk-tokens": 0}),
+            ("chunks", {"source": "text", "chunk-tokens": 64}),
+            ("tiles", {"source": "images", "tile": 64}),
+            ("images", {"source": "images", "tile": 0}),
+            ("samples", {"source": "npy"}),
+            ("samples", {"source": "images", "model": "copy"}),
+        ):
             self.assertEqual(unit, settings.unit_of(config), config)
 
     def test_settings_become_a_config_file(self):
-        text = settings.to_toml({"run-id": "r", "run-dir": "/r", "output": "", "batch": 4, "visibility-timeout": 30.0, "write-copy": False,
-                                    "input": 'a "b" \\ é'})
-        self.assertEqual(['batch = 4', 'visibility-timeout = 30.0', 'write-copy = false', 'input = "a \\"b\\" \\\\ é"'],
-                         text.splitlines()[1:])
+        text = settings.to_toml(
+            {
+                "run-id": "r",
+                "run-dir": "/r",
+                "output": "",
+                "batch": 4,
+                "visibility-timeout": 30.0,
+                "write-copy": False,
+                "input": 'a "b" \\ é',
+            }
+        )
+        self.assertEqual(
+            ["batch = 4", "visibility-timeout = 30.0", "write-copy = false", 'input = "a \\"b\\" \\\\ é"'],
+            text.splitlines()[1:],
+        )
 
     def test_a_runs_own_settings_are_comments_of_that_file(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -667,7 +944,10 @@ class RunCommandTest(unittest.TestCase):
     def test_settings_detected_by_the_producer_become_flags(self):
         without = {"processor": "auto", "batch": 0, "delay": 0.0, "normalize": False, "weights": "w", "model": "copy"}
         config = {**without, "processor": "none", "batch": 4, "delay": 0.5, "normalize": True, "weights": ""}
-        self.assertEqual(["--processor", "none", "--batch=4", "--delay=0.5", "--normalize=true", "--weights", ""], settings.detected_flags(config, without))
+        self.assertEqual(
+            ["--processor", "none", "--batch=4", "--delay=0.5", "--normalize=true", "--weights", ""],
+            settings.detected_flags(config, without),
+        )
 
     def test_the_demo_runs_without_input_flags(self):
         deeplab = {"model": "deeplabv3-resnet50"}
@@ -683,12 +963,26 @@ class RunCommandTest(unittest.TestCase):
         pictures = {"source": "images", "model": "deeplabv3-resnet50"}
         taken = ["--model", "cutout", "--processor", "mask-png,cut-out"]
         self.assertEqual(taken, demo.shipped_model_flags(["--input", "/photos"], pictures, {}))
-        self.assertEqual(taken, demo.shipped_model_flags([], {**pictures, "source": "jsonl"}, {"OFFRAMP_INPUT": "/photos.jsonl"}))
-        self.assertEqual(taken[:2], demo.shipped_model_flags(["--input=/photos", "--processor", "checksum"], pictures, {}))
-        self.assertEqual(taken[:2], demo.shipped_model_flags(["--input=/photos", "--transform", "class-map"], pictures, {}))
-        for flag in ("--model=deeplabv3-resnet50", "--weights=w", "--profile=article", "--config=c", "--random-weights"):
+        self.assertEqual(
+            taken, demo.shipped_model_flags([], {**pictures, "source": "jsonl"}, {"OFFRAMP_INPUT": "/photos.jsonl"})
+        )
+        self.assertEqual(
+            taken[:2], demo.shipped_model_flags(["--input=/photos", "--processor", "checksum"], pictures, {})
+        )
+        self.assertEqual(
+            taken[:2], demo.shipped_model_flags(["--input=/photos", "--transform", "class-map"], pictures, {})
+        )
+        for flag in (
+            "--model=deeplabv3-resnet50",
+            "--weights=w",
+            "--profile=article",
+            "--config=c",
+            "--random-weights",
+        ):
             self.assertEqual([], demo.shipped_model_flags(["--input", "/photos", flag], pictures, {}), flag)
-        self.assertEqual([], demo.shipped_model_flags(["--input", "/photos"], pictures, {"OFFRAMP_RANDOM_WEIGHTS": "1"}))
+        self.assertEqual(
+            [], demo.shipped_model_flags(["--input", "/photos"], pictures, {"OFFRAMP_RANDOM_WEIGHTS": "1"})
+        )
         self.assertEqual([], demo.shipped_model_flags(["--input", "/lines"], {**pictures, "source": "text"}, {}))
         self.assertEqual([], demo.shipped_model_flags(["--batches", "3"], pictures, {}))
 
@@ -698,7 +992,11 @@ class RunCommandTest(unittest.TestCase):
         everything = [*images, "--model", "cutout", "--processor", "mask-png,cut-out,overlay"]
         self.assertEqual(everything, demo.demo_flags(places, ["--batch", "4"], {}))
         self.assertEqual([*images, "--model", "cutout"], demo.demo_flags(places, ["--processor", "checksum"], {}))
-        for flags, environment in ((["--model=deeplabv3-resnet50"], {}), (["--weights", "w"], {}), ([], {"OFFRAMP_MODEL": "x"})):
+        for flags, environment in (
+            (["--model=deeplabv3-resnet50"], {}),
+            (["--weights", "w"], {}),
+            ([], {"OFFRAMP_MODEL": "x"}),
+        ):
             self.assertEqual(images, demo.demo_flags(places, flags, environment))
 
 
@@ -710,10 +1008,15 @@ class BuildTest(unittest.TestCase):
 
     def test_sanitized_runs_skip_unsuitable_tests(self):
         places = Places(root="/r", build="/b")
-        self.assertEqual(["ctest", "--test-dir", "/b/release", "--output-on-failure", "--no-tests=error", "-j", "3", "-R", "x"],
-                         testing.ctest_command(places, "release", ["-R", "x"], 0))
+        self.assertEqual(
+            ["ctest", "--test-dir", "/b/release", "--output-on-failure", "--no-tests=error", "-j", "3", "-R", "x"],
+            testing.ctest_command(places, "release", ["-R", "x"], 0),
+        )
         self.assertIn("threads", testing.ctest_command(places, "tsan", [], 0))
-        self.assertEqual(["-LE", "^(models|e2e-with-torch|crash)$", "-R", "x"], testing.ctest_command(places, "asan", ["-R", "x"], 0)[-4:])
+        self.assertEqual(
+            ["-LE", "^(models|e2e-with-torch|crash)$", "-R", "x"],
+            testing.ctest_command(places, "asan", ["-R", "x"], 0)[-4:],
+        )
 
     def test_rotating_suites_all_run_within_days_and_on_request(self):
         left_out = [testing.ctest_command(Places(root="/r", build="/b"), "release", [], turn)[-1] for turn in range(6)]
@@ -723,7 +1026,9 @@ class BuildTest(unittest.TestCase):
         self.assertTrue(all(re.match(words, "slow") and not re.match(words, "unit") for words in left_out))
 
     def test_every_preset_of_the_commands_exists(self):
-        presets = {preset["name"] for preset in json.loads((REPOSITORY / "CMakePresets.json").read_text())["configurePresets"]}
+        presets = {
+            preset["name"] for preset in json.loads((REPOSITORY / "CMakePresets.json").read_text())["configurePresets"]
+        }
         self.assertLessEqual({"release", *testing.SANITIZED}, presets)
 
 
@@ -732,8 +1037,17 @@ class ExitCodeTest(unittest.TestCase):
         self.assertEqual([0, 84, 137], [shell_code(status) for status in (0, 84, -9)])
 
     def test_a_shell_code_is_a_death_only_for_fatal_signals(self):
-        deaths = {132: signal.SIGILL, 134: signal.SIGABRT, 135: signal.SIGBUS, 136: signal.SIGFPE, 137: signal.SIGKILL, 139: signal.SIGSEGV}
-        self.assertEqual({code: -number for code, number in deaths.items()}, {code: status_behind_a_shell(code) for code in deaths})
+        deaths = {
+            132: signal.SIGILL,
+            134: signal.SIGABRT,
+            135: signal.SIGBUS,
+            136: signal.SIGFPE,
+            137: signal.SIGKILL,
+            139: signal.SIGSEGV,
+        }
+        self.assertEqual(
+            {code: -number for code, number in deaths.items()}, {code: status_behind_a_shell(code) for code in deaths}
+        )
         others = [-9, -15, 0, 1, 84, 126, 127, 128, 129, 130, 141, 143, 255]
         self.assertEqual(others, [status_behind_a_shell(status) for status in others])
 
@@ -753,8 +1067,12 @@ class DoctorTest(unittest.TestCase):
         self.assertEqual(ExitCode.OK, doctor.huge_pages("", never).code, "a tip, not a problem")
         self.assertIn("tip: mount", doctor.huge_pages("", never).line())
         advised = mounts.format("") + mounts.format(",size=64g,huge=advise")
-        for kernel, words in ((never, "huge=advise"), (never.replace("[never] deny", "never [deny]"), "forbidden"), ("", "has none"),
-                              (never.replace("[never] deny force", "never deny [force]"), "all shared memory")):
+        for kernel, words in (
+            (never, "huge=advise"),
+            (never.replace("[never] deny", "never [deny]"), "forbidden"),
+            ("", "has none"),
+            (never.replace("[never] deny force", "never deny [force]"), "all shared memory"),
+        ):
             found = doctor.huge_pages(advised, kernel)
             self.assertEqual(("", True), (found.fix, words in found.text), kernel)
 

@@ -33,7 +33,11 @@ class QueryTexts(unittest.TestCase):
             self.skipTest("needs pyarrow")
         import pyarrow
         import pyarrow.parquet
-        pyarrow.parquet.write_table(pyarrow.table({"id": ["a", "b"], "text": ["slab", "lease"], "year": [1990, 1991]}), self.folder / "rows.parquet")
+
+        pyarrow.parquet.write_table(
+            pyarrow.table({"id": ["a", "b"], "text": ["slab", "lease"], "year": [1990, 1991]}),
+            self.folder / "rows.parquet",
+        )
 
     def test_lines_are_found_by_number(self):
         (self.folder / "lines").write_text('slab\n{"a": 1}\n')

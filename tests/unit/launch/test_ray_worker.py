@@ -129,7 +129,13 @@ class RayWorker(unittest.TestCase):
 
     def test_passes_the_shard_and_returns_its_code_and_output(self):
         code, log = self.do('echo "$1 $2 $3 $4 $5 $6 $8 $9"; test -p /dev/fd/$7 && exit 65')
-        self.assertEqual((code, log), (65, f"[ray] attempt 5f-2 on {os.uname().nodename}\nshard --job {self.folder} --index 7 --lifeline-fd --consumers 4\n"))
+        self.assertEqual(
+            (code, log),
+            (
+                65,
+                f"[ray] attempt 5f-2 on {os.uname().nodename}\nshard --job {self.folder} --index 7 --lifeline-fd --consumers 4\n",
+            ),
+        )
         self.assertEqual(self.do("kill -KILL $$")[0], 137)
 
     def test_a_missing_command_is_reported(self):
@@ -142,9 +148,14 @@ class RayWorker(unittest.TestCase):
             self.assertEqual(_ray_worker.store_grows_by(os.getpid()), MORE_THAN_THERE_IS)
             code, log = self.do("echo begun")
             self.assertEqual((code, "begun" in log), (75, False))
-            self.assertIn(f"do not fit into /dev/shm of {os.uname().nodename} together: the store may still grow by {MORE_THAN_THERE_IS >> 20} MiB", log)
+            self.assertIn(
+                f"do not fit into /dev/shm of {os.uname().nodename} together: the store may still grow by {MORE_THAN_THERE_IS >> 20} MiB",
+                log,
+            )
             os.write(store, b"1")
-            self.assertEqual(_ray_worker.store_grows_by(os.getpid()), MORE_THAN_THERE_IS - os.fstat(store).st_blocks * 512)
+            self.assertEqual(
+                _ray_worker.store_grows_by(os.getpid()), MORE_THAN_THERE_IS - os.fstat(store).st_blocks * 512
+            )
         with self.store("other"):
             self.assertEqual(self.do("exit 0")[0], 0, "the file is not a store of Ray")
 
@@ -167,7 +178,9 @@ class RayWorker(unittest.TestCase):
         os.mkfifo(fifo)
         with self.store() as store:
             os.ftruncate(store, 0)
-            worker = subprocess.Popen(self.command_of_worker(self.script(f"echo >{fifo}; sleep 2.5; echo done")), env=self.environment)
+            worker = subprocess.Popen(
+                self.command_of_worker(self.script(f"echo >{fifo}; sleep 2.5; echo done")), env=self.environment
+            )
             fifo.read_text()
             os.ftruncate(store, MORE_THAN_THERE_IS)
             self.assertEqual(worker.wait(60), 0)
@@ -188,7 +201,12 @@ class RayWorker(unittest.TestCase):
 
     def test_a_command_ends_with_the_process_that_holds_its_lifeline(self):
         lifeline, held = os.pipe()
-        command = subprocess.Popen([sys.executable, "-c", textwrap.dedent(HELD), str(lifeline)], env=self.environment, pass_fds=(lifeline,), stdout=subprocess.PIPE)
+        command = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(HELD), str(lifeline)],
+            env=self.environment,
+            pass_fds=(lifeline,),
+            stdout=subprocess.PIPE,
+        )
         os.close(lifeline)
         with command:
             self.assertEqual(command.stdout.readline(), b"held\n")
@@ -211,23 +229,53 @@ class RayWorker(unittest.TestCase):
                 keeping = sum(int(re.search("SigBlk:(.*)", thread)[1], 16) >> signal.SIGINT - 1 & 1 for thread in threads)
                 signal.signal(signal.SIGINT, lambda *_: sys.exit(f"kept by {keeping} of {len(threads)}"))
         """
-        done = subprocess.run([sys.executable, "-c", textwrap.dedent(command), str(lifeline)], env=self.environment, pass_fds=(lifeline,), capture_output=True, text=True,
-                              check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(command), str(lifeline)],
+            env=self.environment,
+            pass_fds=(lifeline,),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         self.assertEqual(done.stderr, "kept by 2 of 2\n")
 
     def test_an_invalid_lifeline_is_refused(self):
-        for given, message in (("0", "which is not a pipe"), ("99", "which is not a pipe"), ("x", "not a whole number")):
-            done = subprocess.run([sys.executable, "-E", "-s", str(REPOSITORY / "launch" / "offramp_launch"), "shard", "--job", str(self.folder), "--index", "0",
-                                   "--lifeline-fd", given], env={**os.environ, "OFFRAMP_BIN_DIR": "/nowhere"}, stdin=subprocess.DEVNULL, capture_output=True,
-                                  text=True, check=False)
+        for given, message in (
+            ("0", "which is not a pipe"),
+            ("99", "which is not a pipe"),
+            ("x", "not a whole number"),
+        ):
+            done = subprocess.run(
+                [
+                    sys.executable,
+                    "-E",
+                    "-s",
+                    str(REPOSITORY / "launch" / "offramp_launch"),
+                    "shard",
+                    "--job",
+                    str(self.folder),
+                    "--index",
+                    "0",
+                    "--lifeline-fd",
+                    given,
+                ],
+                env={**os.environ, "OFFRAMP_BIN_DIR": "/nowhere"},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             self.assertEqual((done.returncode, message in done.stderr), (64, True), done.stderr)
 
     def test_the_entrypoint_continues_in_the_python_it_names(self):
         """The command is found in PATH and prints its arguments."""
-        entrypoint, = re.findall("entrypoint: (.*)", (REPOSITORY / "launch" / "ray-job.yaml").read_text())
+        (entrypoint,) = re.findall("entrypoint: (.*)", (REPOSITORY / "launch" / "ray-job.yaml").read_text())
         words = shlex.split(entrypoint.removeprefix("/opt/offramp/launch/offramp job ray"))
         output = self.on_ray("start(here(), sys.argv[1:])", *words)
-        self.assertEqual(output.splitlines()[-1].split("|")[3:], ["", "--job", "/shared/JOB", "--address=auto", "--flags=--consumers 4"])
+        self.assertEqual(
+            output.splitlines()[-1].split("|")[3:],
+            ["", "--job", "/shared/JOB", "--address=auto", "--flags=--consumers 4"],
+        )
 
     def test_a_folder_named_ray_is_not_the_ray_package(self):
         (self.folder / "ray").mkdir()
@@ -235,11 +283,25 @@ class RayWorker(unittest.TestCase):
         self.assertIn("Ray is not installed", output)
 
     def test_a_run_on_ray_passes_resources_and_no_password(self):
-        output = self.on_ray("LAUNCHER = pathlib.Path.cwd() / 'launcher'; on_ray.run(sys.argv[1:])", "--on=ray", "--job=J", "--resource", "a=1", "--resource", "b=1",
-                             "--sink", "postgresql://u:PW@h/t")
+        output = self.on_ray(
+            "LAUNCHER = pathlib.Path.cwd() / 'launcher'; on_ray.run(sys.argv[1:])",
+            "--on=ray",
+            "--job=J",
+            "--resource",
+            "a=1",
+            "--resource",
+            "b=1",
+            "--sink",
+            "postgresql://u:PW@h/t",
+        )
         init, ray, merge = output.splitlines()
-        self.assertEqual(ray.split("|")[:6], ["job", "ray", "--job", f"{self.folder}/J", "--resource=a=1", "--resource=b=1"])
-        self.assertEqual((init.split("|")[4], [line.rpartition("|")[2] for line in (init, ray, merge)]), ("postgresql://u@h/t", ["PW", "PW", "PW"]))
+        self.assertEqual(
+            ray.split("|")[:6], ["job", "ray", "--job", f"{self.folder}/J", "--resource=a=1", "--resource=b=1"]
+        )
+        self.assertEqual(
+            (init.split("|")[4], [line.rpartition("|")[2] for line in (init, ray, merge)]),
+            ("postgresql://u@h/t", ["PW", "PW", "PW"]),
+        )
 
     def test_a_killed_run_on_ray_ends_its_driver(self):
         """The driver runs a fake offramp.ray, which prints its id and sleeps."""
@@ -247,19 +309,28 @@ class RayWorker(unittest.TestCase):
         os.mkfifo(fifo)
         (self.folder / "offramp").mkdir()
         (self.folder / "offramp" / "__init__.py").touch()
-        (self.folder / "offramp" / "ray.py").write_text(f"import os, time\ndef main(argv):\n    open({str(fifo)!r}, 'w').write(str(os.getpid()))\n    time.sleep(600)\n")
+        (self.folder / "offramp" / "ray.py").write_text(
+            f"import os, time\ndef main(argv):\n    open({str(fifo)!r}, 'w').write(str(os.getpid()))\n    time.sleep(600)\n"
+        )
         launcher = self.folder / "launcher"
         launcher.mkdir()
-        (launcher / "__main__.py").write_text(textwrap.dedent(f"""
+        (launcher / "__main__.py").write_text(
+            textwrap.dedent(f"""
             import os, sys
             words = dict(word.partition("=")[::2] for word in sys.argv[1:])
-            sys.path.insert(0, {str(REPOSITORY / 'launch')!r})
+            sys.path.insert(0, {str(REPOSITORY / "launch")!r})
             from offramp_launch.jobs.on_ray import START
             if "ray" in words:
-                os.execv(sys.executable, [sys.executable, "-c", START, {str(self.folder)!r}, {str(REPOSITORY / 'launch')!r}, words["--lifeline-fd"]])
-        """))
-        run = subprocess.Popen(self.command_on_ray("LAUNCHER = pathlib.Path.cwd() / 'launcher'; on_ray.run(sys.argv[1:])", "--on=ray", "--job=J"), cwd=self.folder,
-                               env=self.environment)
+                os.execv(sys.executable, [sys.executable, "-c", START, {str(self.folder)!r}, {str(REPOSITORY / "launch")!r}, words["--lifeline-fd"]])
+        """)
+        )
+        run = subprocess.Popen(
+            self.command_on_ray(
+                "LAUNCHER = pathlib.Path.cwd() / 'launcher'; on_ray.run(sys.argv[1:])", "--on=ray", "--job=J"
+            ),
+            cwd=self.folder,
+            env=self.environment,
+        )
         with open(fifo) as begun:
             driver = os.pidfd_open(int(begun.read()))
         self.addCleanup(os.close, driver)
@@ -276,7 +347,11 @@ class RayWorker(unittest.TestCase):
                 (self.folder / name).unlink()
 
     def test_each_attempt_is_reported_with_its_own_reason(self):
-        code, output = self.drive('test -e "$3/once" && kill -KILL $$; touch "$3/once"; echo "offramp: the sink is away"; exit 75', "--attempts=2", "--workers=1")
+        code, output = self.drive(
+            'test -e "$3/once" && kill -KILL $$; touch "$3/once"; echo "offramp: the sink is away"; exit 75',
+            "--attempts=2",
+            "--workers=1",
+        )
         self.assertEqual(code, 75, output)
         self.assertEqual(output.count("the sink is away"), 1, output)
         self.assertIn("exit code 137 (SIGKILL): it printed nothing", output)
@@ -307,9 +382,27 @@ class RayWorker(unittest.TestCase):
         """(exit code, output) of a driver of two shards with this script as their command."""
         (self.folder / "made").mkdir(exist_ok=True)
         (self.folder / "made" / "ray.py").write_text(textwrap.dedent(RAY))
-        done = subprocess.run([sys.executable, "-c", textwrap.dedent(DRIVER), "--job", self.folder, "--offramp", self.script(script), *flags], text=True, check=False,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              env={**self.environment, **environment, "PYTHONPATH": f"{self.folder}/made:{self.environment['PYTHONPATH']}"})
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                textwrap.dedent(DRIVER),
+                "--job",
+                self.folder,
+                "--offramp",
+                self.script(script),
+                *flags,
+            ],
+            text=True,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={
+                **self.environment,
+                **environment,
+                "PYTHONPATH": f"{self.folder}/made:{self.environment['PYTHONPATH']}",
+            },
+        )
         return done.returncode, done.stdout
 
     def on_ray(self, call, *words):
@@ -317,13 +410,27 @@ class RayWorker(unittest.TestCase):
         (self.folder / "python3").write_text("#!/bin/sh\n[ $# -lt 3 ] && exit 0\nIFS='|'; echo \"$*\"\n")
         (self.folder / "python3").chmod(0o755)
         (self.folder / "launcher").mkdir()
-        (self.folder / "launcher" / "__main__.py").write_text("import os, sys; print('|'.join([*sys.argv[1:], os.environ.get('PGPASSWORD', '')]))")
-        return subprocess.run(self.command_on_ray(call, *words), cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-                              env={**self.environment, "PATH": f"{self.folder}:{os.environ['PATH']}"}).stdout
+        (self.folder / "launcher" / "__main__.py").write_text(
+            "import os, sys; print('|'.join([*sys.argv[1:], os.environ.get('PGPASSWORD', '')]))"
+        )
+        return subprocess.run(
+            self.command_on_ray(call, *words),
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            env={**self.environment, "PATH": f"{self.folder}:{os.environ['PATH']}"},
+        ).stdout
 
     def command_on_ray(self, call, *words):
         call = f"on_ray.{call}" if call[0] in "sL" else call
-        return [sys.executable, "-c", f"import pathlib, sys; from offramp_launch.jobs import on_ray; from offramp_launch.places import here; {call}", *words]
+        return [
+            sys.executable,
+            "-c",
+            f"import pathlib, sys; from offramp_launch.jobs import on_ray; from offramp_launch.places import here; {call}",
+            *words,
+        ]
 
 
 if __name__ == "__main__":

@@ -29,7 +29,9 @@ class RecoveryTest(unittest.TestCase):
         self.assertEqual("producer", successor.role, "no consumer is restarted")
         self.assertIn("recover", successor.argv)
         self.assertNotIn("recover", producer.argv)
-        self.assertEqual([word for word in successor.argv if word != "recover"], producer.argv, "the other arguments are the same")
+        self.assertEqual(
+            [word for word in successor.argv if word != "recover"], producer.argv, "the other arguments are the same"
+        )
         output = self.stage.end(launcher, successor, consumers, summary={})
         self.assertEqual(0, launcher.returncode, output)
         self.assertIn("1 of 3", output)
@@ -107,9 +109,22 @@ class RecoveryTest(unittest.TestCase):
         self.assertEqual(0, launcher.returncode, output)
 
     def test_a_deliberate_exit_causes_no_restart(self):
-        for code in (ExitCode.OK, ExitCode.INTERNAL, ExitCode.USAGE, ExitCode.BAD_INPUT, ExitCode.NO_INPUT, ExitCode.COUNT_MISMATCH,
-                     ExitCode.CANNOT_WRITE, ExitCode.PROTOCOL, ExitCode.CONFIG, ExitCode.SHARED_MEMORY_FULL, ExitCode.DEAD_LETTERS,
-                     ExitCode.DEVICE_UNSUPPORTED, ExitCode.RUN_IN_USE, ExitCode.INTERRUPTED):
+        for code in (
+            ExitCode.OK,
+            ExitCode.INTERNAL,
+            ExitCode.USAGE,
+            ExitCode.BAD_INPUT,
+            ExitCode.NO_INPUT,
+            ExitCode.COUNT_MISMATCH,
+            ExitCode.CANNOT_WRITE,
+            ExitCode.PROTOCOL,
+            ExitCode.CONFIG,
+            ExitCode.SHARED_MEMORY_FULL,
+            ExitCode.DEAD_LETTERS,
+            ExitCode.DEVICE_UNSUPPORTED,
+            ExitCode.RUN_IN_USE,
+            ExitCode.INTERRUPTED,
+        ):
             self.assertFalse(Recovery.is_death(code, True), code)
         self.assertFalse(Recovery.is_death(ExitCode.DEVICE_OUT_OF_MEMORY, False))
         self.assertTrue(Recovery.is_death(ExitCode.DEVICE_OUT_OF_MEMORY, True))
@@ -126,7 +141,10 @@ class RecoveryTest(unittest.TestCase):
             with self.subTest(lock=lock):
                 launcher, producer, consumers = self.start_run(3)
                 gone()
-                producer.order(log="[2026-11-24 05:00:00.000] [error] offramp-producer: out of memory for a batch. Use a smaller --batch", exit=81)
+                producer.order(
+                    log="[2026-11-24 05:00:00.000] [error] offramp-producer: out of memory for a batch. Use a smaller --batch",
+                    exit=81,
+                )
                 consumers[0].order(exit=69)
                 output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
                 self.assertEqual(81, launcher.returncode, output)
@@ -137,10 +155,15 @@ class RecoveryTest(unittest.TestCase):
     def test_an_early_out_of_memory_kill_causes_no_restart(self):
         for done in (0, 3):
             with self.subTest(done=done), small_memory(self, 192 << 20) as processes:
-                launcher = self.stage.launch_shell(f"echo $$ > {processes}; exec {OFFRAMP} run --consumers 1 --producer-restarts 3")
+                launcher = self.stage.launch_shell(
+                    f"echo $$ > {processes}; exec {OFFRAMP} run --consumers 1 --producer-restarts 3"
+                )
                 entered = {puppet.role: puppet for puppet in (self.stage.enter(), self.stage.enter())}
                 producer, consumer = entered["producer"], entered["consumer"]
-                producer.order(meet=True, status={"state": "running", "done_samples": done, "released_samples": done, "total_samples": 8})
+                producer.order(
+                    meet=True,
+                    status={"state": "running", "done_samples": done, "released_samples": done, "total_samples": 8},
+                )
                 producer.order(eats=True)
                 if done:
                     self.stage.end(launcher, self.stage.enter(), [consumer], summary={})
@@ -150,8 +173,11 @@ class RecoveryTest(unittest.TestCase):
                 consumer.order(exit=86)
                 output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
                 self.assertEqual(71, launcher.returncode, output)
-                self.assertRegex(output, r"too little memory for this run: its producer was killed before any batch was done, with 0\.\d GiB in use \(the kernel killed a process of "
-                                 r"this control group for lack of memory; its limit is 0\.2 GiB\); of this machine's [\d.]+ GiB, [\d.]+ GiB are available now")
+                self.assertRegex(
+                    output,
+                    r"too little memory for this run: its producer was killed before any batch was done, with 0\.\d GiB in use \(the kernel killed a process of "
+                    r"this control group for lack of memory; its limit is 0\.2 GiB\); of this machine's [\d.]+ GiB, [\d.]+ GiB are available now",
+                )
                 self.assertIn("smaller --batch", output)
                 self.assertNotIn("takes over", output)
                 self.assertTrue(self.stage.no_puppet_starts_before(launcher))

@@ -24,8 +24,16 @@ class ReloadTest(unittest.TestCase):
     def take_slabs(self, *puppets, but=(), stalled=()):
         """The run reports that these consumers take slabs and those of `but` do not. `stalled`: pids of stalled ones."""
         states = [*((puppet.pid, True) for puppet in puppets), *((puppet.pid, False) for puppet in but)]
-        self.producer.order(status={"state": "running", "done_samples": len(states), "total_samples": 8,
-                                    "consumers": [{"pid": pid, "ready": ready, "holding": 0, "stalled": pid in stalled} for pid, ready in states]})
+        self.producer.order(
+            status={
+                "state": "running",
+                "done_samples": len(states),
+                "total_samples": 8,
+                "consumers": [
+                    {"pid": pid, "ready": ready, "holding": 0, "stalled": pid in stalled} for pid, ready in states
+                ],
+            }
+        )
         return len(states)
 
     def wait_until_seen(self, done):
@@ -59,13 +67,16 @@ class ReloadTest(unittest.TestCase):
         for number in range(2):
             new.append(self.enter())
             self.wait_until_seen(self.take_slabs(*old, *new[:-1], but=new[-1:]))
-            self.assert_no_consumer_drains()      # because the newcomer takes no slabs yet
+            self.assert_no_consumer_drains()  # because the newcomer takes no slabs yet
             self.take_slabs(*old, *new)
             gone = self.leave(*old)
             old.remove(gone)
             self.consumers.remove(gone)
         output = self.end_of_command(0)
-        self.assertEqual(["0 of 2", "2 of 2"], [output.splitlines()[line].split(": ")[1].removesuffix(" consumers replaced") for line in (0, -1)])
+        self.assertEqual(
+            ["0 of 2", "2 of 2"],
+            [output.splitlines()[line].split(": ")[1].removesuffix(" consumers replaced") for line in (0, -1)],
+        )
         self.assertEqual(4, len(self.end(*new)["consumers"]))
 
     def test_a_stalled_old_consumer_is_killed(self):
@@ -82,13 +93,20 @@ class ReloadTest(unittest.TestCase):
         self.leave(*old)
         self.assertIn("2 of 2 consumers replaced", self.end_of_command(0))
         ends = {each["pid"]: each["exit"] for each in self.end(*new)["consumers"]}
-        self.assertEqual(({hanging.pid}, 4), ({pid for pid, code in ends.items() if code == -signal.SIGKILL}, len(ends)))
+        self.assertEqual(
+            ({hanging.pid}, 4), ({pid for pid, code in ends.items() if code == -signal.SIGKILL}, len(ends))
+        )
 
     def test_a_newcomer_that_cannot_start_changes_nothing(self):
         self.start(2)
-        self.enter().order(log="12:00:00.000 error   offramp-consumer[1] ModuleNotFoundError: No module named 'nothing'", exit=64)
+        self.enter().order(
+            log="12:00:00.000 error   offramp-consumer[1] ModuleNotFoundError: No module named 'nothing'", exit=64
+        )
         output = self.end_of_command(64)
-        self.assertRegex(output, r"2 of 2 consumers were not replaced: consumer-3.* ended with exit code 64: ModuleNotFoundError: No module named 'nothing'")
+        self.assertRegex(
+            output,
+            r"2 of 2 consumers were not replaced: consumer-3.* ended with exit code 64: ModuleNotFoundError: No module named 'nothing'",
+        )
         self.assert_no_consumer_drains()
         summary = self.end(*self.consumers)
         self.assertEqual((0, 3), (summary["exit"], len(summary["consumers"])), "the run did not fail")
@@ -117,7 +135,10 @@ class ReloadTest(unittest.TestCase):
         self.leave(*self.consumers)
         self.end_of_command(0)
         self.assertIsNone(hanging.next_message(), "a consumer that does not exit is killed")
-        self.assertEqual(-signal.SIGKILL, next(each["exit"] for each in self.end(newcomer)["consumers"] if each["pid"] == hanging.pid))
+        self.assertEqual(
+            -signal.SIGKILL,
+            next(each["exit"] for each in self.end(newcomer)["consumers"] if each["pid"] == hanging.pid),
+        )
 
     def test_the_end_of_the_run_ends_the_reload(self):
         self.start(1)
@@ -125,7 +146,7 @@ class ReloadTest(unittest.TestCase):
         self.launcher.send_signal(signal.SIGINT)
         self.assertEqual({"signal": "SIGTERM"}, self.producer.next_message())
         self.assertEqual({"signal": "SIGTERM"}, newcomer.next_message())
-        newcomer.order(exit=0)      # within its two seconds of grace
+        newcomer.order(exit=0)  # within its two seconds of grace
         self.assertIn("the run is ending", self.end_of_command(69))
         code, output = self.stage.call("reload")
         self.assertEqual((69, True), (code, "accepts no more consumers" in output), output)

@@ -13,9 +13,15 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "/work/post.py", line 4,
 
 
 def incident(samples=4, end="failed", **changes):
-    return {"run_id": "r", "batch": 1, "reason": "it failed 3 times: ValueError: odd", "payload": "batch-1-row-0.safetensors",
-            "samples": [{"item": number, "key": f"s{number}", "empty": False} for number in range(samples)],
-            "deliveries": [{"attempt": 1, "end": end, "counted": True, "why": TRACEBACK}], **changes}
+    return {
+        "run_id": "r",
+        "batch": 1,
+        "reason": "it failed 3 times: ValueError: odd",
+        "payload": "batch-1-row-0.safetensors",
+        "samples": [{"item": number, "key": f"s{number}", "empty": False} for number in range(samples)],
+        "deliveries": [{"attempt": 1, "end": end, "counted": True, "why": TRACEBACK}],
+        **changes,
+    }
 
 
 class Program:
@@ -49,19 +55,49 @@ class RetriesTest(unittest.TestCase):
 
     def test_each_sample_gets_its_result_from_the_report(self):
         report = incident()
-        status, program = self.process(report, ([{"trying": [0, 4]}, {"failed": [0, 4], "why": "x"}, {"trying": [0, 2]}, {"done": [0, 2]},
-                                                 {"trying": [2, 4]}, {"failed": [2, 4], "why": "x"}, {"trying": [2, 3]},
-                                                 {"failed": [2, 3], "why": TRACEBACK}, {"trying": [3, 4]}, {"done": [3, 4]}], 0))
+        status, program = self.process(
+            report,
+            (
+                [
+                    {"trying": [0, 4]},
+                    {"failed": [0, 4], "why": "x"},
+                    {"trying": [0, 2]},
+                    {"done": [0, 2]},
+                    {"trying": [2, 4]},
+                    {"failed": [2, 4], "why": "x"},
+                    {"trying": [2, 3]},
+                    {"failed": [2, 3], "why": TRACEBACK},
+                    {"trying": [3, 4]},
+                    {"done": [3, 4]},
+                ],
+                0,
+            ),
+        )
         self.assertEqual(0, status)
         self.assertEqual(["done", "done", "failed", "done"], [sample["result"] for sample in report["samples"]])
         self.assertEqual("sample 's2' failed: ValueError: odd (post.py:4)", retries.reason_of(report))
-        self.assertEqual([["consumer", "retry-samples", str(self.folder / "batch-1-row-0.tried"), str(self.folder / "batch-1-row-0.safetensors"),
-                           "--output", "OUT"]], program.commands)
+        self.assertEqual(
+            [
+                [
+                    "consumer",
+                    "retry-samples",
+                    str(self.folder / "batch-1-row-0.tried"),
+                    str(self.folder / "batch-1-row-0.safetensors"),
+                    "--output",
+                    "OUT",
+                ]
+            ],
+            program.commands,
+        )
 
     def test_a_sample_that_kills_the_program_fails_alone(self):
         report = incident(2)
-        status, program = self.process(report, ([{"trying": [0, 2]}], -signal.SIGSEGV), ([{"trying": [0, 1]}, '{"do'], -signal.SIGABRT),
-                                       ([{"trying": [1, 2]}, {"done": [1, 2]}], 0))
+        status, program = self.process(
+            report,
+            ([{"trying": [0, 2]}], -signal.SIGSEGV),
+            ([{"trying": [0, 1]}, '{"do'], -signal.SIGABRT),
+            ([{"trying": [1, 2]}, {"done": [1, 2]}], 0),
+        )
         self.assertEqual((0, 3), (status, len(program.commands)))
         self.assertEqual(["failed", "done"], [sample["result"] for sample in report["samples"]])
         self.assertEqual("sample 's0' failed: the consumer was killed by SIGABRT", retries.reason_of(report))
@@ -75,15 +111,32 @@ class RetriesTest(unittest.TestCase):
     def test_unreadable_samples_are_not_counted(self):
         report = incident(3)
         report["samples"][1]["empty"] = True
-        self.process(report, ([{"trying": [0, 3]}, {"failed": [0, 3], "why": "x"}, {"trying": [0, 1]}, {"failed": [0, 1], "why": "x"},
-                               {"trying": [1, 3]}, {"done": [1, 3]}], 0))
+        self.process(
+            report,
+            (
+                [
+                    {"trying": [0, 3]},
+                    {"failed": [0, 3], "why": "x"},
+                    {"trying": [0, 1]},
+                    {"failed": [0, 1], "why": "x"},
+                    {"trying": [1, 3]},
+                    {"done": [1, 3]},
+                ],
+                0,
+            ),
+        )
         recovered = retries.Recovered()
         recovered.take("payload", report)
         self.assertEqual(1, recovered.samples)
-        self.assertEqual(ExitCode.DEAD_LETTERS, recovered.correct({"samples": {"dead_letters": 2}}, ExitCode.DEAD_LETTERS))
+        self.assertEqual(
+            ExitCode.DEAD_LETTERS, recovered.correct({"samples": {"dead_letters": 2}}, ExitCode.DEAD_LETTERS)
+        )
 
     def test_no_restart_after_a_stop_or_a_death_before_the_first_sample(self):
-        for life in (([{"trying": [0, 2]}, {"failed": [0, 2], "why": "x"}, {"trying": [0, 1]}], -signal.SIGTERM), ([], -signal.SIGSEGV)):
+        for life in (
+            ([{"trying": [0, 2]}, {"failed": [0, 2], "why": "x"}, {"trying": [0, 1]}], -signal.SIGTERM),
+            ([], -signal.SIGSEGV),
+        ):
             report = incident(2)
             status, program = self.process(report, life)
             self.assertEqual((life[1], 1), (status, len(program.commands)))
@@ -97,7 +150,9 @@ class RetriesTest(unittest.TestCase):
         self.assertNotIn("why", report["samples"][0])
 
     def put(self, name, report):
-        (self.folder / "dead-letters" / f"{name}.json").write_text(json.dumps({**report, "payload": f"{name}.safetensors"}))
+        (self.folder / "dead-letters" / f"{name}.json").write_text(
+            json.dumps({**report, "payload": f"{name}.safetensors"})
+        )
 
     def test_a_run_retries_its_failed_dead_letters(self):
         self.put("a", incident())
@@ -107,23 +162,43 @@ class RetriesTest(unittest.TestCase):
         program = Program(([{"trying": [0, 4]}, {"done": [0, 4]}], 0))
         recovered = retries.retry_failed(self.folder, "r", ["consumer"], program)
         self.assertEqual((1, 4), (len(program.commands), recovered.samples))
-        summary = {"samples": {"released": 8, "dead_letters": 8}, "dead_letters": [{"payload": str(self.folder / "dead-letters/a.safetensors"), "samples": 4},
-                                                                            {"payload": str(self.folder / "dead-letters/b.safetensors"), "samples": 4}]}
+        summary = {
+            "samples": {"released": 8, "dead_letters": 8},
+            "dead_letters": [
+                {"payload": str(self.folder / "dead-letters/a.safetensors"), "samples": 4},
+                {"payload": str(self.folder / "dead-letters/b.safetensors"), "samples": 4},
+            ],
+        }
         self.assertEqual(ExitCode.DEAD_LETTERS, recovered.correct(summary, ExitCode.DEAD_LETTERS))
         self.assertEqual({"released": 12, "dead_letters": 4, "recovered": 4}, summary["samples"])
-        self.assertEqual([str(self.folder / "dead-letters/b.safetensors")], [slab["payload"] for slab in summary["dead_letters"]])
+        self.assertEqual(
+            [str(self.folder / "dead-letters/b.safetensors")], [slab["payload"] for slab in summary["dead_letters"]]
+        )
 
     def test_a_run_whose_dead_letters_all_recover_succeeds(self):
         self.put("a", incident())
-        recovered = retries.retry_failed(self.folder, "r", ["consumer"], Program(([{"trying": [0, 4]}, {"done": [0, 4]}], 0)))
-        self.assertEqual(ExitCode.OK, recovered.correct({"samples": {"released": 0, "dead_letters": 4}}, ExitCode.DEAD_LETTERS))
-        self.assertEqual(ExitCode.CANNOT_WRITE, recovered.correct({"samples": {"released": 0, "dead_letters": 4}}, ExitCode.CANNOT_WRITE))
+        recovered = retries.retry_failed(
+            self.folder, "r", ["consumer"], Program(([{"trying": [0, 4]}, {"done": [0, 4]}], 0))
+        )
+        self.assertEqual(
+            ExitCode.OK, recovered.correct({"samples": {"released": 0, "dead_letters": 4}}, ExitCode.DEAD_LETTERS)
+        )
+        self.assertEqual(
+            ExitCode.CANNOT_WRITE,
+            recovered.correct({"samples": {"released": 0, "dead_letters": 4}}, ExitCode.CANNOT_WRITE),
+        )
 
     def test_a_processor_that_always_fails_is_tried_three_times(self):
         for name in "abcdef":
             self.put(name, incident(1 + 1))
-        failing = [{"trying": [0, 2]}, {"failed": [0, 2], "why": "x"}, {"trying": [0, 1]}, {"failed": [0, 1], "why": "x"}, {"trying": [1, 2]},
-                   {"failed": [1, 2], "why": "x"}]
+        failing = [
+            {"trying": [0, 2]},
+            {"failed": [0, 2], "why": "x"},
+            {"trying": [0, 1]},
+            {"failed": [0, 1], "why": "x"},
+            {"trying": [1, 2]},
+            {"failed": [1, 2], "why": "x"},
+        ]
         program = Program(*[(failing, 0)] * 6)
         self.assertEqual(0, retries.retry_failed(self.folder, "r", ["consumer"], program).samples)
         self.assertEqual(retries.FRUITLESS, len(program.commands))

@@ -23,9 +23,16 @@ class RunTest(unittest.TestCase):
             self.assertEqual("none", program.flag("--processor"))
             self.assertEqual(producer.flag("--run-dir"), program.flag("--run-dir"))
             self.assertEqual(producer.flag("--run-dir") + "/output", program.flag("--output"))
-        output = self.stage.end(launcher, producer, consumers, summary={
-            "samples": {"released": 8}, "skipped": [{"item": 3, "origin": "bad.jpg", "reason": "not an image"}],
-            "consumers": [{"pid": consumers[0].pid, "batches": 5, "samples": 8}]})
+        output = self.stage.end(
+            launcher,
+            producer,
+            consumers,
+            summary={
+                "samples": {"released": 8},
+                "skipped": [{"item": 3, "origin": "bad.jpg", "reason": "not an image"}],
+                "consumers": [{"pid": consumers[0].pid, "batches": 5, "samples": 8}],
+            },
+        )
         self.assertEqual(0, launcher.returncode, output)
         self.assertIn("bad.jpg: not an image", output)
         listed = {entry["pid"]: entry for entry in self.stage.summary()["consumers"]}
@@ -44,8 +51,12 @@ class RunTest(unittest.TestCase):
         self.stage.end(launcher, producer, [consumer])
 
     def test_the_strategy_chooses_the_program(self):
-        for flags, consumers, program in (((), 1, "offramp-producer"), (("--strategy", "streams"), 1, "offramp-producer"),
-                                          (("--strategy", "async"), 1, "offramp-ladder"), (("--strategy", "sequential"), 0, "offramp-ladder")):
+        for flags, consumers, program in (
+            ((), 1, "offramp-producer"),
+            (("--strategy", "streams"), 1, "offramp-producer"),
+            (("--strategy", "async"), 1, "offramp-ladder"),
+            (("--strategy", "sequential"), 0, "offramp-ladder"),
+        ):
             with self.subTest(flags):
                 launcher, producer, started = self.stage.start_run(consumers, *flags)
                 self.assertEqual(program, producer.program)
@@ -60,8 +71,10 @@ class RunTest(unittest.TestCase):
         output = self.stage.end(launcher, producer, [successor], summary={})
         self.assertEqual(0, launcher.returncode, output)
         self.assertIn("was killed by SIGKILL", output)
-        self.assertEqual([(-9, "SIGKILL"), (0, None)],
-                         [(entry["exit"], entry["signal"]) for entry in self.stage.summary()["consumers"]])
+        self.assertEqual(
+            [(-9, "SIGKILL"), (0, None)],
+            [(entry["exit"], entry["signal"]) for entry in self.stage.summary()["consumers"]],
+        )
 
     def test_a_consumer_that_exits_during_a_run_is_restarted(self):
         launcher, producer, consumers = self.stage.start_run(1)
@@ -112,7 +125,9 @@ class RunTest(unittest.TestCase):
         launcher.send_signal(signal.SIGINT)
         self.assertEqual({"signal": "SIGTERM"}, producer.next_message())
         launcher.send_signal(signal.SIGINT)
-        self.assertEqual({"signal": "SIGTERM"}, producer.next_message(), "the producer may abandon its work and write its summary")
+        self.assertEqual(
+            {"signal": "SIGTERM"}, producer.next_message(), "the producer may abandon its work and write its summary"
+        )
         launcher.send_signal(signal.SIGINT)
         self.assertIsNone(producer.next_message(), "a third signal kills it")
         self.assertIsNone(consumers[0].next_message())
@@ -154,7 +169,9 @@ class RunTest(unittest.TestCase):
         output = str(self.stage.folder / "of two words")
         launcher, producer, consumers = self.stage.start_run(1, "--output", output)
         printed = self.stage.end(launcher, producer, consumers, code=130)
-        self.assertIn(f"  continue   (cd {os.getcwd()} && {OFFRAMP} run --consumers 1 --output '{output}' --resume)\n", printed)
+        self.assertIn(
+            f"  continue   (cd {os.getcwd()} && {OFFRAMP} run --consumers 1 --output '{output}' --resume)\n", printed
+        )
 
     def test_the_printed_command_works_in_any_folder(self):
         here, elsewhere = self.stage.folder / "of two words", self.stage.folder / "elsewhere"
@@ -178,29 +195,48 @@ class RunTest(unittest.TestCase):
     def test_a_run_without_an_output_continues_by_its_directory(self):
         launcher, producer, consumers = self.stage.start_run(1, "--run-id", "this-one")
         output = self.stage.end(launcher, producer, consumers, code=73)
-        self.assertIn(f"  continue   (cd {os.getcwd()} && {OFFRAMP} run --consumers 1 --run-dir {producer.flag('--run-dir')} --resume)\n", output)
+        self.assertIn(
+            f"  continue   (cd {os.getcwd()} && {OFFRAMP} run --consumers 1 --run-dir {producer.flag('--run-dir')} --resume)\n",
+            output,
+        )
         self.assertEqual("this-one", producer.flag("--run-id"))
 
     def test_a_run_without_results_is_restarted_not_continued(self):
         output, kept = self.stage.folder / "masks", self.stage.folder / "masks.before-this-one"
         output.mkdir()
         checkpoint = output / ".offramp-checkpoint"
-        former, own = (json.dumps({"run": run, "identity": {"items": "8"}}) + "\n" + json.dumps({"done": [[0, 4]]}) + "\n" for run in ("former", "this-one"))
+        former, own = (
+            json.dumps({"run": run, "identity": {"items": "8"}}) + "\n" + json.dumps({"done": [[0, 4]]}) + "\n"
+            for run in ("former", "this-one")
+        )
         checkpoint.write_text(former)
-        for flags, made, wanted in (((), "", None), (("--resume",), "", "--resume"), (("--overwrite",), "", "--overwrite"), (("--overwrite",), own, "--resume")):
+        for flags, made, wanted in (
+            ((), "", None),
+            (("--resume",), "", "--resume"),
+            (("--overwrite",), "", "--overwrite"),
+            (("--overwrite",), own, "--resume"),
+        ):
             if wanted is None:
                 done = self.stage.launch("run", "--output", str(output), *flags)
-                self.assertIn("holds 4 of 8 items of run former, which has not finished", done.communicate(timeout=60)[0])
+                self.assertIn(
+                    "holds 4 of 8 items of run former, which has not finished", done.communicate(timeout=60)[0]
+                )
                 self.assertEqual((64, former), (done.returncode, checkpoint.read_text()))
                 continue
-            launcher, producer, consumers = self.stage.start_run(1, "--output", str(output), *flags, "--run-id", "this-one")
+            launcher, producer, consumers = self.stage.start_run(
+                1, "--output", str(output), *flags, "--run-id", "this-one"
+            )
             self.assertEqual("--overwrite" in flags, kept.exists())
             if made:
                 checkpoint.write_text(made)
             printed = self.stage.end(launcher, producer, consumers, code=130)
             command = re.search(r"  continue   (.*)\)\n", printed)[1]
-            self.assertEqual([wanted], [word for word in command.split() if word in ("--overwrite", "--resume")], command)
-            self.assertEqual((former, bool(made)), ((kept / checkpoint.name if made else checkpoint).read_text(), kept.exists()))
+            self.assertEqual(
+                [wanted], [word for word in command.split() if word in ("--overwrite", "--resume")], command
+            )
+            self.assertEqual(
+                (former, bool(made)), ((kept / checkpoint.name if made else checkpoint).read_text(), kept.exists())
+            )
             self.assertEqual("--overwrite" in flags, f"the results in {output} are kept as {kept}" in printed)
             self.assertEqual("--overwrite" in flags and not made, f"{output} has its former content again" in printed)
 
@@ -219,8 +255,10 @@ class RunTest(unittest.TestCase):
         code, output = self.stage.call("run", "--run-dir", str(folder))
         self.assertEqual(64, code, output)
         self.assertIn("is not a run's directory", output)
-        self.assertEqual(["config.json", "logs", "logs/producer.log", "status.json", "summary.json"],
-                         sorted(str(path.relative_to(folder)) for path in folder.rglob("*")))
+        self.assertEqual(
+            ["config.json", "logs", "logs/producer.log", "status.json", "summary.json"],
+            sorted(str(path.relative_to(folder)) for path in folder.rglob("*")),
+        )
         self.assertEqual({"mine"}, {path.read_text() for path in folder.rglob("*") if path.is_file()})
         self.assertEqual(0o755, folder.stat().st_mode & 0o777)
 
@@ -228,7 +266,9 @@ class RunTest(unittest.TestCase):
         pictures = self.stage.folder / "pictures"
         pictures.mkdir()
         for output in (pictures, pictures / "masks", pictures / "a" / ".." / "masks"):
-            code, printed = self.stage.call("run", "--input", str(pictures), "--output", str(output), "--run-dir", str(self.stage.folder / "run"))
+            code, printed = self.stage.call(
+                "run", "--input", str(pictures), "--output", str(output), "--run-dir", str(self.stage.folder / "run")
+            )
             self.assertEqual(64, code, printed)
             self.assertIn("results could replace what they are made from", printed)
         code, printed = self.stage.call("run", "--input", str(pictures), "--run-dir", str(pictures / "run"))
@@ -249,7 +289,9 @@ class RunTest(unittest.TestCase):
         launcher, producer, consumers = self.stage.start_run(1, "--consumer-user", "nobody")
         self.assertEqual((0, user.pw_uid), (producer.uid, consumers[0].uid))
         (group,) = set(consumers[0].groups)
-        self.assertNotIn(group, (user.pw_gid, os.getgid()), "neither the group of the launcher nor one with other members")
+        self.assertNotIn(
+            group, (user.pw_gid, os.getgid()), "neither the group of the launcher nor one with other members"
+        )
         self.assertEqual(group, producer.groups[0], "consumers must read the producer's files")
         self.assertEqual(group, os.stat(producer.flag("--run-dir")).st_gid)
         self.assertEqual(user.pw_uid, os.stat(producer.flag("--output")).st_uid)
@@ -284,23 +326,44 @@ class ControlTest(unittest.TestCase):
     def test_consumers_autoscale_until_a_number_is_set(self):
         launcher = self.stage.launch("run", "--consumers", "1..3")
         entered = [self.stage.enter() for _ in range(3)]
-        producer, consumers = entered.pop(next(number for number, each in enumerate(entered) if each.role == "producer")), entered
+        producer, consumers = (
+            entered.pop(next(number for number, each in enumerate(entered) if each.role == "producer")),
+            entered,
+        )
         # The producer always waits for slabs, while each of two consumers completes two slabs a second.
         seconds = 0
 
         def a_third_is_wanted():
             nonlocal seconds
             seconds += 3
-            each = {"slabs": 6 * seconds, "samples": 24 * seconds, "busy_seconds": float(seconds), "ready": True, "end": ""}
-            producer.order(status={"state": "running", "pid": producer.pid, "now_ns": seconds * 10**9, "released_samples": 48 * seconds, "last_release_ns": seconds * 10**9,
-                                   "slab_wait_seconds": 0.4 * seconds, "slabs": {"free": 2, "leased": 2, "filling": 4},
-                                   "consumers": [{"session": session, **each} for session in (1, 2)]})
+            each = {
+                "slabs": 6 * seconds,
+                "samples": 24 * seconds,
+                "busy_seconds": float(seconds),
+                "ready": True,
+                "end": "",
+            }
+            producer.order(
+                status={
+                    "state": "running",
+                    "pid": producer.pid,
+                    "now_ns": seconds * 10**9,
+                    "released_samples": 48 * seconds,
+                    "last_release_ns": seconds * 10**9,
+                    "slab_wait_seconds": 0.4 * seconds,
+                    "slabs": {"free": 2, "leased": 2, "filling": 4},
+                    "consumers": [{"session": session, **each} for session in (1, 2)],
+                }
+            )
             until(lambda: self.read_status()["status"].get("now_ns") == seconds * 10**9)
             return self.read_status()["consumers_wanted"] == 3
 
         until(a_third_is_wanted)
         consumers.append(self.stage.enter())
-        self.assertEqual({"bounds": "1..3", "follows": True, "changes": 1}, {name: self.read_status()["following"][name] for name in ("bounds", "follows", "changes")})
+        self.assertEqual(
+            {"bounds": "1..3", "follows": True, "changes": 1},
+            {name: self.read_status()["following"][name] for name in ("bounds", "follows", "changes")},
+        )
         self.assertIn("(within 1..3, by load; changes: 1, ", self.stage.call("status")[1])
         code, output = self.stage.call("scale", "2")
         self.assertIn("3 -> 2 consumers; autoscaling is off", output)
@@ -315,7 +378,9 @@ class ControlTest(unittest.TestCase):
         output = self.stage.end(launcher, producer, consumers)
         self.assertIn("consumers: 2 -> 3: the run waits for consumers 40 % of the time", output)
         self.assertEqual(1, self.stage.summary()["following"]["changes"])
-        self.assertIn('consumers = "1..3"', next((self.stage.folder / "build" / "runs").glob("*/config.toml")).read_text())
+        self.assertIn(
+            'consumers = "1..3"', next((self.stage.folder / "build" / "runs").glob("*/config.toml")).read_text()
+        )
 
     def test_a_consumer_that_dies_while_draining_is_not_restarted(self):
         launcher, producer, consumers = self.stage.start_run(1)
@@ -338,8 +403,10 @@ class ControlTest(unittest.TestCase):
             return answers[-1]["status"].get("total_samples") == 8
 
         until(shows_the_status)
-        self.assertEqual((1, 1, producer.pid),
-                         (answers[-1]["consumers_wanted"], answers[-1]["consumers_alive"], answers[-1]["producer_pid"]))
+        self.assertEqual(
+            (1, 1, producer.pid),
+            (answers[-1]["consumers_wanted"], answers[-1]["consumers_alive"], answers[-1]["producer_pid"]),
+        )
         self.stage.end(launcher, producer, consumers)
 
     def test_stop_drains_and_returns_when_the_run_has_ended(self):
@@ -353,7 +420,7 @@ class ControlTest(unittest.TestCase):
         self.assertTrue(self.stage.summary())
 
     def test_stop_now_abandons(self):
-        for _ in range(3):      # two signals merge while the producer has no core
+        for _ in range(3):  # two signals merge while the producer has no core
             if self.is_abandoned():
                 return
             self.stage = Stage()

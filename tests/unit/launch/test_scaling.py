@@ -13,7 +13,12 @@ from stage import WATCHDOG_SECONDS
 
 from offramp_launch.supervision import control_groups
 from offramp_launch.supervision.children import Child
-from offramp_launch.supervision.scaling import SOON_SECONDS, ConsumerScaling, cores_of_this_machine, most_of_this_machine
+from offramp_launch.supervision.scaling import (
+    SOON_SECONDS,
+    ConsumerScaling,
+    cores_of_this_machine,
+    most_of_this_machine,
+)
 from offramp_launch.supervision.autoscaler import Bounds
 from offramp_launch.supervision.consumer_slots import ConsumerSlots
 from offramp_launch.supervision.timers import Timers
@@ -34,8 +39,16 @@ class ConsumerScalingTest(unittest.TestCase):
         self.run = mock.Mock()
         self.run.wants_consumers.return_value = True
         self.run.completed.return_value = 0
-        self.slots = ConsumerSlots(self.run, lambda name: Child(name, self.command, self.folder / f"{name}.log", ()), lambda name: self.folder / f"{name}.log",
-                                   self.selector, Timers(clock=lambda: self.now), mock.Mock(), mock.Mock(), mock.Mock())
+        self.slots = ConsumerSlots(
+            self.run,
+            lambda name: Child(name, self.command, self.folder / f"{name}.log", ()),
+            lambda name: self.folder / f"{name}.log",
+            self.selector,
+            Timers(clock=lambda: self.now),
+            mock.Mock(),
+            mock.Mock(),
+            mock.Mock(),
+        )
         self.addCleanup(self.end)
         self.follower = ConsumerScaling(self.slots, self.notes.append, clock=lambda: self.now)
         self.follower.take_up(Bounds(1, 8))
@@ -52,9 +65,23 @@ class ConsumerScalingTest(unittest.TestCase):
         """Advances one second, with 40 % of it waiting for slabs. `ready`: the children that take slabs (None: all)."""
         self.now += 1.0
         each = {"slabs": int(6 * self.now), "samples": int(24 * self.now), "busy_seconds": self.now, "end": ""}
-        there = [{"session": child.pid, "pid": child.pid, "ready": ready is None or child in ready, **each} for child in self.slots.children()]
-        self.follower.look({"state": "running", "pid": 1, "now_ns": int(self.now * 1e9), "released_samples": int(48 * self.now), "last_release_ns": int(self.now * 1e9),
-                            "slab_wait_seconds": 0.4 * self.now, "slabs": {"free": 8}, "consumers": there, **more})
+        there = [
+            {"session": child.pid, "pid": child.pid, "ready": ready is None or child in ready, **each}
+            for child in self.slots.children()
+        ]
+        self.follower.look(
+            {
+                "state": "running",
+                "pid": 1,
+                "now_ns": int(self.now * 1e9),
+                "released_samples": int(48 * self.now),
+                "last_release_ns": int(self.now * 1e9),
+                "slab_wait_seconds": 0.4 * self.now,
+                "slabs": {"free": 8},
+                "consumers": there,
+                **more,
+            }
+        )
 
     def grow(self):
         """Advances until consumers are added or fail to start."""
@@ -122,7 +149,14 @@ class ConsumerScalingTest(unittest.TestCase):
         self.assertNotIn("at most", "".join(self.notes))
 
     def test_an_invalid_status_ends_autoscaling_and_not_the_run(self):
-        for odd in ({"now_ns": "5"}, {"slabs": {"free": "8"}}, {"consumers": [1]}, {"slabs": [8]}, {"released_samples": "many"}, {"consumers": 7}):
+        for odd in (
+            {"now_ns": "5"},
+            {"slabs": {"free": "8"}},
+            {"consumers": [1]},
+            {"slabs": [8]},
+            {"released_samples": "many"},
+            {"consumers": 7},
+        ):
             with self.subTest(odd):
                 self.follower.take_up(Bounds(1, 8))
                 self.look()
@@ -161,24 +195,61 @@ class LimitsTest(unittest.TestCase):
             path.write_text(text)
 
     def test_without_control_groups_there_is_no_limit(self):
-        self.assertEqual((math.inf, math.inf, [], None), (control_groups.memory_room(), control_groups.cores(), list(control_groups.groups("memory")), control_groups.memory_limit()))
-        self.write("nothing\n0::/a\n", a__cpu_DOT_max="max 100000\n", a__memory_DOT_max="max\n", a__memory_DOT_current="4096\n")
-        self.assertEqual((math.inf, math.inf, (self.mount / "a", False), None), (control_groups.memory_room(), control_groups.cores(), list(control_groups.groups("memory"))[0], control_groups.memory_limit()))
+        self.assertEqual(
+            (math.inf, math.inf, [], None),
+            (
+                control_groups.memory_room(),
+                control_groups.cores(),
+                list(control_groups.groups("memory")),
+                control_groups.memory_limit(),
+            ),
+        )
+        self.write(
+            "nothing\n0::/a\n", a__cpu_DOT_max="max 100000\n", a__memory_DOT_max="max\n", a__memory_DOT_current="4096\n"
+        )
+        self.assertEqual(
+            (math.inf, math.inf, (self.mount / "a", False), None),
+            (
+                control_groups.memory_room(),
+                control_groups.cores(),
+                list(control_groups.groups("memory"))[0],
+                control_groups.memory_limit(),
+            ),
+        )
 
     def test_the_tightest_enclosing_group_counts(self):
-        self.write("0::/pod/run\n", pod__cpu_DOT_max="150000 100000\n", pod__run__cpu_DOT_max="800000 100000\n",
-                   pod__memory_DOT_max=f"{4 << 30}\n", pod__memory_DOT_current=f"{3 << 30}\n", pod__memory_DOT_stat=f"anon 5\ninactive_file {1 << 29}\nactive_file 0\n",
-                   pod__run__memory_DOT_max=f"{8 << 30}\n", pod__run__memory_DOT_current="0\n")
-        self.assertEqual((1.5, 3 << 29, 4 << 30), (control_groups.cores(), control_groups.memory_room(), control_groups.memory_limit()))
+        self.write(
+            "0::/pod/run\n",
+            pod__cpu_DOT_max="150000 100000\n",
+            pod__run__cpu_DOT_max="800000 100000\n",
+            pod__memory_DOT_max=f"{4 << 30}\n",
+            pod__memory_DOT_current=f"{3 << 30}\n",
+            pod__memory_DOT_stat=f"anon 5\ninactive_file {1 << 29}\nactive_file 0\n",
+            pod__run__memory_DOT_max=f"{8 << 30}\n",
+            pod__run__memory_DOT_current="0\n",
+        )
+        self.assertEqual(
+            (1.5, 3 << 29, 4 << 30),
+            (control_groups.cores(), control_groups.memory_room(), control_groups.memory_limit()),
+        )
         self.assertEqual(6, most_of_this_machine(cores=16), "each needs 256 MiB")
         self.assertLessEqual(cores_of_this_machine(), 2)
 
     def test_reads_groups_of_version_1(self):
-        self.write("5:memory:/docker/x\n4:cpu,cpuacct:/\n0::/\n", cpu__cpu_DOT_cfs_quota_us="250000\n", cpu__cpu_DOT_cfs_period_us="100000\n",
-                   memory__docker__x__memory_DOT_limit_in_bytes=f"{1 << 30}\n", memory__docker__x__memory_DOT_usage_in_bytes=f"{1 << 29}\n",
-                   memory__docker__x__memory_DOT_stat=f"total_inactive_file {1 << 28}\n", memory__memory_DOT_limit_in_bytes="9223372036854771712\n",
-                   memory__memory_DOT_usage_in_bytes="0\n")
-        self.assertEqual((2.5, 3 << 28, 1 << 30), (control_groups.cores(), control_groups.memory_room(), control_groups.memory_limit()))
+        self.write(
+            "5:memory:/docker/x\n4:cpu,cpuacct:/\n0::/\n",
+            cpu__cpu_DOT_cfs_quota_us="250000\n",
+            cpu__cpu_DOT_cfs_period_us="100000\n",
+            memory__docker__x__memory_DOT_limit_in_bytes=f"{1 << 30}\n",
+            memory__docker__x__memory_DOT_usage_in_bytes=f"{1 << 29}\n",
+            memory__docker__x__memory_DOT_stat=f"total_inactive_file {1 << 28}\n",
+            memory__memory_DOT_limit_in_bytes="9223372036854771712\n",
+            memory__memory_DOT_usage_in_bytes="0\n",
+        )
+        self.assertEqual(
+            (2.5, 3 << 28, 1 << 30),
+            (control_groups.cores(), control_groups.memory_room(), control_groups.memory_limit()),
+        )
         self.write("4:cpu:/\n", cpu__cpu_DOT_cfs_quota_us="-1\n")
         self.assertEqual(math.inf, control_groups.cores())
 

@@ -31,7 +31,10 @@ class PackagesTest(FolderTest):
         self.bin.mkdir()
         for tool in self.TOOLS:
             (self.bin / tool).symlink_to(shutil.which(tool))
-        self.write("dpkg-query", 'shift 3; for p in "$@"; do [ "$p" = cmake ] || echo "installed $p"; done; echo "not-installed ninja-build"')
+        self.write(
+            "dpkg-query",
+            'shift 3; for p in "$@"; do [ "$p" = cmake ] || echo "installed $p"; done; echo "not-installed ninja-build"',
+        )
         self.write("apt-get", f'echo "$DEBIAN_FRONTEND $*" >> {self.folder}/calls')
         self.write("id", "echo 0")
 
@@ -40,9 +43,14 @@ class PackagesTest(FolderTest):
         (self.bin / name).chmod(0o755)
 
     def packages(self, command, **variables):
-        return subprocess.run([REPOSITORY / "launch" / "packages.sh", command], capture_output=True, text=True, check=False,
-                              stdin=subprocess.DEVNULL,
-                              env={"PATH": str(self.bin), "OFFRAMP_BUILD_DIR": str(self.folder / "build"), **variables})
+        return subprocess.run(
+            [REPOSITORY / "launch" / "packages.sh", command],
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env={"PATH": str(self.bin), "OFFRAMP_BUILD_DIR": str(self.folder / "build"), **variables},
+        )
 
     def calls(self):
         file = self.folder / "calls"
@@ -98,7 +106,9 @@ class PackagesTest(FolderTest):
 
     def test_python_finds_the_same_packages(self):
         missing = packages.missing_packages(Places())
-        self.assertTrue(missing is None or set(missing) <= set((REPOSITORY / "launch" / "packages-debian.txt").read_text().split()))
+        self.assertTrue(
+            missing is None or set(missing) <= set((REPOSITORY / "launch" / "packages-debian.txt").read_text().split())
+        )
 
 
 class ToolchainTest(FolderTest):
@@ -115,7 +125,9 @@ class ToolchainTest(FolderTest):
     def test_by_default_the_set_up_installs_everything(self):
         inputs = self.resolve(toolchain.Toolchain())
         self.assertIn(f"-DOFFRAMP_PYTHON={self.places.venv_python}", inputs.definitions)
-        self.assertEqual(("requirements-launch.txt", "requirements-torch.txt", "requirements-cuda.txt"), inputs.requirements)
+        self.assertEqual(
+            ("requirements-launch.txt", "requirements-torch.txt", "requirements-cuda.txt"), inputs.requirements
+        )
 
     def test_a_given_toolchain_is_not_installed(self):
         inputs = self.resolve(toolchain.Toolchain(torch_dir="/t", cuda_dir="/c"))
@@ -159,7 +171,7 @@ class ToolchainTest(FolderTest):
 
     def test_a_python_without_pytorch_is_refused(self):
         python = self.folder / "python"
-        python.write_text("#!/bin/sh\necho '{\"error\": \"No module named torch\"}'\n")
+        python.write_text('#!/bin/sh\necho \'{"error": "No module named torch"}\'\n')
         python.chmod(0o755)
         self.places.build.mkdir()
         with self.assertRaisesRegex(LaunchError, "has no PyTorch"):
@@ -174,7 +186,9 @@ class RequirementsTest(FolderTest):
         self.places = Places(root=self.folder, build=self.folder / "build")
         self.places.launch.mkdir()
         (self.places.venv / "bin").mkdir(parents=True)
-        self.places.venv_python.write_text(f'#!/bin/sh\necho "$*" >> {self.folder}/calls\nexit $(cat {self.folder}/code)\n')
+        self.places.venv_python.write_text(
+            f'#!/bin/sh\necho "$*" >> {self.folder}/calls\nexit $(cat {self.folder}/code)\n'
+        )
         self.places.venv_python.chmod(0o755)
         (self.folder / "code").write_text("0")
         for name in ("requirements-launch.txt", "requirements-test.txt"):
@@ -183,7 +197,7 @@ class RequirementsTest(FolderTest):
     def install(self, *names):
         before = self.calls()
         environment.install_requirements(self.places, names)
-        return self.calls()[len(before):]
+        return self.calls()[len(before) :]
 
     def calls(self):
         file = self.folder / "calls"
@@ -192,7 +206,7 @@ class RequirementsTest(FolderTest):
     def test_installs_once_and_again_when_a_file_changes(self):
         self.assertEqual(1, len(self.install("requirements-launch.txt")))
         self.assertEqual([], self.install("requirements-launch.txt"))
-        added, = self.install("requirements-launch.txt", "requirements-test.txt")
+        (added,) = self.install("requirements-launch.txt", "requirements-test.txt")
         self.assertNotIn("requirements-launch.txt", added)
         (self.places.launch / "requirements-launch.txt").write_text("rich>=14\n")
         self.assertEqual(1, len(self.install("requirements-launch.txt", "requirements-test.txt")))

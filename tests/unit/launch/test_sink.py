@@ -9,18 +9,27 @@ from offramp_launch.sink import hide_password, is_postgres, resolve, without_pas
 class SinkTest(unittest.TestCase):
     def test_removes_the_password_from_every_form(self):
         for sink, without, password in (
-                ("postgres://u:secret@host/db", "postgres://u@host/db", "secret"),
-                ("postgresql://u:s%40%2Fcret@h1:5432,h2/db?sslmode=require", "postgresql://u@h1:5432,h2/db?sslmode=require", "s@/cret"),
-                ("postgres://u:s?cret@host/db", "postgres://u@host/db", "s?cret"), ("postgres://:secret@host", "postgres://@host", "secret"),
-                ("postgres:///db?host=/run/x&password=secret", "postgres:///db?host=/run/x", "secret"),
-                ("postgres:///db?password=secret&host=/run/x", "postgres:///db?host=/run/x", "secret"),
-                ("postgres:///db?password=secret", "postgres:///db", "secret"),
-                ("host=/run/x password=secret dbname=d", "host=/run/x dbname=d", "secret"),
-                (r"password = 'it\'s a secret' dbname=d", "dbname=d", "it's a secret"),
-                ("dbname=d password=secret", "dbname=d", "secret"), ("password=first dbname=d password=secret", "dbname=d", "secret"),
-                ("postgres:///db?password=first&password=secret", "postgres:///db", "secret"),
-                ("postgres://u@host/db", "postgres://u@host/db", None), ("dbname=d passfile=/x", "dbname=d passfile=/x", None),
-                ("postgres://u:@host/db", "postgres://u@host/db", ""), ("", "", None)):
+            ("postgres://u:secret@host/db", "postgres://u@host/db", "secret"),
+            (
+                "postgresql://u:s%40%2Fcret@h1:5432,h2/db?sslmode=require",
+                "postgresql://u@h1:5432,h2/db?sslmode=require",
+                "s@/cret",
+            ),
+            ("postgres://u:s?cret@host/db", "postgres://u@host/db", "s?cret"),
+            ("postgres://:secret@host", "postgres://@host", "secret"),
+            ("postgres:///db?host=/run/x&password=secret", "postgres:///db?host=/run/x", "secret"),
+            ("postgres:///db?password=secret&host=/run/x", "postgres:///db?host=/run/x", "secret"),
+            ("postgres:///db?password=secret", "postgres:///db", "secret"),
+            ("host=/run/x password=secret dbname=d", "host=/run/x dbname=d", "secret"),
+            (r"password = 'it\'s a secret' dbname=d", "dbname=d", "it's a secret"),
+            ("dbname=d password=secret", "dbname=d", "secret"),
+            ("password=first dbname=d password=secret", "dbname=d", "secret"),
+            ("postgres:///db?password=first&password=secret", "postgres:///db", "secret"),
+            ("postgres://u@host/db", "postgres://u@host/db", None),
+            ("dbname=d passfile=/x", "dbname=d passfile=/x", None),
+            ("postgres://u:@host/db", "postgres://u@host/db", ""),
+            ("", "", None),
+        ):
             self.assertEqual((without, password), without_password(sink), sink)
 
     def test_the_end_of_a_password_is_not_guessed(self):
@@ -37,8 +46,13 @@ class SinkTest(unittest.TestCase):
             self.assertNotIn("=secret", str(refused.exception))
 
     def test_moves_the_password_to_the_environment(self):
-        for arguments, wanted in ((["run", "--sink", "postgres://u:secret@h/d", "--batch", "8"], ["run", "--sink", "postgres://u@h/d", "--batch", "8"]),
-                                  (["--sink=postgres://u:secret@h/d"], ["--sink=postgres://u@h/d"])):
+        for arguments, wanted in (
+            (
+                ["run", "--sink", "postgres://u:secret@h/d", "--batch", "8"],
+                ["run", "--sink", "postgres://u@h/d", "--batch", "8"],
+            ),
+            (["--sink=postgres://u:secret@h/d"], ["--sink=postgres://u@h/d"]),
+        ):
             environment = {"OFFRAMP_SINK": "postgres://u:overruled@h/d"}
             self.assertEqual(wanted, hide_password(arguments, environment))
             self.assertEqual("secret", environment["PGPASSWORD"])

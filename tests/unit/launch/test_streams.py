@@ -64,7 +64,9 @@ class StreamsTest(unittest.TestCase):
         launcher, producer, consumers = self.stage.start_run(1)
         answer = self.stage.launch("status", redirected="> /dev/full")
         output, _ = answer.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertEqual((73, "offramp: standard output cannot be written: No space left on device\n"), (answer.returncode, output))
+        self.assertEqual(
+            (73, "offramp: standard output cannot be written: No space left on device\n"), (answer.returncode, output)
+        )
         self.stage.end(launcher, producer, consumers)
 
     def test_with_json_logs_every_line_is_json(self):
@@ -85,10 +87,19 @@ class FullRunDirectoryTest(unittest.TestCase):
             stage = Stage()
             try:
                 (folder / "small").mkdir()
-                script = (f"mount -t tmpfs -o size=4096 none {folder}/small && head -c 4096 /dev/zero > {folder}/small/full && "
-                          f"exec '{OFFRAMP}' run --consumers 1 --run-dir {folder}/small/run --output {folder}/out")
-                done = subprocess.run(["unshare", "--mount", "sh", "-c", script], env=stage.environment, stdout=subprocess.PIPE,
-                                      stderr=subprocess.STDOUT, text=True, timeout=WATCHDOG_SECONDS, check=False)
+                script = (
+                    f"mount -t tmpfs -o size=4096 none {folder}/small && head -c 4096 /dev/zero > {folder}/small/full && "
+                    f"exec '{OFFRAMP}' run --consumers 1 --run-dir {folder}/small/run --output {folder}/out"
+                )
+                done = subprocess.run(
+                    ["unshare", "--mount", "sh", "-c", script],
+                    env=stage.environment,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    timeout=WATCHDOG_SECONDS,
+                    check=False,
+                )
             finally:
                 stage.close()
             return done.returncode, done.stdout
@@ -107,18 +118,31 @@ class FullRunDirectoryTest(unittest.TestCase):
         lock = OutputLock(folder.name, "a-run")
         self.addCleanup(lock.close)
         plan = mock.Mock(run_id="a-run", output_lock=lock, account=None, consumer=["true"])
-        run_dir = RunDir(Places(root=pathlib.Path(folder.name), build=pathlib.Path(folder.name, "build")), pathlib.Path(folder.name, "run"))
+        run_dir = RunDir(
+            Places(root=pathlib.Path(folder.name), build=pathlib.Path(folder.name, "build")),
+            pathlib.Path(folder.name, "run"),
+        )
         self.addCleanup(os.close, run_dir._lock)
         plan.run_dir = run_dir
-        supervisor = mock.Mock(failure=None, records=[], producer_cpu_seconds=1.0, producer_status=0, producer_restarts=0)
+        supervisor = mock.Mock(
+            failure=None, records=[], producer_cpu_seconds=1.0, producer_status=0, producer_restarts=0
+        )
         supervisor.producer_end_reason.return_value = None
         finishing = mock.Mock()
         finishing.wait.side_effect = lambda program: program.reap()
-        with mock.patch.object(run_command.summary, "write", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):
-            for ended_with, text in ((0, "the run is done, but"), (84, "dead-letters list --run-dir {run_dir.path}. Besides,")):
+        with mock.patch.object(
+            run_command.summary, "write", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        ):
+            for ended_with, text in (
+                (0, "the run is done, but"),
+                (84, "dead-letters list --run-dir {run_dir.path}. Besides,"),
+            ):
                 code, whole = run_command.conclude(plan, supervisor, ended_with, {}, finishing)
                 self.assertEqual((73, 73), (code, whole["exit"]))
-                self.assertIn(f"{text.format(run_dir=run_dir)} its summary.json cannot be written: No space left", whole["failure"])
+                self.assertIn(
+                    f"{text.format(run_dir=run_dir)} its summary.json cannot be written: No space left",
+                    whole["failure"],
+                )
                 status = json.loads(run_dir.file("status.json").read_text())
                 self.assertEqual(("failed", 73, whole["failure"]), (status["state"], status["exit"], status["failure"]))
 

@@ -32,6 +32,7 @@ LEAVES_ALTERNATE_SCREEN, SHOWS_CURSOR = b"\x1b[?1049l", b"\x1b[?25h"
 class DrawingTest(unittest.TestCase):
     def lines(self, document, size, note=None):
         from offramp_launch.watching.drawing import draw
+
         seen = Rates()
         seen.add(document, 0.0)
         return draw(document, seen, *size, note)
@@ -54,7 +55,9 @@ class DrawingTest(unittest.TestCase):
     def test_shows_the_slabs_of_each_consumer(self):
         text = "\n".join(line.plain for line in self.lines(DOCUMENTS["trouble"], (80, 24)))
         consumer = next(each for each in DOCUMENTS["trouble"]["status"]["consumers"] if each["stalled"])
-        self.assertRegex(text, rf"{consumer['session']} +{consumer['pid']} .*{', '.join(map(str, consumer['held']))}  stalled")
+        self.assertRegex(
+            text, rf"{consumer['session']} +{consumer['pid']} .*{', '.join(map(str, consumer['held']))}  stalled"
+        )
         self.assertIn("22 free", text)
 
     def test_shows_all_slabs_or_their_shares(self):
@@ -62,7 +65,11 @@ class DrawingTest(unittest.TestCase):
         document["status"]["slab_states"] = "L" * 4096
         for slabs, size, whole in ((16, (80, 24), 16), (4096, (80, 24), 80)):
             document["status"]["slab_states"] = "L" * slabs
-            rows = [line.plain for line in self.lines(document, size) if set(line.plain.strip()) <= {"█", " "} and "█" in line.plain]
+            rows = [
+                line.plain
+                for line in self.lines(document, size)
+                if set(line.plain.strip()) <= {"█", " "} and "█" in line.plain
+            ]
             self.assertEqual(whole, sum(row.count("█") for row in rows))
 
     def test_messages_of_a_run_are_escaped(self):
@@ -75,19 +82,29 @@ class DrawingTest(unittest.TestCase):
 
     def test_a_silent_producer_is_reported(self):
         from offramp_launch.watching.drawing import draw
+
         seen = Rates()
         for now in (0, 12):
             seen.add(DOCUMENTS["computing"], now)
         self.assertEqual("The producer has not reported for 12 s", draw(DOCUMENTS["computing"], seen, 80, 24)[1].plain)
 
     def test_a_note_replaces_the_keys(self):
-        self.assertEqual("2 -> 3 consumers", self.lines(DOCUMENTS["starved"], (80, 24), ("2 -> 3 consumers", False))[-1].plain)
+        self.assertEqual(
+            "2 -> 3 consumers", self.lines(DOCUMENTS["starved"], (80, 24), ("2 -> 3 consumers", False))[-1].plain
+        )
 
 
 class RatesTest(unittest.TestCase):
     def document(self, at, busy, samples, copied):
-        return {"status": {"state": "running", "now_ns": int(at * 1e9), "samples_per_second": 5.0, "stage_seconds": {"d2h": {"sum": copied}},
-                           "consumers": [{"pid": 7, "busy_seconds": busy, "samples": samples}]}}
+        return {
+            "status": {
+                "state": "running",
+                "now_ns": int(at * 1e9),
+                "samples_per_second": 5.0,
+                "stage_seconds": {"d2h": {"sum": copied}},
+                "consumers": [{"pid": 7, "busy_seconds": busy, "samples": samples}],
+            }
+        }
 
     def test_shares_and_rates_cover_the_last_ten_seconds(self):
         seen = Rates()
@@ -100,13 +117,24 @@ class RatesTest(unittest.TestCase):
 
     def test_silence_is_measured_by_the_viewers_clock(self):
         seen = Rates()
-        for now, word, silent in ((50, "12:00:01", 0), (51, "12:00:02", 0), (58, "12:00:02", 7), (59, "12:00:09", 0), (70, None, 0)):
+        for now, word, silent in (
+            (50, "12:00:01", 0),
+            (51, "12:00:02", 0),
+            (58, "12:00:02", 7),
+            (59, "12:00:09", 0),
+            (70, None, 0),
+        ):
             seen.add({"status": {"state": "running", "time": word}}, now)
             self.assertEqual(silent, seen.silent)
 
     def test_all_moments_use_one_clock(self):
         seen = Rates()
-        for document in ({"status": {"state": "starting"}}, self.document(2, 0, 0, 0), self.document(3, 0, 0, 0), {"status": {"state": "failed"}}):
+        for document in (
+            {"status": {"state": "starting"}},
+            self.document(2, 0, 0, 0),
+            self.document(3, 0, 0, 0),
+            {"status": {"state": "failed"}},
+        ):
             seen.add(document, 1e6)
         self.assertEqual([2, 3], [moment.at for moment in seen.moments])
 
@@ -139,8 +167,15 @@ class Session:
         fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
         self.before = termios.tcgetattr(self.theirs)
         self.output = b""
-        self.process = subprocess.Popen(command, stdin=self.theirs, stdout=self.theirs, stderr=self.theirs, env={**environment, "TERM": "xterm"}, start_new_session=True,
-                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        self.process = subprocess.Popen(
+            command,
+            stdin=self.theirs,
+            stdout=self.theirs,
+            stderr=self.theirs,
+            env={**environment, "TERM": "xterm"},
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
 
     def __enter__(self):
         return self
@@ -180,7 +215,11 @@ class Session:
 
     def is_restored(self):
         after = termios.tcgetattr(self.theirs)
-        return after == self.before and self.output.rfind(LEAVES_ALTERNATE_SCREEN) > self.output.rfind(b"\x1b[?1049h") and self.output.rfind(SHOWS_CURSOR) > self.output.rfind(b"\x1b[?25l")
+        return (
+            after == self.before
+            and self.output.rfind(LEAVES_ALTERNATE_SCREEN) > self.output.rfind(b"\x1b[?1049h")
+            and self.output.rfind(SHOWS_CURSOR) > self.output.rfind(b"\x1b[?25l")
+        )
 
 
 class FakeTerminal:
@@ -188,6 +227,7 @@ class FakeTerminal:
 
     def __init__(self, *typed):
         from rich.console import Console
+
         self.console, self.drawn, self._typed = Console(width=80, height=24), [], [*typed]
 
     def show(self, lines):
@@ -205,17 +245,31 @@ class WatchingTest(unittest.TestCase):
 
     def test_keys_wait_for_the_first_document(self):
         with FakeLauncher(self.folder, {}) as launcher:
+
             def answers():
                 launcher.document = {**DOCUMENTS["starved"], "before": 4, "consumers": 5}
                 return "+"
+
             Top(self.folder).watch(FakeTerminal(lambda: "+-", answers, lambda: "+", lambda: "q"))
-            self.assertEqual([{"do": "scale", "consumers": 5}], [each for each in launcher.asked if each["do"] == "scale"])
+            self.assertEqual(
+                [{"do": "scale", "consumers": 5}], [each for each in launcher.asked if each["do"] == "scale"]
+            )
 
     def test_a_number_ends_autoscaling_and_f_restores_it(self):
         following = {"bounds": "1..4", "follows": True, "changes": 2, "mean_consumers": 1.5}
         more = "; autoscaling is off (scale 1..4 turns it on)"
-        follows, follows_not = ({**DOCUMENTS["starved"], "before": 1, "consumers": 2, "more": words, "following": {**following, "follows": not words}} for words in ("", more))
+        follows, follows_not = (
+            {
+                **DOCUMENTS["starved"],
+                "before": 1,
+                "consumers": 2,
+                "more": words,
+                "following": {**following, "follows": not words},
+            }
+            for words in ("", more)
+        )
         with FakeLauncher(self.folder, follows) as launcher:
+
             def ends(key):
                 launcher.document = follows_not
                 return key
@@ -223,10 +277,13 @@ class WatchingTest(unittest.TestCase):
             def begins(key):
                 launcher.document = follows
                 return key
+
             screen = FakeTerminal(lambda: "", lambda: ends("+"), lambda: begins("f"), lambda: "q")
             Top(self.folder).watch(screen)
-        self.assertEqual([{"do": "scale", "consumers": follows["consumers_wanted"] + 1}, {"do": "scale", "consumers": "1..4"}],
-                         [each for each in launcher.asked if each["do"] == "scale"])
+        self.assertEqual(
+            [{"do": "scale", "consumers": follows["consumers_wanted"] + 1}, {"do": "scale", "consumers": "1..4"}],
+            [each for each in launcher.asked if each["do"] == "scale"],
+        )
         drawn = ["\n".join(line.plain for line in lines) for lines in screen.drawn]
         self.assertIn("autoscaled within 1..4", drawn[0])
         self.assertIn("1 -> 2 consumers; autoscaling is off: press f to turn it on", drawn[2])
@@ -235,6 +292,7 @@ class WatchingTest(unittest.TestCase):
 
     def test_merging_results_is_not_an_alarm(self):
         with FakeLauncher(self.folder, DOCUMENTS["starved"]) as launcher:
+
             def ends():
                 launcher.mute()
                 (self.folder / "status.json").write_text(json.dumps(DOCUMENTS["finishing"]["status"]))
@@ -244,6 +302,7 @@ class WatchingTest(unittest.TestCase):
                 launcher.end()
                 (self.folder / "status.json").write_text(json.dumps(DOCUMENTS["ended"]["status"]))
                 return ""
+
             screen, top = FakeTerminal(ends, is_over), Top(self.folder)
             top.watch(screen)
             texts = [[line.plain for line in lines] for lines in screen.drawn]
@@ -272,7 +331,13 @@ class TerminalTest(unittest.TestCase):
 
     def top(self, *arguments):
         """Runs `top` in the Python of this test, which has rich. The launch script would choose another one."""
-        return Session(sys.executable, str(OFFRAMP.parent / "offramp_launch"), "top", *arguments, environment=self.stage.environment)
+        return Session(
+            sys.executable,
+            str(OFFRAMP.parent / "offramp_launch"),
+            "top",
+            *arguments,
+            environment=self.stage.environment,
+        )
 
     @unittest.skipUnless(HAS_RICH, "rich is not installed here")
     def test_keys_change_the_run_and_q_leaves(self):
@@ -285,12 +350,12 @@ class TerminalTest(unittest.TestCase):
             session.type(b"r")
             session.until_drawn(rb"reload: consumers are replaced")
             self.stage.enter()
-            session.type(b"\x1a\x1c")   # Ctrl-Z, Ctrl-\: no effect
+            session.type(b"\x1a\x1c")  # Ctrl-Z, Ctrl-\: no effect
             self.assertTrue(session.ignores(signal.SIGTSTP))
             session.type(b"q")
             self.assertEqual(0, session.ended(), session.output)
             self.assertTrue(session.is_restored())
-        self.assertIsNone(launcher.poll())      # the cleanup kills it during its reload, with its programs
+        self.assertIsNone(launcher.poll())  # the cleanup kills it during its reload, with its programs
 
     @unittest.skipUnless(HAS_RICH, "rich is not installed here")
     def test_any_end_restores_the_terminal(self):
@@ -313,7 +378,7 @@ class TerminalTest(unittest.TestCase):
         self.stage.environment["PYTHONIOENCODING"] = "ascii"
         with self.top() as session:
             session.until_drawn(rb"1 alive, 1 wanted")
-            session.until_drawn(rb"[-]{20}")        # an empty bar
+            session.until_drawn(rb"[-]{20}")  # an empty bar
             session.type(b"q")
             self.assertEqual(0, session.ended(), session.output)
             self.assertTrue(session.is_restored())
@@ -325,10 +390,12 @@ class TerminalTest(unittest.TestCase):
         launcher, producer, consumers = self.run_begun(1)
         with self.top() as session:
             session.until_drawn(rb"1 alive, 1 wanted")
-            self.stage.end(launcher, producer, consumers, status={"state": "ended", "done_samples": 8, "total_samples": 8})
+            self.stage.end(
+                launcher, producer, consumers, status={"state": "ended", "done_samples": 8, "total_samples": 8}
+            )
             self.assertEqual(0, session.ended(), session.output)
             self.assertTrue(session.is_restored())
-            self.assertIn(b"Ended: 8 of 8 samples", session.output[session.output.rfind(LEAVES_ALTERNATE_SCREEN):])
+            self.assertIn(b"Ended: 8 of 8 samples", session.output[session.output.rfind(LEAVES_ALTERNATE_SCREEN) :])
 
     @unittest.skipUnless(HAS_RICH, "rich is not installed here")
     def test_reports_a_refusal_and_continues(self):
@@ -350,8 +417,10 @@ class TerminalTest(unittest.TestCase):
 
     def test_without_rich_it_reports_what_to_install(self):
         launcher, producer, consumers = self.run_begun(1)
-        script = ("import importlib.util, sys; sys.path.insert(0, sys.argv[1]); from offramp_launch import commands; find = importlib.util.find_spec; "
-                  "importlib.util.find_spec = lambda name, *rest: None if name == 'rich' else find(name, *rest); sys.exit(commands.main(['top']))")
+        script = (
+            "import importlib.util, sys; sys.path.insert(0, sys.argv[1]); from offramp_launch import commands; find = importlib.util.find_spec; "
+            "importlib.util.find_spec = lambda name, *rest: None if name == 'rich' else find(name, *rest); sys.exit(commands.main(['top']))"
+        )
         with Session(sys.executable, "-c", script, str(OFFRAMP.parent), environment=self.stage.environment) as session:
             self.assertEqual(71, session.ended(), session.output)
             self.assertIn(b"pip install rich", session.output)

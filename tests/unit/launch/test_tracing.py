@@ -29,10 +29,18 @@ class Folder:
 
 def made_trace(every=1):
     """20 batches: 10 ms of compute (every `every`-th one timed), 4 ms of copy and 8 ms in a consumer."""
-    computed = [Range("compute", "compute", batch, batch * 10 * MS, (batch * 10 + 9) * MS, True) for batch in range(0, 20, every)]
+    computed = [
+        Range("compute", "compute", batch, batch * 10 * MS, (batch * 10 + 9) * MS, True)
+        for batch in range(0, 20, every)
+    ]
     copied = [Range("d2h", "d2h", batch, (batch * 10 + 10) * MS, (batch * 10 + 14) * MS, True) for batch in range(20)]
-    processed = [Range("consumer", "process_output", batch, (batch * 10 + 15) * MS, (batch * 10 + 23) * MS, False) for batch in range(20)]
-    return Trace((Program("producer", 7, (*computed, *copied)), Program("consumer", 8, tuple(processed))), (0, 200 * MS))
+    processed = [
+        Range("consumer", "process_output", batch, (batch * 10 + 15) * MS, (batch * 10 + 23) * MS, False)
+        for batch in range(20)
+    ]
+    return Trace(
+        (Program("producer", 7, (*computed, *copied)), Program("consumer", 8, tuple(processed))), (0, 200 * MS)
+    )
 
 
 def outline_of(trace):
@@ -76,7 +84,7 @@ class TracingTest(unittest.TestCase):
     def test_an_expired_request_leaves_the_next_one(self):
         self.begin(1)
         self.now = LEAD_SECONDS + 1 + PATIENCE_SECONDS
-        later = self.begin(1)    # before the first request's timer runs
+        later = self.begin(1)  # before the first request's timer runs
         self.timers.run_due()
         self.assertEqual(later["id"], json.loads((self.folder / REQUEST).read_text())["id"])
         self.now += LEAD_SECONDS + 1 + PATIENCE_SECONDS
@@ -95,12 +103,15 @@ class TracingTest(unittest.TestCase):
         output = self.refused(ExitCode.CANNOT_WRITE)
         self.assertIn(f"'{self.folder / REQUEST}.new' cannot be written: No space left", output)
         self.assertEqual([], list(self.folder.iterdir()))
-        self.begin()    # no request is under way
+        self.begin()  # no request is under way
 
     def test_an_ended_program_is_not_awaited(self):
         ended = subprocess.Popen(["true"])
         ended.wait()
-        asked = {"until_ns": time.monotonic_ns(), "programs": [{"process": "producer", "pid": os.getpid()}, {"process": "consumer", "pid": ended.pid}]}
+        asked = {
+            "until_ns": time.monotonic_ns(),
+            "programs": [{"process": "producer", "pid": os.getpid()}, {"process": "consumer", "pid": ended.pid}],
+        }
         (self.folder / f"producer-{os.getpid()}.jsonl").touch()
         [(program, why)] = command.wait_for_answers(self.folder, asked)
         self.assertEqual(ended.pid, program["pid"])
@@ -108,7 +119,9 @@ class TracingTest(unittest.TestCase):
 
     def test_reports_lost_ranges(self):
         file = self.folder / "consumer-8.jsonl"
-        file.write_text('{"process":"consumer","pid":8,"not_kept":3}\n{"lane":"consumer","name":"map","batch":1,"begin_ns":5,"end_ns":6}\n')
+        file.write_text(
+            '{"process":"consumer","pid":8,"not_kept":3}\n{"lane":"consumer","name":"map","batch":1,"begin_ns":5,"end_ns":6}\n'
+        )
         program = read_program(file)
         self.assertEqual((3, 1), (program.not_kept, len(program.ranges)))
 
@@ -125,7 +138,16 @@ class TracingTest(unittest.TestCase):
             files.append(self.folder / f"{program.process}-{program.pid}.jsonl")
             lines = [{"process": program.process, "pid": program.pid, "not_kept": program.not_kept}]
             for entry in program.ranges:
-                lines.append({"lane": entry.lane, "name": entry.name, "batch": entry.batch, "begin_ns": entry.begin, "end_ns": entry.end, **({"clock": "device"} if entry.device else {})})
+                lines.append(
+                    {
+                        "lane": entry.lane,
+                        "name": entry.name,
+                        "batch": entry.batch,
+                        "begin_ns": entry.begin,
+                        "end_ns": entry.end,
+                        **({"clock": "device"} if entry.device else {}),
+                    }
+                )
             files[-1].write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
         return files
 
@@ -134,8 +156,16 @@ class TracingTest(unittest.TestCase):
         files, outline, out = self.write_files(trace), timeline.Outline(trace.window), io.StringIO()
         chrome_events.write(command.noted(files, outline), out)
         events = json.loads(out.getvalue())["traceEvents"]
-        self.assertEqual([(20, 0.0), (20, 10_000.0), (20, 15_000.0)],
-                         [(len(begins := [event["ts"] for event in events if event["ph"] == "X" and event["name"] == name]), begins[0]) for name in ("compute", "d2h", "process_output")])
+        self.assertEqual(
+            [(20, 0.0), (20, 10_000.0), (20, 15_000.0)],
+            [
+                (
+                    len(begins := [event["ts"] for event in events if event["ph"] == "X" and event["name"] == name]),
+                    begins[0],
+                )
+                for name in ("compute", "d2h", "process_output")
+            ],
+        )
         self.assertEqual(["compute", "d2h", "process"], outline.lanes)
         view = outline.view()
         self.assertEqual((30 * MS, 170 * MS), (view.begin, view.end))

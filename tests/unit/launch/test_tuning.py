@@ -17,8 +17,12 @@ from offramp_launch.supervision.autoscaler import Bounds
 from offramp_launch.tuning.search import GAIN, Outcome, Search
 from offramp_launch.tuning.trial import Trials
 
-REACHED = 0.95          # share of the best rate of the grid
-GRID = {"batch": [2 ** power for power in range(9)], "decode-workers": [2 ** power for power in range(6)], "slabs": [2 ** power for power in range(1, 7)]}
+REACHED = 0.95  # share of the best rate of the grid
+GRID = {
+    "batch": [2**power for power in range(9)],
+    "decode-workers": [2**power for power in range(6)],
+    "slabs": [2**power for power in range(1, 7)],
+}
 MOST = {name: values[-1] for name, values in GRID.items()}
 START = {"batch": 8, "decode-workers": 4, "slabs": 0}
 
@@ -28,12 +32,12 @@ class Machine:
     """A machine whose rate is that of its slowest stage."""
 
     cores: int = 16
-    launch_seconds: float = 0.01        # of a batch
-    sample_seconds: float = 0.0005      # of the model
+    launch_seconds: float = 0.01  # of a batch
+    sample_seconds: float = 0.0005  # of the model
     decode_seconds: float = 0.01
     consume_seconds: float = 0.004
     slabs_for_speed: int = 8
-    memory: int = 4096                  # samples in all slabs
+    memory: int = 4096  # samples in all slabs
     most_consumers: int = 16
     noise: float = 0.0
     dice: random.Random = dataclasses.field(default_factory=lambda: random.Random(5))
@@ -42,7 +46,10 @@ class Machine:
         batch, decode, slabs = setting["batch"], setting["decode-workers"], setting["slabs"] or 8
         if batch * slabs > self.memory:
             return Outcome(error="shared memory is full", code=73)
-        stages = {"compute": batch / (self.launch_seconds + self.sample_seconds * batch), "input": min(decode, self.cores) / self.decode_seconds}
+        stages = {
+            "compute": batch / (self.launch_seconds + self.sample_seconds * batch),
+            "input": min(decode, self.cores) / self.decode_seconds,
+        }
         if decode > self.cores:
             stages["input"] *= 0.8
         stages["copy to host"] = min(1.0, slabs / self.slabs_for_speed) * 4000
@@ -50,7 +57,9 @@ class Machine:
         consumers = min(self.most_consumers, math.ceil(wanted))
         stages["consumers"] = consumers / self.consume_seconds
         limiting = min(stages, key=stages.get)
-        return Outcome(stages[limiting] * (1 + self.noise * self.dice.uniform(-1, 1)), limiting, consumers, slabs, wanted)
+        return Outcome(
+            stages[limiting] * (1 + self.noise * self.dice.uniform(-1, 1)), limiting, consumers, slabs, wanted
+        )
 
     def best_of_the_grid(self):
         still = dataclasses.replace(self, noise=0.0)
@@ -74,7 +83,13 @@ class SearchTest(unittest.TestCase):
         "decoding": Machine(decode_seconds=0.05),
         "decoding on few cores": Machine(cores=2, decode_seconds=0.02),
         "consumers": Machine(consume_seconds=0.02),
-        "slabs": Machine(slabs_for_speed=32, sample_seconds=0.00001, launch_seconds=0.001, decode_seconds=0.001, consume_seconds=0.001),
+        "slabs": Machine(
+            slabs_for_speed=32,
+            sample_seconds=0.00001,
+            launch_seconds=0.001,
+            decode_seconds=0.001,
+            consume_seconds=0.001,
+        ),
         "little memory": Machine(memory=256, launch_seconds=0.05),
     }
 
@@ -82,7 +97,9 @@ class SearchTest(unittest.TestCase):
         for name, machine in self.MACHINES.items():
             with self.subTest(name):
                 search = searched(machine)
-                self.assertGreaterEqual(machine.outcome(search.best).rate, REACHED * machine.best_of_the_grid(), search.trials)
+                self.assertGreaterEqual(
+                    machine.outcome(search.best).rate, REACHED * machine.best_of_the_grid(), search.trials
+                )
                 self.assertLessEqual(len(search.trials), 24, search.trials)
 
     def test_gets_close_with_noisy_trials(self):
@@ -90,10 +107,18 @@ class SearchTest(unittest.TestCase):
             for seed in range(5):
                 with self.subTest(name, seed=seed):
                     search = searched(dataclasses.replace(machine, noise=0.02, dice=random.Random(seed)))
-                    self.assertGreaterEqual(dataclasses.replace(machine, noise=0.0).outcome(search.best).rate, REACHED * machine.best_of_the_grid(), search.trials)
+                    self.assertGreaterEqual(
+                        dataclasses.replace(machine, noise=0.0).outcome(search.best).rate,
+                        REACHED * machine.best_of_the_grid(),
+                        search.trials,
+                    )
 
     def test_changes_the_limiting_stage_first(self):
-        for machine, changed in ((Machine(decode_seconds=0.05), "decode-workers"), (Machine(launch_seconds=0.05), "batch"), (Machine(consume_seconds=0.2), "slabs")):
+        for machine, changed in (
+            (Machine(decode_seconds=0.05), "decode-workers"),
+            (Machine(launch_seconds=0.05), "batch"),
+            (Machine(consume_seconds=0.2), "slabs"),
+        ):
             search = searched(machine, trials=2)
             first, second = (setting for setting, _ in search.trials)
             self.assertEqual([changed], [name for name in first if first[name] != second[name]], search.trials)
@@ -124,8 +149,11 @@ class SearchTest(unittest.TestCase):
             def outcome(self, setting):
                 outcome = machine.outcome(setting)
                 return dataclasses.replace(outcome, rate=outcome.rate * 3) if next(numbers) == 1 else outcome
+
         search = searched(Outlier())
-        self.assertGreaterEqual(machine.outcome(search.best).rate, (1 - GAIN) * machine.outcome(search.trials[0][0]).rate, search.trials)
+        self.assertGreaterEqual(
+            machine.outcome(search.best).rate, (1 - GAIN) * machine.outcome(search.trials[0][0]).rate, search.trials
+        )
 
 
 class TrialTest(unittest.TestCase):
@@ -169,14 +197,21 @@ class CommandTest(unittest.TestCase):
         return output
 
     def test_refuses_unsupported_flags(self):
-        for flag, why in (("--sink=postgres://host/db", "would write to that database"), ("--gpus=all", "one producer"), ("--http-url=http://there", "post their results"),
-                          ("--consumer-user=nobody", "may not enter the folders of trials")):
+        for flag, why in (
+            ("--sink=postgres://host/db", "would write to that database"),
+            ("--gpus=all", "one producer"),
+            ("--http-url=http://there", "post their results"),
+            ("--consumer-user=nobody", "may not enter the folders of trials"),
+        ):
             output = self.refused(flag, "--input", "there")
             self.assertIn(f"tune does not accept {flag.partition('=')[0]}: ", output)
             self.assertIn(why, output)
 
     def test_refuses_zero_consumers(self):
-        self.assertIn("--consumers 0: the outputs need at least one consumer", self.refused("--consumers", "0", "--input", "there", "--model", "copy"))
+        self.assertIn(
+            "--consumers 0: the outputs need at least one consumer",
+            self.refused("--consumers", "0", "--input", "there", "--model", "copy"),
+        )
 
     def test_refuses_an_invalid_time(self):
         self.assertIn("--seconds is 'soon'", self.refused("--seconds", "soon"))

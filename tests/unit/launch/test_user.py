@@ -19,8 +19,10 @@ class ConsumerUserTest(unittest.TestCase):
         """Whether the groups of alice, with these members, and of nobody are shared."""
         alice = user("alice", 1000, 1000)
         users = [alice, user("bob", 1001, 1001), user("sync", 4, 65534), user("nobody", 65534, 65534)]
-        with mock.patch.object(consumer_user.pwd, "getpwall", return_value=users), \
-                mock.patch.object(consumer_user.grp, "getgrgid", return_value=types.SimpleNamespace(gr_mem=members)):
+        with (
+            mock.patch.object(consumer_user.pwd, "getpwall", return_value=users),
+            mock.patch.object(consumer_user.grp, "getgrgid", return_value=types.SimpleNamespace(gr_mem=members)),
+        ):
             return consumer_user.is_shared(alice), consumer_user.is_shared(users[-1])
 
     def test_detects_a_shared_group(self):
@@ -30,7 +32,10 @@ class ConsumerUserTest(unittest.TestCase):
 
     def test_the_groups_of_runs_are_unused(self):
         taken = {group.gr_gid for group in grp.getgrall()} | {each.pw_gid for each in pwd.getpwall()}
-        for mapped, (begin, end) in (("0 0 4294967295\n", (1 << 30, 1 << 31)), ("0 1000 1\n1 100000 65536\n", (61184, 65520))):
+        for mapped, (begin, end) in (
+            ("0 0 4294967295\n", (1 << 30, 1 << 31)),
+            ("0 1000 1\n1 100000 65536\n", (61184, 65520)),
+        ):
             found = {consumer_user.free_group(mapped) for _ in range(5)}
             self.assertTrue(all(begin <= number < end for number in found), found)
             self.assertFalse(found & taken)

@@ -67,9 +67,12 @@ class MetricsTest(unittest.TestCase):
     def test_metrics_of_several_gpus_add_up(self):
         self.golden("metrics-gpus.txt", of_gpus())
         text = text_of(families_of(of_gpus(), NOW))
-        completed = [int(value) for value in re.findall(r'^offramp_samples_total\{gpu="[^"]+",state="completed"\} (\d+)$', text, re.M)]
+        completed = [
+            int(value)
+            for value in re.findall(r'^offramp_samples_total\{gpu="[^"]+",state="completed"\} (\d+)$', text, re.M)
+        ]
         self.assertEqual([1000 + 7 * 4, 1000 + 7 * 5], completed, "earlier shards of a worker count exactly once")
-        self.assertNotIn('offramp_samples_total{state=', text)
+        self.assertNotIn("offramp_samples_total{state=", text)
         self.assertEqual(1, text.count("\nofframp_samples_expected "))
 
     def test_a_worker_between_shards_reports_no_consumers_metric(self):
@@ -84,7 +87,10 @@ class MetricsTest(unittest.TestCase):
             text = text_of(families_of(of_a_run(), NOW), open_metrics)
             self.assertEqual(open_metrics, text.endswith("# EOF\n"))
             for line in text.splitlines():
-                self.assertRegex(line, r'^(# (HELP|TYPE) offramp_[a-z0-9_]+ .+|# EOF|offramp_[a-z0-9_]+(\{([a-z_]+="([^"\\\n]|\\\\|\\"|\\n)*",?)+\})? [-+0-9.e]+)$')
+                self.assertRegex(
+                    line,
+                    r'^(# (HELP|TYPE) offramp_[a-z0-9_]+ .+|# EOF|offramp_[a-z0-9_]+(\{([a-z_]+="([^"\\\n]|\\\\|\\"|\\n)*",?)+\})? [-+0-9.e]+)$',
+                )
             self.assertNotRegex(text, r'[{,]pid="')
 
     def test_the_prometheus_library_reads_the_same_values(self):
@@ -97,25 +103,61 @@ class MetricsTest(unittest.TestCase):
             with self.subTest(document):
                 families = families_of(document, NOW)
                 text, open_text = text_of(families), text_of(families, open_metrics=True)
-                ours = {(f"{family.name}{suffix}", *sorted((name, str(value).encode(errors="replace").decode()) for name, value in labels.items() if name != "le"),
-                         *((("le", float(labels["le"])),) if "le" in labels else ())): value for family in families for suffix, labels, value in family.samples}
+                ours = {
+                    (
+                        f"{family.name}{suffix}",
+                        *sorted(
+                            (name, str(value).encode(errors="replace").decode())
+                            for name, value in labels.items()
+                            if name != "le"
+                        ),
+                        *((("le", float(labels["le"])),) if "le" in labels else ()),
+                    ): value
+                    for family in families
+                    for suffix, labels, value in family.samples
+                }
                 for read, content in ((parser, text), (open_parser, open_text)):
-                    theirs = {(sample.name, *sorted((name, value) for name, value in sample.labels.items() if name != "le"),
-                               *((("le", float(sample.labels["le"])),) if "le" in sample.labels else ())): sample.value
-                              for family in read.text_string_to_metric_families(content) for sample in family.samples}
+                    theirs = {
+                        (
+                            sample.name,
+                            *sorted((name, value) for name, value in sample.labels.items() if name != "le"),
+                            *((("le", float(sample.labels["le"])),) if "le" in sample.labels else ()),
+                        ): sample.value
+                        for family in read.text_string_to_metric_families(content)
+                        for sample in family.samples
+                    }
                     self.assertEqual({key: float(value) for key, value in ours.items()}, theirs)
 
     def test_a_status_of_another_version_is_harmless(self):
-        for status in ({}, {"state": "waiting"}, {"totals": {"completed": {}}, "slabs": {"free": None}, "stage_seconds": {"compute": {"counts": [1], "sum": None}}},
-                       {"stage_seconds": {"compute": {"counts": [1, 2], "sum": float("nan")}}, "stage_bounds_seconds": [1], "shm_bytes": True, "time": 7, "now_ns": 1}):
+        for status in (
+            {},
+            {"state": "waiting"},
+            {
+                "totals": {"completed": {}},
+                "slabs": {"free": None},
+                "stage_seconds": {"compute": {"counts": [1], "sum": None}},
+            },
+            {
+                "stage_seconds": {"compute": {"counts": [1, 2], "sum": float("nan")}},
+                "stage_bounds_seconds": [1],
+                "shm_bytes": True,
+                "time": 7,
+                "now_ns": 1,
+            },
+        ):
             text = text_of(families_of({"status": status}, NOW))
             self.assertEqual(bool(status), "offramp_consumers 0\n" in text)
             self.assertNotIn("stage_seconds", text)
             self.assertNotIn("shm_bytes", text)
 
     def test_dashboard_and_alerts_use_exported_metrics(self):
-        exported = {name for document in (of_a_run(), of_gpus()) for line in text_of(families_of(document, NOW)).splitlines() if not line.startswith("#")
-                    for name in [re.match(r"\w+", line)[0]]}
+        exported = {
+            name
+            for document in (of_a_run(), of_gpus())
+            for line in text_of(families_of(document, NOW)).splitlines()
+            if not line.startswith("#")
+            for name in [re.match(r"\w+", line)[0]]
+        }
         for name, least in (("offramp-dashboard.json", 10), ("offramp-alerts.yml", 6)):
             text = (LAUNCH / "watching" / name).read_text()
             named = set(re.findall(r"\bofframp_[a-z0-9_]+", text))
@@ -123,11 +165,23 @@ class MetricsTest(unittest.TestCase):
             self.assertEqual(set(), named - exported, name)
         dashboard = json.loads((LAUNCH / "watching" / "offramp-dashboard.json").read_text())
         self.assertEqual(8, len(dashboard["panels"]))
-        self.assertTrue(all(panel["targets"] and all(target["expr"] for target in panel["targets"]) for panel in dashboard["panels"]))
+        self.assertTrue(
+            all(
+                panel["targets"] and all(target["expr"] for target in panel["targets"]) for panel in dashboard["panels"]
+            )
+        )
         alerts = (LAUNCH / "watching" / "offramp-alerts.yml").read_text()
         self.assertEqual(6, len(re.findall(r"^ +- alert: ", alerts, re.M)))
-        self.assertEqual(*(alerts.count(words) for words in ('offramp_run_state{state="running"} == 1', "time() - offramp_launcher_timestamp_seconds < 60")),
-                         "each alert ignores the last metrics of a dead launcher")
+        self.assertEqual(
+            *(
+                alerts.count(words)
+                for words in (
+                    'offramp_run_state{state="running"} == 1',
+                    "time() - offramp_launcher_timestamp_seconds < 60",
+                )
+            ),
+            "each alert ignores the last metrics of a dead launcher",
+        )
 
 
 class CountersTest(unittest.TestCase):
@@ -142,8 +196,19 @@ class CountersTest(unittest.TestCase):
 
     def test_busy_seconds_only_grow(self):
         busy, sums = BusySeconds(), []
-        for consumers in ([(1, 1, 2.0)], [(1, 1, 3.0), (2, 2, 1.0)], [(2, 2, 1.5)], None, [(2, 2, 0.5)], [(2, 2, 0.25)]):
-            busy.look([{"pid": pid, "session": session, "busy_seconds": seconds} for pid, session, seconds in consumers] if consumers else None)
+        for consumers in (
+            [(1, 1, 2.0)],
+            [(1, 1, 3.0), (2, 2, 1.0)],
+            [(2, 2, 1.5)],
+            None,
+            [(2, 2, 0.5)],
+            [(2, 2, 0.25)],
+        ):
+            busy.look(
+                [{"pid": pid, "session": session, "busy_seconds": seconds} for pid, session, seconds in consumers]
+                if consumers
+                else None
+            )
             sums.append(busy.seconds)
         self.assertEqual([2.0, 4.0, 4.5, 4.5, 5.0, 5.25], sums)
 
@@ -152,22 +217,35 @@ class HealthTest(unittest.TestCase):
     def test_decides_live_and_ready(self):
         old, consumer = "2026-01-31T12:00:01.000Z", status_of(1, 1)["consumers"][0]
         for document, lives, ready in (
-                (of_a_run(), True, True),
-                (of_a_run(status={}), True, False),
-                (of_a_run(status=status_of(1, 1, time=old)), False, False),
-                (of_a_run(status=status_of(1, 1, time=old), taking_over=True), True, True),
-                (of_a_run(status=status_of(1, 1, time=old), taking_over=True, taking_over_since="2026-01-31T11:55:00.000Z"), True, True),
-                (of_a_run(status=status_of(1, 1, time=old), taking_over=True, taking_over_since="2026-01-31T11:50:00.000Z"), False, False),
-                (of_a_run(status=status_of(1, 1, time=old), status_seconds=2.0), False, False),
-                (of_a_run(status=status_of(1, 1, time=old), status_seconds=5.0), True, True),
-                (of_a_run(ending=True), True, False),
-                (of_a_run(status=status_of(1, 1, time=old, state="ended")), True, False),
-                (of_a_run(status=status_of(1, 1, time=old), finishing=True), True, False),
-                (of_a_run(status=status_of(1, 1, state="draining")), True, False),
-                (of_a_run(status=status_of(1, 1, consumers=[])), True, False),
-                (of_a_run(status=status_of(1, 1, consumers=[{**consumer, "stalled": True}])), True, False),
-                (of_a_run(status=status_of(1, 1, consumers=[{**consumer, "ready": False}])), True, False),
-                (of_gpus(), True, False)):
+            (of_a_run(), True, True),
+            (of_a_run(status={}), True, False),
+            (of_a_run(status=status_of(1, 1, time=old)), False, False),
+            (of_a_run(status=status_of(1, 1, time=old), taking_over=True), True, True),
+            (
+                of_a_run(
+                    status=status_of(1, 1, time=old), taking_over=True, taking_over_since="2026-01-31T11:55:00.000Z"
+                ),
+                True,
+                True,
+            ),
+            (
+                of_a_run(
+                    status=status_of(1, 1, time=old), taking_over=True, taking_over_since="2026-01-31T11:50:00.000Z"
+                ),
+                False,
+                False,
+            ),
+            (of_a_run(status=status_of(1, 1, time=old), status_seconds=2.0), False, False),
+            (of_a_run(status=status_of(1, 1, time=old), status_seconds=5.0), True, True),
+            (of_a_run(ending=True), True, False),
+            (of_a_run(status=status_of(1, 1, time=old, state="ended")), True, False),
+            (of_a_run(status=status_of(1, 1, time=old), finishing=True), True, False),
+            (of_a_run(status=status_of(1, 1, state="draining")), True, False),
+            (of_a_run(status=status_of(1, 1, consumers=[])), True, False),
+            (of_a_run(status=status_of(1, 1, consumers=[{**consumer, "stalled": True}])), True, False),
+            (of_a_run(status=status_of(1, 1, consumers=[{**consumer, "ready": False}])), True, False),
+            (of_gpus(), True, False),
+        ):
             self.assertEqual((lives, ready), (health.alive(document, NOW)[0], health.ready(document, NOW)[0]), document)
 
     def test_names_the_silent_worker(self):
@@ -180,20 +258,48 @@ class HealthTest(unittest.TestCase):
 
 class AddressTest(unittest.TestCase):
     def test_parses_addresses(self):
-        self.assertEqual((("127.0.0.1", 9464), ["--batch", "4"]), address.take(["--http", "127.0.0.1:9464", "--batch", "4"]))
+        self.assertEqual(
+            (("127.0.0.1", 9464), ["--batch", "4"]), address.take(["--http", "127.0.0.1:9464", "--batch", "4"])
+        )
         self.assertEqual((("::1", 0), []), address.take(["--http=[::1]:0"]))
         self.assertEqual((None, ["--http-url", "x"]), address.take(["--http-url", "x"]))
-        for text in ("", "9464", ":9464", "localhost:", "localhost:x", "localhost:65536", "::1:80", "localhost:-1", "localhost:٣", "localhost:" + "0" * 5000):
+        for text in (
+            "",
+            "9464",
+            ":9464",
+            "localhost:",
+            "localhost:x",
+            "localhost:65536",
+            "::1:80",
+            "localhost:-1",
+            "localhost:٣",
+            "localhost:" + "0" * 5000,
+        ):
             with self.subTest(text):
                 self.assertRaisesRegex(LaunchError, "not HOST:PORT", address.take, ["--http", text])
 
     def test_looks_up_no_names(self):
-        for text in ("foo..bar:80", "a" * 64 + ":80", "\udcff:80", "example.org:80", "127.1:80", "[::1%\udcff]:80", "[example.org]:80"):
+        for text in (
+            "foo..bar:80",
+            "a" * 64 + ":80",
+            "\udcff:80",
+            "example.org:80",
+            "127.1:80",
+            "[::1%\udcff]:80",
+            "[example.org]:80",
+        ):
             with self.subTest(text):
-                self.assertRaisesRegex(LaunchError, "neither a numeric address nor localhost", address.take, ["--http", text])
-        with mock.patch.object(socket, "getaddrinfo", wraps=socket.getaddrinfo) as asked, address.listen(("localhost", 0)) as listener:
+                self.assertRaisesRegex(
+                    LaunchError, "neither a numeric address nor localhost", address.take, ["--http", text]
+                )
+        with (
+            mock.patch.object(socket, "getaddrinfo", wraps=socket.getaddrinfo) as asked,
+            address.listen(("localhost", 0)) as listener,
+        ):
             self.assertEqual("127.0.0.1", listener.getsockname()[0])
-            self.assertTrue(all(call.kwargs["flags"] & socket.AI_NUMERICHOST for call in asked.mock_calls) and asked.mock_calls)
+            self.assertTrue(
+                all(call.kwargs["flags"] & socket.AI_NUMERICHOST for call in asked.mock_calls) and asked.mock_calls
+            )
         self.assertRaises(OSError, address.listen, ("::1%a..b", 0))
 
     def test_takes_the_address_from_the_environment(self):
@@ -202,8 +308,19 @@ class AddressTest(unittest.TestCase):
         self.assertNotIn("OFFRAMP_HTTP", os.environ)
 
     def test_recognizes_names_of_this_machine(self):
-        for host, is_one in (("localhost", True), ("LocalHost:80", True), ("127.0.0.1:9464", True), ("[::1]:9464", True), ("[::1]", True), ("127.9.9.9:1", True),
-                             ("evil.example", False), ("localhost.evil.example:9464", False), ("127.0.0.1.evil.example", False), ("", False), ("[::2]:80", False)):
+        for host, is_one in (
+            ("localhost", True),
+            ("LocalHost:80", True),
+            ("127.0.0.1:9464", True),
+            ("[::1]:9464", True),
+            ("[::1]", True),
+            ("127.9.9.9:1", True),
+            ("evil.example", False),
+            ("localhost.evil.example:9464", False),
+            ("127.0.0.1.evil.example", False),
+            ("", False),
+            ("[::2]:80", False),
+        ):
             self.assertEqual(is_one, address.names_this_machine(host, "127.9.9.9"), host)
 
 
@@ -236,8 +353,12 @@ class ConnectionsTest(unittest.TestCase):
         for dropped in (2, 3):
             self.connections.admit(self.one())
             self.assertEqual(b"", self.others[dropped].recv(1))
-        self.connections.begin_answer(three[2])     # of a dropped one: nothing
-        self.assertEqual([False, True], [self.connections.begin_stream(each) for each in (three[2], three[0])], "a dropped connection cannot become a stream")
+        self.connections.begin_answer(three[2])  # of a dropped one: nothing
+        self.assertEqual(
+            [False, True],
+            [self.connections.begin_stream(each) for each in (three[2], three[0])],
+            "a dropped connection cannot become a stream",
+        )
 
     def test_streams_stay_and_are_limited(self):
         first, second = self.one(), self.one()
@@ -256,7 +377,16 @@ class ConnectionsTest(unittest.TestCase):
 
 class ValidatedStatusTest(unittest.TestCase):
     def test_accepts_valid_statuses_whole(self):
-        for status in (status_of(1, 4), of_gpus()["status"], {"totals": {"completed": {"samples": None}}, "slabs": {"free": None}, "input_wait_seconds": None, "new": [1]}):
+        for status in (
+            status_of(1, 4),
+            of_gpus()["status"],
+            {
+                "totals": {"completed": {"samples": None}},
+                "slabs": {"free": None},
+                "input_wait_seconds": None,
+                "new": [1],
+            },
+        ):
             self.assertEqual((status, []), validate_status(status))
         for recorded in sorted((HERE / "watched").glob("*.json")):
             document = json.loads(recorded.read_text())
@@ -264,10 +394,23 @@ class ValidatedStatusTest(unittest.TestCase):
                 self.assertEqual((each["status"], []), validate_status(each["status"]), recorded.name)
 
     def test_drops_and_names_invalid_fields(self):
-        for odd, rest in (({"consumers": [1]}, {}), ({"consumers": {}}, {}), ({"consumers": [None]}, {}), ({"consumers": [{"pid": "1", "ready": True}]}, {"consumers": [{"ready": True}]}), ({"refused": 3}, {}),
-                          ({"releases": [1]}, {}), ({"releases": {"failed": "x", "stale": 1}}, {"releases": {"stale": 1}}), ({"pid": True}, {}), ({"state": 1}, {}),
-                          ({"now_ns": float("nan")}, {}), ({"now_ns": 10 ** 400}, {}), ({"totals": {"completed": 1}}, {"totals": {}}), ({"workers": [1]}, {}),
-                          ({"stage_seconds": {"d2h": {"counts": [1, "x"], "sum": 1}}}, {"stage_seconds": {"d2h": {"sum": 1}}}), ({"stage_bounds_seconds": ["x"]}, {})):
+        for odd, rest in (
+            ({"consumers": [1]}, {}),
+            ({"consumers": {}}, {}),
+            ({"consumers": [None]}, {}),
+            ({"consumers": [{"pid": "1", "ready": True}]}, {"consumers": [{"ready": True}]}),
+            ({"refused": 3}, {}),
+            ({"releases": [1]}, {}),
+            ({"releases": {"failed": "x", "stale": 1}}, {"releases": {"stale": 1}}),
+            ({"pid": True}, {}),
+            ({"state": 1}, {}),
+            ({"now_ns": float("nan")}, {}),
+            ({"now_ns": 10**400}, {}),
+            ({"totals": {"completed": 1}}, {"totals": {}}),
+            ({"workers": [1]}, {}),
+            ({"stage_seconds": {"d2h": {"counts": [1, "x"], "sum": 1}}}, {"stage_seconds": {"d2h": {"sum": 1}}}),
+            ({"stage_bounds_seconds": ["x"]}, {}),
+        ):
             with self.subTest(odd):
                 self.assertEqual(({**rest, "device": "cpu"}, list(odd)), validate_status({**odd, "device": "cpu"}))
 
@@ -296,7 +439,7 @@ class ExporterTest(unittest.TestCase):
         self.timers.run_due()
 
     def server_ends(self):
-        (key, _), = self.selector.select(WATCHDOG_SECONDS)
+        ((key, _),) = self.selector.select(WATCHDOG_SECONDS)
         key.data()
 
     def test_a_server_that_never_starts_is_given_up_with_one_note(self):
@@ -310,15 +453,28 @@ class ExporterTest(unittest.TestCase):
             self.server_ends()
             self.pass_by(60)
         self.assertEqual([], list(self.selector.get_map()), "no other server is started")
-        self.assertEqual((3, 1), tuple(sum(words in each for each in self.notes) for words in ("starting it again", "The run continues without HTTP")), self.notes)
+        self.assertEqual(
+            (3, 1),
+            tuple(
+                sum(words in each for each in self.notes)
+                for words in ("starting it again", "The run continues without HTTP")
+            ),
+            self.notes,
+        )
         self.assertEqual([], [name for name in ("http.json", "targets.json") if self.run_dir.file(name).exists()])
-        self.assertRaises(ConnectionRefusedError, socket.create_connection, (where["host"], where["port"]), WATCHDOG_SECONDS)
+        self.assertRaises(
+            ConnectionRefusedError, socket.create_connection, (where["host"], where["port"]), WATCHDOG_SECONDS
+        )
 
     def test_a_failed_start_is_retried_and_leaks_nothing(self):
         def taken():
             return len(os.listdir("/proc/self/fd"))
-        for what in (mock.patch.object(os, "pidfd_open", side_effect=OSError(24, "Too many open files")), mock.patch.object(os, "pipe", side_effect=OSError(24, "Too many")),
-                     mock.patch.object(selectors.DefaultSelector, "register", side_effect=OSError(28, "No space"))):
+
+        for what in (
+            mock.patch.object(os, "pidfd_open", side_effect=OSError(24, "Too many open files")),
+            mock.patch.object(os, "pipe", side_effect=OSError(24, "Too many")),
+            mock.patch.object(selectors.DefaultSelector, "register", side_effect=OSError(28, "No space")),
+        ):
             with self.subTest(what):
                 self.notes.clear()
                 with what:
@@ -330,7 +486,6 @@ class ExporterTest(unittest.TestCase):
                 self.assertEqual(1, len(self.selector.get_map()), "the server runs")
                 self.assertEqual(2, sum("cannot start the server of --http" in each for each in self.notes), self.notes)
                 exporter.close(lambda: self.document)
-
 
     def metrics(self):
         try:
@@ -368,6 +523,7 @@ class ExporterTest(unittest.TestCase):
 
             def _describe(self):
                 return {"status": {"state": "running"}}
+
         overseer = CutOff(self.run_dir, self.display)
         self.assertRaises(ZeroDivisionError, overseer.run)
         self.assertIn('\nofframp_run_state{state="failed"} 1\n', self.metrics())
@@ -382,10 +538,15 @@ class ExporterTest(unittest.TestCase):
         logbook, exporter = Logbook(self.run_dir, self.display), self.exporter(http=None)
         logbook.count("restarts")
         self.pass_by(15)
-        self.assertEqual(["an earlier run's"] * 2, [self.run_dir.file(name).read_text() for name in ("metrics.prom", "launcher.json")])
+        self.assertEqual(
+            ["an earlier run's"] * 2,
+            [self.run_dir.file(name).read_text() for name in ("metrics.prom", "launcher.json")],
+        )
         self.run_dir.file("status.json").write_text('{"state": "running"}')
         self.document = {"status": self.run_dir.status()}
-        self.assertEqual((None, 1), (self.metrics(), json.loads(self.run_dir.file("launcher.json").read_text())["restarts"]))
+        self.assertEqual(
+            (None, 1), (self.metrics(), json.loads(self.run_dir.file("launcher.json").read_text())["restarts"])
+        )
         self.pass_by(15)
         self.assertIn('\nofframp_run_state{state="running"} 1\n', self.metrics())
         exporter.close(lambda: self.document)
@@ -434,13 +595,27 @@ class WatchedRunTest(unittest.TestCase):
         self.assertEqual("nosniff", headers["X-Content-Type-Options"])
         self.assertIn("default-src 'none'; script-src 'sha256-", headers["Content-Security-Policy"])
         self.assertIsNone(headers["Access-Control-Allow-Origin"])
-        self.assertEqual(("text/plain; version=0.0.4; charset=utf-8", "application/openmetrics-text; version=1.0.0; charset=utf-8"),
-                         tuple(self.get("/metrics", Accept=accepts)[1]["Content-Type"] for accepts in ("*/*", "application/openmetrics-text;version=1.0.0,*/*;q=0.1")))
+        self.assertEqual(
+            ("text/plain; version=0.0.4; charset=utf-8", "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+            tuple(
+                self.get("/metrics", Accept=accepts)[1]["Content-Type"]
+                for accepts in ("*/*", "application/openmetrics-text;version=1.0.0,*/*;q=0.1")
+            ),
+        )
         self.assertEqual(28, self.status()["status"]["totals"]["completed"]["samples"])
         self.assertEqual((200, ""), (self.get("/metrics", "HEAD")[0], self.get("/metrics", "HEAD")[2]))
-        self.assertEqual([404, 404, 405, 405, 501],
-                         [self.get(*what)[0] for what in (("/page.html",), ("/../../../etc/passwd",), ("/", "POST"), ("/", "DELETE"), ("/", "BREW"))])
-        self.assertEqual([403, 200], [self.get("/", Host=host)[0] for host in ("evil.example:80", "localhost:80")], "only the names of this machine are served")
+        self.assertEqual(
+            [404, 404, 405, 405, 501],
+            [
+                self.get(*what)[0]
+                for what in (("/page.html",), ("/../../../etc/passwd",), ("/", "POST"), ("/", "DELETE"), ("/", "BREW"))
+            ],
+        )
+        self.assertEqual(
+            [403, 200],
+            [self.get("/", Host=host)[0] for host in ("evil.example:80", "localhost:80")],
+            "only the names of this machine are served",
+        )
         targets = json.loads((self.run_dir / "targets.json").read_text())
         self.assertEqual([{"targets": ["{}:{}".format(*self.where())]}], targets)
         producer.order(status=status_of(1, 4, state="ended"))
@@ -448,7 +623,11 @@ class WatchedRunTest(unittest.TestCase):
         self.assertEqual(0, launcher.returncode, output)
         self.assertIn("shows the run; /metrics is for Prometheus", output)
         self.assertEqual([], [name for name in ("http.json", "targets.json") if (self.run_dir / name).exists()])
-        self.assertIn('\nofframp_run_state{state="ended"} 1\n', (self.run_dir / "metrics.prom").read_text(), "node_exporter reads the file")
+        self.assertIn(
+            '\nofframp_run_state{state="ended"} 1\n',
+            (self.run_dir / "metrics.prom").read_text(),
+            "node_exporter reads the file",
+        )
 
     def test_events_report_changes_and_the_end(self):
         launcher, producer, consumers = self.start()
@@ -464,6 +643,7 @@ class WatchedRunTest(unittest.TestCase):
                 self.assertIn(line.strip()[:1], (b"", b":"))
                 self.assertNotEqual(b"", line, "the end of the stream")
             return json.loads(line[6:])
+
         while next_event()["status"].get("done_samples") != 3:
             pass
         self.stage.end(launcher, producer, consumers)
@@ -480,7 +660,7 @@ class WatchedRunTest(unittest.TestCase):
         kill(consumers[0])
         follower = self.stage.enter()
         kill(producer)
-        until(lambda: self.get("/livez") [0] == 200)
+        until(lambda: self.get("/livez")[0] == 200)
         self.assertIn("another producer takes over", self.get("/livez")[2])
         successor = self.stage.enter()
         successor.order(status={"state": "running", "pid": successor.pid, "time": "2999-01-01T00:00:00.000Z"})
@@ -488,7 +668,10 @@ class WatchedRunTest(unittest.TestCase):
         self.assertTrue(self.metric("offramp_consumer_restarts_total 1"))
         until(lambda: not self.status()["taking_over"])
         status = self.status()
-        self.assertEqual([("consumer-1", "was killed by SIGKILL"), ("producer", "was killed by SIGKILL")], [(death["who"], death["how"]) for death in status["deaths"]])
+        self.assertEqual(
+            [("consumer-1", "was killed by SIGKILL"), ("producer", "was killed by SIGKILL")],
+            [(death["who"], death["how"]) for death in status["deaths"]],
+        )
         self.assertTrue(any("another producer takes over" in line for line in status["log"]), status["log"])
         kept = json.loads((self.run_dir / "launcher.json").read_text())
         self.assertEqual((1, 1, status["deaths"]), (kept["restarts"], kept["takeovers"], kept["deaths"]))
@@ -497,14 +680,31 @@ class WatchedRunTest(unittest.TestCase):
 
     def test_an_invalid_status_does_not_end_the_run(self):
         launcher, producer, consumers = self.start("--producer-restarts", "1")
-        odd = {"totals": [1], "consumers": [1], "refused": 3, "releases": [1], "stage_seconds": {"compute": 1}, "stage_bounds_seconds": 2, "slabs": "FF", "pid": [1],
-               "samples_per_second": "x", "total_samples": {}, "done_samples": [1], "time": 7, "message": 1, "last_failure": 5, "skipped": "y"}
+        odd = {
+            "totals": [1],
+            "consumers": [1],
+            "refused": 3,
+            "releases": [1],
+            "stage_seconds": {"compute": 1},
+            "stage_bounds_seconds": 2,
+            "slabs": "FF",
+            "pid": [1],
+            "samples_per_second": "x",
+            "total_samples": {},
+            "done_samples": [1],
+            "time": 7,
+            "message": 1,
+            "last_failure": 5,
+            "skipped": "y",
+        }
         producer.order(meet=True, status={"state": "running", "now_ns": 5, **odd})
         until(lambda: self.status()["status"] == {"state": "running", "now_ns": 5, "stage_seconds": {}})
         self.assertEqual([200, 200, 200], [self.get(path)[0] for path in ("/livez", "/metrics", "/")])
         kill(producer)
         successor = self.stage.enter()
-        successor.order(status={"state": "running", **odd, "consumers": [{"pid": [1], "session": {}, "busy_seconds": [2]}]})
+        successor.order(
+            status={"state": "running", **odd, "consumers": [{"pid": [1], "session": {}, "busy_seconds": [2]}]}
+        )
         until(lambda: self.status()["status"].get("consumers") == [{}])
         self.assertEqual([200, 200], [self.get(path)[0] for path in ("/livez", "/metrics")])
         output = self.stage.end(launcher, successor, consumers)
@@ -528,13 +728,17 @@ class WatchedRunTest(unittest.TestCase):
         before = pathlib.Path(folder, "metrics.prom").read_text()
         self.assertIn('\nofframp_samples_total{state="completed"} 8\n', before)
         launcher = self.stage.launch("run", "--consumers", "1", "--run-dir", folder, "--overwrite")
-        producer, consumer = sorted((self.stage.enter(), self.stage.enter()), key=lambda puppet: puppet.role, reverse=True)
+        producer, consumer = sorted(
+            (self.stage.enter(), self.stage.enter()), key=lambda puppet: puppet.role, reverse=True
+        )
         self.stage.end(launcher, producer, [consumer], code=64)
         self.assertEqual((64, before), (launcher.returncode, pathlib.Path(folder, "metrics.prom").read_text()))
 
     def test_a_refused_run_in_its_own_directory_has_failed(self):
         launcher = self.stage.launch("run", "--consumers", "1")
-        producer, consumer = sorted((self.stage.enter(), self.stage.enter()), key=lambda puppet: puppet.role, reverse=True)
+        producer, consumer = sorted(
+            (self.stage.enter(), self.stage.enter()), key=lambda puppet: puppet.role, reverse=True
+        )
         self.stage.end(launcher, producer, [consumer], code=64)
         self.run_dir = next((self.stage.folder / "build" / "runs").iterdir())
         self.assertIn('\nofframp_run_state{state="failed"} 1\n', (self.run_dir / "metrics.prom").read_text())
@@ -549,24 +753,46 @@ class WatchedRunTest(unittest.TestCase):
         self.assertEqual(0, self.stage.end(launcher, producer, consumers) and launcher.returncode)
 
     def test_a_program_that_dies_before_its_first_status_adds_nothing(self):
-        program = (f"PUPPET_PROGRAM=loop exec '{sys.executable}' -E -s '{HERE / 'puppet.py'}' producer --run-dir \"$OFFRAMP_RUN_DIR\" "
-                   "--lifeline-fd \"${OFFRAMP_LIFELINE_FD%%:*}\"")
-        launcher = self.stage.launch("run", "--consumers", "1", "--http", "127.0.0.1:0", "--processor", "checksum", "--producer-restarts", "2",
-                                     "--producer", shlex.join(["sh", "-c", program]))
+        program = (
+            f"PUPPET_PROGRAM=loop exec '{sys.executable}' -E -s '{HERE / 'puppet.py'}' producer --run-dir \"$OFFRAMP_RUN_DIR\" "
+            '--lifeline-fd "${OFFRAMP_LIFELINE_FD%%:*}"'
+        )
+        launcher = self.stage.launch(
+            "run",
+            "--consumers",
+            "1",
+            "--http",
+            "127.0.0.1:0",
+            "--processor",
+            "checksum",
+            "--producer-restarts",
+            "2",
+            "--producer",
+            shlex.join(["sh", "-c", program]),
+        )
 
         def entered():
             pair = {puppet.role: puppet for puppet in (self.stage.enter(), self.stage.enter())}
             return pair["producer"], pair["consumer"]
+
         first, consumer = entered()
         self.run_dir = next((self.stage.folder / "build" / "runs").iterdir())
 
         def report_samples(program, samples):
-            program.order(status={"state": "running", "pid": program.pid, "run_id": self.run_dir.name, "totals": {"completed": {"samples": samples}}})
+            program.order(
+                status={
+                    "state": "running",
+                    "pid": program.pid,
+                    "run_id": self.run_dir.name,
+                    "totals": {"completed": {"samples": samples}},
+                }
+            )
 
         def next_after(program):
             kill(program)
             consumer.order(exit=0)
             return entered()
+
         report_samples(first, 1000)
         until(lambda: self.metric('offramp_samples_total{state="completed"} 1000'))
         second, consumer = next_after(first)
@@ -605,7 +831,15 @@ class WatchedRunTest(unittest.TestCase):
     def server_of(self, launcher):
         def found():
             children = pathlib.Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
-            return next((int(pid) for pid in children if b"offramp_launch/watching" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()), None)
+            return next(
+                (
+                    int(pid)
+                    for pid in children
+                    if b"offramp_launch/watching" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+                ),
+                None,
+            )
+
         until(found)
         return found()
 

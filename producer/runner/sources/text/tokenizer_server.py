@@ -36,12 +36,16 @@ class RowTokenizer:
 
         self._tokenizer, self._prompt = Tokenizer.from_file(path), prompt
         padding = padding_of(self._tokenizer)
-        self._tokenizer.enable_truncation(length, direction=(self._tokenizer.truncation or {}).get("direction", "right"))
+        self._tokenizer.enable_truncation(
+            length, direction=(self._tokenizer.truncation or {}).get("direction", "right")
+        )
         self._tokenizer.no_padding()
         # Newer versions have a faster call without offsets.
         self._encode = getattr(self._tokenizer, "encode_batch_fast", self._tokenizer.encode_batch)
         self._paddings = [array.array("i", [padding]) * (length - tokens) for tokens in range(length + 1)]
-        self._masks = [array.array("i", [1]) * tokens + array.array("i", [0]) * (length - tokens) for tokens in range(length + 1)]
+        self._masks = [
+            array.array("i", [1]) * tokens + array.array("i", [0]) * (length - tokens) for tokens in range(length + 1)
+        ]
 
     def vocabulary(self):
         return self._tokenizer.get_vocab_size()
@@ -77,11 +81,15 @@ class Chunker:
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokens, self._overlap = tokens, overlap
-        own = self._tokenizer.num_special_tokens_to_add(False) + len(self._tokenizer.encode(prompt, add_special_tokens=False).ids)
-        self._most = tokens - own       # tokens left for the text
+        own = self._tokenizer.num_special_tokens_to_add(False) + len(
+            self._tokenizer.encode(prompt, add_special_tokens=False).ids
+        )
+        self._most = tokens - own  # tokens left for the text
         if overlap >= self._most:
-            raise ValueError(f"--chunk-overlap {overlap} is not less than what --chunk-tokens {tokens} leaves to a text: {max(self._most, 0)} tokens, as the model's "
-                             f"tokenizer{' and prompt put' if prompt else ' puts'} {own} around it")
+            raise ValueError(
+                f"--chunk-overlap {overlap} is not less than what --chunk-tokens {tokens} leaves to a text: {max(self._most, 0)} tokens, as the model's "
+                f"tokenizer{' and prompt put' if prompt else ' puts'} {own} around it"
+            )
 
     def vocabulary(self):
         return self._tokenizer.get_vocab_size()
@@ -101,8 +109,13 @@ class Chunker:
     def _largest(self, text, spans):
         if len(spans) == 1:
             return 0
-        return max(len(encoded.ids) for first in range(0, len(spans), PIECES_AT_ONCE)
-                   for encoded in self._tokenizer.encode_batch([self._prompt + text[begin:end] for begin, end in spans[first:first + PIECES_AT_ONCE]]))
+        return max(
+            len(encoded.ids)
+            for first in range(0, len(spans), PIECES_AT_ONCE)
+            for encoded in self._tokenizer.encode_batch(
+                [self._prompt + text[begin:end] for begin, end in spans[first : first + PIECES_AT_ONCE]]
+            )
+        )
 
     def reply(self, texts):
         places = array.array("I", [place for text in texts for span in self.spans(text) for place in span])
@@ -116,9 +129,10 @@ def cut(text, offsets, words, most, overlap):
     Spans of characters, each of at most `most` of the tokens at `offsets`. A span ends at the end of a word if it keeps half of its tokens, and begins
     at the beginning of one if it keeps a part of the overlap: preferably at white space, else between the tokenizer's words, else anywhere.
     """
+
     def begins_word(token):
         at = offsets[token][0]
-        return at == 0 or text[at - 1].isspace() or text[at:at + 1].isspace()
+        return at == 0 or text[at - 1].isspace() or text[at : at + 1].isspace()
 
     def begins_part(token):
         return words[token] != words[token - 1]
@@ -168,13 +182,17 @@ def main(path, length, prompt, chunk=None, overlap=None):
     requests, replies = sys.stdin.buffer, sys.stdout.buffer
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     try:
-        tokenizer = RowTokenizer(path, int(length), prompt) if chunk is None else Chunker(path, int(chunk), int(overlap), prompt)
+        tokenizer = (
+            RowTokenizer(path, int(length), prompt)
+            if chunk is None
+            else Chunker(path, int(chunk), int(overlap), prompt)
+        )
         reply(replies, GIVEN, struct.pack("<I", tokenizer.vocabulary()))
         while True:
             reply(replies, GIVEN, tokenizer.reply(read_request(requests)))
     except (EOFError, BrokenPipeError):
         return 0
-    except Exception as problem:     # the library throws bare Exceptions
+    except Exception as problem:  # the library throws bare Exceptions
         reply(replies, REFUSED, f"{type(problem).__name__}: {problem}".encode())
         return 1
 
