@@ -1,44 +1,50 @@
-"""pyflakes finds nothing in Python sources: no undefined name, no unused import or variable. Twin: a faulty file is found."""
+"""ruff finds nothing in Python sources: no undefined name, no unused import or variable, one format. Twin: a faulty file is found."""
 
+import importlib.util
+import json
 import pathlib
-import re
-import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ("common", "producer", "consumer", "launch", "tests")
-CHECKER = shutil.which("pyflakes3") or shutil.which("pyflakes")
-FINDING = re.compile(r"^(.*?):(\d+):")
+FOLDERS = [str(ROOT / folder) for folder in ("common", "producer", "consumer", "launch", "tests")]
 
 
-def excused(finding):
-    """Whether the line has `# noqa`, such as an import that only checks that the package exists."""
-    match = FINDING.match(finding)
-    lines = pathlib.Path(match[1]).read_text().splitlines()
-    return "# noqa" in lines[int(match[2]) - 1]
+def ruff(*words):
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        words[0],
+        "--no-cache",
+        "--config",
+        str(ROOT / "pyproject.toml"),
+        *words[1:],
+    ]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def findings(files):
-    done = subprocess.run([CHECKER, *map(str, files)], capture_output=True, text=True, check=False)
-    return [line for line in (done.stdout + done.stderr).splitlines() if FINDING.match(line) and not excused(line)]
-
-
-@unittest.skipIf(CHECKER is None, "needs pyflakes: apt-get install pyflakes3")
+@unittest.skipUnless(importlib.util.find_spec("ruff"), "needs ruff: pip install -r launch/requirements-test.txt")
 class Python(unittest.TestCase):
     def test_every_source_is_clean(self):
-        files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
-        self.assertGreater(len(files), 200)
-        self.assertEqual([], findings(files))
+        done = ruff("check", *FOLDERS)
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
 
-    def test_an_undefined_name_and_an_unused_import_are_found(self):
+    def test_every_source_is_formatted(self):
+        done = ruff("format", "--check", *FOLDERS)
+        self.assertEqual(
+            0, done.returncode, f"format with: ruff format {' '.join(FOLDERS)}\n{done.stdout}{done.stderr}"
+        )
+
+    def test_a_faulty_file_is_found(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "other.py")
-            file.write_text("import os\nimport json  # noqa: F401\nprint(nowhere)\n")
-            found = [line.partition(": ")[2] or line for line in findings([file])]
-            self.assertEqual(len(found), 2, found)
-            self.assertTrue(any("nowhere" in line for line in found) and any("'os'" in line for line in found), found)
+            file.write_text("import os\nimport json  # noqa: F401\nprint( nowhere )\n")
+            findings = json.loads(ruff("check", "--output-format", "json", str(file)).stdout)
+            self.assertEqual(["F401", "F821"], sorted(finding["code"] for finding in findings))
+            self.assertEqual(1, ruff("format", "--check", str(file)).returncode)
 
 
 if __name__ == "__main__":
