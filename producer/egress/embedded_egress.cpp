@@ -27,8 +27,6 @@
 namespace offramp {
 namespace {
 
-constexpr std::uint32_t kPoolBatchesOnGpu = 8;
-constexpr std::uint32_t kPoolBatchesOnCpu = 6;
 constexpr std::uint32_t kMostSlabs = 1U << 16;
 
 // Held by each tensor of a batch until its last copy is done.
@@ -120,11 +118,12 @@ EmbeddedEgress::Parts::Parts(EmbeddedEgressOptions wanted)
       device(open_device(options.device)),
       clock_stream(device->make_stream("timeline")),
       timeline(*device, *clock_stream),
-      plan(SlabPlan::make(options.tensors, {.batch = most_rows(),
-                                            .samples_per_slab = options.samples_per_slab,
-                                            .slabs = options.slabs,
-                                            .pool_batches = device->is_gpu() ? kPoolBatchesOnGpu : kPoolBatchesOnCpu,
-                                            .max_key_bytes = options.max_key_bytes})),
+      plan(SlabPlan::make(options.tensors,
+                          {.batch = most_rows(),
+                           .samples_per_slab = options.samples_per_slab,
+                           .slabs = options.slabs,
+                           .max_key_bytes = options.max_key_bytes},
+                          device->is_gpu())),
       events([this] { return device->make_event(); }) {
     sweep_dead_runs();
     run.emplace(place, *device, timeline, run_options(), *this, *this);

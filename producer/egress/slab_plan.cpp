@@ -12,6 +12,9 @@ constexpr std::size_t kSharedSlab = std::size_t{16} << 20;
 constexpr std::size_t kSmallBatch = std::size_t{4} << 20;
 constexpr std::size_t kMostBatchesASlab = 64;
 constexpr std::uint32_t kSharedSlabs = 16;
+// Whole batches in a pool.
+constexpr std::uint32_t kPoolBatchesOnGpu = 8;
+constexpr std::uint32_t kPoolBatchesOnCpu = 6;
 // Limits on outputs between two stages: bytes, and batches.
 constexpr std::size_t kBytesAhead = std::size_t{16} << 20;
 constexpr std::size_t kMostBatchesAhead = 64;
@@ -41,7 +44,7 @@ std::uint32_t batches_sharing(std::size_t batch_bytes, std::uint32_t parts, cons
 
 }  // namespace
 
-SlabPlan SlabPlan::make(const std::vector<TensorSpec>& outputs, const Wanted& asked) {
+SlabPlan SlabPlan::make(const std::vector<TensorSpec>& outputs, const Wanted& asked, bool on_gpu) {
     Wanted wanted = asked;
     wanted.samples_per_slab = std::min(wanted.samples_per_slab, wanted.batch);
     const std::size_t batch_bytes = bytes_of(outputs);
@@ -51,7 +54,8 @@ SlabPlan SlabPlan::make(const std::vector<TensorSpec>& outputs, const Wanted& as
         wanted.samples_per_slab > 0 ? wanted.samples_per_slab : (wanted.batch + parts - 1) / parts;
     SlabPlan plan{.layout = SlabLayout::make(outputs, std::int64_t{rows} * sharing, sharing, wanted.max_key_bytes),
                   .slab_count = wanted.slabs};
-    if (plan.slab_count == 0) plan.slab_count = sharing > 1 ? kSharedSlabs : wanted.pool_batches * parts;
+    if (plan.slab_count == 0)
+        plan.slab_count = sharing > 1 ? kSharedSlabs : (on_gpu ? kPoolBatchesOnGpu : kPoolBatchesOnCpu) * parts;
     plan.small = batch_bytes <= kSmallBatch;
     if (plan.small)
         plan.batches_ahead =

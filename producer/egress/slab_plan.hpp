@@ -18,8 +18,7 @@ struct SlabPlan {
         std::uint32_t samples_per_slab = 0;
         std::uint32_t batches_per_slab = 0;
         std::uint32_t slabs = 0;
-        std::uint32_t pool_batches = 6;  // whole batches in the pool if `slabs` is 0
-        bool may_share = true;           // allow several batches in one slab
+        bool may_share = true;  // allow several batches in one slab
         std::size_t max_key_bytes = 0;
     };
     SlabLayout layout;
@@ -27,8 +26,9 @@ struct SlabPlan {
     std::size_t batches_ahead = 1;  // submitted and not yet being copied
     bool small = false;             // the batches' size lets them share a slab
 
-    // `outputs`: of a full batch, as they are copied. Errors: ConfigError, see SlabLayout::make.
-    static SlabPlan make(const std::vector<TensorSpec>& outputs, const Wanted& wanted);
+    // `outputs`: of a full batch, as they are copied. `on_gpu`: a GPU's pool holds more batches than a CPU's,
+    // unless `slabs` is set. Errors: ConfigError, see SlabLayout::make.
+    static SlabPlan make(const std::vector<TensorSpec>& outputs, const Wanted& wanted, bool on_gpu);
 };
 
 }  // namespace offramp

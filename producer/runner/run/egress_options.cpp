@@ -17,9 +17,6 @@
 namespace offramp {
 namespace {
 
-constexpr std::uint32_t kPoolBatchesOnGpu = 8;
-constexpr std::uint32_t kPoolBatchesOnCpu = 6;
-
 std::vector<uid_t> allowed_uids(const RunConfig& config) {
     std::vector<uid_t> uids{::geteuid()};
     if (!config.consumer_user.empty()) {
@@ -45,8 +42,7 @@ WhenFull when_full(const RunConfig& config) {
 
 EgressPlan lay_out_slabs(const RunConfig& config, const EgressTraits& traits, const OutputTransformer& transformer,
                          const BatchSource& source, const Device& device) {
-    EgressPlan plan = EgressPlan::make(config, traits, transformer.outputs(), source.max_key_bytes(),
-                                       device.is_gpu() ? kPoolBatchesOnGpu : kPoolBatchesOnCpu);
+    EgressPlan plan = EgressPlan::make(config, traits, transformer.outputs(), source.max_key_bytes(), device.is_gpu());
     spdlog::info("slabs: {} of {:.1f} MiB, {} samples each, in {} spans", plan.spans.slab_count,
                  static_cast<double>(plan.layout.slab_bytes) / (1 << 20), plan.layout.rows, plan.spans.span_count);
     // A recovered run already has its slabs. A pool that /dev/shm has no room for is refused when it is created.

@@ -10,14 +10,15 @@ constexpr std::size_t kTimedOneIn = 16;
 }  // namespace
 
 EgressPlan EgressPlan::make(const RunConfig& config, const EgressTraits& traits, const std::vector<TensorSpec>& outputs,
-                            std::size_t max_key_bytes, std::uint32_t pool_batches) {
-    const SlabPlan slabs = SlabPlan::make(outputs, {.batch = config.batch,
-                                                    .samples_per_slab = config.samples_per_slab,
-                                                    .batches_per_slab = config.batches_per_slab,
-                                                    .slabs = config.slabs,
-                                                    .pool_batches = pool_batches,
-                                                    .may_share = traits.batches_share_slabs,
-                                                    .max_key_bytes = max_key_bytes});
+                            std::size_t max_key_bytes, bool on_gpu) {
+    const SlabPlan slabs = SlabPlan::make(outputs,
+                                          {.batch = config.batch,
+                                           .samples_per_slab = config.samples_per_slab,
+                                           .batches_per_slab = config.batches_per_slab,
+                                           .slabs = config.slabs,
+                                           .may_share = traits.batches_share_slabs,
+                                           .max_key_bytes = max_key_bytes},
+                                          on_gpu);
     EgressPlan plan;
     plan.layout = slabs.layout;
     // If each filling creates its slab, every slab has its own segment.

@@ -19,10 +19,10 @@ struct EgressPlan {
     std::size_t queue_depth = 1;  // batches between the model and the copies
     Inference::Pace pace;
 
-    // `outputs`: of a full batch, as they are copied. `pool_batches`: whole batches in the pool if the settings do not
-    // give the number of slabs. Errors: ConfigError, see SlabLayout::make.
+    // `outputs`: of a full batch, as they are copied. `on_gpu`: see SlabPlan::make. Errors: ConfigError, see
+    // SlabLayout::make.
     static EgressPlan make(const RunConfig& config, const EgressTraits& traits, const std::vector<TensorSpec>& outputs,
-                           std::size_t max_key_bytes, std::uint32_t pool_batches);
+                           std::size_t max_key_bytes, bool on_gpu);
 };
 
 }  // namespace offramp

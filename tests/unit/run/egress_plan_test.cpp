@@ -5,7 +5,7 @@
 namespace offramp {
 namespace {
 
-constexpr std::uint32_t kPoolBatches = 8;
+constexpr std::uint32_t kPoolBatches = 8;  // on a GPU
 
 std::vector<TensorSpec> bytes_a_sample(std::uint32_t batch, std::int64_t bytes) {
     const std::int64_t shape[] = {batch, bytes};
@@ -13,7 +13,7 @@ std::vector<TensorSpec> bytes_a_sample(std::uint32_t batch, std::int64_t bytes) 
 }
 
 EgressPlan plan_of(const RunConfig& config, std::int64_t sample_bytes, const EgressTraits& traits = {}) {
-    return EgressPlan::make(config, traits, bytes_a_sample(config.batch, sample_bytes), 0, kPoolBatches);
+    return EgressPlan::make(config, traits, bytes_a_sample(config.batch, sample_bytes), 0, true);
 }
 
 RunConfig with_batch(std::uint32_t batch) {
