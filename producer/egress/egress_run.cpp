@@ -41,7 +41,7 @@ void EgressRun::recover() {
     RunRecovery recovery({place_.names(), options_.layout, options_.spans, options_.max_consumers});
     place_.serve_as(recovery.epoch());
     listener_.check_input(recovery.progress());
-    recovery.take_up({.batch = options_.batch, .items = options_.items}, spill_.get());
+    recovery.take_up({.batch = options_.stream.batch, .items = options_.items}, spill_.get());
     listener_.check_kept(recovery.progress(), recovery.predecessor());
     predecessor_ = recovery.predecessor();
     records_ = std::move(recovery).resume();
@@ -62,18 +62,13 @@ void EgressRun::make_pool() {
 }
 
 std::unique_ptr<BrokerThread> EgressRun::start_broker() {
-    const BrokerOptions options{.run_nonce = place_.names().nonce,
-                                .work = options_.work,
-                                .allowed_uids = options_.allowed_uids,
-                                .visibility_timeout = options_.visibility_timeout,
-                                .max_failures = options_.max_failures,
-                                .warmup_batches = options_.warmup_batches,
-                                .progress = &records_->progress,
-                                .on_completed = [this](const PublishedSlab& slab) { items_.on_completed(slab); },
-                                .on_dead_letter = [this](const PublishedSlab& slab) { items_.on_dead_letter(slab); },
-                                .kill_stalled = options_.kill_stalled,
-                                .dead_letters = make_dead_letter_writer(),
-                                .spill = spill_};
+    BrokerOptions options = options_.broker;
+    options.run_nonce = place_.names().nonce;
+    options.progress = &records_->progress;
+    options.on_completed = [this](const PublishedSlab& slab) { items_.on_completed(slab); };
+    options.on_dead_letter = [this](const PublishedSlab& slab) { items_.on_dead_letter(slab); };
+    options.dead_letters = make_dead_letter_writer();
+    options.spill = spill_;
     heartbeats_ = std::make_unique<HeartbeatSnapshot>(place_.names().cells(),
                                                       static_cast<std::uint32_t>(records_->memory.heartbeats().size()));
     // Without a pool, each filling creates its slab's memory.
@@ -126,17 +121,12 @@ std::shared_ptr<SpillStore> EgressRun::make_spill() const {
 }
 
 std::unique_ptr<EgressStream> EgressRun::make_stream(DeviceTimeline& timeline) {
-    EgressStream::Options options{
-        .header_fields = options_.header_fields,
-        .slab_count = options_.spans.slab_count,
-        .batch = options_.batch,
-        .queue_depth = options_.queue_depth,
-        .max_delay = options_.max_delay,
-        .when_none =
-            options_.when_full == WhenFull::Drop ? SlabExchange::WhenNone::Return : SlabExchange::WhenNone::Wait,
-        .on_dropped = [this](std::uint64_t batch, std::span<const RowInfo> rows) { items_.on_dropped(batch, rows); }};
+    EgressStream::Options options = options_.stream;
     options.header_fields.run_nonce = place_.names().nonce;
     options.header_fields.epoch = place_.endpoint().epoch;
+    options.slab_count = options_.spans.slab_count;
+    if (options_.when_full == WhenFull::Drop) options.when_none = SlabExchange::WhenNone::Return;
+    options.on_dropped = [this](std::uint64_t batch, std::span<const RowInfo> rows) { items_.on_dropped(batch, rows); };
     return std::make_unique<EgressStream>(device_, exchange_, options_.layout, timeline, std::move(options),
                                           [this] { listener_.on_stream_failure(); });
 }

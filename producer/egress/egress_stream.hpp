@@ -45,7 +45,8 @@ class EgressStream {
         std::uint32_t slab_count = 0;
         std::uint32_t batch = 1;      // most samples of a batch
         std::size_t queue_depth = 1;  // batches submitted and not yet being copied
-        std::chrono::nanoseconds max_delay{};
+        // a small batch waits this long for others to share its slab
+        std::chrono::nanoseconds max_delay = std::chrono::milliseconds(2);
         // Return: an output without a free slab is dropped, reported here on the copy thread, and counted.
         SlabExchange::WhenNone when_none = SlabExchange::WhenNone::Wait;
         std::function<void(std::uint64_t batch, std::span<const RowInfo> rows)> on_dropped;

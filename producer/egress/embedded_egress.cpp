@@ -22,7 +22,6 @@
 #include "producer/egress/run_directory_lock.hpp"
 #include "producer/egress/run_lifecycle.hpp"
 #include "producer/egress/run_status.hpp"
-#include "producer/egress/slab_plan.hpp"
 
 namespace offramp {
 namespace {
@@ -53,16 +52,23 @@ EmbeddedEgressOptions checked(EmbeddedEgressOptions options) {
             "Dimension 0 of each tensor counts a batch's samples");
     require(rows >= 1 && rows <= kMaxSamplesPerSlab, "a batch of " + std::to_string(rows) + " samples",
             "Give 1 to " + std::to_string(kMaxSamplesPerSlab));
-    require(options.slabs <= kMostSlabs, std::to_string(options.slabs) + " slabs",
+    require(options.plan.slabs <= kMostSlabs, std::to_string(options.plan.slabs) + " slabs",
             "Give at most " + std::to_string(kMostSlabs));
-    require(options.max_consumers >= 1 && options.max_consumers <= 64,
-            std::to_string(options.max_consumers) + " consumers at most", "Give 1 to 64");
-    require(options.max_key_bytes <= kMaxKeyBytes, "keys of " + std::to_string(options.max_key_bytes) + " bytes",
+    require(options.run.max_consumers >= 1 && options.run.max_consumers <= kConsumerTableSize,
+            std::to_string(options.run.max_consumers) + " consumers at most",
+            "Give 1 to " + std::to_string(kConsumerTableSize));
+    require(options.plan.max_key_bytes <= kMaxKeyBytes,
+            "keys of " + std::to_string(options.plan.max_key_bytes) + " bytes",
             "Give at most " + std::to_string(kMaxKeyBytes));
     require(options.name.size() < 64, "a name of " + std::to_string(options.name.size()) + " bytes", "Give at most 63");
-    require(options.visibility_timeout > std::chrono::nanoseconds{}, "the visibility timeout is not above 0 s",
-            "Give seconds: 30 is the default");
-    require(options.max_failures >= 1, "max_failures is 0", "Give at least 1: 3 is the default");
+    const BrokerOptions usual;
+    require(options.run.broker.visibility_timeout > std::chrono::nanoseconds{},
+            "the visibility timeout is not above 0 s",
+            "Give seconds: " + std::to_string(duration_cast<std::chrono::seconds>(usual.visibility_timeout).count()) +
+                " is the default");
+    require(options.run.broker.max_failures >= 1, "max_failures is 0",
+            "Give at least 1: " + std::to_string(usual.max_failures) + " is the default");
+    options.plan.batch = options.run.stream.batch = static_cast<std::uint32_t>(rows);
     if (options.run_id.empty()) options.run_id = "egress-" + std::to_string(::getpid());
     RunNames::check_run_id(options.run_id);
     return options;
@@ -94,7 +100,7 @@ struct EmbeddedEgress::Parts final : private StoppableRun, RunListener, ItemList
     void on_stream_failure() override { life.stop(StopMode::Halt, "the egress failed"); }
     void on_delivery_end() override { life.note_delivery_end(); }
     RunStatusFields stats_now() const;
-    std::uint32_t most_rows() const { return static_cast<std::uint32_t>(options.tensors.front().rows()); }
+    std::uint32_t most_rows() const { return options.plan.batch; }
 
     const std::uint64_t began_ns = now_ns();
     const EmbeddedEgressOptions options;
@@ -118,12 +124,7 @@ EmbeddedEgress::Parts::Parts(EmbeddedEgressOptions wanted)
       device(open_device(options.device)),
       clock_stream(device->make_stream("timeline")),
       timeline(*device, *clock_stream),
-      plan(SlabPlan::make(options.tensors,
-                          {.batch = most_rows(),
-                           .samples_per_slab = options.samples_per_slab,
-                           .slabs = options.slabs,
-                           .max_key_bytes = options.max_key_bytes},
-                          device->is_gpu())),
+      plan(SlabPlan::make(options.tensors, options.plan, device->is_gpu())),
       events([this] { return device->make_event(); }) {
     sweep_dead_runs();
     run.emplace(place, *device, timeline, run_options(), *this, *this);
@@ -156,19 +157,14 @@ EmbeddedEgress::Parts::Parts(EmbeddedEgressOptions wanted)
 }
 
 EgressRunOptions EmbeddedEgress::Parts::run_options() const {
-    return {.layout = plan.layout,
-            .spans = SpanPlan::make(plan.slab_count, plan.layout.slab_bytes),
-            .pinning = {.wanted = true, .proved = false},
-            .batch = most_rows(),
-            .queue_depth = plan.batches_ahead,
-            .max_delay = options.max_delay,
-            .header_fields = {.model = options.name},
-            .when_full = options.drop_when_full ? WhenFull::Drop : WhenFull::Wait,
-            .max_consumers = options.max_consumers,
-            .allowed_uids = {::geteuid()},
-            .visibility_timeout = options.visibility_timeout,
-            .max_failures = options.max_failures,
-            .kill_stalled = options.kill_stalled};
+    EgressRunOptions chosen = options.run;
+    chosen.layout = plan.layout;
+    chosen.spans = SpanPlan::make(plan.slab_count, plan.layout.slab_bytes);
+    chosen.pinning = {.wanted = true, .proved = false};
+    chosen.stream.queue_depth = plan.batches_ahead;
+    chosen.stream.header_fields.model = options.name;
+    chosen.broker.allowed_uids = {::geteuid()};
+    return chosen;
 }
 
 void EmbeddedEgress::Parts::on_completed(const PublishedSlab& slab) {
@@ -245,9 +241,9 @@ void EmbeddedEgress::Parts::check(const Batch& batch) const {
         refuse(std::to_string(batch.items.size()) + " items for " + std::to_string(batch.rows) + " samples",
                "Give one for each sample, or none");
     for (const std::string& key : batch.keys)
-        if (key.empty() || key.size() > options.max_key_bytes || !is_utf8(key))
+        if (key.empty() || key.size() > options.plan.max_key_bytes || !is_utf8(key))
             refuse("a key of " + std::to_string(key.size()) + " bytes: '" + printable(key.substr(0, 64)) + "'",
-                   "Keys are UTF-8 of 1 to " + std::to_string(options.max_key_bytes) + " bytes (max_key_bytes)");
+                   "Keys are UTF-8 of 1 to " + std::to_string(options.plan.max_key_bytes) + " bytes (max_key_bytes)");
     if (!batch.items.empty() && (batch.items.front() < next_item ||
                                  std::ranges::adjacent_find(batch.items, std::greater_equal<>()) != batch.items.end()))
         refuse("item numbers do not increase", "Number items once, in the order of submission; the next number is " +

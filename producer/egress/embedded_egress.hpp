@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,27 +11,21 @@
 
 #include "common/base/item_ranges.hpp"
 #include "common/wire/tensor_spec.hpp"
+#include "producer/egress/egress_run_options.hpp"
+#include "producer/egress/slab_plan.hpp"
 
 namespace offramp {
 
-// Settings of a run inside a program. 0 and empty: chosen automatically.
+// Settings of a run inside a program. Empty: chosen automatically.
 struct EmbeddedEgressOptions {
     std::string run_dir;              // consumers find the run by it: absent, empty, or an earlier run's
     std::string run_id;               // in the names of its shared memory
     std::string name;                 // shown to consumers, in the slabs' headers; at most 63 bytes
     std::vector<TensorSpec> tensors;  // of one batch; dimension 0: the most samples in a batch
     std::string device = "auto";      // where the tensors are: auto, cpu, cuda, cuda:N
-    std::uint32_t slabs = 0;
-    std::uint32_t samples_per_slab = 0;
-    std::size_t max_key_bytes = 255;
-    std::uint32_t max_consumers = 64;
-    bool drop_when_full = false;  // a batch without a free slab is dropped and counted
-    // a small batch waits this long for others to share its slab
-    std::chrono::nanoseconds max_delay = std::chrono::milliseconds(2);
-    // without progress, before another consumer also gets the slab
-    std::chrono::nanoseconds visibility_timeout = std::chrono::seconds(30);
-    std::uint32_t max_failures = 3;  // failed deliveries before a slab becomes a dead letter
-    bool kill_stalled = false;       // kill a consumer whose visibility timeout ran out
+    SlabPlan::Wanted plan{};          // the egress sets its `batch`
+    // The egress sets its layout, spans and pinning, the stream's batch, queue depth and model, and the broker's users.
+    EgressRunOptions run{};
     // Items of a completed slab. On the broker's thread; may be empty.
     std::function<void(std::span<const ItemRange>)> on_completed{};
     // Items that will not be processed: dropped (copy thread) or dead-lettered (broker's thread). May be empty.

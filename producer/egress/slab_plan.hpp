@@ -19,7 +19,7 @@ struct SlabPlan {
         std::uint32_t batches_per_slab = 0;
         std::uint32_t slabs = 0;
         bool may_share = true;  // allow several batches in one slab
-        std::size_t max_key_bytes = 0;
+        std::size_t max_key_bytes = 255;
     };
     SlabLayout layout;
     std::uint32_t slab_count = 0;

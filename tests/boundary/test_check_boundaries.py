@@ -196,6 +196,7 @@ class Includes(Project):
         ("consumer/main.cpp", '"common/wire/slab_view.hpp"'),
         ("producer/broker/broker.cpp", '"producer/ledger/slab_ledger.hpp"'),
         ("producer/egress/egress_run.hpp", '"producer/broker/broker_thread.hpp"'),
+        ("producer/egress/egress_run_options.hpp", '"producer/broker/broker_options.hpp"'),
         ("producer/egress/run_directory_lock.cpp", '"producer/recovery/run_recovery.hpp"'),
         ("producer/egress/run_status.hpp", '"producer/broker/broker_report.hpp"'),
         ("common/abi/include/offramp/egress.hpp", "<offramp.h>"),

@@ -97,23 +97,23 @@ EmbeddedEgressOptions options_of(const offramp_egress_options* given) {
     EmbeddedEgressOptions wanted{.run_dir = text_or(options.run_dir, ""),
                                  .run_id = text_or(options.run_id, ""),
                                  .name = text_or(options.name, ""),
-                                 .device = text_or(options.device, "auto"),
-                                 .slabs = options.slabs,
-                                 .samples_per_slab = options.samples_per_slab,
-                                 .drop_when_full = options.drop_when_full != 0,
-                                 .kill_stalled = options.kill_stalled != 0};
+                                 .plan = {.samples_per_slab = options.samples_per_slab, .slabs = options.slabs}};
+    if (options.device != nullptr) wanted.device = options.device;
     const auto* tensor = reinterpret_cast<const std::byte*>(options.tensors);
     for (std::uint32_t i = 0; i < options.tensor_count; ++i) {
         const auto* const one = reinterpret_cast<const offramp_tensor*>(tensor);
         wanted.tensors.push_back(spec_of(one, i));
         tensor += one->size;
     }
-    if (options.max_key_bytes != 0) wanted.max_key_bytes = options.max_key_bytes;
-    if (options.max_consumers != 0) wanted.max_consumers = options.max_consumers;
-    if (options.max_failures != 0) wanted.max_failures = options.max_failures;
-    wanted.max_delay = seconds_or(options.max_delay_seconds, wanted.max_delay, "max_delay_seconds");
-    wanted.visibility_timeout =
-        seconds_or(options.visibility_timeout_seconds, wanted.visibility_timeout, "visibility_timeout_seconds");
+    EgressRunOptions& run = wanted.run;
+    if (options.max_key_bytes != 0) wanted.plan.max_key_bytes = options.max_key_bytes;
+    if (options.max_consumers != 0) run.max_consumers = options.max_consumers;
+    if (options.drop_when_full != 0) run.when_full = WhenFull::Drop;
+    if (options.max_failures != 0) run.broker.max_failures = options.max_failures;
+    run.broker.kill_stalled = options.kill_stalled != 0;
+    run.stream.max_delay = seconds_or(options.max_delay_seconds, run.stream.max_delay, "max_delay_seconds");
+    run.broker.visibility_timeout =
+        seconds_or(options.visibility_timeout_seconds, run.broker.visibility_timeout, "visibility_timeout_seconds");
     return wanted;
 }
 

@@ -40,9 +40,10 @@ struct ProducersWorld {
     ProducersWorld(const std::string& folder, RunStart start, RunListener& listener,
                    RunSlabs slabs = RunSlabs::PageLockedPool)
         : place({.run_dir = folder, .run_id = "t" + std::to_string(kOwner) + "-egress", .start = start}) {
-        EgressRunOptions options{.layout = SlabLayout::make({four_rows()}, kRows), .slabs = slabs, .batch = kRows};
+        EgressRunOptions options{
+            .layout = SlabLayout::make({four_rows()}, kRows), .slabs = slabs, .stream = {.batch = kRows}};
         options.spans = SpanPlan::make(kSlabsOfRun, options.layout.slab_bytes);
-        options.allowed_uids = {::geteuid()};
+        options.broker.allowed_uids = {::geteuid()};
         options.items = 40;
         egress.emplace(place, *device, timeline, std::move(options), listener, items);
     }
