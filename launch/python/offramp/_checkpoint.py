@@ -235,6 +235,13 @@ class Checkpoint:
         Writes the file: in place, or for the launcher to move into place after it has checked the folder. A resumed file stays unchanged until
         the first batch is done, because another loop may still add to it.
         """
+        if not in_place:
+            try:
+                os.makedirs(self.folder, exist_ok=True)
+            except OSError as problem:
+                raise CannotWrite(
+                    f"output {self.folder} cannot be written: {problem.strerror}. Give a folder that you may write to"
+                ) from problem
         self._require_in_place()
         if in_place:
             self._share_lock()

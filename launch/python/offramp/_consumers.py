@@ -12,10 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Mapping
+from typing import Callable, Mapping
 
-from offramp._errors import BadArgument, ConsumersFailed, LibraryNotFound
+from offramp._errors import BadArgument, ConsumersFailed, LibraryNotFound, Timeout
 from offramp._library import library
+from offramp._run import Stats
 
 LOOK_AGAIN_SECONDS = 0.01
 LAST_OUTPUT_BYTES = 1 << 16  # of the output's end, searched for the final messages
@@ -38,7 +39,7 @@ _IN_PYTHON = {
 SETTLED = ("run-dir", "run-id", "output", "processor", "consumers", "resume", "program", "work", "wait", "lifeline-fd")
 
 
-class Consumers:
+class ConsumerGroup:
     """
     Owns: the command's process, which supervises consumers and writes final results. It exits by itself after the run or this process ends.
     Thread: one at a time. Blocks: wait(), close().
@@ -76,6 +77,7 @@ class Consumers:
         if programs := _programs():
             environment.setdefault("OFFRAMP_BIN_DIR", programs)
         self._run_dir = run_dir
+        self._has_work = False
         self._output = tempfile.TemporaryFile()
         # A separate session, so that a terminal's Ctrl-C reaches only the loop.
         self._process = subprocess.Popen(
@@ -91,6 +93,15 @@ class Consumers:
         """Errors: ConsumersFailed, once the command has exited."""
         if self._process.poll() is not None:
             raise self._failure()
+
+    def wait_for_first(self, stats: Callable[[], Stats], deadline: float | None) -> None:
+        """Waits until a batch is submitted or a consumer connects: an empty run would end before. Errors: ConsumersFailed, Timeout."""
+        while not self._has_work and (now := stats()).batches_submitted == 0 and now.consumers == 0:
+            self.require_alive()
+            if deadline is not None and time.monotonic() >= deadline:
+                raise Timeout("no consumer has connected yet. Call drain() again")
+            time.sleep(LOOK_AGAIN_SECONDS)
+        self._has_work = True
 
     def wait(self, deadline: float | None) -> bool:
         """Waits for the command's exit after the run ended; False at the deadline. Errors: ConsumersFailed."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import secrets
 import sys
@@ -12,33 +11,31 @@ import time
 import warnings
 import weakref
 from types import CodeType, FrameType, TracebackType
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
+from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
 
 from offramp import _abi, _validate
 from offramp._batch_cache import BatchCache, batch_cache_of, outputs_from_cache
 from offramp._arrays import Outputs, outputs_of, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
-from offramp._consumers import Consumers, flags_of, require_files
-from offramp._dtypes import dtype_of
-from offramp._errors import (
-    BadArgument,
-    CannotWrite,
-    ConsumersFailed,
-    ForgottenWarning,
-    NotPermitted,
-    Stopped,
-    Timeout,
-    WrongProcess,
-)
+from offramp._consumers import ConsumerGroup
+from offramp._errors import BadArgument, ConsumersFailed, ForgottenWarning, Stopped, Timeout, WrongProcess
 from offramp._keys import EXAMPLE, KeysBefore, file_names_of, key_text_of
-from offramp._launched import ENDED_BY_THE_USER, Launched, launched
+from offramp._launched import ENDED_BY_THE_USER
 from offramp._library import library, path_of
 from offramp._numbering import Numbering
+from offramp._options import (
+    device_of,
+    facts_of,
+    launcher_of_this_program,
+    layout_of,
+    library_options,
+    new_run_dir,
+    require_complete,
+)
 from offramp._order import Layout
 from offramp._run import Stats, Run, Watch
 
 ONLY = "output"  # the name of a tensor submitted without a name
-MOST_CONSUMERS = 64  # the size of a run's consumer table
 DEAD_LETTERS = 84  # launch/guide/reference/exit-codes.md
 _Batch = TypeVar("_Batch")
 
@@ -119,42 +116,23 @@ class Egress:
         )
         self._opening: Run | None = None  # becomes _run once it is open
         self._run: Run | None = None
-        self._consumers: Consumers | None = None
+        self._consumers: ConsumerGroup | None = None
         self._checkpoint: Checkpoint | None = None
-        self._closed = self._cut_short = self._is_drained = False
+        self._closed = self._cut_short = False
         self._is_done = False  # drained to the end
         self._cache: BatchCache | None = None  # of the last accepted batch
         if when_full not in ("wait", "drop"):
             raise BadArgument(f"when_full is '{when_full}'. Give 'wait' or 'drop'")
         if repeated_keys not in ("refuse", "allow"):
             raise BadArgument(f"repeated_keys is {repeated_keys!r}. Give 'refuse' or 'allow'")
-        numbers = {
-            "slabs": slabs,
-            "samples_per_slab": samples_per_slab,
-            "max_key_bytes": max_key_bytes,
-            "max_consumers": max_consumers,
-            "max_failures": max_failures,
-        }
-        numbers = {
-            option: _validate.whole(option, number, (1 << 32) - 1, "a number of 32 bits")
-            for option, number in numbers.items()
-        }
-        name, run_id, resume = (
-            _validate.text("name", name),
-            _validate.text("run_id", run_id),
-            _validate.yes_or_no("resume", resume),
-        )
-        kill_stalled = _validate.yes_or_no("kill_stalled", kill_stalled)
-        max_delay, visibility_timeout = (
-            _validate.seconds("max_delay", max_delay),
-            _validate.seconds("visibility_timeout", visibility_timeout),
-        )
-        self._device = None if device is None else _device(str(device))
+        self._options = library_options(Egress.__init__, locals())
+        resume = _validate.yes_or_no("resume", resume)
+        self._device = None if device is None else device_of(str(device))
         self._requested_layout = (
             None
             if tensors is None
             else [
-                _layout(*each)
+                layout_of(*each)
                 for each in _validate.mapping("tensors", tensors, "{'output': ('float32', (64, 1000))}").items()
             ]
         )
@@ -167,12 +145,12 @@ class Egress:
             "consumers": consumers if consumers != 0 else None,
             "settings": settings,
         }
-        self._launched = _launcher_of_this_program(own)
+        self._launched = launcher_of_this_program(own)
         launch = self._launched.settings if self._launched else None
         if launch is None:
-            _require_complete(own)
+            require_complete(own)
             if processor is not None and run_dir is None:
-                run_dir = _new_run_dir()
+                run_dir = new_run_dir()
         folder = path_of(launch.run_dir if launch else "" if run_dir is None else run_dir)
         folder = (
             os.path.abspath(folder) if folder else folder
@@ -181,7 +159,7 @@ class Egress:
         destination = launch.output if launch else output
         results = None if destination is None else os.path.abspath(destination)
         resume = resume or bool(launch and launch.resume)
-        facts = _facts(
+        facts = facts_of(
             identity,
             launch.processor if launch else processor,
             {"processor-option": launch.processor_option} if launch else settings or {},
@@ -190,18 +168,12 @@ class Egress:
             work = launch.work if launch else f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
             self._checkpoint = Checkpoint(results or os.fsdecode(folder), facts, work, resume)
         self._run_dir = os.fsdecode(folder)
-        self._options = {
-            "run_dir": folder,
-            "run_id": (launch.run_id if launch else run_id).encode() or None,
-            "name": name.encode() or None,
-            **numbers,
-            "drop_when_full": int(when_full == "drop"),
-            "max_delay_seconds": max_delay,
-            "visibility_timeout_seconds": visibility_timeout,
-            "kill_stalled": int(bool(kill_stalled or launch and launch.kill_stalled)),
-        }
+        self._options.update(run_dir=folder, drop_when_full=int(when_full == "drop"))
+        if launch is not None:
+            self._options["run_id"] = launch.run_id.encode() or None
+            self._options["kill_stalled"] |= int(launch.kill_stalled)
         if processor is not None and launch is None and results is not None and self._checkpoint is not None:
-            self._consumers = Consumers(
+            self._consumers = ConsumerGroup(
                 os.fsdecode(folder), results, processor, consumers, settings or {}, self._checkpoint.work, resume
             )
         self._once = repeated_keys == "refuse"
@@ -411,12 +383,12 @@ class Egress:
         if self._run is None and self._checkpoint is not None and self._checkpoint.resumes and self._checkpoint.tensors:
             with self._lock:  # all batches were done: finish the earlier run's results
                 self._open_run(
-                    [_layout(name, description) for name, *description in self._checkpoint.tensors],
+                    [layout_of(name, description) for name, *description in self._checkpoint.tensors],
                     self._device or "cpu",
                 )
         if self._run is not None:
             if self._consumers is not None:
-                self._wait_for_consumers(self._run, self._consumers, deadline)
+                self._consumers.wait_for_first(self._run.stats, deadline)
             self._run.drain(timeout)
             if self._consumers is not None and not self._consumers.wait(deadline):
                 raise Timeout(f"final results are not written after {timeout} s. Call drain() again")
@@ -493,15 +465,6 @@ class Egress:
             self._cut_short = True
             raise Stopped("the run is ending and accepts no more batches. Leave the context, which drains")
 
-    def _wait_for_consumers(self, run: Run, consumers: Consumers, deadline: float | None) -> None:
-        """An empty run would end before its consumers connect."""
-        while (now := run.stats()).batches_submitted == 0 and now.consumers == 0 and not self._is_drained:
-            consumers.require_alive()
-            if deadline is not None and time.monotonic() >= deadline:
-                raise Timeout("no consumer has connected yet. Call drain() again")
-            time.sleep(0.01)
-        self._is_drained = True
-
     def _require_all_done(self, run: Run) -> None:
         """For consumers that this program did not start: no other command reports their failures. Errors: ConsumersFailed."""
         if samples := run.stats().samples_dead_lettered:
@@ -519,7 +482,6 @@ class Egress:
             if checkpoint is not None:
                 checkpoint.require_same([[each.name, each.dtype.name, list(each.shape)] for each in layout])
                 if consumers is not None:
-                    _make(checkpoint.folder)
                     checkpoint.begin(in_place=False)
             if consumers is not None:
                 consumers.require_alive()
@@ -645,117 +607,6 @@ def _require_one_batch(names: list[str], given: list[Outputs]) -> None:
             )
         if len(each.shape) > _abi.MOST_DIMS:
             raise BadArgument(f"'{name}' has {len(each.shape)} dimensions. Submit one of at most {_abi.MOST_DIMS}")
-
-
-def _launcher_of_this_program(own: Mapping[str, object]) -> Launched | None:
-    """The launcher that started this program, if any; its flags replace the Egress's arguments."""
-    started_by = launched(knows_its_run=any(given is not None for given in own.values()))
-    if started_by is None:
-        return None
-    for name, given in own.items():
-        if given is not None:
-            raise BadArgument(
-                f"{name} is given, and this program was started by `offramp run --producer`, whose flags set it. Omit it: "
-                "offramp.Egress() finds the run"
-            )
-    if started_by.is_taken:
-        raise BadArgument(
-            "this program, started by `offramp run --producer`, has made its Egress already. Submit everything to that one"
-        )
-    started_by.is_taken = True
-    return started_by
-
-
-def _require_complete(own: Mapping[str, Any]) -> None:
-    processor, settings = own["processor"], own["settings"] or {}
-    if processor is None:
-        for name in ("output", "consumers", "settings"):
-            if own[name] is not None:
-                raise BadArgument(
-                    f"{name} is given without a processor. Give processor='npy', or omit it and give run_dir=, "
-                    "to which your own consumers connect"
-                )
-        if own["run_dir"] is None:
-            raise BadArgument(
-                "neither a processor nor a run directory was given. Give processor= and output= to start consumers, or run_dir=, to which "
-                "your own consumers connect"
-            )
-        return
-    if not isinstance(processor, str) or not processor:
-        raise TypeError(f"the processor is {processor!r}. Give its name, such as 'npy' or 'post.py:save'")
-    if not own["output"]:
-        raise BadArgument(f"processor '{processor}' has no output folder. Give output=FOLDER")
-    if own["consumers"] is not None:
-        _validate.whole("consumers", own["consumers"], MOST_CONSUMERS, f"1 to {MOST_CONSUMERS}")
-    flags_of(_validate.mapping("settings", settings, "{'png-level': 3}"))
-    require_files(processor)
-
-
-def _facts(
-    identity: str | Mapping[str, object] | None, processor: str | None, settings: Mapping[str, object]
-) -> dict[str, str]:
-    """The facts, besides tensors, that must be equal for a run to resume another."""
-    try:
-        identity_text = identity if isinstance(identity, str) else json.dumps(identity, sort_keys=True)
-    except TypeError as problem:
-        raise TypeError(
-            f"the identity cannot be stored as JSON: {problem}. Give a str, or a mapping of strings and numbers"
-        ) from None
-    options = next(
-        (flag.partition("=")[2] for flag in flags_of(settings) if flag.startswith("--processor-option=")), None
-    )
-    return {
-        "identity": identity_text,
-        "processor": processor or "",
-        **({"processor-option": json.dumps(options)} if options else {}),
-    }
-
-
-def _new_run_dir() -> str:
-    """A new folder where the launcher looks for runs; its path is short enough for a socket address. Errors: NotPermitted, CannotWrite."""
-    folder = os.path.abspath(os.environ.get("OFFRAMP_TEST_RUNS") or f"/tmp/offramp-{os.getuid()}")
-    try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        facts = os.lstat(folder)
-    except OSError as problem:
-        raise CannotWrite(
-            f"the folder of run directories {folder} cannot be created: {problem.strerror}. Give run_dir=, your own folder"
-        ) from problem
-    if facts.st_uid != os.getuid() or facts.st_mode & 0o170077 != 0o040000:
-        raise NotPermitted(
-            f"{folder} does not belong to this user alone (mode 0700). Remove it, or give run_dir=, your own folder"
-        )
-    return f"{folder}/{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
-
-
-def _make(folder: str) -> None:
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except OSError as problem:
-        raise CannotWrite(
-            f"output {folder} cannot be written: {problem.strerror}. Give a folder that you may write to"
-        ) from problem
-
-
-def _device(given: str) -> str:
-    if given == "cuda":
-        return "cuda:0"
-    if given != "cpu" and not (given.startswith("cuda:") and given[5:].isdecimal()):
-        raise BadArgument(
-            f"the device '{given}' is not supported. Give 'cpu', 'cuda' or 'cuda:N', where the tensors are"
-        )
-    return given
-
-
-def _layout(name: str, description: Any) -> Layout:
-    try:
-        dtype, shape = description
-        shape = tuple(int(extent) for extent in shape)
-    except (TypeError, ValueError):
-        raise BadArgument(
-            f"the tensor '{name}' is described by {description!r}. Give its type and shape, such as ('float32', (64, 1000))"
-        ) from None
-    return Layout(name, dtype_of(dtype), shape)
 
 
 def _items(items: Iterable[int] | None, rows: int) -> list[int] | None:
