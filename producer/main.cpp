@@ -1,8 +1,8 @@
 #include <memory>
 
 #include "common/app/settings/declared_setting.hpp"
+#include "producer/runner/run/egress_strategy.hpp"
 #include "producer/runner/run/run_producer.hpp"
-#include "producer/runner/run/streamed_egress.hpp"
 
 namespace {
 

@@ -24,4 +24,14 @@ SystemError::SystemError(const std::string& tried, int errno_value, const std::s
             fix_of(errno_value, hint)),
       errno_value_(errno_value) {}
 
+std::string exception_text(const std::exception_ptr& error) {
+    try {
+        std::rethrow_exception(error);
+    } catch (const std::exception& problem) {
+        return problem.what();
+    } catch (...) {
+        return "an exception of an unknown kind";
+    }
+}
+
 }  // namespace offramp

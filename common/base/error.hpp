@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <source_location>
 #include <stdexcept>
 #include <string>
@@ -61,5 +62,8 @@ inline void expect(bool holds, std::string_view contract,
         return;
     fail_expectation(contract, where);
 }
+
+// The text of another thread's exception, for a status page or a log. `error` is not null.
+std::string exception_text(const std::exception_ptr& error);
 
 }  // namespace offramp

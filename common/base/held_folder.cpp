@@ -11,7 +11,6 @@
 
 #include "common/base/error.hpp"
 #include "common/base/remedy.hpp"
-#include "common/base/way_to_write.hpp"
 
 namespace offramp {
 namespace {

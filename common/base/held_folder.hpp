@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <string_view>
 
 #include "common/base/unique_fd.hpp"
 
@@ -43,5 +44,9 @@ class HeldFolder {
     UniqueFd fd_;
     FileIdentity identity_;
 };
+
+// Names that begin so are ours, in every folder of an output: temporary files, segments, the checkpoint. No sample may
+// claim one.
+inline constexpr std::string_view kReservedPrefix = ".offramp-";
 
 }  // namespace offramp

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <vector>
 
 namespace offramp {
@@ -40,6 +41,12 @@ class ItemRanges {
   private:
     std::map<std::uint64_t, std::uint64_t> ends_;  // by begin
     std::uint64_t items_ = 0;
+};
+
+// Parts of a run's input that no item is made of, or that an item lacks. They are counted, never dropped in silence.
+struct LeftOut {
+    std::string what;  // plural, to be put behind the number: "members that are links"
+    std::uint64_t count = 0;
 };
 
 }  // namespace offramp

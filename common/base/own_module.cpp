@@ -6,7 +6,6 @@
 #include <system_error>
 
 #include "common/base/error.hpp"
-#include "common/base/loader_error.hpp"
 
 namespace offramp {
 namespace {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <dlfcn.h>
+
 #include <cstdint>
 #include <string>
 
@@ -28,6 +30,13 @@ const auto& open_own_module(const OwnModule& module) {
     const auto& offer = *reinterpret_cast<Function*>(symbol_of_module(module))();
     require_abi_of_module(module, offer.abi);
     return offer;
+}
+
+// Why this thread's last call of the dynamic loader (dlopen, dlsym) failed, in its own words. Taken once: asked again,
+// it knows none. Thread: any.
+inline std::string last_loader_error() {
+    const char* const text = ::dlerror();
+    return text == nullptr ? "no reason given" : text;
 }
 
 }  // namespace offramp

@@ -1,6 +1,7 @@
 #include "common/base/process_watch.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -11,9 +12,9 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/base/error.hpp"
-#include "common/base/readiness.hpp"
 
 namespace offramp {
 namespace {
@@ -74,6 +75,26 @@ std::optional<std::uint64_t> process_start_time(std::uint64_t pid) {
 bool process_exists(std::uint64_t pid) {
     const UniqueFd pidfd = open_pidfd(pid);
     return pidfd ? !has_input(pidfd.get()) : errno != ESRCH;
+}
+
+namespace {
+
+bool has_event(int fd, int wanted, int seen) {
+    pollfd entry{fd, static_cast<short>(wanted), 0};
+    return fd >= 0 && ::poll(&entry, 1, 0) == 1 && (entry.revents & seen) != 0;
+}
+
+}  // namespace
+
+bool has_input(int fd) { return has_event(fd, POLLIN, POLLIN | POLLHUP); }
+
+bool hung_up(int fd) { return has_event(fd, POLLIN | POLLRDHUP, POLLHUP | POLLRDHUP | POLLERR | POLLNVAL); }
+
+void wait_readable(std::span<const int> fds, std::chrono::nanoseconds timeout) {
+    std::vector<pollfd> entries;
+    for (const int fd : fds) entries.push_back({fd, POLLIN, 0});
+    ::poll(entries.data(), entries.size(),
+           static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(timeout).count()));
 }
 
 }  // namespace offramp

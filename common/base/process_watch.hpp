@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "common/base/unique_fd.hpp"
 
@@ -27,5 +29,12 @@ std::optional<std::uint64_t> process_start_time(std::uint64_t pid);
 
 // Whether this process lives now, though it may be another of the same number.
 bool process_exists(std::uint64_t pid);
+
+// Readable, or for a pipe hung up. Never blocks; false for -1.
+bool has_input(int fd);
+// The other end of a pipe or socket is gone, or the descriptor is none. Never blocks; false for -1.
+bool hung_up(int fd);
+// Returns when one of them is readable or hung up, or the time is up; may return early.
+void wait_readable(std::span<const int> fds, std::chrono::nanoseconds timeout);
 
 }  // namespace offramp

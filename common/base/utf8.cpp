@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <string_view>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 namespace offramp {
 namespace {
@@ -116,6 +120,21 @@ bool is_utf16(std::string_view front) noexcept {
     if (front.size() < 4) return false;
     const auto is_zero = [&](std::size_t at) { return front[at] == '\0'; };
     return is_zero(0) == is_zero(2) && is_zero(1) == is_zero(3) && is_zero(0) != is_zero(1);
+}
+
+std::string cut_text(const std::string& text, std::size_t limit) {
+    if (text.size() <= limit) return text;
+    std::array<char, 18> hash{};
+    std::snprintf(hash.data(), hash.size(), "-%016llx",
+                  static_cast<unsigned long long>(XXH3_64bits(text.data(), text.size())));
+    const std::size_t room = limit - (hash.size() - 1);
+    std::size_t kept = 0;
+    while (true) {  // whole characters only
+        const std::size_t bytes = std::max<std::size_t>(1, utf8_character_bytes(std::string_view(text).substr(kept)));
+        if (kept + bytes > room) break;
+        kept += bytes;
+    }
+    return text.substr(0, kept) + hash.data();
 }
 
 }  // namespace offramp

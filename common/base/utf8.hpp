@@ -35,4 +35,8 @@ bool is_utf8(std::string_view text) noexcept;
 bool is_utf16(std::string_view front) noexcept;
 inline constexpr const char* kFromUtf16 = "Convert the file to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW_FILE";
 
+// The text, or, where it has more than `limit` bytes, its beginning and a hash of the whole, together at most `limit`:
+// two texts that differ stay apart. Cut between characters; `limit` is at least 17. Thread: any.
+std::string cut_text(const std::string& text, std::size_t limit);
+
 }  // namespace offramp

@@ -1,7 +1,7 @@
 # cmake -DOUTPUT=FILE.cpp -DROOT=FOLDER -DSOURCES=FILE|FILE... -P write_catalogue.cmake: writes the TOML files as the table of CatalogueSource.
 string(REPLACE "|" ";" sources "${SOURCES}")
 file(WRITE ${OUTPUT} "// Written by CMake from the TOML files beside processors and other parts. Do not edit.
-#include \"common/app/settings/catalogue_source.hpp\"
+#include \"common/app/settings/declarations.hpp\"
 
 namespace offramp {
 namespace {

@@ -1,10 +1,17 @@
 #include "common/dead_letters/payload_file.hpp"
 
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
 #include <span>
 
 #include "common/base/error.hpp"
-#include "common/dead_letters/dead_letter_file.hpp"
-#include "common/dead_letters/payload_metadata.hpp"
+#include "common/base/remedy.hpp"
+#include "common/base/whole_file.hpp"
+#include "common/json/json_text.hpp"
+#include "common/wire/tensor_spec.hpp"
 
 namespace offramp {
 namespace {
@@ -43,6 +50,180 @@ PayloadFile::PayloadFile(const std::string& path)
         if (reinterpret_cast<std::uintptr_t>(tensor.bytes.data()) % kLeastAlignment == 0) continue;
         aligned_.emplace_back(tensor.bytes.begin(), tensor.bytes.end());
         tensor.bytes = aligned_.back();
+    }
+}
+
+void write_dead_letter_file(const std::string& path, std::span<const std::span<const std::byte>> pieces) {
+    std::size_t total = 0;
+    for (const auto& piece : pieces) total += piece.size();
+    WholeFile file(path, 0600, [&](int problem) {
+        return SystemError("writing " + path + ", " + std::to_string(total) + " bytes", problem,
+                           way_to_write(problem, "Make room there") + ", or " + remedy(Remedy::AnotherRunDirectory),
+                           ErrorKind::CannotWrite);
+    });
+    for (const auto& piece : pieces) file.write(piece);
+    file.flush();
+    file.put_in_place();
+    file.flush_name();
+}
+
+void write_dead_letter_file(const std::string& path, std::string_view text) {
+    const std::array pieces{std::as_bytes(std::span(text))};
+    write_dead_letter_file(path, pieces);
+}
+
+namespace {
+
+using nlohmann::json;
+
+// The dimensions, from the slowest to the fastest.
+std::vector<std::size_t> order_in_memory(const TensorSpec& spec) {
+    std::vector<std::size_t> order(spec.dims);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    // Dimension 0 counts the samples, which follow one another whatever their own order.
+    std::stable_sort(order.begin() + 1, order.end(),
+                     [&](std::size_t a, std::size_t b) { return spec.strides[a] > spec.strides[b]; });
+    return order;
+}
+
+json spec_metadata(const TensorSpec& spec, const std::string& stored_as) {
+    const auto dims = static_cast<std::ptrdiff_t>(spec.dims);
+    return {{"name", spec.name},
+            {"stored_as", stored_as},
+            {"dtype", {spec.dtype.code, spec.dtype.bits}},
+            {"shape", std::vector(spec.shape.begin(), spec.shape.begin() + dims)},
+            {"strides", std::vector(spec.strides.begin(), spec.strides.begin() + dims)}};
+}
+
+void require(bool holds, const char* field) {
+    if (!holds) throw ProtocolError(std::string("the metadata of a dead letter's payload: '") + field + "' is invalid");
+}
+
+TensorSpec read_spec(const json& metadata) {
+    TensorSpec spec;
+    spec.name = metadata.at("name").get<std::string>();
+    const auto dtype = metadata.at("dtype").get<std::vector<std::uint8_t>>();
+    const auto shape = metadata.at("shape").get<std::vector<std::int64_t>>();
+    const auto strides = metadata.at("strides").get<std::vector<std::int64_t>>();
+    require(dtype.size() == 2, "dtype");
+    spec.dtype = {dtype[0], dtype[1], 1};
+    require(spec.dtype.whole_bytes(), "dtype");
+    require(!shape.empty() && shape.size() <= kMaxDims && shape.size() == strides.size(), "shape");
+    spec.dims = shape.size();
+    // No product of the shape may overflow below.
+    std::uint64_t bytes = spec.dtype.bytes();
+    for (const std::int64_t extent : shape)
+        require(extent >= 1 && !__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes) &&
+                    bytes < 1ULL << 62,
+                "shape");
+    std::copy(shape.begin(), shape.end(), spec.shape.begin());
+    std::copy(strides.begin(), strides.end(), spec.strides.begin());
+    require(spec.dense_rows(), "strides");
+    return spec;
+}
+
+void read_rows(const json& metadata, SlabContents& slab) {
+    for (const json& sample : metadata.at("samples")) {
+        SampleView view;
+        view.item = sample.at(0).get<std::uint64_t>();
+        view.key = sample.at(1).get<std::string>();
+        view.empty = sample.at(2).get<bool>();
+        view.row = static_cast<std::uint32_t>(slab.samples.size());
+        require(slab.samples.size() < kMaxSamplesPerSlab && view.key.size() <= kMaxKeyBytes, "samples");
+        slab.samples.push_back(std::move(view));
+    }
+    std::size_t next = 0;
+    for (const json& batch : metadata.at("batches")) {
+        const BatchRecord piece{.batch = batch.at(0).get<std::uint64_t>(),
+                                .first_row = batch.at(1).get<std::uint32_t>(),
+                                .rows = batch.at(2).get<std::uint32_t>(),
+                                .first_sample = static_cast<std::uint32_t>(next),
+                                .reserved = 0};
+        require(piece.rows <= slab.samples.size() - next, "batches");
+        for (std::uint32_t row = 0; row < piece.rows; ++row) slab.samples[next + row].batch = piece.batch;
+        next += piece.rows;
+        slab.batches.push_back(piece);
+    }
+    require(next == slab.samples.size(), "batches");
+}
+
+}  // namespace
+
+std::vector<TensorEntry> tensor_entries(const SlabContents& slab) {
+    std::vector<TensorEntry> entries;
+    std::set<std::string> taken;
+    for (const TensorView& tensor : slab.tensors) {
+        TensorEntry entry{.name = tensor.spec.name,
+                          .dtype = safetensors_dtype(tensor.spec.dtype),
+                          .shape = {},
+                          .bytes = tensor.bytes.size()};
+        if (entry.name.empty() || entry.name == "__metadata__" || taken.contains(entry.name))
+            entry.name += "#" + std::to_string(entries.size());
+        for (const std::size_t d : order_in_memory(tensor.spec)) entry.shape.push_back(tensor.spec.shape[d]);
+        if (entry.dtype.empty()) {
+            entry.dtype = "U8";
+            entry.shape.push_back(static_cast<std::int64_t>(tensor.spec.dtype.bytes()));
+        }
+        taken.insert(entry.name);
+        entries.push_back(std::move(entry));
+    }
+    return entries;
+}
+
+std::string payload_metadata(const SlabContents& slab) {
+    json tensors = json::array();
+    const std::vector<TensorEntry> entries = tensor_entries(slab);
+    for (std::size_t i = 0; i < entries.size(); ++i)
+        tensors.push_back(spec_metadata(slab.tensors[i].spec, entries[i].name));
+    json samples = json::array();
+    for (const SampleView& sample : slab.samples) samples.push_back({sample.item, sample.key, sample.empty});
+    json batches = json::array();
+    for (const BatchRecord& piece : slab.batches) batches.push_back({piece.batch, piece.first_row, piece.rows});
+    const json metadata = {{"format", kPayloadMetadataFormat},
+                           {"epoch", slab.epoch},
+                           {"slab", slab.slab},
+                           {"generation", slab.generation},
+                           {"payload_bytes", slab.payload_bytes},
+                           {"transform", static_cast<std::uint32_t>(slab.transform)},
+                           {"upsample_factor", slab.upsample_factor},
+                           {"model", slab.model},
+                           {"precision", slab.precision},
+                           {"memory_format", slab.memory_format},
+                           {"batches", batches},
+                           {"samples", samples},
+                           {"tensors", tensors}};
+    return json_text(metadata);
+}
+
+NotedSlab read_payload_metadata(const std::string& text) {
+    try {
+        const json metadata = parse_json(text);
+        require(metadata.at("format").get<int>() == kPayloadMetadataFormat, "format");
+        NotedSlab noted;
+        SlabContents& slab = noted.slab;
+        slab.epoch = metadata.at("epoch").get<std::uint32_t>();
+        slab.slab = metadata.at("slab").get<std::uint32_t>();
+        slab.generation = metadata.at("generation").get<std::uint64_t>();
+        slab.payload_bytes = metadata.at("payload_bytes").get<std::uint64_t>();
+        const auto transform = metadata.at("transform").get<std::uint32_t>();
+        require(transform <= static_cast<std::uint32_t>(OutputTransform::LowRes), "transform");
+        slab.transform = static_cast<OutputTransform>(transform);
+        slab.upsample_factor = metadata.at("upsample_factor").get<std::uint32_t>();
+        require(slab.upsample_factor >= 1 && slab.upsample_factor <= kMaxUpsampleFactor, "upsample_factor");
+        slab.model = metadata.at("model").get<std::string>();
+        slab.precision = metadata.at("precision").get<std::string>();
+        slab.memory_format = metadata.at("memory_format").get<std::string>();
+        read_rows(metadata, slab);
+        for (const json& tensor : metadata.at("tensors")) {
+            const TensorSpec spec = read_spec(tensor);
+            require(static_cast<std::uint64_t>(spec.rows()) == slab.samples.size(), "shape");
+            slab.tensors.push_back({.spec = spec, .bytes = {}});
+            noted.stored_as.push_back(tensor.at("stored_as").get<std::string>());
+        }
+        require(slab.tensors.size() <= kMaxTensorsPerSlab, "tensors");
+        return noted;
+    } catch (const json::exception& problem) {
+        throw ProtocolError(std::string("the metadata of a dead letter's payload cannot be read: ") + problem.what());
     }
 }
 

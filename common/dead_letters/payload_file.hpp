@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/safetensors/safetensors_file.hpp"
@@ -28,5 +31,28 @@ class PayloadFile {
     std::vector<std::vector<std::byte>> aligned_;
     SlabContents slab_;
 };
+
+// Writes a file of a dead letter, whole or not at all (WholeFile), which is on the disk when this returns.
+// Blocks: on the disk. Errors: SystemError with CannotWrite, the path and how many bytes were wanted.
+void write_dead_letter_file(const std::string& path, std::span<const std::span<const std::byte>> pieces);
+void write_dead_letter_file(const std::string& path, std::string_view text);
+
+// The description in a dead letter's payload besides the tensors' bytes, as text in the file's metadata, so that the
+// file alone is enough to process the slab again.
+inline constexpr const char* kPayloadMetadata = "offramp";
+inline constexpr int kPayloadMetadataFormat = 1;
+
+// The entries of the slab's tensors in the file. .safetensors has row-major tensors only: one in another order
+// (channels-last) is entered with its dimensions in memory order, so that its bytes equal the slab's. The metadata has
+// the true shape and strides. An element type that the format does not know is entered as bytes.
+std::vector<TensorEntry> tensor_entries(const SlabContents& slab);
+
+std::string payload_metadata(const SlabContents& slab);
+// The slab but its tensors' bytes, and by which names those stand in the file. Errors: ProtocolError with the field.
+struct NotedSlab {
+    SlabContents slab;
+    std::vector<std::string> stored_as;
+};
+NotedSlab read_payload_metadata(const std::string& metadata);
 
 }  // namespace offramp

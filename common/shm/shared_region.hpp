@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -97,5 +98,35 @@ class SharedRegionView {
 // cgroup's memory limit now: for checking a whole pool before its first object is made.
 // ErrorKind::SharedMemoryFull.
 void require_shared_memory(std::size_t bytes, const std::string& what);
+
+// Makes the pages of a writable mapping present and writable, so that neither a copy engine nor a reader
+// waits for a page fault. Contents stay as they are. `pages` starts and ends on page boundaries. Thread: any;
+// several threads may work on disjoint parts of one mapping. Blocks: about 0.3 s a GB and thread. Errors:
+// SystemError when the kernel cannot supply the pages; SharedMemoryFull when it is the file system that has none.
+void fault_in_pages(std::span<std::byte> pages);
+
+// Whether fault_in_pages() fails where a touch would be a SIGBUS, so that it may also reserve. Once it must fall back
+// on touching (kernels before 5.14, some sandboxes), it cannot.
+bool faulting_in_can_fail();
+
+// The same without MADV_POPULATE_WRITE, which kernels before 5.14 and some sandboxes lack: writes each page's
+// first byte back.
+void touch_pages(std::span<std::byte> pages) noexcept;
+
+// The free bytes of a place, and the file that states them.
+struct MemoryRoom {
+    std::uint64_t free_bytes = 0;
+    std::string source;
+};
+
+// The tightest memory limit above this process, over both cgroup versions: limit - usage + page cache of
+// files, which the kernel drops before it refuses anyone. (Pages of /dev/shm are not among those: they are
+// counted as anonymous memory.) Nothing when no limit is set or none can be read. The arguments are for
+// tests, which bring a tree of their own.
+std::optional<MemoryRoom> cgroup_memory_room(const std::string& cgroup_mount = "/sys/fs/cgroup",
+                                             const std::string& membership_file = "/proc/self/cgroup");
+
+// The free space in /dev/shm. Errors: SystemError if there is no such file system.
+MemoryRoom shared_memory_room();
 
 }  // namespace offramp

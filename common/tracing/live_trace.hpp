@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/base/clock.hpp"
+#include "common/base/trace.hpp"
 
 namespace offramp {
 
@@ -17,7 +18,7 @@ namespace offramp {
 //
 //   RUN_DIR/trace-request.json         {"id": "20261126-101500-1f", "from_ns": 1, "until_ns": 2}, put there by rename;
 //                                      times of CLOCK_MONOTONIC
-//   RUN_DIR/trace-ID/PROCESS-PID.jsonl  what touches that time (common/tracing/range_file.hpp), in a folder that
+//   RUN_DIR/trace-ID/PROCESS-PID.jsonl  what touches that time (common/tracing/live_trace.hpp), in a folder that
 //                                      made by the requester
 //
 // A request that is over when it is seen, or ends five minutes later, that is not of this form, or that comes while
@@ -62,5 +63,23 @@ class LiveTrace {
     std::optional<Request> under_way_;
     std::future<void> writing_;  // last: it is waited for first
 };
+
+// Time ranges of a process as a file, one JSON object a line:
+//
+//   {"process":"producer","pid":4711,"strategy":"streams","not_kept":0}
+//   {"lane":"egress-copy","name":"copy_to_cpu","batch":12,"begin_ns":1,"end_ns":2}
+//   {"lane":"d2h","name":"d2h","batch":12,"begin_ns":1,"end_ns":2,"clock":"device"}
+//
+// "strategy" is the run's egress strategy, where it is known.
+struct RangeFile {
+    std::string folder;
+    std::string process;   // "producer", "consumer"
+    std::string strategy;  // empty: unknown
+    // FOLDER/PROCESS-PID.jsonl of the calling process
+    std::string path() const;
+};
+
+// Writes it, whole or not at all. Blocks: on the disk. Errors: SystemError.
+void write_range_file(const RangeFile& to, const RecordedRanges& kept);
 
 }  // namespace offramp

@@ -17,7 +17,6 @@
 #include "common/base/log.hpp"
 #include "common/base/remedy.hpp"
 #include "common/base/unique_fd.hpp"
-#include "common/base/way_to_write.hpp"
 #include "common/base/whole_file.hpp"
 #include "common/shm/run_files.hpp"
 

@@ -10,9 +10,7 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
-#include "common/base/scarcity.hpp"
-#include "common/transport/connection_limit.hpp"
-#include "common/transport/peer_address.hpp"
+#include "common/base/remedy.hpp"
 #include "common/transport/ports.hpp"
 #include "common/transport/socket_path.hpp"
 #include "common/transport/zmq_channel.hpp"

@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "common/wire/slab_ticket.hpp"
+#include "common/wire/ledger_layout.hpp"
 
 // Messages on the channels: fixed layouts behind one header, little-endian, no pointer, no variable field but a
 // counted tail of fixed records.

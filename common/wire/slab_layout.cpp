@@ -3,9 +3,8 @@
 #include <algorithm>
 
 #include "common/base/error.hpp"
-#include "common/wire/output_description.hpp"
-#include "common/wire/settled_strides.hpp"
 #include "common/wire/slab_header.hpp"
+#include "common/wire/tensor_spec.hpp"
 
 namespace offramp {
 namespace {

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "common/wire/ledger_layout.hpp"
 #include "common/wire/slab_header.hpp"
 #include "common/wire/slab_layout.hpp"
-#include "common/wire/slab_ticket.hpp"
 #include "common/wire/tensor_spec.hpp"
 
 namespace offramp {

@@ -1,6 +1,7 @@
 #include "common/wire/tensor_spec.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <numeric>
 #include <vector>
 
@@ -66,6 +67,58 @@ std::string TensorSpec::describe() const {
     std::string text = name + " " + to_string(dtype) + " [";
     for (std::size_t d = 0; d < dims; ++d) text += (d == 0 ? "" : ", ") + std::to_string(shape[d]);
     return text + "]";
+}
+
+namespace {
+
+// DLDataTypeCode.
+constexpr std::uint8_t kInt = 0, kUInt = 1, kFloat = 2, kComplex = 5, kBoolean = 6;
+
+bool is_machine_size(DType dtype) {
+    const std::size_t size = dtype.bytes();
+    return dtype.whole_bytes() && (size == 1 || size == 2 || size == 4 || size == 8);
+}
+
+}  // namespace
+
+std::string safetensors_dtype(DType dtype) {
+    const std::string bits = std::to_string(dtype.bits);
+    if (dtype == kBFloat16) return "BF16";
+    if (!is_machine_size(dtype)) return "";
+    if (dtype.code == kInt) return "I" + bits;
+    if (dtype.code == kUInt) return "U" + bits;
+    if (dtype.code == kFloat && dtype.bits > 8) return "F" + bits;
+    return dtype == kBool ? "BOOL" : "";
+}
+
+std::string npy_dtype(DType dtype) {
+    const std::string order = dtype.bits == 8 ? "|" : "<";
+    const std::string bytes = std::to_string(dtype.bytes());
+    if (dtype.code == kComplex && dtype.whole_bytes() && (dtype.bytes() == 8 || dtype.bytes() == 16))
+        return order + "c" + bytes;
+    if (!is_machine_size(dtype)) return "";
+    if (dtype.code == kInt) return order + "i" + bytes;
+    if (dtype.code == kUInt) return order + "u" + bytes;
+    if (dtype.code == kFloat && dtype.bits > 8) return order + "f" + bytes;
+    return dtype.code == kBoolean && dtype.bits == 8 ? "|b1" : "";
+}
+
+TensorSpec with_settled_strides(TensorSpec tensor) {
+    std::int64_t row = 1;
+    for (std::size_t d = tensor.dims; d-- > 1;) {
+        if (tensor.shape[d] == 1)
+            tensor.strides[d] = d + 1 == tensor.dims ? 1 : tensor.strides[d + 1] * tensor.shape[d + 1];
+        row *= tensor.shape[d];
+    }
+    if (tensor.dims > 0) tensor.strides[0] = row;  // rows are dense
+    return tensor;
+}
+
+bool has_strides(std::span<const std::int64_t> strides, const TensorSpec& tensor) {
+    if (strides.size() != tensor.dims) return false;
+    for (std::size_t d = 0; d < tensor.dims; ++d)
+        if (tensor.shape[d] > 1 && strides[d] != tensor.strides[d]) return false;
+    return true;
 }
 
 }  // namespace offramp

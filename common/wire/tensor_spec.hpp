@@ -66,4 +66,27 @@ struct TensorSpec {
     std::string describe() const;
 };
 
+// The words of file formats for an element type; empty where the format has none. tensor_spec's to_string() has the
+// word for people.
+
+// .safetensors: "F32", "BF16", "I64", "U8", "BOOL".
+std::string safetensors_dtype(DType dtype);
+
+// NumPy's, in little endian: "<f4", "<i8", "|u1", "|b1", "<c8". It has none for bfloat16.
+std::string npy_dtype(DType dtype);
+
+// The stride of a dimension of one element counts for nothing, and makers of tensors leave anything in it: a slice of a
+// single channel keeps that of all channels. The same tensor, of dense rows, with strides there that follow from the
+// others: row-major where these are.
+TensorSpec with_settled_strides(TensorSpec tensor);
+
+// True if a tensor of this shape with these strides has the layout of `tensor`.
+bool has_strides(std::span<const std::int64_t> strides, const TensorSpec& tensor);
+
+// "output logits float32 [64, 21, 512, 512]"; one that is called "output", as an export's only one is, is not called so
+// twice.
+inline std::string describe_output(const TensorSpec& spec) {
+    return spec.name == "output" ? spec.describe() : "output " + spec.describe();
+}
+
 }  // namespace offramp

@@ -15,8 +15,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/process_watch.hpp"
-#include "common/base/readiness.hpp"
-#include "common/base/scarcity.hpp"
+#include "common/base/remedy.hpp"
 
 extern char** environ;
 

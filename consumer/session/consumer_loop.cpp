@@ -8,11 +8,9 @@
 #include <utility>
 
 #include "common/base/error.hpp"
-#include "common/base/exception_text.hpp"
 #include "common/base/failpoint.hpp"
-#include "common/base/readiness.hpp"
+#include "common/base/process_watch.hpp"
 #include "common/base/trace.hpp"
-#include "common/base/trace_recording.hpp"
 #include "consumer/session/read_loan.hpp"
 
 namespace offramp {

@@ -11,14 +11,14 @@
 #include "common/base/error_kind.hpp"
 #include "common/tracing/live_trace.hpp"
 #include "common/transport/ports.hpp"
-#include "common/wire/slab_ticket.hpp"
+#include "common/wire/ledger_layout.hpp"
 #include "consumer/session/consumer_session.hpp"
-#include "consumer/session/heartbeat.hpp"
+#include "consumer/session/ledger_view.hpp"
 #include "consumer/session/producer_loss.hpp"
-#include "consumer/session/run_liveness.hpp"
-#include "consumer/session/slab_mappings.hpp"
+#include "consumer/session/producer_search.hpp"
+#include "consumer/session/read_loan.hpp"
+#include "consumer/session/run_search.hpp"
 #include "consumer/session/slab_processor.hpp"
-#include "consumer/session/watched_fds.hpp"
 
 namespace offramp {
 

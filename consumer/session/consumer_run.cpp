@@ -9,14 +9,13 @@
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/process_watch.hpp"
-#include "common/base/readiness.hpp"
 #include "common/base/version.hpp"
 #include "common/shm/run_objects.hpp"
 #include "common/tracing/live_trace.hpp"
 #include "common/transport/ports.hpp"
 #include "consumer/session/consumer_session.hpp"
+#include "consumer/session/ledger_view.hpp"
 #include "consumer/session/run_connection.hpp"
-#include "consumer/session/slab_mappings.hpp"
 
 namespace offramp {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "common/transport/endpoint.hpp"
 #include "consumer/session/consumer_loop.hpp"
-#include "consumer/session/watched_fds.hpp"
+#include "consumer/session/run_search.hpp"
 
 namespace offramp {
 

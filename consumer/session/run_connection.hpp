@@ -9,7 +9,6 @@
 #include "common/transport/endpoint.hpp"
 #include "consumer/session/ledger_view.hpp"
 #include "consumer/session/producer_search.hpp"
-#include "consumer/session/run_liveness.hpp"
 
 namespace offramp {
 

@@ -13,7 +13,6 @@
 
 #include "common/base/error.hpp"
 #include "common/base/process_watch.hpp"
-#include "common/base/readiness.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/json/json_text.hpp"
 #include "common/shm/run_files.hpp"

@@ -7,9 +7,15 @@
 
 #include "common/base/clock.hpp"
 #include "common/transport/endpoint.hpp"
-#include "consumer/session/watched_fds.hpp"
 
 namespace offramp {
+
+// The descriptors that can end a consumer. Borrows them; -1: there is none.
+struct WatchedFds {
+    int producer = -1;  // a pidfd: readable when the producer is dead
+    int lifeline = -1;  // a pipe whose end of file means that the launcher is gone
+    int signals = -1;   // readable when SIGTERM or SIGINT has come
+};
 
 // Waits until a live producer has published its endpoint in `run_dir`, looking every 50 ms; what a dead one
 // left there does not count. `nonce`: of the one run that is wanted, which was met there before; without it any run is.

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
-#include "common/base/loader_error.hpp"
+#include "common/base/own_module.hpp"
 
 namespace offramp {
 

@@ -11,30 +11,24 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "common/app/program/end_signals.hpp"
-#include "common/app/program/freed_memory.hpp"
-#include "common/app/program/trace_file.hpp"
 #include "common/app/settings/declared_setting.hpp"
 #include "common/app/settings/exit_code.hpp"
-#include "common/app/settings/flag_remedies.hpp"
 #include "common/app/settings/kept_settings.hpp"
-#include "common/app/settings/slab_work.hpp"
+#include "common/app/settings/output_shapes.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/version.hpp"
 #include "common/shm/run_objects.hpp"
-#include "consumer/hosts/interpreter.hpp"
 #include "consumer/hosts/make_hosted.hpp"
-#include "consumer/processors/processor_names.hpp"
 #include "consumer/processors/results/finish.hpp"
-#include "consumer/processors/results/own_run.hpp"
-#include "consumer/processors/results/shards.hpp"
+#include "consumer/processors/results/outputs_of_run.hpp"
+#include "consumer/sinks/files/atomic_file.hpp"
 #include "consumer/worker/consumer_program.hpp"
-#include "consumer/worker/output_of_run.hpp"
-#include "consumer/worker/retry_program.hpp"
 
 namespace offramp {
 namespace {
@@ -257,6 +251,57 @@ ProcessorMaking own_processors(const offramp_processor* python) {
 int run_consumer(int argc, const char* const* argv, const ProcessorMaking& making) noexcept {
     put_remedies(flag_remedy);
     return exit_code_of([&] { return run_command(argc, argv, making); });
+}
+
+namespace {
+
+class InPlace final : public SlabProcessor {
+  public:
+    InPlace(SlabProcessor& processor, HeldOutput& output) : processor_(processor), output_(output) {}
+
+    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
+        output_.require_in_place();
+        processor_.process(slab, progress, still_current);
+        output_.require_in_place();
+    }
+
+  private:
+    SlabProcessor& processor_;
+    HeldOutput& output_;
+};
+
+void hold_if_there(HeldOutput& output, const std::string& folder, const std::string& what) {
+    std::error_code unknown;
+    if (std::filesystem::is_directory(folder, unknown)) output.hold(folder, what);
+}
+
+}  // namespace
+
+OutputOfRun::OutputOfRun(const RunConfig& config, const std::string& run_id) {
+    if (config.output.empty()) return;
+    const bool is_launched = config.lifeline_fd >= 0;
+    std::error_code unknown;
+    if (!is_launched)
+        make_folder_of_results(config.output);
+    else if (!std::filesystem::exists(config.output, unknown))
+        fail_moved("the output folder", config.output, "it is not there");
+    const HeldFolder& output = held_.hold(config.output, "the output folder");
+    share_.emplace(output, run_id, is_launched ? OutputShare::Lock::Required : OutputShare::Lock::Optional);
+    if (!config.samples_folder.empty()) held_.hold(config.samples_folder, "the output folder");
+}
+
+// Folders that processors make for themselves are there once these are made.
+SlabProcessor& OutputOfRun::guard(SlabProcessor& processor, const RunConfig& config) {
+    if (config.has_processor("write"))
+        hold_if_there(held_, config.catalogue.text("write-path"), "the folder of --write-path,");
+    guarded_ = std::make_unique<InPlace>(processor, held_);
+    return *guarded_;
+}
+
+std::optional<OutputShare> share_in_output(const RunConfig& config) {
+    std::error_code unknown;
+    if (!std::filesystem::is_directory(config.output, unknown)) return std::nullopt;
+    return OutputShare(HeldFolder(config.output), config.run_id, OutputShare::Lock::Optional);
 }
 
 }  // namespace offramp

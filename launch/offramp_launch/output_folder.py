@@ -24,7 +24,7 @@ from offramp_launch.supervision.log_follower import last_error
 # Names that the programs use too: producer/runner/checkpoint/output_lock.hpp, producer/runner/checkpoint/checkpoint_file.hpp.
 LOCK = ".offramp-lock"
 CHECKPOINT = ".offramp-checkpoint"
-OWN_RUN = ".offramp-own-run"  # consumer/processors/results/own_run.cpp
+OWN_RUN = ".offramp-own-run"  # consumer/processors/results/finish.cpp
 NEW_EGRESS = ".offramp-egress.new"  # launch/python/offramp/_checkpoint.py
 OF_OFFRAMP = ".offramp-"
 # What a run leaves in its output before it has a result.
@@ -576,7 +576,7 @@ def _read_checkpoint(folder):
 
 
 def _items_of(identity):
-    """Number of items of the run; with --shard I/N, of that part (common/app/settings/shard.hpp). 0 where only a custom program knows."""
+    """Number of items of the run; with --shard I/N, of that part (common/app/settings/output_shapes.hpp). 0 where only a custom program knows."""
     items = int(identity.get("items", 0))
     number, _, count = identity.get("--shard", "").partition("/")
     return items // int(count) + (int(number) <= items % int(count)) if count else items

@@ -47,7 +47,7 @@ def process_samples(folder, name, incident, command, run):
 
 
 def note_outcomes(incident, lines, deaths):
-    """`lines`: the report (consumer/worker/retry_program.hpp). `deaths`: in order, why the program died in each part that it was trying."""
+    """`lines`: the report (consumer/worker/consumer_program.hpp). `deaths`: in order, why the program died in each part that it was trying."""
     samples, open_part, deaths = incident.get("samples") or [], None, iter(deaths)
 
     def record_part(part, result, why=None):

@@ -10,24 +10,61 @@
 #include "producer/broker/admission.hpp"
 #include "producer/broker/broker_options.hpp"
 #include "producer/broker/broker_report.hpp"
-#include "producer/broker/continued_run.hpp"
 #include "producer/broker/dead_letters.hpp"
 #include "producer/broker/dispatcher.hpp"
-#include "producer/broker/intake.hpp"
 #include "producer/broker/liveness_monitor.hpp"
 #include "producer/broker/peer_table.hpp"
-#include "producer/broker/peer_watch.hpp"
-#include "producer/broker/ready_queue.hpp"
 #include "producer/broker/run_end.hpp"
+#include "producer/broker/run_records.hpp"
 #include "producer/broker/shortage_report.hpp"
 #include "producer/broker/slab_records.hpp"
-#include "producer/broker/slab_returns.hpp"
 #include "producer/broker/spill.hpp"
 #include "producer/broker/spill_store.hpp"
 #include "producer/ledger/slab_ledger.hpp"
 #include "producer/pool/slab_exchange.hpp"
 
 namespace offramp {
+
+// The egress's side: filled slabs in, free ones out.
+//
+// Owns: whether the last grant was short. Borrows: what its constructor names. Thread: the broker's. Blocks: never.
+// Errors: none.
+class Intake {
+  public:
+    Intake(SlabLedger& ledger, SlabExchange& exchange, const SlabMemory& memory, ProgressLog* progress,
+           SlabRecords& slab_records, ReadyQueue& ready, BrokerReport& totals, RunEnd& run_end)
+        : ledger_(ledger),
+          exchange_(exchange),
+          memory_(memory),
+          progress_(progress),
+          slab_records_(slab_records),
+          ready_(ready),
+          totals_(totals),
+          run_end_(run_end) {}
+
+    // Takes everything from the egress.
+    void take_published();
+    // Takes filled slabs only: the rest waits for the broker's own step.
+    void take_slabs() { publish(exchange_.take_published()); }
+    // True if the egress got one.
+    bool grant_slabs();
+    // Reports to the egress that no slab is free, if the last grant was short. Not while a release waits: it frees one.
+    void report_shortage();
+
+  private:
+    void publish(std::span<const PublishedSlab> slabs);
+
+    SlabLedger& ledger_;
+    SlabExchange& exchange_;
+    const SlabMemory& memory_;
+    ProgressLog* const progress_;
+    SlabRecords& slab_records_;
+    ReadyQueue& ready_;
+    BrokerReport& totals_;
+    RunEnd& run_end_;
+    std::vector<SlabExchange::Grant> grants_;  // kept for its memory
+    bool is_short_ = false;
+};
 
 // Hands slabs to consumers and records what became of them: messages, liveness, and the one ledger.
 // common/design/wire-protocol.md describes the protocol; this is the producer's side.

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "producer/broker/dead_letter_writer.hpp"
-#include "producer/broker/progress_log.hpp"
+#include "producer/broker/run_records.hpp"
 #include "producer/broker/spill_store.hpp"
-#include "producer/pool/published_slab.hpp"
+#include "producer/pool/slab_exchange.hpp"
 
 namespace offramp {
 

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/duration_histogram.hpp"
+#include "common/base/blocked_time.hpp"
 #include "common/wire/ledger_layout.hpp"
-#include "common/wire/slab_totals.hpp"
+#include "common/wire/run_progress.hpp"
 #include "producer/ledger/slab_ledger.hpp"
 
 namespace offramp {

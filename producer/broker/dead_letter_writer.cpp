@@ -11,7 +11,6 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace.hpp"
-#include "common/dead_letters/dead_letter_file.hpp"
 #include "common/dead_letters/payload_file.hpp"
 #include "common/json/json_text.hpp"
 

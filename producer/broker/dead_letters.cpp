@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/base/log.hpp"
-#include "producer/broker/progress_log.hpp"
+#include "producer/broker/run_records.hpp"
 
 namespace offramp {
 namespace {

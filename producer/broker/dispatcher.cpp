@@ -8,8 +8,8 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/utf8.hpp"
-#include "producer/broker/progress_log.hpp"
 #include "producer/broker/refusals.hpp"
+#include "producer/broker/run_records.hpp"
 
 namespace offramp {
 namespace {

@@ -11,7 +11,6 @@
 #include "producer/broker/broker_report.hpp"
 #include "producer/broker/dead_letters.hpp"
 #include "producer/broker/peer_table.hpp"
-#include "producer/broker/ready_queue.hpp"
 #include "producer/broker/run_end.hpp"
 #include "producer/broker/slab_records.hpp"
 #include "producer/broker/spill.hpp"

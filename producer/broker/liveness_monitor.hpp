@@ -11,11 +11,8 @@
 #include "producer/broker/broker_options.hpp"
 #include "producer/broker/broker_report.hpp"
 #include "producer/broker/peer_table.hpp"
-#include "producer/broker/peer_watch.hpp"
-#include "producer/broker/ready_queue.hpp"
 #include "producer/broker/run_end.hpp"
 #include "producer/broker/slab_records.hpp"
-#include "producer/broker/slab_returns.hpp"
 #include "producer/ledger/slab_ledger.hpp"
 #include "producer/pool/slab_exchange.hpp"
 

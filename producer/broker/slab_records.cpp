@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 namespace offramp {
@@ -41,6 +42,17 @@ void SlabRecords::note_failed(std::uint32_t slab, std::uint32_t attempt, const P
     }
     if (slab_record.failed.size() >= kMostFailedDeliveries) slab_record.failed.erase(slab_record.failed.begin());
     slab_record.failed.push_back(std::move(record));
+}
+
+void SlabReturns::take_back(Peer& peer, std::uint64_t work, const char* how) {
+    for (const SlabLedger::Revoked& held : ledger_.revoke(peer.ref, work)) {
+        slab_records_.note_failed(held.slab, held.attempt, peer, how, held.counted);
+        if (held.counted) {
+            ++totals_.slab_failures;
+            slab_records_[held.slab].killed_pids.push_back(static_cast<std::uint64_t>(peer.credentials.pid));
+        }
+        if (held.ready_again) ready_.put_ahead(held.slab);
+    }
 }
 
 }  // namespace offramp

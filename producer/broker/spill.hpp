@@ -9,7 +9,6 @@
 #include "common/base/clock.hpp"
 #include "producer/broker/broker_options.hpp"
 #include "producer/broker/broker_report.hpp"
-#include "producer/broker/ready_queue.hpp"
 #include "producer/broker/run_end.hpp"
 #include "producer/broker/slab_records.hpp"
 #include "producer/broker/spill_store.hpp"

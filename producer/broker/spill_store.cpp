@@ -16,7 +16,6 @@
 #include "common/base/remedy.hpp"
 #include "common/base/trace.hpp"
 #include "common/base/unique_fd.hpp"
-#include "common/base/way_to_write.hpp"
 #include "common/base/whole_file.hpp"
 
 namespace offramp {

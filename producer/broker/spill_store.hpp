@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "producer/pool/published_slab.hpp"
+#include "producer/pool/slab_exchange.hpp"
 
 namespace offramp {
 

@@ -5,13 +5,10 @@
 #include <vector>
 
 #include "common/base/remedy.hpp"
-#include "producer/device/cpu_event.hpp"
 #include "producer/device/cpu_stream.hpp"
-#include "producer/device/cpu_stream_view.hpp"
-#include "producer/device/cuda_error.hpp"
+#include "producer/device/cuda_failure.hpp"
 #include "producer/device/device.hpp"
 #include "producer/device/host_memory.hpp"
-#include "producer/device/page_locking.hpp"
 
 namespace offramp {
 namespace {

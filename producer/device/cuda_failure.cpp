@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "common/base/remedy.hpp"
-#include "producer/device/cuda_numbers.hpp"
 
 namespace offramp {
 namespace {

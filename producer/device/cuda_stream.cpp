@@ -1,10 +1,9 @@
 #include "producer/device/cuda_stream.hpp"
 
+#include <memory>
 #include <utility>
 
-#include "producer/device/check.hpp"
 #include "producer/device/context_guard.hpp"
-#include "producer/device/cuda_work.hpp"
 #include "producer/device/stream_name.hpp"
 
 namespace offramp {
@@ -39,6 +38,123 @@ void CudaStream::wait_for(Event& event) { give_wait(stream_, CudaEvent::of(event
 void CudaStream::synchronize() {
     idle_.record_on(stream_);
     idle_.wait();
+}
+
+void give_copy_to_host(driver::StreamHandle stream, std::byte* to, const void* from, std::size_t bytes) {
+    if (bytes == 0) return;
+    check(driver::api().copy_to_host(to, reinterpret_cast<driver::Address>(from), bytes, stream), "cuMemcpyDtoHAsync");
+}
+
+void give_copy_to_device(driver::StreamHandle stream, void* to, const std::byte* from, std::size_t bytes) {
+    if (bytes == 0) return;
+    check(driver::api().copy_to_device(reinterpret_cast<driver::Address>(to), from, bytes, stream),
+          "cuMemcpyHtoDAsync");
+}
+
+void give_host_work(driver::StreamHandle stream, std::function<void()> work) {
+    using Work = std::function<void()>;
+    auto given = std::make_unique<Work>(std::move(work));
+    const driver::HostFunction run = [](void* taken) { (*std::unique_ptr<Work>(static_cast<Work*>(taken)))(); };
+    check(driver::api().launch_host_function(stream, run, given.get()), "cuLaunchHostFunc");
+    static_cast<void>(given.release());  // run() owns it; after an error of the stream it leaks
+}
+
+void give_wait(driver::StreamHandle stream, const CudaEvent& awaited) {
+    expect(awaited.armed(), "an event is armed before a stream waits for it");
+    check(driver::api().stream_wait_event(stream, awaited.handle(), 0), "cuStreamWaitEvent");
+}
+
+CudaEvent::CudaEvent(driver::Context context, Device::Timing timing)
+    : context_(context), timed_(timing == Device::Timing::On) {
+    const unsigned flags = driver::kEventBlockingSync | (timed_ ? 0U : driver::kEventDisableTiming);
+    check(driver::api().event_create(&event_, flags), "cuEventCreate");
+}
+
+CudaEvent::~CudaEvent() {
+    free_within(
+        context_, [this] { return driver::api().event_destroy(event_); }, "cuEventDestroy");
+}
+
+CudaEvent& CudaEvent::of(Event& event) {
+    auto* const own = dynamic_cast<CudaEvent*>(&event);
+    expect(own != nullptr, "a CUDA stream is given events of a CUDA device");
+    return *own;
+}
+
+bool CudaEvent::done() {
+    if (!armed_) return false;
+    const driver::Result result = driver::api().event_query(event_);
+    if (result == driver::kNotReady) return false;
+    check(result, "cuEventQuery");
+    return true;
+}
+
+void CudaEvent::wait() {
+    expect(armed_, "an event is armed before it is waited for");
+    check(driver::api().event_synchronize(event_), "cuEventSynchronize");
+}
+
+double CudaEvent::seconds_since(Event& earlier) {
+    CudaEvent& start = of(earlier);
+    expect(armed_ && start.armed_ && timed_ && start.timed_, "time is taken between two armed events with timing");
+    float milliseconds = 0;
+    check(driver::api().event_elapsed_time(&milliseconds, start.event_, event_), "cuEventElapsedTime");
+    return static_cast<double>(milliseconds) / 1e3;
+}
+
+void CudaEvent::record_on(driver::StreamHandle stream) {
+    check(driver::api().event_record(event_, stream), "cuEventRecord");
+    armed_ = true;
+}
+
+CudaStreamView::CudaStreamView(driver::Context context, driver::StreamHandle stream)
+    : context_(context), stream_(stream == nullptr ? driver::kLegacyStream : stream) {}
+
+void CudaStreamView::refuse_capture() const {
+    int status = driver::kCaptureNone;
+    const driver::Result result = driver::api().stream_is_capturing(stream_, &status);
+    // The legacy stream, while a stream that it waits for is captured: using it would spoil that capture.
+    if (result != driver::kCaptureImplicit) check(result, "cuStreamIsCapturing");
+    if (result == driver::kSuccess && status == driver::kCaptureNone) return;
+    throw CudaError(ErrorKind::Internal,
+                    "The stream is being captured into a CUDA graph, which must not contain this work",
+                    "Submit the work before the capture begins, or after it has ended",
+                    cause_of(result == driver::kSuccess ? driver::kCaptureUnsupported : result, "cuStreamIsCapturing"));
+}
+
+template <class Give>
+void CudaStreamView::give(Give give) {
+    const ContextGuard guard(context_);
+    refuse_capture();
+    give();
+}
+
+void CudaStreamView::copy_to_host(std::byte* to, const void* from, std::size_t bytes) {
+    give([&] { give_copy_to_host(stream_, to, from, bytes); });
+}
+
+void CudaStreamView::copy_to_device(void* to, const std::byte* from, std::size_t bytes) {
+    give([&] { give_copy_to_device(stream_, to, from, bytes); });
+}
+
+void CudaStreamView::run_on_host(std::function<void()> work) {
+    give([&] { give_host_work(stream_, std::move(work)); });
+}
+
+void CudaStreamView::record(Event& event) {
+    give([&] { CudaEvent::of(event).record_on(stream_); });
+}
+
+void CudaStreamView::wait_for(Event& event) {
+    give([&] { give_wait(stream_, CudaEvent::of(event)); });
+}
+
+void CudaStreamView::synchronize() {
+    give([&] {
+        CudaEvent idle(context_, Device::Timing::Off);
+        idle.record_on(stream_);
+        idle.wait();
+    });
 }
 
 }  // namespace offramp

@@ -6,6 +6,8 @@
 #include <span>
 #include <string>
 
+#include "common/wire/tensor_spec.hpp"
+
 // A producer's view of a GPU: streams, events, memory, page-locking. Two implementations share one contract suite
 // (tests/contract/device/device_contract.hpp). One uses CUDA's driver, opened on demand. The other runs on the CPU,
 // with threads as streams: a machine without a GPU runs the same code except for the copy engine.
@@ -121,5 +123,14 @@ class Device {
 // ConfigError for any other word.
 std::unique_ptr<Device> open_device(const std::string& which, int runtime_version = 0);
 std::unique_ptr<Device> open_cpu_device();
+
+// A tensor on the device, finished or still being computed. Any model loop can pass one to the egress. `data` is read
+// on the egress stream after the event that the caller records on the producing stream; `owner` keeps the memory alive
+// until the copy's event has been seen done, and is then dropped.
+struct DeviceTensor {
+    TensorSpec spec;
+    const void* data = nullptr;
+    std::shared_ptr<const void> owner;
+};
 
 }  // namespace offramp

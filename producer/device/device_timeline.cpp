@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/base/clock.hpp"
-#include "common/base/trace_recording.hpp"
+#include "common/base/trace.hpp"
 
 namespace offramp {
 namespace {

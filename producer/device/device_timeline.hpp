@@ -10,7 +10,7 @@
 namespace offramp {
 
 // Converts intervals between two events of the device to the host's clock and records them
-// (common/base/trace_recording.hpp). Does nothing while no recording runs. The clocks are aligned when a recording
+// (common/base/trace.hpp). Does nothing while no recording runs. The clocks are aligned when a recording
 // begins, to some microseconds: an event's time loses precision with the age of the alignment.
 //
 // Owns one event. Borrows: device; stream, which has no other user. Thread: any; align() one at a time, which uses the

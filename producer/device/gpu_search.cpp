@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "producer/device/check.hpp"
+#include "producer/device/context_guard.hpp"
 #include "producer/device/driver_api.hpp"
 
 namespace offramp {

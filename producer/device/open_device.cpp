@@ -3,7 +3,7 @@
 
 #include "common/base/remedy.hpp"
 #include "producer/device/cuda_device.hpp"
-#include "producer/device/cuda_error.hpp"
+#include "producer/device/cuda_failure.hpp"
 #include "producer/device/device.hpp"
 #include "producer/device/gpu_search.hpp"
 

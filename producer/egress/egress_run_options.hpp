@@ -5,9 +5,9 @@
 
 #include "common/wire/slab_layout.hpp"
 #include "producer/broker/broker_options.hpp"
-#include "producer/device/pinning.hpp"
+#include "producer/device/host_memory.hpp"
 #include "producer/egress/egress_stream.hpp"
-#include "producer/egress/run_slabs.hpp"
+#include "producer/egress/slab_plan.hpp"
 
 namespace offramp {
 

@@ -11,14 +11,12 @@
 
 #include "common/base/bounded_queue.hpp"
 #include "common/base/clock.hpp"
-#include "common/base/napping_condition.hpp"
 #include "common/wire/slab_layout.hpp"
 #include "common/wire/slab_view.hpp"
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"
 #include "producer/egress/output_batch.hpp"
 #include "producer/egress/output_counters.hpp"
-#include "producer/egress/slab_completion.hpp"
 #include "producer/egress/slab_filling.hpp"
 #include "producer/pool/slab_exchange.hpp"
 

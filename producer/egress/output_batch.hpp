@@ -1,16 +1,36 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "producer/device/device.hpp"
-#include "producer/device/device_tensor.hpp"
-#include "producer/egress/row_info.hpp"
-#include "producer/egress/row_outliers.hpp"
 
 namespace offramp {
+
+// Impossible scores found on the device while a one-channel output became a class map: one per row, or 0. Valid once
+// that work is done. Owns its part of the device's memory, which is reused in the stream's order.
+struct RowOutliers {
+    std::string output;                    // as describe_output() formats it
+    std::shared_ptr<DeviceBuffer> memory;  // float [rows]
+
+    float of(std::size_t row) const { return reinterpret_cast<const float*>(memory->data())[row]; }
+};
+
+// The producer's record of one row of a batch, until it is in a slab. SampleEntry (common/wire/slab_view.hpp) is the
+// part that consumers get. The reason for an empty row is counted and reported by the producer only.
+struct RowInfo {
+    std::uint64_t item = 0;
+    std::string_view key;  // the source's, which outlives it; empty: the item number serves as the key
+    // the item is unreadable or done: its row is zero before normalisation, and invalid
+    bool empty = false;
+    bool done = false;   // by an earlier run or producer: empty only because other items need its batch
+    std::string reason;  // why the item is unreadable
+};
 
 struct OutputBatch;
 class SlabWriter;

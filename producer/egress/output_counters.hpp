@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <mutex>
 
-#include "common/base/duration_histogram.hpp"
+#include "common/base/blocked_time.hpp"
 #include "producer/egress/output_batch.hpp"
-#include "producer/pool/published_slab.hpp"
+#include "producer/pool/slab_exchange.hpp"
 
 namespace offramp {
 

@@ -1,7 +1,18 @@
 #include "producer/egress/run_directory_lock.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <filesystem>
+
+#include "common/base/error.hpp"
+#include "common/base/remedy.hpp"
+#include "common/base/utf8.hpp"
+#include "common/shm/run_files.hpp"
+#include "common/transport/endpoint.hpp"
 #include "producer/recovery/run_recovery.hpp"
 
 namespace offramp {
@@ -33,5 +44,59 @@ RunDirectoryLock::RunDirectoryLock(const Options& options)
       lock_(RunLock::hold(endpoint_.names, !is_recovered(), readable_by_group_)) {}
 
 void RunDirectoryLock::close_to_consumers() const { ::unlink(endpoint_.file().c_str()); }
+
+namespace {
+
+// The directory may have belonged to another run: a program's, which leaves more files than this one, or a launcher's,
+// which has locked it. The new run removes the reports of the old one. In any other folder those files are the user's.
+void require_a_runs_own(const std::string& folder) {
+    struct stat lock {};
+    for (const char* name : run_files::kLocks)
+        if (::lstat((folder + "/" + name).c_str(), &lock) == 0 && S_ISREG(lock.st_mode) && lock.st_uid == ::geteuid())
+            return;
+    std::error_code problem;
+    const std::filesystem::directory_iterator first(folder, problem);
+    if (problem) throw SystemError("listing the run directory " + folder, problem.value(), "", ErrorKind::CannotWrite);
+    if (first != std::filesystem::directory_iterator())
+        throw ConfigError(folder + " is not a run's directory: it holds other things, such as '" +
+                              printable(first->path().filename().string()) + "'",
+                          "Give a folder that does not exist yet, such as " + folder +
+                              "/run, an empty one, or one of an earlier run");
+}
+
+}  // namespace
+
+RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, RunStart start)
+    : start_(start), path_(std::filesystem::absolute(path).lexically_normal().string()) {
+    Endpoint::check_run_dir(path_);
+    std::error_code problem;
+    const bool made = std::filesystem::create_directories(path_, problem);
+    struct stat found {};
+    if (problem || ::stat(path_.c_str(), &found) != 0)
+        throw SystemError("making the run directory " + path_, problem ? problem.value() : errno,
+                          "Give the run a directory that this user may write to", ErrorKind::CannotWrite);
+    if (found.st_uid != ::geteuid())
+        throw Error(ErrorKind::NotPermitted,
+                    "the run directory " + path_ + " belongs to user " + std::to_string(found.st_uid),
+                    "Give the run a directory that you own");
+    require_a_runs_own(path_);
+    const mode_t mode = made ? 0700 : found.st_mode & 07777;
+    if ((made || group_may_enter) && ::chmod(path_.c_str(), group_may_enter ? mode | 0010 : mode) != 0)
+        throw SystemError("setting the mode of " + path_, errno);
+    const std::string lock_path = path_ + "/" + run_files::kProducerLock;
+    lock_ = ProcessOwnFd(UniqueFd(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)));
+    if (!lock_) throw SystemError("opening " + lock_path, errno, "", ErrorKind::CannotWrite);
+    if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0)
+        throw Error(ErrorKind::RunInUse, "a producer is running in " + path_, remedy(Remedy::OneProducer));
+    if (start == RunStart::Recovered) return;
+    for (const char* name : run_files::kOfAProducer) std::filesystem::remove(path_ + "/" + name, problem);
+    std::filesystem::remove_all(path_ + "/" + run_files::kSpill, problem);
+}
+
+void RunDirectory::begin() const {
+    if (start_ == RunStart::Recovered) return;
+    std::error_code problem;
+    for (const char* name : run_files::kAccount) std::filesystem::remove(path_ + "/" + name, problem);
+}
 
 }  // namespace offramp

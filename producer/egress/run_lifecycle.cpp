@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "common/base/error.hpp"
-#include "common/base/exception_text.hpp"
 
 namespace offramp {
 

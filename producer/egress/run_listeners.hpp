@@ -5,8 +5,8 @@
 #include <span>
 
 #include "common/wire/run_progress.hpp"
-#include "producer/egress/row_info.hpp"
-#include "producer/pool/published_slab.hpp"
+#include "producer/egress/output_batch.hpp"
+#include "producer/pool/slab_exchange.hpp"
 #include "producer/recovery/predecessor.hpp"
 
 namespace offramp {

@@ -6,13 +6,9 @@
 
 #include "common/base/error.hpp"
 #include "consumer/processors/processor.hpp"
-#include "producer/ladder/blocking_egress.hpp"
-#include "producer/ladder/compute_stream_egress.hpp"
-#include "producer/ladder/dropped_outputs.hpp"
-#include "producer/ladder/fresh_segments.hpp"
-#include "producer/ladder/pooled_place.hpp"
-#include "producer/ladder/private_place.hpp"
-#include "producer/runner/run/streamed_egress.hpp"
+#include "producer/ladder/rung_outputs.hpp"
+#include "producer/ladder/slab_place.hpp"
+#include "producer/runner/run/egress_strategy.hpp"
 
 namespace offramp {
 namespace {

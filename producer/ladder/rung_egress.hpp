@@ -2,7 +2,6 @@
 
 #include <memory>
 
-#include "producer/ladder/local_delivery.hpp"
 #include "producer/ladder/rung.hpp"
 #include "producer/ladder/slab_place.hpp"
 #include "producer/runner/run/egress_strategy.hpp"

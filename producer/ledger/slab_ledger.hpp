@@ -11,7 +11,6 @@
 #include "common/wire/ledger_layout.hpp"
 #include "common/wire/messages.hpp"
 #include "common/wire/run_progress.hpp"
-#include "common/wire/slab_ticket.hpp"
 
 namespace offramp {
 
@@ -158,5 +157,10 @@ class SlabLedger {
     std::vector<std::uint32_t> free_;  // Free slabs, the most recently freed one last; never reallocated
     std::uint64_t next_session_;
 };
+
+// Validates a previous producer's ledger before it is used: every state is known, every holder's index is in the table
+// of consumers, and no slab is held while it is free or being filled. No death of a producer violates this. Errors:
+// ProtocolError names the slab or consumer, the field and its value.
+void check_ledger_words(std::span<const LedgerConsumer> consumers, std::span<const SlabEntry> entries);
 
 }  // namespace offramp

@@ -15,11 +15,65 @@
 #include <vector>
 
 #include "common/base/clock.hpp"
+#include "common/base/item_ranges.hpp"
 #include "common/base/unique_fd.hpp"
-#include "producer/pool/published_slab.hpp"
-#include "producer/pool/write_loan.hpp"
+#include "common/wire/run_progress.hpp"
 
 namespace offramp {
+
+// The contents of a published slab, for the broker's totals.
+struct PublishedSlab {
+    std::uint32_t slab = 0;
+    std::uint64_t first_batch = 0;
+    std::uint32_t samples = 0;        // without empty rows
+    std::uint32_t batches_ended = 0;  // batches whose last rows are in this slab
+    std::uint64_t bytes = 0;          // of the payload
+    std::uint64_t filled_at_ns = 0;
+    std::uint64_t items_through = 0;  // the number of the last item in it, plus one
+    std::uint32_t skipped = 0;        // items, including those of skipped batches just before it
+    std::uint32_t dropped = 0;        // samples dropped just before it, for want of a free slab
+    std::vector<ItemRange> items;     // without empty rows, in the order of the slab's rows
+
+    // Its contribution to totals.
+    SlabTotals totals() const { return {.slabs = 1, .batches = batches_ended, .samples = samples, .bytes = bytes}; }
+};
+
+class SlabExchange;
+
+// The right to write one slab, from the moment it left Free until it is published. Move-only. Publishing consumes it;
+// destroying it frees the slab unfilled. The owner of an asynchronous copy into bytes() keeps the loan until the copy's
+// event is done: an earlier release would hand memory to the next filling while the copy still writes.
+class WriteLoan {
+  public:
+    // Memory of the caller's own: neither end of the loan frees anything.
+    static WriteLoan of_own_memory(std::uint32_t slab, std::uint64_t generation, std::span<std::byte> bytes) {
+        return {nullptr, slab, generation, bytes};
+    }
+    WriteLoan(WriteLoan&& other) noexcept
+        : exchange_(std::move(other.exchange_)),
+          slab_(other.slab_),
+          generation_(other.generation_),
+          bytes_(other.bytes_) {
+        other.exchange_.reset();
+    }
+    WriteLoan& operator=(WriteLoan&& other) noexcept;
+    ~WriteLoan();
+
+    std::uint32_t slab() const { return slab_; }
+    std::uint64_t generation() const { return generation_; }
+    std::span<std::byte> bytes() const { return bytes_; }
+
+  private:
+    friend class SlabExchange;
+    WriteLoan(std::shared_ptr<SlabExchange> exchange, std::uint32_t slab, std::uint64_t generation,
+              std::span<std::byte> bytes)
+        : exchange_(std::move(exchange)), slab_(slab), generation_(generation), bytes_(bytes) {}
+
+    std::shared_ptr<SlabExchange> exchange_;  // null once published or moved from, and for own memory
+    std::uint32_t slab_;
+    std::uint64_t generation_;
+    std::span<std::byte> bytes_;
+};
 
 // Connects the egress threads and the broker thread: free slabs one way, filled ones the other. The broker keeps some
 // slabs granted ahead, so that the egress rarely waits for its thread. An awake broker is not notified: it announces

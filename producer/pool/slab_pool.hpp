@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "common/shm/run_objects.hpp"
-#include "common/shm/run_start.hpp"
 #include "common/shm/shared_region.hpp"
 #include "common/wire/slab_layout.hpp"
 

@@ -9,7 +9,7 @@
 #include "common/wire/slab_layout.hpp"
 #include "producer/broker/spill_store.hpp"
 #include "producer/ledger/slab_ledger.hpp"
-#include "producer/pool/published_slab.hpp"
+#include "producer/pool/slab_exchange.hpp"
 
 namespace offramp {
 

@@ -51,22 +51,17 @@ LIBRARIES = {
 # slab. offramp-ladder fills slabs by itself, for comparison: it meets the broker at the exchange.
 PRODUCERS_LIBRARIES = "device|egress|pool|ledger|broker|recovery"
 SHOWN_BY_THE_EGRESS = (
-    "device/cuda_error",
     "device/cuda_failure",
     "device/device",
-    "device/device_tensor",
     "device/device_timeline",
     "device/gpu_search",
     "device/lending_pool",
     "egress/egress_run",
     "egress/output_batch",
     "egress/output_counters",
-    "egress/row_info",
-    "egress/row_outliers",
     "egress/run_lifecycle",
     "egress/run_directory_lock",
     "egress/run_listeners",
-    "egress/run_slabs",
     "egress/slab_plan",
     "broker/broker_report",
     "broker/report_pages",
@@ -75,11 +70,8 @@ SHOWN_BY_THE_EGRESS = (
 SHOWN_TO_THE_LADDER = (
     *SHOWN_BY_THE_EGRESS,
     "broker/broker_thread",
-    "egress/slab_completion",
     "egress/slab_filling",
-    "pool/published_slab",
     "pool/slab_exchange",
-    "pool/write_loan",
 )
 SHOWN_BY_THE_SESSION = ("consumer_loop", "consumer_run", "run_search", "slab_for_c", "slab_processor")
 # The rooms of common/ that only programs use.

@@ -23,13 +23,13 @@ class Includes(Project):
         ("producer/runner/run/producer_parts.cpp", '"producer/ladder/rung_egress.hpp"', "is a program"),
         ("producer/main.cpp", '"producer/ladder/rung_egress.hpp"', "is a program"),
         (
-            "producer/runner/inference/limits.hpp",
+            "producer/runner/inference/inference.hpp",
             '"producer/pool/slab_exchange.hpp"',
             "offramp-producer uses the libraries through",
         ),
         (
             "producer/runner/checkpoint/run_checkpoint.hpp",
-            '"producer/pool/published_slab.hpp"',
+            '"producer/pool/slab_exchange.hpp"',
             "offramp-producer uses the libraries through",
         ),
         (
@@ -44,7 +44,7 @@ class Includes(Project):
         ),
         ("producer/main.cpp", '"producer/ledger/slab_ledger.hpp"', "offramp-producer uses the libraries through"),
         (
-            "producer/runner/run/streamed_egress.cpp",
+            "producer/runner/run/egress_strategy.cpp",
             '"producer/egress/egress_stream.hpp"',
             "offramp-producer uses the libraries through",
         ),
@@ -54,19 +54,19 @@ class Includes(Project):
             "offramp-producer uses the libraries through",
         ),
         (
-            "producer/ladder/pooled_place.hpp",
+            "producer/ladder/slab_place.hpp",
             '"producer/pool/slab_pool.hpp"',
             "offramp-ladder uses the libraries through",
         ),
         (
-            "producer/ladder/local_delivery.cpp",
+            "producer/ladder/slab_place.cpp",
             '"producer/broker/broker.hpp"',
             "offramp-ladder uses the libraries through",
         ),
-        ("consumer/worker/consumer_program.cpp", '"consumer/session/slab_mappings.hpp"', "through its doors"),
+        ("consumer/worker/consumer_program.cpp", '"consumer/session/ledger_view.hpp"', "through its doors"),
         ("consumer/processors/processor.hpp", '"consumer/session/read_loan.hpp"', "through its doors"),
         ("consumer/main.cpp", '"consumer/session/consumer_session.hpp"', "through its doors"),
-        ("producer/ladder/sequential.cpp", '"consumer/session/slab_mappings.hpp"', "through its doors"),
+        ("producer/ladder/sequential.cpp", '"consumer/session/ledger_view.hpp"', "through its doors"),
         ("producer/broker/broker.cpp", '"producer/device/device.hpp"', "no program"),
         ("producer/ledger/slab_ledger.cpp", '"producer/pool/slab_pool.hpp"', "may know ledger of its side"),
         ("producer/pool/slab_pool.cpp", '"producer/broker/broker.hpp"', "may know pool, ledger"),
@@ -127,7 +127,7 @@ class Includes(Project):
         ("consumer/processors/processor.hpp", '"consumer/sinks/postgres/postgres_ownership.hpp"', "knows no database"),
         ("consumer/sinks/http/http_sink.cpp", '"consumer/processors/processor.hpp"', "knows only common/base/"),
         (
-            "producer/ladder/private_place.cpp",
+            "producer/ladder/slab_place.cpp",
             '"producer/runner/run/egress_strategy.hpp"',
             "rung_outputs know the runner",
         ),
@@ -176,7 +176,7 @@ class Includes(Project):
         ("consumer/processors/results/finish.cpp", "<sqlite3.h>", "consumer/sinks/sqlite/ only"),
         ("consumer/processors/results/finish.cpp", "<curl/curl.h>", "consumer/sinks/http/ only"),
         ("consumer/sinks/sqlite/sqlite_database.cpp", "<libpq-fe.h>", "consumer/sinks/postgres/ only"),
-        ("consumer/sinks/parquet/vector_merge.cpp", "<arrow/api.h>", "parquet_rows_module.cpp only"),
+        ("consumer/sinks/parquet/parquet_library.cpp", "<arrow/api.h>", "parquet_rows_module.cpp only"),
         ("consumer/main.cpp", "<zmq.h>", "common/transport/ only"),
         ("producer/pool/slab_pool.cpp", "<boost/interprocess/mapped_region.hpp>", "common/shm/ only"),
         ("producer/main.cpp", "<CLI/CLI.hpp>", "common/app/settings/ only"),
@@ -200,16 +200,16 @@ class Includes(Project):
         ("producer/egress/run_directory_lock.cpp", '"producer/recovery/run_recovery.hpp"'),
         ("producer/egress/run_status.hpp", '"producer/broker/broker_report.hpp"'),
         ("common/abi/include/offramp/egress.hpp", "<offramp.h>"),
-        ("producer/egress/slab_filling.hpp", '"producer/pool/write_loan.hpp"'),
+        ("producer/egress/slab_filling.hpp", '"producer/pool/slab_exchange.hpp"'),
         ("producer/runner/inference/inference.hpp", '"producer/egress/output_counters.hpp"'),
         ("consumer/processors/processor.hpp", '"consumer/session/slab_processor.hpp"'),
         ("consumer/worker/consumer_program.cpp", '"consumer/session/consumer_run.hpp"'),
-        ("producer/runner/report/run_stats.hpp", '"producer/broker/broker_report.hpp"'),
-        ("producer/runner/run/recovery_checks.hpp", '"producer/recovery/predecessor.hpp"'),
-        ("producer/ladder/pooled_place.hpp", '"producer/pool/slab_exchange.hpp"'),
-        ("consumer/session/consumer_run.cpp", '"consumer/session/slab_mappings.hpp"'),
+        ("producer/runner/report/run_report.hpp", '"producer/broker/broker_report.hpp"'),
+        ("producer/runner/run/work_record.hpp", '"producer/recovery/predecessor.hpp"'),
+        ("producer/ladder/slab_place.hpp", '"producer/pool/slab_exchange.hpp"'),
+        ("consumer/session/consumer_run.cpp", '"consumer/session/ledger_view.hpp"'),
         ("producer/runner/kernels/cast.cu", "<cuda_fp16.h>"),
-        ("producer/runner/kernels/cpu_kernels.cpp", '"common/numerics/bfloat16_bits.hpp"'),
+        ("producer/runner/kernels/cpu_kernels.cpp", '"common/numerics/float16_bits.hpp"'),
         ("producer/runner/transforms/output_transformer.cpp", '"producer/runner/kernels/kernels.hpp"'),
         ("producer/runner/models/plugins/encoder.cpp", "<ATen/ops/linear.h>"),
         ("producer/runner/models/plugins/encoder.cpp", "<c10/cuda/CUDAStream.h>"),
@@ -221,7 +221,7 @@ class Includes(Project):
         ("common/app/images/file_list.hpp", '"common/app/settings/run_config.hpp"'),
         ("consumer/sinks/http/http_sink.cpp", '"common/base/error.hpp"'),
         ("consumer/sinks/sqlite/output_database.cpp", '"consumer/sinks/files/atomic_file.hpp"'),
-        ("producer/ladder/blocking_egress.cpp", '"producer/egress/slab_filling.hpp"'),
+        ("producer/ladder/rung_outputs.cpp", '"producer/egress/slab_filling.hpp"'),
         ("consumer/main.cpp", "<vector>"),
     ]
 
@@ -266,7 +266,7 @@ class Includes(Project):
                 path.unlink()
 
     def test_a_librarys_words_name_no_flag(self):
-        self.write("common/app/settings/flag_remedies.cpp", 'return "Run on the CPU with --device cpu";\n')
+        self.write("common/app/settings/exit_code.cpp", 'return "Run on the CPU with --device cpu";\n')
         self.write("producer/runner/run/defaults.cpp", 'throw ConfigError("--batch is 0");\n')
         self.write(
             "common/shm/shared_region.cpp",
@@ -274,10 +274,10 @@ class Includes(Project):
         )
         self.assert_clean("includes")
         for library in (
-            "producer/egress/run_directory.cpp",
+            "producer/egress/run_directory_lock.cpp",
             "consumer/session/run_search.cpp",
             "common/transport/endpoint.cpp",
-            "common/dead_letters/dead_letter_file.cpp",
+            "common/dead_letters/payload_file.cpp",
             "common/base/log.cpp",
         ):
             with self.subTest(library=library):

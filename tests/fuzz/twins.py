@@ -35,7 +35,7 @@ TWINS = {
         "    } catch",
     ),
     "payload": (
-        "common/dead_letters/payload_metadata.cpp",
+        "common/dead_letters/payload_file.cpp",
         "} catch (const json::exception& problem) {",
         "} catch (const json::type_error& problem) {",
     ),
@@ -48,7 +48,7 @@ TWINS = {
     "input-list": ("common/app/images/item_keys.cpp", "if (!parts.empty()) parts.pop_back();", "parts.pop_back();"),
     "tar": ("common/app/images/tar_index.cpp", "length > records.size() || ", ""),
     "npy": (
-        "producer/runner/sources/npy_header.cpp",
+        "producer/runner/sources/npy_file.cpp",
         "result.ec != std::errc() || number < 0",
         "result.ec != std::errc()",
     ),
@@ -62,7 +62,7 @@ TWINS = {
     "gif": ("common/app/images/gif.cpp", "code >= next_ && !is_next", "code > kGifCodes"),
     "webp": ("common/app/images/webp.cpp", "length >= 6 && ", ""),
     "tiff": ("common/app/images/tiff.cpp", "line_bytes > kMostPieceBytes / lines / pieces", "lines == 0"),
-    "picture-rows": ("common/app/images/rows_of_png.cpp", "std::min(bytes, reading->left)", "bytes"),
+    "picture-rows": ("common/app/images/picture_rows.cpp", "std::min(bytes, reading->left)", "bytes"),
     "jsonl-texts": ("common/app/texts/jsonl_texts.cpp", "            taken.bytes -= kByteOrderMark.size();\n", ""),
     "parquet-texts": ("common/app/texts/parquet_rows_module.cpp", "if (!is_utf8(text))", "if (text.empty())"),
     "broker": (

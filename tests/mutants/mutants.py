@@ -37,7 +37,7 @@ class Mutant:
 
 LEDGER, LOG, SESSION = (
     "producer/ledger/slab_ledger.cpp",
-    "consumer/session/release_log.cpp",
+    "consumer/session/consumer_session.cpp",
     "consumer/session/consumer_session.cpp",
 )
 MUTANTS = (
@@ -255,14 +255,14 @@ MUTANTS = (
     ),
     Mutant(
         "a program adds to a launcher's run",
-        "consumer/processors/results/own_run.cpp",
+        "consumer/processors/results/finish.cpp",
         "if (previous && !previous->of_own_program)",
         "if (previous && previous->run_id.empty())",
         ("processors_test",),
     ),
     Mutant(
         "connections without limit",
-        "common/transport/connection_limit.cpp",
+        "common/transport/socket_path.cpp",
         "if (static_cast<std::size_t>(of_this_process) < kMostOfOneProcess && pids_.size() < most_) {",
         "if (of_this_process >= 0) {",
         ("transport_test",),

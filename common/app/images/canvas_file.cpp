@@ -15,7 +15,7 @@
 #include <xxhash.h>
 
 #include "common/base/error.hpp"
-#include "common/base/reserved_prefix.hpp"
+#include "common/base/held_folder.hpp"
 
 namespace offramp {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/app/images/tiling.hpp"
+#include "common/app/images/geometry.hpp"
 #include "common/base/unique_fd.hpp"
 
 namespace offramp {

@@ -222,4 +222,11 @@ FileList read_listed_files(const std::string& input, const std::string& listed) 
     return list;
 }
 
+FilePictures::FilePictures(const std::string& input, const StillWanted& still_wanted)
+    : FilePictures(list_image_files(input, still_wanted)) {}
+
+FilePictures::FilePictures(FileList files) : files_(std::move(files)), keys_(make_item_keys(files_.key_names())) {}
+
+std::string FilePictures::origin(std::uint64_t picture) const { return printable(files_.path(picture)); }
+
 }  // namespace offramp

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "common/app/images/bmp.hpp"
-#include "common/app/images/colour_profile.hpp"
 #include "common/app/images/gif.hpp"
 #include "common/app/images/image_format.hpp"
 #include "common/app/images/item_keys.hpp"
@@ -12,7 +11,7 @@
 #include "common/app/images/unreadable_item.hpp"
 #include "common/app/images/webp.hpp"
 #include "common/base/error.hpp"
-#include "common/base/regular_file.hpp"
+#include "common/base/whole_file.hpp"
 
 namespace offramp {
 

@@ -12,7 +12,7 @@
 #include "common/app/images/image_format.hpp"
 #include "common/app/images/jpeg.hpp"
 #include "common/app/images/orientation.hpp"
-#include "common/app/images/picture_place.hpp"
+#include "common/app/images/picture_bytes.hpp"
 #include "common/app/images/resize.hpp"
 #include "common/app/images/tiff.hpp"
 

@@ -1,6 +1,18 @@
 #include "common/app/images/image_format.hpp"
 
+#include <png.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <csetjmp>
+#include <cstdint>
 #include <cstring>
+#include <map>
+#include <string_view>
+
+#include "common/app/images/png_reading.hpp"
+#include "common/base/log.hpp"
 
 namespace offramp {
 namespace {
@@ -63,6 +75,130 @@ std::string_view to_string(ImageFormat format) {
             return "JPEG 2000";
     }
     return "unknown";
+}
+
+namespace {
+
+using namespace std::string_view_literals;
+
+bool has_at(std::span<const std::byte> bytes, std::size_t at, std::string_view text) {
+    return at <= bytes.size() && bytes.size() - at >= text.size() &&
+           std::memcmp(bytes.data() + at, text.data(), text.size()) == 0;
+}
+
+std::size_t byte_at(std::span<const std::byte> bytes, std::size_t at) {
+    return std::to_integer<std::size_t>(bytes[at]);
+}
+
+// In segments that are numbered from 1 on, in any order.
+std::vector<std::byte> jpeg_profile(std::span<const std::byte> file) {
+    constexpr std::string_view kName = "ICC_PROFILE\0"sv;
+    std::map<std::size_t, std::span<const std::byte>> parts;
+    std::size_t count = 0;
+    for (std::size_t at = 2; at + 4 <= file.size() && byte_at(file, at) == 0xff && byte_at(file, at + 1) != 0xda;) {
+        if (byte_at(file, at + 1) == 0xff) {  // a fill byte
+            ++at;
+            continue;
+        }
+        const std::size_t length = (byte_at(file, at + 2) << 8U) | byte_at(file, at + 3);
+        if (length < 2 || length > file.size() - at - 2) break;
+        const auto segment = file.subspan(at + 4, length - 2);
+        if (byte_at(file, at + 1) == 0xe2 && has_at(segment, 0, kName) && segment.size() > kName.size() + 2) {
+            count = byte_at(segment, kName.size() + 1);
+            parts.emplace(byte_at(segment, kName.size()), segment.subspan(kName.size() + 2));
+        }
+        at += 2 + length;
+    }
+    if (parts.size() != count || count == 0 || parts.begin()->first != 1 || parts.rbegin()->first != count) return {};
+    std::vector<std::byte> profile;
+    for (const auto& [number, part] : parts) profile.insert(profile.end(), part.begin(), part.end());
+    return profile;
+}
+
+std::vector<std::byte> webp_profile(std::span<const std::byte> file) {
+    for (std::size_t at = 12; at + 8 <= file.size();) {
+        std::size_t length = 0;
+        for (std::size_t i = 4; i-- > 0;) length = (length << 8U) | byte_at(file, at + 4 + i);
+        if (length > file.size() - at - 8) break;
+        if (has_at(file, at, "ICCP"sv)) {
+            const auto profile = file.subspan(at + 8, length);
+            return {profile.begin(), profile.end()};
+        }
+        at += 8 + length + length % 2;
+    }
+    return {};
+}
+
+void read_from_memory(png_structp png, png_bytep to, std::size_t bytes) {
+    auto* const reading = static_cast<PngReading*>(png_get_io_ptr(png));
+    if (bytes > reading->left) png_error(png, "the file ends too early");
+    std::memcpy(to, reading->next, bytes);
+    reading->next += bytes;
+    reading->left -= bytes;
+}
+
+// Everything that may longjmp, in a frame without objects. Leaves `profile` null where there is none.
+void read_front(png_structp png, png_infop info, PngReading* reading, png_bytep* profile, png_uint_32* bytes) {
+    if (setjmp(png_jmpbuf(png)) != 0) return;
+    png_set_read_fn(png, reading, read_from_memory);
+    png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
+    png_read_info(png, info);
+    png_charp name = nullptr;
+    int compression = 0;
+    png_get_iCCP(png, info, &name, &compression, profile, bytes);
+}
+
+// libpng unpacks it, and drops one that does not fit the picture.
+std::vector<std::byte> png_profile(std::span<const std::byte> file) {
+    PngReading reading{.next = file.data(), .left = file.size(), .ran_out = false, .message = {}, .largest = 0};
+    png_structp png = make_png_reader(&reading);
+    png_infop info = png == nullptr ? nullptr : png_create_info_struct(png);
+    png_bytep bytes = nullptr;
+    png_uint_32 size = 0;
+    if (info != nullptr) read_front(png, info, &reading, &bytes, &size);
+    std::vector<std::byte> profile;
+    if (bytes != nullptr) {
+        const auto found = std::as_bytes(std::span(bytes, size));
+        profile.assign(found.begin(), found.end());
+    }
+    png_destroy_read_struct(&png, &info, nullptr);
+    return profile;
+}
+
+}  // namespace
+
+// ICC.1: its size, 12 bytes, the colours of the data, 16 bytes, "acsp"; in all a header of 128 bytes and a number of
+// tags.
+bool is_rgb_profile(std::span<const std::byte> profile) {
+    constexpr std::size_t kLeast = 132, kMost = std::size_t{16} << 20U;
+    return profile.size() >= kLeast && profile.size() <= kMost && has_at(profile, 16, "RGB "sv) &&
+           has_at(profile, 36, "acsp"sv);
+}
+
+std::vector<std::byte> colour_profile(ImageFormat format, std::span<const std::byte> file) {
+    std::vector<std::byte> profile;
+    if (format == ImageFormat::Jpeg) profile = jpeg_profile(file);
+    if (format == ImageFormat::Png) profile = png_profile(file);
+    if (format == ImageFormat::Webp) profile = webp_profile(file);
+    return is_rgb_profile(profile) ? profile : std::vector<std::byte>();
+}
+
+std::string warning_about_16_bits(std::uint16_t largest) {
+    constexpr int kMostOfDark = 14;
+    const int bits = std::bit_width(largest);
+    if (bits == 0 || bits > kMostOfDark) return {};
+    return "a picture with 16 bits per channel uses only " + std::to_string(bits) + " of them (its largest value is " +
+           std::to_string(largest) +
+           "): 65535 becomes 255, so the picture comes out dark. Stretch its values first, for example with "
+           "ImageMagick's `-evaluate multiply " +
+           std::to_string(1U << static_cast<unsigned>(16 - bits)) + "`. Further pictures like it are not reported";
+}
+
+void warn_of_16_bits(std::uint16_t largest) {
+    static std::atomic<bool> was_reported = false;
+    if (was_reported) return;
+    if (const std::string warning = warning_about_16_bits(largest); !warning.empty() && !was_reported.exchange(true))
+        spdlog::warn("{}", warning);
 }
 
 }  // namespace offramp

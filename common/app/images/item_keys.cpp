@@ -7,8 +7,7 @@
 #include <unordered_set>
 
 #include "common/app/settings/processor_results.hpp"
-#include "common/base/cut_text.hpp"
-#include "common/base/reserved_prefix.hpp"
+#include "common/base/held_folder.hpp"
 #include "common/base/utf8.hpp"
 #include "common/wire/slab_header.hpp"
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <span>
 
-#include "common/app/images/file_window.hpp"
 #include "common/app/images/geometry.hpp"
+#include "common/app/images/picture_bytes.hpp"
 
 namespace offramp {
 

@@ -1,14 +1,19 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "common/app/images/picture_place.hpp"
-#include "common/base/left_out.hpp"
+#include "common/app/images/picture_bytes.hpp"
+#include "common/base/item_ranges.hpp"
 
 namespace offramp {
+
+// Called in the middle of a listing, which may take long; throws when that is to end. May be empty.
+using StillWanted = std::function<void()>;
 
 // The pictures that a run's input names, in an order that stays: their names, their places, and their further data in
 // the input. The producer reads them by number; consumers list the same input and find what belongs to a sample by its
@@ -32,5 +37,12 @@ class PictureList {
     // Distinguishes listings of a picture: its whole line, or the places of its members; 0 for no more than its key.
     virtual std::uint64_t listed_hash(std::uint64_t) const { return 0; }
 };
+
+// Lists what `input` names, as that source reads it: "images", "jsonl", "webdataset", one that gives_pictures()
+// (common/app/settings). `listed`: a file with the listing of a folder of images (text_of_listed_files()), which is not
+// walked then; empty: none. Errors: ConfigError NoInput: a missing input, no permission, nothing in it; BadInput: not
+// what the source reads.
+std::unique_ptr<PictureList> open_pictures(std::string_view source, const std::string& input,
+                                           const StillWanted& still_wanted = {}, const std::string& listed = {});
 
 }  // namespace offramp

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/app/images/picture_place.hpp"
+#include "common/app/images/picture_bytes.hpp"
 
 namespace offramp {
 

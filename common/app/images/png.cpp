@@ -9,8 +9,8 @@
 #include <string>
 
 #include "common/app/images/image_decode.hpp"
+#include "common/app/images/image_format.hpp"
 #include "common/app/images/png_reading.hpp"
-#include "common/app/images/sixteen_bits.hpp"
 #include "common/app/images/unreadable_item.hpp"
 
 namespace offramp {

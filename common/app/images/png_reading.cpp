@@ -4,7 +4,7 @@
 #include <csetjmp>
 #include <cstdio>
 
-#include "common/app/images/sixteen_bits.hpp"
+#include "common/app/images/image_format.hpp"
 
 namespace offramp {
 namespace {

@@ -10,12 +10,12 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/app/images/input_json.hpp"
 #include "common/app/images/item_keys.hpp"
+#include "common/app/images/jsonl_pictures.hpp"
 #include "common/app/images/tar_index.hpp"
 #include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
-#include "common/base/regular_file.hpp"
+#include "common/base/whole_file.hpp"
 #include "common/json/json_text.hpp"
 
 namespace offramp {
@@ -27,7 +27,8 @@ using nlohmann::json;
 constexpr std::uint64_t kMostBytesOfAPart = std::uint64_t{16} << 20;
 constexpr std::string_view kEnding = ".tar";
 
-[[noreturn]] void refuse(const std::string& input, const std::string& why, ErrorKind code = ErrorKind::NoInput) {
+[[noreturn]] void refuse_listing(const std::string& input, const std::string& why,
+                                 ErrorKind code = ErrorKind::NoInput) {
     throw ConfigError("--input '" + printable(input) + "': " + why,
                       "Give --input a .tar file, or a folder of .tar files", code);
 }
@@ -45,8 +46,8 @@ std::vector<std::string> shards_in(const std::string& folder) {
             names.push_back(entry->path().lexically_relative(folder).string());
         }
     }
-    if (error) refuse(folder, "cannot be listed: " + error.message());
-    if (names.empty()) refuse(folder, "no .tar file in this folder");
+    if (error) refuse_listing(folder, "cannot be listed: " + error.message());
+    if (names.empty()) refuse_listing(folder, "no .tar file in this folder");
     std::sort(names.begin(), names.end());
     return names;
 }
@@ -91,11 +92,11 @@ bool is_note(std::string_view extension) {
 }  // namespace
 
 TarPictures::TarPictures(const std::string& input, const StillWanted& still_wanted) : input_(input) {
-    if (input.empty()) refuse(input, "the source webdataset needs an input and none is given");
+    if (input.empty()) refuse_listing(input, "the source webdataset needs an input and none is given");
     std::error_code error;
     const fs::file_status status = fs::status(input, error);
-    if (status.type() == fs::file_type::not_found) refuse(input, "no such file or folder");
-    if (error) refuse(input, "cannot be accessed: " + error.message());
+    if (status.type() == fs::file_type::not_found) refuse_listing(input, "no such file or folder");
+    if (error) refuse_listing(input, "cannot be accessed: " + error.message());
     std::vector<std::string> names;
     if (fs::is_directory(status)) {
         folder_ = input;
@@ -104,14 +105,15 @@ TarPictures::TarPictures(const std::string& input, const StillWanted& still_want
         folder_ = fs::path(input).parent_path().string();
         names.push_back(fs::path(input).filename().string());
     } else {
-        refuse(input, "neither a file nor a folder", ErrorKind::BadInput);
+        refuse_listing(input, "neither a file nor a folder", ErrorKind::BadInput);
     }
     for (const std::string& name : names) {
         if (still_wanted) still_wanted();
         read_shard(name);
     }
     if (samples_.empty())
-        refuse(input, "no samples in " + std::to_string(names.size()) + (names.size() == 1 ? " shard" : " shards"));
+        refuse_listing(input,
+                       "no samples in " + std::to_string(names.size()) + (names.size() == 1 ? " shard" : " shards"));
     keys_ = make_item_keys(keys_, NamesAre::Ids);
 }
 

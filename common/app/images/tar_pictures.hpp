@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "common/app/images/picture_list.hpp"
-#include "common/app/images/still_wanted.hpp"
 #include "common/app/images/tar_index.hpp"
 
 namespace offramp {

@@ -8,11 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/app/images/colour_profile.hpp"
 #include "common/app/images/image_decode.hpp"
-#include "common/app/images/sixteen_bits.hpp"
+#include "common/app/images/image_format.hpp"
 #include "common/app/images/tiff_handle.hpp"
-#include "common/app/images/tiff_layout.hpp"
+#include "common/app/images/tiff_pixels.hpp"
 #include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
 

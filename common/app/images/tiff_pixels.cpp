@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "common/app/images/sixteen_bits.hpp"
+#include "common/app/images/image_format.hpp"
+#include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
 
 namespace offramp {
@@ -134,6 +137,160 @@ void TiffLines::colour(std::uint32_t count, std::uint32_t samples, std::uint32_t
         else
             std::memset(rgb, numbers[0], 3);
     }
+}
+
+namespace {
+
+constexpr std::uint32_t kMostSamples = 64;
+constexpr const char* kConvertTiff = "Convert it, for example with ImageMagick, to RGB of 8 bits";
+
+std::string name_of_compression(std::uint16_t compression) {
+    switch (compression) {
+        case COMPRESSION_OJPEG:
+            return "old-style JPEG (6)";
+        case COMPRESSION_WEBP:
+            return "WebP";
+        case COMPRESSION_CCITTRLE:
+        case COMPRESSION_CCITTRLEW:
+        case COMPRESSION_CCITTFAX3:
+            return "CCITT Group 3";  // one that is cut in its last row is read by libtiff as if it were whole
+        case COMPRESSION_LZMA:
+            return "LZMA";
+        case COMPRESSION_LERC:
+            return "LERC";
+        case COMPRESSION_JXL:
+            return "JPEG XL";
+        case 33003:
+        case 33005:
+        case COMPRESSION_JP2000:
+            return "JPEG 2000";
+        default:
+            return "type " + std::to_string(compression);
+    }
+}
+
+std::string name_of_colours(std::uint16_t photometric) {
+    switch (photometric) {
+        case PHOTOMETRIC_SEPARATED:
+            return "inks other than CMYK";
+        case PHOTOMETRIC_YCBCR:
+            return "YCbCr colours without JPEG compression";
+        case PHOTOMETRIC_CIELAB:
+        case PHOTOMETRIC_ICCLAB:
+        case PHOTOMETRIC_ITULAB:
+            return "L*a*b* colours";
+        case PHOTOMETRIC_LOGL:
+        case PHOTOMETRIC_LOGLUV:
+            return "LogLuv colours";
+        case PHOTOMETRIC_CFA:
+            return "a camera's raw data";
+        case PHOTOMETRIC_MASK:
+            return "a transparency mask's pixels";
+        default:
+            return "colours of type " + std::to_string(photometric);
+    }
+}
+
+[[noreturn]] void refuse_layout(const std::string& what, const char* read) {
+    throw UnreadableItem("TIFF with " + what + "; only " + read + ". " + kConvertTiff);
+}
+
+void check_compression(TIFF* tiff) {
+    constexpr std::array<std::uint16_t, 8> kRead{COMPRESSION_NONE,    COMPRESSION_LZW,      COMPRESSION_ADOBE_DEFLATE,
+                                                 COMPRESSION_DEFLATE, COMPRESSION_JPEG,     COMPRESSION_PACKBITS,
+                                                 COMPRESSION_ZSTD,    COMPRESSION_CCITTFAX4};
+    const auto compression = tiff_field<std::uint16_t>(tiff, TIFFTAG_COMPRESSION, COMPRESSION_NONE);
+    if (std::ranges::find(kRead, compression) == kRead.end() || libtiff().is_codec_configured(compression) == 0)
+        refuse_layout("compression by " + name_of_compression(compression),
+                      "none, LZW, Deflate, ZSTD, JPEG, PackBits and CCITT Group 4 are read");
+}
+
+std::vector<std::uint8_t> tiff_palette(const TiffHandle& handle, unsigned bits) {
+    std::uint16_t *red = nullptr, *green = nullptr, *blue = nullptr;
+    if (libtiff().get_field(handle.get(), TIFFTAG_COLORMAP, &red, &green, &blue) != 1)
+        throw UnreadableItem("damaged TIFF: its pixels are palette indices, but it has no palette");
+    const std::size_t colours = std::size_t{1} << bits;
+    const auto fits = [colours](const std::uint16_t* of) {
+        return std::all_of(of, of + colours, [](auto v) { return v < 256; });
+    };
+    const unsigned shift = fits(red) && fits(green) && fits(blue) ? 0 : 8;  // some write 8 bits
+    std::vector<std::uint8_t> palette;
+    for (std::size_t i = 0; i < colours; ++i)
+        for (const std::uint16_t* const of : {red, green, blue})
+            palette.push_back(static_cast<std::uint8_t>(of[i] >> shift));
+    return palette;
+}
+
+}  // namespace
+
+TiffColors read_tiff_layout(const TiffHandle& handle) {
+    TIFF* const tiff = handle.get();
+    if (tiff_field<std::uint32_t>(tiff, TIFFTAG_IMAGEDEPTH, 1) > 1)
+        refuse_layout("several layers (a volume)", "flat pictures are read");
+    check_compression(tiff);
+    const auto compression = tiff_field<std::uint16_t>(tiff, TIFFTAG_COMPRESSION, COMPRESSION_NONE);
+    const auto form = tiff_field<std::uint16_t>(tiff, TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_UINT);
+    TiffColors colours{.kind = TiffColors::Kind::Gray,
+                       .bits = tiff_field<std::uint16_t>(tiff, TIFFTAG_BITSPERSAMPLE, 1),
+                       .samples = tiff_field<std::uint16_t>(tiff, TIFFTAG_SAMPLESPERPIXEL, 1),
+                       .multiplied_by = std::nullopt,
+                       .palette = {},
+                       .alpha = std::nullopt,
+                       .first = 0};
+    const std::string bits = std::to_string(colours.bits);
+    constexpr const char* kNumbersRead = "whole numbers of 1, 2, 4, 8 and 16 bits are read";
+    if (form == SAMPLEFORMAT_IEEEFP) refuse_layout("floating-point numbers of " + bits + " bits", kNumbersRead);
+    if (form != SAMPLEFORMAT_UINT && form != SAMPLEFORMAT_VOID)
+        refuse_layout(form == SAMPLEFORMAT_INT ? "signed numbers of " + bits + " bits" : std::string("complex numbers"),
+                      kNumbersRead);
+    constexpr std::array<unsigned, 5> kBits{1, 2, 4, 8, 16};
+    if (std::ranges::find(kBits, colours.bits) == kBits.end()) refuse_layout(bits + " bits per channel", kNumbersRead);
+    constexpr const char* kColoursRead = "gray, palettes, RGB, CMYK, and JPEG's YCbCr are read";
+    std::uint16_t photometric = 0;
+    if (libtiff().get_field(tiff, TIFFTAG_PHOTOMETRIC, &photometric) != 1)
+        throw UnreadableItem("damaged TIFF: it lacks PhotometricInterpretation, which states its colours");
+    if (photometric == PHOTOMETRIC_YCBCR && compression == COMPRESSION_JPEG) {
+        if (tiff_field<std::uint16_t>(tiff, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG) != PLANARCONFIG_CONTIG)
+            refuse_layout("JPEG's YCbCr colours in separate planes", "interleaved ones are read");
+        libtiff().set_field(tiff, TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
+        photometric = PHOTOMETRIC_RGB;
+    }
+    if (photometric == PHOTOMETRIC_MINISWHITE)
+        colours.kind = TiffColors::Kind::GrayInverted;
+    else if (photometric == PHOTOMETRIC_PALETTE)
+        colours.kind = TiffColors::Kind::Palette;
+    else if (photometric == PHOTOMETRIC_RGB)
+        colours.kind = TiffColors::Kind::Rgb;
+    else if (photometric == PHOTOMETRIC_SEPARATED &&
+             tiff_field<std::uint16_t>(tiff, TIFFTAG_INKSET, INKSET_CMYK) == INKSET_CMYK)
+        colours.kind = TiffColors::Kind::Cmyk;
+    else if (photometric != PHOTOMETRIC_MINISBLACK)
+        refuse_layout(name_of_colours(photometric), kColoursRead);
+    std::uint16_t extra = 0;
+    std::uint16_t* kinds = nullptr;
+    if (libtiff().get_field_defaulted(tiff, TIFFTAG_EXTRASAMPLES, &extra, &kinds) != 1) extra = 0;
+    const std::uint32_t wanted = colours.colour_samples();
+    // Some leave out to say so of a fourth channel.
+    const bool too_many = wanted == 1 && colours.samples > 2;
+    if (colours.samples < wanted || too_many || colours.samples > kMostSamples)
+        refuse_layout(std::to_string(colours.samples) + " channels of " +
+                          (wanted == 1   ? "gray or a palette"
+                           : wanted == 3 ? "RGB"
+                                         : "CMYK"),
+                      "gray with at most one alpha channel, and RGB and CMYK with up to 64 channels, of which extra "
+                      "ones are dropped, are read");
+    for (std::uint32_t i = 0; i < extra && wanted + i < colours.samples && !colours.alpha; ++i)
+        if (kinds[i] == EXTRASAMPLE_ASSOCALPHA || kinds[i] == EXTRASAMPLE_UNASSALPHA) colours.alpha = wanted + i;
+    for (std::uint32_t i = 0; i < extra && wanted + i < colours.samples; ++i)
+        if (kinds[i] == EXTRASAMPLE_ASSOCALPHA && colours.kind != TiffColors::Kind::Palette &&
+            colours.kind != TiffColors::Kind::Cmyk) {
+            colours.multiplied_by = wanted + i;
+            break;
+        }
+    if (colours.kind != TiffColors::Kind::Palette) return colours;
+    if (colours.bits == 16) refuse_layout("a palette of 16 bits", "palettes of up to 8 bits are read");
+    colours.palette = tiff_palette(handle, colours.bits);
+    return colours;
 }
 
 }  // namespace offramp

@@ -5,6 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "common/app/images/tiff_handle.hpp"
+
 namespace offramp {
 
 // The meaning of a TIFF's pixel values.
@@ -48,5 +50,9 @@ class TiffLines {
     std::vector<std::uint16_t> values_;
     std::uint16_t largest_ = 0;
 };
+
+// The meaning of the numbers of a TIFF's page, after checking that it is supported. Has libtiff give RGB where JPEG has
+// other colours. Errors: UnreadableItem: a compression, colours or numbers that are not read, with the remedy; damaged.
+TiffColors read_tiff_layout(const TiffHandle& handle);
 
 }  // namespace offramp

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "common/base/unique_fd.hpp"
 
 namespace offramp {
@@ -19,5 +22,26 @@ class EndSignals {
   private:
     UniqueFd fd_;
 };
+
+// Lets this process open as many descriptors as the system allows it to. Where it may not, it stays with what it has.
+void raise_descriptor_limit() noexcept;
+
+// Memory that this process frees stays with it, for what is allocated next: a program that does the same work for each
+// batch takes no page fault for it but the first time. glibc would give large pieces back with each free() and have
+// them filled with zeros by the kernel anew. The process keeps as much as it once needed at a time.
+// Thread: any; before the work begins. Errors: none.
+void keep_freed_memory() noexcept;
+
+// Where files lie that the programs need beside themselves (weights that a model is shipped with, the tokenizer's
+// server): share/ beside the folder of this program. Errors: SystemError without /proc.
+std::string data_folder();
+
+// Records the time ranges of a whole process, from its start to its end (--trace-dir).
+// Thread: start_recording() comes before other threads start; save_recording() any.
+// Begins to record into FOLDER/PROCESS-PID.jsonl (common/tracing/live_trace.hpp), written by save_recording(). Errors:
+// none; a file that cannot be written is a warning then.
+void start_recording(const std::string& folder, std::string_view process, std::string_view strategy);
+// Nothing where it was not begun.
+void save_recording() noexcept;
 
 }  // namespace offramp

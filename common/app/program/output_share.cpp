@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/held_folder.hpp"
 
 namespace offramp {
 namespace {
@@ -71,6 +72,16 @@ void require_lock_in_place(const HeldFolder& output, int lock) {
     throw Error(ErrorKind::CannotWrite,
                 output.name() + "/" + kOutputLockName + " was removed or replaced while this run wrote to that folder",
                 "Do not remove it during a run; continue with --resume");
+}
+
+std::string shard_place(const std::string& output, std::uint64_t index) {
+    return output + "/" + std::string(kReservedPrefix) + "shards/" + std::to_string(index);
+}
+
+std::string to_do_shard_again(const std::string& output, std::uint64_t index) {
+    const std::string number = std::to_string(index);
+    return "Remove " + shard_place(output, index) + " and, in the job's folder, done/" + number +
+           ".json; then run shard " + number + " again";
 }
 
 }  // namespace offramp

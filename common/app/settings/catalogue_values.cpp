@@ -1,5 +1,7 @@
 #include "common/app/settings/catalogue_values.hpp"
 
+#include <array>
+#include <charconv>
 #include <utility>
 
 #include "common/app/settings/declared_setting.hpp"
@@ -36,6 +38,17 @@ void CatalogueValues::put(std::string_view flag, SettingValue value) {
     const auto found = values_.find(flag);
     expect(found != values_.end() && found->second.index() == value.index(), "a declared setting keeps its kind");
     found->second = std::move(value);
+}
+
+std::string to_text(const SettingValue& value) {
+    if (const auto* const text = std::get_if<std::string>(&value)) return *text;
+    if (const auto* const on = std::get_if<bool>(&value)) return *on ? "true" : "false";
+    if (const auto* const whole = std::get_if<std::int64_t>(&value)) return std::to_string(*whole);
+    // The shortest text that reads back as the same double; a TOML float needs a point or an exponent.
+    std::array<char, 32> text{};
+    const auto result = std::to_chars(text.data(), text.data() + text.size(), std::get<double>(value));
+    std::string number(text.data(), result.ptr);
+    return number.find_first_of(".en") == std::string::npos ? number + ".0" : number;
 }
 
 }  // namespace offramp

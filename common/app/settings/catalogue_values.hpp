@@ -5,10 +5,15 @@
 #include <map>
 #include <string>
 #include <string_view>
-
-#include "common/app/settings/setting_value.hpp"
+#include <variant>
 
 namespace offramp {
+
+// A setting's value, as the printers write it.
+using SettingValue = std::variant<bool, std::int64_t, double, std::string>;
+
+// Without quotes: "true", "4", "0.5", "mask-png".
+std::string to_text(const SettingValue& value);
 
 // The values of the settings that plug-ins and rooms declare in their own files (declared_setting.hpp), by flag. Always
 // all of them: a new one has their presets. The code that declares a setting reads its value here into a struct of its

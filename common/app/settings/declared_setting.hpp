@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "common/app/settings/catalogue_source.hpp"
-#include "common/app/settings/setting_value.hpp"
+#include "common/app/settings/catalogue_values.hpp"
+#include "common/app/settings/declarations.hpp"
 
 namespace offramp {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "common/app/settings/declared_setting.hpp"
+#include "common/app/settings/output_shapes.hpp"
 #include "common/app/settings/processor_results.hpp"
-#include "common/app/settings/processor_spec.hpp"
 #include "common/app/settings/source_of_input.hpp"
 
 namespace offramp {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/base/error_kind.hpp"
+#include "common/base/remedy.hpp"
 
 namespace offramp {
 
@@ -15,5 +16,8 @@ enum class ExitCode : int {
 constexpr int to_int(ExitCode code) { return static_cast<int>(code); }
 
 constexpr ExitCode exit_code_for(ErrorKind kind) { return static_cast<ExitCode>(kind); }
+
+// Remedies in terms of the programs' flags, for put_remedies(). A test compares the flags with the settings.
+const char* flag_remedy(Remedy which) noexcept;
 
 }  // namespace offramp

@@ -12,7 +12,7 @@
 #include <iostream>
 #include <sstream>
 
-#include "common/app/settings/nearest_word.hpp"
+#include "common/app/settings/setting_checks.hpp"
 #include "common/app/settings/toml.hpp"
 #include "common/base/version.hpp"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/app/settings/setting.hpp"
+#include "common/app/settings/setting_group.hpp"
 #include "common/base/error.hpp"
 
 namespace offramp {

@@ -5,13 +5,15 @@
 
 #include <cerrno>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "common/app/settings/given_values.hpp"
-#include "common/app/settings/profile.hpp"
-#include "common/app/settings/setting.hpp"
-#include "common/app/settings/slab_work.hpp"
+#include "common/app/settings/run_config.hpp"
+#include "common/app/settings/setting_group.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
-#include "common/base/way_to_write.hpp"
+#include "common/base/remedy.hpp"
 #include "common/base/whole_file.hpp"
 #include "common/shm/run_files.hpp"
 
@@ -89,6 +91,40 @@ std::optional<RunConfig> parse_consumer_config(int argc, const char* const* argv
     apply_profile(config.profile, config);
     for (const Setting& setting : settings) apply(setting, *given, config);
     return config;
+}
+
+namespace {
+
+std::string shown(const std::string& value) { return value.empty() ? "nothing" : "'" + value + "'"; }
+
+}  // namespace
+
+SlabWork SlabWork::of(const RunConfig& config) {
+    SlabWork work;
+    for (const Setting& setting : make_settings())
+        if (setting.effect.makes_work(config)) work.facts[setting.flag] = setting.compared(config);
+    return work;
+}
+
+// It is not a defence: any process that may send a Hello may send any hash.
+std::uint64_t SlabWork::hash() const {
+    std::string text;
+    for (const auto& [fact, value] : facts) {  // no setting has a NUL
+        text += fact + '\0';
+        text += value + '\0';
+    }
+    return XXH3_64bits(text.data(), text.size());
+}
+
+std::string SlabWork::difference(const RunConfig& config, const RunConfig& wanted) {
+    std::string text;
+    for (const Setting& setting : make_settings()) {
+        if (!setting.effect.makes_work(config) && !setting.effect.makes_work(wanted)) continue;
+        const std::string is = setting.compared(config), was = setting.compared(wanted);
+        if (is != was)
+            text += (text.empty() ? "--" : ", --") + setting.flag + " is " + shown(is) + " and should be " + shown(was);
+    }
+    return text;
 }
 
 }  // namespace offramp

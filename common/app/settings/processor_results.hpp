@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/app/settings/catalogue_source.hpp"
+#include "common/app/settings/declarations.hpp"
 
 namespace offramp {
 

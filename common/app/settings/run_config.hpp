@@ -2,12 +2,10 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/app/settings/catalogue_values.hpp"
-#include "common/app/settings/sections/actions_settings.hpp"
-#include "common/app/settings/sections/delivery_settings.hpp"
 #include "common/app/settings/sections/input_settings.hpp"
-#include "common/app/settings/sections/measuring_settings.hpp"
 #include "common/app/settings/sections/model_settings.hpp"
 #include "common/app/settings/sections/result_settings.hpp"
 #include "common/app/settings/sections/run_settings.hpp"
@@ -48,5 +46,10 @@ std::optional<RunConfig> parse_run_config(int argc, const char* const* argv, con
 std::string to_toml(const RunConfig& config);
 // The same as JSON, for programs: one object, keys as in the TOML file.
 std::string to_json(const RunConfig& config);
+
+std::vector<std::string> profile_names();
+
+// Puts the profile's settings into `config`. The caller has checked that the name is known.
+void apply_profile(const std::string& name, RunConfig& config);
 
 }  // namespace offramp

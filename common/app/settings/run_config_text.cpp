@@ -1,7 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/app/settings/run_config.hpp"
-#include "common/app/settings/setting.hpp"
+#include "common/app/settings/setting_group.hpp"
 #include "common/app/settings/toml.hpp"
 
 namespace offramp {

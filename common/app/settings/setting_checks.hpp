@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace offramp {
 
@@ -29,5 +31,9 @@ std::optional<std::string> check_url(const std::string& text);
 std::optional<std::string> check_user(const std::string& text);
 std::optional<std::string> check_table(const std::string& text);
 std::optional<std::string> check_not_empty(const std::string& text);
+
+// The known word that was most likely meant by a mistyped one (fewest edits, and few enough); nothing when none is
+// near.
+std::optional<std::string> nearest_word(std::string_view typed, std::span<const std::string> known);
 
 }  // namespace offramp

@@ -7,7 +7,7 @@
 
 #include "common/app/settings/given_values.hpp"
 #include "common/app/settings/processor_results.hpp"
-#include "common/base/reserved_prefix.hpp"
+#include "common/base/held_folder.hpp"
 
 namespace offramp {
 namespace {

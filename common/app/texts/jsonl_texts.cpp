@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "common/app/images/input_json.hpp"
+#include "common/app/images/jsonl_pictures.hpp"
 #include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
 #include "common/base/utf8.hpp"

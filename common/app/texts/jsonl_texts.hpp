@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "common/app/images/still_wanted.hpp"
+#include "common/app/images/picture_list.hpp"
 #include "common/app/texts/listed_texts.hpp"
-#include "common/base/regular_file.hpp"
+#include "common/base/whole_file.hpp"
 
 namespace offramp {
 

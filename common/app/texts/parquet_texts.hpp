@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/app/images/still_wanted.hpp"
+#include "common/app/images/picture_list.hpp"
 #include "common/app/texts/listed_texts.hpp"
 #include "common/app/texts/parquet_rows.hpp"
 #include "common/app/texts/recently_read.hpp"

@@ -5,10 +5,10 @@
 #include <cstdio>
 
 #include "common/base/error.hpp"
-#include "common/wire/output_description.hpp"
-#include "common/wire/readable_output.hpp"
-#include "consumer/processors/raw/number_at.hpp"
+#include "common/wire/mask_form.hpp"
+#include "common/wire/tensor_spec.hpp"
 #include "consumer/processors/raw/row_chunks.hpp"
+#include "consumer/processors/raw/sample_array.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 
 namespace offramp {
@@ -93,6 +93,19 @@ std::uint8_t OutputPixels::pixel_of(float number, const PictureOutput& output, c
     const float share = (number - range_.black) / (range_.white - range_.black);
     if (!(share >= -0.5F && share <= 1.5F)) refuse(number, output, sample);
     return static_cast<std::uint8_t>(std::clamp(share, 0.0F, 1.0F) * 255.0F + 0.5F);
+}
+
+ImageSize size_in_proportion(ImageSize picture, ImageSize made, std::uint32_t side, std::uint32_t longest) {
+    const double least = std::max(double{1} * made.width / picture.width, double{1} * made.height / picture.height);
+    double width = picture.width * (side > 0 ? double{1} * made.width / side : least);
+    double height = picture.height * (side > 0 ? double{1} * made.height / side : least);
+    const double less = std::min(
+        {1.0, longest / std::max(width, height), std::sqrt(static_cast<double>(kMaxImagePixels) / (width * height))});
+    const auto whole = [&](double length) {
+        const double most = less < 1.0 ? std::floor(length * less) : std::round(length);
+        return static_cast<std::uint32_t>(std::clamp(most, 1.0, static_cast<double>(longest)));
+    };
+    return {whole(width), whole(height)};
 }
 
 }  // namespace offramp

@@ -10,7 +10,6 @@
 #include <string_view>
 
 #include "common/base/error.hpp"
-#include "consumer/processors/pictures/png_chunks.hpp"
 #include "consumer/processors/pictures/png_rows.hpp"
 #include "consumer/processors/raw/row_chunks.hpp"
 
@@ -268,6 +267,31 @@ void PngEncoder::encode_rows(ImageSize size, const PngPalette* palette, const Ta
         row += rows;
     }
     hand_on(write_end(writer.png, writer.info));
+}
+
+PalettePng::PalettePng(const CatalogueValues& settings) : PalettePng(PngEncoder(settings)) {
+    if (settings.text("mask-palette") == "none") palette_.reset();
+}
+
+PngPalette voc_palette() {
+    // Bit 0, 3, 6 of the class go to the highest bits of red, bit 1, 4, 7 to green's, 2 and 5 to blue's.
+    PngPalette palette{};
+    for (unsigned id = 0; id < 256; ++id)
+        for (unsigned bit = 0; bit < 8; ++bit) {
+            auto& channel = palette[id][bit % 3];
+            channel = static_cast<std::uint8_t>(channel | (((id >> bit) & 1U) << (7U - bit / 3)));
+        }
+    return palette;
+}
+
+std::span<const std::byte> PalettePng::encode(std::span<const std::uint8_t> ids, std::uint32_t width,
+                                              std::uint32_t height, const Progress& progress) {
+    return encoder_.encode({.pixels = ids,
+                            .width = width,
+                            .height = height,
+                            .kind = palette_ ? PngPixels::Palette : PngPixels::Ids,
+                            .palette = palette_ ? &*palette_ : nullptr},
+                           progress);
 }
 
 }  // namespace offramp

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/raw/row_hash.hpp"
+#include "consumer/processors/raw/row_chunks.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
 #include "consumer/sinks/segments/segment_file.hpp"
 

@@ -5,13 +5,10 @@
 
 #include "common/base/error.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/vectors/columns_beside.hpp"
 #include "consumer/processors/vectors/sample_vectors.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
 #include "consumer/sinks/parquet/parquet_library.hpp"
-#include "consumer/sinks/parquet/vector_merge.hpp"
 #include "consumer/sinks/parquet/vector_rows.hpp"
-#include "consumer/sinks/segments/record_file.hpp"
 #include "consumer/sinks/segments/segment_file.hpp"
 
 namespace offramp {

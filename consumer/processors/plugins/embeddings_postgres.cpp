@@ -10,15 +10,12 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
-#include "common/wire/output_description.hpp"
+#include "common/wire/tensor_spec.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/results/postgres_output.hpp"
-#include "consumer/processors/vectors/columns_beside.hpp"
 #include "consumer/processors/vectors/sample_vectors.hpp"
 #include "consumer/sinks/postgres/copy_rows.hpp"
-#include "consumer/sinks/postgres/hnsw_index.hpp"
 #include "consumer/sinks/postgres/postgres_table.hpp"
-#include "consumer/sinks/postgres/postgres_text.hpp"
 
 namespace offramp {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "common/base/error.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/vectors/columns_beside.hpp"
 #include "consumer/processors/vectors/sample_vectors.hpp"
 #include "consumer/sinks/sqlite/output_database.hpp"
 

@@ -3,9 +3,9 @@
 #include <string_view>
 
 #include "common/base/error.hpp"
-#include "consumer/processors/pictures/palette_png.hpp"
+#include "consumer/processors/pictures/png_encoder.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/results/canvas_output.hpp"
+#include "consumer/processors/results/run_output.hpp"
 #include "consumer/processors/segmentation/sample_masks.hpp"
 #include "consumer/processors/segmentation/segmentation_output.hpp"
 #include "consumer/processors/segmentation/stitched_masks.hpp"

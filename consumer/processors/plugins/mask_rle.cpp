@@ -6,9 +6,9 @@
 
 #include "common/base/error.hpp"
 #include "common/json/json_text.hpp"
-#include "common/wire/output_description.hpp"
+#include "common/wire/tensor_spec.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/segmentation/class_runs.hpp"
+#include "consumer/processors/segmentation/class_ids.hpp"
 #include "consumer/processors/segmentation/sample_masks.hpp"
 #include "consumer/processors/segmentation/segmentation_output.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"

@@ -5,7 +5,7 @@
 
 #include "consumer/processors/pictures/jpeg_encoder.hpp"
 #include "consumer/processors/pictures/original_images.hpp"
-#include "consumer/processors/pictures/palette_png.hpp"
+#include "consumer/processors/pictures/png_encoder.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/segmentation/class_ids.hpp"
 #include "consumer/processors/segmentation/segmentation_output.hpp"

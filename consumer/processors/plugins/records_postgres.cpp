@@ -7,7 +7,6 @@
 #include "consumer/processors/results/postgres_output.hpp"
 #include "consumer/sinks/postgres/copy_rows.hpp"
 #include "consumer/sinks/postgres/postgres_table.hpp"
-#include "consumer/sinks/postgres/postgres_text.hpp"
 
 namespace offramp {
 namespace {

@@ -4,9 +4,8 @@
 #include <vector>
 
 #include "common/base/error.hpp"
-#include "common/safetensors/safetensors_header.hpp"
-#include "common/wire/dtype_names.hpp"
-#include "common/wire/output_description.hpp"
+#include "common/safetensors/safetensors_file.hpp"
+#include "common/wire/tensor_spec.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/raw/row_chunks.hpp"
 #include "consumer/processors/raw/sample_array.hpp"

@@ -2,9 +2,8 @@
 
 #include "common/app/images/unreadable_item.hpp"
 #include "common/app/settings/source_of_input.hpp"
-#include "common/app/texts/listed_rows.hpp"
-#include "common/app/texts/open_texts.hpp"
-#include "common/app/texts/text_chunk.hpp"
+#include "common/app/texts/listed_texts.hpp"
+#include "common/app/texts/text_table.hpp"
 #include "common/base/error.hpp"
 #include "common/shm/run_files.hpp"
 #include "consumer/sinks/files/output_name.hpp"

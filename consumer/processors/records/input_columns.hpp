@@ -10,7 +10,7 @@
 
 #include "common/app/texts/text_table.hpp"
 
-#include "consumer/processors/pictures/input_index.hpp"
+#include "consumer/processors/pictures/original_images.hpp"
 
 namespace offramp {
 

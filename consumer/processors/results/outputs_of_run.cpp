@@ -1,11 +1,29 @@
 #include "consumer/processors/results/outputs_of_run.hpp"
 
-#include <algorithm>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include "common/app/settings/processor_spec.hpp"
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/app/settings/declared_setting.hpp"
+#include "common/app/settings/output_shapes.hpp"
+#include "common/app/settings/processor_results.hpp"
 #include "common/app/settings/run_config.hpp"
+#include "common/app/settings/sections/result_settings.hpp"
+#include "common/app/settings/setting_checks.hpp"
 #include "common/base/error.hpp"
+#include "common/base/held_folder.hpp"
+#include "common/base/redacted_url.hpp"
+#include "common/base/unique_fd.hpp"
+#include "common/json/json_text.hpp"
 #include "consumer/processors/processor.hpp"
+#include "consumer/processors/results/finish.hpp"
+#include "consumer/sinks/http/http_verdict.hpp"
 
 namespace offramp {
 namespace {
@@ -34,6 +52,100 @@ void require_same_processors(const PreviousRun& previous, const ResultSettings& 
     throw ConfigError("--output " + config.output + " holds the results of run " + previous.run_id +
                           " of --processor " + names + ", and this run has --processor " + config.processor,
                       "Name the same processors, or give this run another --output");
+}
+
+namespace {
+
+void require_known(const std::string& name, std::span<const std::string_view> made_besides) {
+    if (ProcessorSpec::of(name)) return;
+    std::vector<std::string> known(made_besides.begin(), made_besides.end());
+    std::string list;
+    for (const ProcessorEntry& entry : ProcessorEntry::all()) {
+        known.emplace_back(entry.name);
+        list += (list.empty() ? "" : ", ") + known.back();
+    }
+    if (std::ranges::find(known, name) != known.end()) return;
+    const auto nearest = nearest_word(name, known);
+    throw ConfigError("--processor '" + name + "' is unknown", (nearest ? "Did you mean " + *nearest + "? " : "") +
+                                                                   "Known: " + list + "; several with commas between");
+}
+
+// The addresses that the processor declares. A missing one is the run's.
+void require_addresses(const std::string& processor, const CatalogueValues& values) {
+    for (const DeclaredSetting& setting : DeclaredSetting::all()) {
+        if (setting.plug_in != processor) continue;
+        if (setting.kind == DeclaredSetting::Kind::Url) require_no_credentials(values.text(setting.flag));
+        if (setting.kind == DeclaredSetting::Kind::Header && !is_left_out(values.text(setting.flag)))
+            read_http_headers(values.text(setting.flag));
+    }
+}
+
+}  // namespace
+
+void require_processors(const RunConfig& config, std::span<const std::string_view> made_besides) {
+    if (config.processor == "auto") return;
+    for (const std::string& name : config.processors()) require_known(name, made_besides);
+    for (const ResultSettings& own : own_results(config)) {  // refuses a repeated name
+        require_addresses(own.processor, config.catalogue);
+        if (!tables_of(own).empty() && !own.has_database())
+            throw ConfigError("--processor " + own.processor + " needs --sink, and none is given",
+                              "Give the database: --sink postgres://USER@HOST/DATABASE");
+    }
+}
+
+namespace {
+
+// As producer/runner/checkpoint/checkpoint_file.cpp writes them.
+constexpr std::string_view kEndedLine = "\"ended\":true}";
+
+std::string path_in(const std::string& output) { return output + "/" + std::string(kReservedPrefix) + "checkpoint"; }
+
+std::string text_of(const std::string& path) {
+    const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    struct stat facts {};
+    std::string text;
+    if (!file || ::fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return text;
+    text.resize(static_cast<std::size_t>(facts.st_size));
+    std::size_t there = 0;
+    while (there < text.size()) {
+        const ssize_t got = ::read(file.get(), text.data() + there, text.size() - there);
+        if (got <= 0) break;
+        there += static_cast<std::size_t>(got);
+    }
+    text.resize(there);
+    return text;
+}
+
+bool has_ended(std::string_view text) {
+    for (std::size_t at = text.find(kEndedLine); at != std::string_view::npos; at = text.find(kEndedLine, at + 1))
+        if (at + kEndedLine.size() < text.size() && text[at + kEndedLine.size()] == '\n') return true;
+    return false;
+}
+
+}  // namespace
+
+bool has_checkpoint(const std::string& output) {
+    struct stat facts {};
+    return ::lstat(path_in(output).c_str(), &facts) == 0;
+}
+
+std::optional<PreviousRun> read_previous_run(const std::string& output) {
+    const std::string path = path_in(output);
+    const std::string text = text_of(path);
+    const std::string_view first = std::string_view(text).substr(0, text.find('\n'));
+    const nlohmann::json header = parse_json_or_discard(first);
+    PreviousRun run;
+    try {
+        run.run_id = header.at("run").get<std::string>();
+        ResultSettings config;
+        config.processor = header.at("identity").value("--processor", "");
+        run.processors = config.processors();
+        run.of_own_program = header.at("identity").value("source", "") == kOwnProgram;
+    } catch (const nlohmann::json::exception&) {
+        return std::nullopt;
+    }
+    run.ended = has_ended(std::string_view(text).substr(first.size()));
+    return run;
 }
 
 }  // namespace offramp

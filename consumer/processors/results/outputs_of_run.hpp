@@ -1,13 +1,30 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "common/app/settings/run_config.hpp"
 #include "common/app/settings/sections/result_settings.hpp"
-#include "consumer/processors/results/previous_run.hpp"
 #include "consumer/processors/results/run_output.hpp"
 
 namespace offramp {
+
+// The record in OUTPUT/.offramp-checkpoint (producer/runner/checkpoint/checkpoint_file.hpp) of the last run with a
+// result: the owners and places of results.
+struct PreviousRun {
+    std::string run_id;
+    std::vector<std::string> processors;
+    bool ended = false;           // it came to its end by itself
+    bool of_own_program = false;  // begun by a custom program (own_run.hpp)
+};
+
+// Nothing if the checkpoint is missing or unreadable: then the run cannot be continued, either. Never follows a link.
+std::optional<PreviousRun> read_previous_run(const std::string& output);
+bool has_checkpoint(const std::string& output);  // whether it can be read or not
 
 struct RunConfig;
 
@@ -20,5 +37,10 @@ void for_each_output(const RunConfig& config,
 
 // An output folder belongs to one piece of work. Errors: ConfigError for other processors than the previous run's.
 void require_same_processors(const PreviousRun& previous, const ResultSettings& config);
+
+// Checks of config.processor before a run starts: that each name is one of the table's or of `made_besides`, occurs
+// once, has the --sink that it needs, and only valid addresses. "auto" is the producer's to choose. Errors: ConfigError
+// suggests the nearest name.
+void require_processors(const RunConfig& config, std::span<const std::string_view> made_besides = {});
 
 }  // namespace offramp

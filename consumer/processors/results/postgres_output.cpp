@@ -12,8 +12,8 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/results/shards.hpp"
-#include "consumer/sinks/postgres/postgres_run.hpp"
+#include "consumer/processors/results/finish.hpp"
+#include "consumer/sinks/postgres/postgres_ownership.hpp"
 
 namespace offramp {
 namespace {

@@ -7,7 +7,6 @@
 
 #include "common/app/settings/sections/result_settings.hpp"
 #include "consumer/sinks/segments/segment_merge.hpp"
-#include "consumer/sinks/segments/shard_parts.hpp"
 
 namespace offramp {
 
@@ -58,5 +57,11 @@ std::unique_ptr<RunOutput> shared_database(std::string name);
 
 // Removes temporary files of dead consumers, and logs that.
 void remove_leftovers(const std::string& folder);
+
+// The working files of a run with --tile beside its masks: the canvases of pictures whose tiles are combined
+// (segmentation/tile_canvas.hpp). They stay as long as the run can be continued. Its end removes those of complete
+// masks; one of a picture with unreadable tiles is kept for --resume, which retries these, and is reported as a
+// warning, also when a run is broken off. Errors: SystemError with CannotWrite.
+std::unique_ptr<RunOutput> tile_canvases();
 
 }  // namespace offramp

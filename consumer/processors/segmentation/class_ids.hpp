@@ -1,14 +1,15 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/numerics/foreground_score.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/segmentation/class_argmax.hpp"
 #include "consumer/processors/segmentation/enlarged_sample.hpp"
-#include "consumer/processors/segmentation/resized_scores.hpp"
 #include "consumer/processors/segmentation/segmentation_output.hpp"
 
 namespace offramp {
@@ -44,6 +45,37 @@ class ClassIds {
     EnlargedSample enlarged_;
     ResizedScores resized_;
     std::vector<std::uint8_t> ids_, plane_;
+};
+
+// The pixels of one class, as COCO writes them.
+struct ClassMask {
+    std::uint8_t id = 0;
+    std::string counts;                                      // COCO's compressed run-length encoding, over columns
+    std::uint64_t area = 0;                                  // pixels
+    std::uint32_t left = 0, top = 0, width = 0, height = 0;  // of the smallest box around them
+};
+
+// Encodes the classes of a plane of ids as run lengths, one mask a class, byte for byte as pycocotools does.
+// Owns its scratch memory. Thread: one.
+class ClassRuns {
+  public:
+    // The classes that occur, in the order of their ids; valid until the next call. `ids`: height times width, row by
+    // row.
+    std::span<const ClassMask> encode(std::span<const std::uint8_t> ids, std::uint32_t width, std::uint32_t height);
+
+  private:
+    // The state of a class while the plane is read, column by column.
+    struct Reading {
+        std::vector<std::uint32_t> lengths;  // pixels that are not of the class, then such that are, in turn
+        std::uint64_t end = 0;               // of its last run
+        std::uint32_t top = 0, bottom = 0, left = 0, right = 0;
+        std::uint64_t area = 0;
+    };
+    void add_run(std::uint8_t id, std::uint64_t begin, std::uint64_t end, std::uint32_t height);
+
+    std::array<Reading, kMaxClasses> readings_;
+    std::vector<std::uint8_t> columns_;
+    std::vector<ClassMask> masks_;
 };
 
 }  // namespace offramp

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "common/app/images/open_pictures.hpp"
+#include "common/app/images/picture_list.hpp"
 #include "common/app/settings/catalogue_values.hpp"
 
 namespace offramp {

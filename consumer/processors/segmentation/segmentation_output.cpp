@@ -5,7 +5,7 @@
 
 #include "common/base/error.hpp"
 #include "common/wire/mask_form.hpp"
-#include "common/wire/output_description.hpp"
+#include "common/wire/tensor_spec.hpp"
 #include "consumer/processors/segmentation/enlarged_sample.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 

@@ -14,8 +14,8 @@
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
 #include "common/shm/run_files.hpp"
-#include "consumer/processors/raw/number_at.hpp"
 #include "consumer/processors/raw/row_chunks.hpp"
+#include "consumer/processors/raw/sample_array.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 

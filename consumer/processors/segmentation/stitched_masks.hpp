@@ -6,14 +6,14 @@
 #include <string_view>
 #include <vector>
 
+#include "common/app/images/geometry.hpp"
 #include "common/app/images/picture_stamps.hpp"
-#include "common/app/images/tiling.hpp"
-#include "common/base/durability.hpp"
+#include "common/base/whole_file.hpp"
 #include "common/numerics/foreground_score.hpp"
-#include "consumer/processors/pictures/palette_png.hpp"
+#include "consumer/processors/pictures/png_encoder.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/segmentation/class_ids.hpp"
-#include "consumer/processors/segmentation/resized_scores.hpp"
+#include "consumer/processors/segmentation/enlarged_sample.hpp"
 #include "consumer/processors/segmentation/segmentation_output.hpp"
 #include "consumer/processors/segmentation/tile_canvas.hpp"
 

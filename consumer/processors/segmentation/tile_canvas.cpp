@@ -14,7 +14,6 @@
 #include "common/base/utf8.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
 #include "consumer/sinks/files/held_output.hpp"
-#include "consumer/sinks/files/write_error.hpp"
 
 namespace offramp {
 namespace {

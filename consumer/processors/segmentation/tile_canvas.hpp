@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "common/app/images/canvas_file.hpp"
-#include "common/app/images/tiling.hpp"
-#include "common/base/durability.hpp"
+#include "common/app/images/geometry.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/base/whole_file.hpp"
 
 namespace offramp {
 

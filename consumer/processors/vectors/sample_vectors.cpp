@@ -4,13 +4,14 @@
 #include <bit>
 #include <cmath>
 
+#include "common/app/settings/source_of_input.hpp"
 #include "common/base/error.hpp"
 #include "common/base/finite_numbers.hpp"
 #include "common/base/log.hpp"
 #include "common/numerics/float16_bits.hpp"
-#include "common/wire/output_description.hpp"
-#include "common/wire/readable_output.hpp"
-#include "consumer/processors/raw/number_at.hpp"
+#include "common/wire/mask_form.hpp"
+#include "common/wire/tensor_spec.hpp"
+#include "consumer/processors/raw/sample_array.hpp"
 
 namespace offramp {
 namespace {
@@ -92,6 +93,28 @@ std::span<const std::byte> SampleVectors::make(const VectorOutput& output, std::
     std::ranges::transform(numbers_, halves_.begin(),
                            [](float number) { return float16_bits(std::bit_cast<std::uint32_t>(number)); });
     return std::as_bytes(std::span(halves_));
+}
+
+ColumnsBeside::ColumnsBeside(const ProcessorOptions& options, std::string_view processor)
+    : chunks_(options.input.chunk_tokens > 0) {
+    if (gives_text_tables(options.input.source) && options.settings.text("vector-columns") != "none")
+        columns_.emplace(options.input, processor, options.run_dir);
+}
+
+std::vector<std::string> ColumnsBeside::names() const {
+    std::vector<std::string> names;
+    if (columns()) names.insert(names.end(), {"id", "columns"});
+    if (chunks()) names.insert(names.end(), {"chunk", "start_char", "end_char"});
+    return names;
+}
+
+VectorOrigin ColumnsBeside::of(std::string_view key) const {
+    VectorOrigin origin{.key = key};
+    if (columns_) origin.beside = columns_->of(key);
+    if (!chunks_) return origin;
+    origin.chunk = chunk_named(key);
+    origin.key = origin.chunk.text;
+    return origin;
 }
 
 }  // namespace offramp

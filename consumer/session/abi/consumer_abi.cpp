@@ -18,7 +18,7 @@
 #include "common/abi/quiet_log.hpp"
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
-#include "common/base/readiness.hpp"
+#include "common/base/process_watch.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/shm/run_objects.hpp"
 #include "consumer/session/consumer_run.hpp"

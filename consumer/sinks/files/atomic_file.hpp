@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/base/durability.hpp"
+#include "common/base/error.hpp"
 #include "common/base/whole_file.hpp"
 
 namespace offramp {
@@ -69,5 +69,8 @@ void require_writable_folder(const std::string& folder);
 // writer lives is left alone, as is one on a file system that cannot lock. Symbolic links are not followed. A folder
 // that does not exist has none. Errors: SystemError with CannotWrite when one cannot be removed.
 std::size_t remove_stale_temporaries(const std::string& folder);
+
+// The error of a file or folder that cannot be written: names the attempt (with the path), errno, and the fix.
+SystemError write_error(const std::string& tried, int errno_value);
 
 }  // namespace offramp

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/base/cut_text.hpp"
 #include "common/base/error.hpp"
 #include "common/base/utf8.hpp"
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/base/reserved_prefix.hpp"
+#include "common/base/held_folder.hpp"
 
 namespace offramp {
 

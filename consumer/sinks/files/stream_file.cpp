@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
-#include "consumer/sinks/files/write_error.hpp"
+#include "consumer/sinks/files/atomic_file.hpp"
 
 namespace offramp {
 namespace {

@@ -1,6 +1,15 @@
 #include "consumer/sinks/parquet/parquet_library.hpp"
 
+#include <span>
+#include <string>
+#include <utility>
+
+#include "common/base/error.hpp"
 #include "common/base/own_module.hpp"
+#include "common/base/whole_file.hpp"
+#include "consumer/sinks/files/atomic_file.hpp"
+#include "consumer/sinks/parquet/vector_rows.hpp"
+#include "consumer/sinks/segments/segment_file.hpp"
 
 namespace offramp {
 namespace {
@@ -19,6 +28,87 @@ const ParquetModule& parquet_library() {
                                                                                  .abi = kParquetModuleAbi,
                                                                                  .fix = kFix});
     return module;
+}
+
+namespace {
+
+SegmentRecord first_of(std::string_view rows) {
+    VectorRow row;
+    const std::size_t bytes = first_row(rows, row);
+    return {.item = row.item, .bytes = bytes, .damage = bytes == 0 ? "a row is not whole" : nullptr};
+}
+
+std::string rows_of(const std::string& merged, const std::string& scratch) {
+    RecordWriter rows(scratch);
+    std::string bytes;
+    parquet_library().read_rows(merged, [&](const VectorRow& row) {
+        bytes.clear();
+        append_row(bytes, row);
+        rows.add(bytes);
+    });
+    rows.commit();
+    return scratch;
+}
+
+// Hands rows on, all of the first one's kind.
+class RowsOfOneKind {
+  public:
+    // Reads the first ones. Borrows `next`. `path` is for errors.
+    RowsOfOneKind(const NextRecords& next, std::string path) : next_(next), path_(std::move(path)), rows_(next()) {
+        VectorRow first;
+        expect(first_row(rows_, first) > 0, "there is a row to merge");
+        model_ = first.kind.model;
+        output_ = first.output;
+        kind_ = first.kind;
+        kind_.model = model_;
+    }
+    RowsOfOneKind(const RowsOfOneKind&) = delete;
+    RowsOfOneKind& operator=(const RowsOfOneKind&) = delete;
+
+    const VectorKind& kind() const { return kind_; }
+
+    // As NextRecords.
+    std::string_view next() {
+        const std::string_view rows = any_ ? next_() : rows_;
+        any_ = true;
+        VectorRow row;
+        for (std::string_view rest = rows; !rest.empty();) {
+            const std::size_t bytes = first_row(rest, row);
+            expect(bytes > 0, "a merge gives whole rows");
+            rest.remove_prefix(bytes);
+            if (row.kind != kind_) refuse(row);
+        }
+        return rows;
+    }
+
+  private:
+    [[noreturn]] void refuse(const VectorRow& row) const {
+        throw ConfigError("vectors for " + path_ + " are of two kinds: output '" + output_ + "' has " +
+                              kind_.describe() + ", output '" + std::string(row.output) + "' " + row.kind.describe(),
+                          "Give --overwrite instead of --resume, or another --output");
+    }
+
+    const NextRecords& next_;
+    std::string path_;
+    std::string_view rows_;  // the first item's, until they are handed on
+    bool any_ = false;
+    std::string model_, output_;
+    VectorKind kind_;
+};
+
+void write_file(const std::string& path, const NextRecords& next, Durability durability) {
+    RowsOfOneKind rows(next, path);
+    AtomicFile file(path, durability);
+    parquet_library().write_rows(
+        rows.kind(), [&rows] { return rows.next(); }, [&file](std::span<const std::byte> bytes) { file.write(bytes); });
+    file.commit();
+}
+
+}  // namespace
+
+const SegmentForm& vectors_form() {
+    static constexpr SegmentForm kVectors{.first = &first_of, .records_of = &rows_of, .write = &write_file};
+    return kVectors;
 }
 
 }  // namespace offramp

@@ -2,9 +2,10 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "common/base/durability.hpp"
+#include "common/base/whole_file.hpp"
 #include "consumer/sinks/postgres/postgres_database.hpp"
 #include "consumer/sinks/postgres/postgres_ownership.hpp"
 
@@ -69,5 +70,11 @@ class PostgresTable {
     PostgresDatabase database_;
     bool opened_ = false;
 };
+
+// Makes NAME_hnsw, an index by cosine of the column `vector` of table NAME; where its vectors have several lengths one
+// for each output, NAME_hnsw_1 and so on, by what the columns `output` and `dimensions` of the table NAME +
+// `outputs_suffix` say. Indexes that are there stay. One whose maker was killed, and which the server goes on with, is
+// waited for. Blocks: for as long as it takes. Errors: those of PostgresDatabase.
+void make_hnsw_index(PostgresDatabase& database, const std::string& table, std::string_view outputs_suffix);
 
 }  // namespace offramp

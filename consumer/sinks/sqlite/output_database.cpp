@@ -21,7 +21,6 @@
 #include "consumer/sinks/files/atomic_file.hpp"
 #include "consumer/sinks/files/held_output.hpp"
 #include "consumer/sinks/files/output_name.hpp"
-#include "consumer/sinks/files/write_error.hpp"
 
 namespace offramp {
 namespace {

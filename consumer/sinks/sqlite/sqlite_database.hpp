@@ -11,14 +11,45 @@
 #include <string>
 #include <string_view>
 
-#include "common/base/durability.hpp"
+#include "common/base/clock.hpp"
 #include "common/base/error.hpp"
-#include "consumer/sinks/sqlite/lock_wait.hpp"
+#include "common/base/whole_file.hpp"
+#include "consumer/sinks/segments/segment_merge.hpp"
 
 struct sqlite3;
 struct sqlite3_stmt;
 
 namespace offramp {
+
+// Polls for a lock that another process has: when to look next, and when it has been
+// enough. Looks come after 0.1 ms at first and then after 1 ms, since what is waited for is a short transaction.
+//
+// The time between two looks counts for at most kLongestLook: in more than that this process was stopped (SIGSTOP, a
+// machine that slept) or had no core, and perhaps so was the lock's holder. So a wait lasts for `patience` or, on such
+// a machine, longer.
+//
+// Pure but for the clock, which it borrows. Thread: one.
+class LockWait {
+  public:
+    static constexpr std::chrono::milliseconds kLongestLook{50};
+
+    explicit LockWait(std::chrono::nanoseconds patience, const Clock& clock = kSteadyClock)
+        : patience_(patience), clock_(&clock) {}
+
+    // The next look is the first of another wait.
+    void begin();
+    // After a look that found the lock taken: how long to sleep until the next one; nothing when patience is at an end.
+    std::optional<std::chrono::microseconds> next();
+
+    std::chrono::nanoseconds patience() const { return patience_; }
+
+  private:
+    std::chrono::nanoseconds patience_;
+    const Clock* clock_;
+    std::chrono::nanoseconds lasted_{0};
+    std::optional<TimePoint> last_look_;
+    int looks_ = 0;
+};
 
 class SqliteDatabase;
 
@@ -105,5 +136,12 @@ class SqliteDatabase {
     std::unique_ptr<sqlite3, Close> connection_;
     std::map<std::string, SqliteStatement> statements_;
 };
+
+// Makes one database, FOLDER/NAME.sqlite, of those that shards of a job filled, each in the folder of its part: every
+// table, and of tables of items the rows of the part's own. It is filled beside its place and put there whole
+// (put_database_in_place()). The parts stay. Where no part has one, nothing is done. Killed at any point and called
+// again, the result is the same. Errors: as there, and those of SqliteDatabase.
+void join_databases(std::span<const ShardPart> parts, const std::string& folder, const std::string& name,
+                    Durability durability);
 
 }  // namespace offramp

@@ -23,7 +23,7 @@ from offramp_launch.jobs import files as job_files
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 VERSION = 1
-SHARDS = ".offramp-shards"  # common/app/program/shard_place.hpp
+SHARDS = ".offramp-shards"  # common/app/program/output_share.hpp
 # Fields that may differ between two hosts that begin the same job.
 NOT_COMPARED = ("id", "made_by")
 
@@ -147,7 +147,7 @@ class Job:
         return self.output / SHARDS / str(index)
 
     def items_of(self, index):
-        """As in common/app/settings/shard.hpp."""
+        """As in common/app/settings/output_shapes.hpp."""
         return self.items // self.shards + (index < self.items % self.shards)
 
     def record_path(self, index):

@@ -1,5 +1,5 @@
 """
-Limits of this process's control group, the tightest of it and its ancestors: like common/shm/memory_room.cpp, and also for CPU time. Whether the kernel
+Limits of this process's control group, the tightest of it and its ancestors: like common/shm/shared_region.cpp, and also for CPU time. Whether the kernel
 killed processes for lack of memory, a death that no log records.
 """
 

@@ -172,7 +172,7 @@ def _include() -> list[str]:
 
 
 def _payload(tensors: Mapping[str, Outputs], keys: list[str], name: str) -> bytes:
-    """The format of common/dead_letters/payload_metadata.cpp, in Python; a C++ test reads it."""
+    """The format of common/dead_letters/payload_file.cpp, in Python; a C++ test reads it."""
     stored, descriptions, pieces, begin = {}, [], [], 0
     for each, outputs in tensors.items():
         piece = ctypes.string_at(outputs.address, _elements(outputs.shape) * (outputs.dtype.bits // 8))

@@ -23,7 +23,6 @@
 #include "common/abi/quiet_log.hpp"
 #include "common/base/error.hpp"
 #include "common/wire/slab_header.hpp"
-#include "producer/egress/completed_items.hpp"
 #include "producer/egress/embedded_egress.hpp"
 #include "producer/egress/released_batches.hpp"
 

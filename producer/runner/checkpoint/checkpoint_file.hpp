@@ -1,15 +1,39 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "common/base/item_ranges.hpp"
-#include "producer/runner/checkpoint/checkpoint_identity.hpp"
 
 namespace offramp {
+
+struct RunConfig;
+
+// The inputs and settings that determine a run's outputs. Two runs with the same identity give the same outputs, so one
+// may finish the other's work. Each setting declares whether it counts (common/app/settings/effects.hpp). Pure.
+struct CheckpointIdentity {
+    static constexpr const char* kItems = "items";
+    static constexpr const char* kNamesOfItems = "names of the items";
+    // for items without names: the total of which --limit takes the first
+    static constexpr const char* kItemsOfTheWhole = "items of the whole input";
+    // only with --shard: how its items are numbered. Earlier versions numbered each shard's items by themselves
+    static constexpr const char* kNumbersOfItems = "numbers of the items";
+    std::map<std::string, std::string>
+        facts;  // settings by flag ("--batch"), "items", "names of the items", "weights" (hashes)
+
+    // `config` is resolved. `source`: the fingerprint of the items. Reads the weights. Errors: SystemError when they
+    // cannot be read.
+    static CheckpointIdentity of(const RunConfig& config, std::uint64_t items, const std::string& source);
+
+    // "--batch was 4 and is 8, ..."; empty when the two are the same.
+    std::string difference_from(const CheckpointIdentity& previous) const;
+
+    bool operator==(const CheckpointIdentity&) const = default;
+};
 
 // OUTPUT/.offramp-checkpoint: the completed items of a run, in a form that outlives it. Text, one JSON object a line:
 //
@@ -25,8 +49,8 @@ namespace offramp {
 // cut) is ignored, and its items are processed again. Lines may repeat items. Skipped items are not listed: every run
 // tries them again.
 //
-// The names identify the items of a source that grew (producer/runner/sources/source_order.hpp).
-// consumer/processors/results/previous_run.cpp also reads parts of it.
+// The names identify the items of a source that grew (producer/runner/sources/source_fingerprint.hpp).
+// consumer/processors/results/outputs_of_run.cpp also reads parts of it.
 //
 // Version rule: any change that an earlier reader would misread raises the number. A reader refuses any other number.
 struct Checkpoint {

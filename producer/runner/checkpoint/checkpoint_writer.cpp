@@ -11,8 +11,8 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/base/remedy.hpp"
 #include "common/base/trace.hpp"
-#include "common/base/way_to_write.hpp"
 #include "common/base/whole_file.hpp"
 
 namespace offramp {

@@ -5,10 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
+#include "common/app/settings/output_shapes.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/json/json_text.hpp"
@@ -104,6 +108,28 @@ bool OutputLock::try_lock(const std::string& run_id, OutputShare::Lock lock) {
     is_own_ = !is_launched;
     file_ = ProcessOwnFd(std::move(file));
     return true;
+}
+
+ResultFolders::ResultFolders(const ResultSettings& config, const std::string& write_path) {
+    const std::vector<std::string> names = config.processors();
+    if (!config.samples_folder.empty()) await(config.samples_folder, "the output folder");
+    for (const std::string& name : names)
+        for (const std::string& folder : {config.output, config.samples_folder})
+            if (names.size() > 1 && !folder.empty())
+                await(results_folder(folder, name, names.size()), "the folder of processor " + name + ",");
+    if (config.has_processor("write")) await(write_path, "the folder of --write-path,");
+}
+
+void ResultFolders::await(const std::string& folder, const std::string& what) { awaited_.emplace_back(folder, what); }
+
+void ResultFolders::require_in_place() {
+    for (const HeldFolder& folder : held_) folder.require_in_place();
+    std::erase_if(awaited_, [this](const auto& each) {
+        std::error_code unknown;
+        if (!std::filesystem::is_directory(each.first, unknown)) return false;
+        held_.emplace_back(each.first, each.second);
+        return true;
+    });
 }
 
 }  // namespace offramp

@@ -5,19 +5,26 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "common/app/settings/sections/result_settings.hpp"
 #include "common/base/item_ranges.hpp"
 #include "producer/runner/checkpoint/checkpoint_writer.hpp"
-#include "producer/runner/checkpoint/earlier_work.hpp"
 #include "producer/runner/checkpoint/output_lock.hpp"
-#include "producer/runner/checkpoint/result_folders.hpp"
 #include "producer/runner/checkpoint/tiles_in_place.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {
+
+// How a run treats the completed work in an output folder's checkpoint. Independent of RunStart: a new run may resume
+// another one's work, and a recovered run may have none.
+enum class EarlierWork {
+    DoneAgain,  // the run starts over; the checkpoint stays until this run has completed an item
+    Resumed,    // not processed again
+    Recovered,  // the same, and the work is this run's own: its producer died after it had published something
+};
 
 struct RunConfig;
 
@@ -64,7 +71,21 @@ class RunCheckpoint {
 };
 
 // The source with its items numbered as in the output folder's checkpoint, if there is one
-// (producer/runner/sources/source_order.hpp): joined items come last. Errors: those of read_checkpoint().
+// (producer/runner/sources/source_fingerprint.hpp): joined items come last. Errors: those of read_checkpoint().
 std::unique_ptr<BatchSource> in_order_of_previous_runs(std::unique_ptr<BatchSource> source, const std::string& folder);
+
+// A completed shard of a job, counted from 0.
+struct DoneShard {
+    std::uint64_t index = 0;
+    bool whole = true;  // no item of its share was skipped, dropped or dead-lettered
+};
+
+// Creates OUTPUT's checkpoint from those of a job's shards (common/app/program/output_share.hpp). It is the checkpoint
+// of a run of the whole input, named `run_id`, with their completed items; it has ended if all `count` shards are
+// there. A later run with --resume continues it. `shards`: ascending. Blocks: on the file system. Errors: ConfigError
+// if one is of other work than the others; Error with BadInput if one cannot be read; SystemError with CannotWrite. One
+// merge at a time: the caller holds the lock of OUTPUT.
+void join_checkpoints(const std::string& output, const std::string& run_id, std::span<const DoneShard> shards,
+                      std::uint64_t count);
 
 }  // namespace offramp

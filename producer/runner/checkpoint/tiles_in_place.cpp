@@ -8,14 +8,14 @@
 #include <utility>
 
 #include "common/app/images/canvas_file.hpp"
-#include "common/app/images/tiling.hpp"
+#include "common/app/images/geometry.hpp"
+#include "common/app/settings/output_shapes.hpp"
 #include "common/app/settings/processor_results.hpp"
-#include "common/app/settings/processor_spec.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/utf8.hpp"
 #include "common/wire/mask_form.hpp"
-#include "producer/runner/sources/source_part.hpp"
+#include "producer/runner/sources/source_fingerprint.hpp"
 
 namespace offramp {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/app/images/tiling.hpp"
+#include "common/app/images/geometry.hpp"
 #include "common/app/settings/run_config.hpp"
 #include "common/base/item_ranges.hpp"
 #include "common/wire/tensor_spec.hpp"

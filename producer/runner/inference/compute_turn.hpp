@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "common/base/process_own_fd.hpp"
+#include "common/base/unique_fd.hpp"
 
 namespace offramp {
 

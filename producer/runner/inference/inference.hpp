@@ -1,20 +1,62 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <vector>
 
 #include "common/base/blocked_time.hpp"
 #include "common/wire/slab_layout.hpp"
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"
 #include "producer/device/lending_pool.hpp"
-#include "producer/runner/inference/compute_clock.hpp"
+#include "producer/egress/egress_run.hpp"
 #include "producer/runner/inference/run_outputs.hpp"
 #include "producer/runner/ingest/prefetcher.hpp"
 #include "producer/runner/models/model.hpp"
 #include "producer/runner/transforms/output_transformer.hpp"
 
 namespace offramp {
+
+struct ComputeTime {
+    double seconds = 0;         // device time
+    std::uint64_t batches = 0;  // batches covered by it
+    DurationHistogram times;    // one entry per batch
+};
+
+// Adds up a stream's time on batches, from pairs of events on the device. Of small batches only every n-th is timed,
+// and represents those up to the next one. Borrows: device, timeline. Thread: begin() and end() from the stream's;
+// so_far() from any. Blocks: begin() while a timed batch `depth` batches ago is unfinished; this also bounds how far
+// the host runs ahead of the device.
+class ComputeClock {
+  public:
+    // `depth` is a multiple of `every`.
+    ComputeClock(Device& device, DeviceTimeline& timeline, std::size_t depth, std::size_t every);
+
+    void begin(Stream& stream, std::uint64_t batch);
+    void end(Stream& stream);
+    // Waits for all batches begun, so that so_far() includes them.
+    void settle();
+    ComputeTime so_far() const;
+
+  private:
+    struct Pair {
+        std::unique_ptr<Event> begun, ended;
+        std::uint64_t batch = 0;
+        std::uint64_t first = 0;  // batches_ at its beginning
+        bool open = false;
+    };
+    void close(Pair& pair);
+
+    DeviceTimeline& timeline_;
+    const std::size_t every_;
+    std::vector<Pair> pairs_;
+    std::size_t next_ = 0;
+    std::uint64_t batches_ = 0;  // since the start, or since the last settle()
+    mutable std::mutex mutex_;   // guards so_far_
+    ComputeTime so_far_;
+};
 
 // Runs model and transform on every batch of input and submits the outputs to the egress. Waits for the device only to
 // bound the work in flight. Borrows all of its parts. Thread: run() on the model's thread; the stats from any. Blocks:
@@ -57,5 +99,17 @@ class Inference {
     LendingPool<Event> events_;
     std::atomic<std::uint64_t> output_wait_ns_{0};
 };
+
+// The two rates that delivery is compared with, measured in the run, with its model, buffers and slabs.
+
+// Batches per second of model and transform alone: the same input each time, outputs dropped on the device, after
+// `warmup` batches. Returns with the device idle. Thread: the inference thread.
+double measure_compute_alone(Model& model, OutputTransformer& transformer, Device& device, Stream& compute,
+                             const void* input, std::uint64_t warmup, std::uint64_t batches);
+
+// Bytes per second of bare copies, back to back, from one batch's outputs into the run's slabs, by the device's clock.
+// Borrows up to four slabs of the pool meanwhile. 0 when the run was stopped.
+double measure_copy_ceiling(Model& model, OutputTransformer& transformer, Device& device, Stream& compute,
+                            const void* input, EgressRun& egress, std::uint64_t batches);
 
 }  // namespace offramp

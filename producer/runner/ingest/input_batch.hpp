@@ -14,7 +14,7 @@
 
 #include "common/base/blocked_time.hpp"
 #include "producer/device/device.hpp"
-#include "producer/egress/row_info.hpp"
+#include "producer/egress/output_batch.hpp"
 #include "producer/runner/models/length_groups.hpp"
 
 namespace offramp {

@@ -1,6 +1,6 @@
 #include <cuda_fp16.h>
 
-#include "common/numerics/bfloat16_bits.hpp"
+#include "common/numerics/float16_bits.hpp"
 #include "producer/runner/kernels/launch.cuh"
 #include "producer/runner/kernels/launches.hpp"
 

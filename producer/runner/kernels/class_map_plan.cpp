@@ -1,5 +1,7 @@
 #include "producer/runner/kernels/class_map_plan.hpp"
 
+#include <algorithm>
+
 #include "common/base/error.hpp"
 
 namespace offramp {
@@ -28,6 +30,42 @@ ForegroundPlan plan_foreground(const kernels::ForegroundScores& input) {
                                    .width = input.width,
                                    .upsample_factor = input.upsample_factor}),
             .scale = input.scale};
+}
+
+namespace {
+
+// Ignores strides of dimensions of one element: frameworks put any value there.
+bool strides_are(const TensorSpec& spec, const std::array<std::int64_t, 4>& wanted) {
+    for (std::size_t d = 0; d < 4; ++d)
+        if (spec.shape[d] > 1 && spec.strides[d] != wanted[d]) return false;
+    return true;
+}
+
+}  // namespace
+
+NormalizePlan plan_normalize(const TensorSpec& spec, const kernels::PixelInput& input) {
+    expect(input.rows >= 0 && input.height > 0 && input.width > 0, "pixels to normalize have a height and a width");
+    expect(spec.dims == 4 && spec.shape[0] >= input.rows && spec.shape[1] == 3 && spec.shape[2] == input.height &&
+               spec.shape[3] == input.width,
+           "the normalized tensor is [rows, 3, height, width] of the pixels");
+    expect(spec.dtype == kFloat32 || spec.dtype == kBFloat16, "the normalized tensor is float32 or bfloat16");
+
+    NormalizePlan plan;
+    const std::int64_t height = input.height;
+    const std::int64_t width = input.width;
+    if (strides_are(spec, {3 * height * width, height * width, width, 1})) {
+        plan.order = NormalizePlan::Order::Planar;
+    } else {
+        expect(strides_are(spec, {3 * height * width, 1, 3 * width, 3}),
+               "the normalized tensor is contiguous or channels-last");
+        plan.order = NormalizePlan::Order::ChannelsLast;
+    }
+    plan.output = spec.dtype == kFloat32 ? NormalizePlan::Output::Float32 : NormalizePlan::Output::BFloat16;
+    plan.rows = input.rows;
+    plan.pixels_per_row = height * width;
+    std::copy_n(input.mean, 3, plan.mean);
+    std::copy_n(input.std, 3, plan.std);
+    return plan;
 }
 
 }  // namespace offramp

@@ -4,7 +4,6 @@
 #include <bit>
 #include <type_traits>
 
-#include "common/numerics/bfloat16_bits.hpp"
 #include "common/numerics/float16_bits.hpp"
 
 namespace offramp {

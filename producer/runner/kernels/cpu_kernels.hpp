@@ -5,7 +5,6 @@
 
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/kernels/class_map_plan.hpp"
-#include "producer/runner/kernels/normalize_plan.hpp"
 
 namespace offramp {
 

@@ -3,6 +3,12 @@
 #include "producer/runner/kernels/launches.hpp"
 #include "producer/runner/kernels/runtime_check.hpp"
 
+// Functions of libcudart; their header is in a separate package, needed only here.
+// NOLINTBEGIN(readability-identifier-naming)
+extern "C" cudaError_t cudaProfilerStart(void);
+extern "C" cudaError_t cudaProfilerStop(void);
+// NOLINTEND(readability-identifier-naming)
+
 namespace offramp {
 namespace {
 
@@ -37,6 +43,14 @@ std::unique_ptr<Device> open_device_for_kernels(const std::string& which) {
     device->use_on_this_thread();
     require_kernels(device->info());
     return device;
+}
+
+void start_profiler(const Device& device) {
+    if (device.is_gpu()) check(cudaProfilerStart(), "cudaProfilerStart");
+}
+
+void stop_profiler(const Device& device) {
+    if (device.is_gpu()) check(cudaProfilerStop(), "cudaProfilerStop");
 }
 
 }  // namespace offramp

@@ -19,4 +19,9 @@ GpuSearch find_gpus_for_kernels();
 // DeviceUnsupported when the GPU is older than every architecture of this build.
 std::unique_ptr<Device> open_device_for_kernels(const std::string& which);
 
+// Mark the part of a run that a profiler captures (nsys --capture-range=cudaProfilerApi). No effect without a profiler
+// or a GPU. Thread: one that uses the device. Errors: CudaError.
+void start_profiler(const Device& device);
+void stop_profiler(const Device& device);
+
 }  // namespace offramp

@@ -1,4 +1,4 @@
-#include "common/numerics/bfloat16_bits.hpp"
+#include "common/numerics/float16_bits.hpp"
 #include "producer/runner/kernels/launch.cuh"
 #include "producer/runner/kernels/launches.hpp"
 

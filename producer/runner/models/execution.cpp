@@ -12,8 +12,8 @@
 #include <new>
 
 #include "common/base/error.hpp"
-#include "common/base/scarcity.hpp"
-#include "common/wire/settled_strides.hpp"
+#include "common/base/remedy.hpp"
+#include "common/wire/tensor_spec.hpp"
 
 #ifdef OFFRAMP_TORCH_HAS_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "common/base/error.hpp"
-#include "common/wire/settled_strides.hpp"
-#include "producer/runner/models/output_names.hpp"
+#include "common/wire/tensor_spec.hpp"
+#include "producer/runner/models/network_inputs.hpp"
 
 namespace offramp {
 namespace {

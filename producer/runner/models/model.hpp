@@ -10,7 +10,7 @@
 
 #include "common/base/error.hpp"
 #include "common/wire/tensor_spec.hpp"
-#include "producer/device/device_tensor.hpp"
+#include "producer/device/device.hpp"
 #include "producer/runner/models/input_parts.hpp"
 #include "producer/runner/models/length_groups.hpp"
 #include "producer/runner/models/model_metadata.hpp"

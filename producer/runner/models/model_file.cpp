@@ -6,9 +6,9 @@
 #include <string_view>
 #include <system_error>
 
+#include "common/app/settings/setting_checks.hpp"
 #include "common/base/error.hpp"
 #include "producer/runner/models/weights_file.hpp"
-#include "producer/runner/models/wrapped_names.hpp"
 
 namespace offramp {
 namespace {
@@ -85,6 +85,25 @@ ConfigError no_weights(const std::string& model) {
                        "Give them with --weights FILE.safetensors, or run a model that has them: `--model cutout`, "
                        "which is shipped with its own, or a .pt2 that ./launch/offramp export made of a network and "
                        "its weights. For measuring: --random-weights, with meaningless outputs");
+}
+
+std::vector<std::string> built_in_model_names() {
+    std::vector<std::string> names = model_plugin_names();
+    names.emplace_back("copy");
+    std::ranges::sort(names);
+    return names;
+}
+
+void require_model_name(const std::string& model) {
+    if (is_model_file(model)) return;
+    const std::vector<std::string> known = built_in_model_names();
+    if (std::ranges::find(known, model) != known.end()) return;
+    const auto nearest = nearest_word(model, known);
+    std::string list;
+    for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
+    throw ConfigError("--model '" + model + "' is unknown", (nearest ? "Did you mean " + *nearest + "? " : "") +
+                                                                "Known: " + list +
+                                                                "; or the path of a .pt2, .pt or .safetensors file");
 }
 
 }  // namespace offramp

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
-#include "common/base/loader_error.hpp"
+#include "common/base/own_module.hpp"
 #include "producer/runner/models/model_module.hpp"
 
 namespace offramp {

@@ -9,7 +9,6 @@
 
 #include "common/base/error.hpp"
 #include "producer/runner/models/weights_file.hpp"
-#include "producer/runner/models/wrapped_names.hpp"
 
 namespace offramp {
 namespace {

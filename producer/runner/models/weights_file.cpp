@@ -1,6 +1,6 @@
 #include "producer/runner/models/weights_file.hpp"
 
-#include "common/base/state_dict.hpp"
+#include "common/base/remedy.hpp"
 
 namespace offramp {
 

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <string>
+#include <string_view>
 
 #include "common/safetensors/safetensors_file.hpp"
 
@@ -9,5 +12,26 @@ namespace offramp {
 // A file of a model's weights. Errors: those of SafetensorsFile, with the fix: for a file written by torch.save, a
 // command that converts it.
 SafetensorsFile open_weights(const std::string& path);
+
+// The prefix of every name in a state dict of a wrapped network: "module." of DataParallel and similar, "_orig_mod." of
+// torch.compile, "model." of Lightning, also combined. Empty if some names lack it.
+// `tensors` is a map by name.
+template <typename Tensors>
+std::string wrapper_of(const Tensors& tensors) {
+    constexpr std::array<std::string_view, 3> kWrappers{"module.", "_orig_mod.", "model."};
+    std::string wrapper;
+    while (!tensors.empty()) {
+        const auto all_have = [&](std::string_view next) {
+            return std::ranges::all_of(tensors, [&](const auto& tensor) {
+                return std::string_view(tensor.first).starts_with(wrapper) &&
+                       std::string_view(tensor.first).substr(wrapper.size()).starts_with(next);
+            });
+        };
+        const auto next = std::ranges::find_if(kWrappers, all_have);
+        if (next == kWrappers.end()) break;
+        wrapper += *next;
+    }
+    return wrapper;
+}
 
 }  // namespace offramp

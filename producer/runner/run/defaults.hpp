@@ -4,7 +4,7 @@
 
 #include "common/app/settings/run_config.hpp"
 #include "producer/runner/models/model_metadata.hpp"
-#include "producer/runner/run/egress_traits.hpp"
+#include "producer/runner/run/egress_strategy.hpp"
 
 namespace offramp {
 
@@ -29,5 +29,11 @@ void require_tiles_fit(const RunConfig& config, const ModelMetadata& metadata);
 // Errors: ConfigError (Usage) when --chunk-tokens does not go with the source, or with the tokens that a model's file
 // takes. `config`: resolved.
 void require_chunks_fit(const RunConfig& config, const ModelMetadata& metadata);
+
+// The metadata of a model's file before it is loaded: those beside it. If they leave the input open, the shape comes
+// from the rows of a .npy file that is the input, or of the arrays in an input folder. The defaults for a built-in
+// model. `config`: as given, or resolved. Blocks: on the disk. Errors: ConfigError of the metadata, or of the array
+// (NoInput, BadInput).
+ModelMetadata settled_metadata(const RunConfig& config);
 
 }  // namespace offramp

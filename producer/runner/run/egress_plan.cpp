@@ -1,5 +1,20 @@
 #include "producer/runner/run/egress_plan.hpp"
 
+#include <pwd.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "common/app/settings/kept_settings.hpp"
+#include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/base/remedy.hpp"
+#include "common/shm/shared_region.hpp"
 #include "producer/egress/slab_plan.hpp"
 
 namespace offramp {
@@ -31,6 +46,118 @@ EgressPlan EgressPlan::make(const RunConfig& config, const EgressTraits& traits,
     if (slabs.small && slabs.batches_ahead >= kTimedOneIn)
         plan.pace = {.depth = slabs.batches_ahead / kTimedOneIn * kTimedOneIn, .timed = measured ? 1 : kTimedOneIn};
     return plan;
+}
+
+namespace {
+
+std::vector<uid_t> allowed_uids(const RunConfig& config) {
+    std::vector<uid_t> uids{::geteuid()};
+    if (!config.consumer_user.empty()) {
+        const passwd* entry = ::getpwnam(config.consumer_user.c_str());
+        if (entry == nullptr)
+            throw ConfigError("--consumer-user '" + config.consumer_user + "' is not a user of this machine",
+                              "Give a name that getent passwd lists");
+        uids.push_back(entry->pw_uid);
+    }
+    return uids;
+}
+
+std::chrono::nanoseconds nanoseconds_of(double seconds) {
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+}
+
+WhenFull when_full(const RunConfig& config) {
+    if (config.when_full == "drop") return WhenFull::Drop;
+    return config.when_full == "spill" ? WhenFull::Spill : WhenFull::Wait;
+}
+
+}  // namespace
+
+EgressPlan lay_out_slabs(const RunConfig& config, const EgressTraits& traits, const OutputTransformer& transformer,
+                         const BatchSource& source, const Device& device) {
+    EgressPlan plan = EgressPlan::make(config, traits, transformer.outputs(), source.max_key_bytes(), device.is_gpu());
+    spdlog::info("slabs: {} of {:.1f} MiB, {} samples each, in {} spans", plan.spans.slab_count,
+                 static_cast<double>(plan.layout.slab_bytes) / (1 << 20), plan.layout.rows, plan.spans.span_count);
+    // A recovered run already has its slabs. A pool that /dev/shm has no room for is refused when it is created.
+    const std::uint64_t pool = plan.spans.slab_count * std::uint64_t{plan.layout.slab_bytes};
+    if (traits.has_pool() && !config.recover && pool <= shared_memory_room().free_bytes)
+        require_memory(MachineMemory::read(), plan.spans.slab_count, plan.layout.slab_bytes, config.batch);
+    if (!traits.warning.empty()) spdlog::warn("{}", traits.warning);
+    return plan;
+}
+
+EgressRunOptions egress_options(const RunConfig& config, const EgressTraits& traits, const EgressPlan& plan,
+                                const OutputTransformer& transformer) {
+    const EgressTraits::Slabs slabs = traits.slabs;
+    return {.layout = plan.layout,
+            .spans = plan.spans,
+            .slabs = slabs,
+            .pinning = {.wanted = slabs == EgressTraits::Slabs::PageLockedPool && !config.allow_unpinned},
+            .stream = {.header_fields = {.transform = transformer.transform(),
+                                         .upsample_factor = transformer.upsample_factor(),
+                                         .model = std::string_view(config.model).substr(config.model.rfind('/') + 1),
+                                         .precision = config.precision,
+                                         .memory_format = config.memory_format},
+                       .batch = config.batch,
+                       .queue_depth = plan.queue_depth,
+                       .max_delay = nanoseconds_of(config.max_delay_seconds)},
+            .when_full = when_full(config),
+            .spill_dir = config.spill_dir,
+            .broker = {.work = SlabWork::of(config).hash(),
+                       .allowed_uids = allowed_uids(config),
+                       .visibility_timeout = nanoseconds_of(config.visibility_timeout),
+                       .max_failures = config.max_failures,
+                       .warmup_batches = config.warmup_batches,
+                       .kill_stalled = config.kill_stalled}};
+}
+
+namespace {
+
+// "Name:  123 kB" of each line, in bytes.
+std::map<std::string, std::uint64_t> read_kilobytes(const std::string& path) {
+    std::map<std::string, std::uint64_t> bytes_by_name;
+    std::ifstream file(path);
+    std::string name, unit;
+    for (std::string line; std::getline(file, line);) {
+        const std::size_t colon = line.find(':');
+        if (colon == std::string::npos || !line.ends_with(" kB")) continue;
+        try {
+            bytes_by_name[line.substr(0, colon)] = std::stoull(line.substr(colon + 1)) * 1024;
+        } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): not a number
+        }
+    }
+    return bytes_by_name;
+}
+
+std::string gibibytes(std::uint64_t bytes) {
+    return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / static_cast<double>(1U << 30U));
+}
+
+}  // namespace
+
+MachineMemory MachineMemory::read(const std::string& machine, const std::string& process) {
+    auto of_machine = read_kilobytes(machine);
+    auto own = read_kilobytes(process);
+    return {.total = of_machine["MemTotal"] + of_machine["SwapTotal"],
+            .available = of_machine["MemAvailable"] + of_machine["SwapFree"],
+            .own = own["RssAnon"]};
+}
+
+void require_memory(const MachineMemory& memory, std::uint32_t slabs, std::uint64_t slab_bytes, std::uint32_t batch) {
+    const std::uint64_t pool = slabs * slab_bytes;
+    if (memory.total == 0 || (pool + memory.own <= memory.total && pool <= memory.available)) return;
+    const std::string sizes = fmt::format(
+        "{} for {} slabs of {:.1f} MiB, beside the {} that this producer uses now, its model and the model's memory "
+        "for a batch of {}",
+        gibibytes(pool), slabs, static_cast<double>(slab_bytes) / (1U << 20U), gibibytes(memory.own), batch);
+    const std::string fix =
+        "Give a smaller --batch, fewer --slabs, or with --tile a smaller --tile and a model of that size";
+    if (pool + memory.own > memory.total)
+        throw Error(ErrorKind::System,
+                    "the run takes more memory than the " + gibibytes(memory.total) + " of this machine: " + sizes,
+                    fix);
+    spdlog::warn("memory may become short: {} are available (/proc/meminfo), and the run takes {}. {}",
+                 gibibytes(memory.available), sizes, fix);
 }
 
 }  // namespace offramp

@@ -2,12 +2,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "common/app/settings/run_config.hpp"
 #include "common/wire/slab_layout.hpp"
+#include "producer/device/device.hpp"
+#include "producer/egress/egress_run.hpp"
 #include "producer/runner/inference/inference.hpp"
-#include "producer/runner/run/egress_traits.hpp"
+#include "producer/runner/run/egress_strategy.hpp"
+#include "producer/runner/sources/batch_source.hpp"
+#include "producer/runner/transforms/output_transformer.hpp"
 
 namespace offramp {
 
@@ -24,5 +29,31 @@ struct EgressPlan {
     static EgressPlan make(const RunConfig& config, const EgressTraits& traits, const std::vector<TensorSpec>& outputs,
                            std::size_t max_key_bytes, bool on_gpu);
 };
+
+// Lays out the slabs of a run's outputs, and logs their sizes for the user. Errors: see EgressPlan::make.
+EgressPlan lay_out_slabs(const RunConfig& config, const EgressTraits& traits, const OutputTransformer& transformer,
+                         const BatchSource& source, const Device& device);
+
+// The egress for these settings. `config` outlives what is made of it. Errors: ConfigError for a consumer's user that
+// this machine does not know.
+EgressRunOptions egress_options(const RunConfig& config, const EgressTraits& traits, const EgressPlan& plan,
+                                const OutputTransformer& transformer);
+
+// The kernel's figures of memory, in bytes.
+struct MachineMemory {
+    std::uint64_t total = 0;      // with swap
+    std::uint64_t available = 0;  // with free swap
+    std::uint64_t own = 0;        // resident in this process, without pages shared with others
+
+    // All 0 if the kernel does not report them. The arguments are for tests.
+    static MachineMemory read(const std::string& machine = "/proc/meminfo",
+                              const std::string& process = "/proc/self/status");
+};
+
+// Checks that the machine has memory for a run's slabs and its model. Call it before the slabs are made and after the
+// model's first batch, which stays in this process. The makers of slabs check the limits of control groups and
+// /dev/shm. Warns if other programs would have to release memory. Errors: Error (System) with the sizes, if the machine
+// is too small.
+void require_memory(const MachineMemory& memory, std::uint32_t slabs, std::uint64_t slab_bytes, std::uint32_t batch);
 
 }  // namespace offramp

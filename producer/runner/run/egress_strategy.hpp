@@ -2,15 +2,32 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "common/app/settings/run_config.hpp"
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"
 #include "producer/egress/egress_run.hpp"
+#include "producer/egress/slab_plan.hpp"
 #include "producer/runner/inference/run_outputs.hpp"
-#include "producer/runner/run/egress_traits.hpp"
 
 namespace offramp {
+
+// The properties of an egress that its run needs to know.
+struct EgressTraits {
+    using Slabs = RunSlabs;
+
+    std::string name = "streams";  // in logs, traces and summaries
+    Slabs slabs = Slabs::PageLockedPool;
+    bool outputs_dropped = false;     // on the device: outputs are neither read, written nor kept
+    bool batches_share_slabs = true;  // several small batches in one slab
+    std::string warning;              // logged in each run; empty: none
+
+    bool has_consumers() const { return offramp::has_consumers(slabs); }
+    bool has_pool() const { return offramp::has_pool(slabs); }
+    // Whether another producer can continue after a death: the slabs outlive their producer.
+    bool survives_producer() const { return has_pool(); }
+};
 
 // The parts of a run's outputs. Borrows all of them.
 struct EgressParts {
@@ -31,6 +48,16 @@ class EgressStrategy {
     virtual const EgressTraits& traits() const = 0;
     // Called once. Errors: ConfigError from a processor that runs in the producer.
     virtual std::unique_ptr<RunOutputs> make_outputs(EgressParts parts) = 0;
+};
+
+// The egress of ordinary runs: EgressStream copies on its own stream into page-locked slabs for consumers.
+class StreamedEgress final : public EgressStrategy {
+  public:
+    const EgressTraits& traits() const override { return traits_; }
+    std::unique_ptr<RunOutputs> make_outputs(EgressParts parts) override;
+
+  private:
+    const EgressTraits traits_;
 };
 
 }  // namespace offramp

@@ -11,6 +11,7 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
+#include "common/base/error_kind.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace.hpp"
 
@@ -64,6 +65,39 @@ void EndWatch::watch(int signals_fd, int lifeline_fd) {
             spdlog::warn("cannot update the status file: {}", problem.what());
         }
     }
+}
+
+void LauncherLoss::launcher_gone() {
+    gone_ = true;
+    lifecycle_.stop(StopMode::Drain, "the launcher is gone");
+}
+
+void LauncherLoss::no_consumers() {
+    // A run that is starting has no consumers yet.
+    if (gone_ && lifecycle_.state() != RunState::Starting)
+        lifecycle_.stop(StopMode::Abandon, "the launcher and all consumers are gone");
+}
+
+bool LauncherLoss::may_be_succeeded() const {
+    return !gone_ && lifecycle_.state() != RunState::Ended && !lifecycle_.is_stopped(StopMode::Abandon);
+}
+
+ExitCode RunOutcome::exit_code(const RunStats& last) const {
+    const BrokerReport& broker = last.broker;
+    const bool abandoned = stopped == StopMode::Abandon;
+    const bool nothing_abandoned = abandoned || last.dropped.samples == last.dropped_when_full.samples;
+    if (!broker.conserved() || !nothing_abandoned ||
+        last.sourced != last.skipped + last.dropped.samples + broker.published.samples) {
+        spdlog::critical(
+            "samples are not accounted for: {} sourced, {} skipped, {} dropped ({} of them because no slab was free), "
+            "{} published, {} completed, {} in flight, {} spilled, {} dead letters",
+            last.sourced, last.skipped, last.dropped.samples, last.dropped_when_full.samples, broker.published.samples,
+            broker.completed.samples, broker.in_flight.samples, broker.spilled.samples, broker.dead_lettered.samples);
+        return exit_code_for(ErrorKind::CountMismatch);
+    }
+    const bool input_is_left = last.sourced + done_before < items;
+    if (abandoned || (stopped && input_is_left)) return ExitCode::Interrupted;
+    return broker.dead_lettered.slabs == 0 ? ExitCode::Ok : ExitCode::DeadLetters;
 }
 
 }  // namespace offramp

@@ -2,15 +2,38 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "common/app/program/end_signals.hpp"
+#include "common/app/settings/exit_code.hpp"
 #include "common/base/unique_fd.hpp"
 #include "producer/egress/run_lifecycle.hpp"
-#include "producer/runner/run/launcher_loss.hpp"
+#include "producer/runner/report/run_report.hpp"
 
 namespace offramp {
+
+// How a run reacts when its launcher is gone: no process is left to start another consumer, or a successor of a dead
+// producer.
+//
+// Owns: that it is gone. Borrows: the lifecycle. Thread: any. Blocks: never. Errors: none.
+class LauncherLoss {
+  public:
+    explicit LauncherLoss(RunLifecycle& lifecycle) : lifecycle_(lifecycle) {}
+
+    // Drains the run.
+    void launcher_gone();
+    // Without a launcher and consumers, slabs in flight can never be taken: abandons the run.
+    void no_consumers();
+    // A producer that dies now leaves a run that another one may go on with.
+    bool may_be_succeeded() const;
+
+  private:
+    RunLifecycle& lifecycle_;
+    std::atomic<bool> gone_{false};
+};
 
 // Waits, on its own thread, for outside reasons to end a run: SIGINT and SIGTERM (the first drains, the second
 // abandons), and the end of the launcher's lifeline. Also updates the status file regularly. Borrows: signals,
@@ -37,6 +60,17 @@ class EndWatch {
     const Beat beat_;
     UniqueFd stop_;
     std::thread thread_;
+};
+
+// The exit code of a run without an error, from its last stats. The numbers of samples must agree; they come from
+// independent records: items given out by the prefetcher, dropped by the egress, published and completed at the broker.
+// A mismatch is logged, and the exit code is that of ErrorKind::CountMismatch.
+struct RunOutcome {
+    std::uint64_t items = 0;          // of the run's share of the source
+    std::uint64_t done_before = 0;    // of those, by earlier runs
+    std::optional<StopMode> stopped;  // none: it ended by itself
+
+    ExitCode exit_code(const RunStats& last) const;
 };
 
 }  // namespace offramp

@@ -7,18 +7,18 @@
 #include <string>
 #include <utility>
 
-#include "common/app/program/trace_file.hpp"
+#include "common/app/program/end_signals.hpp"
 #include "common/app/settings/source_of_input.hpp"
-#include "common/app/texts/listed_rows.hpp"
+#include "common/app/texts/listed_texts.hpp"
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
-#include "common/base/scarcity.hpp"
-#include "common/base/trace_recording.hpp"
+#include "common/base/remedy.hpp"
+#include "common/base/trace.hpp"
 #include "common/shm/run_files.hpp"
-#include "producer/runner/run/egress_options.hpp"
-#include "producer/runner/run/recovery_checks.hpp"
-#include "producer/runner/run/run_outcome.hpp"
+#include "producer/runner/run/egress_plan.hpp"
+#include "producer/runner/run/end_watch.hpp"
+#include "producer/runner/run/work_record.hpp"
 #include "producer/runner/sources/opened_input.hpp"
 
 namespace offramp {

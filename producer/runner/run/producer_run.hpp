@@ -19,7 +19,6 @@
 #include "producer/runner/report/run_report.hpp"
 #include "producer/runner/run/egress_strategy.hpp"
 #include "producer/runner/run/end_watch.hpp"
-#include "producer/runner/run/launcher_loss.hpp"
 #include "producer/runner/run/run_parts.hpp"
 #include "producer/runner/run/run_pipeline.hpp"
 #include "producer/runner/run/work_record.hpp"

@@ -7,6 +7,7 @@
 
 #include "common/app/settings/run_config.hpp"
 #include "common/wire/tensor_spec.hpp"
+#include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {
 
@@ -21,5 +22,10 @@ void require_readable_outputs(const RunConfig& config, std::span<const TensorSpe
 // without dimensions), or they are queries and prototypes of masks. Pure.
 std::vector<std::string> warnings_about_outputs(const RunConfig& config, std::span<const TensorSpec> outputs,
                                                 std::uint32_t upsample_factor, const TensorSpec& input);
+
+// Refuses results inside the input folder, where the next run would read them, and results with the name of an input
+// file. Checks names only: results of an item are KEY.SOMETHING in the output folder (with several processors, in the
+// folder of each). Cheap if no item is in there. `config` is resolved. Errors: ConfigError naming both.
+void require_results_apart(const RunConfig& config, const BatchSource& source);
 
 }  // namespace offramp

@@ -12,12 +12,10 @@
 #include "producer/runner/models/copy_model.hpp"
 #include "producer/runner/models/model_file.hpp"
 #include "producer/runner/models/model_library.hpp"
+#include "producer/runner/run/defaults.hpp"
 #include "producer/runner/run/readable_outputs.hpp"
-#include "producer/runner/run/results_apart.hpp"
-#include "producer/runner/run/settled_metadata.hpp"
-#include "producer/runner/sources/named_source.hpp"
-#include "producer/runner/sources/result_names.hpp"
-#include "producer/runner/sources/source_part.hpp"
+#include "producer/runner/sources/opened_input.hpp"
+#include "producer/runner/sources/source_fingerprint.hpp"
 
 namespace offramp {
 namespace {

@@ -3,11 +3,10 @@
 #include <memory>
 
 #include "common/app/images/picture_list.hpp"
-#include "common/app/images/still_wanted.hpp"
 #include "common/app/settings/run_config.hpp"
 #include "producer/device/device.hpp"
 #include "producer/runner/models/model.hpp"
-#include "producer/runner/run/egress_traits.hpp"
+#include "producer/runner/run/egress_strategy.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/sources/opened_input.hpp"
 #include "producer/runner/transforms/output_transformer.hpp"

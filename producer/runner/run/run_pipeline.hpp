@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 
 #include "common/app/settings/run_config.hpp"
 #include "producer/device/device.hpp"
@@ -11,14 +12,61 @@
 #include "producer/runner/inference/inference.hpp"
 #include "producer/runner/inference/run_outputs.hpp"
 #include "producer/runner/ingest/prefetcher.hpp"
-#include "producer/runner/report/run_stats.hpp"
-#include "producer/runner/run/run_measuring.hpp"
+#include "producer/runner/models/model.hpp"
+#include "producer/runner/report/run_report.hpp"
 #include "producer/runner/run/run_parts.hpp"
 #include "producer/runner/run/work_record.hpp"
 #include "producer/runner/sources/batch_source.hpp"
+#include "producer/runner/transforms/output_transformer.hpp"
 #include "producer/runner/transforms/score_review.hpp"
 
 namespace offramp {
+
+// The measurements of a run: its steady part, and the limits that delivery is compared with.
+//
+// Owns: the stats. Borrows: the parts of its run. Thread: the model's; stats from any. Blocks: while it measures.
+// Errors: those of the parts.
+class RunMeasuring {
+  public:
+    struct Parts {
+        const RunConfig& config;
+        const RunLifecycle& lifecycle;
+        Device& device;
+        Stream& compute;
+        Model& model;
+        OutputTransformer& transformer;
+        Prefetcher& input;
+        EgressRun& egress;
+        RunOutputs& outputs;
+        Inference& inference;
+    };
+    explicit RunMeasuring(const Parts& parts) : parts_(parts) {}
+    RunMeasuring(const RunMeasuring&) = delete;
+    RunMeasuring& operator=(const RunMeasuring&) = delete;
+
+    // Before the first batch, with all slabs ready.
+    void measure_limits_before();
+    // Again, when the run has warmed the device up.
+    void measure_limits_after();
+    // Runs the input through. The clock starts when the warm-up has been delivered and the device is idle; it ends with
+    // the last delivery.
+    void flow();
+
+    MeasuredStats so_far() const;
+    // The start of the clock; at_ns 0: not started yet.
+    MeasuredStats from() const;
+    Limits limits() const;
+
+  private:
+    void wait_until_delivered() const;
+    std::unique_ptr<DeviceBuffer> resident_input() const;
+    double compute_alone(const DeviceBuffer* input) const;
+
+    const Parts parts_;
+    mutable std::mutex mutex_;  // guards the next two
+    MeasuredStats from_;
+    Limits limits_;
+};
 
 // The stages between a run's input and the egress: read-ahead, model, review of rows; with their measurements.
 //

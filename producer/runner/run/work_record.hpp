@@ -12,11 +12,11 @@
 #include "common/base/item_ranges.hpp"
 #include "common/wire/run_progress.hpp"
 #include "producer/egress/egress_run.hpp"
-#include "producer/egress/row_info.hpp"
+#include "producer/egress/output_batch.hpp"
 #include "producer/egress/run_listeners.hpp"
 #include "producer/recovery/predecessor.hpp"
 #include "producer/runner/checkpoint/run_checkpoint.hpp"
-#include "producer/runner/report/dropped_log.hpp"
+#include "producer/runner/report/run_report.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {
@@ -26,7 +26,7 @@ namespace offramp {
 //
 // Owns: checkpoint and list. Borrows: config, source. Thread: an ItemListener's functions from any; the rest from
 // the run's. Blocks: on the file system. Errors: see RunCheckpoint; ConfigError for --resume without an output
-// folder; the checks of recovery_checks.hpp. Errors of the checkpoint's thread go to `on_failure`.
+// folder; the checks of the work that is continued. Errors of the checkpoint's thread go to `on_failure`.
 class WorkRecord final : public ItemListener {
   public:
     struct Place {
@@ -73,5 +73,25 @@ class WorkRecord final : public ItemListener {
     std::uint64_t sourced_before_ = 0;
     DroppedLog dropped_;
 };
+
+// The runner's own checks and records when it continues a dead producer's run (recover). The rest of a recovery is in
+// producer/recovery/.
+// Errors: ConfigError names every setting that determines outputs or slabs and differs from the kept one
+// (common/app/settings/kept_settings), with both values; NoSuchRun when none were kept.
+void require_kept_settings(const std::string& run_dir, const RunConfig& config);
+
+// Errors: ConfigError when the source has other items, or other names of items, than the run began with.
+void require_same_input(const RunProgress& progress, const BatchSource& source);
+
+// `done_before`: items completed by earlier runs, from the checkpoint. Errors: BadInput when the progress record
+// disagrees.
+void require_same_checkpoint(const RunProgress& progress, std::uint64_t done_before, const std::string& output);
+
+// Items of the run's share that its earlier producers read. `checkpoint`: null if the run keeps none.
+std::uint64_t sourced_by(const Predecessor& predecessor, ItemRange share, const RunCheckpoint* checkpoint);
+
+// Writes into the checkpoint the completions that the dead producer had accepted and not yet written, if they are
+// known.
+void note_completed_by(const Predecessor& predecessor, ItemRange share, RunCheckpoint& checkpoint);
 
 }  // namespace offramp

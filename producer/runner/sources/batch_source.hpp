@@ -11,12 +11,11 @@
 
 #include "common/app/images/picture_list.hpp"
 #include "common/app/images/picture_stamps.hpp"
-#include "common/app/images/still_wanted.hpp"
 #include "common/app/images/unreadable_item.hpp"
 #include "common/app/settings/sections/input_settings.hpp"
 #include "common/app/settings/sections/model_settings.hpp"
 #include "common/app/texts/text_table.hpp"
-#include "common/base/left_out.hpp"
+#include "common/base/item_ranges.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/models/input_parts.hpp"
 

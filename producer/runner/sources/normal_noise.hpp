@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
+
+#include "producer/runner/models/input_parts.hpp"
 
 namespace offramp {
 
@@ -23,5 +26,10 @@ class NormalNoise {
 // The quantile: a standard normal number is below x with probability p, 0 < p < 1; relative error under 2e-9. Computed
 // only from the basic operations and the square root, which round alike everywhere, unlike a C library's logarithm.
 double normal_quantile(double p);
+
+// Fills one row of arrays: floats with the noise's numbers, one sequence through all of them; integers and bools, which
+// may be indices, with zeros, which are valid in every table. Thread: any.
+void fill_synthetic_row(const NormalNoise& noise, std::uint64_t item, std::span<const InputPart> parts,
+                        std::span<std::byte> row);
 
 }  // namespace offramp

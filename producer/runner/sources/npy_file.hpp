@@ -4,12 +4,28 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "common/base/error.hpp"
-#include "common/base/regular_file.hpp"
-#include "producer/runner/sources/npy_header.hpp"
+#include "common/base/whole_file.hpp"
+#include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {
+
+// The header of a .npy file (NumPy's format, versions 1.0 to 3.0).
+struct NpyHeader {
+    std::string descr;  // "<f4", "|u1", ...
+    bool fortran_order = false;
+    std::vector<std::int64_t> shape;  // none negative
+    std::size_t bytes = 0;            // of the header: the numbers follow
+};
+
+// The largest size of a header.
+inline constexpr std::size_t kMostNpyHeaderBytes = std::size_t{64} << 10;
+
+// Reads the header at the front of a file. Errors: ConfigError (BadInput) with the fault, for a message that names the
+// file.
+NpyHeader read_npy_header(std::span<const std::byte> front);
 
 // An array in a .npy file, [rows, ...], read by rows. Rows are read, not mapped: as fast from the page cache, and a
 // file that shrinks is an error, not a SIGBUS. Owns the open file. Thread: any, and several concurrently, once settle()
@@ -54,5 +70,25 @@ class NpyFile {
 
 // "[3, 16]"
 std::string shape_text(std::span<const std::int64_t> shape);
+
+// The conversion of an array's row to a staged row: element types and places. Pure.
+struct NpyRowLayout {
+    enum class Element { Float32, Float16, UInt8 };
+    Element from = Element::Float32;
+    RowKind to = RowKind::Float32;
+    std::vector<std::int64_t> shape;    // of the array's row
+    std::vector<std::int64_t> strides;  // in staged elements; empty: unchanged
+
+    // For a model's single input. Errors: ConfigError: the model takes none, or other elements (Usage); the array has
+    // others, or rows of another shape (BadInput).
+    static NpyRowLayout of(const NpyFile& file, const TensorSpec& input, const std::string& model,
+                           bool model_takes_images);
+
+    std::size_t from_bytes() const { return from == Element::Float32 ? 4 : from == Element::Float16 ? 2 : 1; }
+    std::size_t to_bytes() const { return to == RowKind::Pixels ? 1 : 4; }
+};
+
+// Stages a row of a file after settle() (NpyFile). Errors: UnreadableItem.
+void stage_row(const NpyFile& file, std::uint64_t item, const NpyRowLayout& layout, std::span<std::byte> row);
 
 }  // namespace offramp

@@ -1,11 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "common/app/images/picture_list.hpp"
-#include "common/app/images/still_wanted.hpp"
 #include "common/app/settings/sections/input_settings.hpp"
 #include "common/app/texts/text_table.hpp"
+#include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {
 
@@ -20,5 +21,12 @@ struct OpenedInput {
 // the source then takes that list (SourceOptions); of lines and arrays only the beginning is read. Blocks: on the disk.
 // Errors: ConfigError NoInput / BadInput, as from the source itself.
 OpenedInput open_input(const InputSettings& config, const StillWanted& still_wanted);
+
+// Errors: ConfigError lists the known names, and suggests the most similar one.
+const SourceEntry& source_named(const std::string& name);
+
+// Checks that an --input exists, before anything is opened. Blocks: on the disk. Errors: ConfigError (NoInput) suggests
+// the most similar name beside it.
+void require_input(const std::string& input);
 
 }  // namespace offramp

@@ -1,15 +1,21 @@
 #include "producer/runner/sources/picture_source.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <list>
 #include <mutex>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "common/app/images/geometry.hpp"
 #include "common/app/images/image_decode.hpp"
-#include "common/app/images/open_pictures.hpp"
-#include "common/app/images/tiling.hpp"
+#include "common/app/images/picture_list.hpp"
 #include "common/base/error.hpp"
-#include "producer/runner/sources/tiles/tiled_pictures.hpp"
+#include "common/base/log.hpp"
+#include "common/wire/slab_header.hpp"
+#include "producer/runner/sources/tiles/picture_cuts.hpp"
 
 namespace offramp {
 namespace {
@@ -139,6 +145,196 @@ std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const So
                                     .stamps = options.stamps});
     return std::make_unique<PictureSource>(name, std::move(pictures), frame_of(*options.input, size),
                                            options.columns_are_read);
+}
+
+namespace {
+
+// A picture of the list, and its facts before decoding.
+struct TiledPicture {
+    CutPlan plan{.size = {1, 1}, .by_regions = false};
+    std::uint64_t first_item = 0;
+    std::uint64_t stamp = 0;
+    std::string problem;  // empty: readable, according to its header
+};
+
+// Lends each loading thread the cuts of its picture. Unused cuts are closed once others are opened: items are loaded in
+// order, by several threads.
+class OpenPictures {
+  public:
+    class Loan {
+      public:
+        Loan(OpenPictures& owner, std::shared_ptr<PictureCuts> cuts, std::uint64_t picture)
+            : owner_(owner), cuts_(std::move(cuts)), picture_(picture) {}
+        ~Loan() { owner_.give_back(picture_); }
+        Loan(const Loan&) = delete;
+        Loan& operator=(const Loan&) = delete;
+        PictureCuts* operator->() const { return cuts_.get(); }
+
+      private:
+        OpenPictures& owner_;
+        std::shared_ptr<PictureCuts> cuts_;
+        std::uint64_t picture_;
+    };
+
+    template <class Make>
+    Loan borrow(std::uint64_t picture, const Make& make) {
+        const std::lock_guard lock(mutex_);
+        auto found = std::ranges::find(open_, picture, &Open::picture);
+        if (found == open_.end()) found = open_.insert(open_.end(), {.picture = picture, .loans = 0, .cuts = make()});
+        ++found->loans;
+        return {*this, found->cuts, picture};
+    }
+
+  private:
+    struct Open {
+        std::uint64_t picture;
+        std::uint32_t loans;
+        std::shared_ptr<PictureCuts> cuts;
+    };
+
+    void give_back(std::uint64_t picture) {
+        const std::lock_guard lock(mutex_);
+        --std::ranges::find(open_, picture, &Open::picture)->loans;
+        // All but the one that was opened last.
+        for (auto open = open_.begin(); open != open_.end() && std::next(open) != open_.end();)
+            open = open->loans == 0 ? open_.erase(open) : std::next(open);
+    }
+
+    std::mutex mutex_;
+    std::list<Open> open_;  // in the order in which they were opened
+};
+
+class TiledPictures final : public BatchSource {
+  public:
+    explicit TiledPictures(TiledInput input) : input_(std::move(input)) {
+        const std::uint64_t all = input_.pictures->size();
+        const std::uint64_t wanted = input_.limit == 0 ? all : std::min(all, input_.limit);
+        pictures_.reserve(wanted);
+        while (pictures_.size() < wanted) {
+            if (input_.still_wanted) input_.still_wanted();
+            add(pictures_.size());
+        }
+        for (const std::string& key : keys_) max_key_bytes_ = std::max(max_key_bytes_, key.size());
+        warn_of_empty_tiles();
+    }
+
+    std::string description() const override {
+        const std::uint64_t pictures = pictures_.size();
+        return input_.name + ": " + input_.pictures->description() +
+               (pictures < input_.pictures->size() ? ", of which the first " + std::to_string(pictures) : "") +
+               ", in " + std::to_string(items()) + " tiles of " + std::to_string(input_.size.tile) +
+               " pixels that overlap by " + std::to_string(input_.size.overlap);
+    }
+    std::vector<LeftOut> left_out() const override { return input_.pictures->left_out(); }
+    std::uint64_t items() const override { return keys_.size(); }
+    RowKind row_kind() const override { return RowKind::Pixels; }
+    std::string_view key(std::uint64_t item) const override { return keys_[item]; }
+    std::string_view key_of_whole(std::uint64_t item) const override { return input_.pictures->key(picture_of(item)); }
+    std::size_t max_key_bytes() const override { return max_key_bytes_; }
+    std::string origin(std::uint64_t item) const override {
+        const std::uint64_t picture = picture_of(item);
+        const std::string of_picture = input_.pictures->origin(picture);
+        if (!pictures_[picture].problem.empty()) return of_picture;
+        const auto [row, column] = place_of(picture, item);
+        return of_picture + ", tile " + std::to_string(row) + "," + std::to_string(column);
+    }
+    std::string file(std::uint64_t item) const override {
+        try {
+            PicturePlace place = input_.pictures->place(picture_of(item));
+            return place.bytes ? std::string() : std::move(place.path);
+        } catch (const UnreadableItem&) {
+            return {};  // it is skipped with this reason in its turn
+        }
+    }
+    std::uint64_t note_hash(std::uint64_t item) const override {
+        return input_.pictures->columns_hash(picture_of(item));
+    }
+
+    std::uint64_t stamp(std::uint64_t item) const override { return pictures_[picture_of(item)].stamp; }
+
+    void load(std::uint64_t item, std::span<std::byte> row) override {
+        const std::uint64_t picture = picture_of(item);
+        const TiledPicture& of = pictures_[picture];
+        if (!of.problem.empty()) throw UnreadableItem(of.problem);
+        const auto [tile_row, tile_column] = place_of(picture, item);
+        const auto loan = open_.borrow(picture, [&] {
+            return make_picture_cuts(input_.pictures->place(picture), of.plan, input_.size, input_.workers);
+        });
+        loan->cut(tile_row, tile_column, row);
+        // Check after the cut: data read before a change is intact.
+        if (stamp_of(input_.pictures->place(picture)) != of.stamp)
+            throw UnreadableItem("the picture changed after the run began");
+    }
+
+  private:
+    void add(std::uint64_t picture) {
+        TiledPicture of{.first_item = keys_.size()};
+        try {
+            const PicturePlace place = input_.pictures->place(picture);
+            of.stamp = input_.stamps.of(input_.pictures->key(picture));
+            if (of.stamp == 0) of.stamp = stamp_of(place);
+            of.plan = plan_of_cuts(place, input_.size);
+        } catch (const UnreadableItem& unreadable) {
+            of.problem = unreadable.what();
+        }
+        const Tiling tiling(of.plan.size, input_.size);
+        if (of.problem.empty() && is_mostly_beyond(of.plan.size)) {
+            if (empty_tiles_ == 0) first_empty_ = picture;
+            empty_tiles_ += tiling.tiles();
+        }
+        const std::string_view key = input_.pictures->key(picture);
+        for (std::uint32_t row = 0; row < tiling.down().tiles(); ++row)
+            for (std::uint32_t column = 0; column < tiling.across().tiles(); ++column)
+                keys_.push_back(tile_key({.picture = key, .size = of.plan.size, .row = row, .column = column}));
+        if (keys_.back().size() > kMaxKeyBytes)
+            throw ConfigError("the name of " + input_.pictures->origin(picture) + " has " + std::to_string(key.size()) +
+                                  " bytes, too many for those of its tiles",
+                              "Shorten it to " + std::to_string(kMaxKeyBytes - 64) + " bytes");
+        pictures_.push_back(std::move(of));
+    }
+
+    // True if each of the picture's tiles shows it on less than half its area; a larger picture has its last tiles
+    // shifted back.
+    bool is_mostly_beyond(ImageSize picture) const {
+        const std::uint64_t tile = input_.size.tile;
+        return 2 * std::min<std::uint64_t>(picture.width, tile) * std::min<std::uint64_t>(picture.height, tile) <
+               tile * tile;
+    }
+
+    void warn_of_empty_tiles() const {
+        if (2 * empty_tiles_ <= items()) return;
+        const auto [width, height] = pictures_[first_empty_].plan.size;
+        spdlog::warn(
+            "--tile {} is large for these pictures: in {} of {} tiles, more than half is outside the picture (as in "
+            "{}, {} x {} pixels), at the cost of a full tile. Export the model with a smaller --image-size, and use "
+            "that --tile",
+            input_.size.tile, empty_tiles_, items(), input_.pictures->origin(first_empty_), width, height);
+    }
+
+    std::uint64_t picture_of(std::uint64_t item) const {
+        const auto behind = std::ranges::upper_bound(pictures_, item, {}, &TiledPicture::first_item);
+        return static_cast<std::uint64_t>(behind - pictures_.begin()) - 1;
+    }
+
+    std::pair<std::uint32_t, std::uint32_t> place_of(std::uint64_t picture, std::uint64_t item) const {
+        const std::uint32_t columns = TileAxis(pictures_[picture].plan.size.width, input_.size).tiles();
+        const std::uint64_t tile = item - pictures_[picture].first_item;
+        return {static_cast<std::uint32_t>(tile / columns), static_cast<std::uint32_t>(tile % columns)};
+    }
+
+    TiledInput input_;
+    std::vector<TiledPicture> pictures_;
+    std::vector<std::string> keys_;  // of the tiles
+    std::size_t max_key_bytes_ = 0;
+    std::uint64_t empty_tiles_ = 0;  // with is_mostly_beyond()
+    std::uint64_t first_empty_ = 0;  // the first picture with such tiles
+    OpenPictures open_;
+};
+
+}  // namespace
+
+std::unique_ptr<BatchSource> make_tiled_pictures(TiledInput input) {
+    return std::make_unique<TiledPictures>(std::move(input));
 }
 
 }  // namespace offramp

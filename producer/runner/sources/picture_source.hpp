@@ -1,14 +1,36 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
+#include "common/app/images/geometry.hpp"
+#include "common/app/images/picture_list.hpp"
+#include "common/app/images/picture_stamps.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {
 
-// A source of the pictures of --input, read as source `name` (common/app/images/open_pictures.hpp), decoded to the
+// A source of the pictures of --input, read as source `name` (common/app/images/picture_list.hpp), decoded to the
 // model's size. Errors: ConfigError (Usage) when the model takes no pictures; those of open_pictures().
 std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const SourceOptions& options);
+
+struct TiledInput {
+    std::string name;  // of the source
+    std::shared_ptr<PictureList> pictures;
+    TileSize size;
+    std::uint64_t limit = 0;    // of pictures; 0: all of them
+    std::uint32_t workers = 1;  // loading threads
+    StillWanted still_wanted;
+    PictureStamps stamps{};  // from an earlier producer's listing; else each has that of its file
+};
+
+// A source whose items are the tiles of pictures, picture by picture, row by row. The sizes in the pictures' headers,
+// all read here, determine the items' numbers and names (tile_key()). A row holds one tile, 8-bit RGB; beyond the edges
+// of a picture that is smaller than a tile, its last pixels repeat. A picture of unreadable size is one unreadable
+// item; tiles of a picture that changed since it was listed are unreadable. Warns if most tiles are mostly beyond their
+// pictures. Blocks: on the disk. Errors: those of `still_wanted`.
+std::unique_ptr<BatchSource> make_tiled_pictures(TiledInput input);
 
 }  // namespace offramp

@@ -2,11 +2,21 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-namespace offramp {
+#include "common/app/settings/output_shapes.hpp"
+#include "common/base/error.hpp"
 
+namespace offramp {
 namespace {
 
 std::uint64_t hash_of_first(const BatchSource& source, std::uint64_t items) {
@@ -42,6 +52,150 @@ std::vector<std::uint64_t> hashes_of_items(const BatchSource& source) {
         hashes.push_back(XXH3_64bits_withSeed(key.data(), key.size(), source.has_notes() ? source.note_hash(item) : 0));
     }
     return hashes;
+}
+
+namespace {
+
+// The first items of another source.
+class FirstItems final : public BatchSource {
+  public:
+    FirstItems(std::unique_ptr<BatchSource> whole, std::uint64_t items) : whole_(std::move(whole)), items_(items) {
+        for (std::uint64_t item = 0; item < (whole_->max_key_bytes() > 0 ? items_ : 0); ++item)
+            max_key_bytes_ = std::max(max_key_bytes_, key(item).size());
+    }
+
+    std::string description() const override {
+        return whole_->description() + ", of which the first " + std::to_string(items_);
+    }
+    std::vector<LeftOut> left_out() const override { return whole_->left_out(); }
+    std::uint64_t items() const override { return items_; }
+    RowKind row_kind() const override { return whole_->row_kind(); }
+    std::string_view key(std::uint64_t item) const override { return whole_->key(item); }
+    std::string_view key_of_whole(std::uint64_t item) const override { return whole_->key_of_whole(item); }
+    std::size_t max_key_bytes() const override { return max_key_bytes_; }
+    std::uint64_t note_hash(std::uint64_t item) const override { return whole_->note_hash(item); }
+    std::uint64_t stamp(std::uint64_t item) const override { return whole_->stamp(item); }
+    bool has_notes() const override { return whole_->has_notes(); }
+    bool grows_at_its_end() const override { return whole_->grows_at_its_end(); }
+    std::uint64_t items_of_the_whole() const override { return whole_->items(); }
+    std::string origin(std::uint64_t item) const override { return whole_->origin(item); }
+    std::string file(std::uint64_t item) const override { return whole_->file(item); }
+    bool has_files() const override { return whole_->has_files(); }
+    void load(std::uint64_t item, std::span<std::byte> row) override { whole_->load(item, row); }
+
+  private:
+    std::unique_ptr<BatchSource> whole_;
+    std::uint64_t items_;
+    std::size_t max_key_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<BatchSource> part_of(std::unique_ptr<BatchSource> whole, const InputSettings& config) {
+    if (config.limit == 0 || config.tile > 0 || config.chunk_tokens > 0 || config.limit >= whole->items()) return whole;
+    return std::make_unique<FirstItems>(std::move(whole), config.limit);
+}
+
+ItemRange share_of(const BatchSource& source, const InputSettings& config) {
+    const std::uint64_t all = source.items();
+    if (config.shard.empty()) return {0, all};
+    const auto shard = Shard::parse(config.shard);
+    expect(shard.has_value(), "--shard was checked when it was parsed");
+    const Shard::Range range = shard->of(all);
+    if (range.begin == range.end)
+        throw ConfigError("--shard " + config.shard + " of " + std::to_string(all) + " items is empty",
+                          "Make at most " + std::to_string(all) + " shards", ErrorKind::NoInput);
+    return {range.begin, range.end};
+}
+
+namespace {
+
+class RenumberedSource final : public BatchSource {
+  public:
+    RenumberedSource(std::unique_ptr<BatchSource> source, std::vector<std::uint64_t> order)
+        : source_(std::move(source)), order_(std::move(order)) {}
+
+    std::string description() const override { return source_->description(); }
+    std::vector<LeftOut> left_out() const override { return source_->left_out(); }
+    std::uint64_t items() const override { return source_->items(); }
+    RowKind row_kind() const override { return source_->row_kind(); }
+    std::string_view key(std::uint64_t item) const override { return source_->key(order_[item]); }
+    std::string_view key_of_whole(std::uint64_t item) const override { return source_->key_of_whole(order_[item]); }
+    std::size_t max_key_bytes() const override { return source_->max_key_bytes(); }
+    std::uint64_t note_hash(std::uint64_t item) const override { return source_->note_hash(order_[item]); }
+    std::uint64_t stamp(std::uint64_t item) const override { return source_->stamp(order_[item]); }
+    bool has_notes() const override { return source_->has_notes(); }
+    std::string origin(std::uint64_t item) const override { return source_->origin(order_[item]); }
+    std::string file(std::uint64_t item) const override { return source_->file(order_[item]); }
+    bool has_files() const override { return source_->has_files(); }
+    void load(std::uint64_t item, std::span<std::byte> row) override { source_->load(order_[item], row); }
+
+  private:
+    std::unique_ptr<BatchSource> source_;
+    std::vector<std::uint64_t> order_;  // the source's number for each item
+};
+
+}  // namespace
+
+std::unique_ptr<BatchSource> in_previous_order(std::unique_ptr<BatchSource> source,
+                                               std::span<const std::uint64_t> previous) {
+    const std::vector<std::uint64_t> now = hashes_of_items(*source);
+    if (previous.empty() || now.size() < previous.size() || std::equal(previous.begin(), previous.end(), now.begin()))
+        return source;
+    std::unordered_map<std::uint64_t, std::uint64_t> numbers;
+    numbers.reserve(now.size());
+    for (std::uint64_t item = 0; item < now.size(); ++item) numbers.emplace(now[item], item);
+    std::vector<std::uint64_t> order;
+    order.reserve(now.size());
+    for (const std::uint64_t hash : previous) {
+        const auto found = numbers.find(hash);
+        if (found == numbers.end()) return source;
+        order.push_back(found->second);
+        numbers.erase(found);
+    }
+    std::vector<bool> was_there(now.size());
+    for (const std::uint64_t item : order) was_there[item] = true;
+    for (std::uint64_t item = 0; item < now.size(); ++item)
+        if (!was_there[item]) order.push_back(item);
+    return std::make_unique<RenumberedSource>(std::move(source), std::move(order));
+}
+
+namespace {
+
+// `longer` is BETWEEN.SHORTER.
+struct Nested {
+    std::string_view longer, shorter;
+    std::string between;  // with a dot in front
+};
+
+std::vector<Nested> nested_names(std::span<const TensorSpec> outputs) {
+    std::vector<Nested> nested;
+    for (const TensorSpec& longer : outputs)
+        for (const TensorSpec& shorter : outputs)
+            if (longer.name.size() > shorter.name.size() + 1 && longer.name.ends_with("." + shorter.name))
+                nested.push_back({longer.name, shorter.name,
+                                  "." + longer.name.substr(0, longer.name.size() - shorter.name.size() - 1)});
+    return nested;
+}
+
+}  // namespace
+
+void require_distinct_results(const BatchSource& source, std::span<const TensorSpec> outputs) {
+    const std::vector<Nested> nested = nested_names(outputs);
+    if (nested.empty() || source.max_key_bytes() == 0) return;
+    std::unordered_set<std::string_view> keys;
+    for (std::uint64_t item = 0; item < source.items(); ++item) keys.insert(source.key(item));
+    for (std::uint64_t item = 0; item < source.items(); ++item)
+        for (const Nested& names : nested) {
+            const std::string key(source.key(item));
+            if (!keys.contains(key + names.between)) continue;
+            throw ConfigError("two results would be called '" + key + "." + std::string(names.longer) +
+                                  "': the output '" + std::string(names.longer) + "' of the item '" + key +
+                                  "', and the output '" + std::string(names.shorter) + "' of the item '" + key +
+                                  names.between + "'",
+                              "Rename one of the two items, or give the outputs other names (outputs = \"...\" in the "
+                              "metadata beside the model)");
+        }
 }
 
 }  // namespace offramp

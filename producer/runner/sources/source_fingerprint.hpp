@@ -1,10 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/app/settings/sections/input_settings.hpp"
+#include "common/base/item_ranges.hpp"
+#include "common/wire/tensor_spec.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {
@@ -19,4 +24,26 @@ std::string source_fingerprint(const BatchSource& source, std::uint64_t items);
 
 // A hash of each item's key and note, which identifies it among others; none for a source without keys.
 std::vector<std::uint64_t> hashes_of_items(const BatchSource& source);
+
+// The first items of a source, limited by --limit. Returns `whole` itself if the limit covers everything, and with
+// --tile: there the source applies the limit, to pictures.
+std::unique_ptr<BatchSource> part_of(std::unique_ptr<BatchSource> whole, const InputSettings& config);
+
+// The items that a run with --shard processes: the I-th of N contiguous parts of part_of(), or all without it. The run
+// still uses the whole source: an item's number and key, its batch and its place there are the same as in a run without
+// --shard, and so are the bytes of its result. Errors: ConfigError (NoInput) when the part is empty.
+ItemRange share_of(const BatchSource& source, const InputSettings& config);
+
+// The source with the item numbers of an earlier run, and joined items after them: results and their records use these
+// numbers. `previous`: hashes_of_items() of that run, in its order. Returns `source` itself if it has that order
+// already, or lacks an item of that run.
+std::unique_ptr<BatchSource> in_previous_order(std::unique_ptr<BatchSource> source,
+                                               std::span<const std::uint64_t> previous);
+
+// Refuses results with equal names. Results are files named KEY.OUTPUT.EXTENSION, and keys and outputs may contain
+// dots: with the outputs `classes` and `aux.classes`, the former of cat.aux equals the latter of cat. Errors:
+// ConfigError (Usage): two results of `source` would have one name. Blocks: reads all keys, but only if the outputs'
+// names allow such a case.
+void require_distinct_results(const BatchSource& source, std::span<const TensorSpec> outputs);
+
 }  // namespace offramp

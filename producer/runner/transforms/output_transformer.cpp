@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
-#include "common/wire/output_description.hpp"
+#include "common/wire/tensor_spec.hpp"
 #include "producer/runner/kernels/kernels.hpp"
 
 namespace offramp {

@@ -9,9 +9,8 @@
 #include "common/wire/slab_header.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/device/device.hpp"
-#include "producer/device/device_tensor.hpp"
 #include "producer/device/lending_pool.hpp"
-#include "producer/egress/row_outliers.hpp"
+#include "producer/egress/output_batch.hpp"
 
 namespace offramp {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "consumer/processors/raw/row_hash.hpp"
+#include "consumer/processors/raw/row_chunks.hpp"
 
 // User processors in C++, for the rows W12: `--processor-option work=nothing`, `hash` or `copy`.
 namespace {

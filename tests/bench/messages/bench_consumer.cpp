@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "common/app/program/end_signals.hpp"
-#include "common/app/settings/slab_work.hpp"
+#include "common/app/settings/kept_settings.hpp"
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/app/settings/slab_work.hpp"
+#include "common/app/settings/kept_settings.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace.hpp"

@@ -1,7 +1,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "consumer/processors/raw/row_hash.hpp"
+#include "consumer/processors/raw/row_chunks.hpp"
 
 // Reads `bytes` bytes at `data` and returns their XXH3_64, with the loop of the processor `checksum`. Thread: any;
 // each has its own state. For tests/bench/peers/readers.py.

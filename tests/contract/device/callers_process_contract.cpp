@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "producer/device/cuda_error.hpp"
+#include "producer/device/cuda_failure.hpp"
 #include "producer/device/driver_api.hpp"
 #include "producer/device/gpu_search.hpp"
 #include "tests/contract/device/device_contract.hpp"

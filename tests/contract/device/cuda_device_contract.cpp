@@ -1,4 +1,4 @@
-#include "producer/device/cuda_error.hpp"
+#include "producer/device/cuda_failure.hpp"
 #include "producer/device/gpu_search.hpp"
 #include "tests/contract/device/device_contract.hpp"
 

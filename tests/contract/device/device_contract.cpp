@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "producer/device/cuda_error.hpp"
+#include "producer/device/cuda_failure.hpp"
 
 // The contract of a device as a whole; streams, events and page-locking have separate files.
 

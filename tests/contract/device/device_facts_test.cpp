@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "producer/device/cuda_device.hpp"
 #include "producer/device/host_memory.hpp"
-#include "producer/device/pci_link.hpp"
 
 namespace offramp {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <type_traits>
 
-#include "producer/device/cuda_numbers.hpp"
+#include "producer/device/cuda_failure.hpp"
 #include "producer/device/driver_api.hpp"
 
 namespace offramp {

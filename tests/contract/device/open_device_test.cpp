@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "producer/device/cuda_error.hpp"
+#include "producer/device/cuda_failure.hpp"
 #include "producer/device/device.hpp"
 #include "producer/device/gpu_search.hpp"
 

@@ -6,7 +6,7 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
-#include "common/base/trace_recording.hpp"
+#include "common/base/trace.hpp"
 #include "producer/device/device_timeline.hpp"
 #include "tests/contract/device/device_contract.hpp"
 

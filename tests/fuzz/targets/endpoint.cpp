@@ -3,7 +3,7 @@
 #include "common/transport/endpoint.hpp"
 
 #include "common/base/error.hpp"
-#include "common/transport/peer_address.hpp"
+#include "common/transport/socket_path.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/fuzz/scratch_folder.hpp"
 

@@ -1,6 +1,6 @@
 // The header of a .npy file.
 
-#include "producer/runner/sources/npy_header.hpp"
+#include "producer/runner/sources/npy_file.hpp"
 
 #include <algorithm>
 

@@ -3,7 +3,6 @@
 #include "common/dead_letters/payload_file.hpp"
 
 #include "common/base/error.hpp"
-#include "common/dead_letters/payload_metadata.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/fuzz/scratch_folder.hpp"
 #include "tests/unit/dead_letters/filled_slab.hpp"

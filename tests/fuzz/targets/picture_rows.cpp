@@ -5,7 +5,7 @@
 #include "common/app/images/image_decode.hpp"
 #include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
-#include "producer/runner/sources/tiles/picture_bands.hpp"
+#include "producer/runner/sources/tiles/picture_cuts.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/fuzz/scratch_folder.hpp"
 #include "tests/unit/images/picture_files.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/raw/row_hash.hpp"
+#include "consumer/processors/raw/row_chunks.hpp"
 
 namespace offramp::faulty {
 

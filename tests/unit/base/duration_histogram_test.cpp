@@ -1,4 +1,4 @@
-#include "common/base/duration_histogram.hpp"
+#include "common/base/blocked_time.hpp"
 
 #include <gtest/gtest.h>
 

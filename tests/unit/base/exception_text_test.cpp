@@ -1,10 +1,8 @@
-#include "common/base/exception_text.hpp"
+#include "common/base/error.hpp"
 
 #include <gtest/gtest.h>
 
 #include <stdexcept>
-
-#include "common/base/error.hpp"
 
 namespace offramp {
 namespace {

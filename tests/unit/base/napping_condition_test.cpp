@@ -1,4 +1,4 @@
-#include "common/base/napping_condition.hpp"
+#include "common/base/bounded_queue.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,6 @@
 #include <thread>
 #include <vector>
 
-#include "common/base/bounded_queue.hpp"
 #include "tests/unit/ingest/prefetch_world.hpp"
 
 namespace offramp {

@@ -1,4 +1,4 @@
-#include "common/base/process_own_fd.hpp"
+#include "common/base/unique_fd.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

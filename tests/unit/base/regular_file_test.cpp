@@ -1,4 +1,4 @@
-#include "common/base/regular_file.hpp"
+#include "common/base/whole_file.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

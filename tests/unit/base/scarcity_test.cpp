@@ -1,4 +1,4 @@
-#include "common/base/scarcity.hpp"
+#include "common/base/remedy.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "common/base/trace_recording.hpp"
+#include "common/base/trace.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -10,8 +10,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
-#include "common/base/trace.hpp"
 
 namespace offramp {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/base/way_to_write.hpp"
+#include "common/base/remedy.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "producer/broker/progress_log.hpp"
+#include "producer/broker/run_records.hpp"
 #include "tests/unit/broker/broker_fixture.hpp"
 
 namespace offramp {

@@ -1,4 +1,4 @@
-#include "producer/runner/checkpoint/checkpoint_identity.hpp"
+#include "producer/runner/checkpoint/checkpoint_file.hpp"
 
 #include <gtest/gtest.h>
 

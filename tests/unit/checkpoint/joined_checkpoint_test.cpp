@@ -1,13 +1,12 @@
-#include "producer/runner/checkpoint/joined_checkpoint.hpp"
+#include "producer/runner/checkpoint/run_checkpoint.hpp"
 
 #include <gmock/gmock.h>
 
 #include <filesystem>
 #include <fstream>
 
-#include "common/app/program/shard_place.hpp"
+#include "common/app/program/output_share.hpp"
 #include "common/base/error.hpp"
-#include "producer/runner/checkpoint/run_checkpoint.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/ingest/prefetch_world.hpp"
 

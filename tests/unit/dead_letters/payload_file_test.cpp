@@ -9,8 +9,6 @@
 #include <fstream>
 
 #include "common/base/error.hpp"
-#include "common/dead_letters/dead_letter_file.hpp"
-#include "common/dead_letters/payload_metadata.hpp"
 #include "tests/unit/dead_letters/filled_slab.hpp"
 
 namespace offramp {

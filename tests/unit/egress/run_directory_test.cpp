@@ -1,4 +1,4 @@
-#include "producer/egress/run_directory.hpp"
+#include "producer/egress/run_directory_lock.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

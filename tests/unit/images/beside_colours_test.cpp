@@ -4,9 +4,9 @@
 #include <tiff.h>
 
 #include "common/app/images/image_decode.hpp"
+#include "common/app/images/image_format.hpp"
 #include "common/app/images/picture_rows.hpp"
 #include "common/app/images/png.hpp"
-#include "common/app/images/sixteen_bits.hpp"
 #include "common/app/images/unreadable_item.hpp"
 #include "tests/unit/images/picture_files.hpp"
 #include "tests/unit/images/tiff_files.hpp"

@@ -5,7 +5,6 @@
 #include <sys/fsuid.h>
 #include <unistd.h>
 
-#include "common/app/images/file_pictures.hpp"
 #include "common/base/error.hpp"
 #include "tests/unit/images/picture_files.hpp"
 

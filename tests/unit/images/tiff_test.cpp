@@ -12,10 +12,8 @@
 #include <vector>
 
 #include "common/app/images/image_decode.hpp"
-#include "common/app/images/libtiff.hpp"
-#include "common/app/images/picture_regions.hpp"
 #include "common/app/images/picture_rows.hpp"
-#include "common/app/images/rows_of_tiff.hpp"
+#include "common/app/images/tiff_handle.hpp"
 #include "common/app/images/unreadable_item.hpp"
 #include "tests/unit/images/picture_files.hpp"
 #include "tests/unit/images/tiff_files.hpp"

@@ -1,4 +1,4 @@
-#include "common/app/images/tiling.hpp"
+#include "common/app/images/geometry.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -1,4 +1,4 @@
-#include "producer/runner/ingest/batch_plan.hpp"
+#include "producer/runner/ingest/staging.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -1,4 +1,4 @@
-#include "producer/runner/ingest/error_budget.hpp"
+#include "producer/runner/ingest/skipped_items.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "common/base/clock.hpp"
-#include "producer/device/cpu_event.hpp"
+#include "producer/device/cpu_stream.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {

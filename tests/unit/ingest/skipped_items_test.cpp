@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "producer/runner/ingest/error_budget.hpp"
-
 namespace offramp {
 namespace {
 

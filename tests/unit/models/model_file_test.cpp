@@ -10,7 +10,7 @@
 #include <string>
 
 #include "common/base/error.hpp"
-#include "common/safetensors/safetensors_header.hpp"
+#include "common/safetensors/safetensors_file.hpp"
 
 namespace offramp {
 namespace {

@@ -1,4 +1,4 @@
-#include "producer/runner/models/output_names.hpp"
+#include "producer/runner/models/network_inputs.hpp"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>

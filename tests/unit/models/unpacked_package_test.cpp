@@ -1,4 +1,4 @@
-#include "producer/runner/models/unpacked_package.hpp"
+#include "producer/runner/models/network_inputs.hpp"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "consumer/processors/raw/row_chunks.hpp"
-#include "consumer/processors/raw/row_hash.hpp"
 #include "consumer/processors/results/finish.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 

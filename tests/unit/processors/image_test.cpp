@@ -8,7 +8,7 @@
 
 #include "common/app/images/image_decode.hpp"
 #include "common/base/error.hpp"
-#include "consumer/processors/pictures/picture_size.hpp"
+#include "consumer/processors/pictures/output_pixels.hpp"
 #include "consumer/processors/processor.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/images/picture_files.hpp"

@@ -4,9 +4,8 @@
 
 #include <fstream>
 
-#include "common/app/images/open_pictures.hpp"
-#include "common/app/texts/listed_rows.hpp"
-#include "common/app/texts/open_texts.hpp"
+#include "common/app/images/picture_list.hpp"
+#include "common/app/texts/listed_texts.hpp"
 #include "common/base/error.hpp"
 #include "common/shm/run_files.hpp"
 #include "consumer/processors/pictures/original_images.hpp"

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "common/app/images/image_decode.hpp"
-#include "consumer/processors/pictures/palette_png.hpp"
+#include "consumer/processors/pictures/png_encoder.hpp"
 #include "consumer/processors/processor.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/images/picture_files.hpp"

@@ -1,4 +1,4 @@
-#include "consumer/processors/results/own_run.hpp"
+#include "consumer/processors/results/finish.hpp"
 
 #include <gmock/gmock.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/error.hpp"
-#include "consumer/processors/results/previous_run.hpp"
+#include "consumer/processors/results/outputs_of_run.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 
 namespace offramp {

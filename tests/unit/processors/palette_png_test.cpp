@@ -1,4 +1,4 @@
-#include "consumer/processors/pictures/palette_png.hpp"
+#include "consumer/processors/pictures/png_encoder.hpp"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>

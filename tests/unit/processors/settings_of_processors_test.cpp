@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/app/settings/setting.hpp"
+#include "common/app/settings/setting_group.hpp"
 #include "consumer/processors/processor.hpp"
 
 namespace offramp {

@@ -1,11 +1,11 @@
-#include "consumer/processors/results/shards.hpp"
+#include "consumer/processors/results/finish.hpp"
 
 #include <gmock/gmock.h>
 
 #include <filesystem>
 #include <fstream>
 
-#include "common/app/program/shard_place.hpp"
+#include "common/app/program/output_share.hpp"
 #include "common/base/error.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 

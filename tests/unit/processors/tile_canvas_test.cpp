@@ -17,10 +17,10 @@
 #include <string>
 #include <vector>
 
-#include "common/app/images/tiling.hpp"
+#include "common/app/images/geometry.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
-#include "consumer/processors/results/canvas_output.hpp"
+#include "consumer/processors/results/run_output.hpp"
 #include "consumer/processors/segmentation/stitched_masks.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
 #include "tests/unit/processors/hand_made.hpp"

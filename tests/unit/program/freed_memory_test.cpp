@@ -1,4 +1,4 @@
-#include "common/app/program/freed_memory.hpp"
+#include "common/app/program/end_signals.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

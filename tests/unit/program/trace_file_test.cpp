@@ -1,4 +1,4 @@
-#include "common/app/program/trace_file.hpp"
+#include "common/app/program/end_signals.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "common/base/trace.hpp"
-#include "common/base/trace_recording.hpp"
 
 namespace offramp {
 namespace {

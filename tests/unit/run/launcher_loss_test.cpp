@@ -1,4 +1,4 @@
-#include "producer/runner/run/launcher_loss.hpp"
+#include "producer/runner/run/end_watch.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "producer/runner/run/memory_check.hpp"
+#include "producer/runner/run/egress_plan.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "producer/runner/run/results_apart.hpp"
+#include "producer/runner/run/readable_outputs.hpp"
 
 #include <gtest/gtest.h>
 

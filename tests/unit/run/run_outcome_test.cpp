@@ -1,4 +1,4 @@
-#include "producer/runner/run/run_outcome.hpp"
+#include "producer/runner/run/end_watch.hpp"
 
 #include <gtest/gtest.h>
 

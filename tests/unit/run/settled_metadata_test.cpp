@@ -1,4 +1,4 @@
-#include "producer/runner/run/settled_metadata.hpp"
+#include "producer/runner/run/defaults.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,6 @@
 #include "common/shm/shared_region.hpp"
 #include "common/wire/ledger_layout.hpp"
 #include "common/wire/slab_layout.hpp"
-#include "common/wire/slab_ticket.hpp"
 
 namespace offramp {
 

@@ -1,4 +1,4 @@
-#include "consumer/session/release_log.hpp"
+#include "consumer/session/consumer_session.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

@@ -1,4 +1,4 @@
-#include "consumer/session/slab_mappings.hpp"
+#include "consumer/session/ledger_view.hpp"
 
 #include <gtest/gtest.h>
 

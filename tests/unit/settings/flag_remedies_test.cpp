@@ -1,4 +1,4 @@
-#include "common/app/settings/flag_remedies.hpp"
+#include "common/app/settings/exit_code.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/app/settings/setting.hpp"
+#include "common/app/settings/setting_group.hpp"
 
 namespace offramp {
 namespace {

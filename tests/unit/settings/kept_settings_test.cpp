@@ -5,7 +5,6 @@
 
 #include <sstream>
 
-#include "common/app/settings/slab_work.hpp"
 #include "tests/unit/settings/parsing.hpp"
 
 namespace offramp {

@@ -1,4 +1,4 @@
-#include "common/app/settings/nearest_word.hpp"
+#include "common/app/settings/setting_checks.hpp"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/app/settings/run_config.hpp"
-#include "common/app/settings/setting.hpp"
+#include "common/app/settings/setting_group.hpp"
 #include "common/base/error.hpp"
 
 namespace offramp {

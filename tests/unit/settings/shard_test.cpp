@@ -1,4 +1,4 @@
-#include "common/app/settings/shard.hpp"
+#include "common/app/settings/output_shapes.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "common/app/settings/slab_work.hpp"
+#include "common/app/settings/kept_settings.hpp"
 
 #include <gtest/gtest.h>
 

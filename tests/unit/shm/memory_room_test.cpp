@@ -1,4 +1,4 @@
-#include "common/shm/memory_room.hpp"
+#include "common/shm/shared_region.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,8 @@
-#include "common/shm/page_faulting.hpp"
+#include "common/shm/shared_region.hpp"
 
 #include <gtest/gtest.h>
 
 #include "common/base/error.hpp"
-#include "common/shm/shared_region.hpp"
 #include "tests/unit/shm/own_objects.hpp"
 
 namespace offramp {

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "common/base/error.hpp"
-#include "common/shm/run_lock_file.hpp"
 #include "common/shm/shared_region.hpp"
 #include "tests/unit/shm/child_process.hpp"
 #include "tests/unit/shm/own_objects.hpp"

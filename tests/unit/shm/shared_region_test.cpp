@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "common/base/error.hpp"
-#include "common/shm/memory_room.hpp"
 #include "tests/unit/shm/child_process.hpp"
 #include "tests/unit/shm/own_objects.hpp"
 

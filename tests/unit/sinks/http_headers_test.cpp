@@ -1,4 +1,4 @@
-#include "consumer/sinks/http/http_headers.hpp"
+#include "consumer/sinks/http/http_verdict.hpp"
 
 #include <gmock/gmock.h>
 
@@ -6,7 +6,6 @@
 
 #include "common/base/error.hpp"
 #include "common/base/redacted_url.hpp"
-#include "consumer/sinks/http/http_verdict.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 
 namespace offramp::test {

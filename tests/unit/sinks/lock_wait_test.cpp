@@ -1,4 +1,4 @@
-#include "consumer/sinks/sqlite/lock_wait.hpp"
+#include "consumer/sinks/sqlite/sqlite_database.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "consumer/sinks/segments/record_file.hpp"
+#include "consumer/sinks/segments/segment_file.hpp"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>

@@ -1,4 +1,4 @@
-#include "consumer/sinks/http/retry_delay.hpp"
+#include "consumer/sinks/http/http_verdict.hpp"
 
 #include <gmock/gmock.h>
 

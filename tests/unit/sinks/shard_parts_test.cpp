@@ -1,4 +1,4 @@
-#include "consumer/sinks/segments/shard_parts.hpp"
+#include "consumer/sinks/segments/segment_merge.hpp"
 
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@
 
 #include "common/base/error.hpp"
 #include "consumer/sinks/sqlite/output_database.hpp"
-#include "consumer/sinks/sqlite/shard_databases.hpp"
+#include "consumer/sinks/sqlite/sqlite_database.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 
 namespace offramp {

@@ -3,7 +3,6 @@
 
 #include "common/app/images/unreadable_item.hpp"
 #include "producer/runner/sources/source_fingerprint.hpp"
-#include "producer/runner/sources/source_part.hpp"
 #include "tests/unit/sources/making.hpp"
 
 namespace offramp {

@@ -1,4 +1,4 @@
-#include "producer/runner/sources/npy_cases.hpp"
+#include "producer/runner/sources/npy_folder.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

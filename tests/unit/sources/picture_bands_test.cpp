@@ -1,4 +1,4 @@
-#include "producer/runner/sources/tiles/picture_bands.hpp"
+#include "producer/runner/sources/tiles/picture_cuts.hpp"
 
 #include <gtest/gtest.h>
 

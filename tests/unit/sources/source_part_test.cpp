@@ -1,4 +1,4 @@
-#include "producer/runner/sources/source_part.hpp"
+#include "producer/runner/sources/source_fingerprint.hpp"
 
 #include <gtest/gtest.h>
 

@@ -15,12 +15,12 @@
 #include <thread>
 #include <vector>
 
-#include "common/app/images/tiling.hpp"
+#include "common/app/images/geometry.hpp"
 #include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "producer/runner/sources/batch_source.hpp"
-#include "producer/runner/sources/source_part.hpp"
+#include "producer/runner/sources/source_fingerprint.hpp"
 #include "tests/unit/images/jpeg_files.hpp"
 #include "tests/unit/sources/making.hpp"
 

@@ -15,7 +15,6 @@
 #include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
 #include "common/base/unique_fd.hpp"
-#include "producer/runner/sources/text/line_tokenizer.hpp"
 #include "producer/runner/sources/text/text_lines.hpp"
 #include "producer/runner/sources/text/tokenized_texts.hpp"
 #include "producer/runner/sources/text/tokenizer_process.hpp"

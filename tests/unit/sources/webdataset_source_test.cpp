@@ -3,7 +3,6 @@
 
 #include "common/base/error.hpp"
 #include "producer/runner/sources/source_fingerprint.hpp"
-#include "producer/runner/sources/source_part.hpp"
 #include "tests/unit/images/tar_files.hpp"
 #include "tests/unit/sources/making.hpp"
 

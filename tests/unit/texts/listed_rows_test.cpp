@@ -1,11 +1,10 @@
-#include "common/app/texts/listed_rows.hpp"
+#include "common/app/texts/listed_texts.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "common/app/texts/open_texts.hpp"
 #include "common/base/error.hpp"
 #include "tests/unit/images/picture_files.hpp"
 

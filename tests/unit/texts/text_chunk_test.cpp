@@ -1,4 +1,4 @@
-#include "common/app/texts/text_chunk.hpp"
+#include "common/app/texts/text_table.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

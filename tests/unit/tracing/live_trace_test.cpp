@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/base/trace_recording.hpp"
+#include "common/base/trace.hpp"
 #include "common/json/json_text.hpp"
 #include "tests/unit/transport/temporary_folder.hpp"
 

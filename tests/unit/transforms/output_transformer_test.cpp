@@ -8,7 +8,7 @@
 #include <span>
 
 #include "common/base/error.hpp"
-#include "producer/device/cpu_event.hpp"
+#include "producer/device/cpu_stream.hpp"
 
 namespace offramp {
 namespace {

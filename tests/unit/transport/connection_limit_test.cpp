@@ -1,4 +1,4 @@
-#include "common/transport/connection_limit.hpp"
+#include "common/transport/socket_path.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

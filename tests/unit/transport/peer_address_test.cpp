@@ -1,4 +1,4 @@
-#include "common/transport/peer_address.hpp"
+#include "common/transport/socket_path.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

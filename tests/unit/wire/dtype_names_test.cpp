@@ -1,4 +1,4 @@
-#include "common/wire/dtype_names.hpp"
+#include "common/wire/tensor_spec.hpp"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 #include <rapidcheck/gtest.h>
 
 #include "common/base/error.hpp"
-#include "common/wire/settled_strides.hpp"
 #include "common/wire/slab_header.hpp"
+#include "common/wire/tensor_spec.hpp"
 #include "tests/unit/wire/any_tensor.hpp"
 
 namespace offramp {

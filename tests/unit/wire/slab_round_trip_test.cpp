@@ -3,8 +3,8 @@
 
 #include "common/base/error.hpp"
 #include "common/wire/messages.hpp"
-#include "common/wire/settled_strides.hpp"
 #include "common/wire/slab_view.hpp"
+#include "common/wire/tensor_spec.hpp"
 #include "tests/unit/wire/any_tensor.hpp"
 #include "tests/unit/wire/guarded_slab.hpp"
 

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "common/app/settings/effects.hpp"
-#include "common/app/settings/profile.hpp"
+#include "common/app/settings/run_config.hpp"
 #include "common/app/settings/setting_checks.hpp"
 #include "common/app/settings/setting_group.hpp"
 
@@ -38,6 +38,27 @@ void describe_run(SettingGroup& group) {
     of_the_launcher.path(
         "turn", &RunSettings::turn, kProgram, "FILE", "a path",
         "File to lock while computing, so that programs that share it do not compute at the same time");
+}
+
+void describe_actions(SettingGroup& group) {
+    group.action("print-config", &ActionSettings::print_config, "Print the configuration and exit");
+    group.action("list", &ActionSettings::list, "Print the known models, sources and processors and exit");
+}
+
+void describe_measuring(SettingGroup& group) {
+    SettingGroup rare = group.advanced();
+    rare.whole("warmup-batches", &MeasuringSettings::warmup_batches, kRuntime, {0, kAnyNumber, ""},
+               "First batches excluded from the steady rates");
+    rare.on_off("drain-warmup", &MeasuringSettings::drain_warmup, kRuntime,
+                "Deliver all warm-up batches before the measured ones start");
+    rare.whole("measure-limits", &MeasuringSettings::measure_limits, kRuntime, {0, kAnyNumber, ""},
+               "Batches of compute alone, and of copies alone, to measure in the same run");
+    rare.whole("profile-batches", &MeasuringSettings::profile_batches, kRuntime, {0, kAnyNumber, ""},
+               "Batches after the warm-up between cudaProfilerStart and cudaProfilerStop");
+    rare.path("trace-dir", &MeasuringSettings::trace_dir, kRuntime, "FOLDER", "a path",
+              "Folder where each program writes its time ranges when it ends");
+    rare.seconds("status-seconds", &MeasuringSettings::status_seconds, kRuntime, 0.01, 3600,
+                 "Interval between updates of status.json");
 }
 
 }  // namespace offramp

@@ -4,10 +4,8 @@
 #include "common/app/images/item_keys.hpp"
 #include "common/base/error.hpp"
 #include "producer/runner/sources/batch_source.hpp"
-#include "producer/runner/sources/npy_cases.hpp"
 #include "producer/runner/sources/npy_file.hpp"
 #include "producer/runner/sources/npy_folder.hpp"
-#include "producer/runner/sources/npy_rows.hpp"
 
 namespace offramp {
 namespace {

@@ -1,4 +1,4 @@
-#include "producer/runner/sources/text/table_source.hpp"
+#include "producer/runner/sources/text/tokenized_texts.hpp"
 
 namespace offramp {
 

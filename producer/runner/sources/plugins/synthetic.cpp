@@ -5,7 +5,6 @@
 #include "common/base/error.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/sources/normal_noise.hpp"
-#include "producer/runner/sources/synthetic_row.hpp"
 
 namespace offramp {
 namespace {

@@ -13,7 +13,7 @@
 #include <xxhash.h>
 
 #include "common/app/texts/recently_read.hpp"
-#include "common/app/texts/text_chunk.hpp"
+#include "common/app/texts/text_table.hpp"
 #include "common/base/error.hpp"
 #include "common/base/utf8.hpp"
 #include "common/wire/slab_header.hpp"

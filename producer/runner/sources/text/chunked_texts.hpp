@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "common/app/images/still_wanted.hpp"
+#include "common/app/images/picture_list.hpp"
 #include "producer/runner/sources/batch_source.hpp"
-#include "producer/runner/sources/text/line_tokenizer.hpp"
+#include "producer/runner/sources/text/tokenized_texts.hpp"
 #include "producer/runner/sources/text/tokenizer_process.hpp"
 
 namespace offramp {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/regular_file.hpp"
+#include "common/base/whole_file.hpp"
 
 namespace offramp {
 

@@ -2,12 +2,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
-#include "common/app/images/picture_place.hpp"
-#include "common/app/images/tiling.hpp"
+#include "common/app/images/geometry.hpp"
+#include "common/app/images/picture_bytes.hpp"
+#include "common/app/images/picture_rows.hpp"
 
 namespace offramp {
 
@@ -30,5 +35,42 @@ CutPlan plan_of_cuts(const PicturePlace& place, TileSize tiles);
 // `workers`: concurrent cutting threads. Opens nothing yet.
 std::shared_ptr<PictureCuts> make_picture_cuts(PicturePlace place, const CutPlan& plan, TileSize tiles,
                                                std::uint32_t workers);
+
+// The pixels of a row of a picture's tiles: 8-bit RGB, row by row, from `first` on.
+struct PictureBand {
+    std::uint32_t first = 0;
+    std::uint32_t rows = 0;
+    std::vector<std::uint8_t> rgb;
+};
+
+// The largest band: wider pictures are not decoded.
+inline constexpr std::uint64_t kMostBandBytes = std::uint64_t{1} << 30U;
+
+// Decodes a picture once, from its top, for cutting tiles: in bands, each a row of tiles. The last `kept` bands stay;
+// for an earlier one the picture is decoded from its top again. Owns the decoder and the bands that it keeps; a band
+// lives as long as it has a holder. Thread: any, one after the other. Blocks: while it decodes. Errors: UnreadableItem,
+// for every band at or after the damaged part of the picture.
+class PictureBands {
+  public:
+    PictureBands(PicturePlace place, ImageSize size, TileSize tiles, std::uint32_t kept);
+
+    std::shared_ptr<const PictureBand> of_row(std::uint32_t tile_row);
+
+  private:
+    std::shared_ptr<const PictureBand> next_band();
+    void restart();
+
+    const PicturePlace place_;
+    const ImageSize size_;
+    const TileAxis down_;
+    const std::uint32_t tile_, kept_;
+    std::mutex mutex_;
+    std::unique_ptr<PictureRows> rows_;
+    std::uint32_t read_ = 0;                                // rows of the picture
+    std::uint32_t next_ = 0;                                // the next band to make
+    std::deque<std::shared_ptr<const PictureBand>> bands_;  // the last bands before it
+    // The first band with damage, and the error.
+    std::optional<std::pair<std::uint32_t, std::string>> damage_;
+};
 
 }  // namespace offramp
