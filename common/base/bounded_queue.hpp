@@ -12,8 +12,8 @@
 #include <optional>
 #include <utility>
 
-#include "common/base/blocked_time.hpp"
 #include "common/base/clock.hpp"
+#include "common/base/durations.hpp"
 #include "common/base/error.hpp"
 
 namespace offramp {

@@ -8,8 +8,8 @@
 #include <span>
 
 #include "common/base/error.hpp"
+#include "common/base/files.hpp"
 #include "common/base/remedy.hpp"
-#include "common/base/whole_file.hpp"
 #include "common/json/json_text.hpp"
 #include "common/wire/tensor_spec.hpp"
 

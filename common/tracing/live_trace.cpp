@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/files.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace.hpp"
-#include "common/base/whole_file.hpp"
 #include "common/json/json_text.hpp"
 #include "common/shm/run_files.hpp"
 

@@ -14,10 +14,10 @@
 #include <string_view>
 
 #include "common/base/error.hpp"
+#include "common/base/files.hpp"
 #include "common/base/log.hpp"
 #include "common/base/remedy.hpp"
 #include "common/base/unique_fd.hpp"
-#include "common/base/whole_file.hpp"
 #include "common/shm/run_files.hpp"
 
 namespace offramp {

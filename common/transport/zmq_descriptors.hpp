@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/transport/socket_path.hpp"
+#include "common/transport/listening_socket.hpp"
 
 namespace offramp {
 

@@ -11,8 +11,8 @@
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/remedy.hpp"
+#include "common/transport/listening_socket.hpp"
 #include "common/transport/ports.hpp"
-#include "common/transport/socket_path.hpp"
 #include "common/transport/zmq_channel.hpp"
 #include "common/transport/zmq_descriptors.hpp"
 

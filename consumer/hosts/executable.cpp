@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "common/base/error.hpp"
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 #include "common/json/json_text.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "consumer/hosts/child_process.hpp"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <offramp_processor.h>
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/session/slab_for_c.hpp"
 #include "consumer/sinks/segments/segment_file.hpp"

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "common/app/program/end_signals.hpp"
-#include "common/app/settings/output_shapes.hpp"
+#include "common/app/program/own_process.hpp"
+#include "common/app/settings/parsed_values.hpp"
 #include "common/base/error.hpp"
 #include "common/base/own_module.hpp"
 #include "consumer/hosts/executable.hpp"

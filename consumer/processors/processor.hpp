@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "common/app/settings/catalogue_values.hpp"
-#include "common/app/settings/output_shapes.hpp"
+#include "common/app/settings/parsed_values.hpp"
 #include "common/app/settings/sections/input_settings.hpp"
 #include "common/app/settings/sections/result_settings.hpp"
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 #include "common/numerics/foreground_score.hpp"
 #include "common/wire/slab_view.hpp"
 #include "consumer/processors/results/run_output.hpp"

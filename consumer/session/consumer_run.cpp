@@ -14,8 +14,8 @@
 #include "common/tracing/live_trace.hpp"
 #include "common/transport/ports.hpp"
 #include "consumer/session/consumer_session.hpp"
-#include "consumer/session/ledger_view.hpp"
 #include "consumer/session/run_connection.hpp"
+#include "consumer/session/run_views.hpp"
 
 namespace offramp {
 namespace {

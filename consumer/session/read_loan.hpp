@@ -7,7 +7,7 @@
 #include "common/wire/ledger_layout.hpp"
 #include "common/wire/slab_view.hpp"
 #include "consumer/session/consumer_session.hpp"
-#include "consumer/session/ledger_view.hpp"
+#include "consumer/session/run_views.hpp"
 
 namespace offramp {
 

@@ -7,8 +7,8 @@
 #include "common/base/process_watch.hpp"
 #include "common/shm/run_objects.hpp"
 #include "common/transport/endpoint.hpp"
-#include "consumer/session/ledger_view.hpp"
 #include "consumer/session/producer_search.hpp"
+#include "consumer/session/run_views.hpp"
 
 namespace offramp {
 

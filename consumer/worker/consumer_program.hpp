@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "common/app/program/end_signals.hpp"
+#include "common/app/program/own_process.hpp"
 #include "common/app/settings/run_config.hpp"
 #include "common/transport/endpoint.hpp"
 #include "consumer/session/consumer_loop.hpp"

@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
-#include "common/app/program/end_signals.hpp"
+#include "common/app/program/own_process.hpp"
 #include "common/app/settings/declared_setting.hpp"
 #include "common/app/settings/exit_code.hpp"
 #include "common/app/settings/kept_settings.hpp"
-#include "common/app/settings/output_shapes.hpp"
+#include "common/app/settings/parsed_values.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/version.hpp"

@@ -576,7 +576,7 @@ def _read_checkpoint(folder):
 
 
 def _items_of(identity):
-    """Number of items of the run; with --shard I/N, of that part (common/app/settings/output_shapes.hpp). 0 where only a custom program knows."""
+    """Number of items of the run; with --shard I/N, of that part (common/app/settings/parsed_values.hpp). 0 where only a custom program knows."""
     items = int(identity.get("items", 0))
     number, _, count = identity.get("--shard", "").partition("/")
     return items // int(count) + (int(number) <= items % int(count)) if count else items

@@ -13,7 +13,7 @@
 #include "producer/broker/dead_letters.hpp"
 #include "producer/broker/dispatcher.hpp"
 #include "producer/broker/liveness_monitor.hpp"
-#include "producer/broker/peer_table.hpp"
+#include "producer/broker/peers.hpp"
 #include "producer/broker/run_end.hpp"
 #include "producer/broker/run_records.hpp"
 #include "producer/broker/shortage_report.hpp"

@@ -10,7 +10,7 @@
 #include "producer/broker/broker_options.hpp"
 #include "producer/broker/broker_report.hpp"
 #include "producer/broker/dead_letters.hpp"
-#include "producer/broker/peer_table.hpp"
+#include "producer/broker/peers.hpp"
 #include "producer/broker/run_end.hpp"
 #include "producer/broker/slab_records.hpp"
 #include "producer/broker/spill.hpp"

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <utility>
 
+#include "common/base/files.hpp"
 #include "common/base/log.hpp"
 #include "common/base/version.hpp"
-#include "common/base/whole_file.hpp"
 #include "common/json/json_text.hpp"
 
 namespace offramp {

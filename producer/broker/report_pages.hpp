@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "common/base/blocked_time.hpp"
+#include "common/base/durations.hpp"
 #include "producer/broker/broker_report.hpp"
 
 namespace offramp {

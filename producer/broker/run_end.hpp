@@ -7,7 +7,7 @@
 #include "common/transport/ports.hpp"
 #include "common/wire/messages.hpp"
 #include "producer/broker/broker_options.hpp"
-#include "producer/broker/peer_table.hpp"
+#include "producer/broker/peers.hpp"
 #include "producer/ledger/slab_ledger.hpp"
 #include "producer/pool/slab_exchange.hpp"
 

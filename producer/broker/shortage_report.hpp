@@ -5,7 +5,7 @@
 
 #include "common/base/clock.hpp"
 #include "producer/broker/broker_report.hpp"
-#include "producer/broker/peer_table.hpp"
+#include "producer/broker/peers.hpp"
 #include "producer/broker/slab_records.hpp"
 #include "producer/ledger/slab_ledger.hpp"
 #include "producer/pool/slab_exchange.hpp"

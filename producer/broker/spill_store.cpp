@@ -13,10 +13,10 @@
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
+#include "common/base/files.hpp"
 #include "common/base/remedy.hpp"
 #include "common/base/trace.hpp"
 #include "common/base/unique_fd.hpp"
-#include "common/base/whole_file.hpp"
 
 namespace offramp {
 namespace {

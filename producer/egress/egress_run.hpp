@@ -8,7 +8,7 @@
 #include "common/wire/slab_layout.hpp"
 #include "producer/broker/broker_thread.hpp"
 #include "producer/broker/dead_letter_writer.hpp"
-#include "producer/broker/peer_table.hpp"
+#include "producer/broker/peers.hpp"
 #include "producer/broker/run_records.hpp"
 #include "producer/broker/spill_store.hpp"
 #include "producer/device/device.hpp"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/item_ranges.hpp"
+#include "common/base/items.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/egress/egress_run_options.hpp"
 #include "producer/egress/slab_plan.hpp"

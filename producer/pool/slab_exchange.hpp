@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "common/base/clock.hpp"
-#include "common/base/item_ranges.hpp"
+#include "common/base/items.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/wire/run_progress.hpp"
 

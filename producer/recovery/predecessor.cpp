@@ -7,7 +7,7 @@
 #include <string>
 
 #include "common/base/error.hpp"
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 #include "common/shm/shared_region.hpp"
 #include "common/wire/slab_view.hpp"
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/base/item_ranges.hpp"
+#include "common/base/items.hpp"
 #include "common/shm/run_objects.hpp"
 #include "common/wire/run_progress.hpp"
 #include "common/wire/slab_layout.hpp"

@@ -116,7 +116,7 @@ class Objects(Project):
             "is made of libraries alone",
         ),
         (SHARED, "common/abi/guarded.hpp", "common/app/settings/run_config.hpp", "is made of libraries alone"),
-        (SHARED, "common/abi/guarded.hpp", "common/app/program/end_signals.hpp", "is made of libraries alone"),
+        (SHARED, "common/abi/guarded.hpp", "common/app/program/own_process.hpp", "is made of libraries alone"),
         (SHARED, "common/abi/guarded.hpp", "producer/ladder/rung.hpp", "is made of libraries alone"),
     ]
 

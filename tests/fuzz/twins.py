@@ -24,7 +24,7 @@ TWINS = {
         "record.key_offset < ~0U",
     ),
     "ledger-region": (
-        "consumer/session/ledger_view.cpp",
+        "consumer/session/run_views.cpp",
         "ledger_bytes >= wanted_bytes",
         "ledger_bytes >= sizeof header",
     ),
@@ -62,7 +62,7 @@ TWINS = {
     "gif": ("common/app/images/gif.cpp", "code >= next_ && !is_next", "code > kGifCodes"),
     "webp": ("common/app/images/webp.cpp", "length >= 6 && ", ""),
     "tiff": ("common/app/images/tiff.cpp", "line_bytes > kMostPieceBytes / lines / pieces", "lines == 0"),
-    "picture-rows": ("common/app/images/picture_rows.cpp", "std::min(bytes, reading->left)", "bytes"),
+    "picture-rows": ("common/app/images/picture_parts.cpp", "std::min(bytes, reading->left)", "bytes"),
     "jsonl-texts": ("common/app/texts/jsonl_texts.cpp", "            taken.bytes -= kByteOrderMark.size();\n", ""),
     "parquet-texts": ("common/app/texts/parquet_rows_module.cpp", "if (!is_utf8(text))", "if (text.empty())"),
     "broker": (

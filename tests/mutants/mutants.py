@@ -141,7 +141,7 @@ MUTANTS = (
     ),
     Mutant(
         "a session is continued by its process",
-        "producer/broker/peer_table.cpp",
+        "producer/broker/peers.cpp",
         "peer->away && !peer->gone && peer->token == token",
         "peer->away && !peer->gone && token != 0",
         ("broker_test",),
@@ -262,7 +262,7 @@ MUTANTS = (
     ),
     Mutant(
         "connections without limit",
-        "common/transport/socket_path.cpp",
+        "common/transport/listening_socket.cpp",
         "if (static_cast<std::size_t>(of_this_process) < kMostOfOneProcess && pids_.size() < most_) {",
         "if (of_this_process >= 0) {",
         ("transport_test",),

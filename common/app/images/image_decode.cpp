@@ -11,7 +11,7 @@
 #include "common/app/images/unreadable_item.hpp"
 #include "common/app/images/webp.hpp"
 #include "common/base/error.hpp"
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 
 namespace offramp {
 

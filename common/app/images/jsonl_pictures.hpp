@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/app/images/picture_list.hpp"
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 
 namespace offramp {
 

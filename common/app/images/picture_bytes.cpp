@@ -6,7 +6,7 @@
 
 #include "common/app/images/image_decode.hpp"
 #include "common/app/images/unreadable_item.hpp"
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 
 namespace offramp {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 
 namespace offramp {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/app/images/picture_bytes.hpp"
-#include "common/base/item_ranges.hpp"
+#include "common/base/items.hpp"
 
 namespace offramp {
 

@@ -13,7 +13,7 @@
 #include <xxhash.h>
 
 #include "common/base/error.hpp"
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 
 namespace offramp {
 namespace {

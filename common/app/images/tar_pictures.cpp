@@ -15,7 +15,7 @@
 #include "common/app/images/tar_index.hpp"
 #include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 #include "common/json/json_text.hpp"
 
 namespace offramp {

@@ -12,9 +12,9 @@
 #include "common/app/settings/run_config.hpp"
 #include "common/app/settings/setting_group.hpp"
 #include "common/base/error.hpp"
+#include "common/base/files.hpp"
 #include "common/base/log.hpp"
 #include "common/base/remedy.hpp"
-#include "common/base/whole_file.hpp"
 #include "common/shm/run_files.hpp"
 
 namespace offramp {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/app/settings/error_limit.hpp"
-#include "common/app/settings/output_shapes.hpp"
+#include "common/app/settings/parsed_values.hpp"
 #include "common/base/error.hpp"
 #include "common/base/remedy.hpp"
 #include "common/base/utf8.hpp"

@@ -5,7 +5,7 @@
 
 #include "common/app/images/picture_list.hpp"
 #include "common/app/texts/listed_texts.hpp"
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 
 namespace offramp {
 

@@ -20,8 +20,8 @@
 #include "common/app/texts/jsonl_texts.hpp"
 #include "common/app/texts/parquet_texts.hpp"
 #include "common/base/error.hpp"
+#include "common/base/files.hpp"
 #include "common/base/utf8.hpp"
-#include "common/base/whole_file.hpp"
 #include "common/json/json_text.hpp"
 
 namespace offramp {

@@ -7,8 +7,8 @@
 
 #include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
+#include "common/base/files.hpp"
 #include "common/base/utf8.hpp"
-#include "common/base/whole_file.hpp"
 
 namespace offramp {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "common/base/error.hpp"
-#include "common/wire/mask_form.hpp"
+#include "common/wire/output_forms.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "consumer/processors/raw/row_chunks.hpp"
 #include "consumer/processors/raw/sample_array.hpp"

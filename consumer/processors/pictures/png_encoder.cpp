@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "common/base/error.hpp"
-#include "consumer/processors/pictures/png_rows.hpp"
+#include "consumer/processors/pictures/png_bytes.hpp"
 #include "consumer/processors/raw/row_chunks.hpp"
 
 namespace offramp {

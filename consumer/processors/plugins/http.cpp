@@ -12,10 +12,10 @@
 #include "common/base/redacted_url.hpp"
 #include "common/json/json_text.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/raw/npy_array.hpp"
+#include "consumer/processors/raw/array_formats.hpp"
 #include "consumer/processors/raw/sample_array.hpp"
+#include "consumer/sinks/http/http_exchange.hpp"
 #include "consumer/sinks/http/http_sink.hpp"
-#include "consumer/sinks/http/http_verdict.hpp"
 
 namespace offramp {
 namespace {

@@ -8,7 +8,7 @@
 #include "common/app/images/resize.hpp"
 #include "common/base/error.hpp"
 #include "common/wire/tensor_spec.hpp"
-#include "consumer/processors/pictures/jpeg_encoder.hpp"
+#include "consumer/processors/pictures/lossy_encoders.hpp"
 #include "consumer/processors/pictures/original_images.hpp"
 #include "consumer/processors/pictures/output_pixels.hpp"
 #include "consumer/processors/pictures/png_encoder.hpp"

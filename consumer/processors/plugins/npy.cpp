@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/raw/npy_array.hpp"
+#include "consumer/processors/raw/array_formats.hpp"
 #include "consumer/processors/raw/row_chunks.hpp"
 #include "consumer/processors/raw/sample_array.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"

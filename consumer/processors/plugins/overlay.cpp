@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-#include "consumer/processors/pictures/jpeg_encoder.hpp"
+#include "consumer/processors/pictures/lossy_encoders.hpp"
 #include "consumer/processors/pictures/original_images.hpp"
 #include "consumer/processors/pictures/png_encoder.hpp"
 #include "consumer/processors/processor.hpp"

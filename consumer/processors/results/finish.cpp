@@ -16,15 +16,15 @@
 #include <xxhash.h>
 
 #include "common/app/program/output_share.hpp"
-#include "common/app/settings/output_shapes.hpp"
+#include "common/app/settings/parsed_values.hpp"
 #include "common/app/settings/processor_results.hpp"
 #include "common/app/settings/run_config.hpp"
 #include "common/base/error.hpp"
+#include "common/base/files.hpp"
 #include "common/base/held_folder.hpp"
 #include "common/base/log.hpp"
 #include "common/base/remedy.hpp"
 #include "common/base/unique_fd.hpp"
-#include "common/base/whole_file.hpp"
 #include "common/json/json_text.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/results/outputs_of_run.hpp"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/app/settings/declared_setting.hpp"
-#include "common/app/settings/output_shapes.hpp"
+#include "common/app/settings/parsed_values.hpp"
 #include "common/app/settings/processor_results.hpp"
 #include "common/app/settings/run_config.hpp"
 #include "common/app/settings/sections/result_settings.hpp"
@@ -23,7 +23,7 @@
 #include "common/json/json_text.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/results/finish.hpp"
-#include "consumer/sinks/http/http_verdict.hpp"
+#include "consumer/sinks/http/http_exchange.hpp"
 
 namespace offramp {
 namespace {

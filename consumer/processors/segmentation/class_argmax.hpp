@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/wire/tensor_spec.hpp"
-#include "consumer/processors/segmentation/argmax_kernels.hpp"
+#include "consumer/processors/segmentation/score_kernels.hpp"
 
 namespace offramp {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/app/images/geometry.hpp"
-#include "consumer/processors/segmentation/argmax_kernels.hpp"
 #include "consumer/processors/segmentation/class_argmax.hpp"
+#include "consumer/processors/segmentation/score_kernels.hpp"
 
 namespace offramp {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "common/base/error.hpp"
-#include "common/wire/mask_form.hpp"
+#include "common/wire/output_forms.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "consumer/processors/segmentation/enlarged_sample.hpp"
 #include "consumer/sinks/files/output_name.hpp"

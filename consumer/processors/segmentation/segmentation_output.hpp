@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/app/images/geometry.hpp"
-#include "common/wire/mask_form.hpp"
+#include "common/wire/output_forms.hpp"
 #include "common/wire/slab_view.hpp"
 #include "consumer/processors/segmentation/class_argmax.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "common/app/images/geometry.hpp"
 #include "common/app/images/picture_stamps.hpp"
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 #include "common/numerics/foreground_score.hpp"
 #include "consumer/processors/pictures/png_encoder.hpp"
 #include "consumer/processors/processor.hpp"

@@ -10,8 +10,8 @@
 
 #include "common/app/images/canvas_file.hpp"
 #include "common/app/images/geometry.hpp"
+#include "common/base/files.hpp"
 #include "common/base/unique_fd.hpp"
-#include "common/base/whole_file.hpp"
 
 namespace offramp {
 

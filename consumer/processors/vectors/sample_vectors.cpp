@@ -9,7 +9,7 @@
 #include "common/base/finite_numbers.hpp"
 #include "common/base/log.hpp"
 #include "common/numerics/float16_bits.hpp"
-#include "common/wire/mask_form.hpp"
+#include "common/wire/output_forms.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "consumer/processors/raw/sample_array.hpp"
 

@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "common/base/failpoint.hpp"
+#include "common/base/files.hpp"
 #include "common/base/log.hpp"
 #include "common/base/remedy.hpp"
-#include "common/base/whole_file.hpp"
 #include "consumer/sinks/files/held_output.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 

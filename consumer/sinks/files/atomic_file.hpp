@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "common/base/error.hpp"
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 
 namespace offramp {
 

@@ -9,7 +9,7 @@
 #include "common/base/log.hpp"
 #include "common/base/redacted_url.hpp"
 #include "common/base/version.hpp"
-#include "consumer/sinks/http/http_verdict.hpp"
+#include "consumer/sinks/http/http_exchange.hpp"
 #include "consumer/sinks/http/libcurl.hpp"
 
 namespace offramp {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "consumer/sinks/http/http_verdict.hpp"
+#include "consumer/sinks/http/http_exchange.hpp"
 
 namespace offramp {
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/files.hpp"
 #include "common/base/own_module.hpp"
-#include "common/base/whole_file.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
 #include "consumer/sinks/parquet/vector_rows.hpp"
 #include "consumer/sinks/segments/segment_file.hpp"

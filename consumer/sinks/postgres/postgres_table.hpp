@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 #include "consumer/sinks/postgres/postgres_database.hpp"
 #include "consumer/sinks/postgres/postgres_ownership.hpp"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
 
 namespace offramp {

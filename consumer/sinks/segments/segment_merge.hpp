@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/base/item_ranges.hpp"
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
+#include "common/base/items.hpp"
 
 namespace offramp {
 

@@ -15,9 +15,9 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/files.hpp"
 #include "common/base/log.hpp"
 #include "common/base/unique_fd.hpp"
-#include "common/base/whole_file.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
 #include "consumer/sinks/files/held_output.hpp"
 #include "consumer/sinks/files/output_name.hpp"

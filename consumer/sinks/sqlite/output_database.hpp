@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 #include "consumer/sinks/sqlite/sqlite_database.hpp"
 
 namespace offramp {

@@ -13,7 +13,7 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 #include "consumer/sinks/segments/segment_merge.hpp"
 
 struct sqlite3;

@@ -147,7 +147,7 @@ class Job:
         return self.output / SHARDS / str(index)
 
     def items_of(self, index):
-        """As in common/app/settings/output_shapes.hpp."""
+        """As in common/app/settings/parsed_values.hpp."""
         return self.items // self.shards + (index < self.items % self.shards)
 
     def record_path(self, index):

@@ -24,7 +24,7 @@
 #include "common/base/error.hpp"
 #include "common/wire/slab_header.hpp"
 #include "producer/egress/embedded_egress.hpp"
-#include "producer/egress/released_batches.hpp"
+#include "producer/egress/finished_work.hpp"
 
 struct offramp_egress {
     std::unique_ptr<offramp::EmbeddedEgress> run;

@@ -17,7 +17,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/app/settings/output_shapes.hpp"
+#include "common/app/settings/parsed_values.hpp"
 #include "common/app/settings/processor_results.hpp"
 #include "common/app/settings/run_config.hpp"
 #include "common/app/settings/setting_group.hpp"
@@ -26,7 +26,7 @@
 #include "common/base/unique_fd.hpp"
 #include "common/json/json_text.hpp"
 #include "producer/runner/checkpoint/sealed_line.hpp"
-#include "producer/runner/models/model_file.hpp"
+#include "producer/runner/models/model_choice.hpp"
 #include "producer/runner/models/model_metadata.hpp"
 
 namespace offramp {

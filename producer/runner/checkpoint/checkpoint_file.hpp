@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/item_ranges.hpp"
+#include "common/base/items.hpp"
 
 namespace offramp {
 
@@ -49,7 +49,7 @@ struct CheckpointIdentity {
 // cut) is ignored, and its items are processed again. Lines may repeat items. Skipped items are not listed: every run
 // tries them again.
 //
-// The names identify the items of a source that grew (producer/runner/sources/source_fingerprint.hpp).
+// The names identify the items of a source that grew (producer/runner/sources/source_items.hpp).
 // consumer/processors/results/outputs_of_run.cpp also reads parts of it.
 //
 // Version rule: any change that an earlier reader would misread raises the number. A reader refuses any other number.

@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/files.hpp"
 #include "common/base/log.hpp"
 #include "common/base/remedy.hpp"
 #include "common/base/trace.hpp"
-#include "common/base/whole_file.hpp"
 
 namespace offramp {
 namespace {

@@ -11,10 +11,10 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/files.hpp"
 #include "common/base/held_folder.hpp"
-#include "common/base/item_ranges.hpp"
+#include "common/base/items.hpp"
 #include "common/base/unique_fd.hpp"
-#include "common/base/whole_file.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
 
 namespace offramp {

@@ -10,16 +10,16 @@
 #include <vector>
 
 #include "common/app/program/output_share.hpp"
-#include "common/app/settings/output_shapes.hpp"
+#include "common/app/settings/parsed_values.hpp"
 #include "common/app/settings/processor_results.hpp"
 #include "common/app/settings/run_config.hpp"
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
+#include "common/base/files.hpp"
 #include "common/base/log.hpp"
 #include "common/base/remedy.hpp"
-#include "common/base/whole_file.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
-#include "producer/runner/sources/source_fingerprint.hpp"
+#include "producer/runner/sources/source_items.hpp"
 
 namespace offramp {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/app/settings/sections/result_settings.hpp"
-#include "common/base/item_ranges.hpp"
+#include "common/base/items.hpp"
 #include "producer/runner/checkpoint/checkpoint_writer.hpp"
 #include "producer/runner/checkpoint/output_lock.hpp"
 #include "producer/runner/checkpoint/tiles_in_place.hpp"
@@ -71,7 +71,7 @@ class RunCheckpoint {
 };
 
 // The source with its items numbered as in the output folder's checkpoint, if there is one
-// (producer/runner/sources/source_fingerprint.hpp): joined items come last. Errors: those of read_checkpoint().
+// (producer/runner/sources/source_items.hpp): joined items come last. Errors: those of read_checkpoint().
 std::unique_ptr<BatchSource> in_order_of_previous_runs(std::unique_ptr<BatchSource> source, const std::string& folder);
 
 // A completed shard of a job, counted from 0.

@@ -9,13 +9,13 @@
 
 #include "common/app/images/canvas_file.hpp"
 #include "common/app/images/geometry.hpp"
-#include "common/app/settings/output_shapes.hpp"
+#include "common/app/settings/parsed_values.hpp"
 #include "common/app/settings/processor_results.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/utf8.hpp"
-#include "common/wire/mask_form.hpp"
-#include "producer/runner/sources/source_fingerprint.hpp"
+#include "common/wire/output_forms.hpp"
+#include "producer/runner/sources/source_items.hpp"
 
 namespace offramp {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "common/app/images/geometry.hpp"
 #include "common/app/settings/run_config.hpp"
-#include "common/base/item_ranges.hpp"
+#include "common/base/items.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "common/base/blocked_time.hpp"
-#include "common/base/item_ranges.hpp"
+#include "common/base/durations.hpp"
+#include "common/base/items.hpp"
 #include "producer/device/device.hpp"
 #include "producer/runner/ingest/input_batch.hpp"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "common/wire/tensor_spec.hpp"
-#include "producer/runner/kernels/class_map_plan.hpp"
+#include "producer/runner/kernels/kernel_plans.hpp"
 
 namespace offramp {
 

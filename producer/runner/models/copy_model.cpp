@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/app/settings/output_shapes.hpp"
+#include "common/app/settings/parsed_values.hpp"
 #include "common/base/error.hpp"
 
 namespace offramp {

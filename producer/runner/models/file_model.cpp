@@ -14,7 +14,7 @@
 
 #include "common/base/error.hpp"
 #include "common/wire/tensor_spec.hpp"
-#include "producer/runner/models/network_inputs.hpp"
+#include "producer/runner/models/network_file.hpp"
 
 namespace offramp {
 namespace {

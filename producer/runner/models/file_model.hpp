@@ -11,7 +11,7 @@
 
 #include "producer/runner/models/execution.hpp"
 #include "producer/runner/models/model.hpp"
-#include "producer/runner/models/network_inputs.hpp"
+#include "producer/runner/models/network_file.hpp"
 
 namespace offramp {
 

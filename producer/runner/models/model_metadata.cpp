@@ -10,12 +10,12 @@
 #include <system_error>
 #include <type_traits>
 
-#include "common/app/settings/output_shapes.hpp"
+#include "common/app/settings/parsed_values.hpp"
 #include "common/app/settings/run_config.hpp"
 #include "common/app/settings/setting_checks.hpp"
 #include "common/app/settings/toml.hpp"
 #include "common/base/error.hpp"
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 #include "producer/runner/models/length_groups.hpp"
 
 namespace offramp {

@@ -17,7 +17,7 @@
 #include "common/json/json_text.hpp"
 #include "common/shm/shared_region.hpp"
 #include "producer/device/device.hpp"
-#include "producer/runner/kernels/gpu_choice.hpp"
+#include "producer/runner/kernels/gpu_runtime.hpp"
 
 namespace offramp {
 namespace {

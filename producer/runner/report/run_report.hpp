@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "common/app/settings/exit_code.hpp"
-#include "common/base/blocked_time.hpp"
-#include "common/base/item_ranges.hpp"
+#include "common/base/durations.hpp"
+#include "common/base/items.hpp"
 #include "common/shm/run_files.hpp"
 #include "producer/broker/broker_report.hpp"
 #include "producer/device/device.hpp"

@@ -14,7 +14,7 @@
 #include "common/app/settings/source_of_input.hpp"
 #include "common/base/error.hpp"
 #include "common/wire/tensor_spec.hpp"
-#include "producer/runner/models/model_file.hpp"
+#include "producer/runner/models/model_choice.hpp"
 #include "producer/runner/sources/npy_file.hpp"
 #include "producer/runner/sources/npy_folder.hpp"
 

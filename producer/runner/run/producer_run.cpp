@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "common/app/program/end_signals.hpp"
+#include "common/app/program/own_process.hpp"
 #include "common/app/settings/source_of_input.hpp"
 #include "common/app/texts/listed_texts.hpp"
 #include "common/base/error.hpp"
@@ -17,7 +17,7 @@
 #include "common/base/trace.hpp"
 #include "common/shm/run_files.hpp"
 #include "producer/runner/run/egress_plan.hpp"
-#include "producer/runner/run/end_watch.hpp"
+#include "producer/runner/run/run_ending.hpp"
 #include "producer/runner/run/work_record.hpp"
 #include "producer/runner/sources/opened_input.hpp"
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "common/app/program/end_signals.hpp"
+#include "common/app/program/own_process.hpp"
 #include "common/app/settings/exit_code.hpp"
 #include "common/app/settings/run_config.hpp"
 #include "common/tracing/live_trace.hpp"
@@ -18,7 +18,7 @@
 #include "producer/runner/inference/compute_turn.hpp"
 #include "producer/runner/report/run_report.hpp"
 #include "producer/runner/run/egress_strategy.hpp"
-#include "producer/runner/run/end_watch.hpp"
+#include "producer/runner/run/run_ending.hpp"
 #include "producer/runner/run/run_parts.hpp"
 #include "producer/runner/run/run_pipeline.hpp"
 #include "producer/runner/run/work_record.hpp"

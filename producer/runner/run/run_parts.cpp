@@ -6,16 +6,16 @@
 #include "common/app/settings/effects.hpp"
 #include "common/app/settings/processor_results.hpp"
 #include "common/base/log.hpp"
-#include "common/wire/mask_form.hpp"
+#include "common/wire/output_forms.hpp"
 #include "producer/runner/checkpoint/run_checkpoint.hpp"
-#include "producer/runner/kernels/gpu_choice.hpp"
+#include "producer/runner/kernels/gpu_runtime.hpp"
 #include "producer/runner/models/copy_model.hpp"
-#include "producer/runner/models/model_file.hpp"
+#include "producer/runner/models/model_choice.hpp"
 #include "producer/runner/models/model_library.hpp"
 #include "producer/runner/run/defaults.hpp"
-#include "producer/runner/run/readable_outputs.hpp"
+#include "producer/runner/run/output_checks.hpp"
 #include "producer/runner/sources/opened_input.hpp"
-#include "producer/runner/sources/source_fingerprint.hpp"
+#include "producer/runner/sources/source_items.hpp"
 
 namespace offramp {
 namespace {

@@ -16,7 +16,7 @@
 #include "common/base/trace.hpp"
 #include "producer/runner/inference/inference.hpp"
 #include "producer/runner/ingest/input_upload.hpp"
-#include "producer/runner/kernels/gpu_choice.hpp"
+#include "producer/runner/kernels/gpu_runtime.hpp"
 
 namespace offramp {
 namespace {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "common/app/images/file_list.hpp"
-#include "common/app/program/end_signals.hpp"
+#include "common/app/program/own_process.hpp"
 #include "common/app/settings/declared_setting.hpp"
 #include "common/app/settings/effects.hpp"
 #include "common/app/settings/exit_code.hpp"
@@ -25,15 +25,15 @@
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
+#include "common/base/files.hpp"
 #include "common/base/log.hpp"
 #include "common/base/remedy.hpp"
 #include "common/base/version.hpp"
-#include "common/base/whole_file.hpp"
 #include "common/shm/run_objects.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
 #include "producer/runner/checkpoint/run_checkpoint.hpp"
-#include "producer/runner/kernels/gpu_choice.hpp"
-#include "producer/runner/models/model_file.hpp"
+#include "producer/runner/kernels/gpu_runtime.hpp"
+#include "producer/runner/models/model_choice.hpp"
 #include "producer/runner/models/model_library.hpp"
 #include "producer/runner/models/weights_file.hpp"
 #include "producer/runner/probe/machine_probe.hpp"
@@ -42,7 +42,7 @@
 #include "producer/runner/sources/npy_file.hpp"
 #include "producer/runner/sources/npy_folder.hpp"
 #include "producer/runner/sources/opened_input.hpp"
-#include "producer/runner/sources/source_fingerprint.hpp"
+#include "producer/runner/sources/source_items.hpp"
 
 namespace offramp {
 namespace {

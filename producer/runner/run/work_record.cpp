@@ -6,7 +6,7 @@
 #include "common/app/settings/kept_settings.hpp"
 #include "common/app/settings/setting_group.hpp"
 #include "common/base/error.hpp"
-#include "producer/runner/sources/source_fingerprint.hpp"
+#include "producer/runner/sources/source_items.hpp"
 
 namespace offramp {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/app/settings/run_config.hpp"
-#include "common/base/item_ranges.hpp"
+#include "common/base/items.hpp"
 #include "common/wire/run_progress.hpp"
 #include "producer/egress/egress_run.hpp"
 #include "producer/egress/output_batch.hpp"

@@ -15,7 +15,7 @@
 #include "common/app/settings/sections/input_settings.hpp"
 #include "common/app/settings/sections/model_settings.hpp"
 #include "common/app/texts/text_table.hpp"
-#include "common/base/item_ranges.hpp"
+#include "common/base/items.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/models/input_parts.hpp"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/error.hpp"
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {

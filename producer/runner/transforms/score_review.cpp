@@ -8,7 +8,7 @@
 
 #include "common/base/error.hpp"
 #include "common/numerics/float16_bits.hpp"
-#include "common/wire/mask_form.hpp"
+#include "common/wire/output_forms.hpp"
 #include "common/wire/tensor_spec.hpp"
 
 namespace offramp {

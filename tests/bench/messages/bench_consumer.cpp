@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/app/program/end_signals.hpp"
+#include "common/app/program/own_process.hpp"
 #include "common/app/settings/kept_settings.hpp"
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"

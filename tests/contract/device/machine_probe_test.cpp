@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/json/json_text.hpp"
-#include "producer/runner/kernels/gpu_choice.hpp"
+#include "producer/runner/kernels/gpu_runtime.hpp"
 
 namespace offramp {
 namespace {

@@ -1,7 +1,7 @@
 #include <cstdlib>
 
 #include "producer/device/cuda_failure.hpp"
-#include "producer/runner/kernels/gpu_choice.hpp"
+#include "producer/runner/kernels/gpu_runtime.hpp"
 #include "producer/runner/kernels/kernels.hpp"
 #include "tests/contract/device/device_contract.hpp"
 

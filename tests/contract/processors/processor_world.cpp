@@ -14,7 +14,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "common/app/settings/output_shapes.hpp"
+#include "common/app/settings/parsed_values.hpp"
 #include "consumer/hosts/make_hosted.hpp"
 #include "consumer/processors/results/finish.hpp"
 #include "consumer/sinks/files/output_name.hpp"

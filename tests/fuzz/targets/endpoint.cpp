@@ -3,7 +3,7 @@
 #include "common/transport/endpoint.hpp"
 
 #include "common/base/error.hpp"
-#include "common/transport/socket_path.hpp"
+#include "common/transport/listening_socket.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/fuzz/scratch_folder.hpp"
 

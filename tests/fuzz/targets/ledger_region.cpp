@@ -5,7 +5,7 @@
 
 #include "common/base/error.hpp"
 #include "common/wire/messages.hpp"
-#include "consumer/session/ledger_view.hpp"
+#include "consumer/session/run_views.hpp"
 #include "producer/ledger/slab_ledger.hpp"
 #include "tests/fuzz/exact_copy.hpp"
 #include "tests/fuzz/fuzz_target.hpp"

@@ -1,6 +1,6 @@
 // Pictures that are cut into tiles, band by band. Both ways of reading give the same pixels.
 
-#include "common/app/images/picture_rows.hpp"
+#include "common/app/images/picture_parts.hpp"
 
 #include "common/app/images/image_decode.hpp"
 #include "common/app/images/unreadable_item.hpp"

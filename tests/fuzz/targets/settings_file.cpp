@@ -1,7 +1,7 @@
 // A run's configuration file, the metadata beside a model's file, and the small languages of single settings.
 
 #include "common/app/settings/error_limit.hpp"
-#include "common/app/settings/output_shapes.hpp"
+#include "common/app/settings/parsed_values.hpp"
 #include "common/app/settings/run_config.hpp"
 #include "common/app/settings/toml.hpp"
 #include "common/base/error.hpp"

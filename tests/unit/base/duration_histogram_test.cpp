@@ -1,4 +1,4 @@
-#include "common/base/blocked_time.hpp"
+#include "common/base/durations.hpp"
 
 #include <gtest/gtest.h>
 

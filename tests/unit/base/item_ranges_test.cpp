@@ -1,4 +1,4 @@
-#include "common/base/item_ranges.hpp"
+#include "common/base/items.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

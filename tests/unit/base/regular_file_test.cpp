@@ -1,4 +1,4 @@
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "producer/egress/released_batches.hpp"
+#include "producer/egress/finished_work.hpp"
 
 #include <chrono>
 #include <cstdint>

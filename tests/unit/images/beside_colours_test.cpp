@@ -5,7 +5,7 @@
 
 #include "common/app/images/image_decode.hpp"
 #include "common/app/images/image_format.hpp"
-#include "common/app/images/picture_rows.hpp"
+#include "common/app/images/picture_parts.hpp"
 #include "common/app/images/png.hpp"
 #include "common/app/images/unreadable_item.hpp"
 #include "tests/unit/images/picture_files.hpp"

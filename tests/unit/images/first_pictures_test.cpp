@@ -8,7 +8,7 @@
 #include "common/app/images/bmp.hpp"
 #include "common/app/images/gif.hpp"
 #include "common/app/images/image_decode.hpp"
-#include "common/app/images/picture_rows.hpp"
+#include "common/app/images/picture_parts.hpp"
 #include "common/app/images/unreadable_item.hpp"
 #include "common/app/images/webp.hpp"
 #include "tests/unit/images/more_files.hpp"

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "common/app/images/image_decode.hpp"
-#include "common/app/images/picture_rows.hpp"
+#include "common/app/images/picture_parts.hpp"
 #include "common/app/images/unreadable_item.hpp"
 #include "tests/unit/images/jpeg_files.hpp"
 #include "tests/unit/images/more_files.hpp"

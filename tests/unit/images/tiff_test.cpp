@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/app/images/image_decode.hpp"
-#include "common/app/images/picture_rows.hpp"
+#include "common/app/images/picture_parts.hpp"
 #include "common/app/images/tiff_handle.hpp"
 #include "common/app/images/unreadable_item.hpp"
 #include "tests/unit/images/picture_files.hpp"

@@ -1,4 +1,4 @@
-#include "producer/runner/models/model_file.hpp"
+#include "producer/runner/models/model_choice.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "producer/runner/models/network_inputs.hpp"
+#include "producer/runner/models/network_file.hpp"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>

@@ -1,4 +1,4 @@
-#include "common/app/program/end_signals.hpp"
+#include "common/app/program/own_process.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

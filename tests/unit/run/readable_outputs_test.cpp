@@ -1,4 +1,4 @@
-#include "producer/runner/run/readable_outputs.hpp"
+#include "producer/runner/run/output_checks.hpp"
 
 #include <gmock/gmock.h>
 

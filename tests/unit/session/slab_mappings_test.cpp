@@ -1,4 +1,4 @@
-#include "consumer/session/ledger_view.hpp"
+#include "consumer/session/run_views.hpp"
 
 #include <gtest/gtest.h>
 

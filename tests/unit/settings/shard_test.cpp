@@ -1,4 +1,4 @@
-#include "common/app/settings/output_shapes.hpp"
+#include "common/app/settings/parsed_values.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "consumer/sinks/http/http_verdict.hpp"
+#include "consumer/sinks/http/http_exchange.hpp"
 
 #include <gmock/gmock.h>
 

@@ -7,7 +7,7 @@
 #include "common/app/images/resize.hpp"
 #include "common/base/error.hpp"
 #include "producer/runner/sources/batch_source.hpp"
-#include "producer/runner/sources/source_fingerprint.hpp"
+#include "producer/runner/sources/source_items.hpp"
 #include "tests/unit/sources/making.hpp"
 
 namespace offramp {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "common/app/images/unreadable_item.hpp"
-#include "producer/runner/sources/source_fingerprint.hpp"
+#include "producer/runner/sources/source_items.hpp"
 #include "tests/unit/sources/making.hpp"
 
 namespace offramp {

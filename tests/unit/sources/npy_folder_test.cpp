@@ -7,7 +7,7 @@
 #include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
 #include "producer/runner/sources/normal_noise.hpp"
-#include "producer/runner/sources/source_fingerprint.hpp"
+#include "producer/runner/sources/source_items.hpp"
 #include "tests/unit/sources/making.hpp"
 #include "tests/unit/sources/npy_bytes.hpp"
 

@@ -1,4 +1,4 @@
-#include "producer/runner/sources/source_fingerprint.hpp"
+#include "producer/runner/sources/source_items.hpp"
 
 #include <gtest/gtest.h>
 

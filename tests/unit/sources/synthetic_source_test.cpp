@@ -6,7 +6,7 @@
 
 #include "common/base/error.hpp"
 #include "producer/runner/sources/batch_source.hpp"
-#include "producer/runner/sources/source_fingerprint.hpp"
+#include "producer/runner/sources/source_items.hpp"
 
 namespace offramp {
 namespace {

@@ -20,7 +20,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "producer/runner/sources/batch_source.hpp"
-#include "producer/runner/sources/source_fingerprint.hpp"
+#include "producer/runner/sources/source_items.hpp"
 #include "tests/unit/images/jpeg_files.hpp"
 #include "tests/unit/sources/making.hpp"
 

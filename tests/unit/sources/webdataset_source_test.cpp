@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/error.hpp"
-#include "producer/runner/sources/source_fingerprint.hpp"
+#include "producer/runner/sources/source_items.hpp"
 #include "tests/unit/images/tar_files.hpp"
 #include "tests/unit/sources/making.hpp"
 

@@ -1,4 +1,4 @@
-#include "common/transport/socket_path.hpp"
+#include "common/transport/listening_socket.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

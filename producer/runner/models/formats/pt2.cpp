@@ -19,7 +19,7 @@
 #include "common/base/error.hpp"
 #include "common/json/json_text.hpp"
 #include "producer/runner/models/file_model.hpp"
-#include "producer/runner/models/network_inputs.hpp"
+#include "producer/runner/models/network_file.hpp"
 
 #ifdef OFFRAMP_TORCH_HAS_CUDA
 #include <c10/cuda/CUDAFunctions.h>

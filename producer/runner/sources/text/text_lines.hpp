@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 
 namespace offramp {
 

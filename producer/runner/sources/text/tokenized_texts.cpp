@@ -11,10 +11,10 @@
 #include <xxhash.h>
 
 #include "common/app/images/unreadable_item.hpp"
-#include "common/app/program/end_signals.hpp"
+#include "common/app/program/own_process.hpp"
 #include "common/app/texts/listed_texts.hpp"
 #include "common/base/error.hpp"
-#include "common/base/whole_file.hpp"
+#include "common/base/files.hpp"
 #include "producer/runner/sources/text/chunked_texts.hpp"
 
 namespace offramp {

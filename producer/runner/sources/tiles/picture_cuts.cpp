@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/app/images/picture_rows.hpp"
+#include "common/app/images/picture_parts.hpp"
 #include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
 

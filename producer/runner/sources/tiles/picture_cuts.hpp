@@ -12,7 +12,7 @@
 
 #include "common/app/images/geometry.hpp"
 #include "common/app/images/picture_bytes.hpp"
-#include "common/app/images/picture_rows.hpp"
+#include "common/app/images/picture_parts.hpp"
 
 namespace offramp {
 

@@ -1,4 +1,4 @@
-#include "consumer/processors/raw/npy_array.hpp"
+#include "consumer/processors/raw/array_formats.hpp"
 
 #include <array>
 #include <charconv>

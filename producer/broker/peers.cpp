@@ -1,4 +1,4 @@
-#include "producer/broker/peer_table.hpp"
+#include "producer/broker/peers.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/base/clock.hpp"
-#include "common/base/item_ranges.hpp"
+#include "common/base/items.hpp"
 
 namespace offramp {
 

@@ -1,4 +1,4 @@
-#include "producer/runner/kernels/gpu_choice.hpp"
+#include "producer/runner/kernels/gpu_runtime.hpp"
 
 #include "producer/runner/kernels/launches.hpp"
 #include "producer/runner/kernels/runtime_check.hpp"

@@ -7,7 +7,7 @@
 #include <optional>
 #include <thread>
 
-#include "common/app/program/end_signals.hpp"
+#include "common/app/program/own_process.hpp"
 #include "common/app/settings/exit_code.hpp"
 #include "common/base/unique_fd.hpp"
 #include "producer/egress/run_lifecycle.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/app/settings/sections/input_settings.hpp"
-#include "common/base/item_ranges.hpp"
+#include "common/base/items.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 

@@ -1,4 +1,4 @@
-#include "producer/runner/kernels/class_map_plan.hpp"
+#include "producer/runner/kernels/kernel_plans.hpp"
 
 #include <algorithm>
 

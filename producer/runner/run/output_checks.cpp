@@ -1,4 +1,4 @@
-#include "producer/runner/run/readable_outputs.hpp"
+#include "producer/runner/run/output_checks.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "common/app/images/item_keys.hpp"
-#include "common/app/settings/output_shapes.hpp"
+#include "common/app/settings/parsed_values.hpp"
 #include "common/app/settings/processor_results.hpp"
 #include "common/base/error.hpp"
-#include "common/wire/mask_form.hpp"
+#include "common/wire/output_forms.hpp"
 #include "common/wire/tensor_spec.hpp"
 
 namespace offramp {

@@ -1,4 +1,4 @@
-#include "producer/runner/models/model_file.hpp"
+#include "producer/runner/models/model_choice.hpp"
 
 #include <algorithm>
 #include <array>

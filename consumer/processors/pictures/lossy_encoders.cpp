@@ -1,4 +1,4 @@
-#include "consumer/processors/pictures/jpeg_encoder.hpp"
+#include "consumer/processors/pictures/lossy_encoders.hpp"
 
 #include <turbojpeg.h>
 #include <webp/encode.h>

@@ -1,4 +1,4 @@
-#include "common/wire/mask_form.hpp"
+#include "common/wire/output_forms.hpp"
 
 #include <limits>
 

@@ -1,4 +1,4 @@
-#include "common/app/images/picture_rows.hpp"
+#include "common/app/images/picture_parts.hpp"
 
 #include <png.h>
 

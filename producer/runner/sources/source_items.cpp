@@ -1,4 +1,4 @@
-#include "producer/runner/sources/source_fingerprint.hpp"
+#include "producer/runner/sources/source_items.hpp"
 
 #include <spdlog/fmt/fmt.h>
 
@@ -13,7 +13,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/app/settings/output_shapes.hpp"
+#include "common/app/settings/parsed_values.hpp"
 #include "common/base/error.hpp"
 
 namespace offramp {

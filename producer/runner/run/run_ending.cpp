@@ -1,4 +1,4 @@
-#include "producer/runner/run/end_watch.hpp"
+#include "producer/runner/run/run_ending.hpp"
 
 #include <poll.h>
 #include <sys/eventfd.h>

@@ -1,4 +1,4 @@
-#include "consumer/processors/pictures/png_rows.hpp"
+#include "consumer/processors/pictures/png_bytes.hpp"
 
 #include <isa-l/crc.h>
 

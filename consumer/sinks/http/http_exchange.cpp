@@ -1,12 +1,12 @@
-#include "consumer/sinks/http/http_verdict.hpp"
+#include "consumer/sinks/http/http_exchange.hpp"
 
 #include <algorithm>
 #include <cctype>
 #include <span>
 
 #include "common/base/error.hpp"
+#include "common/base/files.hpp"
 #include "common/base/redacted_url.hpp"
-#include "common/base/whole_file.hpp"
 
 namespace offramp {
 
