@@ -1,5 +1,7 @@
 #include "producer/broker/report_pages.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -46,10 +48,30 @@ json slab_states(const BrokerReport& broker) {
     return letters;
 }
 
-json known(const std::optional<double>& figure) { return figure ? json(*figure) : json(); }
+template <class Number>
+json known(const std::optional<Number>& figure) {
+    return figure ? json(*figure) : json();
+}
 
 json histogram_json(const DurationHistogram& histogram) {
     return {{"counts", histogram.counts()}, {"sum", histogram.seconds()}};
+}
+
+// The share of the time between two moments that consumers worked, over all consumers present in between. Work counts
+// when it is finished: with none finished and some under way, the share is unknown (null).
+json consumer_utilization(const BrokerReport& before, const BrokerReport& now, double seconds) {
+    const double busy = busy_seconds(now) - busy_seconds(before);
+    if (busy <= 0 && now.in_flight.samples > 0) return nullptr;
+    const double all = seconds * static_cast<double>(std::max<std::size_t>(1, consumers_between(before, now)));
+    return std::clamp(all > 0 ? busy / all : 0, 0.0, 1.0);
+}
+
+// Slabs by their state.
+json slabs_json(const BrokerReport& broker) {
+    json slabs = json::object();
+    for (std::size_t state = 0; state < kSlabStates; ++state)
+        slabs[std::string(to_string(static_cast<SlabState>(state)))] = broker.slabs[state];
+    return slabs;
 }
 
 }  // namespace
@@ -88,49 +110,74 @@ json consumers_json(const BrokerReport& broker, WhichConsumers which) {
     return list;
 }
 
-json consumer_utilization(const BrokerReport& before, const BrokerReport& now, double seconds) {
-    const double busy = busy_seconds(now) - busy_seconds(before);
-    if (busy <= 0 && now.in_flight.samples > 0) return nullptr;
-    const double all = seconds * static_cast<double>(std::max<std::size_t>(1, consumers_between(before, now)));
-    return std::clamp(all > 0 ? busy / all : 0, 0.0, 1.0);
-}
-
-json slabs_json(const BrokerReport& broker) {
-    json slabs = json::object();
-    for (std::size_t state = 0; state < kSlabStates; ++state)
-        slabs[std::string(to_string(static_cast<SlabState>(state)))] = broker.slabs[state];
-    return slabs;
-}
-
-void add_fields(json& page, const BrokerReport& broker, const StatusFields& stats) {
+json status_page(const BrokerReport& before, const BrokerReport& now, double seconds, const StatusFields& fields) {
+    const auto released = static_cast<double>(now.completed.samples - before.completed.samples);
+    json page = {
+        {"state", fields.state},
+        {"run_id", fields.run_id},
+        {"pid", ::getpid()},
+        {"producers", fields.producers},
+        {"time", utc_time()},
+        {"now_ns", fields.at_ns},
+        {"done_samples", fields.done_before + now.completed.samples},
+        {"total_samples", known(fields.total_samples)},
+        {"batches", now.completed.batches},
+        {"released_samples", now.completed.samples},
+        {"released_batches", now.completed.batches},
+        {"released_bytes", now.completed.bytes},
+        {"last_release_ns", now.last_release_ns},
+        {"samples_per_second", per_second(released, seconds)},
+        {"gpu_utilization", known(fields.gpu_utilization)},
+        {"consumer_utilization", consumer_utilization(before, now, seconds)},
+        {"limiting_stage", fields.limiting_stage},
+        {"slabs", slabs_json(now)},
+        {"consumers", consumers_json(now, fields.consumers)},
+        {"skipped", fields.skipped},
+        {"redelivered", now.redelivered.slabs},
+        {"dead_lettered_samples", now.dead_lettered.samples},
+        {"dropped_samples", fields.dropped.samples},
+        {"spilled_samples", now.spilled.samples},
+        {"releases", releases_json(now)},
+        {"last_failure", now.last_failure},
+        {"refused", now.refused},
+        {"visibility_timeouts", now.visibility_timeouts},
+        {"shortage", now.shortage_reason},
+        {"message", !fields.failure.empty()    ? fields.failure
+                    : !now.spill_error.empty() ? now.spill_error
+                                               : now.shortage},
+    };
     page["version"] = program_version();
-    page["device"] = stats.device;
-    page["device_uuid"] = stats.device_uuid;
-    page["began_ns"] = stats.began_ns;
-    page["shm_bytes"] = stats.shm_bytes;
-    page["pinned_bytes_per_second"] = known(stats.pinned_bytes_per_second);
-    page["input_wait_seconds"] = known(stats.input_wait_seconds);
-    page["slab_wait_seconds"] = known(stats.slab_wait_seconds);
-    page["output_wait_seconds"] = known(stats.output_wait_seconds);
-    page["totals"] = {{"published", totals_json(broker.published)},
-                      {"completed", totals_json(broker.completed)},
-                      {"dead_letters", totals_json(broker.dead_lettered)},
-                      {"redelivered", totals_json(broker.redelivered)},
-                      {"dropped", totals_json(stats.dropped)},
-                      {"spilled", totals_json(broker.ever_spilled)}};
+    page["device"] = fields.device;
+    page["device_uuid"] = fields.device_uuid;
+    page["began_ns"] = fields.began_ns;
+    page["shm_bytes"] = fields.shm_bytes;
+    page["pinned_bytes_per_second"] = known(fields.pinned_bytes_per_second);
+    page["input_wait_seconds"] = known(fields.input_wait_seconds);
+    page["slab_wait_seconds"] = known(fields.slab_wait_seconds);
+    page["output_wait_seconds"] = known(fields.output_wait_seconds);
+    page["totals"] = {{"published", totals_json(now.published)},        {"completed", totals_json(now.completed)},
+                      {"dead_letters", totals_json(now.dead_lettered)}, {"redelivered", totals_json(now.redelivered)},
+                      {"dropped", totals_json(fields.dropped)},         {"spilled", totals_json(now.ever_spilled)}};
     json bounds = json::array();
     for (const std::uint64_t bound : DurationHistogram::kBoundsNs) bounds.push_back(static_cast<double>(bound) / 1e9);
     page["stage_bounds_seconds"] = std::move(bounds);
-    json stages = {{"queue", histogram_json(broker.queue)}, {"process", histogram_json(broker.process)}};
-    if (stats.compute) stages["compute"] = histogram_json(*stats.compute);
-    if (stats.d2h) stages["d2h"] = histogram_json(*stats.d2h);
+    json stages = {{"queue", histogram_json(now.queue)}, {"process", histogram_json(now.process)}};
+    if (fields.compute) stages["compute"] = histogram_json(*fields.compute);
+    if (fields.d2h) stages["d2h"] = histogram_json(*fields.d2h);
     page["stage_seconds"] = std::move(stages);
-    page["slab_states"] = slab_states(broker);
+    page["slab_states"] = slab_states(now);
     json letters = json::object();
     for (std::size_t state = 0; state < kSlabStates; ++state)
         letters[std::string(1, kStateLetters[state])] = std::string(to_string(static_cast<SlabState>(state)));
     page["slab_state_letters"] = std::move(letters);
-    page["slab_failures"] = broker.slab_failures;
+    page["slab_failures"] = now.slab_failures;
+    return page;
+}
+
+double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
+
+double seconds_between(std::uint64_t from_ns, std::uint64_t to_ns) {
+    return to_ns > from_ns ? static_cast<double>(to_ns - from_ns) / 1e9 : 0;
 }
 
 std::string utc_time() {

@@ -99,7 +99,7 @@ struct EmbeddedEgress::Parts final : private StoppableRun, RunListener, ItemList
     void on_broker_failure() override { life.stop(StopMode::Abandon, "the broker failed"); }
     void on_stream_failure() override { life.stop(StopMode::Halt, "the egress failed"); }
     void on_delivery_end() override { life.note_delivery_end(); }
-    RunStatusFields stats_now() const;
+    EgressStats stats() const;
     std::uint32_t most_rows() const { return options.plan.batch; }
 
     const std::uint64_t began_ns = now_ns();
@@ -145,7 +145,7 @@ EmbeddedEgress::Parts::Parts(EmbeddedEgressOptions wanted)
                          .device_uuid = info.uuid,
                          .began_ns = began_ns,
                          .shm_bytes = run->shm_bytes()},
-        [this] { return stats_now(); }, [this] { trace->look(kSteadyClock.now()); });
+        [this] { return stats(); }, [this] { trace->look(kSteadyClock.now()); });
     try {
         run->open_to_consumers();
     } catch (...) {
@@ -301,7 +301,7 @@ bool EmbeddedEgress::Parts::drain(std::optional<std::chrono::nanoseconds> timeou
     return true;
 }
 
-RunStatusFields EmbeddedEgress::Parts::stats_now() const {
+EgressStats EmbeddedEgress::Parts::stats() const {
     return {.at_ns = now_ns(),
             .output = run->stream().stats(),
             .slab_wait_seconds = run->slab_wait_seconds(),
@@ -316,24 +316,6 @@ std::optional<std::uint64_t> EmbeddedEgress::submit(Batch batch) { return parts_
 
 bool EmbeddedEgress::drain(std::optional<std::chrono::nanoseconds> timeout) { return parts_->drain(timeout); }
 
-EmbeddedEgressStats EmbeddedEgress::stats() const {
-    const OutputStats output = parts_->run->stream().stats();
-    const BrokerReport broker = parts_->run->broker().report();
-    const auto number_of = [&](auto&& is) {
-        return static_cast<std::uint32_t>(std::ranges::count_if(
-            broker.consumers, [&](const ConsumerReport& one) { return one.end.empty() && is(one); }));
-    };
-    return {.batches_submitted = output.batches_submitted,
-            .samples_submitted = output.samples_submitted,
-            .samples_published = broker.published.samples,
-            .samples_completed = broker.completed.samples,
-            .samples_dropped = output.samples_dropped,
-            .samples_dead_lettered = broker.dead_lettered.samples,
-            .bytes_copied = output.bytes_copied,
-            .copy_seconds = output.copy_seconds,
-            .slab_wait_seconds = parts_->run->slab_wait_seconds(),
-            .consumers = number_of([](const ConsumerReport&) { return true; }),
-            .stalled = number_of([](const ConsumerReport& one) { return one.stalled; })};
-}
+EgressStats EmbeddedEgress::stats() const { return parts_->stats(); }
 
 }  // namespace offramp

@@ -12,6 +12,7 @@
 #include "common/base/items.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/egress/egress_run_options.hpp"
+#include "producer/egress/run_status.hpp"
 #include "producer/egress/slab_plan.hpp"
 
 namespace offramp {
@@ -30,16 +31,6 @@ struct EmbeddedEgressOptions {
     std::function<void(std::span<const ItemRange>)> on_completed{};
     // Items that will not be processed: dropped (copy thread) or dead-lettered (broker's thread). May be empty.
     std::function<void(std::span<const ItemRange>)> on_failed_items{};
-};
-
-struct EmbeddedEgressStats {
-    std::uint64_t batches_submitted = 0, samples_submitted = 0;
-    std::uint64_t samples_published = 0, samples_completed = 0, samples_dropped = 0, samples_dead_lettered = 0;
-    std::uint64_t bytes_copied = 0;
-    double copy_seconds = 0;       // device time
-    double slab_wait_seconds = 0;  // time that copies waited for a free slab
-    std::uint32_t consumers = 0;   // living
-    std::uint32_t stalled = 0;     // of them: their visibility timeout ran out
 };
 
 // A run (EgressRun) inside a program with its own loop. It uses that program's tensors, stream and keep-alives as they
@@ -75,7 +66,7 @@ class EmbeddedEgress {
     // Takes no more batches and returns once consumers have processed everything. False: the time ran out; call it
     // again.
     bool drain(std::optional<std::chrono::nanoseconds> timeout = std::nullopt);
-    EmbeddedEgressStats stats() const;
+    EgressStats stats() const;
 
   private:
     struct Parts;

@@ -2,19 +2,19 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
 
 #include "producer/broker/broker_report.hpp"
+#include "producer/broker/report_pages.hpp"
 #include "producer/egress/output_counters.hpp"
 
 namespace offramp {
 
-// The state of a run inside a program at one moment.
-struct RunStatusFields {
+// The numbers of a run inside a program at one moment.
+struct EgressStats {
     std::uint64_t at_ns = 0;
     OutputStats output;
     double slab_wait_seconds = 0;
@@ -37,7 +37,7 @@ class RunStatus {
         std::uint64_t began_ns = 0;  // CLOCK_MONOTONIC
         std::uint64_t shm_bytes = 0;
     };
-    using Look = std::function<RunStatusFields()>;
+    using Look = std::function<EgressStats()>;
 
     // `beside`: further work on the thread, at the same interval, also until end(). It throws nothing.
     RunStatus(Facts facts, Look look, std::function<void()> beside);
@@ -51,8 +51,8 @@ class RunStatus {
     void end(const std::string& state, const std::string& why = {});
 
     // The page of a run between two moments. Pure, except for the time of day in it.
-    static std::string page(const Facts& facts, const std::string& state, const RunStatusFields& before,
-                            const RunStatusFields& now, const std::string& why);
+    static std::string page(const Facts& facts, const std::string& state, const EgressStats& before,
+                            const EgressStats& now, const std::string& why);
 
   private:
     void write_periodically();
@@ -67,7 +67,7 @@ class RunStatus {
     bool over_ = false;
     std::string state_ = "running";
     std::string why_;
-    std::deque<RunStatusFields> earlier_;
+    RecentMoments<EgressStats> recent_;
     std::thread thread_;
 };
 

@@ -268,19 +268,23 @@ std::int32_t offramp_egress_drain(offramp_egress* egress, double timeout_seconds
 std::int32_t offramp_egress_get_stats(offramp_egress* egress, offramp_egress_stats* stats, offramp_error* error) {
     return on(egress, error, [&] {
         const auto given = known_part(stats, kLeastStats, "offramp_egress_stats");
-        const EmbeddedEgressStats now = egress->run->stats();
-        const offramp_egress_stats all{.size = given.size,
-                                       .batches_submitted = now.batches_submitted,
-                                       .samples_submitted = now.samples_submitted,
-                                       .samples_published = now.samples_published,
-                                       .samples_completed = now.samples_completed,
-                                       .samples_dropped = now.samples_dropped,
-                                       .samples_dead_lettered = now.samples_dead_lettered,
-                                       .bytes_copied = now.bytes_copied,
-                                       .copy_seconds = now.copy_seconds,
-                                       .slab_wait_seconds = now.slab_wait_seconds,
-                                       .consumers = now.consumers,
-                                       .stalled = now.stalled};
+        const EgressStats now = egress->run->stats();
+        offramp_egress_stats all{.size = given.size,
+                                 .batches_submitted = now.output.batches_submitted,
+                                 .samples_submitted = now.output.samples_submitted,
+                                 .samples_published = now.broker.published.samples,
+                                 .samples_completed = now.broker.completed.samples,
+                                 .samples_dropped = now.output.samples_dropped,
+                                 .samples_dead_lettered = now.broker.dead_lettered.samples,
+                                 .bytes_copied = now.output.bytes_copied,
+                                 .copy_seconds = now.output.copy_seconds,
+                                 .slab_wait_seconds = now.slab_wait_seconds,
+                                 .consumers = 0,
+                                 .stalled = 0};
+        for (const ConsumerReport& consumer : now.broker.consumers) {
+            all.consumers += consumer.end.empty() ? 1U : 0U;
+            all.stalled += consumer.end.empty() && consumer.stalled ? 1U : 0U;
+        }
         std::memcpy(stats, &all, std::min(given.size, sizeof all));
         return std::int32_t{OFFRAMP_OK};
     });

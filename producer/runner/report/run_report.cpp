@@ -1,7 +1,5 @@
 #include "producer/runner/report/run_report.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -18,10 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-// Rates and shares cover the last ten seconds: batches of several seconds would otherwise show as zero, then as a jump.
-constexpr std::uint64_t kRateNs = 10'000'000'000;
-constexpr std::uint64_t kMomentsKept = 40;
-
 // {published, released, ...} in one unit.
 json in_unit(const RunStats& stats, std::uint64_t SlabTotals::*unit) {
     return {{"published", stats.broker.published.*unit},
@@ -35,16 +29,10 @@ json in_unit(const RunStats& stats, std::uint64_t SlabTotals::*unit) {
             {"in_flight", stats.broker.in_flight.*unit}};
 }
 
-double seconds_between(std::uint64_t from_ns, std::uint64_t to_ns) {
-    return to_ns > from_ns ? static_cast<double>(to_ns - from_ns) / 1e9 : 0;
-}
-
 // Time since the run began, without waits for another program on the device.
 double seconds_of_its_own(const RunFacts& facts, const RunStats& stats, std::uint64_t to_ns) {
     return std::max(0.0, seconds_between(facts.began_ns, to_ns) - stats.turn_wait_seconds);
 }
-
-double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
 json of_measured(const RunStats& stats) {
     const MeasuredStats& from = stats.measured_from;
@@ -111,8 +99,8 @@ bool everything_is_published(const RunFacts& facts, const RunStats& now) {
 }
 
 // Work counts when it is finished: with none finished and some under way, the share is unknown.
-json share_of(double busy_seconds, double seconds, bool something_goes_on) {
-    if (busy_seconds <= 0 && something_goes_on) return nullptr;
+std::optional<double> share_of(double busy_seconds, double seconds, bool something_goes_on) {
+    if (busy_seconds <= 0 && something_goes_on) return std::nullopt;
     return std::clamp(per_second(busy_seconds, seconds), 0.0, 1.0);
 }
 
@@ -120,15 +108,13 @@ json share_of(double busy_seconds, double seconds, bool something_goes_on) {
 
 RunReport::RunReport(std::string run_dir, RunFacts facts) : run_dir_(std::move(run_dir)), facts_(std::move(facts)) {
     if (facts_.producers > 1) return;  // the first status establishes its predecessors' stats
-    earlier_.emplace_back();
-    earlier_.back().at_ns = now_ns();
+    RunStats start;
+    start.at_ns = now_ns();
+    recent_.earliest_before(start);
 }
 
 void RunReport::write_status(const RunStats& stats) {
-    while (earlier_.size() > 1 && earlier_.front().at_ns + kRateNs < stats.at_ns) earlier_.pop_front();
-    write_page(run_dir_ + "/" + run_files::kStatus,
-               status_json(facts_, earlier_.empty() ? stats : earlier_.front(), stats));
-    if (earlier_.empty() || stats.at_ns >= earlier_.back().at_ns + kRateNs / kMomentsKept) earlier_.push_back(stats);
+    write_page(run_dir_ + "/" + run_files::kStatus, status_json(facts_, recent_.earliest_before(stats), stats));
 }
 
 void RunReport::write_summary(const RunStats& stats, std::optional<ExitCode> exit) {
@@ -157,61 +143,37 @@ std::string RunReport::limiting_stage(const RunFacts& facts, const RunStats& bef
 
 std::string RunReport::status_json(const RunFacts& facts, const RunStats& before, const RunStats& now) {
     const double seconds = seconds_between(before.at_ns, now.at_ns);
-    json status = {
-        {"state", now.state},
-        {"run_id", facts.run_id},
-        {"pid", ::getpid()},
-        {"producers", facts.producers},
-        {"time", utc_time()},
-        {"done_samples", facts.done_before + now.broker.completed.samples},
-        {"total_samples", facts.items},
-        {"done_before", facts.done_before},
-        {"batches", now.broker.completed.batches},
-        {"released_samples", now.broker.completed.samples},
-        {"released_batches", now.broker.completed.batches},
-        {"released_bytes", now.broker.completed.bytes},
-        {"last_release_ns", now.broker.last_release_ns},
-        {"now_ns", now.at_ns},
-        {"samples_per_second",
-         per_second(static_cast<double>(now.broker.completed.samples - before.broker.completed.samples), seconds)},
-        {"compute_busy_seconds", now.compute_busy_seconds},
-        {"compute_busy_batches", now.compute_busy_batches},
-        {"gpu_utilization", share_of(now.compute_busy_seconds - before.compute_busy_seconds, seconds,
-                                     !everything_is_published(facts, now))},
-        {"consumer_utilization", consumer_utilization(before.broker, now.broker, seconds)},
-        {"limiting_stage", limiting_stage(facts, before, now)},
-        {"slabs", slabs_json(now.broker)},
-        {"consumers", consumers_json(now.broker, WhichConsumers::Living)},
-        {"skipped", now.skipped},
-        {"redelivered", now.broker.redelivered.slabs},
-        {"dead_lettered_samples", now.broker.dead_lettered.samples},
-        {"dropped_samples", now.dropped_when_full.samples},
-        {"spilled_samples", now.broker.spilled.samples},
-        {"releases", releases_json(now.broker)},
-        {"last_failure", now.broker.last_failure},
-        {"refused", now.broker.refused},
-        {"visibility_timeouts", now.broker.visibility_timeouts},
-        {"shortage", now.broker.shortage_reason},
-        {"tokens", tokens_json(now)},
-        {"message", !now.failure.empty()              ? now.failure
-                    : !now.broker.spill_error.empty() ? now.broker.spill_error
-                                                      : now.broker.shortage},
-        {"model", facts.model},
-    };
     const PinningProof& pinning = now.pinning;
-    add_fields(status, now.broker,
-               {.device = facts.device.word(),
-                .device_uuid = facts.device.uuid,
-                .began_ns = facts.began_ns,
-                .shm_bytes = facts.shm_bytes,
-                .pinned_bytes_per_second =
-                    pinning.registered ? std::optional(pinning.gigabytes_per_second * 1e9) : std::nullopt,
-                .input_wait_seconds = now.input_wait_seconds,
-                .slab_wait_seconds = now.slab_wait_seconds,
-                .output_wait_seconds = now.output_wait_seconds,
-                .dropped = now.dropped_when_full,
-                .compute = now.compute_times,
-                .d2h = now.copy_times});
+    json status =
+        status_page(before.broker, now.broker, seconds,
+                    {.state = now.state,
+                     .run_id = facts.run_id,
+                     .producers = facts.producers,
+                     .at_ns = now.at_ns,
+                     .done_before = facts.done_before,
+                     .total_samples = facts.items,
+                     .gpu_utilization = share_of(now.compute_busy_seconds - before.compute_busy_seconds, seconds,
+                                                 !everything_is_published(facts, now)),
+                     .limiting_stage = limiting_stage(facts, before, now),
+                     .skipped = now.skipped,
+                     .failure = now.failure,
+                     .device = facts.device.word(),
+                     .device_uuid = facts.device.uuid,
+                     .began_ns = facts.began_ns,
+                     .shm_bytes = facts.shm_bytes,
+                     .pinned_bytes_per_second =
+                         pinning.registered ? std::optional(pinning.gigabytes_per_second * 1e9) : std::nullopt,
+                     .input_wait_seconds = now.input_wait_seconds,
+                     .slab_wait_seconds = now.slab_wait_seconds,
+                     .output_wait_seconds = now.output_wait_seconds,
+                     .dropped = now.dropped_when_full,
+                     .compute = now.compute_times,
+                     .d2h = now.copy_times});
+    status["done_before"] = facts.done_before;
+    status["compute_busy_seconds"] = now.compute_busy_seconds;
+    status["compute_busy_batches"] = now.compute_busy_batches;
+    status["tokens"] = tokens_json(now);
+    status["model"] = facts.model;
     return page_text(status);
 }
 

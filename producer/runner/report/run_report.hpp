@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <fstream>
 #include <optional>
 #include <span>
@@ -14,6 +13,7 @@
 #include "common/base/items.hpp"
 #include "common/shm/run_files.hpp"
 #include "producer/broker/broker_report.hpp"
+#include "producer/broker/report_pages.hpp"
 #include "producer/device/device.hpp"
 #include "producer/egress/output_batch.hpp"
 #include "producer/runner/ingest/skipped_items.hpp"
@@ -113,7 +113,7 @@ class RunReport {
   private:
     std::string run_dir_;
     RunFacts facts_;
-    std::deque<RunStats> earlier_;  // the last seconds, oldest first
+    RecentMoments<RunStats> recent_;
 };
 
 // Lists samples dropped by --when-full drop: RUN_DIR/dropped.jsonl, a line for each part of a batch, {"batch": 3,

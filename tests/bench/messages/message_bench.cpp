@@ -310,7 +310,7 @@ void serve(const Settings& settings) {
          .began_ns = began_ns,
          .shm_bytes = run.shm_bytes()},
         [&] {
-            RunStatusFields now;
+            EgressStats now;
             now.at_ns = now_ns();
             now.output.samples_submitted = fed;
             now.broker = run.report();

@@ -11,7 +11,7 @@ namespace {
 
 // The device's time and the waits of a custom loop are unknown.
 TEST(RunStatus, OmitsUnknownFiguresOfALoop) {
-    RunStatusFields now;
+    EgressStats now;
     now.slab_wait_seconds = 3;
     now.output.copy_times.add(1'000'000);
     now.output.batches_dropped = 2;
