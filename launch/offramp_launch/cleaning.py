@@ -14,7 +14,7 @@ import time
 
 from offramp_launch.arguments import refuse, take_switch, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.run_dir import CONTROL_SOCKET, LOCK, accepts_connections, short_runs_folder
+from offramp_launch.run_dir import CONTROL_SOCKET, DROPPED, LOCK, accepts_connections, short_runs_folder
 from offramp_launch.shared_folder import AS_IT_IS
 from offramp_launch.supervision.recovery import RunHold
 
@@ -25,7 +25,7 @@ WORK = (
     ("output", "its results"),
     ("dead-letters", "dead letters"),
     ("spill", "spilled samples"),
-    ("dropped.jsonl", "the list of dropped samples"),
+    (DROPPED, "the list of dropped samples"),
 )
 
 

@@ -16,7 +16,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, s
 from offramp_launch.incidents import FOLDER, incidents_of, write_incident
 from offramp_launch.output_folder import CLAIM, OutputLock, require_no_job, run_noted
 from offramp_launch.retries import error_in, left_of, process_samples, retry_outcome
-from offramp_launch.run_dir import SETTINGS, own_runs, read_settings, require_owned_by_user
+from offramp_launch.run_dir import SETTINGS, last_begun, own_runs, read_settings, require_owned_by_user
 from offramp_launch.sink import hide_password
 
 WITH_TABLE = re.compile(r"\w+-postgres")
@@ -177,7 +177,7 @@ def retry(places, run_dir, rest):
     output = os.path.abspath(given.get("--output") or output_of(run_dir))
     if debugged:
         require_python(
-            take_values(rest, ["--processor"])[0].get("--processor") or read_settings(run_dir).get("processor") or ""
+            take_values(rest, ["--processor"])[0].get("--processor") or settings_in(run_dir).get("processor") or ""
         )
     command = [
         str(places.consumer()),
@@ -216,7 +216,7 @@ def require_python(processor):
 
 def output_of(run_dir):
     """The output of retries: the run's output, unless that is a job's or now holds another run's results."""
-    config = read_settings(run_dir)
+    config = settings_in(run_dir)
     output = config.get("output")
     is_of_job = output and (CLAIM.parent.name in pathlib.Path(output).parts or shared_folder.holds(output, CLAIM))
     is_of_run = output and not is_of_job and run_noted(output) == config.get("run-id")
@@ -256,13 +256,18 @@ def retry_all(run_dir, names, command, output, kept_open, run):
     return int(code or shell_code(finished))
 
 
+def settings_in(run_dir):
+    return read_settings(last_begun(run_dir))
+
+
 def settings_of(run_dir, given):
     """The run's settings as flags, where `given` does not set them."""
     given_names = flags_in(given)
     flags = []
-    if (run_dir / SETTINGS).exists() and "--config" not in given_names:
-        flags += ["--config", str(run_dir / SETTINGS)]
-    processor = read_settings(run_dir).get("processor")
+    kept = last_begun(run_dir) / SETTINGS
+    if kept.exists() and "--config" not in given_names:
+        flags += ["--config", str(kept)]
+    processor = settings_in(run_dir).get("processor")
     if processor and "--processor" not in given_names:
         flags += ["--processor", processor]
     return flags
@@ -277,7 +282,7 @@ def flags_for_tables(run_dir, output, given):
     Copies the marks of the run's tables (consumer/sinks/postgres/postgres_table.hpp) into the output of the retries. By them the rows go into the run's tables,
     and never into another run's. Errors: LaunchError where the run's tables cannot be identified.
     """
-    config, given_names = read_settings(run_dir), flags_in(given)
+    config, given_names = settings_in(run_dir), flags_in(given)
     processors = (take_values(given, ["--processor"])[0].get("--processor") or config.get("processor") or "").split(",")
     tables = [name for name in processors if WITH_TABLE.fullmatch(name)]
     if not tables:

@@ -32,7 +32,7 @@ def _reason_of(code, stopped_by, report, producers_end, finishing, run_dir):
         return f"{producers_end}\n    Its log: {run_dir.log('producer')}"
     if finishing:
         return merge_failure(finishing, run_dir)
-    return f"the run ended with exit code {code}, and no program reported a reason\n    Logs: {run_dir.logs.folder}"
+    return f"the run ended with exit code {code}, and no program reported a reason\n    Logs: {run_dir.logs}"
 
 
 def is_outweighed(code, finished):

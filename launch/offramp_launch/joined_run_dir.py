@@ -10,9 +10,8 @@ import time
 
 from offramp_launch.endpoint import read_endpoint
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.previous_report import PreviousReport
 from offramp_launch.progress import ENDS
-from offramp_launch.run_dir import RunDir, read_object
+from offramp_launch.run_dir import LOGS, REPORTS, STATUS, RunDir, put_reports_aside, read_object
 
 LOOK_AGAIN_SECONDS = 0.05
 PRODUCERS_OWN = (
@@ -25,9 +24,6 @@ class JoinedRunDir(RunDir):
     Holds the directory together with its program, which has another lock there. Errors: LaunchError when a launcher holds it
     (RUN_IN_USE), it is another user's (NOT_PERMITTED), or others may write to it (USAGE).
     """
-
-    def __init__(self, places, folder):
-        super().__init__(places, folder)
 
     @staticmethod
     def _make(folder):
@@ -51,7 +47,9 @@ class JoinedRunDir(RunDir):
                 f"./launch/offramp scale N --run-dir {folder} sets their number",
                 ExitCode.RUN_IN_USE,
             ) from problem
-        self._begin(folder, inside, PreviousReport(folder, files=()))
+        begun = any(folder.glob(f"{LOGS}/*"))  # an earlier launcher's consumers
+        put_reports_aside(folder, inside, begun, [name for name in REPORTS if name != STATUS])
+        os.mkdir(LOGS, 0o700, dir_fd=inside)
 
 
 def wait_for_run(folder, seconds, note):
@@ -109,7 +107,7 @@ def existing_entries(folder, endpoint):
     """Describes the directory without a reachable run."""
     if endpoint:
         return f"its program (pid {endpoint['producer_pid']}) is dead"
-    status = read_object(folder / "status.json")
+    status = read_object(folder / STATUS)
     if status and status.get("state") in ENDS:
         return "its earlier run is over"
     if status:

@@ -179,7 +179,7 @@ def supervise(plan, output, unit, about, note, go_on):
         status=lambda _: plan.run_dir.status(),
         watch_on=lambda display: Supervisor(plan, display),
         conclude=lambda supervisor, code, finishing, _: conclude(plan, supervisor, code, about, finishing),
-        lines=lambda _, whole: summary.describe(whole, unit, output, go_on(), plan.run_dir.summary_name()),
+        lines=lambda _, whole: summary.describe(whole, unit, output, go_on()),
     )
 
 

@@ -6,21 +6,24 @@ import json
 import os
 import pathlib
 import secrets
+import shutil
 import socket
 import stat
 import time
 
+from offramp_launch import shared_folder
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.previous_report import NOT_BEGUN, PreviousReport
 from offramp_launch.places import is_writable
-from offramp_launch.run_logs import LogFile, RunLogs
 from offramp_launch.status_schema import validate_status
 
 CONTROL_SOCKET = "control.sock"
 # Marks a folder as a run directory.
 LOCK = "launcher.lock"
-SUMMARY = "summary.json"
-SETTINGS = "config.toml"
+STATUS, SUMMARY, SETTINGS, LOGS = "status.json", "summary.json", "config.toml", "logs"
+METRICS, LOGBOOK, DROPPED = "metrics.prom", "launcher.json", "dropped.jsonl"
+# Reports of a run, which give way to those of the next one in its directory. The status decides where they go, and so goes last.
+REPORTS = (SUMMARY, SETTINGS, LOGS, METRICS, LOGBOOK, DROPPED, STATUS)
+BEFORE = "before"  # reports of the last run that has begun
 # Bytes of path that a socket's address holds.
 LONGEST_SOCKET_PATH = 107
 # Longest socket name in a run directory (common/transport/endpoint.hpp).
@@ -67,8 +70,7 @@ def choose_run_dir(places, wanted, run_id):
 class RunDir:
     """
     Holds a run directory for the life of a run: a new one, an empty one, or one of an earlier run.
-    Owns: the launcher's lock on it, and the link in build/runs to a directory elsewhere. The reports of an earlier run stay until
-    this one has begun (`previous`).
+    Owns: the launcher's lock on it, and the link in build/runs to a directory elsewhere. Puts the reports of an earlier run aside.
     Errors: LaunchError when it holds anything else (USAGE), when another run lives there (RUN_IN_USE), or it cannot be made or is
     another user's. Then nothing in it has changed.
     """
@@ -118,7 +120,8 @@ class RunDir:
         if account:  # the consumers' user, who opens the sockets in it
             os.fchown(inside, -1, account.gid)
             os.fchmod(inside, 0o710)
-        self._begin(folder, inside, PreviousReport(folder))
+        put_reports_aside(folder, inside, has_begun(folder))
+        os.mkdir(LOGS, 0o700, dir_fd=inside)
 
     def _hold(self, folder, inside):
         self._lock = os.open(
@@ -136,12 +139,6 @@ class RunDir:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(CONTROL_SOCKET, dir_fd=inside)
 
-    def _begin(self, folder, inside, previous):
-        """`previous`: the reports of an earlier run there."""
-        self.previous = previous
-        self.logs = RunLogs(folder, inside, beside=self.previous.stands)
-        self.previous.on_begun = self.logs.take_place
-
     def _link_from(self, runs):
         with contextlib.suppress(OSError):
             if self.path.parent != runs:
@@ -154,25 +151,55 @@ class RunDir:
         return self.path / name
 
     def read_json(self, name):
-        """The JSON object in a file of this run. None where there is none, or still the earlier run's."""
-        self.previous.look()
-        return None if self.previous.holds(name) else read_object(self.file(name))
+        """The JSON object in a file of this run; None where there is none."""
+        return read_object(self.file(name))
+
+    def write(self, name, text):
+        """Replaces a file; readers see it whole. Errors: OSError."""
+        shared_folder.write(self.path, name, text.encode())
 
     def status(self, note=lambda left_out: None):
         """The valid part of status.json; empty without the file. Calls `note` with the names of invalid fields."""
-        status, left_out = validate_status(self.read_json("status.json") or {})
+        status, left_out = validate_status(self.read_json(STATUS) or {})
         if left_out:
             note(left_out)
         return status
 
-    def summary_name(self):
-        """File name of this run's summary."""
-        self.previous.look()
-        return NOT_BEGUN if self.previous.stands else SUMMARY
+    logs = property(lambda self: self.file(LOGS), doc="The folder of the programs' logs.")
 
     def log(self, name):
-        """A program's log among this run's logs."""
-        return LogFile(self.logs, name)
+        """A program's log."""
+        return self.logs / f"{name}.log"
+
+
+def has_begun(folder):
+    """Whether the run with the reports in this folder got as far as a status of its producer (summary.close_status)."""
+    status = read_object(folder / STATUS)
+    return status is not None and status.get("begun") is not False
+
+
+def put_reports_aside(folder, inside, begun, reports=REPORTS):
+    """
+    Moves the reports in a run directory to BEFORE, in place of older ones. Removes those of a run that has not `begun`, so that BEFORE always has
+    the last run that has. `inside`: the folder's descriptor. Errors: OSError.
+    """
+    found = [name for name in reports if os.path.lexists(folder / name)]
+    if begun and found:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder / BEFORE)
+        os.mkdir(BEFORE, 0o700, dir_fd=inside)
+    for name in found:
+        if begun:
+            os.rename(name, f"{BEFORE}/{name}", src_dir_fd=inside, dst_dir_fd=inside)
+        elif name == LOGS:
+            shutil.rmtree(folder / LOGS)
+        else:
+            os.unlink(name, dir_fd=inside)
+
+
+def last_begun(folder):
+    """The folder with the reports of the last run in this run directory that has begun."""
+    return folder / BEFORE if not has_begun(folder) and has_begun(folder / BEFORE) else folder
 
 
 def read_object(file):

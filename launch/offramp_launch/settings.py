@@ -234,4 +234,4 @@ def line_of(key, value):
 def keep_settings(run_dir, settled, config, argv):
     """`settled`: all settings of the run; `config`: the requested ones, reusable with --config; `argv`: the user's flags. Errors: OSError."""
     consumers = setting_given("consumers", argv) if bounds_given(argv) else settled["consumers"]
-    run_dir.previous.put(SETTINGS, to_toml({**config, "consumers": consumers}, settled))
+    run_dir.write(SETTINGS, to_toml({**config, "consumers": consumers}, settled))

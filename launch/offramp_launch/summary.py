@@ -6,11 +6,9 @@ import json
 import os
 import re
 
-from offramp_launch import shared_folder
 from offramp_launch.exit_code import ExitCode, signal_name
 from offramp_launch.output_folder import is_empty
-from offramp_launch.run_dir import SUMMARY
-from offramp_launch.run_logs import LOGS, LOGS_NOT_BEGUN
+from offramp_launch.run_dir import LOGS, STATUS, SUMMARY
 
 PRODUCER_SUMMARY = "producer-summary.json"
 SHOWN_SKIPPED = 20
@@ -124,13 +122,11 @@ def of_own_run(about, watch, code, failure, seconds, samples, batches, **more):
 
 def write(run_dir, whole):
     """
-    Call once all programs of the run have ended. Also closes status.json with the same end. A run that did not begin in an earlier one's
-    directory only writes not-begun.json. Errors: OSError.
+    Call once all programs of the run have ended. Also closes status.json with the same end. Errors: OSError.
     """
     try:
-        _put(run_dir, run_dir.summary_name(), whole)
-        if run_dir.summary_name() == SUMMARY:
-            run_dir.file(PRODUCER_SUMMARY).unlink(missing_ok=True)  # the summary has all of it
+        _put(run_dir, SUMMARY, whole)
+        run_dir.file(PRODUCER_SUMMARY).unlink(missing_ok=True)  # the summary has all of it
     finally:
         close_status(run_dir, whole)
 
@@ -141,16 +137,17 @@ def write_joined(run_dir, whole, run_is_over, nonce):
     the next run does once it has begun in the same directory. Errors: OSError.
     """
     _put(run_dir, SUMMARY, whole)
-    if run_is_over and (run_dir.read_json("status.json") or {}).get("nonce") in (nonce, None):
+    if run_is_over and (run_dir.read_json(STATUS) or {}).get("nonce") in (nonce, None):
         close_status(run_dir, whole)
 
 
 def close_status(run_dir, whole):
-    """Adds the run's end to the producer's last status. Leaves the file unchanged where it cannot be written."""
-    if run_dir.summary_name() != SUMMARY:
-        return
+    """
+    Adds the run's end to the producer's last status. A run without one has not begun: run_dir.put_reports_aside(). Leaves the file unchanged
+    where it cannot be written.
+    """
     with contextlib.suppress(OSError):
-        status = run_dir.read_json("status.json") or {"run_id": whole.get("run_id")}
+        status = run_dir.read_json(STATUS) or {"run_id": whole.get("run_id"), "begun": False}
         status.update(
             state=last_state(status.get("state"), whole["exit"]),
             exit=whole["exit"],
@@ -159,7 +156,7 @@ def close_status(run_dir, whole):
         )
         if _counts(whole.get("samples")).get("recovered"):
             status["dead_lettered_samples"] = whole["samples"]["dead_letters"]
-        _put(run_dir, "status.json", status)
+        _put(run_dir, STATUS, status)
 
 
 def last_state(reported, exit_code):
@@ -176,7 +173,7 @@ def last_state(reported, exit_code):
 
 
 def _put(run_dir, name, value):
-    shared_folder.write(run_dir.path, name, (json.dumps(value, indent=2) + "\n").encode())
+    run_dir.write(name, json.dumps(value, indent=2) + "\n")
 
 
 def working_folder():
@@ -192,8 +189,8 @@ def wall_clock():
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def describe(summary, unit, output, go_on, file=SUMMARY):
-    """The summary as lines for a reader. `go_on`: the command that continues the run. `file`: the summary's file name."""
+def describe(summary, unit, output, go_on):
+    """The summary as lines for a reader. `go_on`: the command that continues the run."""
     lines = [
         f"Run {summary['run_id']} " + ("ended" if summary["exit"] == 0 else f"ended with exit code {summary['exit']}")
     ]
@@ -258,9 +255,7 @@ def describe(summary, unit, output, go_on, file=SUMMARY):
         ]
     if output and os.path.isdir(output) and (summary["exit"] == ExitCode.OK or not is_empty(output)):
         lines.append(f"  outputs    {output}")
-    lines.append(
-        f"  summary    {summary['run_dir']}/{file}, logs in {summary['run_dir']}/{LOGS if file == SUMMARY else LOGS_NOT_BEGUN}/"
-    )
+    lines.append(f"  summary    {summary['run_dir']}/{SUMMARY}, logs in {summary['run_dir']}/{LOGS}/")
     if summary.get("failure"):
         lines.append(f"offramp: {summary['failure']}")
     if leaves_work(summary):

@@ -75,7 +75,7 @@ class Launcher(unittest.TestCase):
                 self.assertEqual({"pid", "batches", "cpu_seconds", "exit"} - set(consumer), set())
             self.assertEqual(len((run.output / "checksums.tsv").read_text().splitlines()) >= 120, True)
 
-    def test_a_refused_run_keeps_the_previous_runs_reports(self):
+    def test_a_refused_run_puts_the_previous_runs_reports_aside(self):
         with LaunchedRun(*COPY, "--consumers", "1") as run:
             self.assertEqual(run.start("--batches", "30").wait(), 0, run.logs())
             names = ("status.json", "summary.json", "config.toml")
@@ -100,16 +100,14 @@ class Launcher(unittest.TestCase):
             ):
                 refused = run.command(*again, *flags)
                 self.assertEqual(refused.returncode, 64, refused.stdout + refused.stderr)
-                self.assertEqual({name: (run.run_dir / name).read_bytes() for name in before}, before, flags)
-            self.assertIn(
-                "not-begun.json, logs in",
-                run.command(*again, "--batches", "30", "--resume", "--copy-bytes", "2MiB").stdout,
-            )
+                kept = run.run_dir / "before" if (run.run_dir / "before").exists() else run.run_dir
+                self.assertEqual({name: (kept / name).read_bytes() for name in before}, before, flags)
+            self.assertEqual(kept, run.run_dir / "before")
             begun = run.command(*again, "--batches", "40", "--overwrite")
             self.assertEqual(begun.returncode, 0, begun.stdout + begun.stderr)
             self.assertEqual(run.summary()["samples"]["released"], 160)
-            for name in ("dropped.jsonl", "not-begun.json"):
-                self.assertFalse((run.run_dir / name).exists(), name)
+            self.assertFalse((run.run_dir / "dropped.jsonl").exists())
+            self.assertEqual({name: (kept / name).read_bytes() for name in before}, before)
 
     def test_an_input_with_nothing_in_it_is_reported_before_a_model_is_loaded(self):
         with tempfile.TemporaryDirectory() as name:

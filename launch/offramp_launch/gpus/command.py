@@ -314,7 +314,7 @@ def supervise(
                 ),
             )
             display.show_end(run_dir.status())
-            return code, gpus_summary.lines(whole, unit, str(job.output), go_on(), run_dir.summary_name())
+            return code, gpus_summary.lines(whole, unit, str(job.output), go_on())
         finally:
             display.close()
             run_steps.sweep(producer)

@@ -130,8 +130,8 @@ def devices(ours, workers):
     return f"{', '.join(kinds)} ({counted(len(workers), 'worker')})" if kinds else None
 
 
-def lines(whole, unit, output, go_on, file):
+def lines(whole, unit, output, go_on):
     """A single run's lines, plus the GPUs that were given up."""
-    first, *rest = summary.describe(whole, unit, output, go_on, file).splitlines()
+    first, *rest = summary.describe(whole, unit, output, go_on).splitlines()
     lost = [f"  given up   {worker['name']}: {worker['why_lost']}" for worker in whole["workers"] if worker["why_lost"]]
     return "\n".join([first, *lost, *(line for line in rest if line.strip() != "model")])

@@ -8,7 +8,6 @@ import pathlib
 import selectors
 import signal
 
-from offramp_launch import shared_folder
 from offramp_launch.arguments import count
 from offramp_launch.supervision.backoff import Backoff
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
@@ -26,6 +25,7 @@ from offramp_launch.gpus.status import (
 from offramp_launch.gpus.summary import bring_dead_letters
 from offramp_launch.jobs.files import write_errors
 from offramp_launch.output_folder import items_done_in
+from offramp_launch.run_dir import DROPPED, STATUS
 from offramp_launch.supervision.logbook import KEPT_DEATHS, LONGEST_LINE
 from offramp_launch.supervision.process_loop import ProcessLoop
 from offramp_launch.jobs.shard_exit import AGAIN, DONE, FINAL, FIRST_SIGNAL, TRY_AGAIN
@@ -288,8 +288,8 @@ class GpusSupervisor(ProcessLoop):
             run_dir = pathlib.Path(record["report"]["run_dir"])
             bring_dead_letters(run_dir)
             with contextlib.suppress(OSError):  # nothing was dropped, or an earlier launcher's directory is gone
-                listed = (run_dir / "dropped.jsonl").read_bytes()
-                whole = self._run_dir.file("dropped.jsonl")
+                listed = (run_dir / DROPPED).read_bytes()
+                whole = self._run_dir.file(DROPPED)
                 with write_errors(whole), open(whole, "ab") as file:
                     file.write(listed)
         except LaunchError as problem:
@@ -320,12 +320,7 @@ class GpusSupervisor(ProcessLoop):
             [describe(worker) for worker in self._workers],
         )
         with contextlib.suppress(OSError):
-            shared_folder.write(
-                self._run_dir.path,
-                "status.json",
-                (json.dumps({**self.status, "run_id": self._run_id}, indent=2) + "\n").encode(),
-            )
-        self._run_dir.previous.look()
+            self._run_dir.write(STATUS, json.dumps({**self.status, "run_id": self._run_id}, indent=2) + "\n")
         self._display.show(self.status)
 
     def _state(self):

@@ -17,8 +17,7 @@ from offramp_launch.gpus.worker import COMMAND
 from offramp_launch.supervision.log_follower import LogFollower, record, printed_by_command
 from offramp_launch.supervision.logbook import KEPT_DEATHS
 from offramp_launch.places import LAUNCHER
-from offramp_launch.previous_report import LOGBOOK
-from offramp_launch.run_dir import SUMMARY, read_object
+from offramp_launch.run_dir import LOGBOOK, SUMMARY, read_object
 from offramp_launch.watching.counters import BusySeconds, added, grown
 from offramp_launch.watching.timestamps import seconds_of
 

@@ -4,7 +4,7 @@ import collections
 import contextlib
 import json
 
-from offramp_launch.previous_report import LOGBOOK
+from offramp_launch.run_dir import LOGBOOK
 from offramp_launch.summary import wall_clock
 from offramp_launch.watching.counters import BusySeconds
 
@@ -24,9 +24,6 @@ class Logbook:
         self._lines = collections.deque(maxlen=KEPT_LINES)
         self._deaths = collections.deque(maxlen=KEPT_DEATHS)
         self._counts = {"restarts": 0, "takeovers": 0}
-        if not run_dir.previous.stands:
-            with contextlib.suppress(OSError):
-                run_dir.file(LOGBOOK).unlink()  # an earlier launcher's
 
     def note(self, text):
         time = wall_clock()
@@ -56,6 +53,4 @@ class Logbook:
 
     def _keep(self):
         with contextlib.suppress(OSError):  # a full disk; record() still has the data
-            self._run_dir.previous.put(
-                LOGBOOK, json.dumps({**self._counts, "deaths": list(self._deaths)}, indent=2) + "\n"
-            )
+            self._run_dir.write(LOGBOOK, json.dumps({**self._counts, "deaths": list(self._deaths)}, indent=2) + "\n")

@@ -142,7 +142,7 @@ class Watch(ProcessLoop):
             self.fail(
                 LaunchError(
                     f"slabs failed {FAILURES_WITHOUT_PROGRESS} times in a row and nothing was completed in between; the last: {why[-1]}",
-                    f"The consumers' logs have the details: {self._plan.run_dir.logs.folder}",
+                    f"The consumers' logs have the details: {self._plan.run_dir.logs}",
                     ExitCode.DEAD_LETTERS,
                 )
             )

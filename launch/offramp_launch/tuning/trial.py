@@ -259,6 +259,6 @@ def within(seconds, holds):
 
 def failure_of(run_dir, log):
     """Why the run failed, in one line."""
-    failure = (read_object(run_dir / "summary.json") or read_object(run_dir / "not-begun.json") or {}).get("failure")
+    failure = (read_object(run_dir / "summary.json") or {}).get("failure")
     errors, lines = printed_by_command(log)
     return failure or next(reversed(errors or [line for line in lines if line.strip()]), "it gave no reason")

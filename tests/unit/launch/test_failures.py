@@ -278,30 +278,28 @@ class FailureTest(unittest.TestCase):
         )
         self.stage.end(*first)
 
-    def test_a_run_that_does_not_begin_keeps_the_previous_report(self):
+    def test_the_reports_of_the_last_run_that_has_begun_are_kept(self):
         run_dir, output = self.stage.folder / "run", self.stage.folder / "output"
         launcher, producer, consumers = self.stage.start_run(
             1, "--run-dir", str(run_dir), "--input", "first", "--output", str(output)
         )
         (run_dir / "dropped.jsonl").write_text("{}\n")
         self.stage.end(launcher, producer, consumers, summary={"samples": {"released": 8}})
-        logs = [f"logs/{path.name}" for path in (run_dir / "logs").iterdir()]
-        self.assertIn("logs/producer.log", logs)
-        files = {
-            name: (run_dir / name).read_bytes()
-            for name in ("status.json", "summary.json", "dropped.jsonl", "config.toml", *logs)
-        }
+        names = ["status.json", "summary.json", "dropped.jsonl", "config.toml", "metrics.prom"]
+        names += [f"logs/{path.name}" for path in (run_dir / "logs").iterdir()]
+        self.assertIn("logs/producer.log", names)
+        files = {name: (run_dir / name).read_bytes() for name in names}
         again = ("run", "--consumers", "1", "--run-dir", str(run_dir), "--input", "second", "--resume", "--output")
 
-        def still_there():
-            self.assertEqual(files, {name: (run_dir / name).read_bytes() for name in files})
-            return json.loads((run_dir / "not-begun.json").read_text())
+        def summary_beside_them():
+            self.assertEqual(files, {name: (run_dir / "before" / name).read_bytes() for name in files})
+            return json.loads((run_dir / "summary.json").read_text())
 
         holder = self.holder_of(output / ".offramp-lock")
         (output / ".offramp-lock").write_text(json.dumps({"run": "another", "pid": os.getpid()}))
         code, printed = self.stage.call(*again, str(output))
         self.assertEqual(ExitCode.RUN_IN_USE, code, printed)
-        self.assertEqual(ExitCode.RUN_IN_USE, still_there()["exit"])
+        self.assertEqual(ExitCode.RUN_IN_USE, summary_beside_them()["exit"])
         holder.communicate()
         (output / ".offramp-lock").unlink()
 
@@ -310,26 +308,18 @@ class FailureTest(unittest.TestCase):
             producer, consumer = sorted(
                 (self.stage.enter() for _ in range(2)), key=lambda puppet: puppet.role != "producer"
             )
-            still_there_meanwhile = {name: (run_dir / name).read_bytes() for name in files}
-            self.assertEqual(files, still_there_meanwhile)
             printed = self.stage.end(launcher, producer, [consumer], code=code)
-            self.assertIn(f"{run_dir}/not-begun.json, logs in {run_dir}/logs-not-begun/", printed)
-            self.assertTrue((run_dir / "logs-not-begun" / "producer.log").exists())
+            self.assertIn(f"{run_dir}/summary.json, logs in {run_dir}/logs/", printed)
+            self.assertTrue((run_dir / "logs" / "producer.log").exists())
             self.assertEqual(
-                (code, "second", True), tuple(still_there()[key] for key in ("exit", "input", "incomplete"))
+                (code, "second", True), tuple(summary_beside_them()[key] for key in ("exit", "input", "incomplete"))
             )
 
         launcher, producer, consumers = self.stage.start_run(1, *again[3:], str(output))
-        until(lambda: 'input = "second"' in (run_dir / "config.toml").read_text())
-        self.assertFalse((run_dir / "summary.json").exists(), "the summary of the earlier run is removed")
+        self.assertFalse((run_dir / "summary.json").exists(), "the summary of the refused run is removed")
         self.stage.end(launcher, producer, consumers, summary={"samples": {"released": 3}})
-        self.assertEqual({"released": 3}, json.loads((run_dir / "summary.json").read_text())["samples"])
-        self.assertEqual(
-            logs,
-            [name for name in logs if (run_dir / name.replace("logs/", "logs-before/")).read_bytes() == files[name]],
-        )
-        for name in ("dropped.jsonl", "not-begun.json", "logs-not-begun"):
-            self.assertFalse((run_dir / name).exists(), name)
+        self.assertEqual({"released": 3}, summary_beside_them()["samples"])
+        self.assertFalse((run_dir / "dropped.jsonl").exists())
 
     def test_an_unused_new_output_folder_is_removed(self):
         mine, made = self.stage.folder / "mine", self.stage.folder / "made" / "within" / "it"

@@ -1,6 +1,7 @@
 """Small parts: arguments, back-off, finding runs, logs, summaries, exit codes, builds."""
 
 import contextlib
+import fcntl
 import io
 import json
 import os
@@ -30,7 +31,6 @@ from offramp_launch import (
 from offramp_launch.setup import build
 from offramp_launch.supervision import backoff, control, log_follower, timers
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code, status_behind_a_shell
-from offramp_launch.supervision.log_follower import size_of
 from offramp_launch.places import Places
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
@@ -192,29 +192,58 @@ class RunDirTest(unittest.TestCase):
         run_dir.own_folder_in_tmp(self.folder / "mine")
         run_dir.own_folder_in_tmp(self.folder / "mine")
 
-    def test_files_of_an_earlier_run_are_ignored(self):
-        run = self.make_run("again")
-        for name in ("status.json", "producer-summary.json", "summary.json", "config.toml"):
-            (run / name).write_text('{"of": "the earlier one"}')
-        for name in (run_dir.LOCK, "control.sock"):
-            (run / name).touch()
-        (run / "output").mkdir()
+    def take(self, run):
+        """Takes the directory as a launcher does, until the next one does or the test ends."""
         held = run_dir.RunDir(self.places, run)
         self.addCleanup(os.close, held._lock)
-        held.previous.put("config.toml", "{}")
-        self.assertEqual(
-            (None, None, "not-begun.json"),
-            (held.read_json("status.json"), held.read_json("producer-summary.json"), held.summary_name()),
-        )
-        self.assertEqual('{"of": "the earlier one"}', held.file("config.toml").read_text())
-        new = run / "status.json.new"
-        new.write_text('{"of": "this one"}')
-        new.replace(run / "status.json")
-        self.assertEqual(({"of": "this one"}, "summary.json"), (held.read_json("status.json"), held.summary_name()))
-        self.assertEqual("{}", held.file("config.toml").read_text())
-        self.assertEqual(
-            {"launcher.lock", "logs", "output", "status.json", "config.toml"}, {path.name for path in run.iterdir()}
-        )
+        return held
+
+    def let_go(self, held):
+        fcntl.flock(held._lock, fcntl.LOCK_UN)
+
+    def reports_of(self, run):
+        return {str(path.relative_to(run)): path.read_text() for path in run.rglob("*") if path.is_file()}
+
+    def begin_run(self, run, text, status="{}"):
+        """What a run leaves. `status`: None for a run that was killed before its producer reported."""
+        held = self.take(run)
+        held.log("producer").write_text(text)
+        for name in ("config.toml", "summary.json", "metrics.prom", "dropped.jsonl", "launcher.json"):
+            held.write(name, text)
+        if status:
+            held.write("status.json", status)
+        self.let_go(held)
+
+    def test_before_has_the_reports_of_the_last_run_that_has_begun(self):
+        run = self.folder / "again"
+        files = ("logs/producer.log", "config.toml", "summary.json", "metrics.prom", "dropped.jsonl", "launcher.json")
+        self.begin_run(run, "first")
+        self.begin_run(run, "second")
+        before = {f"before/{name}": "first" for name in files}
+        now = {name: "second" for name in files}
+        kept = {"launcher.lock": "", "before/status.json": "{}"}
+        self.assertEqual({**kept, **before, **now, "status.json": "{}"}, self.reports_of(run))
+        for status in ('{"begun": false}', None):
+            self.begin_run(run, "third", status)
+            before = {f"before/{name}": "second" for name in files}
+            now = {name: "third" for name in files}
+            last = {"status.json": status} if status else {}
+            self.assertEqual({**kept, **before, **now, **last}, self.reports_of(run))
+            self.assertEqual(run / "before", run_dir.last_begun(run))
+        self.let_go(self.take(run))
+        self.assertEqual({**kept, **before}, self.reports_of(run))
+
+    def test_work_of_an_earlier_run_stays_in_its_place(self):
+        run = self.folder / "again"
+        self.begin_run(run, "first")
+        work = {f"{folder}/file": folder for folder in ("output", "dead-letters", "spill")}
+        for name, text in work.items():
+            (run / name).parent.mkdir()
+            (run / name).write_text(text)
+        (run / "control.sock").touch()
+        self.take(run)
+        self.assertEqual(work, {name: text for name, text in self.reports_of(run).items() if name in work})
+        self.assertEqual({"before", "launcher.lock", "logs", "output", "dead-letters", "spill"}, set(os.listdir(run)))
 
     def test_accepts_only_an_absent_empty_or_own_directory(self):
         empty = self.folder / "empty"
@@ -237,67 +266,6 @@ class RunDirTest(unittest.TestCase):
         self.assertFalse((self.folder / "elsewhere").exists())
         self.assertEqual([], os.listdir(open_to_all))
         self.assertEqual(0o1777, open_to_all.stat().st_mode & 0o7777)
-
-    def test_each_log_belongs_to_one_run(self):
-        run = self.make_run("again")
-        (run / run_dir.LOCK).touch()
-        for number in (1, 2, 3):
-            held = run_dir.RunDir(self.places, run)
-            self.assertEqual([], list((run / "logs").iterdir()), number)
-            pathlib.Path(held.log("producer")).write_text(f"run {number}")
-            os.close(held._lock)
-        self.assertEqual("run 2", (run / "logs-before" / "producer.log").read_text())
-
-    def test_logs_stay_with_their_report_until_a_run_has_begun(self):
-        run = self.make_run("again")
-        for name, text in (
-            (run_dir.LOCK, ""),
-            ("summary.json", "{}"),
-            ("logs/producer.log", "run 2"),
-            ("logs-before/producer.log", "run 1"),
-        ):
-            (run / name).parent.mkdir(exist_ok=True)
-            (run / name).write_text(text)
-
-        def logs():
-            return {str(path.relative_to(run)): path.read_text() for path in run.glob("logs*/*")}
-
-        before = logs()
-        for number in (3, 4):  # neither run begins
-            held = run_dir.RunDir(self.places, run)
-            self.assertEqual(before, logs())
-            log = held.log("producer")
-            with open(log, "w", encoding="utf-8") as file:
-                file.write(f"run {number}")
-            held.summary_name()
-            self.assertEqual({**before, "logs-not-begun/producer.log": f"run {number}"}, logs())
-            os.close(held._lock)
-        held = run_dir.RunDir(self.places, run)
-        self.addCleanup(os.close, held._lock)
-        log = held.log("producer")
-        with open(log, "w", encoding="utf-8") as file:
-            (run / "status.json").write_text("{}")
-            self.assertEqual("summary.json", held.summary_name(), "the run has begun")
-            file.write("run 5")
-        self.assertEqual({"logs/producer.log": "run 5", "logs-before/producer.log": "run 2"}, logs())
-        self.assertEqual(
-            (str(run / "logs" / "producer.log"), 5), (str(log), size_of(log)), "a reader of the log finds it"
-        )
-        self.assertFalse((run / "logs-not-begun").exists())
-
-    def test_finds_logs_of_a_run_whose_launcher_died_at_its_start(self):
-        run = self.make_run("again")
-        for name, text in (
-            (run_dir.LOCK, ""),
-            ("status.json", "{}"),
-            ("logs-before/producer.log", "run 1"),
-            ("logs-not-begun/producer.log", "run 2"),
-        ):
-            (run / name).parent.mkdir(exist_ok=True)
-            (run / name).write_text(text)
-        held = run_dir.RunDir(self.places, run)
-        self.addCleanup(os.close, held._lock)
-        self.assertEqual("run 2", (run / "logs" / "producer.log").read_text())
 
     def test_run_ids_are_accepted_by_the_programs(self):
         self.assertRegex(run_dir.new_run_id(), r"^[A-Za-z0-9._-]{1,48}$")
