@@ -55,7 +55,7 @@ until_holds() {
 # scraped RUN NAME: stores the answers for Prometheus and the page
 scraped() {
     local at where=$out/$2
-    at=$(python3 -c "import json; print(json.load(open('$1/http.json'))['url'])") || return
+    at=$(python3 -c "import json; print('http://%s/' % json.load(open('$1/targets.json'))[0]['targets'][0])") || return
     mkdir -p "$where"
     for path in metrics status.json livez readyz; do
         python3 -c "import sys, urllib.request; sys.stdout.buffer.write(urllib.request.urlopen(sys.argv[1], timeout=5).read())" "$at$path" >"$where/$path" || return

@@ -47,8 +47,9 @@ RULES = pathlib.Path(__file__).resolve().parents[2] / "launch" / "watching" / "o
 def where(run_dir):
     """(host, port) of the run's server; None without one."""
     try:
-        address = json.loads((run_dir / "http.json").read_text())
-        return address["host"], address["port"]
+        [listed] = json.loads((run_dir / "targets.json").read_text())
+        host, _, port = listed["targets"][0].rpartition(":")
+        return host, int(port)
     except (OSError, ValueError):
         return None
 

@@ -82,11 +82,12 @@ class Scene:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )
-        while not (self.run_dir / "http.json").exists():
+        while not (self.run_dir / "targets.json").exists():
             assert self._run.poll() is None, "the run ended immediately"
             time.sleep(0.1)
         browser.screen(*DESK)
-        browser.show(json.loads((self.run_dir / "http.json").read_text())["url"])
+        [listed] = json.loads((self.run_dir / "targets.json").read_text())
+        browser.show(f"http://{listed['targets'][0]}/")
 
     def __enter__(self):
         return self

@@ -11,16 +11,15 @@ import socket
 import sys
 import time
 
-from offramp_launch import shared_folder
 from offramp_launch.exit_code import LaunchError
-from offramp_launch.previous_report import METRICS
+from offramp_launch.run_dir import METRICS
 from offramp_launch.supervision.backoff import FIRST_SECONDS, Backoff
 from offramp_launch.supervision.children import Child
 from offramp_launch.watching.address import is_any, is_loopback, listen, spelled
 from offramp_launch.watching.exposition import text_of
 from offramp_launch.watching.metrics import families_of
 
-TARGETS, WHERE = "targets.json", "http.json"
+TARGETS = "targets.json"
 METRICS_SECONDS = 15
 FINAL_STATUS_SECONDS = 1  # for the server to read it
 SERVER_END_SECONDS = 2  # then, for it to exit
@@ -45,9 +44,7 @@ class StatusExporter:
         self._is_failure_noted = False
 
     def begin(self):
-        self._remove(
-            TARGETS, WHERE, *([] if self._run_dir.previous.stands else [METRICS])
-        )  # left by an earlier launcher that was killed
+        self._remove(TARGETS)  # left by an earlier launcher that was killed
         self._timers.after(METRICS_SECONDS, self._write_periodically)
         if self._address:
             self._begin_server()
@@ -77,9 +74,7 @@ class StatusExporter:
         self._timers.after(METRICS_SECONDS, self._write_periodically)
 
     def _write_metrics(self, describe):
-        """An earlier run's file stays until this run has begun. A run that ends without a status removes the file."""
-        if self._run_dir.previous.stands:
-            return
+        """A run that ends without a status removes the file."""
         try:
             document = describe()
             if self._is_closing and not document["status"]:
@@ -95,12 +90,11 @@ class StatusExporter:
 
     def _write(self, name, text):
         with contextlib.suppress(OSError):  # such as a full disk
-            shared_folder.write(self._run_dir.path, name, text.encode())
+            self._run_dir.write(name, text)
 
-    def _remove(self, *names):
-        for name in names:
-            with contextlib.suppress(OSError):
-                self._run_dir.file(name).unlink()
+    def _remove(self, name):
+        with contextlib.suppress(OSError):
+            self._run_dir.file(name).unlink()
 
     # -- the server -------------------------------------------------------------------------------------------------
 
@@ -118,7 +112,6 @@ class StatusExporter:
             self._display.note(
                 f"--http {spelled(*self._address)} is reachable from other machines: anyone who can connect may read the run's status"
             )
-        self._write(WHERE, json.dumps({"url": f"http://{at}/", "host": host, "port": port}, indent=2) + "\n")
         self._write(TARGETS, json.dumps([{"targets": [at]}], indent=2) + "\n")
         self._start_server()
 
@@ -195,7 +188,7 @@ class StatusExporter:
         if self._listener:
             self._listener.close()
             self._listener = None
-            self._remove(TARGETS, WHERE)
+            self._remove(TARGETS)
 
     def _forget_server(self):
         server, self._server = self._server, None

@@ -22,9 +22,7 @@ from watched_runs import of_a_run, of_gpus, status_of
 
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.places import Places
-from offramp_launch.previous_report import PreviousReport
 from offramp_launch.run_dir import RunDir
-from offramp_launch.supervision.logbook import Logbook
 from offramp_launch.supervision.process_loop import ProcessLoop
 from offramp_launch.supervision.timers import Timers
 from offramp_launch.status_schema import validate_status
@@ -415,6 +413,12 @@ class ValidatedStatusTest(unittest.TestCase):
                 self.assertEqual(({**rest, "device": "cpu"}, list(odd)), validate_status({**odd, "device": "cpu"}))
 
 
+def served_at(run_dir):
+    """(host, port) of the server that the run's targets.json lists."""
+    [listed] = json.loads((run_dir / "targets.json").read_text())
+    return "127.0.0.1", int(listed["targets"][0].rpartition(":")[2])
+
+
 class ExporterTest(unittest.TestCase):
     """The exporter of a run without programs, with a fake clock."""
 
@@ -445,7 +449,7 @@ class ExporterTest(unittest.TestCase):
     def test_a_server_that_never_starts_is_given_up_with_one_note(self):
         with mock.patch.object(sys, "executable", "/bin/false"):
             self.exporter()
-            where = json.loads(self.run_dir.file("http.json").read_text())
+            where = served_at(self.run_dir.path)
             for _ in range(19):
                 self.server_ends()
                 self.pass_by(5)
@@ -461,10 +465,8 @@ class ExporterTest(unittest.TestCase):
             ),
             self.notes,
         )
-        self.assertEqual([], [name for name in ("http.json", "targets.json") if self.run_dir.file(name).exists()])
-        self.assertRaises(
-            ConnectionRefusedError, socket.create_connection, (where["host"], where["port"]), WATCHDOG_SECONDS
-        )
+        self.assertFalse(self.run_dir.file("targets.json").exists())
+        self.assertRaises(ConnectionRefusedError, socket.create_connection, where, WATCHDOG_SECONDS)
 
     def test_a_failed_start_is_retried_and_leaks_nothing(self):
         def taken():
@@ -530,27 +532,6 @@ class ExporterTest(unittest.TestCase):
         overseer.close()
         self.assertIn('\nofframp_run_state{state="failed"} 1\n', self.metrics())
 
-    def test_earlier_metrics_stay_until_this_run_has_begun(self):
-        self.run_dir.file("summary.json").write_text("{}")
-        for name in ("metrics.prom", "launcher.json"):
-            self.run_dir.file(name).write_text("an earlier run's")
-        self.run_dir.previous = PreviousReport(self.run_dir.path)
-        logbook, exporter = Logbook(self.run_dir, self.display), self.exporter(http=None)
-        logbook.count("restarts")
-        self.pass_by(15)
-        self.assertEqual(
-            ["an earlier run's"] * 2,
-            [self.run_dir.file(name).read_text() for name in ("metrics.prom", "launcher.json")],
-        )
-        self.run_dir.file("status.json").write_text('{"state": "running"}')
-        self.document = {"status": self.run_dir.status()}
-        self.assertEqual(
-            (None, 1), (self.metrics(), json.loads(self.run_dir.file("launcher.json").read_text())["restarts"])
-        )
-        self.pass_by(15)
-        self.assertIn('\nofframp_run_state{state="running"} 1\n', self.metrics())
-        exporter.close(lambda: self.document)
-
 
 class WatchedRunTest(unittest.TestCase):
     """A run with puppets and its server."""
@@ -565,8 +546,7 @@ class WatchedRunTest(unittest.TestCase):
         return run
 
     def where(self):
-        found = json.loads((self.run_dir / "http.json").read_text())
-        return found["host"], found["port"]
+        return served_at(self.run_dir)
 
     def get(self, path, method="GET", **headers):
         """(code, headers, text)"""
@@ -622,7 +602,7 @@ class WatchedRunTest(unittest.TestCase):
         output = self.stage.end(launcher, producer, consumers)
         self.assertEqual(0, launcher.returncode, output)
         self.assertIn("shows the run; /metrics is for Prometheus", output)
-        self.assertEqual([], [name for name in ("http.json", "targets.json") if (self.run_dir / name).exists()])
+        self.assertFalse((self.run_dir / "targets.json").exists())
         self.assertIn(
             '\nofframp_run_state{state="ended"} 1\n',
             (self.run_dir / "metrics.prom").read_text(),
@@ -720,19 +700,20 @@ class WatchedRunTest(unittest.TestCase):
         output = self.stage.end(launcher, producer, consumers)
         self.assertEqual((0, 1), (launcher.returncode, output.count("metrics.prom is not written")), output)
 
-    def test_a_refused_run_keeps_the_metrics_of_an_earlier_one(self):
-        folder = str(self.stage.folder / "run")
-        launcher, producer, consumers = self.stage.start_run(1, "--run-dir", folder)
+    def test_a_refused_run_puts_the_metrics_of_an_earlier_one_aside(self):
+        folder = self.stage.folder / "run"
+        launcher, producer, consumers = self.stage.start_run(1, "--run-dir", str(folder))
         producer.order(status={"state": "ended", "totals": {"completed": {"samples": 8}}}, summary={"exit": 0})
         self.assertEqual(0, self.stage.end(launcher, producer, consumers) and launcher.returncode)
-        before = pathlib.Path(folder, "metrics.prom").read_text()
+        before = (folder / "metrics.prom").read_text()
         self.assertIn('\nofframp_samples_total{state="completed"} 8\n', before)
-        launcher = self.stage.launch("run", "--consumers", "1", "--run-dir", folder, "--overwrite")
+        launcher = self.stage.launch("run", "--consumers", "1", "--run-dir", str(folder), "--overwrite")
         producer, consumer = sorted(
             (self.stage.enter(), self.stage.enter()), key=lambda puppet: puppet.role, reverse=True
         )
         self.stage.end(launcher, producer, [consumer], code=64)
-        self.assertEqual((64, before), (launcher.returncode, pathlib.Path(folder, "metrics.prom").read_text()))
+        self.assertEqual((64, before), (launcher.returncode, (folder / "before" / "metrics.prom").read_text()))
+        self.assertIn('\nofframp_run_state{state="failed"} 1\n', (folder / "metrics.prom").read_text())
 
     def test_a_refused_run_in_its_own_directory_has_failed(self):
         launcher = self.stage.launch("run", "--consumers", "1")
@@ -873,7 +854,7 @@ class WatchedRunTest(unittest.TestCase):
     def test_a_taken_port_is_reported_and_harmless(self):
         with socket.create_server(("127.0.0.1", 0)) as other:
             launcher, producer, consumers = self.start(http=f"127.0.0.1:{other.getsockname()[1]}")
-            self.assertFalse((self.run_dir / "http.json").exists())
+            self.assertFalse((self.run_dir / "targets.json").exists())
             output = self.stage.end(launcher, producer, consumers)
         self.assertEqual(0, launcher.returncode, output)
         self.assertIn("cannot listen: Address already in use. The run continues without HTTP", output)
@@ -895,7 +876,7 @@ class WatchedRunTest(unittest.TestCase):
 
     def test_a_public_address_is_reported(self):
         launcher, producer, consumers = self.start(http="0.0.0.0:0")
-        until(lambda: (self.run_dir / "http.json").exists())
+        until(lambda: (self.run_dir / "targets.json").exists())
         self.assertEqual(200, self.get("/livez", Host="any.example")[0])
         output = self.stage.end(launcher, producer, consumers)
         self.assertIn("anyone who can connect may read", output)
