@@ -20,12 +20,12 @@ inline constexpr const char* kPictureStamps = "picture-stamps";  // common/app/i
 inline constexpr std::array kOfAProducer{kEndpoint, kSettings, kListedRows, kPictureStamps};
 inline constexpr const char* kSpill = "spill";  // a folder; as those
 
-// A run's own reports, which stay until the next run begins.
+// A run's own reports, which stay until the next run begins. A launcher moves them away
+// (launch/offramp_launch/run_dir.py).
 inline constexpr const char* kStatus = "status.json";
-inline constexpr const char* kProducerSummary = "producer-summary.json";
-inline constexpr const char* kSummary = "summary.json";  // launch/offramp_launch/run_dir.py
+inline constexpr const char* kSummary = "summary.json";  // a launcher completes it
 inline constexpr const char* kDropped = "dropped.jsonl";
-inline constexpr std::array kAccount{kProducerSummary, kSummary, kDropped, kStatus};
+inline constexpr std::array kAccount{kSummary, kDropped, kStatus};
 
 // Asked of a run that goes on, and its answers (common/tracing/live_trace.hpp).
 inline constexpr const char* kTraceRequest = "trace-request.json";

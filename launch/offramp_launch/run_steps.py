@@ -18,7 +18,6 @@ from offramp_launch.finishing import Finishing
 from offramp_launch.output_folder import OutputLock, removed_after_a_failure, require_no_job
 from offramp_launch.progress import as_record, make_display
 from offramp_launch.retries import Recovered, retry_failed
-from offramp_launch.run_dir import SUMMARY
 from offramp_launch.settings import SETTLED
 from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.log_follower import COMMAND_ERROR
@@ -72,10 +71,11 @@ def reason_in_summary(run_dir, about):
             else (ExitCode.INTERRUPTED, "the run was stopped before it began")
         )
         with contextlib.suppress(OSError):
-            if run_dir.read_json(SUMMARY) is None:  # else the interruption came after the run's end
+            if not summary.is_complete(run_dir):  # else the interruption came after the run's end
+                report = summary.read_producer_summary(run_dir)
                 summary.write(
                     run_dir,
-                    {**about, "incomplete": True, "exit": int(code), "failure": failure, "ended": summary.wall_clock()},
+                    {**about, **report, "exit": int(code), "failure": failure, "ended": summary.wall_clock()},
                 )
         raise
 

@@ -10,7 +10,6 @@ from offramp_launch.exit_code import ExitCode, signal_name
 from offramp_launch.output_folder import is_empty
 from offramp_launch.run_dir import LOGS, STATUS, SUMMARY
 
-PRODUCER_SUMMARY = "producer-summary.json"
 SHOWN_SKIPPED = 20
 AUTO = " (mask-png, or npy where no output can become masks)"
 # Permanent until a setting is fixed: the same command would fail again, however much is done.
@@ -57,7 +56,7 @@ def merge(producer_summary, records):
 
 def producer_exit(run_dir):
     """The exit code in the producer's summary; None where it wrote none, or an error ended it."""
-    return (run_dir.read_json(PRODUCER_SUMMARY) or {}).get("exit")
+    return (run_dir.read_json(SUMMARY) or {}).get("exit")
 
 
 def about(run_id, run_dir, version, commit, command, config, output):
@@ -79,7 +78,7 @@ def about(run_id, run_dir, version, commit, command, config, output):
 
 def read_producer_summary(run_dir):
     """The producer's summary; only {"incomplete": True} where it died before writing one."""
-    report = run_dir.read_json(PRODUCER_SUMMARY)
+    report = run_dir.read_json(SUMMARY)
     return {"incomplete": True} if report is None else report
 
 
@@ -122,13 +121,17 @@ def of_own_run(about, watch, code, failure, seconds, samples, batches, **more):
 
 def write(run_dir, whole):
     """
-    Call once all programs of the run have ended. Also closes status.json with the same end. Errors: OSError.
+    Completes the producer's summary.json, and closes status.json with the same end. Call once all programs of the run have ended. Errors: OSError.
     """
     try:
         _put(run_dir, SUMMARY, whole)
-        run_dir.file(PRODUCER_SUMMARY).unlink(missing_ok=True)  # the summary has all of it
     finally:
         close_status(run_dir, whole)
+
+
+def is_complete(run_dir):
+    """Whether summary.json is not only the producer's."""
+    return "ended" in (run_dir.read_json(SUMMARY) or {})
 
 
 def write_joined(run_dir, whole, run_is_over, nonce):

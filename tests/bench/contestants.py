@@ -304,7 +304,7 @@ class OfframpRun(Program):
 
     def facts(self):
         with contextlib.suppress(OSError, ValueError):
-            summary = json.loads((self._run_dir / "producer-summary.json").read_text())
+            summary = json.loads((self._run_dir / "summary.json").read_text())
             kept = (
                 "state",
                 "failure",

@@ -235,7 +235,7 @@ def _differing(outputs, wanted):
 
 
 def _has_summary(run):
-    return (run.run_dir / "producer-summary.json").exists()
+    return (run.run_dir / "summary.json").exists()
 
 
 def _code_of(run):

@@ -162,7 +162,7 @@ class RealRun:
             return {}
 
     def summary(self):
-        return json.loads((self.run_dir / "producer-summary.json").read_text())
+        return json.loads((self.run_dir / "summary.json").read_text())
 
     def sweep(self):
         """Removes a dead producer's slabs from /dev/shm, like the launch script at a run's end."""

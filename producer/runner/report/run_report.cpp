@@ -118,7 +118,7 @@ void RunReport::write_status(const RunStats& stats) {
 }
 
 void RunReport::write_summary(const RunStats& stats, std::optional<ExitCode> exit) {
-    write_page(run_dir_ + "/" + run_files::kProducerSummary, summary_json(facts_, stats, exit));
+    write_page(run_dir_ + "/" + run_files::kSummary, summary_json(facts_, stats, exit));
 }
 
 std::string RunReport::limiting_stage(const RunFacts& facts, const RunStats& before, const RunStats& now) {

@@ -93,7 +93,7 @@ struct RunStats {
 };
 
 // Turns a run's stats into pages for people and the launch script: RUN_DIR/status.json twice a second, and
-// RUN_DIR/producer-summary.json at the end. Both appear by rename. Thread: one. Errors: a file that cannot be written
+// RUN_DIR/summary.json at the end. Both appear by rename. Thread: one. Errors: a file that cannot be written
 // is logged; a report must not end a run.
 class RunReport {
   public:

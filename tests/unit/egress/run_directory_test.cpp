@@ -64,8 +64,7 @@ TEST_F(RunDirectoryTest, AcceptsAnEmptyFolderAndAnEarlierRuns) {
 
 TEST_F(RunDirectoryTest, KeepsAnEarlierRunsReportUntilTheRunStarts) {
     { const RunDirectory made(in("run"), false, RunStart::Begun); }
-    const std::vector<std::string> reports{"run/status.json", "run/producer-summary.json", "run/summary.json",
-                                           "run/dropped.jsonl"};
+    const std::vector<std::string> reports{"run/status.json", "run/summary.json", "run/dropped.jsonl"};
     for (const std::string& name : reports) put(name);
     {
         const RunDirectory taken_over(in("run"), false, RunStart::Recovered);

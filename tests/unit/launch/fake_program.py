@@ -62,7 +62,7 @@ def produce(flags):
         summary = write_run(pathlib.Path(flags["--trace-dir"]), rung, batches - warmup, warmup, 2)
     if flags["--processor"] == "checksum":
         write_check(pathlib.Path(flags["--output"]), differs=rung == os.environ.get("FAKE_DIFFERS"))
-    pathlib.Path(flags["--run-dir"], "producer-summary.json").write_text(json.dumps(summary))
+    pathlib.Path(flags["--run-dir"], "summary.json").write_text(json.dumps(summary))
     return 0
 
 

@@ -135,7 +135,7 @@ class Puppet:
         if "status" in order:
             self._write("status.json", order["status"])
         if "summary" in order:
-            self._write("producer-summary.json", order["summary"])
+            self._write("summary.json", order["summary"])
         if "meet" in order:
             with open(os.path.join(self._run_dir, "endpoint"), "w", encoding="utf-8") as file:
                 stage = os.path.basename(os.path.dirname(os.environ["PUPPET_SOCKET"]))

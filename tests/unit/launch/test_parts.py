@@ -233,6 +233,21 @@ class RunDirTest(unittest.TestCase):
         self.let_go(self.take(run))
         self.assertEqual({**kept, **before}, self.reports_of(run))
 
+    def test_a_launcher_that_fails_keeps_the_producers_summary(self):
+        held = self.take(self.folder / "run")
+        held.write("summary.json", '{"samples": {"released": 8}, "exit": 0}')
+        for why in ("the output is gone", "too late"):
+            with (
+                self.assertRaises(LaunchError),
+                run_steps.reason_in_summary(held, {"run_id": "r"}),
+            ):
+                raise LaunchError(why, "", ExitCode.CANNOT_WRITE)
+        found = held.read_json("summary.json")
+        self.assertEqual(
+            ("r", {"released": 8}, 73, "the output is gone"),
+            tuple(found[name] for name in ("run_id", "samples", "exit", "failure")),
+        )
+
     def test_work_of_an_earlier_run_stays_in_its_place(self):
         run = self.folder / "again"
         self.begin_run(run, "first")

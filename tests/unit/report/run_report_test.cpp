@@ -161,7 +161,7 @@ TEST_F(RunReportTest, ARunShorterThanItsWarmUpHasNoSteadyRate) {
         now.broker.before_steady.samples = steady_since == 0 ? 0 : 10;
         now.measured_from.at_ns = measured_from == 0 ? 0 : began + measured_from * kSecond;
         report.write_summary(now, ExitCode::Ok);
-        return written("producer-summary.json");
+        return written("summary.json");
     };
     for (const std::uint64_t since : {0, 8}) {  // the warm-up did not end, or took the whole run
         const nlohmann::json whole = summary(since, 0);
