@@ -7,18 +7,21 @@
 // directory uses the lists to find files of the ended one.
 namespace offramp::run_files {
 
+// A folder: what the programs of a live run share. Also holds the sockets.
+inline constexpr const char* kLive = "live";
+
 // A directory with one of them is a run's.
-inline constexpr const char* kProducerLock = "producer.lock";
-inline constexpr const char* kLauncherLock = "launcher.lock";  // launch/offramp_launch/run_dir.py
+inline constexpr const char* kProducerLock = "live/producer.lock";
+inline constexpr const char* kLauncherLock = "live/launcher.lock";  // launch/offramp_launch/run_dir.py
 inline constexpr std::array kLocks{kProducerLock, kLauncherLock};
 
 // Useless once the producer that they describe is dead.
-inline constexpr const char* kEndpoint = "endpoint";
-inline constexpr const char* kSettings = "producer-settings.toml";
-inline constexpr const char* kListedRows = "listed-rows";        // common/app/texts
-inline constexpr const char* kPictureStamps = "picture-stamps";  // common/app/images
+inline constexpr const char* kEndpoint = "live/endpoint";
+inline constexpr const char* kSettings = "live/settings.toml";
+inline constexpr const char* kListedRows = "live/listed-rows";        // common/app/texts
+inline constexpr const char* kPictureStamps = "live/picture-stamps";  // common/app/images
 inline constexpr std::array kOfAProducer{kEndpoint, kSettings, kListedRows, kPictureStamps};
-inline constexpr const char* kSpill = "spill";  // a folder; as those
+inline constexpr const char* kSpill = "live/spill";  // a folder; as those
 
 // A run's own reports, which stay until the next run begins. A launcher moves them away
 // (launch/offramp_launch/run_dir.py).
@@ -28,8 +31,8 @@ inline constexpr const char* kDropped = "dropped.jsonl";
 inline constexpr std::array kAccount{kSummary, kDropped, kStatus};
 
 // Asked of a run that goes on, and its answers (common/tracing/live_trace.hpp).
-inline constexpr const char* kTraceRequest = "trace-request.json";
-inline constexpr const char* kTraceFolder = "trace-";  // with the request's id
+inline constexpr const char* kTraceRequest = "live/trace-request.json";
+inline constexpr const char* kTraceFolder = "logs/trace-";  // with the request's id
 
 // States in kStatus that mean the run is over. launch/offramp_launch/progress.py
 constexpr bool is_end(std::string_view state) { return state == "ended" || state == "abandoned" || state == "failed"; }

@@ -16,10 +16,10 @@ namespace offramp {
 // Records time ranges of this process while a run goes on, when its directory asks for it, and goes on as if nothing
 // had been:
 //
-//   RUN_DIR/trace-request.json         {"id": "20261126-101500-1f", "from_ns": 1, "until_ns": 2}, put there by rename;
-//                                      times of CLOCK_MONOTONIC
-//   RUN_DIR/trace-ID/PROCESS-PID.jsonl  what touches that time (common/tracing/live_trace.hpp), in a folder that
-//                                      made by the requester
+//   RUN_DIR/live/trace-request.json          {"id": "20261126-101500-1f", "from_ns": 1, "until_ns": 2}, put there by
+//                                            rename; times of CLOCK_MONOTONIC
+//   RUN_DIR/logs/trace-ID/PROCESS-PID.jsonl  the ranges that touch that time (RangeFile, below), in a folder made
+//                                            by the requester
 //
 // A request that is over when it is seen, or ends five minutes later, that is not of this form, or that comes while
 // this process records already (--trace-dir, or another one of these), is none. One that comes while the last answer is

@@ -34,7 +34,9 @@ constexpr std::string_view kVersionKey = "offramp-endpoint=";
 constexpr std::size_t kMaxFileBytes = 1024;
 constexpr std::string_view kSocketsBegin[] = {"work-", "free-"};
 constexpr std::string_view kSocketsEnd = ".sock";
-constexpr std::string_view kSocketOfAnyRun = "/work-01234567.sock";
+constexpr std::string_view kSocketOfAnyRun = "/live/work-01234567.sock";
+
+std::string live_folder(const std::string& run_dir) { return run_dir + "/" + run_files::kLive; }
 
 // As short as can be: most of a socket's path is the user's.
 std::string socket_name(std::string_view begin, const Endpoint& endpoint) {
@@ -122,9 +124,11 @@ std::string read_all(int fd, const std::string& file) {
 
 }  // namespace
 
-std::string Endpoint::work_address() const { return "ipc://" + run_dir + "/" + socket_name(kSocketsBegin[0], *this); }
+std::string Endpoint::work_address() const {
+    return "ipc://" + live_folder(run_dir) + "/" + socket_name(kSocketsBegin[0], *this);
+}
 std::string Endpoint::free_list_address() const {
-    return "ipc://" + run_dir + "/" + socket_name(kSocketsBegin[1], *this);
+    return "ipc://" + live_folder(run_dir) + "/" + socket_name(kSocketsBegin[1], *this);
 }
 std::string Endpoint::file() const { return run_dir + "/" + run_files::kEndpoint; }
 
@@ -172,7 +176,7 @@ std::optional<Endpoint> Endpoint::read(const std::string& run_dir) {
 
 void Endpoint::remove_previous_sockets() const {
     std::error_code problem;
-    for (const auto& entry : std::filesystem::directory_iterator(run_dir, problem)) {
+    for (const auto& entry : std::filesystem::directory_iterator(live_folder(run_dir), problem)) {
         const std::string name = entry.path().filename().string();
         const bool ours =
             std::ranges::any_of(kSocketsBegin, [&](auto begin) { return name == socket_name(begin, *this); });

@@ -9,7 +9,7 @@
 namespace offramp {
 
 // Where a run is met: its directory, channels' addresses and objects' names. Written by the producer as the
-// small text file `endpoint` in the run directory once everything in it can be attached to; read by consumers
+// small text file `live/endpoint` in the run directory once everything in it can be attached to; read by consumers
 // and the launch script.
 struct Endpoint {
     std::string run_dir;
@@ -19,9 +19,9 @@ struct Endpoint {
 
     // Separate sockets for each run and epoch: messages in a consumer's old one, which reconnects by itself, can never
     // reach the next producer. NAME is the lower half of nonce + epoch.
-    std::string work_address() const;       // ipc://RUN_DIR/work-NAME.sock
-    std::string free_list_address() const;  // ipc://RUN_DIR/free-NAME.sock
-    std::string file() const;               // RUN_DIR/endpoint
+    std::string work_address() const;       // ipc://RUN_DIR/live/work-NAME.sock
+    std::string free_list_address() const;  // ipc://RUN_DIR/live/free-NAME.sock
+    std::string file() const;               // RUN_DIR/live/endpoint
 
     // Written to a temporary name, then renamed: readers see a whole file or none. Errors: SystemError.
     void publish() const;

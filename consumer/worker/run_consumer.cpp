@@ -135,7 +135,7 @@ std::uint64_t nonce_of(std::string_view text) {
     const auto nonce = RunNames::nonce_in(text);
     if (!nonce)
         throw ConfigError("serve '" + std::string(text) + "'",
-                          "Give the 16 hexadecimal digits after nonce= in the run's file 'endpoint'");
+                          "Give the 16 hexadecimal digits after nonce= in the run's file 'live/endpoint'");
     return *nonce;
 }
 

@@ -14,7 +14,7 @@ import time
 
 from offramp_launch.arguments import refuse, take_switch, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.run_dir import CONTROL_SOCKET, DROPPED, LOCK, accepts_connections, short_runs_folder
+from offramp_launch.run_dir import CONTROL_SOCKET, DROPPED, ENDPOINT, LIVE, LOCK, accepts_connections, short_runs_folder
 from offramp_launch.shared_folder import AS_IT_IS
 from offramp_launch.supervision.recovery import RunHold
 
@@ -24,7 +24,7 @@ DAY_SECONDS = 86400
 WORK = (
     ("output", "its results"),
     ("dead-letters", "dead letters"),
-    ("spill", "spilled samples"),
+    (f"{LIVE}/spill", "spilled samples"),
     (DROPPED, "the list of dropped samples"),
 )
 
@@ -98,7 +98,7 @@ def lives(run_dir):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
-    return accepts_connections(run_dir / CONTROL_SOCKET) or RunHold(run_dir / "endpoint").is_held_by_others()
+    return accepts_connections(run_dir / CONTROL_SOCKET) or RunHold(run_dir / ENDPOINT).is_held_by_others()
 
 
 def holds_anything(name, within=None):

@@ -2,14 +2,15 @@
 
 import pathlib
 
-FILE = "endpoint"
+from offramp_launch.run_dir import ENDPOINT
+
 NEEDED = ("run_id", "nonce", "producer_pid")
 
 
 def read_endpoint(run_dir):
     """Its values by key, as text; empty where the file is missing or incomplete."""
     try:
-        lines = pathlib.Path(run_dir, FILE).read_text().splitlines()
+        lines = pathlib.Path(run_dir, ENDPOINT).read_text().splitlines()
     except (OSError, UnicodeDecodeError):
         return {}
     values = dict(line.split("=", 1) for line in lines if "=" in line)

@@ -11,12 +11,11 @@ import time
 from offramp_launch.endpoint import read_endpoint
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.progress import ENDS
-from offramp_launch.run_dir import LOGS, REPORTS, STATUS, RunDir, put_reports_aside, read_object
+from offramp_launch.run_dir import LIVE, LOGS, REPORTS, STATUS, RunDir, put_reports_aside, read_object
 
 LOOK_AGAIN_SECONDS = 0.05
-PRODUCERS_OWN = (
-    "producer-settings.toml"  # common/app/settings/kept_settings.hpp: marks a run that offramp-producer began
-)
+# Marks a run that offramp-producer began (common/app/settings/kept_settings.hpp).
+PRODUCERS_OWN = f"{LIVE}/settings.toml"
 
 
 class JoinedRunDir(RunDir):
@@ -88,7 +87,7 @@ def require_same_pid_namespace(folder, endpoint):
     Call where the endpoint's process does not exist here. Errors: LaunchError (NOT_PERMITTED) where a process nevertheless listens there, as in
     consumer/session/run_search.cpp.
     """
-    for path in folder.glob("work-*.sock"):
+    for path in folder.glob(f"{LIVE}/work-*.sock"):
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as door:
             door.connect(str(path))
             listener = struct.unpack(

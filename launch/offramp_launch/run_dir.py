@@ -16,18 +16,20 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.places import is_writable
 from offramp_launch.status_schema import validate_status
 
-CONTROL_SOCKET = "control.sock"
+# A folder: what the programs of a live run share (common/shm/run_files.hpp).
+LIVE = "live"
+CONTROL_SOCKET, ENDPOINT = f"{LIVE}/control.sock", f"{LIVE}/endpoint"
 # Marks a folder as a run directory.
-LOCK = "launcher.lock"
+LOCK = f"{LIVE}/launcher.lock"
 STATUS, SUMMARY, SETTINGS, LOGS = "status.json", "summary.json", "config.toml", "logs"
-METRICS, LOGBOOK, DROPPED = "metrics.prom", "launcher.json", "dropped.jsonl"
+METRICS, LOGBOOK, DROPPED = "metrics.prom", f"{LOGS}/launcher.json", "dropped.jsonl"
 # Reports of a run, which give way to those of the next one in its directory. The status decides where they go, and so goes last.
-REPORTS = (SUMMARY, SETTINGS, LOGS, METRICS, LOGBOOK, DROPPED, STATUS)
+REPORTS = (SUMMARY, SETTINGS, LOGS, METRICS, DROPPED, STATUS)
 BEFORE = "before"  # reports of the last run that has begun
 # Bytes of path that a socket's address holds.
 LONGEST_SOCKET_PATH = 107
 # Longest socket name in a run directory (common/transport/endpoint.hpp).
-LONGEST_SOCKET = "work-01234567.sock"
+LONGEST_SOCKET = f"{LIVE}/work-01234567.sock"
 
 
 def new_run_id(now=None):
@@ -116,10 +118,13 @@ class RunDir:
                 f"Give a folder that does not exist yet, such as {folder / 'run'}",
                 ExitCode.USAGE,
             )
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(LIVE, 0o700, dir_fd=inside)
         self._hold(folder, inside)
         if account:  # the consumers' user, who opens the sockets in it
-            os.fchown(inside, -1, account.gid)
-            os.fchmod(inside, 0o710)
+            for name in (".", LIVE):
+                os.chown(name, -1, account.gid, dir_fd=inside, follow_symlinks=False)
+                os.chmod(name, 0o710, dir_fd=inside)
         put_reports_aside(folder, inside, has_begun(folder))
         os.mkdir(LOGS, 0o700, dir_fd=inside)
 
@@ -234,12 +239,11 @@ def opened_folder(folder):
 
 def require_owned(folder, inside):
     """Errors: LaunchError (USAGE) where the folder is not empty and has no launcher's lock."""
-    names = os.listdir(inside)
-    if LOCK in names:
+    with contextlib.suppress(OSError):
         facts = os.stat(LOCK, dir_fd=inside, follow_symlinks=False)
         if stat.S_ISREG(facts.st_mode) and facts.st_uid == os.getuid():
             return
-    if names:
+    if names := os.listdir(inside):
         raise LaunchError(
             f"--run-dir '{folder}' is not a run's directory: it holds {len(names)} other entries, such as '{min(names)}'",
             f"Give a folder that does not exist yet, such as {folder / 'run'}, an empty one, or one of an earlier run",

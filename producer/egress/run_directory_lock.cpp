@@ -83,6 +83,11 @@ RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, RunSta
     const mode_t mode = made ? 0700 : found.st_mode & 07777;
     if ((made || group_may_enter) && ::chmod(path_.c_str(), group_may_enter ? mode | 0010 : mode) != 0)
         throw SystemError("setting the mode of " + path_, errno);
+    const std::string live = path_ + "/" + run_files::kLive;
+    const bool new_live = std::filesystem::create_directory(live, problem);
+    if (problem) throw SystemError("making " + live, problem.value(), "", ErrorKind::CannotWrite);
+    if ((new_live || group_may_enter) && ::chmod(live.c_str(), group_may_enter ? 0710 : 0700) != 0)
+        throw SystemError("setting the mode of " + live, errno);
     const std::string lock_path = path_ + "/" + run_files::kProducerLock;
     lock_ = ProcessOwnFd(UniqueFd(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)));
     if (!lock_) throw SystemError("opening " + lock_path, errno, "", ErrorKind::CannotWrite);

@@ -130,7 +130,7 @@ class TextTables(TextRuns, unittest.TestCase):
         path = self.write("grown.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows))
         world = self.world("jsonl-text", path, processors=("--processor", "records"))
         world.break_off(slabs=2)
-        kept = world.run_dir / "listed-rows"
+        kept = world.run_dir / "live/listed-rows"
         self.assertTrue(kept.read_text().startswith(f"{ROWS} "))
         self.replace(path, [*self.rows, {**self.rows[0], "id": "added"}])
         (world.run_dir / "status.json").unlink()

@@ -96,7 +96,7 @@ class Package(unittest.TestCase):
             run_dir = pathlib.Path(name, "run")
             producing = self.start(loop, run_dir)
             # A consumer waits 10 s for its run, but loading LibTorch from a cold disk may take longer.
-            wait_for(lambda: (run_dir / "endpoint").exists() or producing.poll() is not None, "the loop's run")
+            wait_for(lambda: (run_dir / "live/endpoint").exists() or producing.poll() is not None, "the loop's run")
             started = [self.start(consumer, run_dir) for consumer in consumers]
             outputs = [process.communicate(timeout=WATCHDOG_SECONDS) for process in started]
             self.assertEqual(

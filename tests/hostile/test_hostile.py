@@ -69,7 +69,7 @@ class Hostile(unittest.TestCase):
 
     def start_hostile(self, run, name, *flags):
         run.until(
-            lambda: (run.run_dir / "endpoint").exists() or run.producer.poll() is not None,
+            lambda: (run.run_dir / "live/endpoint").exists() or run.producer.poll() is not None,
             "the run's endpoint, or its end",
         )
         child = subprocess.Popen(

@@ -47,7 +47,7 @@ def objects(run_id):
 
 
 def socket_names(run):
-    return [path.name for path in wire.sockets_of(run.run_dir)]
+    return [f"live/{path.name}" for path in wire.sockets_of(run.run_dir)]
 
 
 def groups_of(pid):
@@ -98,7 +98,7 @@ class NotAllowed(unittest.TestCase):
             words = [f"{action}={path}" for path in shm for action in ON_OBJECTS]
             words += [
                 f"{action}={run.run_dir}/{name}"
-                for name in ("endpoint", "status.json", "producer.lock")
+                for name in ("live/endpoint", "status.json", "live/producer.lock")
                 for action in ("read", "write", "unlink", "rename")
             ]
             words += [
@@ -135,7 +135,8 @@ class NotAllowed(unittest.TestCase):
             self.skipTest(f"user {NOBODY} may not enter {ROOT}")
         with RealRun(*COPY) as run:
             self.waiting_run(run)
-            for path, mode in ((run.run_dir, 0o755), *((path, 0o666) for path in wire.sockets_of(run.run_dir))):
+            folders = [(path, 0o755) for path in (run.run_dir, run.run_dir / "live")]
+            for path, mode in (*folders, *((path, 0o666) for path in wire.sockets_of(run.run_dir))):
                 path.chmod(mode)
             answers = as_user(
                 NOBODY,
@@ -168,15 +169,15 @@ print(kind == wire.REFUSED, struct.unpack_from("<I", body)[0], body[8:].split(by
             run.folder.chmod(0o755)
             run.start()
             run.until(
-                lambda: run.status().get("done_samples", 0) > 0 and (run.run_dir / "control.sock").exists(),
+                lambda: run.status().get("done_samples", 0) > 0 and (run.run_dir / "live/control.sock").exists(),
                 "a run at work",
             )
             self.assert_all_refused(
                 NOBODY,
                 [
-                    f"connect={run.run_dir}/control.sock",
+                    f"connect={run.run_dir}/live/control.sock",
                     f"read={run.run_dir}/logs",
-                    f"unlink={run.run_dir}/control.sock",
+                    f"unlink={run.run_dir}/live/control.sock",
                     f"kill={run.launcher.pid}",
                 ],
             )
@@ -237,7 +238,7 @@ class ConsumerUser(unittest.TestCase):
                 [f"read={path}" for path in spans + others]
                 + [
                     f"write={cells[0]}",
-                    f"read={run.run_dir}/endpoint",
+                    f"read={run.run_dir}/live/endpoint",
                     *(f"connect={path}" for path in wire.sockets_of(run.run_dir)),
                 ],
                 **as_consumer,
@@ -259,12 +260,13 @@ class ConsumerUser(unittest.TestCase):
             words += [f"{action}={path}" for path in cells for action in ("unlink", "rename", "chmod")]
             words += [
                 f"{action}={run.run_dir}/{name}"
-                for name in (*socket_names(run), "endpoint")
+                for name in (*socket_names(run), "live/endpoint")
                 for action in ("unlink", "rename")
             ]
             words += [
-                f"connect={run.run_dir}/control.sock",
+                f"connect={run.run_dir}/live/control.sock",
                 f"create={run.run_dir}/x",
+                f"create={run.run_dir}/live/x",
                 f"kill={run.launcher.pid}",
                 f"read={of_the_launcher}",
             ]
@@ -272,7 +274,10 @@ class ConsumerUser(unittest.TestCase):
             self.assertEqual({word: answer for word, answer in answers.items() if answer not in REFUSALS}, {})
             # A third user has no access, even in a group that it shares with the consumers' user.
             words = [f"{action}={path}" for path in spans + others + cells for action in ON_OBJECTS]
-            words += [f"read={run.run_dir}/endpoint", *(f"connect={path}" for path in wire.sockets_of(run.run_dir))]
+            words += [
+                f"read={run.run_dir}/live/endpoint",
+                *(f"connect={path}" for path in wire.sockets_of(run.run_dir)),
+            ]
             for groups in ((), (shared,)):
                 answers = attempts(STRANGER, words, groups)
                 self.assertEqual({word: answer for word, answer in answers.items() if answer not in REFUSALS}, {})
@@ -359,12 +364,13 @@ story = {{"payload": "batch-0-row-0.safetensors", "deliveries": []}}
 open(run + "/dead-letters/batch-0-row-0.json", "w").write(json.dumps(story))
 open(run + "/dead-letters/batch-0-row-0.safetensors", "w").write("payload")
 open(run + "/config.toml", "w").write('processor = "write"\\nwrite-path = "/tmp/planted"\\n')
-socket.socket(socket.AF_UNIX).bind(run + "/control.sock")
+os.mkdir(run + "/live")
+socket.socket(socket.AF_UNIX).bind(run + "/live/control.sock")
 if os.fork() == 0:      # answers with terminal escape sequences
     server = socket.socket(socket.AF_UNIX)
-    os.unlink(run + "/control.sock")
-    server.bind(run + "/control.sock")
-    os.chmod(run + "/control.sock", 0o777)
+    os.unlink(run + "/live/control.sock")
+    server.bind(run + "/live/control.sock")
+    os.chmod(run + "/live/control.sock", 0o777)
     server.listen()
     server.settimeout(60)
     while True:

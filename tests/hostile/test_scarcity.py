@@ -52,7 +52,7 @@ class Descriptors(unittest.TestCase):
                 run.through = ("prlimit", f"--nofile={few}:{few}")
                 run.start_producer()
                 run.until(
-                    lambda: run.producer.poll() is not None or (run.run_dir / "endpoint").exists(),
+                    lambda: run.producer.poll() is not None or (run.run_dir / "live/endpoint").exists(),
                     "an endpoint or an end",
                 )
                 if run.producer.poll() is None:

@@ -75,19 +75,17 @@ def tickets_of(body):
 def work_of(run_dir):
     """The work that the run's consumers announce in their first message."""
     return int(
-        re.search(r"# consumers' work ([0-9a-f]{16})", (pathlib.Path(run_dir) / "producer-settings.toml").read_text())[
-            1
-        ],
+        re.search(r"# consumers' work ([0-9a-f]{16})", (pathlib.Path(run_dir) / "live/settings.toml").read_text())[1],
         16,
     )
 
 
 def sockets_of(run_dir):
     """The work channel's path, and the free-list channel's."""
-    epoch = int(re.search(r"epoch=(\d+)", (pathlib.Path(run_dir) / "endpoint").read_text())[1])
+    epoch = int(re.search(r"epoch=(\d+)", (pathlib.Path(run_dir) / "live/endpoint").read_text())[1])
     name = f"{nonce_of(run_dir) + epoch & 0xFFFFFFFF:08x}"
-    return [pathlib.Path(run_dir) / f"{channel}-{name}.sock" for channel in ("work", "free")]
+    return [pathlib.Path(run_dir) / f"live/{channel}-{name}.sock" for channel in ("work", "free")]
 
 
 def nonce_of(run_dir):
-    return int(re.search(r"nonce=([0-9a-f]{16})", (pathlib.Path(run_dir) / "endpoint").read_text())[1], 16)
+    return int(re.search(r"nonce=([0-9a-f]{16})", (pathlib.Path(run_dir) / "live/endpoint").read_text())[1], 16)

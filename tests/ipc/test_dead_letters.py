@@ -104,8 +104,8 @@ class DeadLetter(unittest.TestCase):
     def test_a_full_disk_is_reported_and_the_run_continues(self):
         with RealRun(*COPY) as run:
             folder = run.run_dir / "dead-letters"
-            run.run_dir.mkdir(mode=0o700)
-            (run.run_dir / "producer.lock").touch()  # like an earlier run's
+            (run.run_dir / "live").mkdir(mode=0o700, parents=True)
+            (run.run_dir / "live/producer.lock").touch()  # like an earlier run's
             folder.mkdir()
             with small_disk(self, folder, "size=512k"):  # a payload is 1 MiB
                 summary = self.poisoned_run(run)

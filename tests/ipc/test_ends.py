@@ -75,7 +75,7 @@ class Ends(unittest.TestCase):
         with RealRun(*LONG) as run:
             run.start_producer()
             run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "every slab full")
-            (socket,) = run.run_dir.glob("work-*.sock")
+            (socket,) = run.run_dir.glob("live/work-*.sock")
             socket.unlink()
             self.assertGreater(run.wait(run.producer), 0, run.logs())
             self.assertEqual(run.summary()["state"], "failed")
@@ -160,7 +160,7 @@ class Ends(unittest.TestCase):
                 self.assertEqual(run.wait(refused), 64, run.logs())
                 log = (run.folder / f"consumer-{len(run.consumers)}.log").read_text()
                 self.assertIn(differing, log)
-                self.assertIn("producer-settings.toml", log)
+                self.assertIn("live/settings.toml", log)
             self.assertFalse((run.folder / "typo").exists(), "it created a folder before it was admitted")
             run.consumers.clear()
             run.start_consumer("--output", f"{link}/run/../output/")  # the same folder under another name
@@ -189,7 +189,7 @@ class Ends(unittest.TestCase):
             self.skipTest("no pid namespace can be made here")
         with RealRun(*LONG) as run:
             run.start_producer()
-            run.until(lambda: (run.run_dir / "endpoint").exists(), "a run to join")
+            run.until(lambda: (run.run_dir / "live/endpoint").exists(), "a run to join")
             done = subprocess.run(
                 [*inside, str(BIN / "offramp-consumer"), "--run-dir", str(run.run_dir)],
                 capture_output=True,
@@ -209,7 +209,7 @@ class Ends(unittest.TestCase):
             for flags in ((), ("--resume",)):
                 run.start_producer(*flags)
                 run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "all slabs full, without consumers")
-                endpoint = dict(line.split("=") for line in (run.run_dir / "endpoint").read_text().splitlines())
+                endpoint = dict(line.split("=") for line in (run.run_dir / "live/endpoint").read_text().splitlines())
                 nonces.append(endpoint["nonce"])
                 if len(nonces) == 1:
                     self.abandon(run)

@@ -331,7 +331,7 @@ class Ahead(GpusTest):
         return self.status_of(world, shard).get("totals", {}).get("published", {}).get("slabs", 0)
 
     def is_taken(self, world):
-        with open(world.run_dir / "turn-1", "rb") as file:
+        with open(world.run_dir / "live/turn-1", "rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -54,7 +54,7 @@ LOOP = """
 def asked_in(run_dir):
     """The command on the run, while it is live."""
     try:
-        return json.loads((run_dir / "trace-request.json").read_text())
+        return json.loads((run_dir / "live/trace-request.json").read_text())
     except (OSError, ValueError):
         return None
 
@@ -122,7 +122,7 @@ class Traced(Hosted):
             self.assertIn("a trace of this run is under way", printed)
             self.assertEqual(0, tracing.returncode, printed := tracing.stdout.read())
             self.assertNotIn("missing: ", printed)
-            self.assertEqual([], list(run.run_dir.glob("trace-2*")), "the files are in the requested folder")
+            self.assertEqual([], list(run.run_dir.glob("logs/trace-2*")), "the files are in the requested folder")
             done = self.check_trace(into, asked, ["producer", "consumer", "consumer"])
             self.assertLessEqual({"compute", "copy_to_cpu", "d2h", "publish"}, done["producer"])
             self.assertIn("process_output", done["consumer"])
@@ -171,7 +171,7 @@ class Traced(Hosted):
         self.assertEqual(0, tracing.returncode, printed)
         self.assertIn(f"missing: consumer {dead}, which ended without an answer", printed)
         done = self.check_trace(
-            run.run_dir / f"trace-{asked['id']}", asked, ["producer", "consumer"], late=["consumer"]
+            run.run_dir / f"logs/trace-{asked['id']}", asked, ["producer", "consumer"], late=["consumer"]
         )  # the dead consumer's successor
         self.assertLessEqual({"queue_output", "d2h"}, done["producer"])
         pathlib.Path(run.folder, "go").touch()

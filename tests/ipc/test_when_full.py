@@ -192,20 +192,20 @@ class WhenFull(unittest.TestCase):
     def test_the_oldest_batch_is_spilled_and_comes_back(self):
         with RealRun(*COPY, "--when-full", "spill") as run:
             self.spill_everything(run)
-            self.assertGreaterEqual(len(list((run.run_dir / "spill").glob("slab-*.spill"))), 36)
+            self.assertGreaterEqual(len(list((run.run_dir / "live/spill").glob("slab-*.spill"))), 36)
             code, summary = self.deliver(run)
             self.assertEqual(code, 0, run.logs())
             samples = summary["samples"]
             self.assertEqual((samples["released"], samples["spilled"], samples["dropped"]), (SAMPLES, 0, 0))
             self.assertGreaterEqual(samples["ever_spilled"], SAMPLES - IN_THE_POOL)
             self.assertEqual(run.files(), self.wanted)
-            self.assertFalse((run.run_dir / "spill").exists(), "spill files are left")
+            self.assertFalse((run.run_dir / "live/spill").exists(), "spill files are left")
 
     def test_a_batch_from_disk_that_kills_consumers_becomes_a_dead_letter(self):
         """Like a slab that was never spilled: counted once, kept with its data, not done, and done by the next run."""
         with RealRun(*COPY, "--when-full", "spill", "--log-level", "info") as run:
             self.spill_everything(run)
-            on_the_disk = {path.name for path in (run.run_dir / "spill").iterdir()}
+            on_the_disk = {path.name for path in (run.run_dir / "live/spill").iterdir()}
             self.assertLessEqual(
                 {f"slab-{slab}-1.spill" for slab in range(4)}, on_the_disk, "each slab's first batch, the items 0 to 15"
             )
@@ -228,7 +228,7 @@ class WhenFull(unittest.TestCase):
                 (SAMPLES - 4, 4, 0, 0, 0),
             )
             self.assertEqual([slab["deaths"] for slab in summary["dead_letters"]], [3])
-            self.assertFalse((run.run_dir / "spill").exists(), "spill files are left")
+            self.assertFalse((run.run_dir / "live/spill").exists(), "spill files are left")
             rest = set(range(SAMPLES)) - set(POISONED)
             self.assertEqual(items_of_checksums(run.output), rest)
             self.assertEqual(items_of_checkpoint(run.output), rest)

@@ -309,7 +309,7 @@ class Installed:
     def require_a_custom_consumer(self):
         run_dir = self.folder / "own"
         loop = self.start(LOOP, run_dir)
-        wait_for(lambda: (run_dir / "endpoint").exists() or loop.poll() is not None, "the loop's run")
+        wait_for(lambda: (run_dir / "live/endpoint").exists() or loop.poll() is not None, "the loop's run")
         self.case.assertEqual(
             f"{sorted((key, float(total)) for key, total in sums().items())}\n", self.ask(CONSUMER, run_dir)
         )

@@ -59,7 +59,7 @@ class Consumers(World):
         """Starts a producer, which submits once `consumers` are connected, and waits for its run."""
         producer = self.python(PRODUCER, self.run_dir, batches, consumers)
         self.addCleanup(self.require_no_memory_left, [producer.pid])
-        wait_for(lambda: f"producer_pid={producer.pid}\n" in self.text_of("endpoint"), "the run")
+        wait_for(lambda: f"producer_pid={producer.pid}\n" in self.text_of("live/endpoint"), "the run")
         return producer
 
     def finish(self, producer, batches):

@@ -484,7 +484,7 @@ class Batches(Egresses):
             self.run_dir,
         )
         self.read_line(loop)
-        wait_for(lambda: (self.run_dir / "endpoint").exists(), "a run")
+        wait_for(lambda: (self.run_dir / "live/endpoint").exists(), "a run")
         loop.send_signal(signal.SIGINT)
         self.assertIn("KeyboardInterrupt", self.end(loop, -signal.SIGINT))
         self.require_no_memory_left([loop.pid])

@@ -103,13 +103,13 @@ class Killed(Loops):
             print(len(keys))
         """
         loop = self.work.loop_with(options, dies="noted 5")
-        wait_for(lambda: (self.run_dir / "endpoint").exists(), "a run")
+        wait_for(lambda: (self.run_dir / "live/endpoint").exists(), "a run")
         consumer = self.python(reader, self.run_dir)
         loop.wait(120)
         self.assertEqual(-signal.SIGKILL, loop.returncode, loop.communicate()[1])
         consumer.kill()  # else it waits for another producer
         loop = self.work.loop_with(options)
-        wait_for(lambda: str(loop.pid) in self.text_of("endpoint"), "the next run")
+        wait_for(lambda: str(loop.pid) in self.text_of("live/endpoint"), "the next run")
         read = self.end(self.python(reader, self.run_dir))
         self.end(loop)
         self.assertEqual(int(read), ROWS * self.work.submitted())

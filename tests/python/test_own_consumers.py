@@ -538,7 +538,7 @@ def save(slab):
     def command_of(self, loop):
         """The process of the loop's consumers command, once its socket exists."""
         children = pathlib.Path(f"/proc/{loop.pid}/task/{loop.pid}/children").read_text().split()
-        return int(children[0]) if children and (self.work.run_dir / "control.sock").exists() else None
+        return int(children[0]) if children and (self.work.run_dir / "live/control.sock").exists() else None
 
     def test_a_forked_child_cannot_use_own_consumers(self):
         program = """

@@ -60,7 +60,8 @@ class Children(World):
             from offramp import _launched
             _launched.ANSWER_SECONDS = 0.1
             listener = socket.socket(socket.AF_UNIX)
-            listener.bind("control.sock")
+            os.mkdir("live")
+            listener.bind("live/control.sock")
             listener.listen()
             os.environ.update(OFFRAMP_LIFELINE_FD="999:1", OFFRAMP_RUN_DIR=".")
             try:

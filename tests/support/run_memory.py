@@ -20,7 +20,7 @@ SAMPLE_WORDS = 512  # one word of each page
 def endpoint(run_dir):
     """The endpoint file that the run's producer published, or {}."""
     try:
-        return dict(line.split("=", 1) for line in (run_dir / "endpoint").read_text().splitlines() if "=" in line)
+        return dict(line.split("=", 1) for line in (run_dir / "live/endpoint").read_text().splitlines() if "=" in line)
     except OSError:
         return {}
 

@@ -17,7 +17,7 @@ from offramp_launch.gpus.worker import COMMAND
 from offramp_launch.supervision.log_follower import LogFollower, record, printed_by_command
 from offramp_launch.supervision.logbook import KEPT_DEATHS
 from offramp_launch.places import LAUNCHER
-from offramp_launch.run_dir import LOGBOOK, SUMMARY, read_object
+from offramp_launch.run_dir import LIVE, LOGBOOK, SUMMARY, read_object
 from offramp_launch.watching.counters import BusySeconds, added, grown
 from offramp_launch.watching.timestamps import seconds_of
 
@@ -186,7 +186,7 @@ def workers_of(workers, run_dir, starts_ahead):
     if not starts_ahead:
         return [Worker(device, shares) for device, shares in workers]
     return [
-        Worker(device, dict(shares), turn=run_dir.file(f"turn-{place}"), number=number)
+        Worker(device, dict(shares), turn=run_dir.file(f"{LIVE}/turn-{place}"), number=number)
         for place, (device, shares) in enumerate(workers, 1)
         for number in (1, 2)
     ]

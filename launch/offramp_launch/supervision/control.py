@@ -18,6 +18,7 @@ import socket
 import time
 
 from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.run_dir import CONTROL_SOCKET
 
 LONGEST_REQUEST = 4096
 LONGEST_ANSWER = 4 << 20
@@ -134,7 +135,7 @@ class ControlClient:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(patience)
         try:
-            self._socket.connect(os.fspath(run_dir / "control.sock"))
+            self._socket.connect(os.fspath(run_dir / CONTROL_SOCKET))
         except (BlockingIOError, TimeoutError, socket.timeout) as problem:
             raise self._fail_reply() from problem
         except OSError as problem:

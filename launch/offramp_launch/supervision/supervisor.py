@@ -5,6 +5,7 @@ import signal
 
 from offramp_launch import memory, summary
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
+from offramp_launch.run_dir import ENDPOINT
 from offramp_launch.supervision.log_follower import LogRelay
 from offramp_launch.supervision.recovery import Recovery, RunHold
 from offramp_launch.supervision.watch import Watch
@@ -37,7 +38,7 @@ class Supervisor(Watch):
         self._producer_pids = []
         self._successor_is_due = False
         self._recovery = Recovery(plan.producer_restarts)
-        self._hold = RunHold(plan.run_dir.file("endpoint"))
+        self._hold = RunHold(plan.run_dir.file(ENDPOINT))
         self._spent_cpu_seconds = 0.0  # of earlier producers
         self._died = None  # when the last producer died that gets a successor
         self._status_pid_at_end = None  # process id in the status when a producer ended

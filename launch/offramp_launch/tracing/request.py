@@ -7,8 +7,9 @@ import secrets
 import time
 
 from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.run_dir import LIVE
 
-REQUEST = "trace-request.json"
+REQUEST = f"{LIVE}/trace-request.json"
 LEAST_SECONDS, MOST_SECONDS = 0.1, 60
 # An idle consumer looks once a second, so all have begun by then.
 LEAD_SECONDS = 1.5
@@ -17,7 +18,7 @@ PATIENCE_SECONDS = 10
 
 
 class TraceRequests:
-    """At most one request at a time. Owns: RUN_DIR/trace-request.json. Borrows: run directory, timers. Thread: the loop's. Blocks: never."""
+    """At most one request at a time. Owns: RUN_DIR/live/trace-request.json. Borrows: run directory, timers. Thread: the loop's. Blocks: never."""
 
     def __init__(self, run_dir, timers):
         self._run_dir, self._timers = run_dir, timers
@@ -62,7 +63,7 @@ class TraceRequests:
 
     def _put(self, request):
         """Creates the folder for answers, then the request: both, or neither. Errors: LaunchError (CANNOT_WRITE)."""
-        folder, new = self._run_dir.file("trace-" + request["id"]), self._run_dir.file(REQUEST + ".new")
+        folder, new = self._run_dir.logs / f"trace-{request['id']}", self._run_dir.file(REQUEST + ".new")
         try:
             folder.mkdir(mode=0o700)
             new.write_text(json.dumps(request) + "\n", encoding="utf-8")

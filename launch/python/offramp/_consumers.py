@@ -115,7 +115,7 @@ class ConsumerGroup:
         return True
 
     def scale(self, consumers: int) -> None:
-        while not os.path.exists(f"{self._run_dir}/control.sock"):  # the command has not connected to the run yet
+        while not os.path.exists(f"{self._run_dir}/live/control.sock"):  # the command has not connected to the run yet
             self.require_alive()
             time.sleep(LOOK_AGAIN_SECONDS)
         done = subprocess.run(

@@ -16,7 +16,7 @@ from offramp._errors import BadArgument
 from offramp._threads import start_without_signals
 
 LIFELINE = "OFFRAMP_LIFELINE_FD"  # NUMBER:INODE of a pipe
-CONTROL_SOCKET = "control.sock"
+CONTROL_SOCKET = "live/control.sock"
 STATUS, CUT_SHORT = "status", "cut-short"  # requests: offramp_launch/supervision/control.py
 STATUS_FILE = "status.json"
 ANSWER_SECONDS = 5

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "common/base/error.hpp"
+#include "common/shm/run_files.hpp"
 #include "common/wire/slab_view.hpp"
 
 namespace offramp {
@@ -21,6 +22,12 @@ std::string make_folder() {
     return path;
 }
 
+// With the folder for the run's sockets.
+std::string prepared(const std::string& run_dir) {
+    std::filesystem::create_directory(run_dir + "/" + run_files::kLive);
+    return run_dir;
+}
+
 SlabLayout layout_of(std::size_t payload_bytes) {
     const std::array<std::int64_t, 2> shape{1, static_cast<std::int64_t>(payload_bytes)};
     return SlabLayout::make({TensorSpec::contiguous("out", kUInt8, shape)}, 1);
@@ -30,7 +37,7 @@ SlabLayout layout_of(std::size_t payload_bytes) {
 
 BenchRun::BenchRun(std::uint32_t slabs, std::size_t payload_bytes, std::uint64_t work, const std::string& run_dir)
     : owns_run_dir_(run_dir.empty()),
-      run_dir_(owns_run_dir_ ? make_folder() : run_dir),
+      run_dir_(prepared(owns_run_dir_ ? make_folder() : run_dir)),
       endpoint_{.run_dir = run_dir_,
                 .names = {"message-bench", RunNames::random_nonce()},
                 .producer_pid = static_cast<std::uint64_t>(::getpid()),

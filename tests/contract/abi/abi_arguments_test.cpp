@@ -144,7 +144,7 @@ TEST_F(Arguments, OpenRefusesBadOnes) {
     with_tensor([&] { tensors_[0].shape = others.data(); }, "another number of samples");
     with_tensor([&] { tensors_[0].strides = gaps.data(); }, "dense");
     with_tensor([&] { tensors_[0].dtype = {2, 3, 1}; }, "scores");
-    EXPECT_FALSE(std::filesystem::exists(other + "/endpoint")) << "no run was started";
+    EXPECT_FALSE(std::filesystem::exists(other + "/live/endpoint")) << "no run was started";
     options_.samples_per_slab = 0xffffffff;  // a batch has fewer: a slab a batch
     EXPECT_EQ(offramp_egress_open(&options_, &opened, &error_), OFFRAMP_OK) << error_.text;
     EXPECT_EQ(offramp_egress_close(opened, &error_), OFFRAMP_OK);

@@ -41,12 +41,12 @@ std::int32_t end_of_consuming(
 TEST_F(Closing, AnUnansweredConsumerEndsWithTheEndpoint) {
     Egress egress(run_of_scores(run_dir_));
     const std::string deaf = folder_ + "/deaf";
-    std::filesystem::create_directory(deaf);
-    std::filesystem::copy_file(run_dir_ + "/endpoint", deaf + "/endpoint");
+    std::filesystem::create_directories(deaf + "/live");
+    std::filesystem::copy_file(run_dir_ + "/live/endpoint", deaf + "/live/endpoint");
     auto consumer = std::async(std::launch::async, [&] { return end_of_consuming(deaf); });
     EXPECT_EQ(consumer.wait_for(std::chrono::milliseconds(1500)), std::future_status::timeout)
         << "it waits for a slow producer";
-    std::filesystem::remove(deaf + "/endpoint");
+    std::filesystem::remove(deaf + "/live/endpoint");
     EXPECT_EQ(consumer.get(), OFFRAMP_OK);
 }
 

@@ -37,7 +37,7 @@ class RunDirectoryPlace final : public PortsPlace {
     Endpoint endpoint() const { return {folder_.path(), {"r", 1}, 1, 1}; }
 
   private:
-    TemporaryFolder folder_;
+    TemporaryRunFolder folder_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Zmq, PortsContract,
@@ -93,8 +93,8 @@ TEST(ZmqPorts, IdentifyAnotherProcessThroughTheKernel) {
     });
     const auto broker = make_zmq_broker_port(place.endpoint(), true);
     if (is_root) {
-        ASSERT_EQ(::chown((place.endpoint().run_dir + "/work-00000002.sock").c_str(), 0, gid), 0);
-        ASSERT_EQ(::chown((place.endpoint().run_dir + "/free-00000002.sock").c_str(), 0, gid), 0);
+        ASSERT_EQ(::chown((place.endpoint().run_dir + "/live/work-00000002.sock").c_str(), 0, gid), 0);
+        ASSERT_EQ(::chown((place.endpoint().run_dir + "/live/free-00000002.sock").c_str(), 0, gid), 0);
     }
     ASSERT_TRUE(child.reported());
     const auto hello = next_work(*broker);
@@ -119,8 +119,8 @@ TEST(ZmqPorts, CreateSocketsForTheirOwnerOnly) {
     const mode_t umask_before = ::umask(0022);
     for (const bool for_group : {false, true}) {
         const auto broker = make_zmq_broker_port(place.endpoint(), for_group);
-        EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work-00000002.sock"), for_group ? 0660U : 0600U);
-        EXPECT_EQ(mode_of(place.endpoint().run_dir + "/free-00000002.sock"), for_group ? 0660U : 0600U);
+        EXPECT_EQ(mode_of(place.endpoint().run_dir + "/live/work-00000002.sock"), for_group ? 0660U : 0600U);
+        EXPECT_EQ(mode_of(place.endpoint().run_dir + "/live/free-00000002.sock"), for_group ? 0660U : 0600U);
         EXPECT_EQ(::umask(0022), 0022U) << "the process's umask is unchanged";
     }
     ::umask(umask_before);
@@ -129,8 +129,8 @@ TEST(ZmqPorts, CreateSocketsForTheirOwnerOnly) {
 TEST(ZmqPorts, LeaveNoSocketBehind) {
     const RunDirectoryPlace place;
     make_zmq_broker_port(place.endpoint()).reset();
-    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work-00000002.sock"), 0U);
-    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/free-00000002.sock"), 0U);
+    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/live/work-00000002.sock"), 0U);
+    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/live/free-00000002.sock"), 0U);
 }
 
 TEST(ZmqPorts, TakeOverTheSocketsOfADeadBroker) {
@@ -150,7 +150,7 @@ TEST(ZmqPorts, TakeOverTheSocketsOfADeadBroker) {
     }
     dead.kill();
     dead.wait();
-    EXPECT_NE(mode_of(place.endpoint().run_dir + "/work-00000002.sock"), 0U) << "the dead broker left it";
+    EXPECT_NE(mode_of(place.endpoint().run_dir + "/live/work-00000002.sock"), 0U) << "the dead broker left it";
     const auto broker = place.broker();
     const auto met = meet(place, *broker);
     EXPECT_EQ(broker->send(met.peer, bytes_of("x")), SendOutcome::Sent);
@@ -172,22 +172,23 @@ TEST(ZmqPorts, ASuccessorReplacesTheDeadBrokersSockets) {
     ASSERT_TRUE(consumer->send_release(bytes_of("meant for the dead")));
     Endpoint next = place.endpoint();
     next.epoch = 2;
-    const std::string precious = next.run_dir + "/work-of-mine.sock";
+    const std::string precious = next.run_dir + "/live/work-of-mine.sock";
     std::ofstream(precious) << "no socket";
     const auto successor = make_zmq_broker_port(next);
-    for (const char* name : {"/work-00000002.sock", "/free-00000002.sock"})
+    for (const char* name : {"/live/work-00000002.sock", "/live/free-00000002.sock"})
         EXPECT_EQ(mode_of(next.run_dir + name), 0U) << name;
-    EXPECT_NE(mode_of(next.run_dir + "/free-00000003.sock"), 0U);
+    EXPECT_NE(mode_of(next.run_dir + "/live/free-00000003.sock"), 0U);
     EXPECT_NE(mode_of(precious), 0U);
 }
 
 TEST(ZmqPorts, DoNotReplaceAFile) {
     RunDirectoryPlace place;
-    const std::string path = place.endpoint().run_dir + "/free-00000002.sock";
+    const std::string path = place.endpoint().run_dir + "/live/free-00000002.sock";
     std::ofstream(path) << "precious";
     EXPECT_THROW(place.broker(), SystemError);
     EXPECT_NE(mode_of(path), 0U);
-    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work-00000002.sock"), 0U) << "the sockets bound before are removed";
+    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/live/work-00000002.sock"), 0U)
+        << "the sockets bound before are removed";
     ::unlink(path.c_str());
     EXPECT_NO_THROW(place.broker());
 }
@@ -195,7 +196,7 @@ TEST(ZmqPorts, DoNotReplaceAFile) {
 TEST(ZmqPorts, DetectThatASocketWasTakenOver) {
     RunDirectoryPlace place;
     const auto broker = place.broker();
-    const std::string path = place.endpoint().run_dir + "/free-00000002.sock";
+    const std::string path = place.endpoint().run_dir + "/live/free-00000002.sock";
     ASSERT_EQ(::unlink(path.c_str()), 0);
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
@@ -236,7 +237,7 @@ TEST(ZmqPorts, ReceiveAMultipartMessageAsAnEmptyOne) {
 TEST(ZmqPorts, SurvivePeersThatDoNotSpeakZmq) {
     RunDirectoryPlace place;
     const auto broker = place.broker();
-    for (const char* name : {"/work-00000002.sock", "/free-00000002.sock"}) {
+    for (const char* name : {"/live/work-00000002.sock", "/live/free-00000002.sock"}) {
         const std::string path = place.endpoint().run_dir + name;
         sockaddr_un address = {};
         address.sun_family = AF_UNIX;
@@ -260,7 +261,7 @@ TEST(ZmqPorts, LimitConnectionsDuringAFlood) {
     ASSERT_TRUE(met.port->send_work(bytes_of("unread")));
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
-    (place.endpoint().run_dir + "/work-00000002.sock").copy(address.sun_path, sizeof address.sun_path - 1);
+    (place.endpoint().run_dir + "/live/work-00000002.sock").copy(address.sun_path, sizeof address.sun_path - 1);
     std::vector<UniqueFd> connections;
     std::vector<pollfd> polled;
     const auto end = std::chrono::steady_clock::now() + 30s;
@@ -333,7 +334,7 @@ TEST(ZmqPorts, CloseWhatTheyOpened) {
 TEST(ZmqPorts, DoNotTouchTheProgramsContexts) {
     RunDirectoryPlace place;
     const auto broker = place.broker();
-    const std::string address = "ipc://" + place.endpoint().run_dir + "/programs.sock";
+    const std::string address = "ipc://" + place.endpoint().run_dir + "/live/programs.sock";
     const auto before = descriptors();
     void* const context = ::zmq_ctx_new();
     void* const socket = ::zmq_socket(context, ZMQ_PULL);

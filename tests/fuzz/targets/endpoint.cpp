@@ -2,6 +2,8 @@
 
 #include "common/transport/endpoint.hpp"
 
+#include <filesystem>
+
 #include "common/base/error.hpp"
 #include "common/transport/listening_socket.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
@@ -11,9 +13,10 @@ namespace offramp {
 
 FuzzTarget make_endpoint() {
     const auto folder = std::make_shared<ScratchFolder>();
+    std::filesystem::create_directory(folder->path() + "/live");
     const auto feed = [folder](std::span<const std::byte> input) {
         parse_peer_address(as_text(input));
-        folder->write("endpoint", input);
+        folder->write("live/endpoint", input);
         try {
             const auto endpoint = Endpoint::read(folder->path());
             RunNames::check_run_id(endpoint.value().names.run_id);

@@ -94,7 +94,7 @@ class EgressRunTest : public ::testing::Test {
 };
 
 TEST_F(EgressRunTest, DescribesARunBeforeConsumersCanJoinIt) {
-    const std::string endpoint = folder_.file("endpoint");
+    const std::string endpoint = folder_.file("live/endpoint");
     struct Listener final : RunListener {
         void on_begin(RunProgress& progress) override {
             met_before = std::filesystem::exists(endpoint);
@@ -166,7 +166,7 @@ TEST_F(EgressRunTest, ARefusedRecoveryKeepsTheRunForTheNext) {
 TEST_F(EgressRunTest, ARunWithoutConsumersHasNoMeetingPlace) {
     ProducersWorld world(folder_.path(), RunStart::Begun, nobody_, RunSlabs::None);
     world.egress->open_to_consumers();
-    EXPECT_FALSE(std::filesystem::exists(folder_.file("endpoint")));
+    EXPECT_FALSE(std::filesystem::exists(folder_.file("live/endpoint")));
     EXPECT_EQ(world.egress->progress(), nullptr);
     EXPECT_FALSE(world.egress->has_pool());
     EXPECT_EQ(support::objects_of(world.place.names()).size(), 1U) << "only the run's lock";

@@ -28,8 +28,8 @@ struct RunDirectoryTest : ::testing::Test {
 };
 
 TEST_F(RunDirectoryTest, RefusesAFolderOfTheUserAndKeepsIt) {
-    std::filesystem::create_directories(in("users/spill"));
-    for (const char* name : {"users/status.json", "users/dropped.jsonl", "users/endpoint"}) put(name);
+    std::filesystem::create_directories(in("users/live/spill"));
+    for (const char* name : {"users/status.json", "users/dropped.jsonl", "users/live/endpoint"}) put(name);
     ::chmod(in("users").c_str(), 01777);
     try {
         const RunDirectory refused(in("users"), false, RunStart::Begun);
@@ -37,17 +37,17 @@ TEST_F(RunDirectoryTest, RefusesAFolderOfTheUserAndKeepsIt) {
     } catch (const ConfigError& problem) {
         EXPECT_NE(std::string(problem.what()).find("is not a run's directory"), std::string::npos) << problem.what();
     }
-    for (const char* name : {"users/status.json", "users/dropped.jsonl", "users/endpoint", "users/spill"})
+    for (const char* name : {"users/status.json", "users/dropped.jsonl", "users/live/endpoint", "users/live/spill"})
         EXPECT_TRUE(std::filesystem::exists(in(name))) << name;
-    EXPECT_FALSE(std::filesystem::exists(in("users/producer.lock")));
+    EXPECT_FALSE(std::filesystem::exists(in("users/live/producer.lock")));
     EXPECT_EQ(mode_of(in("users")), 01777U);
 }
 
 TEST_F(RunDirectoryTest, CreatesItForItsUserAlone) {
     { const RunDirectory made(in("new/one"), false, RunStart::Begun); }
-    EXPECT_EQ(mode_of(in("new/one")), 0700U);
+    for (const char* name : {"new/one", "new/one/live"}) EXPECT_EQ(mode_of(in(name)), 0700U) << name;
     { const RunDirectory made(in("another"), true, RunStart::Begun); }
-    EXPECT_EQ(mode_of(in("another")), 0710U);
+    for (const char* name : {"another", "another/live"}) EXPECT_EQ(mode_of(in(name)), 0710U) << name;
 }
 
 TEST_F(RunDirectoryTest, AcceptsAnEmptyFolderAndAnEarlierRuns) {
@@ -56,8 +56,8 @@ TEST_F(RunDirectoryTest, AcceptsAnEmptyFolderAndAnEarlierRuns) {
     { const RunDirectory taken(in("empty"), false, RunStart::Begun); }
     { const RunDirectory again(in("empty"), false, RunStart::Begun); }
     EXPECT_EQ(mode_of(in("empty")), 0750U);
-    std::filesystem::create_directory(in("launched"));
-    put("launched/launcher.lock");
+    std::filesystem::create_directories(in("launched/live"));
+    put("launched/live/launcher.lock");
     put("launched/config.json");
     EXPECT_NO_THROW(RunDirectory(in("launched"), false, RunStart::Begun));
 }
@@ -80,8 +80,8 @@ TEST_F(RunDirectoryTest, KeepsAnEarlierRunsReportUntilTheRunStarts) {
 }
 
 TEST_F(RunDirectoryTest, DoesNotTakeALinkForALock) {
-    std::filesystem::create_directory(in("trap"));
-    std::filesystem::create_symlink(in("elsewhere"), in("trap/producer.lock"));
+    std::filesystem::create_directories(in("trap/live"));
+    std::filesystem::create_symlink(in("elsewhere"), in("trap/live/producer.lock"));
     EXPECT_THROW(RunDirectory(in("trap"), false, RunStart::Begun), ConfigError);
     EXPECT_FALSE(std::filesystem::exists(in("elsewhere")));
 }

@@ -137,7 +137,7 @@ class Puppet:
         if "summary" in order:
             self._write("summary.json", order["summary"])
         if "meet" in order:
-            with open(os.path.join(self._run_dir, "endpoint"), "w", encoding="utf-8") as file:
+            with open(os.path.join(self._run_dir, "live/endpoint"), "w", encoding="utf-8") as file:
                 stage = os.path.basename(os.path.dirname(os.environ["PUPPET_SOCKET"]))
                 file.write(
                     f"offramp-endpoint=1\nrun_id={stage}\nnonce=00000000000000aa\nproducer_pid={os.getpid()}\nepoch=1\n"

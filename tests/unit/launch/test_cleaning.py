@@ -61,7 +61,7 @@ class CleaningTest(unittest.TestCase):
             ("dead_letters", "dead-letters/batch-1.safetensors"),
             ("dropped", "dropped.jsonl"),
             ("hidden", "output/.offramp-checkpoint"),
-            ("spilled", "spill/slab-1"),
+            ("spilled", "live/spill/slab-1"),
         ):
             run = self.run_in(name)
             (run / file).parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ class CleaningTest(unittest.TestCase):
     def test_keeps_a_run_whose_programs_outlive_the_launcher(self):
         run = self.run_in("orphaned")
         lock = pathlib.Path(f"/dev/shm/offramp-{self.folder.name}-00000000000000aa.lock")
-        (run / "endpoint").write_text(f"run_id={self.folder.name}\nnonce=00000000000000aa\n")
+        (run / "live/endpoint").write_text(f"run_id={self.folder.name}\nnonce=00000000000000aa\n")
         self.addCleanup(lock.unlink)
         with open(lock, "wb") as held:
             fcntl.flock(held, fcntl.LOCK_SH)

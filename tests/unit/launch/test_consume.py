@@ -24,11 +24,12 @@ class OwnProgram:
         self.pid = self.process.pid
 
     def begin(self):
-        self.run_dir.mkdir(mode=0o700, exist_ok=True)
-        (self.run_dir / "producer.lock").touch(0o600)
+        for folder in (self.run_dir, self.run_dir / "live"):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        (self.run_dir / "live/producer.lock").touch(0o600)
         self.write_status(state="running")
         self._put(
-            "endpoint", f"offramp-endpoint=1\nrun_id=loop\nnonce={self.nonce}\nproducer_pid={self.pid}\nepoch=1\n"
+            "live/endpoint", f"offramp-endpoint=1\nrun_id=loop\nnonce={self.nonce}\nproducer_pid={self.pid}\nepoch=1\n"
         )
 
     def begin_the_next_run(self):
@@ -231,7 +232,7 @@ class ConsumeTest(unittest.TestCase):
         self.program.die()
         output = self.end(self.launch("--wait", "0"), 69)
         self.assertIn(f"(pid {self.program.process.pid}) is dead", output)
-        self.assertFalse((self.run_dir / "launcher.lock").exists(), "the directory is unchanged")
+        self.assertFalse((self.run_dir / "live/launcher.lock").exists(), "the directory is unchanged")
 
     def test_a_program_in_another_pid_namespace_is_refused(self):
         gone = subprocess.Popen(["true"])
@@ -239,7 +240,7 @@ class ConsumeTest(unittest.TestCase):
         with socket.socket(socket.AF_UNIX) as door:
             self.program.pid = gone.pid  # the program's pid in its own namespace
             self.program.begin()
-            door.bind(str(self.run_dir / "work-1.sock"))
+            door.bind(str(self.run_dir / "live/work-1.sock"))
             door.listen()
             launcher = self.launch("--consumers", "1")
             output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
@@ -317,10 +318,10 @@ class ConsumeTest(unittest.TestCase):
 
     def test_refuses_runs_it_cannot_consume(self):
         self.program.begin()
-        (self.run_dir / "producer-settings.toml").touch()
+        (self.run_dir / "live/settings.toml").touch()
         self.assertIn("belongs to offramp-producer", self.end(self.launch(), 64))
-        (self.run_dir / "producer-settings.toml").unlink()
-        with open(self.run_dir / "launcher.lock", "w", encoding="utf-8") as lock:
+        (self.run_dir / "live/settings.toml").unlink()
+        with open(self.run_dir / "live/launcher.lock", "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.assertIn("has a launcher already", self.end(self.launch(), 85))
         self.run_dir.chmod(0o770)

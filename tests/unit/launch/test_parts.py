@@ -139,12 +139,12 @@ class RunDirTest(unittest.TestCase):
 
     def make_run(self, name):
         run = self.places.runs / name
-        run.mkdir(parents=True)
+        (run / run_dir.LIVE).mkdir(parents=True)
         (run / run_dir.CONTROL_SOCKET).touch()
         return run
 
     def find(self, wanted=None, live=()):
-        return run_dir.find_live_run(self.places, wanted, accepts=lambda path: path.parent in live)
+        return run_dir.find_live_run(self.places, wanted, accepts=lambda path: path.parents[1] in live)
 
     def test_finds_the_only_live_run(self):
         self.make_run("dead")
@@ -181,7 +181,7 @@ class RunDirTest(unittest.TestCase):
         room = run_dir.LONGEST_SOCKET_PATH - len("/" + run_dir.LONGEST_SOCKET)
         self.assertTrue(run_dir.fits_a_socket("/" + "d" * (room - 1)))
         self.assertFalse(run_dir.fits_a_socket("/" + "d" * room))
-        self.assertFalse(run_dir.fits_a_socket("/" + "é" * (room // 2)))
+        self.assertFalse(run_dir.fits_a_socket("/" + "é" * ((room + 1) // 2)))
 
     def test_a_planted_link_in_tmp_is_refused(self):
         trap = self.folder / "trap"
@@ -208,7 +208,7 @@ class RunDirTest(unittest.TestCase):
         """What a run leaves. `status`: None for a run that was killed before its producer reported."""
         held = self.take(run)
         held.log("producer").write_text(text)
-        for name in ("config.toml", "summary.json", "metrics.prom", "dropped.jsonl", "launcher.json"):
+        for name in ("config.toml", "summary.json", "metrics.prom", "dropped.jsonl", "logs/launcher.json"):
             held.write(name, text)
         if status:
             held.write("status.json", status)
@@ -216,12 +216,19 @@ class RunDirTest(unittest.TestCase):
 
     def test_before_has_the_reports_of_the_last_run_that_has_begun(self):
         run = self.folder / "again"
-        files = ("logs/producer.log", "config.toml", "summary.json", "metrics.prom", "dropped.jsonl", "launcher.json")
+        files = (
+            "logs/producer.log",
+            "config.toml",
+            "summary.json",
+            "metrics.prom",
+            "dropped.jsonl",
+            "logs/launcher.json",
+        )
         self.begin_run(run, "first")
         self.begin_run(run, "second")
         before = {f"before/{name}": "first" for name in files}
         now = {name: "second" for name in files}
-        kept = {"launcher.lock": "", "before/status.json": "{}"}
+        kept = {"live/launcher.lock": "", "before/status.json": "{}"}
         self.assertEqual({**kept, **before, **now, "status.json": "{}"}, self.reports_of(run))
         for status in ('{"begun": false}', None):
             self.begin_run(run, "third", status)
@@ -251,14 +258,14 @@ class RunDirTest(unittest.TestCase):
     def test_work_of_an_earlier_run_stays_in_its_place(self):
         run = self.folder / "again"
         self.begin_run(run, "first")
-        work = {f"{folder}/file": folder for folder in ("output", "dead-letters", "spill")}
+        work = {f"{folder}/file": folder for folder in ("output", "dead-letters", "live/spill")}
         for name, text in work.items():
             (run / name).parent.mkdir()
             (run / name).write_text(text)
-        (run / "control.sock").touch()
+        (run / "live/control.sock").touch()
         self.take(run)
         self.assertEqual(work, {name: text for name, text in self.reports_of(run).items() if name in work})
-        self.assertEqual({"before", "launcher.lock", "logs", "output", "dead-letters", "spill"}, set(os.listdir(run)))
+        self.assertEqual({"before", "live", "logs", "output", "dead-letters"}, set(os.listdir(run)))
 
     def test_accepts_only_an_absent_empty_or_own_directory(self):
         empty = self.folder / "empty"
@@ -268,7 +275,7 @@ class RunDirTest(unittest.TestCase):
             self.assertEqual(mode, folder.stat().st_mode & 0o777, "an existing folder keeps its mode")
             os.close(held._lock)
         trap = self.folder / "trap"
-        trap.mkdir()
+        (trap / run_dir.LIVE).mkdir(parents=True)
         (trap / run_dir.LOCK).symlink_to(self.folder / "elsewhere")
         open_to_all = self.folder / "open"
         open_to_all.mkdir()
@@ -298,7 +305,8 @@ class PrivateFolderTest(unittest.TestCase):
 
     def make_run(self, runs, mode=0o700, uid=None):
         run = runs / "a-run"
-        (run / "dead-letters").mkdir(parents=True)
+        for folder in ("dead-letters", run_dir.LIVE):
+            (run / folder).mkdir(parents=True)
         (run / run_dir.CONTROL_SOCKET).touch()
         run.chmod(mode)
         if uid is not None:
@@ -349,6 +357,7 @@ class ControlClientTest(unittest.TestCase):
         self.run = pathlib.Path(folder.name)
         self.server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.addCleanup(self.server.close)
+        (self.run / run_dir.LIVE).mkdir()
         self.server.bind(str(self.run / run_dir.CONTROL_SOCKET))
 
     def refusal(self, answer=None):

@@ -21,7 +21,9 @@ MS = 1_000_000
 
 class Folder:
     def __init__(self, path):
-        self.path = path
+        self.path, self.logs = path, path / "logs"
+        for folder in (self.logs, path / "live"):
+            folder.mkdir()
 
     def file(self, name):
         return self.path / name
@@ -96,13 +98,13 @@ class TracingTest(unittest.TestCase):
         for seconds in (0, 61, -1, "5", None, True, float("nan")):
             self.assertIn("out of bounds", self.refused(ExitCode.USAGE, seconds))
         self.assertIn("no programs yet", self.refused(ExitCode.NO_SUCH_RUN, 5, ()))
-        self.assertEqual([], list(self.folder.iterdir()))
+        self.assertEqual([], list(self.folder.glob("*/*")))
 
     def test_an_unwritable_request_is_named_and_leaves_nothing(self):
         (self.folder / (REQUEST + ".new")).symlink_to("/dev/full")
         output = self.refused(ExitCode.CANNOT_WRITE)
         self.assertIn(f"'{self.folder / REQUEST}.new' cannot be written: No space left", output)
-        self.assertEqual([], list(self.folder.iterdir()))
+        self.assertEqual([], list(self.folder.glob("*/*")))
         self.begin()  # no request is under way
 
     def test_an_ended_program_is_not_awaited(self):

@@ -653,7 +653,7 @@ class WatchedRunTest(unittest.TestCase):
             [(death["who"], death["how"]) for death in status["deaths"]],
         )
         self.assertTrue(any("another producer takes over" in line for line in status["log"]), status["log"])
-        kept = json.loads((self.run_dir / "launcher.json").read_text())
+        kept = json.loads((self.run_dir / "logs/launcher.json").read_text())
         self.assertEqual((1, 1, status["deaths"]), (kept["restarts"], kept["takeovers"], kept["deaths"]))
         output = self.stage.end(launcher, successor, [follower])
         self.assertEqual(0, launcher.returncode, output)

@@ -517,7 +517,9 @@ class FakeLauncher:
     def __init__(self, folder, document):
         self.document, self.asked = document, []
         self._selector = selectors.DefaultSelector()
-        self._server = ControlServer(pathlib.Path(folder, CONTROL_SOCKET), self._selector, self._answer)
+        socket_path = pathlib.Path(folder, CONTROL_SOCKET)
+        socket_path.parent.mkdir(exist_ok=True)
+        self._server = ControlServer(socket_path, self._selector, self._answer)
         self._is_running = True
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()

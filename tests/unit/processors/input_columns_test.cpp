@@ -78,6 +78,7 @@ TEST(InputColumnsOfTexts, AreThoseOfTheRunsStart) {
     RunConfig config;
     config.source = "jsonl-text";
     config.input = folder.write("texts.jsonl", "{\"id\":\"a\",\"text\":\"one\",\"year\":1999}\n");
+    std::filesystem::create_directory(folder.path() / run_files::kLive);
     keep_listed_rows((folder.path() / run_files::kListedRows).string(), *open_texts(config), false);
     EXPECT_EQ(InputColumns(config, "records", folder.path().string()).of("a").columns, "{\"year\":1999}");
     folder.write("texts.jsonl", "{\"id\":\"a\",\"text\":\"two\",\"year\":2000}\n");
@@ -91,6 +92,7 @@ TEST_F(OfAManifest, ColumnsAndOriginalsAreThoseOfTheRunsStart) {
                       first = "{\"id\":\"7\",\"uri\":\"photos/b.png\",\"label\":\"chair\"}\n";
     config.source = "jsonl";
     config.input = folder.write("list.jsonl", first);
+    std::filesystem::create_directory(folder.path() / run_files::kLive);
     keep_listed_rows(run_dir + "/" + run_files::kListedRows, *open_pictures(config.source, config.input), false);
     const InputColumns early(config, "records", run_dir);
     folder.write("list.jsonl", first + "{\"id\":\"8\",\"uri\":\"photos/a.png\"}\n");

@@ -224,7 +224,7 @@ TEST_F(RunRecoveryTest, CountsASlabAndItsSpillFileOnce) {
 }
 
 TEST_F(RunRecoveryTest, FindsARunByDirectoryAndId) {
-    const TemporaryFolder folder;
+    const support::TemporaryRunFolder folder;
     EXPECT_EQ(code_of([&] { RunRecovery::find(folder.path(), "some"); }), ErrorKind::NoSuchRun);
     Endpoint{.run_dir = folder.path(), .names = run_.names(), .producer_pid = 1, .epoch = 3}.publish();
     EXPECT_EQ(RunRecovery::find(folder.path(), run_.names().run_id).epoch, 3U);

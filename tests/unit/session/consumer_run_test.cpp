@@ -58,6 +58,7 @@ TEST(ConsumerRun, SweepsAsTheLastOneEvenIfNeverAdmitted) {
 TEST(ConsumerRun, EndsInOrderWhenTheRunIsOverBeforeTheJoin) {
     std::string run_dir = (std::filesystem::temp_directory_path() / "offramp-joining-XXXXXX").string();
     ASSERT_NE(::mkdtemp(run_dir.data()), nullptr);
+    std::filesystem::create_directory(run_dir + "/live");
     Endpoint endpoint{.run_dir = run_dir, .names = own_run("over"), .producer_pid = 1, .epoch = 1};
     EXPECT_EQ(end_of(endpoint), ErrorKind::None);
     Endpoint next = endpoint;

@@ -21,6 +21,7 @@ class RunConnectionTest : public ::testing::Test {
         std::string path = (std::filesystem::temp_directory_path() / "offramp-connection-XXXXXX").string();
         EXPECT_NE(::mkdtemp(path.data()), nullptr);
         run_dir_ = path;
+        std::filesystem::create_directory(run_dir_ + "/live");
     }
     ~RunConnectionTest() override { std::filesystem::remove_all(run_dir_); }
 
@@ -42,13 +43,13 @@ TEST_F(RunConnectionTest, TheEndpointShowsWhetherTheRunExists) {
     EXPECT_EQ(connection.liveness(), RunLiveness::TakenOver);
     publish({.run_id = run_.names().run_id, .nonce = run_.names().nonce + 1}, 1);
     EXPECT_EQ(connection.liveness(), RunLiveness::Replaced);
-    std::ofstream(run_dir_ + "/endpoint") << "something else\n";
+    std::ofstream(run_dir_ + "/live/endpoint") << "something else\n";
     EXPECT_EQ(connection.liveness(), RunLiveness::Open) << "an unreadable file proves nothing";
     std::filesystem::remove_all(run_dir_);
     EXPECT_EQ(connection.liveness(), RunLiveness::Closed) << "no folder";
     run_.remove_ledger();
     EXPECT_EQ(connection.liveness(), RunLiveness::Over);
-    std::filesystem::create_directory(run_dir_);
+    std::filesystem::create_directories(run_dir_ + "/live");
     publish({.run_id = run_.names().run_id, .nonce = run_.names().nonce + 1}, 1);
     EXPECT_EQ(connection.liveness(), RunLiveness::OverAndReplaced);
 }

@@ -27,6 +27,7 @@ class RunSearchTest : public ::testing::Test {
         std::string path = (std::filesystem::temp_directory_path() / "offramp-search-XXXXXX").string();
         EXPECT_NE(::mkdtemp(path.data()), nullptr);
         run_dir_ = path;
+        std::filesystem::create_directory(run_dir_ + "/live");
         int ends[2];
         EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
         lifeline_ = UniqueFd(ends[0]);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <sstream>
 
 #include "tests/unit/settings/parsing.hpp"
@@ -15,6 +16,7 @@ using testing::Not;
 
 class KeptSettings : public Parsing {
   protected:
+    KeptSettings() { std::filesystem::create_directory(folder_ / "live"); }
     // The settings of a consumer with these arguments, beside a producer's `run`.
     RunConfig consumer(const RunConfig& run, const std::vector<std::string>& arguments = {}) {
         keep_settings(folder_, run);
@@ -137,7 +139,7 @@ TEST_F(KeptSettings, WithoutThemThereIsNoSuchRun) {
         ADD_FAILURE() << "no refusal";
     } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::NoSuchRun);
-        EXPECT_THAT(error.what(), HasSubstr("producer-settings.toml"));
+        EXPECT_THAT(error.what(), HasSubstr("live/settings.toml"));
     }
 }
 

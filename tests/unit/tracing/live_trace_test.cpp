@@ -64,14 +64,14 @@ class LiveTraceTest : public ::testing::Test {
     void ask(const std::string& id) { put({{"id", id}, {"from_ns", at(1000)}, {"until_ns", at(3000)}}); }
     void put(const nlohmann::json& request) {
         std::ofstream(folder_.file("new")) << json_text(request);
-        ASSERT_EQ(0, std::rename(folder_.file("new").c_str(), folder_.file("trace-request.json").c_str()));
+        ASSERT_EQ(0, std::rename(folder_.file("new").c_str(), folder_.file("live/trace-request.json").c_str()));
     }
-    void make_folder(const std::string& id) { ASSERT_EQ(0, ::mkdir(folder_.file("trace-" + id).c_str(), 0700)); }
+    void make_folder(const std::string& id) { ASSERT_EQ(0, ::mkdir(folder_.file("logs/trace-" + id).c_str(), 0700)); }
     void look_after(milliseconds time) { trace_.look(now_ + time); }
     void wait_for_answer() { trace_.end(); }
     std::uint64_t at(std::int64_t ms) const { return to_ns(now_ + milliseconds(ms)); }
     std::string answer(const std::string& id) const {
-        return folder_.file("trace-" + id + "/consumer-" + std::to_string(::getpid()) + ".jsonl");
+        return folder_.file("logs/trace-" + id + "/consumer-" + std::to_string(::getpid()) + ".jsonl");
     }
     std::vector<nlohmann::json> lines(const std::string& id) const {
         std::vector<nlohmann::json> found;
@@ -81,7 +81,7 @@ class LiveTraceTest : public ::testing::Test {
     }
 
     const TimePoint now_ = kSteadyClock.now();
-    support::TemporaryFolder folder_;
+    support::TemporaryRunFolder folder_;
     int begun_ = 0;
     LiveTrace trace_{folder_.path(), "consumer", "consumer", [this] { ++begun_; }};
 };
@@ -166,7 +166,7 @@ TEST_F(LiveTraceTest, IgnoresOtherFiles) {
         look_after(time += LiveTrace::kLookEvery);
         EXPECT_FALSE(recording()) << request;
     }
-    std::ofstream(folder_.file("trace-request.json")) << "no JSON";
+    std::ofstream(folder_.file("live/trace-request.json")) << "no JSON";
     look_after(time += LiveTrace::kLookEvery);
     EXPECT_FALSE(recording());
 }
@@ -190,7 +190,7 @@ TEST_F(LiveTraceTest, ACheckDoesNotWaitForTheWriting) {
     make_folder("a-1");
     ask("a-1");
     look_after(milliseconds(300));
-    std::filesystem::remove_all(folder_.file("trace-a-1"));
+    std::filesystem::remove_all(folder_.file("logs/trace-a-1"));
     look_after(milliseconds(3300));
     log.wait_until_used();
     make_folder("a-2");
@@ -207,7 +207,7 @@ TEST_F(LiveTraceTest, SurvivesTheRemovalOfTheFolder) {
     make_folder("a-1");
     ask("a-1");
     look_after(milliseconds(300));
-    std::filesystem::remove_all(folder_.file("trace-a-1"));
+    std::filesystem::remove_all(folder_.file("logs/trace-a-1"));
     look_after(milliseconds(3300));
     EXPECT_FALSE(recording());
 }

@@ -16,7 +16,7 @@
 namespace offramp {
 namespace {
 
-using support::TemporaryFolder;
+using support::TemporaryRunFolder;
 
 constexpr const char* kValid = "offramp-endpoint=1\nrun_id=r\nnonce=00000000000000ff\nproducer_pid=7\nepoch=3\n";
 
@@ -36,51 +36,52 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 TEST(Endpoint, NamesItsPlaces) {
     const Endpoint endpoint{"/tmp/r", {"r", 1}, 7, 1};
-    EXPECT_EQ(endpoint.work_address(), "ipc:///tmp/r/work-00000002.sock");
-    EXPECT_EQ(endpoint.free_list_address(), "ipc:///tmp/r/free-00000002.sock");
-    EXPECT_EQ(endpoint.file(), "/tmp/r/endpoint");
+    EXPECT_EQ(endpoint.work_address(), "ipc:///tmp/r/live/work-00000002.sock");
+    EXPECT_EQ(endpoint.free_list_address(), "ipc:///tmp/r/live/free-00000002.sock");
+    EXPECT_EQ(endpoint.file(), "/tmp/r/live/endpoint");
 }
 
 TEST(Endpoint, EachRunAndEpochHasItsOwnSockets) {
     const Endpoint next{"/tmp/r", {"r", 1}, 7, 12};
-    EXPECT_EQ(next.work_address(), "ipc:///tmp/r/work-0000000d.sock");
-    EXPECT_EQ(next.free_list_address(), "ipc:///tmp/r/free-0000000d.sock");
+    EXPECT_EQ(next.work_address(), "ipc:///tmp/r/live/work-0000000d.sock");
+    EXPECT_EQ(next.free_list_address(), "ipc:///tmp/r/live/free-0000000d.sock");
     const Endpoint other{"/tmp/r", {"r", 0xfedcba9876543210}, 7, 1};
-    EXPECT_EQ(other.work_address(), "ipc:///tmp/r/work-76543211.sock");
-    EXPECT_EQ(other.free_list_address(), "ipc:///tmp/r/free-76543211.sock");
+    EXPECT_EQ(other.work_address(), "ipc:///tmp/r/live/work-76543211.sock");
+    EXPECT_EQ(other.free_list_address(), "ipc:///tmp/r/live/free-76543211.sock");
 }
 
 // The format that other programs, such as the launcher, read.
 TEST(Endpoint, IsWrittenInThisForm) {
-    const TemporaryFolder folder;
+    const TemporaryRunFolder folder;
     Endpoint{folder.path(), {"nightly-7", 0xc0ffee}, 4711, 2}.publish();
-    std::ifstream in(folder.file("endpoint"));
+    std::ifstream in(folder.file("live/endpoint"));
     EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}),
               "offramp-endpoint=1\nrun_id=nightly-7\nnonce=0000000000c0ffee\nproducer_pid=4711\nepoch=2\n");
 }
 
 TEST(Endpoint, IsReplacedAsAWhole) {
-    const TemporaryFolder folder;
+    const TemporaryRunFolder folder;
     Endpoint{folder.path(), {"a", 1}, 1, 1}.publish();
-    std::ifstream before(folder.file("endpoint"));
+    std::ifstream before(folder.file("live/endpoint"));
     Endpoint{folder.path(), {"a", 1}, 1, 2}.publish();
     EXPECT_EQ(Endpoint::read(folder.path())->epoch, 2U);
     // A reader of the previous file still reads it to its end: it was not written.
     EXPECT_NE(std::string(std::istreambuf_iterator<char>(before), {}).find("epoch=1\n"), std::string::npos);
-    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "no temporary file is left";
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.file("live")), {}), 1)
+        << "no temporary file is left";
 }
 
 TEST(Endpoint, IsAbsentBeforeItIsPublished) {
-    const TemporaryFolder folder;
+    const TemporaryRunFolder folder;
     EXPECT_FALSE(Endpoint::read(folder.path()));
     EXPECT_FALSE(Endpoint::read(folder.file("no-such-folder")));
 }
 
 TEST(Endpoint, RefusesAnInvalidFile) {
-    const TemporaryFolder folder;
+    const TemporaryRunFolder folder;
     const std::string valid = kValid;
     const auto read_back = [&](const std::string& text) {
-        std::ofstream(folder.file("endpoint")) << text;
+        std::ofstream(folder.file("live/endpoint")) << text;
         return kind_of([&] { Endpoint::read(folder.path()); });
     };
     ASSERT_EQ(read_back(valid), ErrorKind::None);
@@ -112,31 +113,31 @@ TEST(Endpoint, RefusesAnInvalidFile) {
 }
 
 TEST(Endpoint, NamesAnotherVersion) {
-    const TemporaryFolder folder;
-    std::ofstream(folder.file("endpoint")) << "offramp-endpoint=9\nsomething=new\n";
+    const TemporaryRunFolder folder;
+    std::ofstream(folder.file("live/endpoint")) << "offramp-endpoint=9\nsomething=new\n";
     std::string text;
     EXPECT_EQ(kind_of([&] { Endpoint::read(folder.path()); }, &text), ErrorKind::Protocol);
     EXPECT_NE(text.find("version 9"), std::string::npos) << text;
 }
 
 TEST(Endpoint, RefusesLinksAndFifos) {
-    const TemporaryFolder folder;
-    ASSERT_EQ(::symlink("/etc/hostname", folder.file("endpoint").c_str()), 0);
+    const TemporaryRunFolder folder;
+    ASSERT_EQ(::symlink("/etc/hostname", folder.file("live/endpoint").c_str()), 0);
     EXPECT_EQ(kind_of([&] { Endpoint::read(folder.path()); }), ErrorKind::System);
-    ::unlink(folder.file("endpoint").c_str());
-    ASSERT_EQ(::mkfifo(folder.file("endpoint").c_str(), 0600), 0);
+    ::unlink(folder.file("live/endpoint").c_str());
+    ASSERT_EQ(::mkfifo(folder.file("live/endpoint").c_str(), 0600), 0);
     EXPECT_EQ(kind_of([&] { Endpoint::read(folder.path()); }), ErrorKind::Protocol);
 }
 
 TEST(Endpoint, ReportsAnUnwritablePlace) {
-    const TemporaryFolder folder;
+    const TemporaryRunFolder folder;
     std::string text;
     EXPECT_EQ(kind_of([&] { Endpoint{folder.file("none"), {"r", 1}, 1, 1}.publish(); }, &text), ErrorKind::CannotWrite);
     EXPECT_NE(text.find(folder.file("none")), std::string::npos) << text;
 }
 
 TEST(Endpoint, AcceptsRunDirectoriesWhoseSocketsHaveAnAddress) {
-    const std::string longest = "/" + std::string(107 - 1 - 19, 'x');  // "/work-01234567.sock" has 19 bytes
+    const std::string longest = "/" + std::string(107 - 1 - 24, 'x');  // "/live/work-01234567.sock" has 24 bytes
     EXPECT_NO_THROW(Endpoint::check_run_dir(longest));
     EXPECT_NO_THROW(Endpoint::check_run_dir("/tmp/a run"));
     std::string text;
@@ -147,7 +148,7 @@ TEST(Endpoint, AcceptsRunDirectoriesWhoseSocketsHaveAnAddress) {
 }
 
 RC_GTEST_PROP(Endpoint, IsReadBack, (std::uint64_t nonce, std::uint32_t epoch)) {
-    const TemporaryFolder folder;
+    const TemporaryRunFolder folder;
     const auto pid = *rc::gen::inRange<std::uint64_t>(1, 4194304);
     const auto id = *rc::gen::nonEmpty(rc::gen::container<std::string>(rc::gen::elementOf(std::string("azAZ09._-"))));
     const Endpoint written{folder.path(), {id.substr(0, 48), nonce}, pid, epoch};
@@ -163,10 +164,10 @@ RC_GTEST_PROP(Endpoint, IsReadBack, (std::uint64_t nonce, std::uint32_t epoch)) 
 
 // One byte of a valid file changed: read as a valid one, or refused.
 RC_GTEST_PROP(Endpoint, SurvivesAnyChangedByte, ()) {
-    const TemporaryFolder folder;
+    const TemporaryRunFolder folder;
     std::string text = kValid;
     text[*rc::gen::inRange<std::size_t>(0, text.size())] = static_cast<char>(*rc::gen::inRange(0, 256));
-    std::ofstream(folder.file("endpoint")) << text;
+    std::ofstream(folder.file("live/endpoint")) << text;
     const ErrorKind code = kind_of([&] { RC_ASSERT(Endpoint::read(folder.path()).has_value()); });
     RC_ASSERT(code == ErrorKind::None || code == ErrorKind::Protocol);
 }

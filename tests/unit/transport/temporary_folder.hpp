@@ -29,4 +29,12 @@ class TemporaryFolder {
     std::string path_;
 };
 
+// With the folders of a run directory.
+class TemporaryRunFolder : public TemporaryFolder {
+  public:
+    TemporaryRunFolder() {
+        for (const char* name : {"live", "logs"}) std::filesystem::create_directory(file(name));
+    }
+};
+
 }  // namespace offramp::support

@@ -16,7 +16,7 @@ struct SlabSettings {
     double max_delay_seconds = 0.002;    // a batch waits at most so long for others to share its slab
     bool allow_unpinned = false;
     std::string when_full = "block";  // no slab is free for an output: "block", "drop", "spill"
-    std::string spill_dir;            // of "spill"; empty: the run directory's folder spill/
+    std::string spill_dir;            // of "spill"; empty: the run directory's folder live/spill/
 
     bool operator==(const SlabSettings&) const = default;
 };
