@@ -82,7 +82,7 @@ def sides(text, shape):
 def of_network(inputs, module):
     """The inputs in the order of forward()'s parameters, which are passed by name. Errors: LaunchError."""
     try:
-        parameters = inspect.signature(module.forward).parameters
+        parameters = dict(inspect.signature(module.forward).parameters)
     except (TypeError, ValueError):  # not written in Python
         parameters = {}
     named = [

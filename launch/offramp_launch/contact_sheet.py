@@ -63,10 +63,14 @@ def tiles(row):
 
     image = Image.open(row.image).convert("RGB")
     size = fitting(image.size)
-    cut_out = row.result(row.cut_out).resize(size, Image.LANCZOS)
+    cut_out = row.result(row.cut_out).resize(size, Image.Resampling.LANCZOS)
     ground = chequered(size)
     ground.paste(cut_out, (0, 0), cut_out)
-    return image.resize(size, Image.LANCZOS), row.result(row.mask).convert("RGB").resize(size, Image.BILINEAR), ground
+    return (
+        image.resize(size, Image.Resampling.LANCZOS),
+        row.result(row.mask).convert("RGB").resize(size, Image.Resampling.BILINEAR),
+        ground,
+    )
 
 
 def fitting(size):

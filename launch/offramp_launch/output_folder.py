@@ -176,7 +176,7 @@ class OutputLock:
             there = os.stat(self._folder)
             why = "" if os.path.samestat(os.fstat(self._inside), there) else "another folder has its name"
         except OSError as problem:
-            why = problem.strerror
+            why = str(problem.strerror)
         if why:
             raise LaunchError(
                 f"the output folder {self._folder} was moved, unmounted or replaced while this run wrote to it ({why}): no further results "
@@ -591,7 +591,7 @@ def _ranges(lines):
 
 
 def _joined(ranges):
-    joined = []
+    joined: list = []
     for begin, end in sorted(ranges):
         if joined and begin <= joined[-1][1]:
             joined[-1][1] = max(end, joined[-1][1])

@@ -49,7 +49,7 @@ class Places:
 
     def version(self):
         """Version of the sources."""
-        return re.search(r"project\(\S+ VERSION ([0-9.]+)", (self.root / "CMakeLists.txt").read_text())[1]
+        return re.findall(r"project\(\S+ VERSION ([0-9.]+)", (self.root / "CMakeLists.txt").read_text())[0]
 
     def commit(self):
         """The checked-out commit, or OFFRAMP_REVISION for a copy; None where unknown."""
@@ -128,7 +128,7 @@ class Installed(Places):
     package = property(lambda self: LAUNCHER.parent)
 
     def version(self):
-        return re.search(r'__version__ = "([^"]+)"', (self.package / "offramp" / "_version.py").read_text())[1]
+        return re.findall(r'__version__ = "([^"]+)"', (self.package / "offramp" / "_version.py").read_text())[0]
 
     def commit(self):
         return os.environ.get("OFFRAMP_REVISION")

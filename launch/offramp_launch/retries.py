@@ -28,7 +28,8 @@ def process_samples(folder, name, incident, command, run):
     """
     report = pathlib.Path(folder, f"{name}.tried")
     report.unlink(missing_ok=True)
-    deaths, tried = [], 0
+    deaths: list[str] = []
+    tried = 0
     try:
         while len(deaths) < MOST_DEATHS:
             status = run(
@@ -48,7 +49,8 @@ def process_samples(folder, name, incident, command, run):
 
 def note_outcomes(incident, lines, deaths):
     """`lines`: the report (consumer/worker/consumer_program.hpp). `deaths`: in order, why the program died in each part that it was trying."""
-    samples, open_part, deaths = incident.get("samples") or [], None, iter(deaths)
+    samples, deaths = incident.get("samples") or [], iter(deaths)
+    open_part: list[int] | None = None  # what the program was trying
 
     def record_part(part, result, why=None):
         for sample in samples[part[0] : part[1]]:
@@ -60,17 +62,17 @@ def note_outcomes(incident, lines, deaths):
             else:
                 sample["why"] = why
 
-    def close():
+    def close(part: list[int]) -> None:
         why = next(deaths, None)  # None: the part did not kill its program
-        if why is not None and open_part[1] - open_part[0] == 1:
-            record_part(open_part, "failed", why)
+        if why is not None and part[1] - part[0] == 1:
+            record_part(part, "failed", why)
 
     for line in lines:
         with contextlib.suppress(ValueError):  # a truncated last line
             entry = json.loads(line)
             if "trying" in entry:
                 if open_part is not None:
-                    close()
+                    close(open_part)
                 open_part = entry["trying"]
                 continue
             open_part = None
@@ -79,7 +81,7 @@ def note_outcomes(incident, lines, deaths):
             elif entry["failed"][1] - entry["failed"][0] == 1:
                 record_part(entry["failed"], "failed", entry.get("why"))
     if open_part is not None:
-        close()
+        close(open_part)
 
 
 def retry_failed(run_dir, run_id, command, run):

@@ -38,12 +38,12 @@ def without_password(sink):
         last = found[-1]  # libpq uses the last one
         return KEY_WORD.sub("", sink).strip(), re.sub(r"\\(.)", r"\1", last[1:-1] if last.startswith("'") else last)
     password = None
-    if found := CREDENTIALS.match(sink):
-        password = urllib.parse.unquote(found[2])
-        sink = f"{found[1]}@{sink[found.end() :]}"
-    while found := PARAMETER.search(sink):
-        password = urllib.parse.unquote(found[2])
-        sink = sink[: found.start()] + (found[1] if found[3] else "") + sink[found.end() :]
+    if given := CREDENTIALS.match(sink):
+        password = urllib.parse.unquote(given[2])
+        sink = f"{given[1]}@{sink[given.end() :]}"
+    while given := PARAMETER.search(sink):
+        password = urllib.parse.unquote(given[2])
+        sink = sink[: given.start()] + (given[1] if given[3] else "") + sink[given.end() :]
     rest = re.sub(r"^[^@/?]*@", "", sink.partition("://")[2])
     if "@" in rest.partition("?")[0] or ("@" in rest and NO_PORT.match(rest)):
         raise LaunchError(

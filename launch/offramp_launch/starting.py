@@ -90,12 +90,12 @@ def run(places, argv):
         return demo(places, argv)
     argv = set_up_for(places, argv)
     if names.intersection(("--gpus", "--shards", "--start-ahead")):
-        from offramp_launch.gpus import command
+        from offramp_launch.gpus.command import start
     elif "--producer" in names:
-        from offramp_launch import program_command as command
+        from offramp_launch.program_command import start
     else:
-        from offramp_launch import run_command as command
-    return command.start(places, argv, ["run", *argv])
+        from offramp_launch.run_command import start
+    return start(places, argv, ["run", *argv])
 
 
 def run_help(places):

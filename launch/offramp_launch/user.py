@@ -97,7 +97,7 @@ def has_name(number):
 
 
 def groups_of_processes():
-    found = set()
+    found: set = set()
     for status in pathlib.Path("/proc").glob("[0-9]*/status"):
         try:
             lines = dict(line.split(":", 1) for line in status.read_text().splitlines())

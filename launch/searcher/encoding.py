@@ -69,6 +69,7 @@ def read_metadata(file, output):
 def tokens(file, texts, length, prompt):
     """The rows of tokens, by the producer's code: int32 [texts, 2, length]."""
     spec = importlib.util.spec_from_file_location("tokenizer_server", SERVER)
+    assert spec and spec.loader  # SERVER ends with .py
     server = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(server)
     try:

@@ -87,6 +87,7 @@ def read(sink, table, output):
             for column in connection.execute(
                 sql.SQL("SELECT * FROM {} LIMIT 0").format(sql.Identifier(*names))
             ).description
+            or ()
         }
     output = choose(output, outputs, f"table '{table}'")
     dimensions, dtype, model = outputs[output]

@@ -1,5 +1,7 @@
 """Reads a run's vectors from SQLite (consumer/processors, embeddings-sqlite) and finds the nearest ones."""
 
+from __future__ import annotations
+
 import dataclasses
 import sqlite3
 
@@ -19,11 +21,11 @@ class Row:
     cosine: float
     item: int
     key: str
-    id: str = None
-    columns: str = None
-    chunk: int = None
-    start_char: int = None
-    end_char: int = None
+    id: str | None = None
+    columns: str | None = None
+    chunk: int | None = None
+    start_char: int | None = None
+    end_char: int | None = None
 
     @property
     def name(self):

@@ -1,4 +1,4 @@
-"""ruff finds nothing in Python sources: no undefined name, no unused import or variable, one format. Twin: a faulty file is found."""
+"""ruff and mypy find nothing in Python sources: no undefined name, no unused import or variable, one format, no wrong type. Twins: faulty files are found."""
 
 import importlib.util
 import json
@@ -45,6 +45,30 @@ class Python(unittest.TestCase):
             findings = json.loads(ruff("check", "--output-format", "json", str(file)).stdout)
             self.assertEqual(["F401", "F821"], sorted(finding["code"] for finding in findings))
             self.assertEqual(1, ruff("format", "--check", str(file)).returncode)
+
+
+@unittest.skipUnless(importlib.util.find_spec("mypy"), "needs mypy: pip install -r launch/requirements-test.txt")
+class Types(unittest.TestCase):
+    """Bodies of functions without annotations are checked, too (pyproject.toml)."""
+
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+
+    def mypy(self, *words):
+        command = [sys.executable, "-m", "mypy", "--cache-dir", f"{self.folder}/cache", *words]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    def test_every_type_fits(self):
+        done = self.mypy()
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+
+    def test_a_wrong_use_is_found(self):
+        file = pathlib.Path(self.folder, "other.py")
+        file.write_text(
+            "from offramp_launch.exit_code import LaunchError\n\n\ndef fail(code):\n    return LaunchError(code).gone\n"
+        )
+        found = self.mypy(str(file)).stdout
+        self.assertEqual((1, True), (found.count("error:"), "[attr-defined]" in found), found)
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def require_whole(wanted, gpus):
 
 def names_of(numbers):
     """A GPU that is named twice has two workers."""
-    before = collections.Counter()
+    before: collections.Counter[int] = collections.Counter()
     for number in numbers:
         before[number] += 1
         yield f"GPU {number}" + (f", worker {before[number]}" if list(numbers).count(number) > 1 else "")
@@ -169,7 +169,7 @@ def visible(gpus, limited):
     """The GPUs that CUDA_VISIBLE_DEVICES lists, in its order. Errors: LaunchError if it leaves none."""
     if limited is None:
         return gpus
-    left = []
+    left: list = []
     for word in filter(None, map(str.strip, limited.split(","))):
         found = (
             gpus[int(word) : int(word) + 1] if word.isdigit() else [gpu for gpu in gpus if gpu.uuid.startswith(word)]
@@ -204,7 +204,7 @@ def cores_near(bus_id, allowed, least=1, devices=None):
 
 def cores_in(text):
     """`text`: the kernel's list format: 0-3,8,10-11."""
-    cores = set()
+    cores: set[int] = set()
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
         cores.update(range(int(first), int(last or first) + 1))

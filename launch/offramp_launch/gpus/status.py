@@ -107,7 +107,7 @@ def mean(values):
 
 def summed(tables):
     """Sums the numeric fields of all tables; a table may be None."""
-    whole = collections.Counter()
+    whole: collections.Counter[str] = collections.Counter()
     for each in tables:
         whole.update({name: number for name, number in (each or {}).items() if isinstance(number, (int, float))})
     return dict(whole)

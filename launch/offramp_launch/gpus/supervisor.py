@@ -84,7 +84,7 @@ class GpusSupervisor(ProcessLoop):
             for index in range(job.shards)
         }
         self.done_before = total_of(self.counts.values())["done"]
-        self._tries = collections.Counter()
+        self._tries: collections.Counter[int] = collections.Counter()
         self._noted = set()
         self.status = {}
         self.attempts = []
@@ -450,7 +450,7 @@ class GpusSupervisor(ProcessLoop):
 
     def _shares(self):
         """Workers that are not out, grouped by their share of the whole run's settings."""
-        shares = {}
+        shares: dict = {}
         for worker in self._workers:
             if not worker.is_out:
                 shares.setdefault(worker.turn or worker.name, []).append(worker)

@@ -1,5 +1,7 @@
 """A worker of a run with --gpus, as its launcher sees it: a GPU, and the process that does a shard on it."""
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import os
@@ -11,6 +13,7 @@ from offramp_launch.supervision.backoff import Backoff
 from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.control import ControlClient
 from offramp_launch.exit_code import LaunchError
+from offramp_launch.gpus.devices import Device
 from offramp_launch.gpus.shares import least_of
 from offramp_launch.gpus.status import read_status
 from offramp_launch.gpus.worker import COMMAND
@@ -36,7 +39,8 @@ class StoppedProcess:
 
     def __init__(self, pid, clock=time.monotonic, stat=None):
         self._pid, self._clock, self._stat = pid, clock, stat or stat_of
-        self._last = self._since = None
+        self._last: tuple | None = None
+        self._since = 0.0
 
     def look(self):
         """(seconds held, why) once the process is held for longer than a busy disk explains; else None."""
@@ -61,11 +65,11 @@ def stat_of(pid):
 class Worker:
     """Runs its shards on one GPU, each in a new process. Owns: the process. Thread: the launcher's. Blocks: on its answers only."""
 
-    device: object
+    device: Device
     shares: dict  # settings of its runs, by name; consumers: a number, or the text of Bounds
-    child: Child = None
-    index: int = None  # of the current shard, or the last
-    run_dir: pathlib.Path = None
+    child: Child | None = None
+    index: int | None = None  # of the current shard, or the last
+    run_dir: pathlib.Path | None = None
     status: dict = dataclasses.field(default_factory=dict)
     launcher: dict = dataclasses.field(
         default_factory=dict
@@ -82,12 +86,12 @@ class Worker:
     lost: str = ""  # why its GPU was given up
     left_out: str = ""  # why this second worker of a device was dropped
     silent: str = ""  # why it does not answer, and for how long
-    turn: pathlib.Path = (
+    turn: pathlib.Path | None = (
         None  # the lock file that two workers of a device compute under; None: it has the device to itself
     )
     number: int = 0  # 1 or 2 of the workers that share the device
-    _log: LogFollower = None
-    _stopped_process: StoppedProcess = None
+    _log: LogFollower | None = None
+    _stopped_process: StoppedProcess | None = None
     _shown: int = 0
 
     consumers = property(
@@ -148,6 +152,7 @@ class Worker:
 
     def look(self):
         """Reads its run's status and log. Returns the log lines to show."""
+        assert self.run_dir and self._log  # it was begun
         self.status = read_status(self.run_dir) or self.status
         self.launcher = read_object(self.run_dir / LOGBOOK) or self.launcher
         self.busy.look(self.status.get("consumers"))
@@ -157,6 +162,7 @@ class Worker:
 
     def look_at_its_process(self):
         """A line if its process stopped answering or answers again; else empty."""
+        assert self.child and self._stopped_process
         held, was = self._stopped_process.look(), self.silent
         self.silent = f"no answer for {held[0]:.0f} s: {held[1]}" if held else ""
         if self.silent and not was:
@@ -165,6 +171,7 @@ class Worker:
 
     def why(self):
         """Why its last process ended: its run's failure, or its log's last line."""
+        assert self.run_dir
         if failure := (read_object(self.run_dir / SUMMARY) or {}).get("failure"):
             return failure
         return (printed_by_command(self.log_path)[0] or ["it gave no reason"])[-1]

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fcntl
+import functools
 import json
 import os
 import pathlib
@@ -450,9 +451,7 @@ def merge(places, argv):
         places,
         job,
         partial,
-        lambda *words, **more: ask(
-            *words, warned=lambda text: print(f"[job] {text}", file=sys.stderr, flush=True), **more
-        ),
+        functools.partial(ask, warned=lambda text: print(f"[job] {text}", file=sys.stderr, flush=True)),
     )
 
 

@@ -253,7 +253,7 @@ def summary_lines(job, summary):
 
 def as_ranges(indices):
     """ "0,3-5": the array syntax of schedulers."""
-    found = []
+    found: list[list[int]] = []
     for index in indices:
         if found and found[-1][1] == index - 1:
             found[-1][1] = index

@@ -1,5 +1,7 @@
 """The rungs of the ladder: their flags, the article's rates (steps/s on an L40S), and their properties for a run."""
 
+from __future__ import annotations
+
 import dataclasses
 
 from offramp_launch.exit_code import ExitCode, LaunchError
@@ -16,7 +18,7 @@ class Rung:
     has_consumers: bool = True
     survives_producer: bool = True  # another producer can take over after a death: slabs outlive a producer
     before: str = ""
-    article_rate: float = None
+    article_rate: float | None = None
     article_gain: str = ""
 
 

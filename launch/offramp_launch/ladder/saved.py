@@ -1,5 +1,7 @@
 """The folder of a measured ladder. All results are computed from it, on any machine."""
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import shutil
@@ -78,7 +80,7 @@ class Check:
     """`verdicts`: of each rung, in a word. `equal`: None if fewer than two rungs should have results."""
 
     verdicts: dict
-    equal: bool
+    equal: bool | None
 
     def describe(self):
         if self.equal is None:

@@ -86,12 +86,14 @@ def explanations(ladder):
         or before["process"] >= before["step"]
     ):
         return []
+    rate, second_rate = FIRST.article_rate, rung_named(second).article_rate
+    assert rate and second_rate
     most = before["step"] / (before["step"] - before["process"])
     return [
         f"`workers` over `sequential`: it takes the processing off the loop, {before['process']:.1f} ms of a step of {before['step']:.1f} ms, "
         f"so it can gain {gain(most)} at most. Both copy into fresh pageable memory, {before['d2h']:.1f} and {after['d2h']:.1f} ms a batch, "
         "and a new segment for every batch adds the time of map and unmap. The article gained "
-        f"{rung_named(second).article_gain}: its step became {1e3 / FIRST.article_rate - 1e3 / rung_named(second).article_rate:.0f} ms shorter."
+        f"{rung_named(second).article_gain}: its step became {1e3 / rate - 1e3 / second_rate:.0f} ms shorter."
     ]
 
 

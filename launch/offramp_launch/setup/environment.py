@@ -16,7 +16,7 @@ def make_venv(places):
         return
     run_step(
         "Python environment",
-        [sys._base_executable, "-m", "venv", "--clear", str(places.venv)],
+        [getattr(sys, "_base_executable"), "-m", "venv", "--clear", str(places.venv)],
         places.logs / "venv.log",
     )
 

@@ -168,17 +168,21 @@ class Autoscaler:
 
     def __init__(self, bounds):
         self.bounds = bounds
-        self._moments = collections.deque()
+        self._moments: collections.deque = collections.deque()
         self._pid = None
-        self._settling = None  # (number wanted, since when): moments count once so many are there
-        self._trial = None  # (the number before, the window before, the number then)
-        self._ceiling = None  # (number, load) above which more consumers did not help
+        self._settling: tuple[int, float] | None = (
+            None  # (number wanted, since when): moments count once so many are there
+        )
+        self._trial: tuple[int, Window, int] | None = None  # (the number before, the window before, the number then)
+        self._ceiling: tuple[int, tuple[float, float]] | None = (
+            None  # (number, load) above which more consumers did not help
+        )
         self._room = bounds.most  # more could not be started, or died for lack of memory
-        self._floor = None  # (number, busy consumers) below which fewer were too few
-        self._lowered = None  # (seconds a sample, busy consumers) when some were removed
+        self._floor: tuple[int, float] | None = None  # (number, busy consumers) below which fewer were too few
+        self._lowered: tuple[float, float] | None = None  # (seconds a sample, busy consumers) when some were removed
         self._free_rate = 0.0  # highest samples a second while nothing waited for consumers
-        self._waiting_since = None
-        self._backlog_since = None  # the moment when the run began to wait, kept across changes
+        self._waiting_since: float | None = None
+        self._backlog_since: Moment | None = None  # the moment when the run began to wait, kept across changes
 
     def look(self, status, wanted):
         """`status`: the run's; `wanted`: the current target number. Returns a Change, or None."""
@@ -222,7 +226,7 @@ class Autoscaler:
         return latest.waits > WAITS and wanted < self._most(latest.last) and not self._is_at_its_ceiling(latest, wanted)
 
     def _is_at_its_ceiling(self, window, wanted):
-        return bool(self._ceiling) and self._ceiling[0] <= wanted and window.is_like(self._ceiling[1])
+        return self._ceiling is not None and self._ceiling[0] <= wanted and window.is_like(self._ceiling[1])
 
     def _forget(self):
         self._moments.clear()
@@ -322,7 +326,7 @@ class Autoscaler:
         if self._is_at_its_ceiling(now, wanted):
             return None
         self._ceiling = None
-        self._free_rate *= not self._has_more_than_a_backlog(now)
+        self._free_rate *= not self._has_more_than_a_backlog(now, self._backlog_since)
         known = self._free_rate * now.seconds_a_sample
         if known and known <= wanted * FULL:
             # The known rate says that they suffice: the backlog of an earlier load will clear.
@@ -341,9 +345,8 @@ class Autoscaler:
         self._trial = (wanted, Window(before.first, now.last), more)
         return Change(more, f"the run waits for consumers {100 * now.waits:.0f} % of the time")
 
-    def _has_more_than_a_backlog(self, window):
-        """Whether more samples came since the run began to wait than the earlier rate and a full backlog explain: then the load has grown."""
-        since = self._backlog_since
+    def _has_more_than_a_backlog(self, window: Window, since: Moment) -> bool:
+        """Whether more samples came `since` the run began to wait than the earlier rate and a full backlog explain: then the load has grown."""
         beyond = window.last.released - since.released - self._free_rate * (window.last.at - since.at)
         return beyond > BACKLOGS * window.last.slabs * window.samples / max(1, window.slabs)
 

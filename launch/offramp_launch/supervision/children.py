@@ -22,7 +22,7 @@ class Child:
         """`identity`: user and groups to run as, in subprocess's arguments; default: the launcher's."""
         self.name = name
         self.started = time.monotonic()
-        self.status = None
+        self.status: int | None = None
         self.cpu_seconds = 0.0
         self.log_path = log_path
         self.log_begin = size_of(log_path)
@@ -106,6 +106,8 @@ class Child:
 
     def ending(self):
         """How it ended, as text."""
+        if self.status is None:
+            return "still runs"
         if self.status >= 0:
             return f"ended with exit code {self.status}"
         return f"was killed by {signal_name(-self.status)}" + (

@@ -1,5 +1,7 @@
 """Starts the consumers of a run, one per slot, restarts those that die, and dismisses them."""
 
+from __future__ import annotations
+
 import dataclasses
 import selectors
 import signal
@@ -19,12 +21,12 @@ class ConsumerSlot:
     """Holds one consumer process; when that dies, its successor takes the slot."""
 
     number: int
-    child: Child = None
+    child: Child | None = None
     leaving: bool = False
     on_trial: bool = False  # it gets no successor, and its end does not fail the run
     counts: bool = True  # among the consumers that stay; False while it runs beside the one that it will replace
     backoff: Backoff = dataclasses.field(default_factory=Backoff)
-    relay: LogRelay = None
+    relay: LogRelay | None = None
 
     name = property(lambda self: f"consumer-{self.number}")
 

@@ -21,8 +21,8 @@ class Logbook:
     def __init__(self, run_dir, display):
         self._run_dir, self._display = run_dir, display
         self._busy = BusySeconds()
-        self._lines = collections.deque(maxlen=KEPT_LINES)
-        self._deaths = collections.deque(maxlen=KEPT_DEATHS)
+        self._lines: collections.deque[str] = collections.deque(maxlen=KEPT_LINES)
+        self._deaths: collections.deque[dict] = collections.deque(maxlen=KEPT_DEATHS)
         self._counts = {"restarts": 0, "takeovers": 0}
 
     def note(self, text):

@@ -1,9 +1,12 @@
 """The common part of all supervisors of a run's processes: event loop, lifeline, control socket, shutdown."""
 
+from __future__ import annotations
+
 import os
 import selectors
 import signal
 
+from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.control import ControlServer
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.progress import ENDS
@@ -22,8 +25,6 @@ class ProcessLoop:
     Thread: the main thread, since it handles signals. Blocks: run() until every child has ended.
     Whatever happens in run(), no child is left when it returns. If the launcher itself is killed, the kernel closes the
     lifeline, and the children then exit.
-    Subclasses define _begin(), _is_running(), _code(), _alive(), _look(), _ask_to_drain(), _ask_to_abandon(), fail(), _scale(), _begin_reload(), _begin_trace(),
-    _describe(); optionally _between_looks() and _release().
     """
 
     ENDS_THE_RUN = True  # the run ends with this loop
@@ -40,7 +41,52 @@ class ProcessLoop:
         self._draining = False
         self._abandoned = False
         self._is_cut_off = False  # by an exception
-        self.failure = None  # LaunchError: why the launcher itself ended it
+        self.failure: LaunchError | None = None  # why the launcher itself ended it
+
+    # -- what subclasses define -------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        raise NotImplementedError
+
+    def _is_running(self) -> bool:
+        raise NotImplementedError
+
+    def _alive(self) -> list[Child]:
+        raise NotImplementedError
+
+    def _look(self) -> None:
+        raise NotImplementedError
+
+    def _between_looks(self) -> None:
+        """Called after each look."""
+
+    def _code(self) -> int:
+        """The exit code, once nothing runs any more."""
+        raise NotImplementedError
+
+    def _release(self) -> None:
+        """Releases what run() held."""
+
+    def fail(self, problem: LaunchError) -> None:
+        raise NotImplementedError
+
+    def _ask_to_drain(self) -> None:
+        raise NotImplementedError
+
+    def _ask_to_abandon(self, asked_before: bool) -> None:
+        raise NotImplementedError
+
+    def _describe(self) -> dict:
+        raise NotImplementedError
+
+    def _scale(self, text: str) -> dict:
+        raise NotImplementedError
+
+    def _begin_reload(self) -> dict:
+        raise NotImplementedError
+
+    def _begin_trace(self, seconds: object) -> dict:
+        raise NotImplementedError
 
     # -- the life of a run ------------------------------------------------------------------------------------------
 
@@ -97,12 +143,6 @@ class ProcessLoop:
         if self.ENDS_THE_RUN and document["status"].get("state") not in ENDS:
             document["status"] = {**document["status"], "state": "failed"}
         return document
-
-    def _between_looks(self):
-        """Called after each look."""
-
-    def _release(self):
-        """Releases what run() held."""
 
     # -- ending -----------------------------------------------------------------------------------------------------
 

@@ -93,12 +93,10 @@ class ProgramSupervisor(Supervisor):
         """A process in between waits for the run's process and encodes its death: a shell as 128 plus the signal, torchrun as 1."""
         if self._is_the_child():
             return
-        self._producer.ended_with(status_behind_a_shell(self._producer.status))
+        status = status_behind_a_shell(self._producer.status)
+        self._producer.ended_with(status)
         self._died_behind_another = (
-            self.has_opened_a_run()
-            and self.end is None
-            and self._producer.status > 0
-            and not lives(self._own_status().get("pid"))
+            self.has_opened_a_run() and self.end is None and status > 0 and not lives(self._own_status().get("pid"))
         )
 
     def _is_the_child(self):
@@ -107,7 +105,7 @@ class ProgramSupervisor(Supervisor):
 
     def _own_status(self):
         """The status of the last program's run, not of an earlier one; the program may be a script, torchrun or uv that starts the loop."""
-        if not self._producer:
+        if not self._started:
             return {}
         pid = self._status.get("pid")
         is_new_run = self._status.get("run_id") == self._plan.run_id and pid not in self._before

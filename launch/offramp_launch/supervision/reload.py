@@ -3,10 +3,13 @@ Replaces a run's consumers one by one, so that the new ones load what changed, s
 reports that this one takes slabs, an old one is dismissed: it finishes its current slab, or is killed once the run reports it as stalled.
 """
 
+from __future__ import annotations
+
 import signal
 
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.supervision.consumer_slots import reason_of
+from offramp_launch.supervision.children import Child
+from offramp_launch.supervision.consumer_slots import ConsumerSlot, reason_of
 
 NEWCOMER_ENDS_SECONDS = 2  # from SIGTERM to SIGKILL, for a newcomer that takes no slabs yet
 
@@ -22,7 +25,7 @@ class Reload:
         self._slots, self._timers, self._note = slots, timers, note
         self._old = [(slot, slot.child) for slot in slots.staying() if slot.child]
         self._of = len(self._old)
-        self._newcomer = self._newcomers_child = None
+        self._newcomer: tuple[ConsumerSlot, Child] | None = None
         self._killed = set()
         self._state, self._why, self._code = "running", "", ExitCode.OK
         note(f"reload: replacing {self._of} consumers, one after another")
@@ -45,7 +48,7 @@ class Reload:
             return
         self._kill_unfinished(stalled)
         if self._newcomer:
-            self._look_at_newcomer(ready)
+            self._look_at_newcomer(*self._newcomer, ready)
         if self._state == "running" and not self._newcomer and not self._is_one_leaving():
             self._begin_next()
 
@@ -55,8 +58,8 @@ class Reload:
             return
         self._end("failed", why, code)
         if self._newcomer:
-            child = self._newcomers_child
-            self._slots.send_away([self._newcomer])
+            slot, child = self._newcomer
+            self._slots.send_away([slot])
             self._timers.after(NEWCOMER_ENDS_SECONDS, lambda: child.signal(signal.SIGKILL))
 
     def _left(self):
@@ -82,13 +85,12 @@ class Reload:
             self._note(f"reload: replaced {self._of} consumers")
             return
         try:
-            self._newcomer = self._slots.add_on_trial(counts=False)
-            self._newcomers_child = self._newcomer.child
+            slot = self._slots.add_on_trial(counts=False)
+            self._newcomer = slot, slot.child
         except LaunchError as problem:
             self._fail(str(problem), problem.code)
 
-    def _look_at_newcomer(self, ready):
-        newcomer, child = self._newcomer, self._newcomers_child
+    def _look_at_newcomer(self, newcomer: ConsumerSlot, child: Child, ready: set) -> None:
         if child.status is not None:
             self._newcomer = None
             room = (

@@ -1,5 +1,7 @@
 """Scales the number of a run's consumers with its work."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
 import os
@@ -11,7 +13,8 @@ from offramp_launch.arguments import setting_given
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.supervision import control_groups
 from offramp_launch.supervision.autoscaler import Bounds, Autoscaler
-from offramp_launch.supervision.consumer_slots import reason_of
+from offramp_launch.supervision.children import Child
+from offramp_launch.supervision.consumer_slots import ConsumerSlot, reason_of
 
 MOST_CONSUMERS = 64  # capacity of a run's table of consumers
 LEAST_OF_A_MACHINE = 4  # smallest maximum: consumers that wait for a disk or a server need no core
@@ -65,11 +68,11 @@ def bounds_given(argv):
 class Newcomer:
     """A consumer that autoscaling added, and removes again when it fails."""
 
-    slot: object
-    child: object
+    slot: ConsumerSlot
+    child: Child
     before: int  # number of consumers before it
-    memory_kills: int  # of this control group until then; None: the kernel reports none
-    ready_at: float = None  # when it began to take slabs
+    memory_kills: int | None  # of this control group until then; None: the kernel reports none
+    ready_at: float | None = None  # when it began to take slabs
 
     def failure_reason(self):
         """Empty where it did not fail, or ended when asked to."""
@@ -79,7 +82,9 @@ class Newcomer:
         if status == -signal.SIGKILL:
             return f"{self.slot.name} {self.child.ending()}"
         killed = control_groups.memory_kills()[0]
-        return "memory is short" if None not in (killed, self.memory_kills) and killed > self.memory_kills else ""
+        if killed is None or self.memory_kills is None:
+            return ""
+        return "memory is short" if killed > self.memory_kills else ""
 
 
 class ConsumerScaling:
@@ -92,12 +97,12 @@ class ConsumerScaling:
 
     def __init__(self, slots, note, clock=time.monotonic):
         self._slots, self._note, self._clock = slots, note, clock
-        self._following = None
-        self._bounds = None  # the latest
+        self._following: Autoscaler | None = None
+        self._bounds: Bounds | None = None  # the latest
         self._changes = 0
         self._seconds = self._consumer_seconds = 0.0
-        self._looked_at = None
-        self._newcomers = []
+        self._looked_at: float | None = None
+        self._newcomers: list[Newcomer] = []
 
     bounds = property(
         lambda self: self._following.bounds if self._following else None, doc="None while the number is fixed."
@@ -123,7 +128,7 @@ class ConsumerScaling:
         if not self._following:
             return
         try:
-            self._look(status)
+            self._follow(self._following, status)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
             self._note(
                 f"autoscaling has ended: the run's status.json is malformed ({type(problem).__name__}: {problem})\n"
@@ -131,21 +136,21 @@ class ConsumerScaling:
             )
             self.leave_off()
 
-    def _look(self, status):
+    def _follow(self, following: Autoscaler, status: dict) -> None:
         wanted, now = len(self._slots.staying()), self._clock()
         if self._looked_at is not None:
             self._seconds += now - self._looked_at
             self._consumer_seconds += wanted * (now - self._looked_at)
         self._looked_at = now
-        if self._look_at_newcomers(status, now):
+        if self._look_at_newcomers(following, status, now):
             return
-        if change := self._following.look(status, wanted):
+        if change := following.look(status, wanted):
             self._changes += 1
             self._note(f"consumers: {wanted} -> {change.wanted}: {change.reason}")
-            self._bring_to(change.wanted, wanted)
+            self._bring_to(following, change.wanted, wanted)
 
-    def _bring_to(self, number, before):
-        if number <= max(before, self._following.bounds.least):
+    def _bring_to(self, following: Autoscaler, number: int, before: int) -> None:
+        if number <= max(before, following.bounds.least):
             self._slots.bring_to(number)
             return
         try:
@@ -153,16 +158,16 @@ class ConsumerScaling:
                 slot = self._slots.add_on_trial(counts=True)
                 self._newcomers.append(Newcomer(slot, slot.child, before, control_groups.memory_kills()[0]))
         except LaunchError as problem:
-            self._go_back(before, problem.in_one_line())
+            self._go_back(following, before, problem.in_one_line())
 
-    def _look_at_newcomers(self, status, now):
+    def _look_at_newcomers(self, following: Autoscaler, status: dict, now: float) -> bool:
         """True when one of them failed and the number was restored."""
         taking = {
             each.get("pid") for each in status.get("consumers") or [] if each.get("ready", True) and not each.get("end")
         }
         for newcomer in self._newcomers:
             if why := newcomer.failure_reason():
-                self._go_back(newcomer.before, why)
+                self._go_back(following, newcomer.before, why)
                 return True
             if newcomer.ready_at is None and newcomer.child.status is None and newcomer.child.pid in taking:
                 newcomer.ready_at = now
@@ -174,10 +179,10 @@ class ConsumerScaling:
         ]
         return False
 
-    def _go_back(self, number, why):
-        wanted, number = len(self._slots.staying()), max(number, self._following.bounds.least)
+    def _go_back(self, following: Autoscaler, number: int, why: str) -> None:
+        wanted, number = len(self._slots.staying()), max(number, following.bounds.least)
         self._keep_all()
-        self._following.hold_at(number)
+        following.hold_at(number)
         if number < wanted:
             self._slots.bring_to(number)
         self._note(f"consumers: at most {number} from now on: {why}\n    scale {self.bounds} tries again")

@@ -1,11 +1,14 @@
 """Watches a run: one producer and its consumers. Starts, restarts, scales, drains and abandons them."""
 
+from __future__ import annotations
+
 import selectors
 import signal
 
 from offramp_launch import memory, summary
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.run_dir import ENDPOINT
+from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.log_follower import LogRelay
 from offramp_launch.supervision.recovery import Recovery, RunHold
 from offramp_launch.supervision.watch import Watch
@@ -34,7 +37,7 @@ class Supervisor(Watch):
     FOLLOWS, WITH_CONSUMERS = "another producer takes over", "consumers stay"
 
     def __init__(self, plan, display):
-        self._producer = None
+        self._started: Child | None = None  # the last producer
         self._producer_pids = []
         self._successor_is_due = False
         self._recovery = Recovery(plan.producer_restarts)
@@ -45,6 +48,12 @@ class Supervisor(Watch):
         self._reported_exit = None  # exit code in the summary of a producer that died after writing it
         super().__init__(plan, display)
         self._producer_log = LogRelay("producer", plan.run_dir.log("producer"), self._display)
+
+    @property
+    def _producer(self) -> Child:
+        """The last producer, once one was started."""
+        assert self._started
+        return self._started
 
     # -- the life of a run ------------------------------------------------------------------------------------------
 
@@ -61,7 +70,7 @@ class Supervisor(Watch):
 
     def producer_end_reason(self):
         """A message; None where it ended well."""
-        child = self._producer
+        child = self._started
         if child is None or child.status in (None, ExitCode.OK):
             return None
         if child.status < 0:
@@ -72,9 +81,9 @@ class Supervisor(Watch):
         """The drain signal ends a producer that does not handle it yet."""
         return self._draining and self._producer.status == -signal.SIGTERM
 
-    producer_status = property(lambda self: self._producer.status if self._producer else None)
+    producer_status = property(lambda self: self._started.status if self._started else None)
     producer_cpu_seconds = property(
-        lambda self: self._spent_cpu_seconds + (self._producer.cpu_seconds if self._producer else 0.0)
+        lambda self: self._spent_cpu_seconds + (self._started.cpu_seconds if self._started else 0.0)
     )
     producer_restarts = property(lambda self: self._recovery.restarts)
 
@@ -84,7 +93,7 @@ class Supervisor(Watch):
         self._seek_hold()
 
     def _start_producer(self, command=()):
-        self._producer = self._make_producer(command)
+        self._started = self._make_producer(command)
         self._producer_pids.append(self._producer.pid)
         self._selector.register(self._producer.pidfd, selectors.EVENT_READ, self._on_producer_end)
         if len(self._producer_pids) > 1:
@@ -96,7 +105,7 @@ class Supervisor(Watch):
         return self._spawn("producer", [program, *command, *flags], identity)
 
     def _others(self):
-        return [self._producer]
+        return [self._started]
 
     def _seek_hold(self):
         """Takes the lock soon after the run is reachable; until then the next sweep removes a dead producer's memory."""
@@ -216,7 +225,7 @@ class Supervisor(Watch):
 
     def _facts(self):
         return {
-            "producer_pid": self._producer.pid if self._producer else None,
+            "producer_pid": self._started.pid if self._started else None,
             "producer_restarts": self._recovery.restarts,
             "taking_over": self._is_recovered(),
             "taking_over_since": self._died if self._is_recovered() else None,

@@ -1,8 +1,11 @@
 """The common part of every watch over a run's consumers: slots, failures, scaling, reloading."""
 
+from __future__ import annotations
+
 import dataclasses
 import os
 import signal
+import typing
 
 from offramp_launch.arguments import count
 from offramp_launch.supervision.backoff import FAILURES_WITHOUT_PROGRESS, FailureBudget
@@ -15,6 +18,9 @@ from offramp_launch.incidents import IncidentReporter
 from offramp_launch.supervision.reload import Reload
 from offramp_launch.supervision.consumer_slots import ConsumerSlots, is_work_left
 from offramp_launch.tracing.request import TraceRequests
+
+if typing.TYPE_CHECKING:
+    from offramp_launch.output_folder import OutputLock
 
 CONSUMERS_END_SECONDS = 1.5  # after the run, which waited for every admitted consumer's Disconnect
 TERMINATE_SECONDS = 10  # from SIGTERM, on which a consumer finishes its slab, to SIGKILL
@@ -37,10 +43,10 @@ class RunPlan:
     account: object = None
     producer_restarts: int = 0
     not_recovered: str = ""  # why these settings rule out recovery from a producer's death; empty: they do not
-    output_lock: object = None  # OutputLock
+    output_lock: OutputLock | None = None
     log_format: str = "text"  # of the launcher's messages and the programs' logs
     status_seconds: float = STATUS_SECONDS  # between two status.json files
-    http: tuple = None  # (host, port) of the status endpoint
+    http: tuple | None = None  # (host, port) of the status endpoint
     is_swept: bool = False  # whether its memory has been removed after its end
     may_owe_tables: bool = False  # whether --overwrite may have renamed a table, and nothing was merged yet
 
@@ -48,8 +54,7 @@ class RunPlan:
 class Watch(ProcessLoop):
     """
     Owns: the consumers.
-    Subclasses define what is watched beside the consumers: _begin(), _is_running(), _code(), _ask_to_drain(), _ask_to_abandon(), _end_failed();
-    optionally _others(), _look(), _facts() and _consumer_command().
+    Subclasses define what is watched beside the consumers, and _end_failed(); optionally _others(), _facts() and _consumer_command().
     """
 
     def __init__(self, plan, display):
@@ -74,7 +79,7 @@ class Watch(ProcessLoop):
         self._follower = ConsumerScaling(self._slots, self._display.note)
         if plan.follows:
             self._follower.take_up(plan.follows)
-        self._reload = None  # the latest
+        self._reload: Reload | None = None  # the latest
         self._traces = TraceRequests(plan.run_dir, self._timers)
 
     def close(self):
@@ -116,7 +121,7 @@ class Watch(ProcessLoop):
 
     def _between_looks(self):
         if self._reload:
-            self._continue_reload()
+            self._continue(self._reload)
         if self.wants_consumers() and not self._draining and not (self._reload and self._reload.is_under_way):
             self._follower.look(self._status)
 
@@ -164,8 +169,11 @@ class Watch(ProcessLoop):
 
     # -- ending -----------------------------------------------------------------------------------------------------
 
-    def fail(self, problem):
-        """Ends the consumers, and a producer of the launcher's, for a reason that the producer does not know. `problem`: LaunchError."""
+    def _end_failed(self) -> None:
+        raise NotImplementedError
+
+    def fail(self, problem: LaunchError) -> None:
+        """Ends the consumers, and a producer of the launcher's, for a reason that the producer does not know."""
         if not self.failure:
             self.failure = problem
             self._display.note(str(problem))
@@ -230,13 +238,13 @@ class Watch(ProcessLoop):
             self._reload.give_up("another reload has superseded it", ExitCode.INTERRUPTED)
             number = self._reload.number + 1
         self._reload = Reload(number, self._slots, self._timers, self._display.note)
-        self._continue_reload()
+        self._continue(self._reload)
         return self._describe()
 
-    def _continue_reload(self):
+    def _continue(self, reload: Reload) -> None:
         if self._draining or not self.wants_consumers():
-            self._reload.give_up("the run is ending", ExitCode.NO_SUCH_RUN)
-        self._reload.look(self._consumers_that_are("ready"), self._consumers_that_are("stalled"))
+            reload.give_up("the run is ending", ExitCode.NO_SUCH_RUN)
+        reload.look(self._consumers_that_are("ready"), self._consumers_that_are("stalled"))
 
     def _begin_trace(self, seconds):
         """Traces the producer and all its known consumers; not the consumers when they run as another user."""

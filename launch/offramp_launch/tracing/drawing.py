@@ -23,7 +23,7 @@ STEPS_OF_THE_SLOWEST = 1.7
 MOST_STEPS = 14
 NARROW = 0.002  # of a panel's width
 LABEL_CHARACTERS = 165  # that fit the width of a panel
-SETTINGS = {
+SETTINGS: dict[typing.Any, typing.Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "offramp",
     "font.family": "sans-serif",
@@ -218,7 +218,7 @@ def draw_reading(axes, trace, view, place):
 
 def _by_thread(trace, view, name):
     """The host's ranges of this name, a list for each thread that had any in view."""
-    rows = {}
+    rows: dict[tuple, list] = {}
     for program, entry in trace.named(name):
         if entry.end > view.begin and entry.begin < view.end:
             rows.setdefault((program.process, program.pid, entry.lane), []).append((entry.begin, entry.end))

@@ -3,7 +3,7 @@
 
 def union(intervals, begin, end):
     """The intervals joined and cut to [begin, end), in order and without overlap."""
-    joined = []
+    joined: list = []
     for first, last in sorted((max(first, begin), min(last, end)) for first, last in intervals):
         if last <= first:
             continue

@@ -1,5 +1,7 @@
 """Reads the traces of --trace-dir and of the command `trace`: a file per program, a JSON object per line, times of CLOCK_MONOTONIC in nanoseconds."""
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import re
@@ -35,7 +37,7 @@ class Trace:
     """All programs of one run. `window`: begin and end of the measured batches; None if the run ended before."""
 
     programs: tuple
-    window: tuple
+    window: tuple | None
 
     def device(self, lane):
         """The device's ranges of a lane, as (begin, end)."""

@@ -243,7 +243,7 @@ def report(search, typed, as_json):
 
 def table(search):
     """Lines: the trials in order; `*` marks the best."""
-    rows = [("", *TUNED, "consumers", "samples/s", "held back by")]
+    rows: list[tuple[str, ...]] = [("", *TUNED, "consumers", "samples/s", "held back by")]
     for setting, outcome in search.trials:
         mark = "*" if setting == search.best and outcome.consumers == search.best_outcome.consumers else ""
         rows.append(

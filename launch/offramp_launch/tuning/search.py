@@ -47,7 +47,7 @@ class Search:
         """`start`: {setting: number}, slabs 0 if the programs choose. `fixed`: settings that the user gave. `most`: lower limits than MOST."""
         self.best, self.best_outcome = None, Outcome()
         self._fixed, self._most = set(fixed), {**MOST, **(most or {})}
-        self._next = dict(start)
+        self._next: dict | None = dict(start)
         self._step = None
         self._tried = {}  # key: [outcome, ...]
         self.trials = []  # (setting, outcome), in order
@@ -58,6 +58,7 @@ class Search:
 
     def note(self, outcome):
         """Takes the outcome of the setting that next() returned."""
+        assert self._next is not None
         setting, step = self._next, self._step
         if outcome.slabs and not setting.get("slabs"):
             setting = {**setting, "slabs": outcome.slabs}

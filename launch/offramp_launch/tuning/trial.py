@@ -142,7 +142,10 @@ class Trial:
 
     def outcome(self):
         """None if nothing could be measured."""
-        status, began, begun, first, latest, is_measured = {}, {}, None, None, None, False
+        status: dict = {}
+        began: dict = {}  # the status when the window began
+        begun, first, is_measured = None, None, False
+        latest: Window | None = None
         while not is_measured and self._process.poll() is None and time.monotonic() < self._deadline:
             time.sleep(LOOK_SECONDS)
             status = validate_status(read_object(self._run_dir / "status.json") or {})[0] or status
@@ -171,6 +174,7 @@ class Trial:
                 )
             if not latest or latest.seconds < MEASURED_SECONDS / 2 or not latest.samples:
                 return None
+        assert latest
         return Outcome(latest.rate, limiting_stage(began, status, latest), self._wanted, latest.last.slabs, latest.load)
 
     def _is_measured(self, window, seconds):

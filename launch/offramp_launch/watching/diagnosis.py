@@ -170,7 +170,7 @@ def sentence_of_the_limit(document):
     """The sentence of a run at work: what limits it, or what is left to do."""
     status, note = document.get("status") or {}, message(document)
     who, waits = describe_waiting(status)
-    slabs, limit, total = status.get("slabs") or {}, status.get("limiting_stage"), status.get("total_samples")
+    slabs, limit, total = status.get("slabs") or {}, status.get("limiting_stage") or "", status.get("total_samples")
     kind, text, why = limit, capital(status["state"]), note or busy_shares(status)
     if total and settled(status) >= total:
         kind, text, why = "draining", "Finishing: every sample is done", note

@@ -260,7 +260,7 @@ def log_lines(log, width, most):
 
 def stacked(*blocks):
     """Blocks of lines with an empty line between them."""
-    lines = []
+    lines: list[Text] = []
     for block in blocks:
         lines += [*([Text()] if lines and block else []), *block]
     return lines

@@ -1,5 +1,7 @@
 """Exports the state of a run: a file of metrics and, with --http, a server process."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
@@ -38,7 +40,8 @@ class StatusExporter:
         """`address`: (host, port), or None for no server."""
         self._run_dir, self._address, self._describe = run_dir, address, describe
         self._selector, self._timers, self._display = selector, timers, display
-        self._listener = self._server = self._server_input = None
+        self._listener: socket.socket | None = None
+        self._server: tuple[Child, int] | None = None  # and the writing end of its input
         self._backoff, self._ends = Backoff(), 0
         self._is_closing = False
         self._is_failure_noted = False
@@ -55,13 +58,13 @@ class StatusExporter:
         self._write_metrics(describe)
         if self._server:
             with contextlib.suppress(Exception):  # an unexpected status, or a server that does not read
-                write_within(self._server_input, json.dumps(describe()).encode() + b"\n", FINAL_STATUS_SECONDS)
+                write_within(self._server[1], json.dumps(describe()).encode() + b"\n", FINAL_STATUS_SECONDS)
 
     def close(self, describe):
         """`describe()`: the last status document."""
         self.end(describe)
         if self._server:
-            server = self._forget_server()
+            server = self._forget_server(*self._server)
             if not select.select([server.pidfd], [], [], SERVER_END_SECONDS)[0]:
                 server.signal(signal.SIGKILL)
             server.reap()
@@ -113,29 +116,32 @@ class StatusExporter:
                 f"--http {spelled(*self._address)} is reachable from other machines: anyone who can connect may read the run's status"
             )
         self._write(TARGETS, json.dumps([{"targets": [at]}], indent=2) + "\n")
-        self._start_server()
+        self._start_server(self._listener)
 
-    def _start_server(self):
+    def _start_server(self, listener: socket.socket) -> None:
         if self._is_closing:
             return
-        server, pipe = None, ()
+        server: Child | None = None
+        pipe: tuple[int, ...] = ()
         try:
             environment = {
                 **{name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
                 "MALLOC_ARENA_MAX": "2",
             }  # else glibc gives many threads their own
-            read, write = pipe = os.pipe()
+            pipe = read, write = os.pipe()
             os.set_blocking(write, False)
             server = Child(
                 "http",
-                self._command(),
+                self._command(listener),
                 self._run_dir.log("http"),
-                (self._listener.fileno(),),
+                (listener.fileno(),),
                 stdin=read,
                 cwd="/",
                 env=environment,
             )
-            self._selector.register(server.pidfd, selectors.EVENT_READ, self._on_server_end)
+            self._selector.register(
+                server.pidfd, selectors.EVENT_READ, lambda: self._on_server_end(listener, server, write)
+            )
         except Exception as problem:  # such as no free descriptor: the run continues
             if server:
                 server.signal(signal.SIGKILL)
@@ -143,14 +149,15 @@ class StatusExporter:
             for end in pipe:
                 os.close(end)
             self._start_again(
+                listener,
                 0,
                 f"cannot start the server of --http: {problem.in_one_line() if isinstance(problem, LaunchError) else problem}",
             )
             return
         os.close(read)
-        self._server, self._server_input = server, write
+        self._server = server, write
 
-    def _command(self):
+    def _command(self, listener: socket.socket) -> list[str]:
         options = [
             "-E",
             "-s",
@@ -161,16 +168,17 @@ class StatusExporter:
             sys.executable,
             *options,
             str(pathlib.Path(__file__).resolve().parent),
-            str(self._listener.fileno()),
+            str(listener.fileno()),
             str(self._run_dir.path),
         ]
 
-    def _on_server_end(self):
-        server = self._forget_server()
-        server.reap()
-        self._start_again(server.lived_seconds(), f"the server of --http (pid {server.pid}) {server.ending()}")
+    def _on_server_end(self, listener: socket.socket, server: Child, pipe: int) -> None:
+        self._forget_server(server, pipe).reap()
+        self._start_again(
+            listener, server.lived_seconds(), f"the server of --http (pid {server.pid}) {server.ending()}"
+        )
 
-    def _start_again(self, lived_seconds, why):
+    def _start_again(self, listener: socket.socket, lived_seconds: float, why: str) -> None:
         delay = self._backoff.after_life_of(lived_seconds)
         self._ends = 1 if delay == FIRST_SECONDS else self._ends + 1
         if self._ends >= MOST_ENDS:
@@ -182,7 +190,7 @@ class StatusExporter:
             return
         if self._ends <= REPORTED_DEATHS:
             self._display.note(f"{why}; starting it again in {delay:.1f} s")
-        self._timers.after(delay, self._start_server)
+        self._timers.after(delay, lambda: self._start_server(listener))
 
     def _stop_listening(self):
         if self._listener:
@@ -190,10 +198,10 @@ class StatusExporter:
             self._listener = None
             self._remove(TARGETS)
 
-    def _forget_server(self):
-        server, self._server = self._server, None
+    def _forget_server(self, server: Child, pipe: int) -> Child:
+        self._server = None
         self._selector.unregister(server.pidfd)
-        os.close(self._server_input)
+        os.close(pipe)
         return server
 
 

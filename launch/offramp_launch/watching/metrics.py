@@ -87,7 +87,7 @@ def add_run(families, document, now):
     state = status.get("state") or "starting"
     for each in (*STATES, *([] if state in STATES else [state])):
         families["run_state"].add(int(each == state), {"state": each})
-    if number(items := status.get("total_samples")):
+    if items := number(status.get("total_samples")):
         families["samples_expected"].add(
             items - (number(document.get("done_before", status.get("done_before"))) or 0), {}
         )

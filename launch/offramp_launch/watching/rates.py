@@ -1,5 +1,7 @@
 """The history of a run while `top` or the server of --http watches it: shares, rates, and the recent work of each consumer."""
 
+from __future__ import annotations
+
 import collections
 import dataclasses
 
@@ -12,12 +14,12 @@ SHARE_SECONDS = 10  # the window of rates and shares in status.json, too
 @dataclasses.dataclass(frozen=True)
 class Moment:
     at: float  # seconds, by the run's clock if it is reported
-    rate: float = None  # samples a second
-    compute: float = None  # shares of the time
-    copy: float = None
-    consumers: float = None
-    copied: float = None  # seconds of copies so far
-    released: float = None  # bytes so far
+    rate: float | None = None  # samples a second
+    compute: float | None = None  # shares of the time
+    copy: float | None = None
+    consumers: float | None = None
+    copied: float | None = None  # seconds of copies so far
+    released: float | None = None  # bytes so far
     done: dict = dataclasses.field(default_factory=dict)  # samples of each consumer, by its pid
     busy: dict = dataclasses.field(default_factory=dict)  # busy seconds of each
 
@@ -27,7 +29,7 @@ class Rates:
 
     def __init__(self, kept_seconds=KEPT_SECONDS):
         self._kept_seconds = kept_seconds
-        self.moments = collections.deque()
+        self.moments: collections.deque[Moment] = collections.deque()
         self.silent = 0.0
         self._time = self._changed_at = None
         self._has_run_clock = False  # False: times are the viewer's
@@ -91,9 +93,9 @@ class Rates:
 
     def now(self):
         """The latest moment, as JSON."""
-        last = self.moments[-1] if self.moments else Moment(None)
+        last = self.moments[-1] if self.moments else None
         return {
-            **{name: getattr(last, name) for name in ("at", "rate", "compute", "copy", "consumers")},
+            **{name: getattr(last, name, None) for name in ("at", "rate", "compute", "copy", "consumers")},
             "bytes_per_second": self.growth(lambda moment: moment.released),
         }
 

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import http.client
 import http.server
+import io
 import json
 import re
 import socket
@@ -63,15 +64,18 @@ class Server(http.server.ThreadingHTTPServer):
         """Logs nothing: the client is gone, or sent arbitrary data."""
 
 
-class Head:
+class Head(io.BufferedIOBase):
     """A request's input stream that fails if the head is longer than LONGEST_HEAD. Borrows: the stream."""
 
     def __init__(self, stream):
         self._stream, self._left = stream, LONGEST_HEAD
-        self.close = stream.close
 
-    def readline(self, size):
-        line = self._stream.readline(min(size, self._left + 1))
+    def close(self):
+        self._stream.close()
+
+    def readline(self, size=-1):
+        left = self._left + 1
+        line = self._stream.readline(left if size is None or size < 0 else min(size, left))
         self._left -= len(line)
         if self._left < 0:
             raise http.client.LineTooLong("head")
@@ -81,6 +85,7 @@ class Head:
 class Handler(http.server.BaseHTTPRequestHandler):
     """Answers one request and closes the connection."""
 
+    server: Server
     protocol_version = "HTTP/1.1"
     timeout = REQUEST_SECONDS
     disable_nagle_algorithm = True

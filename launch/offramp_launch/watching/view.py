@@ -156,7 +156,7 @@ def slabs_of_one(status, whose):
     names, reported = status.get("slab_state_letters") or LETTERS, status.get("slab_states")
     counts = status.get("slabs") or {}
     states = (
-        "".join(LETTER_OF.get(names.get(letter), "F") for letter in reported)
+        "".join(LETTER_OF.get(names.get(letter) or "", "F") for letter in reported)
         if reported
         else "".join(letter * (counts.get(state) or 0) for letter, state, _ in reversed(STATES))
     )
