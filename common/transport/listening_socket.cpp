@@ -45,7 +45,7 @@ void remove_dead_socket(const std::string& path) {
 
 }  // namespace
 
-RunDirectoryLock::RunDirectoryLock(const std::string& run_dir)
+ServingLock::ServingLock(const std::string& run_dir)
     : fd_(UniqueFd(::open(run_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC))) {
     if (!fd_) throw SystemError("opening the run directory " + run_dir, errno, "It must exist and belong to this user");
     while (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {

@@ -16,9 +16,9 @@ namespace offramp {
 // Holds the right to serve a run directory: an exclusive lock on the directory itself, given back by the
 // kernel when the process dies; a forked child does not hold it. Errors: SystemError; with ErrorKind::RunInUse when
 // another process holds it.
-class RunDirectoryLock {
+class ServingLock {
   public:
-    explicit RunDirectoryLock(const std::string& run_dir);
+    explicit ServingLock(const std::string& run_dir);
 
   private:
     ProcessOwnFd fd_;

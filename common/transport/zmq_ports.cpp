@@ -131,7 +131,7 @@ class ZmqBrokerPort final : public BrokerPort {
 
     // In this order, so that the sockets are closed before their files go, and those before another producer
     // may come.
-    RunDirectoryLock lock_;
+    ServingLock lock_;
     ConnectionLimit connections_;
     Listening at_work_;
     Listening at_free_list_;
