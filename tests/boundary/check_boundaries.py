@@ -176,7 +176,7 @@ INCLUDE_RULES = [
         r"producer/egress/",
         r"producer/egress/(egress_run|egress_run_options|run_listeners|run_directory_lock|run_status)\.",
         r"producer/(ledger|broker|recovery)/",
-        "of the egress only egress_run, run_directory_lock and run_status know ledger, broker and recovery",
+        "of the egress only egress_run, its options, run_listeners, run_directory_lock and run_status know ledger, broker and recovery",
     ),
     (
         r"consumer/hosts/",

@@ -123,9 +123,8 @@ def check_mentions(source):
         if file.name == "test_check_pages.py":  # names missing pages
             continue
         name_of_file = file.relative_to(source)
-        patterns = (
-            [MENTION] if name_of_file.parts[0] == "tests" else [MENTION, MENTIONED_SOURCE]
-        )  # tests name sources of their small projects
+        # tests name sources of their small projects
+        patterns = [MENTION] if name_of_file.parts[0] == "tests" else [MENTION, MENTIONED_SOURCE]
         for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
             faults += [
                 f"{name_of_file}:{number}: missing: {name}"

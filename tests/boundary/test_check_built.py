@@ -22,9 +22,8 @@ class Objects(Project):
         ]
         for number, (name, included) in enumerate(objects.items()):
             source = self.folder / f"sources/{number}.cpp"
-            if (
-                not source.exists() or source.read_text() != f"#include {included}\n"
-            ):  # unchanged sources are not recompiled
+            # unchanged sources are not recompiled
+            if not source.exists() or source.read_text() != f"#include {included}\n":
                 self.write(f"sources/{number}.cpp", f"#include {included}\n")
             lines.append(f"build {name}.o: cxx ../sources/{number}.cpp\n")
         self.write("build/build.ninja", "".join(lines))
