@@ -249,7 +249,7 @@ MUTANTS = (
     Mutant(
         "a new run takes an unfinished run's folder",
         "producer/runner/checkpoint/run_checkpoint.cpp",
-        "if (found) fail_other_work(",
+        "if (found && found->run_id != config.run_id) fail_other_work(",
         "if (found && found->ended) fail_other_work(",
         ("checkpoint_test",),
     ),
