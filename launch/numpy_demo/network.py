@@ -8,10 +8,11 @@ import numpy
 from pictures import COLOURS
 
 SMOOTH = numpy.array([1, 4, 6, 4, 1], numpy.float32) / 16
+# |colour - pixel|^2, without the term that all classes share
 WEIGHT, BIAS = (
     2 * COLOURS / 255,
     -((COLOURS / 255) ** 2).sum(1),
-)  # |colour - pixel|^2, without the term that all classes share
+)
 
 
 def logits(images):

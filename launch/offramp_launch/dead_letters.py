@@ -128,9 +128,8 @@ def show(_, run_dir, rest):
         print(f"  batch      {piece['batch']}, rows {piece['first_row']} to {piece['first_row'] + piece['rows'] - 1}")
     for tensor in incident.get("tensors") or []:
         print(f"  tensor     {tensor['name']} {tensor['dtype']} {tensor['shape']}")
-    samples = sorted(
-        incident.get("samples") or [], key=lambda sample: sample.get("result") != "failed"
-    )  # failed samples first
+    # failed samples first
+    samples = sorted(incident.get("samples") or [], key=lambda sample: sample.get("result") != "failed")
     for sample in samples[:SAMPLES_SHOWN]:
         print(f"  sample     {sample['item']} {sample['key']}" + fate_of(sample))
     if len(samples) > SAMPLES_SHOWN:

@@ -24,9 +24,8 @@ def run_as_first_process():
     os.setpgid(0, 0)
     with contextlib.suppress(OSError):
         os.tcsetpgrp(0, os.getpid())
-    signal.pthread_sigmask(
-        signal.SIG_SETMASK, before.difference({signal.SIGTERM})
-    )  # launch/offramp blocks SIGTERM for the first process
+    # launch/offramp blocks SIGTERM for the first process
+    signal.pthread_sigmask(signal.SIG_SETMASK, before.difference({signal.SIGTERM}))
 
 
 def supervise(command):

@@ -85,9 +85,8 @@ class OutputLock:
                 raise self._foreign_files(folder) from problem
             raise self._write_error(folder, problem) from problem
         facts = os.fstat(self.fd)
-        if (
-            not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1
-        ):  # placed there by another program: its target is not this run's
+        # placed there by another program: its target is not this run's
+        if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
             os.close(self.fd)
             raise self._foreign_files(folder)
         try:
@@ -371,9 +370,8 @@ def make_room(lock, output, config, is_own=False):
 def _make_room_to_write(output, lock, config, is_of_own_run):
     folder = folder_of_write(config)
     file = first_file(folder) if folder else None
-    if not file or pathlib.Path(os.path.realpath(folder)).is_relative_to(
-        os.path.realpath(output)
-    ):  # there it is part of the output
+    # there it is part of the output
+    if not file or pathlib.Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(output)):
         return
     owner = _write_path_noted(output)
     is_mine = os.path.realpath(owner) == os.path.realpath(folder) if owner else is_of_own_run

@@ -122,9 +122,8 @@ def describe_holders(status):
     if status.get("dead_lettered_samples"):
         lines.append(f"  dead       {status['dead_lettered_samples']} samples; ./launch/offramp dead-letters list")
     if status.get("dropped_samples"):
-        listed = (
-            "" if "submitted_samples" in status else "; dropped.jsonl in the run directory lists them"
-        )  # a user's program keeps no list
+        # a user's program keeps no list
+        listed = "" if "submitted_samples" in status else "; dropped.jsonl in the run directory lists them"
         lines.append(f"  dropped {status['dropped_samples']} samples that found no free slab{listed}")
     if status.get("spilled_samples"):
         lines.append(f"  on the disk {status['spilled_samples']} samples, until consumers have time for them")

@@ -53,9 +53,8 @@ class SharedSettings:
     shared: pathlib.Path | None = None  # folder for materials that several rows share
     gpu: bool = False
     small: bool = True
-    servers: list = dataclasses.field(
-        default_factory=list
-    )  # processes that serve the running contestant; counted as its readers
+    # processes that serve the running contestant; counted as its readers
+    servers: list = dataclasses.field(default_factory=list)
 
     def native_reader(self):
         """The library of our consumers' hash loop, for peers; None if it was not built."""
@@ -327,9 +326,8 @@ class OfframpRun(Program):
                 "batches_per_slab",
             )
             facts = {key: summary[key] for key in kept if key in summary}
-            return (
-                facts | {"model": re.sub(r"/\S*/", "", facts["model"])} if "model" in facts else facts
-            )  # without folders of this machine
+            # without folders of this machine
+            return facts | {"model": re.sub(r"/\S*/", "", facts["model"])} if "model" in facts else facts
         return {}
 
     def _producers_own(self):
@@ -375,9 +373,8 @@ class Peer(Program):
 
     def pause(self):
         super().pause()
-        signal_all(
-            trackers_among(members_of(self._groups())), signal.SIGCONT
-        )  # otherwise a killed driver would leave them stopped forever
+        # otherwise a killed driver would leave them stopped forever
+        signal_all(trackers_among(members_of(self._groups())), signal.SIGCONT)
 
     def _end(self):
         """Kill all but multiprocessing's tracker, which removes the queues' semaphores and ends."""

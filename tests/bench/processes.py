@@ -43,10 +43,11 @@ def die_with_parent():
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+# /proc/PID/stat behind the name: ticks, page faults
 OWN, WITH_ENDED_CHILDREN = (
     ((11, 12), (7, 9)),
     ((11, 12, 13, 14), (7, 8, 9, 10)),
-)  # /proc/PID/stat behind the name: ticks, page faults
+)
 
 
 def usage_of(pid, fields=OWN):

@@ -273,9 +273,8 @@ def missed(summaries):
         measured = {row["row"] for row in summary["rows"]}
         for found in summary["rows"]:
             for target in found["targets"]:
-                if (
-                    not target["reached"] and LONG.format(found["row"], 7) not in measured
-                ):  # otherwise the longer windows decide
+                # otherwise the longer windows decide
+                if not target["reached"] and LONG.format(found["row"], 7) not in measured:
                     reason = next(
                         (
                             text

@@ -14,10 +14,11 @@ OUTPUT = "{output}"  # a separate folder per contestant
 SHIPPED_WEIGHTS = "{weights of cutout}"
 DEEPLAB_WEIGHTS = "{weights of deeplabv3}"  # random weights, the same for all
 FIRST_PIXEL, FIRST_TOKEN = "{first pixel}", "{first token}"  # models that ignore their input
+# models that return stored results of one batch at no cost
 CUTOUT_RESULTS, DEEPLAB_RESULTS = (
     "{results of cutout}",
     "{results of deeplabv3}",
-)  # models that return stored results of one batch at no cost
+)
 LINES = "{lines}"  # a text file
 SENTENCES = "{sentences}"  # a sentence-transformers model
 ENCODER = "{encoder}"  # the same for a producer

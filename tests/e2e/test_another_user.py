@@ -145,13 +145,14 @@ class AnotherUser(unittest.TestCase):
 
     def test_with_too_few_processes_it_reports_it_and_leaves_nothing(self):
         folder = self.folder_of(LIMITED)
+        # whether 18 suffice depends on how the programs' starts coincide
         for most, codes in (
             (3, (2,)),
             (8, (71,)),
             (12, (71,)),
             (18, (0, 71)),
             (200, (0,)),
-        ):  # whether 18 suffice depends on how the programs' starts coincide
+        ):
             with self.subTest(most=most):
                 code, printed = self.as_user(
                     LIMITED,

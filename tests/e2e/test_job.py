@@ -48,11 +48,12 @@ class Job(unittest.TestCase):
         one = self.world(World, *flags)
         self.assertEqual(one.start().wait(), 0, one.logs())
 
+        # relative to the folder in which the job begins
         world.flags = (
             *FLAGS,
             "--input",
             os.path.relpath(pictures, world.folder),
-        )  # relative to the folder in which the job begins
+        )
         code, printed = world.call(
             "job", "init", "--job", world.job, "--shards", 3, "--output", world.output, *world.flags, cwd=world.folder
         )

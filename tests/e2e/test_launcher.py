@@ -87,6 +87,7 @@ class Launcher(unittest.TestCase):
             again = ("run", *COPY, "--consumers", "1", "--output", str(run.output))
             for flags in (
                 ("--batches", "40"),  # refused by the launcher: the results of a finished run
+                # refused by the producer: other work
                 (
                     "--batches",
                     "30",
@@ -95,7 +96,7 @@ class Launcher(unittest.TestCase):
                     "7",
                     "--copy-bytes",
                     "2MiB",
-                ),  # refused by the producer: other work
+                ),
                 ("--batches", "30", "--resume", "--shm-name", "x"),
             ):
                 refused = run.command(*again, *flags)

@@ -82,6 +82,7 @@ class Torchvision:
         else:
             torch.save(cls.network.state_dict(), weights)
         cls.file = cls.folder / "net.pt2"
+        # with the CPU's vector instructions, like a user's export
         cls.printed = export(
             cls.folder,
             f"torchvision:{cls.name}",
@@ -96,7 +97,7 @@ class Torchvision:
             "--output",
             cls.file,
             environment={},
-        )  # with the CPU's vector instructions, like a user's export
+        )
         assert cls.printed.returncode == 0, cls.printed.stdout + cls.printed.stderr
 
     def masks_of(self, images):

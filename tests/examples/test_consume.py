@@ -150,9 +150,8 @@ class Consume(unittest.TestCase):
         self.assertIn("draining", self.call("stop"))
         self.end(launcher, 130)
         self.assertIsNone(loop.poll(), "the loop still runs")
-        launcher = self.consume(
-            "--processor", "npy,checksum", "--consumers", "2"
-        )  # joins the same run, which continues
+        # joins the same run, which continues
+        launcher = self.consume("--processor", "npy,checksum", "--consumers", "2")
         wait_for(lambda: len(self.consumers()) == 2, "two consumers")
         enough.touch()
         batches = int(loop.communicate(timeout=WATCHDOG_SECONDS)[0])

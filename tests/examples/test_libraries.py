@@ -64,6 +64,7 @@ class Delivered(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="offramp-libraries-")))
         self.output = self.folder / "results"
+        # a pool's start would take longer than its work
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("OFFRAMP_")},
             "OFFRAMP_BIN_DIR": str(BUILD / "bin"),
@@ -75,7 +76,7 @@ class Delivered(unittest.TestCase):
             "PYTHONDONTWRITEBYTECODE": "1",
             "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "compiled"),
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        }  # a pool's start would take longer than its work
+        }
 
     def delivered(self, loop, processor, *options, consumers=2):
         """Runs the loop and consumers with this processor to their end, and returns the results' folder."""

@@ -148,9 +148,8 @@ class Recipes(Recipe):
         from nbclient import NotebookClient
 
         texts = self.blocks("A notebook", "python")
-        notebook = nbformat.v4.new_notebook(
-            cells=[nbformat.v4.new_code_cell(text) for text in [*texts, texts[-1]]]
-        )  # the last cell runs twice
+        # the last cell runs twice
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in [*texts, texts[-1]]])
         place = {"metadata": {"path": str(self.folder)}}
         NotebookClient(notebook, timeout=WATCHDOG_SECONDS, resources=place).execute(env=self.environment)
         self.assertEqual({f"{key}.npy" for key in KEYS}, self.results("*.npy"))

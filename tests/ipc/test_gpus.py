@@ -401,9 +401,8 @@ class Ahead(GpusTest):
         holds = self.status_of(world, 0)["pid"]
         os.kill(holds, signal.SIGKILL)
         world.until(lambda: self.published(world, 1) == self.SLABS, "the second shard computes")
-        self.until_it_waits(
-            world, 0, not_process=holds
-        )  # the first shard's next producer, which adopts the published slabs
+        # the first shard's next producer, which adopts the published slabs
+        self.until_it_waits(world, 0, not_process=holds)
         gate.open()
         self.assertEqual(world.wait(), 0, world.logs())
         self.ends_as(world, one, 397)

@@ -106,9 +106,8 @@ class RecordedRun:
         for path in folder.glob("*.jsonl"):
             events = [json.loads(line) for line in path.read_text().splitlines()]
             if events:
-                role = (
-                    "consumer" if events[0]["program"] == "offramp-consumer" else "producer"
-                )  # the ladder's program counts as a producer
+                # the ladder's program counts as a producer
+                role = "consumer" if events[0]["program"] == "offramp-consumer" else "producer"
                 self.events.setdefault(role, []).append(events)
         (producer,) = self.events["producer"]
         self.producer = ranges_of(producer)

@@ -140,9 +140,8 @@ class Restart(unittest.TestCase):
             run.gate.entered()
             run.until(lambda: run.status().get("slabs", {}).get("leased") == 2, "the next slab's ticket was sent")
             then = run.status()["now_ns"]
-            run.until(
-                lambda: run.status().get("now_ns", then) > then + 1_000_000_000, "and has arrived"
-            )  # in the socket of a consumer at the gate
+            # in the socket of a consumer at the gate
+            run.until(lambda: run.status().get("now_ns", then) > then + 1_000_000_000, "and has arrived")
             kill(run.producer, signal.SIGSTOP)  # it reads no more messages
             run.gate.let(1)
             run.gate.entered()  # the first slab is committed, and its release is lost

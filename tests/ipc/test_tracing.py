@@ -170,9 +170,10 @@ class Traced(Hosted):
         printed, _ = tracing.communicate(timeout=WATCHDOG_SECONDS)
         self.assertEqual(0, tracing.returncode, printed)
         self.assertIn(f"missing: consumer {dead}, which ended without an answer", printed)
+        # the dead consumer's successor
         done = self.check_trace(
             run.run_dir / f"logs/trace-{asked['id']}", asked, ["producer", "consumer"], late=["consumer"]
-        )  # the dead consumer's successor
+        )
         self.assertLessEqual({"queue_output", "d2h"}, done["producer"])
         pathlib.Path(run.folder, "go").touch()
         self.assertEqual(0, loop.wait(WATCHDOG_SECONDS))

@@ -31,10 +31,11 @@ class Deb(unittest.TestCase):
     def installed(self):
         work = tempfile.TemporaryDirectory(prefix="work-", dir=self.world)
         self.addCleanup(work.cleanup)
+        # like Debian's Python
         found = {
             "PYTHONPATH": str(self.root / "usr/lib/python3/dist-packages"),
             "PYTHONDONTWRITEBYTECODE": "1",
-        }  # like Debian's Python
+        }
         return Installed(
             self, work.name, sys.executable, [sys.executable, "-EsB", self.root / "usr" / "bin" / "offramp"], found
         )

@@ -288,9 +288,8 @@ class Orders(unittest.TestCase):
     def test_a_stride_of_one_element_does_not_count(self):
         import numpy
 
-        records = numpy.zeros((1, 3), [("value", "<f4", (1,)), ("flag", "|u1")])[
-            "value"
-        ]  # three numbers, five bytes apart
+        # three numbers, five bytes apart
+        records = numpy.zeros((1, 3), [("value", "<f4", (1,)), ("flag", "|u1")])["value"]
         for given in (
             numpy.zeros((2, 3), "<f4")[::-1][:1],
             numpy.lib.stride_tricks.as_strided(numpy.zeros(6, "<f4"), (1, 6, 1), (13, 4, -3)),

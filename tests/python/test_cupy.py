@@ -63,9 +63,8 @@ class OnAGpu(Egresses):
         with offramp.Egress(self.run_dir, slabs=4, samples_per_slab=8) as egress:
             for batch in range(20):
                 with stream:
-                    outputs = self.filled(
-                        1 + batch, (8, 1 << 18), cycles=200_000_000
-                    )  # 0.1 s: the copying thread starts within 5 ms
+                    # 0.1 s: the copying thread starts within 5 ms
+                    outputs = self.filled(1 + batch, (8, 1 << 18), cycles=200_000_000)
                 egress.submit(outputs, keys_of(1 + batch, 8), stream=other)
         self.assertNotEqual("160 []\n", self.end(checker))
 

@@ -201,9 +201,8 @@ class Batches(Egresses):
             found = {}
             for task in pathlib.Path("/proc/self/task").iterdir():
                 facts = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
-                is_releasing = task.name == str(
-                    egress._run._releases._thread.native_id
-                )  # Python versions name it differently
+                # Python versions name it differently
+                is_releasing = task.name == str(egress._run._releases._thread.native_id)
                 found["releases" if is_releasing else facts["Name"].strip()] = int(facts["voluntary_ctxt_switches"])
             return {name: found[name] for name in ("egress-copy", "egress-done", "releases")}
 

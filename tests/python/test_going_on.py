@@ -26,10 +26,11 @@ class Killed(Loops):
         cases = (
             (("before 0",), BATCHES),
             (("submitted 1",), 0),
+            # four slabs are full, and two batches wait for their copy
             (
                 ("submitted 6", "b000-0", "b001-0"),
                 BATCHES - 4,
-            ),  # four slabs are full, and two batches wait for their copy
+            ),
             (("accepted 1",), 0),
             (("accepted 7",), 0),
             ((f"draining {4 * (BATCHES - 2)}", "b011-3"), 1),
@@ -449,9 +450,8 @@ class Pending(unittest.TestCase):
         self.note((0, 4, b"a"))
         path = f"{self.folder}/.offramp-egress"
         with open(path, "ab") as file:
-            file.write(
-                b'nonsense\n{"done": 3}\n{"done": [[9, 3, "00"]]}\n[]\n{"done": [[4, 8, "1"]]}'
-            )  # the last line is incomplete
+            # the last line is incomplete
+            file.write(b'nonsense\n{"done": 3}\n{"done": [[9, 3, "00"]]}\n[]\n{"done": [[4, 8, "1"]]}')
         self.assertEqual([(0, 4)], [each[:2] for each in self.checkpoint().earlier.list()])
         for text in (
             b"",

@@ -52,9 +52,8 @@ class OfNumpy(Holding):
             self.run_dir, {"output": ("float32", (ROWS, NUMBERS))}, "cpu", slabs=16, samples_per_slab=ROWS
         ) as egress:
             for number in range(batches):
-                array = numpy.empty(
-                    (ROWS if number % 200 < 12 else 1, NUMBERS), "float32"
-                )  # copies of many large ones take time
+                # copies of many large ones take time
+                array = numpy.empty((ROWS if number % 200 < 12 else 1, NUMBERS), "float32")
                 weakref.finalize(array, gone)
                 alive += 1
                 most = max(most, alive)
@@ -81,9 +80,8 @@ class OnTheCpu(Holding):
         checker = self.python(CHECKER, self.run_dir)
         with offramp.Egress(self.run_dir, slabs=4, samples_per_slab=8) as egress:
             for batch in range(parts // 8):
-                egress.submit(
-                    torch.full((8, 64), batch, dtype=torch.int32), keys_of(batch, 8)
-                )  # released by the loop: the next one would reuse the memory
+                # released by the loop: the next one would reuse the memory
+                egress.submit(torch.full((8, 64), batch, dtype=torch.int32), keys_of(batch, 8))
         return self.end(checker)
 
     def test_many_small_outputs_freed_immediately_are_correct(self):

@@ -281,9 +281,8 @@ class OnTheCpu(Egresses):
                 egress.drain()
                 self.assertEqual(28, len(self.seen_by(reader)))
 
-    @unittest.mock.patch(
-        "offramp._run.QUIET_SECONDS", 1000
-    )  # like a loop of short steps, in which the thread never checks
+    # like a loop of short steps, in which the thread never checks
+    @unittest.mock.patch("offramp._run.QUIET_SECONDS", 1000)
     def test_submit_reports_changes_before_the_copy(self):
         import torch
 
@@ -595,9 +594,10 @@ class OnAGpu(Egresses):
     def test_a_write_after_submit_is_reported(self):
         import torch
 
+        # opened before the sleep
         with offramp.Egress(
             self.run_dir, {"output": ("float32", (4, 10))}, "cuda", slabs=2, samples_per_slab=4
-        ) as egress:  # opened before the sleep
+        ) as egress:
             outputs, others = torch.zeros(4, 10, device="cuda"), torch.ones(4, 10, device="cuda")
             outputs.add_(1)  # a kernel's first launch waits for all running work
             torch.cuda._sleep(2_000_000_000)

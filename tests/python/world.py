@@ -46,13 +46,14 @@ class World(unittest.TestCase):
 
     def python(self, program, *arguments, **options):
         """Starts another interpreter with this program; the test's end kills it if it still runs."""
+        # end() reads what read_line() leaves
         process = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
             **options,
-        )  # end() reads what read_line() leaves
+        )
         self.addCleanup(put_away, process)
         return process
 

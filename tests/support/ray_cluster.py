@@ -32,9 +32,8 @@ def main():
     for line in sys.stdin:
         node = cluster.add_node(num_cpus=1, num_gpus=1, resources={line.strip(): 1}, object_store_memory=STORE_BYTES)
         raylet = node.all_processes["raylet"][0].process
-        threading.Thread(
-            target=raylet.wait, daemon=True
-        ).start()  # workers treat a killed raylet as alive until it is reaped
+        # workers treat a killed raylet as alive until it is reaped
+        threading.Thread(target=raylet.wait, daemon=True).start()
         print(raylet.pid, flush=True)
 
 

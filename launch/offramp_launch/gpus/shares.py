@@ -16,9 +16,8 @@ BATCHES_A_SHARD = 4  # at least, if --shards is not given
 def flags_of_workers(config, argv, workers, on_the_cpu, cores=None):
     """The settings of each worker's runs. `argv`: of the run's command."""
     cores = len(os.sched_getaffinity(0)) if cores is None else cores
-    whole = {
-        name: int(config[name]) for name in LEAST if config.get(name) and setting_given(name, argv)
-    }  # else the programs chose it, for the whole machine
+    # else the programs chose it, for the whole machine
+    whole = {name: int(config[name]) for name in LEAST if config.get(name) and setting_given(name, argv)}
     own = defaults_of(cores // workers, on_the_cpu)
     bounds = bounds_given(argv)
     if bounds:

@@ -46,9 +46,8 @@ def read_status(run_dir):
 def whole_status(state, items, total, at_work, workers):
     """`time` is now. `total`: counts of all shards; `at_work`: (name, status of its run) of each working worker; `workers`: a description of each."""
     statuses = [status for _, status in at_work if status]
-    computing = [
-        status for status in statuses if not waits_for_turn(status)
-    ] or statuses  # those that wait limit nothing, and all their slabs are free
+    # those that wait limit nothing, and all their slabs are free
+    computing = [status for status in statuses if not waits_for_turn(status)] or statuses
     whole = {
         "state": state,
         "time": wall_clock(),

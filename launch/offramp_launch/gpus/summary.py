@@ -60,9 +60,10 @@ def join(about, job, supervisor, summaries, seconds):
         "batches": summed(each.get("batches") for each in ours),
         "samples_per_second": released / seconds if seconds > 0 else None,
         "steady": False,
+        # 0: no batch
         "first_batch_seconds": min(
             (seconds for each in ours if (seconds := each.get("first_batch_seconds"))), default=None
-        ),  # 0: no batch
+        ),
         **{name: sum(each.get(name) or 0 for each in ours) for name in SUMS},
         "skipped_samples": total["skipped"],
         "tokens": summed_tokens(each.get("tokens") for each in ours),

@@ -35,10 +35,11 @@ from offramp_launch.supervision.supervisor import TOO_LITTLE_MEMORY
 from offramp_launch.supervision.watch import STATUS_SECONDS
 
 FAILURES_OF_A_WORKER = 2  # in a row, with its GPU as the possible cause: then the GPU is given up
+# two workers on one device may lack memory for two pools or models
 SCARCE = (
     ExitCode.SHARED_MEMORY_FULL,
     ExitCode.DEVICE_OUT_OF_MEMORY,
-)  # two workers on one device may lack memory for two pools or models
+)
 OF_A_GPU = (ExitCode.DEVICE_OUT_OF_MEMORY, ExitCode.DEVICE_BROKEN, ExitCode.DEVICE_UNSUPPORTED)
 TRIES_OF_A_SHARD = 4  # by any workers: then the cause is the shard or the machine, not a GPU
 ABANDON_SECONDS, KILL_SECONDS = 15, 30  # after one worker failed for good and the others were asked to drain

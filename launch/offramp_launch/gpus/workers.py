@@ -71,9 +71,8 @@ class Worker:
     index: int | None = None  # of the current shard, or the last
     run_dir: pathlib.Path | None = None
     status: dict = dataclasses.field(default_factory=dict)
-    launcher: dict = dataclasses.field(
-        default_factory=dict
-    )  # its launcher's log book of the run: supervision/logbook.py
+    # its launcher's log book of the run: supervision/logbook.py
+    launcher: dict = dataclasses.field(default_factory=dict)
     busy: BusySeconds = dataclasses.field(default_factory=BusySeconds)
     _earlier: dict = dataclasses.field(default_factory=dict)  # counters of its earlier runs
     _earlier_launchers: dict = dataclasses.field(default_factory=dict)

@@ -219,7 +219,7 @@ def claim_of(folder):
 
 
 def difference_of(there, wanted):
-    """ "shards was 4 and is 8, ..."; empty if the two are equal."""
+    """Such as "shards was 4 and is 8"; empty if the two are equal."""
     differences = []
     for name in sorted({*there, *wanted}.difference(NOT_COMPARED)):
         was, is_now = there.get(name), wanted.get(name)

@@ -252,7 +252,7 @@ def summary_lines(job, summary):
 
 
 def as_ranges(indices):
-    """ "0,3-5": the array syntax of schedulers."""
+    """The array syntax of schedulers, "0,3-5"."""
     found: list[list[int]] = []
     for index in indices:
         if found and found[-1][1] == index - 1:

@@ -143,10 +143,11 @@ def do_the_rest(attempt):
         *flags,
     ]
     config = settings_of(places, flags)
+    # from a flag, the environment or --config
     flags = [
         *without_values(flags, ("--run-dir",)),
         *(["--run-dir", config["run-dir"]] if config.get("run-dir") else []),
-    ]  # from a flag, the environment or --config
+    ]
     require_under_way(job, index)
     require_input(job, config)
     require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])

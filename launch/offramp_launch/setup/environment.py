@@ -71,9 +71,8 @@ def ccache_environment(places):
     environment = dict(os.environ)
     environment.setdefault("CCACHE_BASEDIR", str(places.root))
     environment.setdefault("CCACHE_NOHASHDIR", "1")
-    environment.setdefault(
-        "CCACHE_SLOPPINESS", "pch_defines,time_macros"
-    )  # else objects with the tests' precompiled header are not cached
+    # else objects with the tests' precompiled header are not cached
+    environment.setdefault("CCACHE_SLOPPINESS", "pch_defines,time_macros")
     home = pathlib.Path.home()
     kept = [home / ".ccache", home / ".cache" / "ccache", home / ".config" / "ccache"]
     if "CCACHE_DIR" not in environment and not any(folder.is_dir() for folder in kept):

@@ -289,9 +289,8 @@ class Autoscaler:
         if wanted != tried:
             self._trial = None
             return None
-        now = self._latest(
-            max(16, 6 * wanted), longest=2 * LONGEST_WINDOW_SECONDS
-        )  # their first slabs may arrive only at the end of a window
+        # their first slabs may arrive only at the end of a window
+        now = self._latest(max(16, 6 * wanted), longest=2 * LONGEST_WINDOW_SECONDS)
         if not now:
             return None
         self._trial = None

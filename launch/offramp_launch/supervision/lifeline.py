@@ -29,9 +29,8 @@ def hold(text):
             ExitCode.USAGE,
         )
     os.set_inheritable(lifeline, False)
-    blocked = signal.pthread_sigmask(
-        signal.SIG_BLOCK, {*interrupts.CTRL_C, *interrupts.LIKE_CTRL_C}
-    )  # the main thread handles them, from the new thread's start on
+    # the main thread handles them, from the new thread's start on
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {*interrupts.CTRL_C, *interrupts.LIKE_CTRL_C})
     try:
         threading.Thread(target=watch, args=(lifeline,), name="lifeline", daemon=True).start()
     finally:

@@ -39,11 +39,12 @@ class LogFollower:
 
     def new_warnings(self):
         """(level, message) of each new warning or error. A Python traceback is shortened to its exception's first line."""
+        # `before`: the text in front of a traceback; `is_open`: its exception is still to come
         found, before, is_open = (
             [],
             None,
             False,
-        )  # `before`: the text in front of a traceback; `is_open`: its exception is still to come
+        )
         for line in self.new_lines():
             if begun := record(line):
                 before = None

@@ -132,9 +132,8 @@ class ProcessLoop:
     def _final_messages(self):
         """The description with the run's end, as sent to clients last."""
         document, status = self._describe(), self._directory.status()
-        if status.get("nonce") == document["status"].get(
-            "nonce"
-        ):  # else it belongs to the next run of the user's program
+        # else it belongs to the next run of the user's program
+        if status.get("nonce") == document["status"].get("nonce"):
             document["status"] = {**document["status"], **status}
         return self._as_failed({**document, "finishing": True})
 

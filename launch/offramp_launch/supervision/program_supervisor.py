@@ -162,9 +162,8 @@ class ProgramSupervisor(Supervisor):
         if self._cut_short and (
             code == ExitCode.OK or code == ExitCode.INTERNAL and self.end == "ended" and not self._is_the_child()
         ):
-            return int(
-                ExitCode.INTERRUPTED
-            )  # its loop did as it was asked; a script may hide that, and torchrun reports it as a failure
+            # its loop did as it was asked; a script may hide that, and torchrun reports it as a failure
+            return int(ExitCode.INTERRUPTED)
         if code != ExitCode.OK:
             return code
         if not self.has_opened_a_run():

@@ -43,9 +43,10 @@ def start(places, argv):
     missing = wait_for_answers(folder, request)
     for program, why in missing:
         print(f"  missing: {program['process']} {program['pid']}, {why}")
+    # consumers by pid
     files = sorted(
         folder.glob("*.jsonl"), key=lambda file: (not file.name.startswith("producer"), len(file.name), file.name)
-    )  # consumers by pid
+    )
     if not files:
         raise LaunchError(
             "no program of the run answered", "They may already be recording (--trace-dir)", ExitCode.NO_SUCH_RUN
@@ -81,9 +82,8 @@ def wait_for_answers(folder, request):
     waited_for, gone = list(request["programs"]), []
     while waited_for and time.monotonic_ns() < request["until_ns"] + PATIENCE_SECONDS * 10**9:
         time.sleep(LOOK_SECONDS)
-        ended = [
-            program for program in waited_for if not is_alive(program["pid"])
-        ]  # checked before the files: a program that has ended wrote its file before
+        # checked before the files: a program that has ended wrote its file before
+        ended = [program for program in waited_for if not is_alive(program["pid"])]
         there = {program["pid"] for program in waited_for if file_of(folder, program).exists()}
         gone += [(program, "which ended without an answer") for program in ended if program["pid"] not in there]
         waited_for = [program for program in waited_for if program["pid"] not in there and program not in ended]

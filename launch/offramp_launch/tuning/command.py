@@ -77,10 +77,11 @@ def start(places, argv):
     interrupts.handle_all_signals()
     os.environ.update(OFFRAMP_RESUME="false", OFFRAMP_OVERWRITE="false")
     notes = sys.stderr if as_json else sys.stdout
+    # Ctrl-C: the results so far count
     with (
         contextlib.suppress(KeyboardInterrupt),
         contextlib.ExitStack() as at_the_end,
-    ):  # Ctrl-C: the results so far count
+    ):
         with interrupts.deferred():
             trials = Trials(
                 places, without_values(flags, (*FOUND_ANEW, *OF_ONE_RUN)), config, folder_for_results(config, places)

@@ -18,11 +18,12 @@ LIMITS = {
     "turn": "Ready: another program computes on this device, and this one is next",
     "program": "The program is the limit: a slab is free whenever it has a batch",
 }
+# first words of a producer's message that explains why no slab is free
 SHORTAGES = (
     "no consumers",
     "every consumer is leaving",
     "all slabs are in use",
-)  # first words of a producer's message that explains why no slab is free
+)
 
 
 @dataclasses.dataclass(frozen=True)

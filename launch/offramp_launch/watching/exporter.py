@@ -124,10 +124,11 @@ class StatusExporter:
         server: Child | None = None
         pipe: tuple[int, ...] = ()
         try:
+            # else glibc gives many threads their own
             environment = {
                 **{name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
                 "MALLOC_ARENA_MAX": "2",
-            }  # else glibc gives many threads their own
+            }
             pipe = read, write = os.pipe()
             os.set_blocking(write, False)
             server = Child(

@@ -324,10 +324,11 @@ class Checkpoint:
         self._unlock()
         if self._new is not None:
             new, self._new = self._new, None
+            # the launcher refused the folder, or another loop replaced the file
             with (
                 new,
                 contextlib.suppress(OSError),
-            ):  # the launcher refused the folder, or another loop replaced the file
+            ):
                 if os.path.samestat(
                     os.fstat(new.fileno()), os.stat(NEW_NAME, dir_fd=self._open_folder(), follow_symlinks=False)
                 ):

@@ -141,9 +141,8 @@ class _Loop:
     def __init__(self, consumer: Consumer):
         self._consumer = consumer
         self._library, self._handle = consumer._library, consumer._handle
-        self._handed: queue.SimpleQueue[Slab | BaseException | int] = (
-            queue.SimpleQueue()
-        )  # slabs and exceptions, finally the exit code
+        # slabs and exceptions, finally the exit code
+        self._handed: queue.SimpleQueue[Slab | BaseException | int] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._mappings = Mappings()
         self._owner = threading.current_thread()

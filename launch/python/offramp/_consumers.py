@@ -265,9 +265,8 @@ def in_python(message: str) -> str:
 
 def final_messages(output: str) -> str:
     """The last error message of this output, with its remedy, in one line."""
-    lines = [
-        line.strip() for line in output.splitlines() if line.strip() and not line.startswith("{")
-    ]  # without progress lines
+    # without progress lines
+    lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("{")]
     at = max((number for number, line in enumerate(lines) if line.startswith("offramp: ")), default=len(lines) - 1)
     message = ""
     for line in lines[at:]:

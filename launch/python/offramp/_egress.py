@@ -152,9 +152,8 @@ class Egress:
             if processor is not None and run_dir is None:
                 run_dir = new_run_dir()
         folder = path_of(launch.run_dir if launch else "" if run_dir is None else run_dir)
-        folder = (
-            os.path.abspath(folder) if folder else folder
-        )  # the loop may change the working folder before its first batch
+        # the loop may change the working folder before its first batch
+        folder = os.path.abspath(folder) if folder else folder
         library()  # raises LibraryNotFound early
         destination = launch.output if launch else output
         results = None if destination is None else os.path.abspath(destination)

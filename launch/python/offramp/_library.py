@@ -30,10 +30,11 @@ def places() -> list[str]:
         if (checkout / "common" / "abi" / "include" / "offramp.h").exists()
         else []
     )
+    # a wheel; an installation by CMake or a Debian package
     beside = [
         package / NAME,
         (package / "programs").resolve().parent / NAME,
-    ]  # a wheel; an installation by CMake or a Debian package
+    ]
     return [*dict.fromkeys(str(path) for path in beside if path.exists()), NAME, *(str(path) for path in built)]
 
 

@@ -21,19 +21,16 @@ class Mapping:
     def __init__(self, begin: int, end: int):
         self.begin, self.end = begin, end
         self._unmap, self._second = _libc.munmap, _second  # the module may be gone when the last view goes
-        self.address = _libc.mremap(
-            begin, 0, end - begin, _MREMAP_MAYMOVE
-        )  # an old size of 0 creates a second mapping of shared memory
+        # an old size of 0 creates a second mapping of shared memory
+        self.address = _libc.mremap(begin, 0, end - begin, _MREMAP_MAYMOVE)
         if self.address in (None, _FAILED):
             self.address, code = None, ctypes.get_errno()
             raise OSError(code, f"mapping a slab for the second time failed: {os.strerror(code)}")
         self._second.add(self.address)
-        _libc.madvise(
-            self.address, end - begin, _MADV_DONTFORK
-        )  # like the first mapping: a child must not hold a dead process's slabs
-        _libc.madvise(
-            self.address, end - begin, _MADV_POPULATE_READ
-        )  # like the first mapping: no read of a slab faults; older kernels ignore it
+        # like the first mapping: a child must not hold a dead process's slabs
+        _libc.madvise(self.address, end - begin, _MADV_DONTFORK)
+        # like the first mapping: no read of a slab faults; older kernels ignore it
+        _libc.madvise(self.address, end - begin, _MADV_POPULATE_READ)
 
     def __del__(self) -> None:
         if self.address is not None:

@@ -82,9 +82,8 @@ class Numbering:
         """The unsubmitted batch of pending() with these keys and this size; None without one."""
         if self._yielded and self._yielded[0].matches(keys, rows):
             return self._yielded[0]
-        return next(
-            (given for given in list(self._yielded) if given.matches(keys, rows)), None
-        )  # a copy: pending() may run in another thread
+        # a copy: pending() may run in another thread
+        return next((given for given in list(self._yielded) if given.matches(keys, rows)), None)
 
     def of(self, keys: Sequence[str] | None, rows: int, items: list[int] | None) -> list[int] | range | None:
         """The items' numbers; None: the library continues to count. Errors: BadArgument."""

@@ -84,9 +84,8 @@ class Worker:
                 code = process.wait(LOOK_SECONDS)
                 return code if code >= 0 else FIRST_SIGNAL - code
             # Later, other programs may fill /dev/shm.
-            if time.monotonic() < begun + BEGINNING_SECONDS and (
-                problem := shared_memory_problem()
-            ):  # the slabs exist by now
+            # the slabs exist by now
+            if time.monotonic() < begun + BEGINNING_SECONDS and (problem := shared_memory_problem()):
                 process.send_signal(signal.SIGKILL)
                 process.wait()
                 return refuse(log, problem)

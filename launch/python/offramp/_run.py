@@ -334,9 +334,8 @@ class Releases:
         self._begun: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.look_at = 0.0  # the time of the next check of all held tensors
         self.changed: collections.deque[TensorChanged] = collections.deque()
-        self._thread = _Thread(
-            target=self._release, name="offramp-releases", daemon=True
-        )  # close() ends it, at exit at the latest
+        # close() ends it, at exit at the latest
+        self._thread = _Thread(target=self._release, name="offramp-releases", daemon=True)
 
     def start(self) -> None:
         if not self._thread.is_alive():
@@ -430,9 +429,8 @@ class Completions:
         self._lock = threading.RLock()  # guards all but `problem`
         self._stopped = False
         self.problem: Exception | None = None  # with the checkpoint; the next completion or batch tries again
-        self._thread = _Thread(
-            target=self._record, name="offramp-checkpoint", daemon=True
-        )  # stop() ends it, at exit at the latest
+        # stop() ends it, at exit at the latest
+        self._thread = _Thread(target=self._record, name="offramp-checkpoint", daemon=True)
 
     def start(self) -> None:
         if not self._thread.is_alive():
@@ -449,9 +447,8 @@ class Completions:
     def stop(self) -> None:
         self._stopped = True
         if self._thread is not threading.current_thread():
-            with contextlib.suppress(
-                RuntimeError
-            ):  # releases it completely: before Python 3.11, Ctrl-C may have left it locked
+            # releases it completely: before Python 3.11, Ctrl-C may have left it locked
+            with contextlib.suppress(RuntimeError):
                 while True:
                     self._lock.release()
             self._thread.join()

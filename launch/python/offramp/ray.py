@@ -400,12 +400,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Error as problem:
         print(f"offramp: {problem}", file=sys.stderr)
         return problem.code
+    # for example, the cluster has another version
     except (
         ValueError,
         ConnectionError,
         RuntimeError,
         ray.exceptions.RayError,
-    ) as problem:  # for example, the cluster has another version
+    ) as problem:
         print(f"offramp: Ray: {problem}", file=sys.stderr)
         return SystemFailure.code
     except KeyboardInterrupt:

@@ -8,9 +8,8 @@ import torch
 torch.manual_seed(0)
 device = "cuda" if torch.cuda.is_available() else "cpu"
 denoise = torch.nn.Conv2d(4, 4, 3, padding=1).to(device).eval()  # instead of a UNet
-decode = (
-    torch.nn.Sequential(torch.nn.Upsample(scale_factor=8), torch.nn.Conv2d(4, 3, 1)).to(device).eval()
-)  # instead of a VAE
+# instead of a VAE
+decode = torch.nn.Sequential(torch.nn.Upsample(scale_factor=8), torch.nn.Conv2d(4, 3, 1)).to(device).eval()
 
 with offramp.Egress(sys.argv[1], name="diffusion") as egress:
     for prompt in range(5):

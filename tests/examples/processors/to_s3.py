@@ -22,8 +22,9 @@ class Uploader:
             slab.progress()
             try:
                 self._files.pipe_file(f"{self._bucket}/{sample.key}.npy", file.getvalue())
+            # unavailable: retried later, without counting a failure
             except (
                 exceptions.ConnectionError,
                 exceptions.HTTPClientError,
-            ) as problem:  # unavailable: retried later, without counting a failure
+            ) as problem:
                 raise offramp.Retry(str(problem)) from problem

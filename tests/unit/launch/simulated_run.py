@@ -27,11 +27,12 @@ class SimulatedRun:
         )
         self.random, self.ticks = random.Random(seed), random.Random(seed)
         self.now, self.slabs, self.free, self.ready = 0.0, slabs, slabs, 0
+        # batches without a slab; whether the producer has stopped
         self.ahead, self.held, self.stalled = (
             ahead,
             0,
             False,
-        )  # batches without a slab; whether the producer has stopped
+        )
         self.events, self.order, self.sessions = [], itertools.count(), itertools.count(1)
         self.consumers = {}  # session -> its counts, and whether it is connected, idle or leaving
         self.waiting_since = None  # start of the producer's wait for a slab

@@ -26,6 +26,7 @@ class LiveDisplayTest(unittest.TestCase):
         from rich.console import Console
 
         screen = io.StringIO()
+        # independent of the terminal of the test
         console = Console(
             file=screen,
             force_terminal=True,
@@ -34,7 +35,7 @@ class LiveDisplayTest(unittest.TestCase):
             color_system=None,
             legacy_windows=False,
             _environ={"TERM": "xterm"},
-        )  # independent of the terminal of the test
+        )
         display = progress.LiveDisplay("images", console)
         screen.seek(screen.truncate(0))
         display.show(status)

@@ -510,9 +510,8 @@ class MakeRoomTest(unittest.TestCase):
                 self.assertIn(str(aside), done.stdout, "the name was stated before")
                 self.assertEqual({}, contents(self.output) if self.output.exists() else {})
                 self.output.mkdir(exist_ok=True)
-                lock = OutputLock(
-                    self.output, "next", self.note
-                )  # a leftover lock is no obstacle, the empty folder is free
+                # a leftover lock is no obstacle, the empty folder is free
+                lock = OutputLock(self.output, "next", self.note)
                 make_room(lock, self.output, {})
                 lock.close()
                 shutil.rmtree(aside)
