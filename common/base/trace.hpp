@@ -13,7 +13,7 @@ namespace offramp {
 // NVTX ranges in the project's own domain "offramp". Names are registered once, so that capture ranges can match them;
 // without a profiler attached a range costs a few nanoseconds. Names and colours down to ProcessOutput are those of the
 // article "Optimizing Data Transfer in Batched AI/ML Inference Workloads" (2026). The same ranges can be recorded
-// without a profiler: trace_recording.hpp.
+// without a profiler: see RecordedRange.
 //
 //   the model's thread   Batch i ─┬─ get batch    what the loop waits for its input
 //                                 ├─ compute
@@ -56,7 +56,7 @@ class TraceRange {
 void name_this_thread(const char* name) noexcept;
 
 // Keeps time ranges of this process in memory, to draw pictures and tables of a run without a profiler
-// (common/tracing). Process-wide, as NVTX is, which marks the same places (trace.hpp). Off until keep_ranges(), and
+// (common/tracing). Process-wide, as NVTX is, which marks the same places. Off until keep_ranges(), and
 // after take_ranges(): then a place costs one relaxed load; while it is on, a lock and a few words of memory, or, where
 // nothing more is kept, a few loads.
 //

@@ -59,8 +59,8 @@ class ProcessOwnFd {
     UniqueFd fd_;
 };
 
-// While it lives no fork of this process begins: what is opened, mapped and closed meanwhile is in no child. Nothing
-// else of this header may be used meanwhile by the same thread. Errors: SystemError.
+// While it lives, no fork of this process begins: no child inherits what is opened and closed meanwhile. The same
+// thread must not use ProcessOwnFd or open_process_own() meanwhile. Errors: SystemError.
 class ForksWait {
   public:
     ForksWait();

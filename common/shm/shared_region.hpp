@@ -48,7 +48,7 @@ class SharedRegion {
 
     const std::string& name() const;
     std::span<std::byte> bytes() const;
-    // Faults the pages of [offset, offset + length), widened to whole pages, in for writing (page_faulting.hpp).
+    // Faults the pages of [offset, offset + length), widened to whole pages, in for writing.
     // Errors: SystemError, with ErrorKind::SharedMemoryFull if there is no room.
     void populate(std::size_t offset, std::size_t length);
     // The destructor leaves the name for others.

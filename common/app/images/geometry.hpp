@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-// Sizes and parts of pictures. Plain values.
+// Sizes, parts and tiles of pictures. Plain values.
 namespace offramp {
 
 struct ImageSize {
@@ -76,11 +76,11 @@ struct PictureFrame {
     PictureRect visible_rect(ImageSize picture) const;
 };
 
-// Cuts a picture of any size into tiles of one size, and merges them again. Plain values: producer and consumers
-// compute the same. Units: pixels.
-// A larger picture is refused: so many pixels may a mask's working file have.
+// A larger picture is refused: a mask's working file holds at most this many pixels.
 inline constexpr std::uint64_t kMostTiledPixels = 4'000'000'000;
 
+// Cuts a picture of any size into tiles of one size, and merges them again: producer and consumers compute the same.
+// Units: pixels.
 struct TileSize {
     std::uint32_t tile = 0;     // both sides
     std::uint32_t overlap = 0;  // of neighbours; less than half a tile

@@ -36,12 +36,10 @@ void keep_freed_memory() noexcept;
 // server): share/ beside the folder of this program. Errors: SystemError without /proc.
 std::string data_folder();
 
-// Records the time ranges of a whole process, from its start to its end (--trace-dir).
-// Thread: start_recording() comes before other threads start; save_recording() any.
-// Begins to record into FOLDER/PROCESS-PID.jsonl (common/tracing/live_trace.hpp), written by save_recording(). Errors:
-// none; a file that cannot be written is a warning then.
+// Records the time ranges of a whole process (--trace-dir). save_recording() writes them to FOLDER/PROCESS-PID.jsonl
+// (common/tracing/live_trace.hpp). Thread: before other threads start. Errors: none.
 void start_recording(const std::string& folder, std::string_view process, std::string_view strategy);
-// Nothing where it was not begun.
+// Does nothing without start_recording(). Thread: any. Errors: none; a file that cannot be written is a warning.
 void save_recording() noexcept;
 
 }  // namespace offramp

@@ -5,7 +5,6 @@
 
 #include "common/app/settings/run_config.hpp"
 
-// The effects of settings (Effect), by name, for their declarations.
 namespace offramp {
 
 // The effect of another value of a setting. Each setting declares it once, where it is defined, and all comparisons of
@@ -13,9 +12,9 @@ namespace offramp {
 //
 //   what must agree                                     | settings
 //   --resume: another run gives the same results        | makes_results()
-//   (producer/runner/checkpoint/checkpoint_identity)
-//   recover: another producer goes on with this memory  | outlives_producer()  (producer/runner/run/recovery_checks)
-//   Hello: a consumer's results are the run's           | makes_work()         (slab_work)
+//   (producer/runner/checkpoint/checkpoint_file.hpp)
+//   recover: another producer goes on with this memory  | outlives_producer()  (producer/runner/run/work_record)
+//   Hello: a consumer's results are the run's           | makes_work()         (SlabWork)
 //
 // and a consumer takes settings that it was not given from its run: is_the_runs() (kept_settings).
 struct Effect {

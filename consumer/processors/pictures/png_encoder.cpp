@@ -205,8 +205,7 @@ std::span<const std::byte> PngEncoder::encode_fast(const PngImage& image, std::s
     std::array<std::uint8_t, 13> header{};
     std::ranges::copy(big_endian(image.width), header.begin());
     std::ranges::copy(big_endian(image.height), header.begin() + 4);
-    header[8] =
-        8;  // bits of a channel; compression, filter and interlacing follow as 0, which PNG has one of or is none
+    header[8] = 8;  // bits per channel. Compression, filter and interlacing stay 0: PNG defines one of each, or none
     header[9] = static_cast<std::uint8_t>(colour_type_of(image.kind));
     file.add("IHDR", header);
     if (!profile_chunk_.empty()) file.add("iCCP", profile_chunk_);

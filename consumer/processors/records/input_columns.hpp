@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "common/app/texts/text_table.hpp"
-
 #include "consumer/processors/pictures/original_images.hpp"
 
 namespace offramp {

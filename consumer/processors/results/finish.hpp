@@ -21,15 +21,14 @@ void prepare_run(const RunConfig& config);
 // May be killed and called again, with the same settings. Errors: those of RunOutput and remove_stale_temporaries().
 void finish_run(const RunConfig& config);
 
-struct RunConfig;
-
+// --- custom programs ---
 // The output of a custom program's run. No checkpoint records what is done, for only that program knows its samples.
 // Consumers that leave a run and return to it continue (OUTPUT/.offramp-own-run names the run). Results of another run
 // are added to, by key, on request (--resume), or renamed (--overwrite), never unasked. When its consumers are gone a
 // checkpoint records the owner of the results and whether the run ended, so that no later run takes them for its own.
 
 // The source of such a run in the checkpoint's identity.
-inline constexpr std::string_view kOwnProgram = "a program of one's own";
+inline constexpr std::string_view kOwnProgram = "custom program";
 
 // How a program numbers the items of a run whose results are added to.
 enum class ItemNumbers {
@@ -53,8 +52,7 @@ enum class OwnRunEnd {
 // Like finish_run(), with the kind of end, which only the launcher knows.
 void finish_own_run(const RunConfig& config, OwnRunEnd end);
 
-struct RunConfig;
-
+// --- jobs ---
 // A shard that is done, counted from 0, and the files in its place by its record, by their paths there.
 struct DoneParts {
     std::uint64_t index = 0;

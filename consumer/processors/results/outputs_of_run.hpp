@@ -19,14 +19,12 @@ struct PreviousRun {
     std::string run_id;
     std::vector<std::string> processors;
     bool ended = false;           // it came to its end by itself
-    bool of_own_program = false;  // begun by a custom program (own_run.hpp)
+    bool of_own_program = false;  // begun by a custom program (finish.hpp)
 };
 
 // Nothing if the checkpoint is missing or unreadable: then the run cannot be continued, either. Never follows a link.
 std::optional<PreviousRun> read_previous_run(const std::string& output);
 bool has_checkpoint(const std::string& output);  // whether it can be read or not
-
-struct RunConfig;
 
 // The steps on outputs that a run's processors append to, before and after the run: the parts of prepare_run(),
 // finish_run() and their counterparts for a custom program's run. Each may be killed, and is made again.

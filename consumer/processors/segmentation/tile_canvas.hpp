@@ -60,8 +60,7 @@ class TileCanvas {
     void with_seam(Cell cell, const std::function<void()>& work);
     // Runs `work` while no other process commits this mask.
     void with_commit(const std::function<void()>& work);
-    // The mask is committed: frees the space of everything else. This is final: a run that replaces the mask by its own
-    // removes the canvas (CanvasesOfOthers).
+    // The mask is committed: frees the space of everything else. This is final.
     void note_committed();
     bool is_committed() const;
 

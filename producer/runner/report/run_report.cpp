@@ -268,7 +268,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunStats& stats
 }
 
 void DroppedLog::note(std::uint64_t batch, std::span<const RowInfo> rows) {
-    if (!std::exchange(told_, true))
+    if (!std::exchange(warned_, true))
         spdlog::warn("no slab is free: outputs are dropped whenever that happens, and listed in {}", path_);
     nlohmann::json samples = nlohmann::json::array();
     for (const RowInfo& row : rows)

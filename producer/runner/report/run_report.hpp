@@ -134,7 +134,7 @@ class DroppedLog {
   private:
     std::string path_;
     std::ofstream file_;
-    bool told_ = false;
+    bool warned_ = false;
     std::atomic<std::uint64_t> failed_{0};
 };
 

@@ -29,8 +29,6 @@ struct RunSettings {
 
 void describe_run(SettingGroup& group);
 
-class SettingGroup;
-
 // Actions instead of a run: on the command line only, never part of a printed configuration.
 struct ActionSettings {
     bool print_config = false;
@@ -40,8 +38,6 @@ struct ActionSettings {
 };
 
 void describe_actions(SettingGroup& group);
-
-class SettingGroup;
 
 // A run's measurements, beside its results.
 struct MeasuringSettings {

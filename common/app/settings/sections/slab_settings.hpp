@@ -23,8 +23,6 @@ struct SlabSettings {
 
 void describe_slabs(SettingGroup& group);
 
-class SettingGroup;
-
 // How slabs reach consumers, and what is held against those who keep them.
 struct DeliverySettings {
     double visibility_timeout = 30;
