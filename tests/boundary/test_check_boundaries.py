@@ -134,17 +134,17 @@ class Includes(Project):
         (
             "producer/egress/slab_filling.hpp",
             '"producer/ledger/slab_ledger.hpp"',
-            "only egress_run, run_directory_lock and run_status know ledger, broker and recovery",
+            "only egress_run, its options, run_listeners, run_directory_lock and run_status know ledger, broker and recovery",
         ),
         (
             "producer/egress/embedded_egress.cpp",
             '"producer/broker/broker_thread.hpp"',
-            "only egress_run, run_directory_lock and run_status know",
+            "only egress_run, its options, run_listeners, run_directory_lock and run_status know",
         ),
         (
             "producer/egress/egress_stream.cpp",
             '"producer/recovery/run_recovery.hpp"',
-            "only egress_run, run_directory_lock and run_status know",
+            "only egress_run, its options, run_listeners, run_directory_lock and run_status know",
         ),
         ("producer/egress/egress_run.cpp", '"producer/runner/report/run_report.hpp"', "no program"),
         ("common/abi/guarded.cpp", '"common/wire/tensor_spec.hpp"', "common/abi/ may know abi, base of"),
