@@ -52,8 +52,9 @@ class Python(unittest.TestCase):
 class Types(unittest.TestCase):
     """Bodies of functions without annotations are checked, too (pyproject.toml)."""
 
-    def setUp(self):
-        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
 
     def mypy(self, *words):
         command = [sys.executable, "-m", "mypy", "--cache-dir", f"{self.folder}/cache", *words]

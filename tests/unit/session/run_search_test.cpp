@@ -112,8 +112,7 @@ TEST_F(RunSearchTest, IgnoresADeadProducersRun) {
 TEST_F(RunSearchTest, TreatsAForeignPidNamespacesProducerAsAlive) {
     const std::uint64_t pid = dead_pid();
     publish(pid);
-    const std::string path =
-        run_dir_ + "/" + std::filesystem::path(Endpoint::read(run_dir_)->work_address()).filename().string();
+    const std::string path = Endpoint::read(run_dir_)->work_address().substr(std::string("ipc://").size());
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     path.copy(address.sun_path, sizeof address.sun_path - 1);
