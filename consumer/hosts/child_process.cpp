@@ -22,7 +22,7 @@ extern char** environ;
 namespace offramp {
 namespace {
 
-constexpr std::chrono::seconds kPatience{5};  // of a program that was asked to end
+constexpr std::chrono::seconds kPatience{5};  // how long a program may take to end after a request
 
 std::string how_it_ended(int status) {
     if (WIFSIGNALED(status)) return std::string("by SIG") + ::sigabbrev_np(WTERMSIG(status));
@@ -32,7 +32,7 @@ std::string how_it_ended(int status) {
 }  // namespace
 
 ChildProcess::ChildProcess(const std::string& command) : command_("exec " + command) {
-    // Sockets, since a write to a closed socket can be detected without a signal.
+    // Sockets, because a write to a closed socket can be detected without a signal.
     std::array<int, 2> in{}, out{};
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in.data()) != 0)
         throw SystemError("making a channel to " + command, errno);
@@ -46,12 +46,12 @@ ChildProcess::ChildProcess(const std::string& command) : command_("exec " + comm
     pid_ = ::fork();
     if (pid_ < 0) throw SystemError("starting " + command, errno, way_to_start(errno));
     if (pid_ > 0) {
-        ::setpgid(pid_, pid_);  // here, too, so that the group exists before any kill
+        ::setpgid(pid_, pid_);  // also here, so that the group exists before any kill
         return;
     }
-    // A fork of a process with threads: only calls that are safe after it. The child dies with its consumer in any
-    // case; it has its own group, so that Ctrl-C reaches it by its consumer's end alone, and what it starts ends with
-    // it.
+    // After a fork in a process with threads, only async-signal-safe calls are allowed. The child dies with its
+    // consumer in any case. It has its own group, so that Ctrl-C reaches it only through its consumer's end, and its
+    // own children end with it.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != self) ::_exit(127);
     ::setpgid(0, 0);
@@ -104,9 +104,9 @@ std::string ChildProcess::end() {
     try {
         if (const auto watched = watch_process(static_cast<std::uint64_t>(pid_)))
             wait_readable(std::array{watched->died.get()}, kPatience);
-    } catch (const Error&) {  // it cannot be awaited: it is killed immediately
+    } catch (const Error&) {  // its end cannot be awaited: kill it immediately
     }
-    ::kill(-pid_, SIGKILL);  // what it has started, too; before it is reaped the group's number is its own
+    ::kill(-pid_, SIGKILL);  // also kills its children; until it is reaped, no other group can have this number
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
     pid_ = -1;

@@ -9,26 +9,28 @@
 
 namespace offramp {
 
-// A program that is spoken with in lines, over its standard input and output; its standard error is ours.
+// A child program that exchanges lines with this process over its standard input and output. It inherits standard
+// error.
 //
-// Owns: the process and its group, which are killed and reaped with it; the process dies with this one, too, whatever
-// that dies of. Thread: one that lives as long as the process: the child's life hangs on it. Blocks: read_line(), until
-// there is one; end(), for seconds. Errors: SystemError when it cannot be started.
+// Owns: the process and its group, which it kills and reaps on destruction; the child also dies with this process,
+// however that dies. Thread: create it on a thread that outlives the process: the kernel kills the child with that
+// thread. Blocks: read_line(), until a line arrives; end(), for seconds. Errors: SystemError when the child cannot be
+// started.
 class ChildProcess {
   public:
     static constexpr std::size_t kLongestLine = std::size_t{64} << 20;
 
-    // By the shell, as `exec COMMAND`.
+    // Runs `exec COMMAND` in the shell.
     explicit ChildProcess(const std::string& command);
     ChildProcess(const ChildProcess&) = delete;
     ChildProcess& operator=(const ChildProcess&) = delete;
     ~ChildProcess();
 
-    // False: it has ended, or closed its standard input.
+    // Returns false if the child has ended or closed its standard input.
     bool write_line(std::string_view line);
-    // Nothing: it has ended. Valid until the next call.
+    // Returns false if the child has ended. `line` is valid until the next call.
     bool read_line(std::string& line);
-    // Asks it to end by closing its input, and waits for so long; how it ended.
+    // Closes the child's input to request its end, waits for some seconds, and returns how it ended.
     std::string end();
 
   private:

@@ -28,7 +28,7 @@ using nlohmann::json;
 
 constexpr int kProtocol = 1;
 
-// The end of a slab; if it failed, with the program's text.
+// How a slab ended; if it failed, with the program's text.
 struct Answered {
     std::int32_t code = OFFRAMP_OK;
     std::string why;
@@ -73,7 +73,7 @@ class Executable {
                           "(launch/guide/processors.md)");
     }
 
-    // It is started again for the next slab.
+    // The next slab restarts the program.
     Answered gone() {
         const std::string how = child_->end();
         child_.reset();
@@ -113,7 +113,7 @@ class Executable {
         return {{"number", slab_}, {"name", slab.name}, {"tensors", tensors}, {"samples", samples}};
     }
 
-    // Executes a line of the program; a result: it was the last one of the slab.
+    // Executes one line of the program. Returns a result if the line ended the slab.
     std::optional<Answered> take(const offramp_host& host, const std::string& line) {
         const json reply = parse_json_or_discard(line);
         if (!reply.is_object()) return nonsense(line);
@@ -122,8 +122,7 @@ class Executable {
                 host.progress(&host);
                 return std::nullopt;
             }
-            // Answers that are late belong to no slab of now: the program and this side would be out of step from here
-            // on.
+            // A late answer belongs to an earlier slab: from here on the program and this side would be out of step.
             if (!reply.contains("slab") || reply.at("slab") != json(slab_)) return nonsense(line);
             if (reply.contains("file")) return after(commit_file(host, reply.at("file")));
             if (reply.contains("record")) return after(commit_record(host, reply.at("record")));
@@ -136,7 +135,7 @@ class Executable {
         return nonsense(line);
     }
 
-    // A commit that was refused: the host knows why. The program would go on with its answers: it ends.
+    // Ends the program after a refused commit, because it would continue with its answers. The host knows the reason.
     std::optional<Answered> after(std::int32_t code) {
         if (code == OFFRAMP_OK) return std::nullopt;
         child_.reset();
@@ -209,7 +208,7 @@ const offramp_processor& executable_processor() {
                 const Answered answered = static_cast<Executable*>(self)->process(*host, *slab);
                 return answered.code == OFFRAMP_OK ? OFFRAMP_OK : explained(host, answered.why, answered.code);
             } catch (const std::exception& problem) {
-                static_cast<Executable*>(self)->end();  // its later answers would be misread
+                static_cast<Executable*>(self)->end();  // later answers would be taken for another slab's
                 return explained(host, problem.what(), OFFRAMP_FAILED);
             }
         },
@@ -255,7 +254,7 @@ std::optional<FilesOfMemory::Region> FilesOfMemory::region_in(std::string_view l
     return region;
 }
 
-// Read for each slab: no further than to the region, and by hand.
+// Runs for each slab, so it parses by hand and stops at the region.
 std::optional<FilesOfMemory::Region> FilesOfMemory::region_of(std::span<const std::byte> bytes) {
     const UniqueFd maps(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
     if (!maps) throw SystemError("reading /proc/self/maps", errno, "Is /proc mounted?");

@@ -13,7 +13,7 @@
 namespace offramp {
 namespace {
 
-// An invalid commit is an error of the custom code, and counts against the slab.
+// An invalid commit is the custom code's error, and counts against the slab.
 struct BadCommit : ConfigError {
     using ConfigError::ConfigError;
 };
@@ -57,7 +57,7 @@ void HostedProcessor::check(const offramp_processor& code, HostedOptions options
     const HostedProcessor made(code, std::move(options), true);
 }
 
-// Offramp's exceptions must not cross custom code: they are kept until it has returned.
+// Offramp's exceptions must not cross custom code: they are stored until it has returned.
 template <class Work>
 std::int32_t HostedProcessor::in_c(Work&& work) noexcept {
     try {
@@ -161,7 +161,7 @@ void HostedProcessor::commit_file(std::uint32_t index, std::string_view ending, 
             "Give each result of a sample its own ending, such as .scores.npy, or make one file of them");
     const std::string path = sample_path(options_.output, of.key, ending);
     (*progress_)();
-    if (!(*still_current_)()) return;  // another one does the work
+    if (!(*still_current_)()) return;  // another consumer does the work
     write_atomically(path, bytes, options_.durability);
     names_.emplace(index, name);
     files_[index].push_back(std::move(name));

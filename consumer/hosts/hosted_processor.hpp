@@ -20,18 +20,19 @@ namespace offramp {
 
 // The inputs for making a custom processor.
 struct HostedOptions {
-    std::string name;           // as --processor has it
+    std::string name;           // as given to --processor
     std::string output;         // the folder for files of single samples; empty: none
     std::string shared_output;  // for the records of all consumers
     Durability durability = Durability::Process;
     std::vector<std::pair<std::string, std::string>> options;
 };
 
-// Runs a custom processor, and commits its results through Offramp's sinks: so delivered twice, it leaves the same.
+// Runs a custom processor and commits its results through Offramp's sinks, so that a repeated delivery leaves the same
+// results.
 //
-// Owns: the processor that `code` made. Borrows: `code`, which outlives it. Thread: one. Errors: of the constructor,
-// ConfigError or the kind and text of the code; of process(), SlabFailed with its text, SinkUnavailable where it asked
-// to try again, and what a sink throws.
+// Owns: the processor that `code` made. Borrows: `code`, which outlives it. Thread: one. Errors: the constructor throws
+// ConfigError, or the kind and text that the code reported. process() throws SlabFailed with the code's text,
+// SinkUnavailable if the code asked for a retry, or a sink's error.
 class HostedProcessor final : public Processor {
   public:
     HostedProcessor(const offramp_processor& code, HostedOptions options)
@@ -39,15 +40,15 @@ class HostedProcessor final : public Processor {
     HostedProcessor(const HostedProcessor&) = delete;
     HostedProcessor& operator=(const HostedProcessor&) = delete;
     ~HostedProcessor() override;
-    // Before a run: whether it could be made. Errors: ConfigError.
+    // Checks before a run that the processor can be made. Errors: ConfigError.
     static void check(const offramp_processor& code, HostedOptions options);
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override;
-    // The files that the last process() left.
+    // The files that the last process() wrote.
     std::vector<std::string> files_of(const SlabContents& slab, const SampleView& sample) const override;
 
   private:
-    // The argument of the code: this object behind a C struct.
+    // The host argument of the custom code: a C struct that leads to this object.
     struct Host : offramp_host {
         HostedProcessor* processor = nullptr;
     };
@@ -70,15 +71,15 @@ class HostedProcessor final : public Processor {
     void* self_ = nullptr;
     SlabForC slab_for_c_;
     SegmentFile segment_;
-    // While a slab is processed.
+    // Set while a slab is processed.
     const SlabContents* slab_ = nullptr;
     const Progress* progress_ = nullptr;
     const StillCurrent* still_current_ = nullptr;
-    std::string why_;  // explained
+    std::string why_;  // the reason that the code reported
     std::string bad_commit_;
-    std::exception_ptr problem_;                                         // of a sink
-    std::map<std::uint32_t, std::vector<std::string>> records_, files_;  // by the sample's index
-    // All these files by key: those of a later sample with the same key replace the earlier ones.
+    std::exception_ptr problem_;                                         // thrown by a sink
+    std::map<std::uint32_t, std::vector<std::string>> records_, files_;  // by sample index
+    // All these files by key: the files of a later sample replace those of an earlier one with the same key.
     std::set<std::pair<std::uint32_t, std::string>> names_;
 };
 

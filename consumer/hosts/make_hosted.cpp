@@ -94,7 +94,7 @@ constexpr const char* kEntry = "offramp_processor_v1";
 const offramp_processor& open_processor(const std::string& path) {
     const std::string named = "--processor so:" + path;
     if (!std::filesystem::exists(path)) throw ConfigError(named + ": there is no such file", "Give the object's path");
-    // With a slash: never looked for in the system's folders.
+    // The path contains a slash, so the loader does not search the system's folders.
     const std::string absolute = std::filesystem::absolute(path).string();
     void* const object = ::dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (object == nullptr)
@@ -119,7 +119,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLibrary = "libofframp_worker.so";
 
-// Beside this program: ../lib, where the build and an installation have it.
+// ../lib beside this program, in the build and in an installation.
 std::string worker_library() {
     for (const char* const folder : {"/../../lib/", "/../lib/"})
         if (const fs::path found = data_folder() + folder + kLibrary; fs::exists(found)) return fs::canonical(found);
@@ -132,8 +132,9 @@ void put_in_front(const char* variable, const std::string& folder) {
     ::setenv(variable, (before == nullptr || *before == '\0' ? folder : folder + ":" + before).c_str(), 1);
 }
 
-// The interpreter's package has its own folder, which child programs of the user's code also get; or, in a wheel, this
-// program's folder is in it. Beside it are packages of one interpreter then, and others do not get to see them.
+// The folder of the interpreter's package. It contains only that package, because child programs of the user's code
+// also get the path. In a wheel, this program's folder is in the package. Packages of one interpreter are then beside
+// it, and other interpreters must not see them.
 std::string package_folder() {
     const std::string apart = data_folder() + "/python";
     if (fs::exists(apart + "/offramp/worker.py")) {
@@ -146,7 +147,7 @@ std::string package_folder() {
                       "Build or install it: it runs processors in Python");
 }
 
-// Libraries for arrays start a thread a core, in each of the consumers, by default.
+// By default, array libraries start one thread per core in each consumer.
 void share_cores(std::uint32_t consumers) {
     const unsigned cores = std::max(1U, std::thread::hardware_concurrency() / std::max(1U, consumers));
     for (const char* const variable : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"})
@@ -165,7 +166,8 @@ bool needs_interpreter(const RunConfig& config) {
 void become_interpreter(const RunConfig& config, int argc, const char* const* argv) {
     const std::string& chosen = config.catalogue.text("consumer-python");
     const std::string interpreter = chosen.empty() ? "python3" : chosen;
-    // By its path: behind -m the interpreter would look into the working folder first, and find a file of the user's.
+    // Starts the worker by its path: with -m the interpreter would search the working folder first, and might find a
+    // user's file.
     const std::string worker = package_folder() + "/worker.py";
     ::setenv("OFFRAMP_WORKER_LIBRARY", worker_library().c_str(), 1);
     share_cores(config.consumers);

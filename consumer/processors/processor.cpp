@@ -26,8 +26,8 @@ std::unique_ptr<Processor> make_one(const std::string& name, const ProcessorOpti
     throw ConfigError("--processor '" + name + "' is unknown", "Known: " + known + "; several with commas");
 }
 
-// Several processors on each slab, in their order. Every one commits what is its own; a death between two of them
-// leaves the first one's results, which the next consumer commits again, to no effect.
+// Runs several processors on each slab, in order. Each commits its own results. A death between two of them leaves the
+// first one's results, which the next consumer commits again without effect.
 class ProcessorChain final : public Processor {
   public:
     ProcessorChain(const RunConfig& config, const MakeHosted* hosted) {
@@ -48,7 +48,7 @@ class ProcessorChain final : public Processor {
     std::vector<NamedProcessor> processors_;
 };
 
-// The outputs of a model from a file are known after loading: masks if they have the class of each pixel, else arrays.
+// The outputs of a model file are known only after loading: masks if they have the class of each pixel, else arrays.
 class ChosenByTheOutputs final : public Processor {
   public:
     explicit ChosenByTheOutputs(const RunConfig& config)

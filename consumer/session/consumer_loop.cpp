@@ -46,7 +46,7 @@ ConsumerLoop::End ConsumerLoop::run() {
     }
 }
 
-// This process may live on, so that its death gives nothing back. A dead producer takes nothing back.
+// This process may live on, so its death would not return the slabs. A dead producer cannot take any back.
 void ConsumerLoop::abandon() noexcept {
     try {
         abandoned_ = true;
@@ -73,7 +73,7 @@ std::optional<ConsumerLoop::End> ConsumerLoop::turn() {
     idle_ = true;
     if (!session_->welcomed() || abandoned_) return std::nullopt;
     if (!heartbeat_) begin_session();
-    // A slab that is done must be free before the next one keeps this thread busy for long.
+    // Send releases now: the next slab may keep this thread busy for long, and finished slabs must be free before.
     if (!session_->all_sent()) return std::nullopt;
     if (const auto ticket = session_->take()) {
         work_on(*ticket);
@@ -210,7 +210,7 @@ void ConsumerLoop::begin_session() {
     if (welcome.consumer_index >= capacity)
         throw ProtocolError("the producer gave this consumer the index " + std::to_string(welcome.consumer_index) +
                             ", but the ledger has only " + std::to_string(capacity));
-    // Another consumer's heartbeat record must never be written: its death would count against the wrong slab.
+    // Never write another consumer's heartbeat record: its death would count against the wrong slab.
     if (const std::uint64_t session = mappings_->ledger().session_in(welcome.consumer_index);
         session != welcome.session)
         throw ProtocolError("the ledger's consumer index " + std::to_string(welcome.consumer_index) +
@@ -234,7 +234,7 @@ void ConsumerLoop::note_sink_unreachable(const Error& problem) {
 }
 
 void ConsumerLoop::work_on(const SlabTicket& ticket) {
-    // Its visibility timeout ran out while it waited here, and another consumer has it: reading it would be wasted.
+    // Its visibility timeout expired while it waited here, and another consumer has it: reading it would waste work.
     if (!mappings_->ledger().is_current(ticket)) {
         session_->release(ticket, ReleaseKind::Returned);
         return;
@@ -268,7 +268,7 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
     }
     failpoint("consumer.committed");
     mappings_->done_with(ticket.slab);
-    // A processor whose delivery was superseded may not have committed: do not complete the slab.
+    // A processor whose delivery was superseded may not have committed, so do not complete the slab.
     if (overtaken_)
         std::move(loan).give_back();
     else

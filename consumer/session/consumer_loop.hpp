@@ -22,35 +22,36 @@
 
 namespace offramp {
 
-// The processor, once the run has let this consumer in, under this index. Called on the loop's thread.
+// Returns the processor. The loop calls it on its own thread once the run has admitted this consumer under this index.
 using MakeOnEntry = std::function<SlabProcessor&(std::uint32_t consumer_index)>;
 
-// Runs one consumer on one thread: waits for messages, the producer's death, the launcher's and the signals;
-// processes one slab at a time and gives it back before it begins the next; those of a stream of short slabs a few at a
-// time (ConsumerSession::release). common/design/failure-matrix.md lists how it ends.
+// Runs one consumer on one thread. It waits for messages, signals, and the death of the producer or the launcher. It
+// processes one slab at a time and gives it back before it begins the next; short slabs go back a few at a time
+// (ConsumerSession::release). common/design/failure-matrix.md lists how it ends.
 //
-// Borrows: everything handed in; all of it outlives the loop.
-// Thread: one. Blocks: run(), and turn() while a slab is processed; messages wait meanwhile, progress goes
-// through the heartbeat record. Errors: whatever the processor throws counts a failure against the slab and leaves
-// run(), but SinkUnavailable, which gives the slab back and ends the consumer in order, and SlabFailed, which counts a
-// failure against the slab and ends nothing; ProtocolError when a slab or the session is broken. Where an error leaves
-// run(), every slab is unmapped, and the run has been given back slabs and place.
+// Borrows: everything handed in; all of it outlives the loop. Thread: one. Blocks: run(), and turn() while a slab is
+// processed; messages wait meanwhile, progress goes through the heartbeat record.
+//
+// Errors: run() throws what the processor throws, and counts a failure against the slab, with two exceptions.
+// SinkUnavailable gives the slab back and ends the consumer in order. SlabFailed counts a failure and the consumer
+// continues. ProtocolError reports a broken slab or session. After an error has left run(), every slab is unmapped, and
+// the run has its slabs and the consumer's place back.
 class ConsumerLoop {
   public:
-    // A producer that lives but does not answer must not keep a consumer whose launcher is gone for ever.
+    // Limits how long a live but silent producer can keep a consumer whose launcher is gone.
     static constexpr std::chrono::seconds kOrphanPatience{5};
-    // While slabs are at hand, everything else is looked at this often, and between two slabs only.
+    // While slabs are at hand, the loop checks everything else this often, and only between two slabs.
     static constexpr std::chrono::microseconds kLookEvery{100};
-    // A run may end in a process that lives on, with an unread Hello or release: while no slab is at hand,
-    // the consumer looks this often whether the run is still there.
+    // A run may end in a process that lives on without reading a Hello or release. While it has no slab, the consumer
+    // checks this often that the run still exists.
     static constexpr std::chrono::seconds kObserveRunEvery{1};
 
     struct End {
         ErrorKind error = ErrorKind::None;
-        bool launcher_gone = false;  // perhaps no other process is left to clean up
+        bool launcher_gone = false;  // no other process may be left to clean up
     };
 
-    using NextProducer = ProducerLoss::NextProducer;  // how it is found where one dies
+    using NextProducer = ProducerLoss::NextProducer;  // how to find the next producer
 
     ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings, const MakeOnEntry& make,
                  const Clock& clock, const WatchedFds& fds)
@@ -63,10 +64,10 @@ class ConsumerLoop {
 
     End run();
 
-    // One round without waiting: looks at everything that may end the consumer, exchanges messages, processes
-    // at most one slab. The end, when it has come.
+    // One round without waiting: checks everything that may end the consumer, exchanges messages, processes at most one
+    // slab. Returns the end, once it has come.
     std::optional<End> turn();
-    // True when turn() has nothing to do until something happens.
+    // True if turn() has nothing to do until an event occurs.
     bool idle() const { return idle_; }
 
   private:
@@ -86,18 +87,18 @@ class ConsumerLoop {
     ConsumerSession* session_;
     SlabMappings* mappings_;
     MakeOnEntry make_;
-    SlabProcessor* processor_ = nullptr;  // until this consumer is let in
+    SlabProcessor* processor_ = nullptr;  // null until this consumer is admitted
     const Clock* clock_;
     WatchedFds fds_;
     std::optional<Heartbeat> heartbeat_;
-    SlabTicket current_{};    // asked about by still_current_
-    bool overtaken_ = false;  // still_current_ returned false for it
-    SlabContents contents_;   // of the slab at hand; its memory is used again
+    SlabTicket current_{};    // the delivery that still_current_ checks
+    bool overtaken_ = false;  // still_current_ has returned false for current_
+    SlabContents contents_;   // of the current slab; its memory is reused
     ObserveRun observe_run_;
-    TimePoint observed_run_;  // or when it met its producer
+    TimePoint observed_run_;  // last observation, or when it met its producer
     LiveTrace* trace_;        // null: not requested
     TimePoint looked_at_{};
-    TimePoint now_{};  // at the last look on the clock
+    TimePoint now_{};  // as of the last clock read
     Progress progress_;
     StillCurrent still_current_;
     std::optional<TimePoint> launcher_gone_since_;
@@ -105,7 +106,7 @@ class ConsumerLoop {
     bool asked_to_end_ = false;
     bool abandoned_ = false;
     bool idle_ = false;
-    ErrorKind error_ = ErrorKind::None;  // of an end in order
+    ErrorKind error_ = ErrorKind::None;  // reported by an orderly end
 };
 
 }  // namespace offramp

@@ -20,12 +20,12 @@
 namespace offramp {
 namespace {
 
-// A producer removes its memory just before it ends; one that lives on longer than this without it is not a run.
+// A producer removes its memory just before it ends. If it outlives its memory by more than this, it serves no run.
 constexpr std::chrono::seconds kLastMoment{5};
 constexpr std::chrono::milliseconds kLookEvery{50};
 
-// Two large slabs hide the round trip, and no consumer holds more than it works on. For small slabs the round trip
-// takes longer than the work, so that a consumer gets many at a time: a quarter of the pool, so that several are kept
+// Two large slabs hide the round trip, so a consumer holds no more than it needs. For small slabs the round trip takes
+// longer than the work, so a consumer gets many at a time: at most a quarter of the pool, to keep several consumers
 // busy.
 constexpr std::uint64_t kLargeSlabBytes = 1 << 20;
 constexpr std::uint32_t kWindowOfLargeSlabs = 2;
@@ -42,7 +42,7 @@ ConsumerLoop::NextProducer next_producer_of(const ConsumerOptions& options, RunC
     return {.search = &connection, .patience = options.producer_wait};
 }
 
-// The objects of a run that exist as long as a process of it lives.
+// A run's objects that exist while one of its processes lives.
 struct Joined {
     Joined(const ConsumerOptions& options, const RunNames& names)
         : lock(RunLock::hold(names, false)),
@@ -57,9 +57,9 @@ bool is_of_same_run(const std::optional<Endpoint>& found, const Endpoint& endpoi
     return found && found->names.nonce == endpoint.names.nonce;
 }
 
-// The producer ended between the search and the join, as one does that finds no work left. The launcher decides what
-// follows; without one the run directory does, as a finished run removes its endpoint. True if this consumer must end;
-// false if it must join another producer, or cannot.
+// The producer ended between search and join, for example because it found no work left. The launcher decides what
+// follows; without a launcher the run directory does, because a finished run removes its endpoint. Returns true if this
+// consumer must end; false if it must join another producer, or cannot.
 bool must_end(const Endpoint& endpoint, const WatchedFds& fds, const Clock& clock) {
     const bool has_launcher = fds.lifeline >= 0;
     spdlog::info("the producer of run '{}', process {}, has ended before it let this consumer in",
@@ -81,11 +81,12 @@ ConsumerLoop::End dead_producers(const Endpoint& endpoint, const WatchedFds& fds
     return {.error = ErrorKind::ProducerGone, .launcher_gone = hung_up(fds.lifeline)};
 }
 
-// `admitted`: set once the producer has.
+// `admitted`: set once the producer has admitted this consumer.
 ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options, const MakeOnEntry& make,
                         bool& admitted) {
     const SteadyClock clock;
-    LiveTrace trace(endpoint.run_dir, "consumer", "consumer");  // first: its end may wait for a disk, and holds nothing
+    // created first: its end may wait for a disk while no run object is held
+    LiveTrace trace(endpoint.run_dir, "consumer", "consumer");
     WatchedFds fds = options.fds;
     std::optional<Joined> joined;
     std::optional<RunConnection> opened;
@@ -128,9 +129,9 @@ ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options
 
 }  // namespace
 
-// A consumer that ends before its admission held the run's lock, too; if its producer has left in between, no other
-// process sweeps. One that fails later leaves the same as a killed one: all that another producer continues with,
-// unless another run has the directory.
+// A consumer that ends before its admission held the run's lock, too. If its producer has left meanwhile, no other
+// process sweeps the run. A consumer that fails later leaves the same state as a killed one: everything that another
+// producer needs to continue, unless another run owns the directory.
 ConsumerLoop::End consume_run(const Endpoint& endpoint, const ConsumerOptions& options, const MakeOnEntry& make) {
     bool admitted = false;
     try {

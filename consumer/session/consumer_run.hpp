@@ -10,24 +10,24 @@
 
 namespace offramp {
 
-// The options of a consumer. The defaults are those of a consumer without a launcher.
+// The options of a consumer. The defaults suit a consumer without a launcher.
 struct ConsumerOptions {
-    std::uint32_t window = 0;  // slabs held at a time; 0: chosen by the slabs' size
-    std::uint64_t work = 0;    // what it will do with slabs, as the run names it (Hello's `work`)
-    // for the next producer where one died; 0: its death is the end
+    std::uint32_t window = 0;  // slabs held at a time; 0: chosen by slab size
+    std::uint64_t work = 0;    // identifies how the consumer processes slabs (Hello's `work`)
+    // how long to wait for another producer after one died; 0: the consumer ends with its producer
     std::chrono::nanoseconds producer_wait{};
-    // made anew for every filling: it is mapped with each, and nothing of it outlives the producer that filled it
+    // every filling has new memory: it is mapped per slab, and is lost with the producer that filled it
     bool memory_per_slab = false;
-    WatchedFds fds{};  // `producer` is filled in
+    WatchedFds fds{};  // `producer` is filled in by consume_run()
 };
 
-// Attaches one consumer to a run and serves it to the end. The processor is made when the run has let this consumer in:
-// one that is refused has made and touched nothing, and sweeps the run if it is its last process. Once it has returned,
-// the last process of the run sweeps it (sweep_run()).
+// Attaches one consumer to a run and serves it to the end. The processor is made once the run has admitted this
+// consumer. A refused consumer creates no processor, changes nothing, and sweeps the run if it is its last process.
+// Call sweep_run() once consume_run() has returned: the run's last process sweeps it.
 //
-// Borrows: what `make` gives, the descriptors. Thread: the caller's, for the whole time. Blocks: for the length of the
-// run. A run that is over before this consumer has joined is an orderly end if no launcher decides what follows.
-// Errors: Error, as ConsumerLoop, and NoSuchRun when its memory is gone although its producer lives.
+// Borrows: what `make` returns, the descriptors. Thread: the caller's, for the whole time. Blocks: for the length of
+// the run. Without a launcher, a run that ends before this consumer has joined is an orderly end. Errors: Error, as
+// ConsumerLoop; NoSuchRun when the run's memory is gone although its producer lives.
 ConsumerLoop::End consume_run(const Endpoint& endpoint, const ConsumerOptions& options, const MakeOnEntry& make);
 
 }  // namespace offramp

@@ -12,11 +12,11 @@
 namespace offramp {
 namespace {
 
-// A full channel gives no sign when it has room again; this is how soon to try.
+// How soon to retry: a full channel gives no sign when it has room again.
 constexpr std::chrono::milliseconds kSendAgainEvery{5};
-// A doorbell may be lost: look at the channel this often although nothing rang.
+// A doorbell may be lost, so check the channel this often even without one.
 constexpr std::chrono::seconds kLookAgainEvery{1};
-// Releases held back must not starve the producer of slabs: the rest of the window is being filled meanwhile.
+// Releases held back must not starve the producer of slabs: it fills the rest of the window meanwhile.
 constexpr std::uint32_t kWindowShareHeldBack = 4;
 
 }  // namespace
@@ -30,8 +30,8 @@ ConsumerSession::ConsumerSession(ConsumerPort& port, const Clock& clock, const O
     outgoing_.push_back(hello());
 }
 
-// A consumer from an earlier producer reports its holdings, then its unacknowledged releases, the latest last; if they
-// do not all fit, the oldest releases have most likely been accepted.
+// A consumer from an earlier producer reports its held slabs, then its unacknowledged releases, the latest last. If
+// they do not all fit, the oldest releases have most likely been accepted.
 Bytes ConsumerSession::hello() const {
     Hello hello{};
     hello.token = options_.token;
@@ -72,7 +72,7 @@ void ConsumerSession::step() {
 void ConsumerSession::open() {
     const std::uint32_t before = window();
     opened_ = true;
-    // The Hello reports it to the next producer; a leaving consumer accepts no more.
+    // Otherwise the Hello reports it to the next producer; a leaving consumer accepts no more.
     if (window() != before && state_ == State::Serving && !away_)
         outgoing_.push_back(message(Credit{welcome_.session, window(), 0}));
 }
@@ -98,18 +98,18 @@ void ConsumerSession::release_failed(const SlabTicket& ticket, ReleaseKind kind,
 void ConsumerSession::queue_release(const SlabTicket& ticket, ReleaseKind kind, std::string why) {
     const auto held = std::find(held_.begin(), held_.end(), ticket);
     expect(held != held_.end(), "only a slab that take() gave is released, once");
-    releases_.add(ticket, kind, std::move(why));  // in this order: without memory it is held still
+    releases_.add(ticket, kind, std::move(why));  // add first: if memory runs out, the slab still counts as held
     held_.erase(held);
 }
 
 void ConsumerSession::leave() {
     if (state_ == State::Ended || state_ == State::Refused || returns_new_) return;
-    if (away_) {  // what it holds is for the next producer, or for its own end
+    if (away_) {  // held slabs go to the next producer, or are released at the end
         returns_new_ = true;
         return_pending();
         return;
     }
-    if (state_ == State::Greeting) {  // holds nothing, and a Welcome may be on its way
+    if (state_ == State::Greeting) {  // it holds no slab, and a Welcome may be on its way
         if (!disconnect_queued_) outgoing_.push_back(message(Disconnect{0}));
         disconnect_queued_ = true;
         return send_due();
@@ -131,7 +131,7 @@ std::chrono::nanoseconds ConsumerSession::until_due() const {
     if (releases_.has_unsent()) return kSendAgainEvery;
     const auto due = releases_.next_due();
     if (!due) return kLookAgainEvery;
-    // A due release that was not sent met a full channel, as with a stopped producer.
+    // A due release was not sent because the channel was full, for example behind a stopped producer.
     return std::clamp<std::chrono::nanoseconds>(*due - clock_->now(), kSendAgainEvery, kLookAgainEvery);
 }
 
@@ -147,7 +147,7 @@ void ConsumerSession::receive(const Bytes& bytes) {
                          to_string(parsed.problem));
         return;
     }
-    // Only a refusal comes from another run's producer, whose socket this consumer has met.
+    // Only a refusal may come from another run's producer, whose socket this consumer has reached.
     if (parsed.run != options_.run_nonce && (parsed.type != MessageType::Refused || state_ != State::Greeting)) {
         ++counts_.other_run;
         return;
@@ -171,7 +171,7 @@ void ConsumerSession::receive(const Bytes& bytes) {
         case MessageType::Failure:
         case MessageType::Releases:
         case MessageType::Disconnect:
-            break;  // a consumer's own messages
+            break;  // a message that only consumers send
     }
     ++counts_.out_of_place;
 }
@@ -212,12 +212,12 @@ void ConsumerSession::on_refused(const Refused& refused) {
 
 void ConsumerSession::on_tickets(const Tickets& tickets, const std::vector<SlabTicket>& records) {
     if (!is_current_session(tickets.session)) return;
-    // The numbers are the producer's; the comparisons below cannot overflow whatever they are.
+    // The producer chose these numbers; the comparisons below cannot overflow for any value.
     if (tickets.first_delivery == 0) {
         ++counts_.out_of_place;
         return;
     }
-    if (tickets.first_delivery > last_delivery_ + 1 && returns_new_) return;  // its Disconnect gives them back
+    if (tickets.first_delivery > last_delivery_ + 1 && returns_new_) return;  // this consumer's Disconnect returns them
     if (tickets.first_delivery > last_delivery_ + 1)
         throw ProtocolError("deliveries " + std::to_string(last_delivery_ + 1) + " to " +
                                 std::to_string(tickets.first_delivery - 1) + " of session " +
@@ -297,7 +297,7 @@ void ConsumerSession::send_releases() {
     if (!releases_.has_unsent()) unsent_busy_ = {};
 }
 
-// Ahead of the releases that they belong to, on the same channel.
+// Sends the reasons before the releases that they belong to, on the same channel.
 bool ConsumerSession::send_reasons(const ReleaseLog::Batch& batch) {
     const auto& reasons = releases_.reasons();
     for (auto reason = reasons.lower_bound(batch.first_sequence);
@@ -338,8 +338,8 @@ void ReleaseLog::mark_sent(const Batch& batch, TimePoint now) {
     expect(!batch.records.empty() && batch.first_sequence >= first_ &&
                batch.first_sequence + batch.records.size() - 1 <= last_sequence(),
            "the batch is one that due() gave");
-    // The clock runs for the oldest record: later ones do not set it back, or a steady stream would never
-    // repeat a lost one.
+    // The clock runs for the oldest record. Later records do not reset it; otherwise a steady stream would never repeat
+    // a lost one.
     if (batch.first_sequence == first_) repeat_at_ = now + kRepeatEvery;
     next_ = batch.first_sequence + batch.records.size();
     highest_sent_ = std::max(highest_sent_, next_ - 1);

@@ -11,8 +11,8 @@ void ProducerLoss::note_death() {
     died_at_ = clock_.now();
 }
 
-// A leaving consumer leaves: the death is its answer. One that owes the dead producer nothing, and is asked to end or
-// drained, ends in order: most often the producer ended before it admitted this consumer.
+// A leaving consumer ends, because the death answers its request. A consumer that owes the dead producer nothing and
+// was asked to end, or is drained, ends in order: most often the producer ended before it admitted the consumer.
 ProducerLoss::Verdict ProducerLoss::verdict(const Requests& requests) const {
     const bool draining = session_.state() == ConsumerSession::State::Draining;
     const bool over = (draining || requests.asked_to_end) && session_.settled();

@@ -9,18 +9,18 @@
 
 namespace offramp {
 
-// Steps of a consumer whose producer died: all of them, in this order. common/design/recovery.md also has the steps
-// of the next producer.
+// The steps of a consumer whose producer died, in this order. common/design/recovery.md also has the steps of the next
+// producer.
 //
-//   note_death()      Its pidfd is readable. Its earlier messages still count.
-//   verdict()         Whether this consumer ends with it: if it was leaving, or has nothing left to do and has waited
-//                     for long enough.
-//   detach()          The connection goes, so that nothing meant for the dead reaches the next. Mappings, held slabs
-//                     and unacknowledged releases stay; held slabs are worked on.
-//   look_for_next()   A producer of a later epoch is met with a Hello: the session that this was, what it holds, what
-//                     it has released without an acknowledgement (ConsumerSession::meet).
+//   note_death()      The producer's pidfd is readable. Its earlier messages still count.
+//   verdict()         Whether this consumer ends too: if it was leaving, or has nothing left to do and has waited
+//                     long enough.
+//   detach()          Closes the connection, so that no message for the dead producer reaches the next one. Mappings,
+//                     held slabs and unacknowledged releases stay; the consumer continues to process held slabs.
+//   look_for_next()   Sends a Hello to a producer of a later epoch, with the earlier session, the held slabs and the
+//                     unacknowledged releases (ConsumerSession::meet).
 //
-// The next producer may die, too: then this begins again.
+// If the next producer dies too, the steps begin again.
 //
 // Borrows: session, clock, search. Thread: the loop's. Blocks: detach(), see ProducerSearch::forget(). Errors: the
 // search's.
@@ -28,8 +28,8 @@ class ProducerLoss {
   public:
     static constexpr std::chrono::milliseconds kSearchEvery{50};
 
-    // Without a search a producer's death is the end. `patience`: how long it is waited for another producer where no
-    // launcher is there that would start it.
+    // Without a search, the producer's death ends the consumer. `patience`: how long to wait for another producer if no
+    // launcher exists to start one.
     struct NextProducer {
         ProducerSearch* search = nullptr;
         std::chrono::nanoseconds patience{};
@@ -40,24 +40,24 @@ class ProducerLoss {
     };
     enum class Verdict {
         Continue,
-        EndInOrder,  // nothing of the dead producer is held
-        EndAlone,    // no process is left to return held slabs to
+        EndInOrder,  // it holds no slab of the dead producer
+        EndAlone,    // no process is left that could take its held slabs back
     };
 
-    // `has_launcher`: when the consumer began.
+    // `has_launcher`: true if a launcher lived when the consumer began.
     ProducerLoss(ConsumerSession& session, const Clock& clock, const NextProducer& next_producer, bool has_launcher)
         : session_(session), clock_(clock), next_producer_(next_producer), has_launcher_(has_launcher) {}
 
     void note_death();
-    // From its death to the next producer's coming.
+    // True from the producer's death until the next producer is met.
     bool producer_is_dead() const { return died_at_.has_value(); }
-    // The death was just detected, and no launcher decides what follows: the run directory shows whether the run has
-    // ended.
+    // True if the death was just detected and no launcher decides what follows: check the run directory for whether the
+    // run has ended.
     bool needs_liveness() const { return died_at_ && !detached_ && !has_launcher_; }
     Verdict verdict(const Requests& requests) const;
-    // Only with a search. Does nothing when it is called again.
+    // Requires a search. A repeated call does nothing.
     void detach();
-    // After detach(), at most every kSearchEvery: the next producer, met.
+    // Call after detach(), at most every kSearchEvery. Returns the next producer, once met.
     std::optional<ProducerSearch::Found> look_for_next();
 
   private:

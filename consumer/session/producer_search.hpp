@@ -7,8 +7,8 @@
 
 namespace offramp {
 
-// Finds the producer that recovers the run of a dead one: the seam through which the loop meets it, so that tests can
-// restart a thread. Owns: the connection that look() gave. Thread: one. Blocks: never; forget(), for a second at most,
+// Finds the producer that recovers a dead producer's run. An interface, so that tests can restart a producer as a
+// thread. Owns: the connection that look() returned. Thread: one. Blocks: never, except forget(), for at most a second
 // while last messages leave.
 class ProducerSearch {
   public:
@@ -18,21 +18,21 @@ class ProducerSearch {
     };
 
     virtual ~ProducerSearch() = default;
-    // Closes the connection to a producer that is dead: nothing of it may reach the next one.
+    // Closes the connection to a dead producer, so that none of its messages reaches the next one.
     virtual void forget() = 0;
-    // A live producer of the same run, later than the last one found. Nothing when there is none yet. Errors: NoSuchRun
-    // when the run directory is another run's by now.
+    // A live producer of the same run, of a later epoch than the last one found. Nothing when there is none yet.
+    // Errors: NoSuchRun when another run now owns the run directory.
     virtual std::optional<Found> look() = 0;
 };
 
-// The state in the run directory of the run that a consumer came for.
+// The consumer's run, as the run directory shows it.
 enum class RunLiveness {
-    Open,             // the producer that was met takes consumers, as far as is known
+    Open,             // the producer that was met takes consumers, as far as known
     TakenOver,        // a producer of a later epoch has published its endpoint
-    Closed,           // there is no endpoint: admitted consumers are still served
-    Over,             // closed, and its memory is removed: it has no producer
-    Replaced,         // as Closed, and another run's endpoint is there
-    OverAndReplaced,  // as Over, and another run's endpoint is there
+    Closed,           // the endpoint is gone; admitted consumers are still served
+    Over,             // closed, and its memory is removed: no producer is left
+    Replaced,         // like Closed, and another run has published its endpoint
+    OverAndReplaced,  // like Over, and another run has published its endpoint
 };
 
 inline bool is_replaced(RunLiveness liveness) {

@@ -75,7 +75,7 @@ void ReadLoan::return_slab() {
 
 namespace {
 
-// The only writer need not guard the sum, only the store.
+// There is only one writer, so only the store must be atomic, not the sum.
 void add(std::uint64_t& word, std::uint64_t more) { store_word(word, load_word(word) + more); }
 
 }  // namespace

@@ -22,7 +22,7 @@ std::optional<ProducerSearch::Found> RunConnection::look() {
                     "the run directory '" + run_dir_ + "' now belongs to another run, '" + endpoint->names.run_id + "'",
                     "The run that this consumer was started for is over; start it again");
     if (endpoint->epoch <= epoch_) return std::nullopt;
-    // The ledger knows a later one than the file when yet another producer is recovering the run.
+    // The ledger has a later epoch than the file while yet another producer recovers the run.
     const LedgerView::Producer producer = ledger_.producer();
     if (producer.pid != endpoint->producer_pid) return std::nullopt;
     auto watched = watch_process(producer.pid, producer.start_time);

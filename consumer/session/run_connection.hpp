@@ -12,8 +12,8 @@
 
 namespace offramp {
 
-// Connects to a run's producer by the run directory's endpoint file, as often as there is a new one: each has a later
-// epoch, and names itself in the ledger before it publishes its endpoint. Owns: port and pidfd. Borrows: the ledger.
+// Connects to each producer of a run through the run directory's endpoint file. Each producer has a later epoch, and
+// writes its identity to the ledger before it publishes its endpoint. Owns: port and pidfd. Borrows: the ledger.
 // Thread: one. Blocks, errors: see ProducerSearch.
 class RunConnection final : public ProducerSearch {
   public:
@@ -22,7 +22,7 @@ class RunConnection final : public ProducerSearch {
 
     void forget() override;
     std::optional<Found> look() override;
-    // Liveness of the last found producer. An unreadable run directory proves nothing: then the run is open.
+    // Liveness of the last producer found. If the run directory is unreadable, the run counts as open.
     RunLiveness liveness() const;
 
   private:
@@ -32,7 +32,7 @@ class RunConnection final : public ProducerSearch {
     std::string run_dir_;
     RunNames names_;
     LedgerView ledger_;
-    std::uint32_t epoch_ = 0;  // of the producer that was found last
+    std::uint32_t epoch_ = 0;  // of the last producer found
     std::optional<WatchedProcess> producer_;
     std::unique_ptr<ConsumerPort> port_;
 };

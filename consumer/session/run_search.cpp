@@ -27,8 +27,8 @@ void wait_for_any(const WatchedFds& fds) {
     ::poll(entries.data(), entries.size(), kLookEveryMs);
 }
 
-// A producer that recovers its predecessor's run publishes it under the same nonce, in the place of that one's
-// endpoint; only the end of a run takes that away.
+// A producer that recovers its predecessor's run replaces the endpoint with its own, under the same nonce. Only the end
+// of a run removes the endpoint.
 bool is_over(const std::string& run_dir, const std::optional<Endpoint>& endpoint, std::uint64_t nonce) {
     if (!endpoint) {
         spdlog::info("the run in '{}' that this consumer was started for is over", run_dir);
@@ -51,7 +51,8 @@ bool run_has_ended(const std::string& run_dir) {
     return state != status.end() && state->is_string() && run_files::is_end(state->get_ref<const std::string&>());
 }
 
-// The process that listens on the run's socket, by its number here: 0 where it has none. Nothing: no process does.
+// The process that listens on the run's socket, by its pid in this namespace, or 0 if it has none. Nothing if no
+// process listens.
 std::optional<pid_t> listener_of(const Endpoint& endpoint) {
     constexpr std::string_view kScheme = "ipc://";
     const std::string path = endpoint.work_address().substr(kScheme.size());
@@ -68,7 +69,7 @@ std::optional<pid_t> listener_of(const Endpoint& endpoint) {
     return listener.pid;
 }
 
-// A living producer whose pid differs from the endpoint's cannot be watched. Call it if no process has that pid.
+// Call this if no process has the endpoint's pid. A live producer with another pid cannot be watched.
 void require_same_pid_namespace(const std::string& run_dir, const Endpoint& endpoint) {
     const std::optional<pid_t> listener = listener_of(endpoint);
     if (!listener || static_cast<std::uint64_t>(*listener) == endpoint.producer_pid) return;

@@ -140,7 +140,7 @@ bool SlabMappings::map_next() {
         span_region(static_cast<std::uint32_t>(next - spans_.begin()));
         return true;
     } catch (const Error&) {
-        return false;  // the producer is still at it
+        return false;  // the producer is still making it
     }
 }
 

@@ -13,19 +13,19 @@
 
 namespace offramp {
 
-// Reads a run's ledger. The header is copied and checked once; the words are loaded when asked for, as the
-// producer changes them.
+// Reads a run's ledger. The header is copied and checked once; each word is loaded on request, because the producer
+// changes it.
 //
 // Borrows: the ledger object's bytes. Thread: any. Blocks: never.
 class LedgerView {
   public:
-    // Errors: ProtocolError names the field, the found and the expected value, for a wrong magic, version or run, and
-    // for any count that does not fit the object's size or the layout's limits.
+    // Errors: ProtocolError names the field, the found and the expected value, if the magic, version or run is wrong,
+    // or a count does not fit the object's size or the layout's limits.
     static LedgerView check(std::span<const std::byte> ledger, const RunNames& names);
 
-    // In its state at the check; the producer's name and epoch in it may have changed since.
+    // The header as of the check; the producer's identity and epoch may have changed since.
     const LedgerHeader& header() const { return header_; }
-    // The producer that serves the run now, by its pid and start time.
+    // The pid and start time of the producer that serves the run now.
     struct Producer {
         std::uint64_t pid = 0;
         std::uint64_t start_time = 0;
@@ -38,12 +38,12 @@ class LedgerView {
     SlabWord slab_word(std::uint32_t slab) const;
     std::uint64_t session_in(std::uint32_t consumer_index) const;
 
-    // True while this delivery is the one that the ledger waits for: no consumer has completed it or been given
-    // the slab after it, and its visibility timeout has not run out.
+    // True while the ledger waits for this delivery: no consumer has completed it or received the slab after it, and
+    // its visibility timeout has not expired.
     bool is_current(const SlabTicket& ticket) const;
-    // True while the ledger would take this delivery's completion, of a slab that is held: also after its visibility
-    // timeout ran out and another consumer was given the slab, until one of them has completed it. Results must be
-    // committed as long as this holds: no other consumer may.
+    // True while the ledger would accept this delivery's completion. This lasts beyond the visibility timeout, and
+    // beyond redelivery to another consumer, until one of them completes the slab. Commit results as long as this
+    // holds: no other consumer may.
     bool may_complete(const SlabTicket& ticket) const;
 
   private:
@@ -53,29 +53,29 @@ class LedgerView {
     LedgerHeader header_;
 };
 
-// Maps what a consumer may see of a run: the ledger and the slabs read-only, the heartbeat records writable (of which
-// it writes its own only).
+// Maps the parts of a run that a consumer may access: the ledger and the slabs read-only, the heartbeat records
+// writable. Write only your own heartbeat record.
 //
-// Owns: the mappings, for its lifetime; a span of slabs is mapped when the first of its slabs is asked for. Thread:
-// one. Blocks: while mapping. Errors: ProtocolError for a ledger of another layout or run, or an object that is smaller
-// than in the ledger; SystemError if an object is gone, that is if the run has ended.
+// Owns: the mappings, for its lifetime; a span of slabs is mapped on first access. Thread: one. Blocks: while mapping.
+// Errors: ProtocolError for a ledger of another layout or run, or an object smaller than the ledger states; SystemError
+// if an object is gone because the run has ended.
 class SlabMappings {
   public:
-    // PerSlab: memory is made anew for every filling, so it is mapped and unmapped with each.
+    // PerSlab: every filling has new memory, so each slab is mapped and unmapped.
     enum class Keeping { AllRun, PerSlab };
     static SlabMappings attach(const RunNames& names, Keeping keeping = Keeping::AllRun);
 
     const LedgerView& ledger() const { return ledger_; }
-    // The heartbeat record of this index; the caller owns the session that the index belongs to.
+    // The heartbeat record of this index; the index must belong to the caller's session.
     HeartbeatRecord& heartbeat(std::uint32_t consumer_index);
-    // Header and payload of one slab. ProtocolError when the run has no such slab.
+    // Header and payload of one slab. Errors: ProtocolError when the run has no such slab.
     std::span<const std::byte> slab(std::uint32_t index);
-    // Maps one more span, every page of it, for a consumer that has nothing to do: no later read faults. False when all
-    // are mapped, or the next is not made yet.
+    // Maps all pages of one more span, so that later reads do not fault. For an idle consumer. False if all spans are
+    // mapped, or the next does not exist yet.
     bool map_next();
-    // Called before a slab that was read is given back.
+    // Call before giving a slab back that was read.
     void done_with(std::uint32_t index);
-    // Unmaps every slab: nothing of this process reads one any more.
+    // Unmaps every slab. No code of this process may read a slab afterwards.
     void unmap_slabs();
 
   private:

@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-// A slab as the C ABI's structs show it. Its memory serves the next slab, too. Borrows: the slab that of() was given,
+// Presents a slab as the C ABI's structs, whose memory it reuses for the next slab. Borrows: the slab passed to of(),
 // until the next call. Thread: one. Blocks: never. Errors: none.
 class SlabForC {
   public:

@@ -11,7 +11,7 @@ namespace offramp {
 
 OpenedLibrary::OpenedLibrary(const std::vector<std::string>& names, std::string wanted_by, std::string fix)
     : wanted_by_(std::move(wanted_by)), fix_(std::move(fix)) {
-    std::string reason;  // of the first: the others are other names of it
+    std::string reason;  // for the first name: the others are its aliases
     for (const std::string& name : names) {
         handle_ = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
         name_ = name;

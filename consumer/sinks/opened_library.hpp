@@ -5,12 +5,12 @@
 
 namespace offramp {
 
-// A shared library of the system's, opened when it is first needed: a consumer that does not need it starts without it,
-// on machines that do not have it. Stays open until the process ends. Errors: ConfigError where it is not there, or has
-// no such call.
+// A shared library of the system, opened on first use: a consumer that does not need it also starts on machines without
+// it. The library stays open until the process ends. Errors: ConfigError if the library is missing or lacks a call.
 class OpenedLibrary {
   public:
-    // The first of `names` that can be opened; `wanted_by`: the setting, as users write it; `fix`: how to get it.
+    // Opens the first of `names` that can be opened. `wanted_by`: the setting, as users write it; `fix`: how to get the
+    // library.
     OpenedLibrary(const std::vector<std::string>& names, std::string wanted_by, std::string fix);
 
     template <class Call>

@@ -32,7 +32,7 @@
 namespace offramp {
 namespace {
 
-// A model may have to be loaded before the run can be attached to.
+// The run's producer may have to load a model before consumers can attach.
 constexpr std::chrono::seconds kStartPatience{300};
 
 void check_lifeline(int fd) {
@@ -69,14 +69,14 @@ int serve_run(const RunConfig& config, std::uint64_t work, const Endpoint& endpo
         return make();
     };
     const auto end = consume_run(endpoint, options_of(config, work, signals), make_here);
-    // The own lock is dropped by now: the sweep does something only for the last process of the run.
+    // This consumer has dropped its lock: the sweep has an effect only for the run's last process.
     if (sweep_run(endpoint.names) && end.launcher_gone)
         spdlog::info("this was the last process of run '{}': its shared memory is removed", endpoint.names.run_id);
     return to_int(end.error);
 }
 
 int exit_code_of(const std::function<int()>& body) noexcept {
-    // Before logging has been started, plain standard error; afterwards in the form that the user chose.
+    // Writes to plain standard error before logging starts, and later in the user's chosen form.
     const auto say = [](const std::string& text) {
         if (spdlog::default_logger()->name().empty())
             std::fprintf(stderr, "offramp-consumer: %s\n", text.c_str());
@@ -110,7 +110,7 @@ void process_alone(SlabProcessor& processor, const SlabContents& slab) {
         slab, [] {}, [] { return true; });
 }
 
-// Samples by their index in the payload: the first, and the one behind the last.
+// Samples by their index in the payload: the first, and the end (exclusive).
 struct Part {
     std::uint32_t first = 0;
     std::uint32_t end = 0;
@@ -120,9 +120,9 @@ struct Part {
 
 void to_json(json& value, const Part& part) { value = {part.first, part.end}; }
 
-// The record of parts: read when the program starts, appended to as it goes on.
+// The record of parts: read when the program starts, then appended to.
 //
-// Owns: the file's descriptor. Thread: one. Blocks: on the file. Errors: SystemError, as the report cannot be written.
+// Owns: the file's descriptor. Thread: one. Blocks: on the file. Errors: SystemError when the report cannot be written.
 class RetryReport {
   public:
     enum class Outcome { Done, Failed };
@@ -146,7 +146,7 @@ class RetryReport {
   private:
     void read(const std::string& line) {
         const json entry = parse_json_or_discard(line);
-        if (!entry.is_object()) return;  // a line that was cut short by a death
+        if (!entry.is_object()) return;  // a death cut this line short
         for (const char* const word : {"trying", "done", "failed"}) {
             const auto found = entry.find(word);
             if (found == entry.end() || !found->is_array() || found->size() != 2) continue;
@@ -167,7 +167,7 @@ class RetryReport {
     std::map<Part, Outcome> outcomes_;
 };
 
-// The slab with the samples of one part alone; the others are empty rows, which processors leave out.
+// The slab with only the samples of one part. The others become empty rows, which processors skip.
 SlabContents only(SlabContents slab, Part part) {
     for (std::uint32_t index = 0; index < slab.samples.size(); ++index)
         if (index < part.first || index >= part.end) slab.samples[index].empty = true;

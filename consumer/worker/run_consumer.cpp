@@ -46,7 +46,7 @@ int list_processors() {
     return to_int(ExitCode::Ok);
 }
 
-// A launcher's question before it starts consumers: their settings, and this program's version.
+// The launcher asks this before it starts consumers: prints their settings and this program's version.
 int print_settings(int argc, const char* const* argv, const ProcessorMaking& making) {
     const auto config = parse_run_config(argc, argv, kProgram);
     if (!config) return to_int(ExitCode::Ok);
@@ -56,7 +56,7 @@ int print_settings(int argc, const char* const* argv, const ProcessorMaking& mak
            to_int(ExitCode::Ok);
 }
 
-// The launcher prints its errors and warnings: the words alone, warnings on standard output.
+// The launcher prints this program's errors and warnings. Writes the text only; warnings go to standard output.
 int prepare(int argc, const char* const* argv, const std::function<void(const RunConfig&)>& prepare_output) {
     spdlog::set_level(spdlog::level::warn);
     spdlog::set_pattern("%l: %v");
@@ -69,7 +69,7 @@ int prepare(int argc, const char* const* argv, const std::function<void(const Ru
     }
 }
 
-// For a custom program's run. `how`: one of OwnRunEnd, in small letters.
+// For a custom program's run. `how`: the name of an OwnRunEnd, in lower case.
 int finish_own(std::string_view how, int argc, const char* const* argv) {
     constexpr std::pair<std::string_view, OwnRunEnd> kEnds[] = {
         {"nothing", OwnRunEnd::Nothing}, {"unfinished", OwnRunEnd::Unfinished}, {"ended", OwnRunEnd::Ended}};
@@ -93,7 +93,7 @@ std::uint64_t number_of(std::string_view text, const char* what) {
     return number;
 }
 
-// "3", and behind tabs the files that this shard left.
+// "3", followed by the files that this shard left, separated by tabs.
 DoneParts parts_in(std::string_view line) {
     const std::size_t end = std::min(line.find('\t'), line.size());
     DoneParts parts{.index = number_of(line.substr(0, end), "shard"), .files = {}};
@@ -105,7 +105,8 @@ DoneParts parts_in(std::string_view line) {
     return parts;
 }
 
-// For a job: `items` cut into `count`; standard input names the shards that count, and their files, one a line.
+// Joins a job of `items` split into `count` shards. Standard input lists the shards to include with their files, one
+// per line.
 int join(std::string_view items, std::string_view count, int argc, const char* const* argv) {
     const auto config = parse_run_config(argc, argv, kProgram);
     if (!config) return to_int(ExitCode::Ok);
@@ -125,12 +126,12 @@ void require_same_work(const RunConfig& config, const RunConfig& run) {
         "Leave these out: the consumer reads the run's settings in " + kept_settings_path(config.run_dir));
 }
 
-// Goes on as the interpreter that the processors need, unless this is it.
+// Replaces this program with the interpreter that the processors need, unless it already is that interpreter.
 void exec_interpreter(const RunConfig& config, CommandLine whole, const ProcessorMaking& making) {
     if (making.python == nullptr && needs_interpreter(config)) become_interpreter(config, whole.argc, whole.argv);
 }
 
-// A nonce in the form of a run's endpoint. Errors: ConfigError.
+// Parses a nonce in the form of a run's endpoint. Errors: ConfigError.
 std::uint64_t nonce_of(std::string_view text) {
     const auto nonce = RunNames::nonce_in(text);
     if (!nonce)
@@ -139,7 +140,7 @@ std::uint64_t nonce_of(std::string_view text) {
     return *nonce;
 }
 
-// The processor may be made of what the run settled, and is made when the run has let this consumer in.
+// The processor may depend on the run's settings. It is made once the run has admitted this consumer.
 int serve(CommandLine flags, CommandLine whole, const RunConfig& given, std::optional<std::uint64_t> nonce,
           const EndSignals& signals, const ProcessorMaking& making) {
     const auto endpoint = wait_for_run(given, nonce, signals);
@@ -150,12 +151,12 @@ int serve(CommandLine flags, CommandLine whole, const RunConfig& given, std::opt
         has_settings ? for_any_folder(parse_consumer_config(flags.argc, flags.argv, kProgram, given.run_dir).value())
                      : given;
     require_processors(config, making.besides);
-    exec_interpreter(config, whole, making);  // where the run's settings name it, and not this consumer's
+    exec_interpreter(config, whole, making);  // if the run's settings, but not this consumer's, require it
     RunConfig effective = config;
     if (!making.stands_for.empty()) effective.processor = making.stands_for;
     if (has_settings) require_same_work(effective, kept_settings(given.run_dir));
 
-    if (making.python == nullptr) keep_freed_memory();  // an interpreter's memory is its user's
+    if (making.python == nullptr) keep_freed_memory();  // the user decides about an interpreter's memory
     if (!config.trace_dir.empty())
         start_recording(config.trace_dir, "consumer", ChosenEgress::in(config.catalogue).name);
     std::unique_ptr<Processor> processor;
@@ -168,7 +169,8 @@ int serve(CommandLine flags, CommandLine whole, const RunConfig& given, std::opt
     return code;
 }
 
-// A dead letter, sample by sample. Its results go where the flags say, which may be another place than the run's.
+// Retries a dead letter, sample by sample. The flags determine where results go, which may differ from the run's
+// output.
 int retry_each_sample(CommandLine flags, CommandLine whole, const std::string& payload, const std::string& report,
                       const ProcessorMaking& making) {
     auto config = parse_run_config(flags.argc, flags.argv, kProgram);
@@ -184,9 +186,9 @@ int retry_each_sample(CommandLine flags, CommandLine whole, const std::string& p
 
 int run_command(int argc, const char* const* argv, const ProcessorMaking& making) {
     const CommandLine whole{argc, argv};
-    // A command comes first; flags follow.
+    // A command precedes the flags.
     const std::string_view word = argc > 1 ? argv[1] : "";
-    // A user's code is loaded, and what earlier runs left is put in order, under a share in the output's lock.
+    // Holds a share in the output's lock while it loads a user's code and tidies the results of earlier runs.
     const auto checked = [&](const std::function<void(const RunConfig&)>& work) {
         return [&, work](const RunConfig& config) {
             require_processors(config, making.besides);
@@ -211,7 +213,7 @@ int run_command(int argc, const char* const* argv, const ProcessorMaking& making
     if (word == "settings") return print_settings(argc - 1, argv + 1, making);
     const bool finishes = word == "finish";
     const std::string payload = argc > 2 && word == "retry" ? std::filesystem::absolute(argv[2]).string() : "";
-    // The launcher starts this consumer for this run alone, and not for the next one in the same directory.
+    // The launcher starts this consumer for this run only, not for the next one in the same directory.
     std::optional<std::uint64_t> nonce;
     if (argc > 2 && word == "serve") nonce = nonce_of(argv[2]);
     const int words = finishes ? 1 : nonce || !payload.empty() ? 2 : 0;
@@ -227,10 +229,10 @@ int run_command(int argc, const char* const* argv, const ProcessorMaking& making
     start_logging(kProgram, given->log_level, given->log_format, given->log_file);
     if (finishes) {
         finish_run(*given);
-        sweep_dead_runs();  // the launcher held this run's lock to its end
+        sweep_dead_runs();  // the launcher held this run's lock until it ended
         return to_int(ExitCode::Ok);
     }
-    exec_interpreter(*given, whole, making);    // it starts while the run does
+    exec_interpreter(*given, whole, making);    // it starts while the run starts
     given = for_any_folder(*std::move(given));  // a custom processor may change the working folder
     if (payload.empty()) return serve({argc, argv}, whole, *given, nonce, signals, making);
     OutputOfRun output(*given, {});
@@ -290,7 +292,7 @@ OutputOfRun::OutputOfRun(const RunConfig& config, const std::string& run_id) {
     if (!config.samples_folder.empty()) held_.hold(config.samples_folder, "the output folder");
 }
 
-// Folders that processors make for themselves are there once these are made.
+// Processors create further folders for themselves: these exist once the processors are made.
 SlabProcessor& OutputOfRun::guard(SlabProcessor& processor, const RunConfig& config) {
     if (config.has_processor("write"))
         hold_if_there(held_, config.catalogue.text("write-path"), "the folder of --write-path,");

@@ -17,35 +17,35 @@
 
 namespace offramp {
 
-// How the program makes its processor; tests pass one that fails.
+// How the program makes its processor; tests pass a processor that fails.
 struct ProcessorMaking {
     std::function<std::unique_ptr<Processor>(const RunConfig&)> make;
-    std::span<const std::string_view> besides{};  // names that `make` knows and the table does not
-    // the processor to announce to the run instead, which lets in none but its own; empty: the one in the settings
+    std::span<const std::string_view> besides{};  // further names that `make` knows, beyond the table
+    // the processor to announce to a run that admits only its own processor; empty: the one in the settings
     std::string stands_for{};
-    const offramp_processor* python = nullptr;  // in an interpreter: what its language's processors are made from
+    const offramp_processor* python = nullptr;  // in an interpreter: makes processors in its language
 };
 
-// The built-in processors, and custom ones that ProcessorSpec names.
+// The built-in processors, and the custom ones that ProcessorSpec names.
 ProcessorMaking own_processors(const offramp_processor* python);
 
-// offramp-consumer from its command line to its exit code: serves a run, or does what a command or --list asks for
-// (finish, retry FILE; of the launcher: prepare, join-shards and others). With `serve NONCE` it serves that run and no
-// other. Settings that it was not given of a run that it serves it takes from there
-// (common/app/settings/kept_settings); a given setting that differs from the run's is refused.
+// Runs offramp-consumer from its command line to its exit code. It serves a run, or executes --list or a command
+// (finish, retry FILE; from the launcher: prepare, join-shards and others). `serve NONCE` serves only that run.
+// Settings that the command line omits come from the run (common/app/settings/kept_settings). The program refuses a
+// given setting that differs from the run's.
 //
-// Borrows: all of it. Thread: main's. Blocks: for the length of the run. Errors: none; they are logged and set the exit
-// code.
+// Borrows: all arguments. Thread: main's. Blocks: for the length of the run. Errors: none; it logs them and sets the
+// exit code.
 int run_consumer(int argc, const char* const* argv, const ProcessorMaking& making) noexcept;
 
-// Where a consumer's results go, held for as long as it lives, with its share in the output's lock: no slab counts as
-// done once a name leads elsewhere.
+// Holds the folders of a consumer's results for its lifetime, with a share in the output's lock. A slab counts as done
+// only while every folder's name still leads to the held folder.
 //
 // Owns the folders and the share. Thread: one. Blocks: on the file system. Errors: those of OutputShare and HeldOutput.
 class OutputOfRun {
   public:
-    // Without an output nothing is held. `run_id`: empty, or that of the run in whose lock it has a share. A consumer
-    // that a launcher started makes no output folder: one that is gone is not its run's.
+    // Holds nothing if there is no output. `run_id`: the run whose lock it shares, or empty. With a launcher, the
+    // consumer does not create the output folder: a missing folder is not its run's.
     OutputOfRun(const RunConfig& config, const std::string& run_id);
 
     // Runs `processor` on a slab, between two checks of the folders. Borrows it.
@@ -57,7 +57,7 @@ class OutputOfRun {
     std::unique_ptr<SlabProcessor> guarded_;
 };
 
-// The share of a program that only puts the output in order, where that is there. Errors: those of OutputShare.
+// The share of a program that only tidies the output, if the output exists. Errors: those of OutputShare.
 std::optional<OutputShare> share_in_output(const RunConfig& config);
 
 }  // namespace offramp

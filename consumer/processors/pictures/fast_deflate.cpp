@@ -11,7 +11,8 @@ namespace offramp {
 namespace {
 
 constexpr std::uint32_t kLevel = 1;
-constexpr std::size_t kFixedBytes = 4096;  // header, first block, trailer, and what ISA-L asks for behind its output
+// header, first block, trailer, and the room that ISA-L requires after its output
+constexpr std::size_t kFixedBytes = 4096;
 
 }  // namespace
 
@@ -25,8 +26,8 @@ FastDeflate::~FastDeflate() = default;
 FastDeflate::FastDeflate(FastDeflate&&) noexcept = default;
 FastDeflate& FastDeflate::operator=(FastDeflate&&) noexcept = default;
 
-// A literal takes 9 bits at most, and a block that would be larger than its bytes is stored. The decision for stored
-// blocks looks at the room that is left, so the room is never to be the reason.
+// A literal takes at most 9 bits, and a block that would grow is stored. ISA-L also stores a block when the room runs
+// short: this room prevents that.
 std::size_t FastDeflate::room_for(std::size_t bytes) { return bytes + bytes / 8 + bytes / 64 + kFixedBytes; }
 
 void FastDeflate::begin(std::span<std::byte> room) {
@@ -38,12 +39,13 @@ void FastDeflate::begin(std::span<std::byte> room) {
     append(std::array<std::uint8_t, 2>{0x78, 0x01});  // deflate, a window of 32 KiB, the fastest level
 }
 
-// The first byte is written here, as a stored block, and is ISA-L's dictionary for the rest. Where a stream begins
-// without one, ISA-L hashes the address of `isal_zstream` for the third byte's place in its table (.write_first_byte in
-// igzip_icf_body_h1_gr_bt.asm, up to 2.32 at least), and 3 or 4 of 1,000 small masks get other bytes at another
+// Writes the first byte as a stored block, and makes it ISA-L's dictionary for the rest. Without a dictionary, ISA-L
+// hashes the address of `isal_zstream` for the third byte's place in its table (.write_first_byte in
+// igzip_icf_body_h1_gr_bt.asm, up to 2.32 at least). 3 or 4 of 1,000 small masks then get other bytes at another
 // address.
 void FastDeflate::begin_behind(std::uint8_t first) {
-    append(std::array<std::uint8_t, 6>{0, 1, 0, 0xFE, 0xFF, first});  // not the last one; a length of 1, and inverted
+    // not the last block; a length of 1, and its complement
+    append(std::array<std::uint8_t, 6>{0, 1, 0, 0xFE, 0xFF, first});
     isal_zstream& stream = state_->stream;
     isal_deflate_init(&stream);
     stream.level = kLevel;
@@ -62,7 +64,7 @@ void FastDeflate::add(std::span<const std::uint8_t> piece, bool is_last) {
         piece = piece.subspan(1);
     }
     isal_zstream& stream = state_->stream;
-    stream.next_in = const_cast<std::uint8_t*>(piece.data());  // it is only read
+    stream.next_in = const_cast<std::uint8_t*>(piece.data());  // ISA-L only reads it
     stream.avail_in = static_cast<std::uint32_t>(piece.size());
     stream.end_of_stream = is_last ? 1 : 0;
     const std::size_t room = room_.size() - used_;

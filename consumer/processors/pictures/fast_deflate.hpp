@@ -7,13 +7,13 @@
 
 namespace offramp {
 
-// Zlib streams (RFC 1950) by ISA-L, several times as fast as zlib's level 3 and smaller. Their bytes depend on what is
-// added, on the pieces that it comes in, and on ISA-L's version, alone: not on memory or addresses, and on no x86-64
-// processor that has SSE4.2 (others get ISA-L's code in C, which compresses otherwise). Owns ISA-L's tables. Thread:
-// one. Errors: std::bad_alloc.
+// Makes zlib streams (RFC 1950) with ISA-L: several times as fast as zlib's level 3, and smaller. The bytes depend only
+// on the data, on how it is split into pieces, and on ISA-L's version. They do not depend on memory addresses, nor on
+// the processor, if it is an x86-64 with SSE4.2; elsewhere ISA-L's C code compresses differently. Owns ISA-L's tables.
+// Thread: one. Errors: std::bad_alloc.
 class FastDeflate {
   public:
-    // Limit of all pieces of one stream: ISA-L counts in 32 bits.
+    // Limit for all pieces of one stream together: ISA-L counts in 32 bits.
     static constexpr std::size_t kMostBytes = std::size_t{1} << 30U;
 
     FastDeflate();
@@ -21,14 +21,14 @@ class FastDeflate {
     FastDeflate(FastDeflate&&) noexcept;
     FastDeflate& operator=(FastDeflate&&) noexcept;
 
-    // The room that a stream of so many bytes needs, whatever they are.
+    // The room that a stream of any data of this size needs.
     static std::size_t room_for(std::size_t bytes);
 
-    // A new stream, in the place of the one before. `room` is borrowed until the last piece has been added.
+    // Begins a new stream, which replaces the previous one. `room` is borrowed until the last piece has been added.
     void begin(std::span<std::byte> room);
-    // Blocks: until `piece`, which is not empty, is compressed.
+    // Blocks: until `piece` is compressed. `piece` must not be empty.
     void add(std::span<const std::uint8_t> piece, bool is_last);
-    // Bytes of the stream, once it has its last piece.
+    // Size of the stream in bytes, once its last piece is added.
     std::size_t size() const;
 
   private:

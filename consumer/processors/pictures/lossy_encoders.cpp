@@ -21,7 +21,7 @@ JpegEncoder::JpegEncoder(int quality) : quality_(quality), encoder_(tjInitCompre
 
 namespace {
 
-// Segments of a profile, numbered from 1 on, behind the first segment (JFIF's), as ICC.1 has it.
+// Segments of a profile, numbered from 1, after the first segment (JFIF's), as ICC.1 requires.
 void put_profile(std::span<const std::byte> jpeg, std::span<const std::byte> profile, std::vector<std::byte>& to) {
     constexpr std::string_view kName("ICC_PROFILE\0", 12);
     constexpr std::size_t kMostOfPart = 65'535 - 2 - kName.size() - 2;
@@ -62,7 +62,7 @@ std::span<const std::byte> JpegEncoder::encode(std::span<const std::uint8_t> pix
                                              std::to_string(size.height) +
                                              " pixels: " + tjGetErrorStr2(encoder_.get()));
     const std::span<const std::byte> jpeg = std::as_bytes(std::span(bytes, bytes_count));
-    constexpr std::size_t kMostOfProfile = std::size_t{255} * 65'519;  // in so many segments
+    constexpr std::size_t kMostOfProfile = std::size_t{255} * 65'519;  // in the most segments that ICC.1 allows
     if (profile.empty() || profile.size() > kMostOfProfile) return jpeg;
     put_profile(jpeg, profile, with_profile_);
     return with_profile_;

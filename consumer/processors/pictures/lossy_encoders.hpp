@@ -10,15 +10,15 @@
 
 namespace offramp {
 
-// Encodes images as JPEG files. The bytes depend on pixels, size and quality alone (and on libjpeg-turbo's version).
-// Owns the encoder and the buffer it encodes into. Thread: one. Errors: Error when libjpeg-turbo refuses the image.
+// Encodes images as JPEG files. The bytes depend only on pixels, size, quality and libjpeg-turbo's version. Owns the
+// encoder and its output buffer. Thread: one. Errors: Error when libjpeg-turbo refuses the image.
 class JpegEncoder {
   public:
     // `quality`: 1 to 100.
     explicit JpegEncoder(int quality);
 
-    // One image, row by row, of three channels (red, green, blue) or one (gray), with the ICC profile that its colours
-    // have, if any. The result is valid until the next call.
+    // Encodes one image, row by row, with three channels (red, green, blue) or one (gray). `profile`: the ICC profile
+    // of its colours, if any. The result is valid until the next call.
     std::span<const std::byte> encode(std::span<const std::uint8_t> pixels, ImageSize size,
                                       std::span<const std::byte> profile = {});
 
@@ -36,16 +36,16 @@ class JpegEncoder {
     std::vector<std::byte> with_profile_;
 };
 
-// Encodes images as WebP files, lossy. The bytes depend on pixels, size and quality alone (and on libwebp's version).
-// Owns the buffer that it encodes into. Thread: one. Errors: Error when libwebp refuses the image, as one with a side
-// of more than 16383 pixels.
+// Encodes images as lossy WebP files. The bytes depend only on pixels, size, quality and libwebp's version. Owns its
+// output buffer. Thread: one. Errors: Error when libwebp refuses the image, for example because a side exceeds 16383
+// pixels.
 class WebpEncoder {
   public:
     // `quality`: 1 to 100.
     explicit WebpEncoder(int quality) : quality_(quality) {}
 
-    // One image, row by row, of three channels (red, green, blue) or four (alpha last, not multiplied in). The result
-    // is valid until the next call.
+    // Encodes one image, row by row, with three channels (red, green, blue) or four (alpha last, not premultiplied).
+    // The result is valid until the next call.
     std::span<const std::byte> encode(std::span<const std::uint8_t> pixels, ImageSize size);
 
   private:

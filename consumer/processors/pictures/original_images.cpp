@@ -41,7 +41,7 @@ OriginalImages::Image OriginalImages::size_of(std::string_view key) {
     return found(key, [this](const PicturePlace& place) { return decoder_.size_of_file(place); });
 }
 
-// `read` gives the size of the picture at a place.
+// `read` returns the size of the picture at a place.
 template <class Read>
 OriginalImages::Image OriginalImages::found(std::string_view key, Read&& read) {
     const std::uint64_t number = input_.number_of(key);
@@ -71,7 +71,7 @@ void OriginalImages::require_another_file(const std::string& result) const {
 
 namespace {
 
-// Synthetic items may stand for pictures that lie ready, by their numbers: so the processors' part is measured alone.
+// Synthetic items may use listed pictures by number: this measures the processors alone.
 std::unique_ptr<PictureList> listed(const InputSettings& config, std::string_view processor) {
     const std::string source = source_of_input(config.source == "synthetic" ? "auto" : config.source, config.input);
     if (config.input.empty() || !gives_pictures(source))

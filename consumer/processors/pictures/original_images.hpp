@@ -15,50 +15,50 @@
 
 namespace offramp {
 
-// The pictures that a run reads, listed as the producer lists them, each found by its sample's key. Owns the list.
-// Thread: any, it never changes. Blocks: the constructor on the disk.
+// The pictures that a run reads, in the producer's order, found by sample key. Owns the list. Thread: any; it never
+// changes. Blocks: the constructor, on the disk.
 class InputIndex {
   public:
-    // `processor`: who asks, for messages; `run_dir`: of the run, empty where there is none. Errors: ConfigError when
-    // the run's input is not pictures (Usage), or cannot be listed (NoInput); those of require_listed_rows().
+    // `processor`: the caller, for messages; `run_dir`: the run's directory, or empty. Errors: ConfigError when the
+    // run's input has no pictures (Usage) or cannot be listed (NoInput); those of require_listed_rows().
     InputIndex(const InputSettings& config, std::string_view processor, const std::string& run_dir);
 
     const PictureList& pictures() const { return *pictures_; }
     // Errors: Error with NoInput when the input has no such picture.
     std::uint64_t number_of(std::string_view key) const;
-    // Nothing when the input has no such picture.
+    // Returns nothing when the input has no such picture.
     std::optional<std::uint64_t> find(std::string_view key) const;
 
   private:
     std::unique_ptr<PictureList> pictures_;
-    std::unordered_map<std::string_view, std::uint64_t> numbers_;  // by the list's own keys
+    std::unordered_map<std::string_view, std::uint64_t> numbers_;  // by the list's keys
 };
 
-// Whether a run's samples are made from pictures of its input.
+// True if a run's samples are made from pictures of its input.
 bool has_originals(const InputSettings& run);
 
-// The images that a run's samples were made from, in their own size, found by the samples' keys: a slab holds what the
-// model gave, not what it was given. The input is listed as the producer listed it. Owns the list and the last image.
-// Thread: one. Blocks: on the disk.
+// Finds the original image of each sample by its key, in the original size: a slab holds only the model's output. Lists
+// the input as the producer does. Owns the list and the last image. Thread: one. Blocks: on the disk.
 class OriginalImages {
   public:
-    // `processor`: who asks, for messages. Errors: ConfigError when the run's input is not images, or of what size
-    // their middle is, is not known (Usage); when it cannot be listed (NoInput); those of require_listed_rows().
+    // `processor`: the caller, for messages. Errors: ConfigError when the run's input has no images, when the size of
+    // the middle that the model sees is unknown (Usage), or when the input cannot be listed (NoInput); those of
+    // require_listed_rows().
     OriginalImages(const InputSettings& config, std::string_view processor, const std::string& run_dir = {});
 
     struct Image {
         ImageSize size;
-        // valid until the next call; null where only the size was asked for
+        // valid until the next call; null if only the size was requested
         const std::vector<std::uint8_t>* rgb = nullptr;
-        const BesideColours* beside = nullptr;  // likewise
-        PictureRect seen;                       // by the model: all of it, or its middle
+        const BesideColours* beside = nullptr;  // like `rgb`
+        PictureRect seen;                       // the part that the model saw: the whole image, or its middle
     };
-    // Errors: Error with NoInput when the input has no such image any more, or it cannot be read any more.
+    // Errors: Error with NoInput when the input no longer has the image, or it can no longer be read.
     Image of(std::string_view key);
-    // The same without its pixels, which are not decoded.
+    // Like of(), but does not decode the pixels.
     Image size_of(std::string_view key);
-    // Errors: Error with Usage when a result's path leads to the very file that the last image was read from, by
-    // whatever links: it would be replaced.
+    // Errors: Error with Usage when the result's path leads, through any links, to the file of the last image, which
+    // would be overwritten.
     void require_another_file(const std::string& result) const;
 
   private:

@@ -13,7 +13,7 @@
 
 namespace offramp {
 
-// The values of black and white in a model's output, --image-range.
+// The values that mean black and white in a model's output (--image-range).
 struct PixelRange {
     float black = 0;
     float white = 1;
@@ -21,11 +21,11 @@ struct PixelRange {
     static PixelRange named(std::string_view text);
 };
 
-// An output that is pictures: [N, 1, 3 or 4, H, W] of uint8, float32, float16 or bfloat16: gray, red, green and blue,
-// and these with alpha. Borrows the slab.
+// An output of pictures, [N, 1, 3 or 4, H, W], as uint8, float32, float16 or bfloat16. Channels: gray; red, green,
+// blue; or red, green, blue, alpha. Borrows the slab.
 struct PictureOutput {
     const TensorView* tensor = nullptr;
-    std::string suffix;  // of files: ".NAME" where several outputs fit, else empty
+    std::string suffix;  // for file names: ".NAME" if several outputs fit, else empty
 
     std::uint32_t channels() const { return static_cast<std::uint32_t>(tensor->spec.shape[1]); }
     ImageSize size() const {
@@ -33,20 +33,20 @@ struct PictureOutput {
     }
 };
 
-// The outputs of a slab that fit. Errors: ConfigError if there is none, with the reason for each, and `processor`, the
-// caller.
+// The outputs of a slab that fit. Errors: ConfigError if none fits, with the reason for each output. `processor`: the
+// caller, for errors.
 std::vector<PictureOutput> picture_outputs(const SlabContents& slab, std::string_view processor);
-// The same, none when there is none.
+// Like picture_outputs(), but returns an empty vector if none fits.
 std::vector<PictureOutput> picture_outputs_if_any(const SlabContents& slab);
 
-// Makes 8-bit pixels of such outputs. Numbers beyond the range, as networks overshoot, become black or white; by more
-// than half of it they mean something else. Owns its scratch memory. Thread: one. Errors: ConfigError names number,
-// output and item.
+// Converts picture outputs to 8-bit pixels. Values slightly beyond the range, as networks overshoot, become black or
+// white. Values beyond it by more than half of the range are an error. Owns its scratch memory. Thread: one. Errors:
+// ConfigError names number, output and item.
 class OutputPixels {
   public:
     explicit OutputPixels(PixelRange range) : range_(range) {}
 
-    // Row by row, the channels of a pixel side by side; valid until the next call, and while the slab is.
+    // Pixels row by row, with a pixel's channels side by side. Valid until the next call, and only while the slab is.
     std::span<const std::uint8_t> of(const PictureOutput& output, const SampleView& sample, const Progress& progress);
 
   private:
@@ -58,9 +58,9 @@ class OutputPixels {
     std::vector<std::uint8_t> pixels_;
 };
 
-// The size of a result that is `made` by a network which saw a picture squeezed into a square of that side (0: not
-// known): `picture` enlarged as much as the network enlarges the square, so that proportions are the picture's. At most
-// `longest` pixels a side and kMaxImagePixels in all, in the same proportions. Pure.
+// The size of a result for a `picture` that was squeezed into a square with this `side` (0: unknown). The network
+// turned the square into `made`. The result scales `picture` by the same factor, so that it keeps the picture's
+// proportions. If this exceeds `longest` pixels a side or kMaxImagePixels in all, it shrinks in proportion. Pure.
 ImageSize size_in_proportion(ImageSize picture, ImageSize made, std::uint32_t side, std::uint32_t longest);
 
 }  // namespace offramp

@@ -15,8 +15,9 @@ std::uint8_t between(std::uint8_t one, std::uint8_t other) {
     return static_cast<std::uint8_t>(one > other ? one - other : other - one);
 }
 
-// PNG's predictor in bytes alone, of which a vector holds most. The distance to the corner is |left - corner| and
-// |above - corner| added where both lie on one side of it, which is never the least, and else their difference.
+// PNG's predictor in byte arithmetic only, which packs the most values into a vector. If left and above are on the same
+// side of the corner, the corner's distance is |left - corner| + |above - corner|, which is never the least. Otherwise
+// it is their difference.
 [[gnu::always_inline]] inline std::uint8_t predicted(std::uint8_t left, std::uint8_t above, std::uint8_t corner) {
     const std::uint8_t to_left = between(above, corner), to_above = between(left, corner);
     const std::uint8_t to_corner = (left > corner) == (above > corner) ? 255 : between(to_left, to_above);
@@ -64,11 +65,11 @@ void subtract_paeth(std::span<const std::uint8_t> rows, std::size_t row_bytes, s
         const std::uint8_t* row = rows.data() + at;
         filtered[0] = 4;
         std::uint8_t* to = filtered + 1;
-        if (above == nullptr) {  // all of it is 0, and the predictor is the left one
+        if (above == nullptr) {  // the row above is all 0, so the predictor is the left neighbour
             std::memcpy(to, row, std::min(pixel_bytes, row_bytes));
             for (std::size_t i = pixel_bytes; i < row_bytes; ++i)
                 to[i] = static_cast<std::uint8_t>(row[i] - row[i - pixel_bytes]);
-        } else {  // nothing is left of the first pixel, and the predictor is the one above
+        } else {  // the first pixel has no left neighbour, so the predictor is the one above
             for (std::size_t i = 0; i < std::min(pixel_bytes, row_bytes); ++i)
                 to[i] = static_cast<std::uint8_t>(row[i] - above[i]);
             subtract(row, above, to, row_bytes, pixel_bytes);

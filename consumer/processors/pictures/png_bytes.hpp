@@ -7,24 +7,24 @@
 
 namespace offramp {
 
-// Rows of pixels as PNG (ISO 15948, 9.2) compresses them: each behind a byte that names its filter. `filtered` has room
-// for as many rows, each a byte longer. No memory, any thread.
+// Rows of pixels in the form that PNG compresses (ISO 15948, 9.2): a byte that names the filter precedes each row.
+// `filtered` has room for the same number of rows, each one byte longer. Allocates no memory; any thread.
 
-// Filter 0, as they are.
+// Filter 0: copies the bytes unchanged.
 void copy_rows(std::span<const std::uint8_t> rows, std::size_t row_bytes, std::uint8_t* filtered);
 
-// Filter 4: each byte less that one of its neighbours to the left, above and above to the left that is nearest to left
-// plus above less above to the left. `above` is the row before these ones, or null at the top of a picture.
+// Filter 4: subtracts a predictor from each byte. The predictor is the left, upper or upper-left neighbour, whichever
+// is nearest to left + above - corner. `above` is the row before these ones, or null at the top of a picture.
 void subtract_paeth(std::span<const std::uint8_t> rows, std::size_t row_bytes, std::size_t pixel_bytes,
                     const std::uint8_t* above, std::uint8_t* filtered);
 
-// A PNG file (ISO 15948), chunk after chunk, in room that is borrowed and has to suffice. Thread: one. Errors: none.
+// Builds a PNG file (ISO 15948), chunk by chunk, in borrowed memory that must suffice. Thread: one. Errors: none.
 class PngChunks {
   public:
     static constexpr std::size_t kSignatureBytes = 8;
-    static constexpr std::size_t kChunkBytes = 12;  // of a chunk, beside its data
+    static constexpr std::size_t kChunkBytes = 12;  // overhead of a chunk beside its data
 
-    // Begins with the signature.
+    // Writes the signature.
     explicit PngChunks(std::span<std::byte> room);
 
     // `type` has four letters.

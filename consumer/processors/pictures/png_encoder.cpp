@@ -17,8 +17,8 @@ namespace offramp {
 namespace {
 
 constexpr std::size_t kIdatBytes = std::size_t{1} << 18U;
-constexpr std::size_t kFrontBytes = 2048;                   // more than all chunks before and after the pixels
-constexpr int kFastestLevel = 1, kSlowestFastLevel = 3;     // where ISA-L is faster than zlib and no larger
+constexpr std::size_t kFrontBytes = 2048;                   // exceeds all chunks before and after the pixels
+constexpr int kFastestLevel = 1, kSlowestFastLevel = 3;     // in this range ISA-L is faster than zlib and no larger
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20U;  // stays in a core's cache until it is compressed
 
 bool is_of_classes(PngPixels kind) { return kind == PngPixels::Palette || kind == PngPixels::Ids; }
@@ -80,9 +80,8 @@ struct PngWriter {
     png_infop info;
 };
 
-// The functions below hold nothing that needs destroying: libpng leaves them by longjmp. False: see
-// Encoding::message.
-// `palette` is null for pixels that have none.
+// The functions below hold no objects with destructors, because libpng leaves them by longjmp. They return false on
+// error: see Encoding::message. `palette` is null for pixels without one.
 bool write_front(png_structp png, png_infop info, png_const_colorp palette, PngPixels kind, std::uint32_t width,
                  std::uint32_t height, int level, png_const_bytep profile = nullptr, std::size_t profile_bytes = 0) {
     if (setjmp(png_jmpbuf(png)) != 0) return false;
@@ -90,8 +89,7 @@ bool write_front(png_structp png, png_infop info, png_const_colorp palette, PngP
     png_set_IHDR(png, info, width, height, 8, colour_type_of(kind), PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
                  PNG_FILTER_TYPE_DEFAULT);
     if (palette != nullptr) png_set_PLTE(png, info, palette, 256);
-    // Class maps become larger and slower with any filter; photographs are half as large with their neighbours taken
-    // off.
+    // Any filter makes class maps larger and slower; subtracting neighbours halves photographs.
     png_set_filter(png, PNG_FILTER_TYPE_BASE, is_of_classes(kind) ? PNG_FILTER_NONE : PNG_FILTER_SUB);
     png_set_compression_level(png, level);
     png_set_compression_buffer_size(png, kIdatBytes);
@@ -155,7 +153,7 @@ std::span<const std::byte> PngEncoder::encode(const PngImage& image, const Progr
     return encode_fast(image, row_bytes, raw_bytes, progress);
 }
 
-// A name, the kind of compression, and a zlib stream.
+// A name, the compression method, and a zlib stream.
 void PngEncoder::pack(std::span<const std::byte> profile) {
     if (std::ranges::equal(profile, profile_)) return;
     profile_.assign(profile.begin(), profile.end());
@@ -194,8 +192,8 @@ std::span<const std::byte> PngEncoder::encode_by_libpng(const PngImage& image, s
     return std::span<const std::byte>(buffer_).first(encoding.used);
 }
 
-// The file that libpng would make of the same stream; zlib is a part of libpng, and another compressor needs none of
-// the rest.
+// Writes the file that libpng would make of the same stream. libpng contains zlib; another compressor needs none of the
+// rest.
 std::span<const std::byte> PngEncoder::encode_fast(const PngImage& image, std::size_t row_bytes, std::size_t raw_bytes,
                                                    const Progress& progress) {
     if (image.height == 0) throw refused(image.width, image.height, "it has no rows");
@@ -228,7 +226,7 @@ std::size_t PngEncoder::compress(const PngImage& image, std::size_t row_bytes, s
     for (auto left = image.pixels; !left.empty();) {
         const auto rows = left.first(std::min(left.size(), rows_at_once * row_bytes));
         left = left.subspan(rows.size());
-        // Class maps become larger with any filter.
+        // Any filter makes class maps larger.
         if (is_of_classes(image.kind))
             copy_rows(rows, row_bytes, filtered_.data());
         else
@@ -244,7 +242,7 @@ void PngEncoder::encode_rows(ImageSize size, const PngPalette* palette, const Ta
                              const Progress& progress) {
     constexpr std::size_t kRowsBytes = std::size_t{4} << 20U;
     const auto rows_at_once = static_cast<std::uint32_t>(std::max<std::size_t>(1, kRowsBytes / size.width));
-    // zlib's own bound for any level, and what it has taken before and not given yet.
+    // zlib's own bound for any level, and the bytes that it has taken but not yet output.
     const std::size_t most = rows_at_once * (std::size_t{size.width} + 1) + 4 * kIdatBytes;
     buffer_.resize(std::max(
         buffer_.size(), most + most / 8 + most / 64 + (most / kIdatBytes + 4) * PngChunks::kChunkBytes + kFrontBytes));
@@ -273,7 +271,8 @@ PalettePng::PalettePng(const CatalogueValues& settings) : PalettePng(PngEncoder(
 }
 
 PngPalette voc_palette() {
-    // Bit 0, 3, 6 of the class go to the highest bits of red, bit 1, 4, 7 to green's, 2 and 5 to blue's.
+    // Bits 0, 3 and 6 of the class become the highest bits of red; bits 1, 4 and 7 those of green; bits 2 and 5 those
+    // of blue.
     PngPalette palette{};
     for (unsigned id = 0; id < 256; ++id)
         for (unsigned bit = 0; bit < 8; ++bit) {

@@ -13,9 +13,9 @@
 namespace offramp {
 namespace {
 
-// Reads every byte of every sample: XXH3_64 of each output. With an output folder, one segment line each:
-// item, batch, key, output, hash. A row's bytes are hashed as they lie, so channels-last differs from
-// contiguous.
+// Reads every byte of every sample and hashes each output with XXH3_64. With an output folder, writes one segment line
+// for each: item, batch, key, output, hash. It hashes a row's bytes in stored order, so channels-last and contiguous
+// hashes differ.
 class Checksum final : public Processor {
   public:
     Checksum(const std::string& output, Durability durability) {

@@ -17,15 +17,15 @@
 namespace offramp {
 namespace {
 
-// Shares of 255, rounded.
+// Multiplies fractions of 255, rounded.
 std::uint8_t times(std::uint8_t one, std::uint8_t other) {
     return static_cast<std::uint8_t>((unsigned{one} * other + 127U) / 255U);
 }
 
-// Takes the background off every original image: OUTPUT/KEY.png, RGBA, in the original's size, or OUTPUT/KEY.NAME.png
-// when several outputs fit. Alpha is the probability of not being background, brought to that size, times the
-// original's own; where it is 0, so are the colours. So it is where the model did not look (--resize-size). The
-// original's ICC profile is kept.
+// Removes the background of every original image: OUTPUT/KEY.png, RGBA, in the original's size, or OUTPUT/KEY.NAME.png
+// when several outputs fit. Alpha is the probability of not being background, resized to the original, times the
+// original's own alpha. Where alpha is 0, the colours are 0, too. Parts that the model did not see (--resize-size) are
+// transparent. The original's ICC profile is kept.
 class CutOut final : public Processor {
   public:
     explicit CutOut(const ProcessorOptions& options)

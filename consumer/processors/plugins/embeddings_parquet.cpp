@@ -14,10 +14,10 @@
 namespace offramp {
 namespace {
 
-// As in parquet_module.cpp.
+// The same as in parquet_module.cpp.
 constexpr std::string_view kMaker = "offramp";
 
-// A column of lists has one length.
+// All lists of a column have one length.
 void require_one_length(const std::vector<VectorOutput>& outputs, const SlabContents& slab) {
     for (const VectorOutput& output : outputs)
         if (output.dimensions != outputs.front().dimensions)
@@ -28,15 +28,15 @@ void require_one_length(const std::vector<VectorOutput>& outputs, const SlabCont
                               "Shorten them with --truncate-dim, or use --processor embeddings-sqlite");
 }
 
-// Puts each sample's vectors into OUTPUT/embeddings.parquet: rows in segments, one a slab, that become the file when
-// the run has ended.
+// Puts each sample's vectors into OUTPUT/embeddings.parquet. Writes rows as segments, one per slab, which become the
+// file at the run's end.
 class EmbeddingsParquet final : public Processor {
   public:
     EmbeddingsParquet(const std::string& folder, const ProcessorOptions& options)
         : vectors_(options.settings, "embeddings-parquet"),
           beside_(options, "embeddings-parquet"),
           rows_(folder, "embeddings-parquet", options.durability()) {
-        parquet_library();  // fails now, not after all is computed
+        parquet_library();  // fail now, not after the whole computation
     }
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
@@ -76,12 +76,12 @@ class EmbeddingsParquet final : public Processor {
 
     SampleVectors vectors_;
     ColumnsBeside beside_;
-    VectorOrigin origin_;  // of the sample at hand
+    VectorOrigin origin_;  // of the current sample
     SegmentFile rows_;
     std::string row_;
 };
 
-// Its footer, before its length and the last four bytes, names its maker. Arrow is not needed to see that.
+// The footer, before its length and the last four bytes, names the file's maker. Reading it does not need Arrow.
 bool is_offramp_file(const std::string& path) {
     constexpr std::string_view kMagic = "PAR1";
     constexpr std::uint64_t kEnd = 8;

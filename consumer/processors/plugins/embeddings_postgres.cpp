@@ -40,14 +40,13 @@ constexpr PostgresLayout kLayout{.contents = "embeddings",
                                             "NULL, normalized boolean NOT NULL, model text NOT NULL"},
                                  .indexed = ""};
 
-// pgvector's.
+// pgvector's limit.
 constexpr std::uint32_t kMaxDimensions = 16'000;
 constexpr std::uint32_t kMaxIndexed = 2'000;
 constexpr std::uint32_t kMaxIndexedHalves = 4'000;
 
-// Puts each sample's vectors into a table of a PostgreSQL with pgvector, one row a sample and output, one transaction a
-// slab: binary COPY, and where some of the rows are there already, or columns have been changed, by way of a temporary
-// table.
+// Puts each sample's vectors into a PostgreSQL table with pgvector, one row per sample and output, one transaction per
+// slab. Uses binary COPY. If some rows exist already or columns were changed, it copies through a temporary table.
 class EmbeddingsPostgres final : public Processor {
   public:
     EmbeddingsPostgres(const std::string& folder, const ProcessorOptions& options)
@@ -79,8 +78,8 @@ class EmbeddingsPostgres final : public Processor {
     }
 
   private:
-    // A row to be made; rows are put in the order of their keys' bytes by all consumers in both ways, so that no two
-    // wait for each other.
+    // A row to write. All consumers write rows in the byte order of their keys, in both ways, so that no two wait for
+    // each other.
     struct Row {
         std::string key;
         const SampleView* sample = nullptr;
@@ -88,9 +87,9 @@ class EmbeddingsPostgres final : public Processor {
         VectorOrigin origin;
     };
 
-    // The table still has its key, without which rows of a slab that is delivered twice would be in it twice; and rows
-    // can be copied into it as they are sent: COPY, unlike INSERT, does not turn a column's type into another, should
-    // its owner have changed one.
+    // Checks that the table still has its key, which prevents duplicate rows after a repeated delivery. Returns true if
+    // COPY can write the rows directly: unlike INSERT, COPY does not convert types, so a column type that the owner
+    // changed rules it out.
     bool takes_copies(PostgresDatabase& database) const {
         try {
             database.run("INSERT INTO " + table_.rows() + " (" + copied_ + ") SELECT " + copied_ +
@@ -109,15 +108,15 @@ class EmbeddingsPostgres final : public Processor {
         return same.at(0).at(0) == std::to_string(4 + beside_.names().size());
     }
 
-    // Their numbers are part of its key.
+    // The table's key then includes the number of the chunk.
     void refuse_chunks_of_another_run() {
         if (beside_.chunks() || !table_.was_made_with("chunk")) return;
         throw ConfigError(table_.name() + " has rows of chunks of texts, but this run's samples are not chunks",
                           "Give the --chunk-tokens that the table was made with, or another --sink-table");
     }
 
-    // False, and nothing is changed, when some of the rows are there already: those of a slab that is delivered for the
-    // first time, as nearly every one is, are not.
+    // Returns false, and changes nothing, if some of the rows exist already. They do not exist on a slab's first
+    // delivery, which nearly every delivery is.
     bool copied(PostgresDatabase& database, std::span<const std::byte> rows) const {
         database.run("SAVEPOINT before_copy");
         try {
@@ -151,7 +150,7 @@ class EmbeddingsPostgres final : public Processor {
                           "embeddings-sqlite takes any number");
     }
 
-    // A column of vectors has their length where there is only one.
+    // A column of vectors has a fixed length if all vectors have the same.
     PostgresColumns columns_of(const std::vector<VectorOutput>& outputs) const {
         std::string type = halves() ? "halfvec" : "vector";
         const auto like_the_first = [&](const VectorOutput& output) {
@@ -171,7 +170,7 @@ class EmbeddingsPostgres final : public Processor {
             .further = further_};
     }
 
-    // Everything that can be made before the transaction.
+    // Prepares everything that can be made before the transaction.
     void make_rows(const std::vector<VectorOutput>& outputs, const SlabContents& slab, const Progress& progress) {
         rows_.clear();
         const std::size_t bytes_each = halves() ? 2 : 4;
@@ -222,8 +221,7 @@ class EmbeddingsPostgres final : public Processor {
         return rows;
     }
 
-    // Vectors of two kinds are never mixed under one name. Each consumer looks until it has committed rows of an
-    // output.
+    // Vectors of two kinds never share a name. Each consumer checks until it has committed rows of an output.
     void note_output(PostgresDatabase& database, const VectorOutput& output, const std::string& model) {
         if (noted_.contains(output.name())) return;
         const std::string normalized = vectors_.normalizes() ? "t" : "f";

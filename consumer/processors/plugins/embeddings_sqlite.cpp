@@ -32,7 +32,7 @@ std::string upsert_of_vectors(const ColumnsBeside& beside) {
            "output) DO UPDATE SET item = excluded.item, vector = excluded.vector" + changes;
 }
 
-// Puts each sample's vectors into OUTPUT/embeddings.sqlite, one row a sample and output, one transaction a slab.
+// Puts each sample's vectors into OUTPUT/embeddings.sqlite, one row per sample and output, one transaction per slab.
 class EmbeddingsSqlite final : public Processor {
   public:
     EmbeddingsSqlite(const std::string& folder, const ProcessorOptions& options)
@@ -58,12 +58,12 @@ class EmbeddingsSqlite final : public Processor {
     struct Row {
         const SampleView* sample = nullptr;
         const VectorOutput* output = nullptr;
-        std::size_t begin = 0;   // of its vector's bytes
-        std::size_t bytes = 0;   // none: NULL
-        std::size_t origin = 0;  // its place in origins_
+        std::size_t begin = 0;   // of the vector's bytes
+        std::size_t bytes = 0;   // 0: NULL
+        std::size_t origin = 0;  // index into origins_
     };
 
-    // Everything that can be made before the database is locked.
+    // Prepares everything that can be made before the database is locked.
     void make_rows(const std::vector<VectorOutput>& outputs, const SlabContents& slab, const Progress& progress) {
         rows_.clear();
         stored_.clear();
@@ -85,7 +85,7 @@ class EmbeddingsSqlite final : public Processor {
         }
     }
 
-    // Vectors of two kinds are never mixed under one name.
+    // Vectors of two kinds never share a name.
     void note_output(SqliteDatabase& database, const VectorOutput& output, const std::string& model) {
         SqliteStatement& there =
             database.prepared("SELECT dimensions, dtype, normalized FROM outputs WHERE output = ?");
@@ -142,7 +142,7 @@ class EmbeddingsSqlite final : public Processor {
     std::vector<Row> rows_;
     std::vector<std::byte> stored_;
     std::vector<VectorOrigin> origins_;  // of the slab's samples
-    bool has_columns_ = false;           // the table, as far as it has been looked at
+    bool has_columns_ = false;           // the table has been checked
 };
 
 }  // namespace

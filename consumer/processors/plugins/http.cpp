@@ -20,7 +20,7 @@
 namespace offramp {
 namespace {
 
-// A key or name as the value of a header: everything but letters, digits and -._~/ as %XX, as in a URL.
+// Encodes a key or name as a header's value: everything but letters, digits and -._~/ becomes %XX, as in a URL.
 std::string percent_encoded(std::string_view text) {
     constexpr std::string_view kPlain = "-._~/";
     constexpr std::string_view kDigits = "0123456789ABCDEF";
@@ -38,8 +38,8 @@ std::string percent_encoded(std::string_view text) {
     return encoded;
 }
 
-// XXH3 in 128 bits of key, NUL and output, as 32 hexadecimal digits: the same in every delivery and every run. No key
-// holds a NUL that an output's name could be mistaken behind, for names of outputs hold none.
+// The 128-bit XXH3 of key, NUL and output, as 32 hexadecimal digits: equal in every delivery and every run. Names of
+// outputs contain no NUL, so the split is unambiguous.
 std::string idempotency_key(std::string_view key, std::string_view output) {
     std::string text(key);
     text += '\0';
@@ -74,7 +74,7 @@ const std::string& whole_header(const CatalogueValues& given) {
     return header;
 }
 
-// Posts each sample of each output to --http-url, one request each.
+// Posts each output of each sample to --http-url, one request each.
 class Http final : public Processor {
   public:
     explicit Http(const CatalogueValues& given)
@@ -105,7 +105,7 @@ class Http final : public Processor {
     }
 
   private:
-    // A function of the sample and the output alone: a delivery that is repeated has the same bytes.
+    // Depends only on the sample and the output: a repeated delivery has the same bytes.
     void make_body(const SlabContents& slab, const TensorView& tensor, const SampleView& sample) {
         const auto elements = array_.of(tensor, sample.row);
         if (as_npy_) {

@@ -30,7 +30,7 @@ struct ImageSettings {
           range(given.text("image-range")) {}
 };
 
-// Colours that are multiplied by their alpha can be mixed.
+// Premultiplied colours can be mixed.
 void multiply_by_alpha(std::span<std::uint8_t> rgba) {
     for (std::size_t i = 0; i < rgba.size(); i += 4)
         for (std::size_t c = 0; c < 3; ++c)
@@ -43,9 +43,9 @@ void divide_by_alpha(std::span<std::uint8_t> rgba) {
             rgba[i + c] = static_cast<std::uint8_t>(std::min(255U, unsigned{rgba[i + c]} * 255U / rgba[i + 3]));
 }
 
-// Writes outputs that are pictures as files: OUTPUT/KEY.png (.jpg, .webp), or OUTPUT/KEY.NAME.png when several outputs
-// fit. A network sees a picture squeezed into its input: what it gives is brought to the picture's proportions, unless
-// --picture-size differs, or samples are not whole pictures of the input.
+// Writes outputs of pictures as files: OUTPUT/KEY.png (.jpg, .webp), or OUTPUT/KEY.NAME.png when several outputs fit.
+// The network saw a picture squeezed into its input. So its output is resized to the picture's proportions, unless
+// --picture-size differs or samples are not whole pictures of the input.
 class ImageFiles final : public Processor {
   public:
     ImageFiles(const ProcessorOptions& options, const ImageSettings& settings)
@@ -128,7 +128,7 @@ class ImageFiles final : public Processor {
         return png_.encode({.pixels = pixels, .width = size.width, .height = size.height, .kind = kind}, progress);
     }
 
-    // WebP has no gray.
+    // WebP has no gray mode.
     std::span<const std::uint8_t> in_three_channels(std::span<const std::uint8_t> gray) {
         coloured_.clear();
         coloured_.reserve(gray.size() * 3);
@@ -143,8 +143,8 @@ class ImageFiles final : public Processor {
     PngEncoder png_;
     JpegEncoder jpeg_;
     WebpEncoder webp_;
-    std::uint32_t side_;                       // of the square that the network saw; 0: not known
-    std::optional<OriginalImages> originals_;  // whose proportions the files have
+    std::uint32_t side_;                       // of the square that the network saw; 0: unknown
+    std::optional<OriginalImages> originals_;  // give the files their proportions
     Resizer resizer_;
     std::vector<std::uint8_t> coloured_, multiplied_, resized_;
 };

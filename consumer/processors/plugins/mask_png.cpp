@@ -15,8 +15,8 @@
 namespace offramp {
 namespace {
 
-// Makes a palette PNG of class ids of every sample: OUTPUT/KEY.png, or OUTPUT/KEY.NAME.png when several
-// outputs fit. With --tile one of each picture.
+// Makes a palette PNG from the class ids of every sample: OUTPUT/KEY.png, or OUTPUT/KEY.NAME.png when several outputs
+// fit. With --tile, makes one per picture.
 class MaskPng final : public Processor {
   public:
     explicit MaskPng(const ProcessorOptions& options)
@@ -47,7 +47,7 @@ class MaskPng final : public Processor {
     }
 
     std::vector<std::string> files_of(const SlabContents& slab, const SampleView& sample) const override {
-        if (stitched_) return {};  // no sample has one alone
+        if (stitched_) return {};  // tiles share files
         return segmentation_files(slab, sample, ".png");
     }
 
@@ -55,8 +55,8 @@ class MaskPng final : public Processor {
     std::string folder_;
     Durability durability_;
     PalettePng png_;
-    std::optional<SampleMasks> masks_;       // each sample alone
-    std::optional<StitchedMasks> stitched_;  // with --tile: of samples that are tiles
+    std::optional<SampleMasks> masks_;       // for separate samples
+    std::optional<StitchedMasks> stitched_;  // with --tile: for samples that are tiles
 };
 
 }  // namespace

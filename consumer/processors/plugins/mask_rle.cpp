@@ -26,8 +26,8 @@ void require_countable(const SegmentationOutput& output) {
                       "Use --processor mask-png");
 }
 
-// Writes each sample's classes as COCO's run-length encodings, a line of JSON a sample and output, all in
-// OUTPUT/masks.jsonl when the run has ended. Class 0, the background, is what no mask covers.
+// Writes each sample's classes as COCO run-length encodings, one line of JSON per sample and output, into
+// OUTPUT/masks.jsonl at the run's end. Class 0, the background, is the area that no mask covers.
 class MaskRle final : public Processor {
   public:
     explicit MaskRle(const ProcessorOptions& options)

@@ -5,7 +5,7 @@
 namespace offramp {
 namespace {
 
-// Touches no byte of the payload: what is left is the price of moving and handing over.
+// Touches no byte of the payload, which measures the cost of moving slabs and handing them over.
 class None final : public Processor {
   public:
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& /*still_current*/) override {

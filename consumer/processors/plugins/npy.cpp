@@ -12,8 +12,8 @@
 namespace offramp {
 namespace {
 
-// Writes each sample of each output as an array: OUTPUT/KEY.NAME.npy. NumPy has no bfloat16: such numbers become the
-// float32 of the same value.
+// Writes each output of each sample as an array: OUTPUT/KEY.NAME.npy. NumPy has no bfloat16: these become float32 of
+// the same value.
 class Npy final : public Processor {
   public:
     Npy(std::string folder, Durability durability) : folder_(std::move(folder)), durability_(durability) {}

@@ -16,12 +16,12 @@ namespace offramp {
 namespace {
 
 constexpr int kJpegQuality = 88;
-constexpr std::uint32_t kLongestSide = 65'500;  // of a JPEG
+constexpr std::uint32_t kLongestSide = 65'500;  // JPEG's limit
 
-// Colours every original image with the classes that were found, for looking at: OUTPUT/KEY.jpg in the original's size,
-// or OUTPUT/KEY.NAME.jpg when several outputs fit. Of an original with a side that no JPEG can have every second pixel
-// is taken, or fewer. Class 0 is left as it is, and so is where the model did not look (--resize-size); other classes
-// are half covered by their VOC colour.
+// Colours every original image with its classes, for inspection: OUTPUT/KEY.jpg in the original's size, or
+// OUTPUT/KEY.NAME.jpg when several outputs fit. If a side exceeds JPEG's limit, it takes every second pixel, or fewer.
+// It leaves class 0 unchanged, and the parts that the model did not see (--resize-size). Other classes are half covered
+// by their VOC colour.
 class Overlay final : public Processor {
   public:
     explicit Overlay(const ProcessorOptions& options)
@@ -56,7 +56,7 @@ class Overlay final : public Processor {
     }
 
   private:
-    // `ids`: of the pixels that the model saw.
+    // `ids`: the pixels that the model saw.
     void colour(const OriginalImages::Image& original, std::span<const std::uint8_t> ids) {
         const auto [width, height] = original.seen.size;
         rgb_ = *original.rgb;
@@ -73,7 +73,7 @@ class Overlay final : public Processor {
         }
     }
 
-    // Leaves as many pixels in rgb_ as a JPEG can hold in a line and in lines.
+    // Thins out rgb_ until its width and height fit into a JPEG.
     ImageSize thinned_out(ImageSize size) {
         const std::uint32_t step = (std::max(size.width, size.height) + kLongestSide - 1) / kLongestSide;
         if (step <= 1) return size;

@@ -18,10 +18,10 @@ std::string records_schema(bool with_ids) {
            "CREATE INDEX records_by_key ON records (key);";
 }
 
-// An empty row may also stand for an item that an earlier run has done: its row stays.
+// An empty row may also stand for an item that an earlier run completed: that item's row stays.
 constexpr const char* kSkip = " ON CONFLICT (item) DO NOTHING";
 
-// Puts a row for each item into OUTPUT/records.sqlite. One transaction a slab.
+// Puts a row for each item into OUTPUT/records.sqlite, one transaction per slab.
 class Records final : public Processor {
   public:
     Records(const std::string& folder, const ProcessorOptions& options)
@@ -70,7 +70,7 @@ class Records final : public Processor {
     RecordRows rows_;
     OutputDatabase database_;
     std::string insert_, upsert_, skip_ = insert_ + kSkip;
-    bool has_columns_ = false;  // the table, as far as it has been looked at
+    bool has_columns_ = false;  // the table has been checked
 };
 
 }  // namespace

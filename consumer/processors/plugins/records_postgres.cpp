@@ -23,15 +23,15 @@ constexpr PostgresLayout kLayout{.contents = "records",
                                  .second = {},
                                  .indexed = "key"};
 
-// An empty row may also stand for an item that an earlier run has done: its row stays.
+// An empty row may also stand for an item that an earlier run completed: that item's row stays.
 constexpr const char* kUpsertRow =
     " ON CONFLICT (item) DO UPDATE SET key = excluded.key, status = excluded.status, files = excluded.files, classes = "
     "excluded.classes, "
     "columns = excluded.columns, model = excluded.model";
 constexpr const char* kIfDone = " WHERE excluded.status = 'done'";
 
-// Puts a row for each item into a table of a PostgreSQL, one transaction a slab: binary COPY into a temporary table,
-// and from there into the place of what is there.
+// Puts a row for each item into a PostgreSQL table, one transaction per slab. Uses binary COPY into a temporary table,
+// and from there replaces existing rows.
 class RecordsPostgres final : public Processor {
   public:
     RecordsPostgres(const std::string& folder, const ProcessorOptions& options)
@@ -56,7 +56,7 @@ class RecordsPostgres final : public Processor {
                 if (!has_columns_ && ids) table_.require_columns({"id"});
                 has_columns_ = true;
                 database.copy("COPY offramp_rows FROM STDIN (FORMAT binary)", copied_.finished());
-                // In one order for all, so that no two consumers wait for each other.
+                // All consumers use the same order, so that no two wait for each other.
                 database.run("INSERT INTO " + table_.rows() + " (" + columns + ") SELECT " + columns +
                              " FROM offramp_rows ORDER BY item" + kUpsertRow + (ids ? ", id = excluded.id" : "") +
                              kIfDone);
@@ -86,7 +86,7 @@ class RecordsPostgres final : public Processor {
     RecordRows rows_;
     PostgresTable table_;
     CopyRows copied_;
-    bool has_columns_ = false;  // the table, as far as it has been looked at
+    bool has_columns_ = false;  // the table has been checked
 };
 
 }  // namespace

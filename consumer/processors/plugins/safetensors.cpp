@@ -24,7 +24,7 @@ std::string dtype_of(const TensorSpec& spec) {
         "Use --processor npy or write");
 }
 
-// Writes all outputs of each sample as one file, OUTPUT/KEY.safetensors; its metadata name key and model.
+// Writes all outputs of each sample as one file, OUTPUT/KEY.safetensors, whose metadata names key and model.
 class Safetensors final : public Processor {
   public:
     Safetensors(std::string folder, Durability durability) : folder_(std::move(folder)), durability_(durability) {}

@@ -17,19 +17,18 @@ namespace {
 
 struct WriteSettings {
     const std::string& path;
-    bool copies;  // as the article does
+    bool copies;  // like the article's consumer
 
     explicit WriteSettings(const CatalogueValues& given)
         : path(given.text("write-path")), copies(given.on("write-copy")) {}
 };
 
-// Serialises into a private buffer, as pickling does before a pipe, or hands the bytes through.
+// Serialises into a private buffer, as pickling does before a pipe, or passes the bytes through.
 class Serialiser {
   public:
     explicit Serialiser(bool copies) : copies_(copies) {}
 
-    // The bytes to write; valid until the next call. The buffer grows to the largest piece and is then
-    // reused.
+    // The bytes to write, valid until the next call. The buffer grows to the largest piece and is reused.
     std::span<const std::byte> serialise(std::span<const std::byte> bytes) {
         if (!copies_) return bytes;
         if (buffer_.size() < bytes.size()) buffer_.resize(bytes.size());
@@ -42,7 +41,7 @@ class Serialiser {
     std::vector<std::byte> buffer_;
 };
 
-// Writes each sample of each output as FOLDER/KEY.OUTPUT.bin, row-major.
+// Writes each output of each sample as FOLDER/KEY.OUTPUT.bin, row-major.
 class WriteFiles final : public Processor {
   public:
     WriteFiles(std::string folder, bool copies, Durability durability)
@@ -69,8 +68,8 @@ class WriteFiles final : public Processor {
     Serialiser serialiser_;
 };
 
-// Writes the samples' elements one after another, output by output, row-major, to a device or FIFO: the article's
-// consumer, with /dev/null.
+// Writes the samples' elements in a stream, output by output, row-major, to a device or FIFO: the article's consumer,
+// with /dev/null.
 class WriteStream final : public Processor {
   public:
     WriteStream(const std::string& path, bool copies) : stream_(path), serialiser_(copies) {}
@@ -82,10 +81,10 @@ class WriteStream final : public Processor {
     }
 
   private:
-    // Bytes handed over in one call, so that small samples do not cost a system call each.
+    // Bytes per call, so that small samples do not cost a system call each.
     static constexpr std::size_t kWriteBytes = std::size_t{8} << 20U;
 
-    // Writes the samples from `row` on, up to an empty row or kWriteBytes; returns the row behind them.
+    // Writes the samples from `row` on, up to an empty row or kWriteBytes; returns the row after them.
     std::size_t write_run(const SlabContents& slab, const TensorView& tensor, std::size_t row,
                           const Progress& progress) {
         if (slab.samples[row].empty) return row + 1;
@@ -112,8 +111,8 @@ class WriteStream final : public Processor {
     Serialiser serialiser_;
 };
 
-// Nothing is merged: temporary files of the dead are all that there is to do. Those of a job's other shards may be of
-// the living, on hosts whose locks are not seen here.
+// Needs no merge: it only removes temporary files of dead consumers. In a job's shared folder, live consumers of other
+// shards may own such files, on hosts whose locks are not visible here.
 class WrittenFolder final : public RunOutput {
   public:
     explicit WrittenFolder(std::string path) : path_(std::move(path)) {}

@@ -14,7 +14,7 @@
 namespace offramp {
 namespace {
 
-// The bytes before the array: so many that a mapped file's array is aligned for every element type.
+// The header's size is a multiple of this, so that a mapped file's array is aligned for every element type.
 constexpr std::size_t kAlignment = 64;
 
 // Errors: ConfigError for an element type that NumPy does not have.
@@ -48,7 +48,7 @@ std::string npy_header(const TensorSpec& spec, std::string_view processor) {
 
 std::span<const std::byte> NpyNumbers::of(DType dtype, std::span<const std::byte> elements) {
     if (dtype != kBFloat16) return elements;
-    // A bfloat16 is the upper half of the float32 of its value.
+    // A bfloat16 is the upper half of a float32 with the same value.
     floats_.assign(elements.size() * 2, std::byte{0});
     for (std::size_t i = 0; i < elements.size(); i += 2) {
         floats_[2 * i + 2] = elements[i];
@@ -66,7 +66,7 @@ void append_number(std::string& text, Number number) {
             text += "null";
             return;
         }
-        // Many readers take "-0" for a whole number, which has no sign then.
+        // Many readers parse "-0" as an integer, which then loses its sign.
         if (number == 0 && std::signbit(number)) {
             text += "-0.0";
             return;
@@ -91,7 +91,7 @@ void append_numbers(std::string& text, std::span<const std::byte> elements) {
     append_all<Number>(text, elements, [&](Number number) { append_number(text, number); });
 }
 
-// False: no such type.
+// Returns false for an unsupported type.
 bool append_elements(std::string& text, DType dtype, std::span<const std::byte> elements) {
     const auto is = [dtype](std::uint8_t code, std::uint8_t bits) { return dtype == DType{code, bits, 1}; };
     if (dtype == kFloat32)

@@ -1,7 +1,7 @@
 #include "consumer/processors/raw/row_chunks.hpp"
 
 #if defined(__x86_64__)
-#include <xxh_x86dispatch.h>  // replaces the hash functions of <xxhash.h> by those that choose SSE2, AVX2 or AVX-512
+#include <xxh_x86dispatch.h>  // replaces the hash functions of <xxhash.h> by versions that choose SSE2, AVX2 or AVX-512
 #else
 #include <xxhash.h>
 #endif

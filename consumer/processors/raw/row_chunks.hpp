@@ -10,11 +10,11 @@
 
 namespace offramp {
 
-// A processor reports progress at least this often: 64 MiB take a few milliseconds to read and a second to write to a
-// slow disk.
+// A processor reports progress at least this often: 64 MiB take milliseconds to read, and a second to write to a slow
+// disk.
 inline constexpr std::size_t kProgressBytes = std::size_t{64} << 20U;
 
-// Hands the bytes to `take`, at most kProgressBytes at a time, with progress after each piece.
+// Passes the bytes to `take`, at most kProgressBytes at a time, and reports progress after each piece.
 template <class Take>
 void in_chunks(std::span<const std::byte> bytes, const Progress& progress, Take&& take) {
     do {
@@ -25,7 +25,7 @@ void in_chunks(std::span<const std::byte> bytes, const Progress& progress, Take&
     } while (!bytes.empty());
 }
 
-// Reports progress in loops of many small steps: once kProgressBytes have gone by. Borrows the progress.
+// Reports progress in loops of many small steps, each time kProgressBytes have passed. Borrows the progress.
 class ProgressByBytes {
   public:
     explicit ProgressByBytes(const Progress& progress) : progress_(progress) {}
@@ -41,8 +41,8 @@ class ProgressByBytes {
     std::size_t done_ = 0;
 };
 
-// Computes the XXH3_64 of samples' bytes, as `xxhsum -H3` does, at the speed of memory: with the widest
-// vectors that the processor has. Owns a hash state for long rows. Thread: one.
+// Computes the XXH3_64 of samples' bytes, as `xxhsum -H3` does, at memory speed with the processor's widest vectors.
+// Owns a hash state for long rows. Thread: one.
 class RowHash {
   public:
     RowHash();

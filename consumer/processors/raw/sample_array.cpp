@@ -5,7 +5,7 @@
 namespace offramp {
 namespace {
 
-// Copies the dimensions from `d` on; returns where the next element goes.
+// Copies the dimensions from `d` on; returns the position for the next element.
 template <std::size_t kBytes>
 std::byte* put(const TensorSpec& spec, std::size_t d, const std::byte* from, std::byte* to) {
     const std::size_t step = static_cast<std::size_t>(spec.strides[d]) * kBytes;

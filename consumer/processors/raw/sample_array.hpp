@@ -12,21 +12,21 @@
 
 namespace offramp {
 
-// Whether the elements of one sample lie in row-major order.
+// True if the elements of one sample are in row-major order.
 bool is_row_major(const TensorSpec& spec);
 
-// Gives the elements of one sample in row-major order, whatever the order of its dimensions in the slab: file formats
-// know no other. Owns its scratch memory. Thread: one.
+// Returns the elements of one sample in row-major order, the only order that file formats know, whatever the order in
+// the slab. Owns its scratch memory. Thread: one.
 class SampleArray {
   public:
-    // The bytes of one sample: the slab's own where they lie so, else assembled; valid until the next call.
+    // The bytes of one sample: the slab's own if they are in this order, else a copy that is valid until the next call.
     std::span<const std::byte> of(const TensorView& tensor, std::size_t row);
 
   private:
     std::vector<std::byte> ordered_;
 };
 
-// The shape of one sample: that of the tensor without its first dimension.
+// The shape of one sample: the tensor's without its first dimension.
 std::span<const std::int64_t> sample_shape(const TensorSpec& spec);
 
 // One number of a tensor of float32, float16 or bfloat16, as a float32: that at `index` of those that begin at

@@ -26,7 +26,7 @@ InputColumns::InputColumns(const InputSettings& config, std::string_view process
 std::optional<std::uint64_t> InputColumns::find(std::string_view key) const {
     if (pictures_) return pictures_->find(key);
     if (in_chunks_) {
-        // A row of another shard, or one that was skipped, has its number for a name.
+        // The name of a skipped row, or of another shard's row, is its number.
         const auto chunk = chunk_of_key(key);
         if (!chunk) return std::nullopt;
         key = chunk->text;

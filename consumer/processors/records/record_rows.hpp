@@ -13,7 +13,7 @@
 
 namespace offramp {
 
-// The record of one item, as the text of JSON objects in UTF-8.
+// The record of one item, as JSON objects in UTF-8.
 struct RecordRow {
     const SampleView* sample = nullptr;
     std::string files = "{}";            // {"mask-png": ["mask-png/a.png"]}: paths below the run's output folder
@@ -23,20 +23,19 @@ struct RecordRow {
     std::string columns = "{}";
 };
 
-// Makes a row for each item, for processors whose results are a table of them: the files that the other processors of
-// the run leave for it, the share of its pixels of each class, and its columns of the input. An empty row has only the
-// last.
+// Makes a row for each item, for processors that write a table of items. The row has the files that the run's other
+// processors write, the share of pixels of each class, and the item's input columns. An empty row has only the columns.
 //
-// Borrows: what the options name. Owns the list of the input and scratch memory. Thread: one. Errors: those of
+// Borrows: what the options refer to. Owns the list of the input and scratch memory. Thread: one. Errors: those of
 // InputColumns and ClassIds.
 class RecordRows {
   public:
-    // `processor`: who asks, for messages.
+    // `processor`: the caller, for messages.
     RecordRows(const ProcessorOptions& options, std::string_view processor);
 
-    // The input is a table of texts: its rows have ids, whose column a run over another input does not have.
+    // True if the input is a table of texts: only its rows have an id column.
     bool have_ids() const { return columns_ && columns_->has_ids(); }
-    // One for each sample of the slab; valid until the next call, and while the slab is.
+    // One row for each sample of the slab. Valid until the next call, and only while the slab is.
     std::span<const RecordRow> of(const SlabContents& slab, const Progress& progress);
 
   private:
@@ -45,7 +44,7 @@ class RecordRows {
                            const Progress& progress);
 
     const std::vector<NamedProcessor>* chain_;
-    std::optional<InputColumns> columns_;  // nothing: no input that has some
+    std::optional<InputColumns> columns_;  // nothing: the input has no columns
     ClassIds ids_;
     std::vector<RecordRow> rows_;
 };

@@ -54,7 +54,7 @@ void prepare_run(const RunConfig& config) {
         const std::string found = output.look(own);
         if (!found.empty() && !(config.resume && previous) && !config.overwrite) refuse(found, config.resume);
     });
-    // Only once all were looked at: a run that is refused renames no table.
+    // Renames only after all outputs were checked: a refused run renames no table.
     for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
         if (!config.overwrite) return;
         const std::string found = output.look(own);
@@ -69,7 +69,7 @@ void finish_run(const RunConfig& config) {
     if (config.output.empty()) return;
     const auto run = read_previous_run(config.output);
     const bool is_other_run = run && !config.run_id.empty() && run->run_id != config.run_id;
-    if (is_other_run) return;  // this one has done nothing
+    if (is_other_run) return;  // this run has done nothing
     for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
         if (!run)
             output.put_back(own, config.run_id);
@@ -89,7 +89,7 @@ constexpr const char* kOwnRunOtherwise =
 
 std::string note_in(const std::string& output) { return output + "/" + std::string(kReservedPrefix) + "own-run"; }
 
-// Where what all consumers append to is kept by key. All else is kept by the items' numbers.
+// True if shared results are kept by key. All others are kept by item number.
 bool is_kept_by_key(std::string_view processor) {
     const ProcessorResults* const known = ProcessorResults::of(processor);
     return known != nullptr && known->kept_by_key;
@@ -101,12 +101,13 @@ SystemError cannot_write_in(const std::string& path, int problem) {
                        ErrorKind::CannotWrite);
 }
 
-// A line of the checkpoint, as producer/runner/checkpoint/sealed_line.cpp writes it. `body`: without its opening brace.
+// A line of the checkpoint, in the form of producer/runner/checkpoint/sealed_line.cpp. `body`: without its opening
+// brace.
 std::string sealed(const std::string& body) {
     return fmt::format("{{\"xxh3\":\"{:016x}\",{}\n", XXH3_64bits(body.data(), body.size()), body);
 }
 
-// In the form of producer/runner/checkpoint/checkpoint_file.hpp, with no item: what is done only the program knows.
+// In the form of producer/runner/checkpoint/checkpoint_file.hpp, without items: only the program knows which are done.
 std::string checkpoint_of(const RunConfig& config, OwnRunEnd end) {
     json header = {{"run", config.run_id},
                    {"pid", ::getpid()},
@@ -129,7 +130,7 @@ void write_whole(const std::string& path, const std::string& text) {
     file.flush_name();
 }
 
-// Consumers of this very run were here before, and what they made is its own.
+// True if consumers of this run worked here before: their results belong to the run.
 bool was_here(const std::string& output, const std::string& run) {
     const UniqueFd file(::open(note_in(output).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     std::array<char, 256> text{};
@@ -137,10 +138,10 @@ bool was_here(const std::string& output, const std::string& run) {
     return got > 0 && std::string_view(text.data(), static_cast<std::size_t>(got)) == run + "\n";
 }
 
-// Earlier results of the outputs that are appended to.
+// Earlier results in outputs that are appended to.
 struct Found {
     std::string what;     // the first, for errors; empty: nothing
-    std::string by_item;  // the first processor whose results are kept by the items' numbers
+    std::string by_item;  // the first processor whose results are kept by item number
 };
 Found look_at_outputs(const RunConfig& config) {
     Found found;
@@ -208,16 +209,16 @@ void finish_own_run(const RunConfig& config, OwnRunEnd end) {
             output.note_broken_off(own);
     });
     if (end == OwnRunEnd::Nothing) {
-        if (config.overwrite) forget_own_run(config.output);  // what was put back is another run's
-        return;                                               // consumers may come back to it
+        if (config.overwrite) forget_own_run(config.output);  // the restored results belong to another run
+        return;                                               // consumers may return to the run
     }
     write_whole(config.output + "/" + std::string(kReservedPrefix) + "checkpoint", checkpoint_of(config, end));
-    if (end == OwnRunEnd::Ended) forget_own_run(config.output);  // where it stays, it names a run that is over
+    if (end == OwnRunEnd::Ended) forget_own_run(config.output);  // if it stays, it names a finished run
 }
 
 namespace {
 
-// The names of the shard's files in `folder`, which is its place or a folder in it.
+// The names of the shard's files in `folder`, which is the shard's place or a folder in it.
 std::vector<std::string> files_in(const std::string& folder, const std::string& place,
                                   const std::vector<std::string>& files) {
     std::vector<std::string> names;
@@ -228,8 +229,8 @@ std::vector<std::string> files_in(const std::string& folder, const std::string& 
     return names;
 }
 
-// Reads a file that the launcher writes whole. A read error may pass. A missing file is not written again: the job was
-// merged meanwhile, or given up.
+// Reads a file that the launcher writes whole. A read error may be temporary. A missing file will not return: the job
+// was merged meanwhile, or abandoned.
 std::string text_of_job_file(const std::string& path) {
     try {
         const RegularFile file(path);

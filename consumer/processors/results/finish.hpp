@@ -10,65 +10,67 @@ namespace offramp {
 
 struct RunConfig;
 
-// Does what is to be done once, before the programs of a run: looks at what earlier runs left in its outputs, and
-// with --overwrite renames a table that is there (RunOutput::set_aside). The launcher has done so with the folder. Of
-// results it removes none. May be killed and called again. Errors: ConfigError where results are not Offramp's, or of
-// another run, unless --resume continues it; those of RunOutput::look().
+// Prepares the outputs, once before the programs of a run start: inspects the results of earlier runs, and with
+// --overwrite renames an existing table (RunOutput::set_aside). The launcher has already renamed the folder. Removes no
+// results. May be killed and called again. Errors: ConfigError for results that are not Offramp's, or that belong to
+// another run which --resume does not continue; those of RunOutput::look().
 void prepare_run(const RunConfig& config);
 
-// Does what is to be done once, when all consumers of a run are gone (`config.run_id`; empty: the one of the checkpoint
-// there): finishes what its processors appended to (RunOutput::finish), and removes temporary files of dead consumers.
-// May be killed and called again, with the same settings. Errors: those of RunOutput and remove_stale_temporaries().
+// Finishes the outputs, once after all consumers of a run have ended: those that its processors append to
+// (RunOutput::finish). Also removes temporary files of dead consumers. `config.run_id`: the run; empty: the run in the
+// output's checkpoint. May be killed and called again, with the same settings. Errors: those of RunOutput and
+// remove_stale_temporaries().
 void finish_run(const RunConfig& config);
 
 // --- custom programs ---
-// The output of a custom program's run. No checkpoint records what is done, for only that program knows its samples.
-// Consumers that leave a run and return to it continue (OUTPUT/.offramp-own-run names the run). Results of another run
-// are added to, by key, on request (--resume), or renamed (--overwrite), never unasked. When its consumers are gone a
-// checkpoint records the owner of the results and whether the run ended, so that no later run takes them for its own.
+// The output of a custom program's run. Only the program knows its samples, so no checkpoint records which are done.
+// Consumers may leave the run and return to it (OUTPUT/.offramp-own-run names the run). Results of another run are
+// changed only on request: --resume adds to them by key, --overwrite renames them. After its consumers have ended, a
+// checkpoint records the owner of the results and whether the run ended, so that no later run mistakes them for its
+// own.
 
 // The source of such a run in the checkpoint's identity.
 inline constexpr std::string_view kOwnProgram = "custom program";
 
-// How a program numbers the items of a run whose results are added to.
+// How a program numbers items when its run adds to earlier results.
 enum class ItemNumbers {
     CountedAnew,
-    Continue  // it kept a checkpoint of the work, and each item has the number that it had
+    Continue  // the program kept a checkpoint, and each item keeps its number
 };
 
-// As prepare_run(). `run`: what no other run is called. Errors: ConfigError if there are results of another run and
-// neither option is set, if they are those of a run with its own checkpoint, or are to be added to and are kept by the
-// items' numbers, which are counted anew; those of RunOutput.
+// Like prepare_run(), for a custom program. `run`: the run's unique name. Errors: ConfigError if results of another run
+// exist and neither option is set, or if they belong to a run with its own checkpoint. Also ConfigError if they are to
+// be added to, are kept by item number, and the items are numbered anew. Further errors: those of RunOutput.
 void prepare_own_run(const RunConfig& config, const std::string& run, ItemNumbers numbers = ItemNumbers::CountedAnew);
 
-// A new run begins in this folder: its contents no longer belong to a custom program's run that might return.
+// A new run begins in this folder: forgets the custom program's run that might have returned to it.
 void forget_own_run(const std::string& output);
 
 enum class OwnRunEnd {
-    Nothing,     // no sample was completed: the results are unchanged
-    Unfinished,  // it was stopped, or its program died
+    Nothing,     // completed no sample: the results are unchanged
+    Unfinished,  // was stopped, or its program died
     Ended
 };
-// Like finish_run(), with the kind of end, which only the launcher knows.
+// Like finish_run(), for a custom program. Only the launcher knows how the run ended.
 void finish_own_run(const RunConfig& config, OwnRunEnd end);
 
 // --- jobs ---
-// A shard that is done, counted from 0, and the files in its place by its record, by their paths there.
+// A finished shard, counted from 0, and the paths of the files in its place according to its record.
 struct DoneParts {
     std::uint64_t index = 0;
     std::vector<std::string> files;
 };
 
-// Makes of what the shards of a job left, each in its place (common/app/program/output_share.hpp) below
-// `config.output`, what one run would have appended to, and puts it into `config.output`. `shards`: those that count,
-// ascending, of `count` into which an input of `items` was cut. The result of an earlier call is replaced; the places
-// stay. May be killed and called again. Errors: those of RunOutput::join().
+// Joins the results of a job's shards, each in its place below `config.output` (common/app/program/output_share.hpp),
+// as one run would have written them, and puts them into `config.output`. `shards`: the shards to include, ascending,
+// out of `count` into which an input of `items` was split. Replaces the result of an earlier call; the places stay. May
+// be killed and called again. Errors: those of RunOutput::join().
 void join_shards(const RunConfig& config, std::span<const DoneParts> shards, std::uint64_t count, std::uint64_t items);
 
-// The job of the shard that works in this folder, its place (common/app/program/output_share.hpp) or one in that, from
-// OUTPUT/.offramp-shards/job.json, which the launcher writes when the job begins. Errors: ConfigError for a folder that
-// is not such a place; Error with CannotWrite where that is gone, with SinkUnavailable where it cannot be read, with
-// BadInput where it does not say it.
+// The job of the shard that works in this folder: the shard's place (common/app/program/output_share.hpp), or a folder
+// in it. Reads OUTPUT/.offramp-shards/job.json, which the launcher writes when the job begins. Errors: ConfigError for
+// a folder outside such a place; Error with CannotWrite when the file is gone, SinkUnavailable when it cannot be read,
+// BadInput when it does not name the job.
 std::string job_of_shard(const std::string& place);
 
 }  // namespace offramp

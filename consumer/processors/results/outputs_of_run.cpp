@@ -28,11 +28,11 @@
 namespace offramp {
 namespace {
 
-// Null: it appends to nothing.
+// Returns null for a processor that appends to nothing.
 std::unique_ptr<RunOutput> output_of(const std::string& processor, const CatalogueValues& settings) {
     if (ProcessorSpec::of(processor)) return records_of_others();
     const auto entries = ProcessorEntry::all();
-    // For "auto", its possible choice that appends to a file.
+    // For "auto", takes its one choice that appends to a file.
     const auto entry = std::ranges::find(entries, processor == "auto" ? "mask-png" : processor, &ProcessorEntry::name);
     return entry == entries.end() ? nullptr : entry->run_output(settings);
 }
@@ -70,7 +70,7 @@ void require_known(const std::string& name, std::span<const std::string_view> ma
                                                                    "Known: " + list + "; several with commas between");
 }
 
-// The addresses that the processor declares. A missing one is the run's.
+// Checks the addresses that the processor declares. The run's own checks report a missing one.
 void require_addresses(const std::string& processor, const CatalogueValues& values) {
     for (const DeclaredSetting& setting : DeclaredSetting::all()) {
         if (setting.plug_in != processor) continue;
@@ -95,7 +95,7 @@ void require_processors(const RunConfig& config, std::span<const std::string_vie
 
 namespace {
 
-// As producer/runner/checkpoint/checkpoint_file.cpp writes them.
+// The form in which producer/runner/checkpoint/checkpoint_file.cpp writes them.
 constexpr std::string_view kEndedLine = "\"ended\":true}";
 
 std::string path_in(const std::string& output) { return output + "/" + std::string(kReservedPrefix) + "checkpoint"; }

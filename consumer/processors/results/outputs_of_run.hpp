@@ -13,32 +13,33 @@
 
 namespace offramp {
 
-// The record in OUTPUT/.offramp-checkpoint (producer/runner/checkpoint/checkpoint_file.hpp) of the last run with a
-// result: the owners and places of results.
+// The last run with a result, as OUTPUT/.offramp-checkpoint (producer/runner/checkpoint/checkpoint_file.hpp) records
+// it: owners and places of results.
 struct PreviousRun {
     std::string run_id;
     std::vector<std::string> processors;
-    bool ended = false;           // it came to its end by itself
-    bool of_own_program = false;  // begun by a custom program (finish.hpp)
+    bool ended = false;           // it ended by itself
+    bool of_own_program = false;  // started by a custom program (finish.hpp)
 };
 
-// Nothing if the checkpoint is missing or unreadable: then the run cannot be continued, either. Never follows a link.
+// Returns nothing if the checkpoint is missing or unreadable, which also rules out continuing the run. Never follows a
+// link.
 std::optional<PreviousRun> read_previous_run(const std::string& output);
-bool has_checkpoint(const std::string& output);  // whether it can be read or not
+bool has_checkpoint(const std::string& output);  // true even if it is unreadable
 
-// The steps on outputs that a run's processors append to, before and after the run: the parts of prepare_run(),
-// finish_run() and their counterparts for a custom program's run. Each may be killed, and is made again.
-// `config`: whole, since each processor finds there what it declares for itself. Errors: those of RunOutput.
+// Steps before and after a run on outputs that its processors append to. prepare_run(), finish_run() and their
+// counterparts for custom programs consist of these steps. Each may be killed and is then repeated. `config`: complete,
+// because each processor finds its own settings there. Errors: those of RunOutput.
 
 void for_each_output(const RunConfig& config,
                      const std::function<void(const RunOutput& output, const ResultSettings& own)>& work);
 
-// An output folder belongs to one piece of work. Errors: ConfigError for other processors than the previous run's.
+// An output folder belongs to one piece of work. Errors: ConfigError if the processors differ from the previous run's.
 void require_same_processors(const PreviousRun& previous, const ResultSettings& config);
 
-// Checks of config.processor before a run starts: that each name is one of the table's or of `made_besides`, occurs
-// once, has the --sink that it needs, and only valid addresses. "auto" is the producer's to choose. Errors: ConfigError
-// suggests the nearest name.
+// Checks config.processor before a run starts. Each name must be in the table or in `made_besides`, occur once, have
+// the --sink that it needs, and have valid addresses. The producer chooses the processor for "auto". Errors:
+// ConfigError suggests the nearest name.
 void require_processors(const RunConfig& config, std::span<const std::string_view> made_besides = {});
 
 }  // namespace offramp

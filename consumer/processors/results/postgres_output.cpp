@@ -22,7 +22,7 @@ std::chrono::seconds patience_in(const CatalogueValues& settings) {
     return std::chrono::seconds(settings.number("sink-patience-seconds"));
 }
 
-// Which table of the database that is. The layout is its own, and what it is called the settings know.
+// The processor's table in the database. The processor defines the layout; the settings define the name.
 struct DeclaredTable {
     std::string name;
     PostgresLayout layout;
@@ -34,7 +34,7 @@ struct DeclaredTable {
     }
 };
 
-// In the database of --sink, which may be none.
+// In the database of --sink, which may be unset.
 PostgresTarget target_in(const ResultSettings& own, std::chrono::seconds patience, const DeclaredTable& table) {
     PostgresTarget target{.sink = own.sink, .table = own.table_for(table.name), .patience = patience};
     if (!own.samples_folder.empty()) target.job = job_of_shard(own.output);
@@ -46,7 +46,7 @@ class PostgresRows final : public RunOutput {
     PostgresRows(DeclaredTable table, std::chrono::seconds patience, CompleteTable complete)
         : table_(std::move(table)), layout_(table_.layout), patience_(patience), complete_(std::move(complete)) {}
 
-    // Shards of a job fill one table, which was looked at when the job began and is whole when all of them are done.
+    // A job's shards fill one table. It was checked when the job began, and is complete when all shards are done.
     std::string look(const ResultSettings& own) const override {
         if (is_of_a_shard(own)) return {};
         const PostgresTarget target = target_of(own);
@@ -75,7 +75,7 @@ class PostgresRows final : public RunOutput {
         if (own.overwrite && !is_of_a_shard(own)) put_postgres_table_back(layout_, own.output, target_of(own), run_id);
     }
 
-    // The table exists; the mark of its owner is in each shard.
+    // The table exists already; each shard has its owner's mark.
     void join(const ResultSettings& own, std::span<const ShardPart> parts) const override {
         std::optional<PostgresMark> first;
         for (const ShardPart& part : parts) {

@@ -14,13 +14,13 @@ class CatalogueValues;
 class PostgresDatabase;
 struct ProcessorOptions;
 
-// The table of `processor` in the database of --sink, which it declares (ProcessorResults). `complete`, if any, adds
-// what it has only when it is whole. Errors: those of PostgresTable.
+// The table that `processor` declares in the database of --sink (ProcessorResults). `complete`, if set, adds the parts
+// that only a complete table has. Errors: those of PostgresTable.
 using CompleteTable = std::function<void(PostgresDatabase& database, const std::string& table)>;
 std::unique_ptr<RunOutput> postgres_rows(std::string_view processor, const PostgresLayout& layout,
                                          const CatalogueValues& settings, CompleteTable complete = {});
 
-// Where the rows of `processor` go. Errors: ConfigError without --sink.
+// The target of `processor`'s rows. Errors: ConfigError without --sink.
 PostgresTarget postgres_target(const ProcessorOptions& options, std::string_view processor,
                                const PostgresLayout& layout);
 

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A name whose target cannot be inspected counts as foreign.
+// True if something exists at the path. A name whose target cannot be inspected counts as foreign.
 bool is_there(const std::string& path) {
     std::error_code failure;
     return fs::symlink_status(path, failure).type() != fs::file_type::not_found;
@@ -55,7 +55,7 @@ class MergedSegments : public RunOutput {
     void finish(const ResultSettings& own) const override {
         if (own.output.empty()) return;
         const std::string file = own.output + "/" + file_;
-        // On the disk, whatever is asked of single results: it replaces what earlier runs left, and segments go.
+        // Always durable, even if single results are not: the file replaces earlier results, and segments are removed.
         const MergeOutcome outcome = merge_segments(own.output, series_, file, Durability::PowerCut, form_);
         if (outcome.segments > 0)
             spdlog::info("{}: {} items, {} of them there before; {} segments, {} items delivered again", file,
@@ -105,7 +105,7 @@ class SegmentsOfLines final : public MergedSegments {
         : MergedSegments(std::move(series), std::move(file), lines_form()), has_first_line_(has_first_line) {}
 
   private:
-    // The first line may be long, but not before it is seen what it is.
+    // Reads the first line only as far as needed: it may be long.
     bool is_offramp_file(const std::string& file) const override {
         RecordFile lines(file);
         const std::string_view text = lines.from(0, 1);
@@ -164,13 +164,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kNamesShown = 3;
-constexpr std::uint64_t kBytesOfABlock = 512;  // of st_blocks
+constexpr std::uint64_t kBytesOfABlock = 512;  // the unit of st_blocks
 
-// Pictures whose canvases are not of whole masks.
+// Pictures with incomplete canvases.
 struct MissingTiles {
     std::set<std::string> names;
     std::size_t nameless = 0;
-    std::uint64_t bytes = 0;  // that their canvases take of the disk
+    std::uint64_t bytes = 0;  // disk space of their canvases
 };
 
 void add(MissingTiles& missing, const std::string& path) {
@@ -178,7 +178,7 @@ void add(MissingTiles& missing, const std::string& path) {
     if (::stat(path.c_str(), &facts) == 0)
         missing.bytes += static_cast<std::uint64_t>(facts.st_blocks) * kBytesOfABlock;
     if (std::string name = TileCanvas::name_of(path); !name.empty())
-        missing.names.insert(std::move(name));  // of several outputs each has a canvas
+        missing.names.insert(std::move(name));  // with several outputs, each has a canvas
     else
         ++missing.nameless;
 }
@@ -189,7 +189,7 @@ std::string number_of(std::size_t pictures) {
     return pictures == 1 ? "1 picture" : fmt::format("{} pictures", pictures);
 }
 
-// ": a, b, c, and 2 more"; empty where no name is known.
+// ": a, b, c, and 2 more"; empty if no name is known.
 std::string names_in(const MissingTiles& missing) {
     std::string names;
     std::size_t shown = 0;
@@ -199,7 +199,7 @@ std::string names_in(const MissingTiles& missing) {
     return names;
 }
 
-// For a finished run. `folder`: of the canvases.
+// For a finished run. `folder`: contains the canvases.
 void report_missing_tiles(const MissingTiles& missing, const std::string& folder) {
     const std::size_t pictures = pictures_in(missing);
     if (pictures == 0) return;
@@ -211,7 +211,7 @@ void report_missing_tiles(const MissingTiles& missing, const std::string& folder
         (missing.bytes + (1U << 20U) - 1) >> 20U, folder);
 }
 
-// For a run that was stopped while working on them: they are sound.
+// For a run that was stopped while it worked on them: they are intact.
 void report_unfinished(const MissingTiles& missing) {
     const std::size_t pictures = pictures_in(missing);
     if (pictures == 0) return;
@@ -222,7 +222,7 @@ void report_unfinished(const MissingTiles& missing) {
 
 enum class Whole { Go, Stay };
 
-// Returns those of masks that are not whole.
+// Returns the canvases of incomplete masks.
 MissingTiles find_missing_tiles(const std::string& folder, Whole whole) {
     MissingTiles missing;
     std::error_code failure;
@@ -238,7 +238,7 @@ MissingTiles find_missing_tiles(const std::string& folder, Whole whole) {
     }
     if (failure && failure != std::errc::no_such_file_or_directory)
         throw write_error("looking at " + folder, failure.value());
-    if (whole == Whole::Go) fs::remove(folder, failure);  // where it is empty
+    if (whole == Whole::Go) fs::remove(folder, failure);  // succeeds only if it is empty
     return missing;
 }
 
@@ -260,7 +260,7 @@ class TileCanvases final : public RunOutput {
         report_unfinished(find_missing_tiles(canvas_folder(own.output), Whole::Stay));
     }
 
-    // Shards write to the canvases of the whole: what lacks tiles now gets none.
+    // Shards write to the job's canvases: tiles missing now will not arrive any more.
     void join(const ResultSettings& own, std::span<const ShardPart> /*parts*/) const override {
         find_missing_tiles(canvas_folder(own.output), Whole::Go);  // the job's merge reports them
     }

@@ -15,7 +15,7 @@ const ArgmaxKernels& best_kernels() {
     return kBaselineArgmax;
 }
 
-// Pixels reordered together: their scores fill about a first-level cache.
+// The number of pixels to reorder together: their scores fill about a first-level cache.
 std::int64_t scratch_pixels(std::int64_t classes, std::size_t word_bytes) {
     const std::int64_t fitting = (std::int64_t{24} << 10U) / (classes * static_cast<std::int64_t>(word_bytes));
     return std::clamp<std::int64_t>(fitting / 16 * 16, 16, 512);
@@ -34,7 +34,7 @@ void ClassArgmax::run(const ClassScores& scores, std::int64_t first_row, std::in
         expect(scores.dtype == kFloat16 || scores.dtype == kBFloat16, "scores are float32, float16 or bfloat16");
         run_line<std::uint16_t>(scores, first_element, pixels, to);
     };
-    // Rows that follow one another without a gap are one long line.
+    // Rows without a gap between them form one long line.
     if (scores.row_stride == scores.width * scores.column_stride)
         return line(first_row * scores.row_stride, rows * scores.width, ids.data());
     for (std::int64_t row = 0; row < rows; ++row)
@@ -50,7 +50,7 @@ void ClassArgmax::run_line(const ClassScores& scores, std::int64_t first_element
 
     const std::int64_t at_once = scratch_pixels(scores.classes, sizeof(Word));
     const std::int64_t scratch_stride =
-        at_once + 16;  // planes that begin a power of two apart would share a few cache sets
+        at_once + 16;  // avoids planes that begin a power of two apart, which would share few cache sets
     auto& scratch_of_words = [this]() -> std::vector<Word>& {
         if constexpr (std::is_same_v<Word, float>)
             return scratch32_;

@@ -12,7 +12,7 @@ namespace offramp {
 
 inline constexpr std::int64_t kMaxClasses = 256;  // an id is one byte
 
-// Where the class scores of one image lie; strides in elements. Borrows the bytes.
+// The location of one image's class scores; strides in elements. Borrows the bytes.
 struct ClassScores {
     const std::byte* data = nullptr;  // aligned to the element
     DType dtype;                      // float32, float16 or bfloat16
@@ -24,16 +24,16 @@ struct ClassScores {
     std::int64_t column_stride = 0;
 };
 
-// Finds each pixel's class as PyTorch's argmax over the channels does: the first of the largest scores, a NaN
-// counting as largest. Any order of the dimensions; fast when pixels of a class lie side by side (contiguous)
-// or classes of a pixel (channels-last). Owns a scratch of a few cache lines a class. Thread: one.
+// Finds each pixel's class as PyTorch's argmax over the channels does: the first of the largest scores, where NaN
+// counts as largest. Accepts any order of dimensions. It is fast if pixels of a class (contiguous) or classes of a
+// pixel (channels-last) are adjacent. Owns a scratch of a few cache lines per class. Thread: one.
 class ClassArgmax {
   public:
     ClassArgmax();
-    // For tests: the loops of one instruction set.
+    // For tests: uses the loops of one instruction set.
     explicit ClassArgmax(const ArgmaxKernels& kernels) : kernels_(&kernels) {}
 
-    // Rows [first_row, first_row + rows) of the image into `ids`, rows times width of them.
+    // Writes rows [first_row, first_row + rows) of the image to `ids`: rows times width ids.
     void run(const ClassScores& scores, std::int64_t first_row, std::int64_t rows, std::span<std::uint8_t> ids);
 
   private:

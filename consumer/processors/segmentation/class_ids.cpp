@@ -37,7 +37,7 @@ void ClassIds::find_classes(std::span<const float> line, bool one_channel, std::
                 0, 1, ids);
 }
 
-// The enlarged scores never leave the cache.
+// Works line by line, so that the enlarged scores stay in the cache.
 std::span<const std::uint8_t> ClassIds::by_lines(const SegmentationOutput& output, const SampleView& sample,
                                                  const Progress& progress) {
     enlarged_.begin(output.scores(sample.row), output.upsample_factor);
@@ -54,7 +54,7 @@ std::span<const std::uint8_t> ClassIds::by_lines(const SegmentationOutput& outpu
     return ids_;
 }
 
-// In strips: the lines of all classes stay in the cache, however wide the picture is.
+// Works in strips: the lines of all classes stay in the cache, however wide the picture is.
 std::span<const std::uint8_t> ClassIds::resize_scores(const SegmentationOutput& output, const SampleView& sample,
                                                       ImageSize size, const Progress& progress) {
     constexpr std::uint32_t kStrip = 1024;
@@ -75,7 +75,7 @@ std::span<const std::uint8_t> ClassIds::resize_scores(const SegmentationOutput& 
     return ids_;
 }
 
-// A pixel has the class of the output's pixel that contains its middle.
+// A pixel takes the class of the output pixel that contains its centre.
 std::span<const std::uint8_t> ClassIds::nearest(const SegmentationOutput& output, const SampleView& sample,
                                                 ImageSize size, const Progress& progress) {
     const auto plane = plane_of(*output.tensor, sample, plane_);
@@ -108,8 +108,8 @@ std::span<const std::uint8_t> ClassIds::reduce(const ClassScores& scores, const 
 
 namespace {
 
-// COCO's numbers: five bits a letter from '0' on, the lowest first, a sixth bit while more follow; from the third
-// length on the difference to the length of the same kind before it.
+// COCO's numbers: each letter from '0' on holds five bits, lowest first, and a sixth bit while more follow. From the
+// third length on, a number is the difference from the previous length of the same kind.
 std::string compressed(const std::vector<std::uint32_t>& lengths) {
     std::string text;
     for (std::size_t i = 0; i < lengths.size(); ++i) {
@@ -126,7 +126,7 @@ std::string compressed(const std::vector<std::uint32_t>& lengths) {
     return text;
 }
 
-// Blocks of both planes stay in the cache.
+// Works in blocks, so that both planes stay in the cache.
 constexpr std::uint32_t kBlock = 64;
 
 void turn(std::span<const std::uint8_t> rows, std::uint32_t width, std::uint32_t height, std::uint8_t* columns) {
@@ -139,7 +139,7 @@ void turn(std::span<const std::uint8_t> rows, std::uint32_t width, std::uint32_t
 
 }  // namespace
 
-// A run may go on from the foot of a column to the head of the next.
+// A run may continue from the bottom of a column to the top of the next.
 void ClassRuns::add_run(std::uint8_t id, std::uint64_t begin, std::uint64_t end, std::uint32_t height) {
     Reading& reading = readings_[id];
     const auto left = static_cast<std::uint32_t>(begin / height);

@@ -14,18 +14,18 @@
 
 namespace offramp {
 
-// Finds the class of each pixel of a sample: ids as they lie in the slab, or the argmax of scores, enlarged first where
-// they are to be. Of one channel, the foreground's, class 1 from a threshold on. Owns its scratch memory. Thread: one.
+// Finds the class of each pixel of a sample: the slab's class ids, or the argmax of its scores, enlarged first if
+// requested. A one-channel output gives class 1 (foreground) from a threshold on. Owns its scratch memory. Thread: one.
 // Errors: those of SegmentationOutput::scores().
 class ClassIds {
   public:
     explicit ClassIds(const ForegroundScale& scale) : scale_(scale) {}
 
-    // height() times width() ids of `output`, row by row; valid until the next call, and while the slab is.
+    // height() times width() ids of `output`, row by row. Valid until the next call, and only while the slab is.
     std::span<const std::uint8_t> of(const SegmentationOutput& output, const SampleView& sample,
                                      const Progress& progress);
-    // The same in another size, at most kMaxImagePixels: the classes of scores that are brought to it (ResizedScores);
-    // of class ids those of the nearest pixel.
+    // The same in another size, at most kMaxImagePixels. Scores are resized first (ResizedScores); class ids come from
+    // the nearest pixel.
     std::span<const std::uint8_t> of(const SegmentationOutput& output, const SampleView& sample, ImageSize size,
                                      const Progress& progress);
 
@@ -47,27 +47,27 @@ class ClassIds {
     std::vector<std::uint8_t> ids_, plane_;
 };
 
-// The pixels of one class, as COCO writes them.
+// The pixels of one class, in COCO's form.
 struct ClassMask {
     std::uint8_t id = 0;
-    std::string counts;                                      // COCO's compressed run-length encoding, over columns
-    std::uint64_t area = 0;                                  // pixels
-    std::uint32_t left = 0, top = 0, width = 0, height = 0;  // of the smallest box around them
+    std::string counts;                                      // COCO's compressed run-length encoding, column by column
+    std::uint64_t area = 0;                                  // in pixels
+    std::uint32_t left = 0, top = 0, width = 0, height = 0;  // the smallest box around the pixels
 };
 
-// Encodes the classes of a plane of ids as run lengths, one mask a class, byte for byte as pycocotools does.
-// Owns its scratch memory. Thread: one.
+// Encodes the classes of a plane of ids as run lengths, one mask per class, byte for byte as pycocotools does. Owns its
+// scratch memory. Thread: one.
 class ClassRuns {
   public:
-    // The classes that occur, in the order of their ids; valid until the next call. `ids`: height times width, row by
-    // row.
+    // The masks of the classes that occur, in order of ids. Valid until the next call. `ids`: height times width, row
+    // by row.
     std::span<const ClassMask> encode(std::span<const std::uint8_t> ids, std::uint32_t width, std::uint32_t height);
 
   private:
-    // The state of a class while the plane is read, column by column.
+    // The state of one class while the plane is read, column by column.
     struct Reading {
-        std::vector<std::uint32_t> lengths;  // pixels that are not of the class, then such that are, in turn
-        std::uint64_t end = 0;               // of its last run
+        std::vector<std::uint32_t> lengths;  // alternating: pixels outside the class, pixels of the class
+        std::uint64_t end = 0;               // end of its last run
         std::uint32_t top = 0, bottom = 0, left = 0, right = 0;
         std::uint64_t area = 0;
     };

@@ -57,7 +57,7 @@ void EnlargedSample::all(std::span<float> to) {
     }
 }
 
-// Two neighbours are kept: the next lines mostly lie between the same.
+// Keeps two neighbours, because most of the next lines lie between the same two.
 const float* EnlargedSample::enlarged_across(std::int32_t source_line) {
     const auto place = static_cast<std::size_t>(source_line % 2);
     if (across_of_[place] == source_line) return across_[place].data();
@@ -83,7 +83,7 @@ void EnlargedSample::read(std::int64_t c, std::int64_t source_line) {
 
 namespace {
 
-// As PyTorch has it where a size is given.
+// The scale that PyTorch uses when a size is given.
 float scale_of(std::int64_t from, std::uint32_t to) { return static_cast<float>(from) / static_cast<float>(to); }
 
 }  // namespace
@@ -114,7 +114,7 @@ std::span<const float> ResizedScores::line(std::uint32_t y) {
     return result_;
 }
 
-// Two neighbours are kept: the next lines mostly lie between the same.
+// Keeps two neighbours, because most of the next lines lie between the same two.
 const float* ResizedScores::brought_across(std::int32_t source_line) {
     const auto place = static_cast<std::size_t>(source_line % 2);
     float* const to = across_[place].data();

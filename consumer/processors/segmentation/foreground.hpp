@@ -10,12 +10,14 @@
 
 namespace offramp {
 
-// Computes how much of each pixel of a sample is not background (class 0), 0 to 255.
+// Computes how far each pixel of a sample is from background (class 0), 0 to 255.
+//
 //   scores                       1 - softmax's probability of class 0: soft edges
-//   scores of one channel        the probability that they say: soft edges
-//   class ids with confidence    the probability of the pixel's class, or of not being background where that is its
-//   class class ids alone              0 or 255: hard edges
-// A pixel whose scores are not numbers is background. Owns its scratch memory. Thread: one. Errors: those of
+//   scores of one channel        the probability of foreground: soft edges
+//   class ids with confidence    the class's probability, or 1 minus it if the class is background
+//   class ids alone              0 or 255: hard edges
+//
+// A pixel whose scores are NaN is background. Owns its scratch memory. Thread: one. Errors: those of
 // SegmentationOutput::scores().
 class Foreground {
   public:

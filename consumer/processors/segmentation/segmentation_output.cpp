@@ -14,7 +14,7 @@ namespace {
 
 static_assert(kMostClassesOfMasks == kMaxClasses && kLongestEnlargedSide == EnlargedSample::kLongestSide);
 
-// The plane beside a class map; it has a class map's shape.
+// The plane beside a class map has the class map's shape.
 bool is_confidence(const SlabContents& slab, const TensorSpec& spec) {
     return slab.transform == OutputTransform::ClassMap &&
            (spec.name == "confidence" || spec.name.ends_with(".confidence"));
@@ -58,7 +58,7 @@ std::vector<SegmentationOutput> find_outputs(const SlabContents& slab, std::stri
                       "Choose --processor npy, which writes any number, or give the model fewer classes");
 }
 
-// Ids of an argmax, in bytes.
+// Ids of an argmax, converted to bytes.
 template <class Id>
 std::span<const std::uint8_t> narrowed(const TensorView& tensor, const SampleView& sample,
                                        std::vector<std::uint8_t>& scratch) {

@@ -24,7 +24,7 @@ namespace {
 
 using Cell = TileCanvas::Cell;
 
-// The seams that a tile has scores in, row by row.
+// The seams for which a tile has scores, row by row.
 std::vector<Cell> seams_of(const TileOfPicture& tile, const Tiling& tiling) {
     std::vector<Cell> seams;
     const auto around = [](std::uint32_t number, const TileAxis& axis) {
@@ -44,7 +44,7 @@ std::uint32_t weight_of(std::uint32_t cell, std::uint32_t place, std::uint32_t p
     return place == 0 ? earlier_weight(pixel, overlap) : later_weight(pixel);
 }
 
-// The first of the largest, a NaN counting as largest, as ClassArgmax finds it.
+// The first of the largest, where NaN counts as largest, as ClassArgmax does.
 std::uint8_t largest(const double* sums, std::size_t classes, std::size_t stride) {
     std::size_t best = 0;
     for (std::size_t c = 1; c < classes; ++c) {
@@ -59,7 +59,7 @@ std::uint8_t largest(const double* sums, std::size_t classes, std::size_t stride
 StitchedMasks::StitchedMasks(const ProcessorOptions& options, std::string_view processor)
     : size_{options.input.tile, options.input.overlap_pixels()},
       folder_(options.output_for(processor)),
-      // Shards of a job share pictures, as they share the folder of masks.
+      // Shards of a job share pictures and the folder of masks.
       canvases_(canvas_folder(options.results.samples_folder.empty() ? options.shared_output_for(processor) : folder_)),
       durability_(options.durability()),
       scale_(options.foreground_scale()),
@@ -109,7 +109,7 @@ void StitchedMasks::add_to_canvas(const Tile& tile, std::span<const std::uint8_t
     canvas.settle();
     failpoint("stitch.written");
 
-    // The seams that no other consumer has to write to any more.
+    // The seams to which no other consumer will write any more.
     std::vector<Cell> whole;
     const auto all_tiles_wrote = [&](Cell seam) {
         const auto [first_row, rows] = tiles_of_cell(seam.row);
@@ -144,7 +144,7 @@ void StitchedMasks::add_to_canvas(const Tile& tile, std::span<const std::uint8_t
     if (is_whole) commit(canvas, tile, path);
 }
 
-// The classes that are this tile's alone; where seams are cut, its share of the picture.
+// Writes the classes of the pixels that only this tile covers; where seams are cut, its share of the picture.
 void StitchedMasks::put_inner(const Tile& tile, std::span<const std::uint8_t> ids, TileCanvas& canvas) {
     const TileAxis& across = canvas.tiling().across();
     const TileAxis& down = canvas.tiling().down();
@@ -175,7 +175,7 @@ void StitchedMasks::put_seams(const Tile& tile, std::span<const Cell> seams, Til
     }
     ProgressByBytes done(tile.progress);
     for (std::uint32_t y = 0; y < size_.tile; ++y) {
-        std::span<const float> line;  // [classes, tile], once it is needed
+        std::span<const float> line;  // [classes, tile], computed on demand
         for (const Cell seam : open) {
             const PixelSpan rows = down.cell(seam.row), columns = across.cell(seam.column);
             if (top + y < rows.begin || top + y >= rows.end) continue;
@@ -190,7 +190,7 @@ void StitchedMasks::put_seams(const Tile& tile, std::span<const Cell> seams, Til
     }
 }
 
-// Row y of the tile's scores, [classes, tile]. Where they have the tile's size already, they are taken as they are.
+// Row y of the tile's scores, [classes, tile]. Scores that have the tile's size already are used directly.
 std::span<const float> StitchedMasks::line_of(const Tile& tile, std::uint32_t y) {
     if (is_resized_) return resized_.line(y);
     const ClassScores scores = tile.output.scores(tile.sample.row);
@@ -205,8 +205,8 @@ std::span<const float> StitchedMasks::line_of(const Tile& tile, std::uint32_t y)
     return line_;
 }
 
-// In numbers that hold the sums of weighted scores without rounding where the tiles agree: such pixels get the class
-// that a whole picture would have had.
+// Uses double: sums of weighted scores are exact where the tiles agree, so such pixels get the class of an untiled
+// picture.
 void StitchedMasks::add_up(Cell seam, TileCanvas& canvas, bool one_channel) {
     const PixelSpan rows = canvas.tiling().down().cell(seam.row), columns = canvas.tiling().across().cell(seam.column);
     const std::size_t classes = canvas.form().classes, width = columns.length();

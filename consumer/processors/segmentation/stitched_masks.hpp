@@ -19,16 +19,16 @@
 
 namespace offramp {
 
-// Puts the tiles of pictures (--tile) together, each picture's into one palette PNG, OUTPUT/KEY.png, in its own size:
-// where tiles overlap, their scores are added, weighted by ramps, and compared then; class maps, which have no scores,
-// are cut in the middle. Consumers share a picture's canvas (TileCanvas); the consumer that finds it whole writes the
-// file. Memory: a tile, and some rows of the picture. Thread: one. Blocks: on the file system. Errors: those of
-// TileCanvas and ClassIds; Error with BadInput for a sample that is not a tile.
+// Stitches the tiles of each picture (--tile) into one palette PNG, OUTPUT/KEY.png, in the picture's size. Where tiles
+// overlap, it adds their scores, weighted by ramps, and then compares the classes. Class maps have no scores and are
+// cut in the middle of the overlap. Consumers share a picture's canvas (TileCanvas); the consumer that finds it
+// complete writes the file. Memory: a tile, and some rows of the picture. Thread: one. Blocks: on the file system.
+// Errors: those of TileCanvas and ClassIds; Error with BadInput for a sample that is not a tile.
 class StitchedMasks {
   public:
     StitchedMasks(const ProcessorOptions& options, std::string_view processor);
 
-    // False: the delivery does not count any more, and nothing was committed.
+    // Returns false if the delivery no longer counts; nothing was committed then.
     bool add(const SegmentationOutput& output, const SampleView& sample, const Progress& progress,
              const StillCurrent& still_current);
 
@@ -57,7 +57,7 @@ class StitchedMasks {
     PalettePng png_;
     ClassIds ids_;
     ResizedScores resized_;
-    bool is_resized_ = false;  // what line_of() takes of the tile under way
+    bool is_resized_ = false;  // line_of() reads resized scores for the current tile
     std::vector<float> line_, scores_;
     std::vector<double> sums_;
     std::vector<std::uint8_t> row_;

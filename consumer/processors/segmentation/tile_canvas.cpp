@@ -37,7 +37,7 @@ void TileCanvas::open_or_make(std::string_view name) {
     }
 }
 
-// It has its name once its form is in it. Another consumer may be first.
+// The file gets its name once its header is complete. Another consumer may be first.
 void TileCanvas::make(std::string_view name) {
     AtomicFile file(path_, durability_, "the working file of a mask, ");
     const CanvasHeader header = CanvasHeader::of(form_);
@@ -57,7 +57,7 @@ void TileCanvas::require_form() const {
     CanvasHeader wanted = CanvasHeader::of(form_);
     wanted.committed = header.committed;
     wanted.set_cells = header.set_cells;
-    if (header.committed != 0) wanted.stamp = header.stamp;  // a mask that is made stays
+    if (header.committed != 0) wanted.stamp = header.stamp;  // a finished mask stays
     if (std::memcmp(&header, &wanted, sizeof header) == 0) return;
     const bool only_changed =
         header.stamp != std::exchange(wanted.stamp, header.stamp) && std::memcmp(&header, &wanted, sizeof header) == 0;
@@ -74,7 +74,7 @@ std::uint64_t TileCanvas::cell_at(Cell cell) const {
     return layout_.cells_at + std::uint64_t{cell.row} * tiling_.across().cells() + cell.column;
 }
 
-// A tile shows nine cells, row by row. The inner one has no scores; corners and edges alternate.
+// A tile touches nine cells, row by row. The inner one has no scores; corners and edges alternate.
 std::uint64_t TileCanvas::scores_at(std::uint32_t tile_row, std::uint32_t tile_column, Cell cell) const {
     const std::uint32_t down = cell.row + 1 - 2 * tile_row, across = cell.column + 1 - 2 * tile_column;
     expect(down < 3 && across < 3 && (down != 1 || across != 1), "a tile has scores in the seams around it");
@@ -214,7 +214,7 @@ void TileCanvas::note_committed() {
     write(offsetof(CanvasHeader, committed), std::as_bytes(std::span(&committed, 1)));
     settle();
     failpoint("canvas.committed");
-    // It keeps its length: a late consumer must not meet an early end of file.
+    // The file keeps its length, so that a late consumer does not meet an early end of file.
     ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(layout_.classes_at),
                 static_cast<off_t>(layout_.bytes - layout_.classes_at));
 }

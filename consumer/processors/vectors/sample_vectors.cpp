@@ -16,10 +16,10 @@
 namespace offramp {
 namespace {
 
-// Below this length a vector has no direction: PyTorch's and sentence-transformers' bound.
+// A shorter vector has no direction; the bound is that of PyTorch and sentence-transformers.
 constexpr double kLeastLength = 1e-12;
 
-// A number nearer to 65536 than to the largest float16, 65504, becomes infinite.
+// From here on, numbers round to infinity: they are nearer to 65536 than to the largest float16, 65504.
 constexpr float kBeyondFloat16 = 65520;
 
 }  // namespace

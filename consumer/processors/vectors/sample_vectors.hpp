@@ -16,33 +16,34 @@
 
 namespace offramp {
 
-// An output that holds one vector a sample: float32, float16 or bfloat16 [N, D]. Borrows the slab.
+// An output with one vector per sample: float32, float16 or bfloat16 [N, D]. Borrows the slab.
 struct VectorOutput {
     const TensorView* tensor = nullptr;
-    std::uint32_t dimensions = 0;  // of what is stored: after --truncate-dim
+    std::uint32_t dimensions = 0;  // as stored: after --truncate-dim
 
     const std::string& name() const { return tensor->spec.name; }
 };
 
-// Makes of each sample's vector what is stored: the first --truncate-dim numbers, with --normalize brought to length 1
-// (a vector of length 0 stays as it is), in --vector-dtype. Owns its scratch memory. Thread: one.
+// Converts each sample's vector to the form to store: keeps the first --truncate-dim numbers, scales to length 1 with
+// --normalize (a vector of length 0 stays unchanged), and converts to --vector-dtype. Owns its scratch memory. Thread:
+// one.
 class SampleVectors {
   public:
-    // `processor`: who asks, for errors.
+    // `processor`: the caller, for errors.
     SampleVectors(const CatalogueValues& settings, std::string_view processor);
 
-    // The outputs of a slab that fit. Errors: ConfigError if there is none, with the reason for each, and when one is
-    // shorter than --truncate-dim.
+    // The outputs of a slab that fit. Errors: ConfigError if none fits, with the reason for each output, or if an
+    // output is shorter than --truncate-dim.
     std::vector<VectorOutput> outputs(const SlabContents& slab) const;
     // The stored bytes of one sample's vector, little endian; valid until the next call.
     std::span<const std::byte> of(const VectorOutput& output, const SampleView& sample);
-    // Whether all numbers of that vector are finite, as they are stored. Tables have NULL for another one: readers take
-    // infinite numbers and NaN for numbers, and pgvector does not hold them.
+    // True if all numbers of the last vector are finite as stored. Tables store NULL for other vectors, because readers
+    // would take infinity and NaN for numbers, and pgvector rejects them.
     bool is_finite() const { return is_finite_; }
-    // Warns of those since the last call that were not.
+    // Warns about vectors since the last call that were not finite.
     void report_unstored();
 
-    // Vectors so far with a finite number that became infinite as a float16. The first is warned of.
+    // The number of vectors so far in which a finite number became infinite as float16. The first one causes a warning.
     std::uint64_t overflowed() const { return overflowed_; }
 
     bool normalizes() const { return normalizes_; }
@@ -65,21 +66,22 @@ class SampleVectors {
 
 // The part of a vector's row that describes its sample. Borrows the sample.
 struct VectorOrigin {
-    std::string_view key;  // of a chunk that of its text
+    std::string_view key;  // for a chunk, the key of its text
     BesideText beside;     // ColumnsBeside::columns()
     TextChunk chunk;       // ColumnsBeside::chunks()
 };
 
-// The further columns of rows of vectors: those of the run's input, a table of texts, for each sample
-// (--vector-columns), and the part of its text that a sample is (--chunk-tokens). Thread: one. Blocks: on the disk.
+// The further columns of rows of vectors: the input's columns for each sample, from a table of texts
+// (--vector-columns), and the part of the text that the sample covers (--chunk-tokens). Thread: one. Blocks: on the
+// disk.
 class ColumnsBeside {
   public:
-    // `processor`: who asks, for messages. Errors: those of InputColumns.
+    // `processor`: the caller, for messages. Errors: those of InputColumns.
     ColumnsBeside(const ProcessorOptions& options, std::string_view processor);
 
     bool columns() const { return columns_.has_value(); }  // id, columns
     bool chunks() const { return chunks_; }                // chunk, start_char, end_char
-    // The names of the columns that exist.
+    // The names of the present columns.
     std::vector<std::string> names() const;
     // Errors: those of InputColumns and chunk_named().
     VectorOrigin of(std::string_view key) const;

@@ -1,4 +1,4 @@
-// The C ABI's consumer side: slabs as C structs, and nothing but codes leaves.
+// The consumer side of the C ABI: passes slabs as C structs, and turns every exception into a code.
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -44,13 +44,13 @@ struct offramp_consumer final : offramp::SlabProcessor {
     offramp::UniqueFd stop;  // an eventfd
     pid_t process_id = ::getpid();
     std::atomic<bool> running{false};
-    // While a slab is processed.
+    // Set while a slab is processed.
     offramp_process function = nullptr;
     void* user = nullptr;
     const offramp::Progress* progress = nullptr;
     const offramp::StillCurrent* still_current = nullptr;
-    std::string why;     // explained
-    std::string failed;  // what ended it, where its function did
+    std::string why;     // the reason that the function reported
+    std::string failed;  // the error that ended the consumer, if its function caused it
     offramp::SlabForC slab;
 
     void process(const offramp::SlabContents& contents, const offramp::Progress& at_work,
@@ -192,8 +192,8 @@ std::int32_t offramp_consumer_explain(offramp_consumer* consumer, const char* wh
 
 std::int32_t offramp_consumer_stop(offramp_consumer* consumer) {
     if (consumer == nullptr || !open_consumers.has(consumer)) return OFFRAMP_BAD_ARGUMENT;
-    if (consumer->process_id != ::getpid()) return OFFRAMP_WRONG_PROCESS;  // a child has the same eventfd
-    const int before = errno;                                              // it may be called in a signal handler
+    if (consumer->process_id != ::getpid()) return OFFRAMP_WRONG_PROCESS;  // a forked child shares the eventfd
+    const int before = errno;                                              // a signal handler may call this
     const std::uint64_t one = 1;
     const bool signalled = ::write(consumer->stop.get(), &one, sizeof one) == sizeof one || errno == EAGAIN;
     errno = before;

@@ -39,7 +39,7 @@ void flush_folder(const fs::path& folder) {
     if (!fd || ::fsync(fd.get()) != 0) throw write_error("flushing the folder " + folder.string(), errno);
 }
 
-// One that is held is there, whatever its name leads to.
+// A held folder exists, even if its name leads elsewhere.
 void make_folder(const fs::path& folder, Durability durability) {
     if (HeldOutput::holds(folder.string())) return;
     HeldOutput::require_same(folder.string());
@@ -87,8 +87,8 @@ AtomicFile::AtomicFile(std::string path, Durability durability, std::string_view
     }
 }
 
-// False when another name must be tried: this one is a leftover of an earlier process with our pid, or it was
-// taken for a leftover before it was locked.
+// Returns false when another name must be tried: the file is a leftover of an earlier process with the same pid, or
+// another process removed it as a leftover before it was locked.
 bool AtomicFile::try_open_temporary() {
     const fs::path folder = fs::path(path_).parent_path();
     HeldOutput::require_same(folder.string());
@@ -104,7 +104,7 @@ bool AtomicFile::try_open_temporary() {
         if (errno == EEXIST || errno == EINTR) return false;
         throw write_error("a temporary file for " + named_, errno);
     }
-    // A file system without locks is accepted: its leftovers then stay.
+    // Accepts a file system without locks: its leftovers then stay.
     if (lock_retried(file.get(), LOCK_EX) == 0) {
         struct stat status {};
         if (::fstat(file.get(), &status) != 0) throw write_error("a temporary file for " + named_, errno);
@@ -125,7 +125,7 @@ void AtomicFile::set_size(std::uint64_t bytes) {
     file_->set_size(bytes);
 }
 
-// Before it has its name: a name on the disk must not lead to a file without its bytes.
+// Flush the bytes before the rename: a name on the disk must not lead to a file without its bytes.
 void AtomicFile::flush_bytes() {
     expect(file_.has_value(), "a file is committed once");
     if (durability_ == Durability::PowerCut) file_->flush();

@@ -12,29 +12,29 @@
 
 namespace offramp {
 
-// Writes one file that appears whole or not at all: under a hidden temporary name (".offramp-tmp-PID-N")
-// beside its place, then renamed. Committing the same bytes again changes nothing, so that a sample that is
-// delivered twice does no harm.
+// Writes one file that appears whole or not at all: it has a hidden temporary name (".offramp-tmp-PID-N") in the same
+// folder, and is then renamed. Committing the same bytes again changes nothing, so repeated delivery of a sample is
+// harmless.
 //
-// While it is being written, the temporary file is locked (flock): the lock goes with the process, so that it
-// distinguishes a leftover from work in progress, whatever pid namespace the writer lives in.
+// The temporary file stays locked (flock) while it is written. The lock ends with the process, and so distinguishes
+// work in progress from a leftover in every pid namespace.
 //
-// Owns the temporary file; a destroyed, uncommitted one is removed. Thread: one at a time. Blocks: on the
+// Owns the temporary file, and removes it on destruction if it is not committed. Thread: one at a time. Blocks: on the
 // file system. Errors: SystemError with CannotWrite and the path.
 class AtomicFile {
   public:
-    // Makes the parent folders as needed, in the folders that are held (HeldOutput) or by name. `what`: what errors
-    // call the file, before its path.
+    // Creates missing parent folders, relative to held folders (HeldOutput) or by name. `what`: the kind of file, which
+    // errors put before its path.
     explicit AtomicFile(std::string path, Durability durability = Durability::Process, std::string_view what = {});
     AtomicFile(const AtomicFile&) = delete;
     AtomicFile& operator=(const AtomicFile&) = delete;
 
     void write(std::span<const std::byte> bytes);
-    // Sets the length: bytes after the written ones read as zeros, and use no space.
+    // Sets the length. Bytes after the written ones read as zeros and use no space.
     void set_size(std::uint64_t bytes);
-    // Puts the file in its place, instead of one that may be there. The last call.
+    // Moves the file to its path and replaces an existing one. Make no further calls.
     void commit();
-    // Instead: where one is there, that one stays, and this one is gone.
+    // Like commit(), but an existing file stays and this one is removed.
     void commit_if_none();
 
   private:
@@ -42,8 +42,8 @@ class AtomicFile {
     void flush_bytes();
     void flush_name();
 
-    std::string path_, opened_path_;  // the second from the folder that is held (HeldOutput)
-    std::string named_;               // in errors
+    std::string path_, opened_path_;  // opened_path_: relative to the held folder (HeldOutput)
+    std::string named_;               // as errors name it
     Durability durability_;
     std::optional<WholeFile> file_;  // until it is committed
 };
@@ -51,26 +51,25 @@ class AtomicFile {
 void write_atomically(const std::string& path, std::span<const std::byte> bytes,
                       Durability durability = Durability::Process);
 
-// Puts a file that is whole in the place of another, or of none, by one rename.
+// Renames `whole`, a complete file, to `path`, and replaces an existing one.
 void replace_file(const std::string& whole, const std::string& path);
 
-// Removes a file, or nothing where there is none. With PowerCut its name is gone from the disk when this returns.
+// Removes a file, if it exists. With PowerCut, its name is gone from the disk when this returns.
 void remove_file(const std::string& path, Durability durability);
 
-// Makes the folder where there is none, and those around it; of a held output only below that (HeldOutput). Errors: as
-// of AtomicFile.
+// Creates the folder and its parents if they are missing; in a held output, only folders below the held one
+// (HeldOutput). Errors: as for AtomicFile.
 void make_folder_of_results(const std::string& folder);
 
-// Makes the folder and proves, with a temporary file, that it can be written. Errors: SystemError with
-// CannotWrite.
+// Creates the folder and proves, with a temporary file, that it is writable. Errors: SystemError with CannotWrite.
 void require_writable_folder(const std::string& folder);
 
-// Removes the temporary files that dead processes left anywhere below the folder, and returns their number. One whose
-// writer lives is left alone, as is one on a file system that cannot lock. Symbolic links are not followed. A folder
-// that does not exist has none. Errors: SystemError with CannotWrite when one cannot be removed.
+// Removes the temporary files that dead processes left anywhere below the folder, and returns their number. It keeps a
+// file whose writer lives, and every file on a file system without locks. It does not follow symbolic links, and
+// returns 0 for a missing folder. Errors: SystemError with CannotWrite when a file cannot be removed.
 std::size_t remove_stale_temporaries(const std::string& folder);
 
-// The error of a file or folder that cannot be written: names the attempt (with the path), errno, and the fix.
+// The error for a file or folder that cannot be written: names the attempt (with the path), errno, and the fix.
 SystemError write_error(const std::string& tried, int errno_value);
 
 }  // namespace offramp

@@ -35,7 +35,7 @@ const HeldFolder& HeldOutput::hold(const std::string& folder, const std::string&
     return found != folders_.end() ? *found : folders_.emplace_back(folder, what);
 }
 
-// The innermost: a shard's place is in the folder that all shards share.
+// Returns the innermost held folder: a shard's place is inside the folder that all shards share.
 const HeldFolder* HeldOutput::around(const std::string& path) const {
     const HeldFolder* found = nullptr;
     for (const HeldFolder& folder : folders_)
@@ -74,7 +74,7 @@ void HeldOutput::require_known(const std::string& folder) const {
                 "Put it back, and continue with --resume");
 }
 
-// With those around it: none of them is made again.
+// Also records the parent folders, because none of them may be created again.
 void HeldOutput::take_note(const HeldFolder& root, const std::string& folder) {
     used_.insert(folder);
     if (known_.contains(folder)) return;

@@ -10,9 +10,9 @@
 
 namespace offramp {
 
-// The folders that this process's results go to, held open: files are written relative to them, and folders are made
-// only below them. A folder below that has taken a result must stay, too: it is not made again once it is gone. One
-// object in a process, which all sinks go by; without it, files are written by name.
+// Holds this process's result folders open. Sinks write files relative to them, and create folders only below them. A
+// subfolder that has taken a result must stay, too: it is not created again once it is gone. All sinks of a process use
+// one object; without it, they write files by name.
 //
 // Owns the folders. Thread: one. Blocks: on the file system. Errors: Error with CannotWrite.
 class HeldOutput {
@@ -22,17 +22,18 @@ class HeldOutput {
     HeldOutput& operator=(const HeldOutput&) = delete;
     ~HeldOutput();
 
-    // `folder` exists. Returns it; harmless for one that is held.
+    // Holds `folder`, which must exist, and returns it. May be called again for a held folder.
     const HeldFolder& hold(const std::string& folder, const std::string& what);
-    // Every name still leads to its folder: of those that are held, and of those below that took results since the last
-    // call. Before results count as done.
+    // Checks that every name still leads to its folder: for held folders, and for subfolders that took results since
+    // the last call. Call it before results count as done.
     void require_in_place();
 
-    // For open() and its like: resolved from the held folder that the path is in; as it is where none is.
+    // The path to pass to open() and similar calls: resolved from the held folder that contains it, or unchanged if
+    // there is none.
     static std::string through(const std::string& path);
     static bool holds(const std::string& folder);
-    // `folder` is about to take a result, and is there, or is about to be made. Errors: it took some before, and is
-    // gone or another.
+    // Call when `folder`, which exists or is about to be created, is about to take a result. Errors: it took results
+    // before, and is now gone or replaced.
     static void require_same(const std::string& folder);
 
   private:
@@ -41,8 +42,8 @@ class HeldOutput {
     void require_known(const std::string& folder) const;
 
     std::deque<HeldFolder> folders_;
-    std::unordered_map<std::string, FileIdentity> known_;  // folders below that took results
-    std::unordered_set<std::string> used_;                 // of these, since the last require_in_place()
+    std::unordered_map<std::string, FileIdentity> known_;  // subfolders that took results
+    std::unordered_set<std::string> used_;                 // the ones used since the last require_in_place()
 };
 
 }  // namespace offramp

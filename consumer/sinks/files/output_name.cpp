@@ -15,8 +15,7 @@ constexpr std::size_t kLongestFileName = 255;
                 "Keys are relative paths without '.' and '..'; rename the item in the input");
 }
 
-// The bytes of the character that the text begins with, where it may not be shown as it is; else 0. What is not UTF-8
-// is left as it is.
+// The length in bytes of the first character if it may not be shown unchanged, else 0. Bytes that are not UTF-8 stay.
 std::size_t unprintable_bytes(std::string_view text) {
     const std::size_t bytes = utf8_character_bytes(text);
     return is_printable(text.substr(0, std::max<std::size_t>(bytes, 1))) ? 0 : std::max<std::size_t>(bytes, 1);
@@ -63,7 +62,7 @@ std::string_view checked_output_name(std::string_view name) {
 std::string escaped(std::string_view text) {
     static constexpr std::string_view kDigits = "0123456789abcdef";
     std::string result;
-    std::size_t hidden = 0;  // bytes of a character that is not shown
+    std::size_t hidden = 0;  // bytes of a character to escape
     for (std::size_t at = 0; at < text.size(); ++at) {
         const char character = text[at];
         if (hidden == 0) hidden = unprintable_bytes(text.substr(at));

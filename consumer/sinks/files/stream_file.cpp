@@ -19,8 +19,8 @@ Error no_reader(const std::string& path) {
     return {ErrorKind::SinkUnavailable, "the FIFO " + path + " has no reader", "Start the program that reads it first"};
 }
 
-// Keeps the SIGPIPE of a FIFO without reader from ending the process: it is blocked for the call, and taken
-// away when it came.
+// Keeps the SIGPIPE of a FIFO without reader from ending the process: blocks it for the call, and discards it if it
+// arrived.
 class SigpipeShield {
   public:
     SigpipeShield() {
@@ -53,7 +53,7 @@ StreamFile::StreamFile(std::string path) : path_(std::move(path)) {
     if (!fifo_ && !S_ISCHR(status.st_mode))
         throw ConfigError("'" + path_ + "' is neither a folder, a FIFO nor a character device",
                           "Several consumers would overwrite one another there: give a folder, a FIFO or /dev/null");
-    // Opening a FIFO without a reader would block for ever; opened non-blocking, it fails.
+    // A blocking open of a FIFO without a reader would wait for ever; a non-blocking one fails.
     file_ = UniqueFd(::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | (fifo_ ? O_NONBLOCK : 0)));
     if (!file_ && fifo_ && errno == ENXIO) throw no_reader(path_);
     if (!file_) throw write_error(path_, errno);

@@ -8,13 +8,12 @@
 
 namespace offramp {
 
-// Writes bytes one after another to something that is not a regular file: a character device (/dev/null) or a FIFO.
-// Nothing written can be taken back, and several writers' bytes are mixed: it serves to measure and to feed another
-// program.
+// Writes a stream of bytes to a character device (/dev/null) or a FIFO. Written bytes cannot be withdrawn, and bytes of
+// several writers mix. Use it to measure, or to feed another program.
 //
-// Owns the open descriptor. Thread: one at a time. Blocks: write() while a FIFO is full.
-// Errors: ConfigError for what is neither device nor FIFO; Error with SinkUnavailable when a FIFO has no
-// reader (at first or any more; no SIGPIPE is left behind); SystemError with CannotWrite for anything else.
+// Owns the open descriptor. Thread: one at a time. Blocks: write() while a FIFO is full. Errors: ConfigError if the
+// path is neither a device nor a FIFO; Error with SinkUnavailable when a FIFO has no reader, initially or later (no
+// SIGPIPE stays pending); SystemError with CannotWrite for anything else.
 class StreamFile {
   public:
     explicit StreamFile(std::string path);

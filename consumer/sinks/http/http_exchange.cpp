@@ -41,7 +41,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kFirst{100};
 constexpr std::chrono::milliseconds kLongest{5000};
-constexpr unsigned kDoublings = 6;  // from the first to past the longest
+constexpr unsigned kDoublings = 6;  // doubles from the first delay to past the longest
 
 }  // namespace
 
@@ -54,7 +54,7 @@ std::chrono::milliseconds RetryDelay::next() {
 
 namespace {
 
-// More than any header that a server takes.
+// Exceeds any header that a server accepts.
 constexpr std::uint64_t kLargestFile = 1 << 16;
 
 // The headers that each request sets itself.

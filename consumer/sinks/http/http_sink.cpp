@@ -18,14 +18,14 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::size_t kShownOfAnswer = 200;
-// Longer, so that no secret is cut before it is blotted out.
+// Larger than the part that is shown, so that no secret is cut before it is redacted.
 constexpr std::size_t kKeptOfAnswer = 16384;
 // The limit for an endless answer.
 constexpr std::size_t kLongestAnswer = 1 << 20;
 constexpr long kConnectSeconds = 10;
 constexpr std::chrono::seconds kLongestRetryAfter{300};
 constexpr milliseconds kStep{50};
-// So short a value would be found everywhere.
+// A shorter value would match everywhere.
 constexpr std::size_t kLeastSecret = 4;
 
 void start_library() {
@@ -83,7 +83,7 @@ class HttpSink::Connection {
         set(CURLOPT_PROTOCOLS_STR, "http,https");
         set(CURLOPT_USERAGENT, ("offramp/" + std::string(program_version())).c_str());
         set(CURLOPT_CONNECTTIMEOUT, std::min<long>(kConnectSeconds, target.timeout.count()));
-        // Not a limit of the whole: a large body over a slow line takes its time, and shows that it moves.
+        // Limits stalls, not the total time: a large body over a slow line takes long, but keeps moving.
         set(CURLOPT_LOW_SPEED_LIMIT, 1L);
         set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(target.timeout.count()));
         set(CURLOPT_TCP_KEEPALIVE, 1L);
@@ -99,7 +99,7 @@ class HttpSink::Connection {
         set(CURLOPT_URL, target.url.c_str());
         if (target.ca_file.empty()) return;
         set(CURLOPT_CAINFO, target.ca_file.c_str());
-        set(CURLOPT_CAPATH, static_cast<const char*>(nullptr));  // the system's folder, which would count beside it
+        set(CURLOPT_CAPATH, static_cast<const char*>(nullptr));  // would otherwise add the system's folder
     }
 
     Outcome request(const HttpTarget& target, const HttpMessage& message, const std::function<void()>& progress,
@@ -113,7 +113,7 @@ class HttpSink::Connection {
         answer_until_ = {};
         headers_are_there_ = false;
         longest_answer_ = target.patience;
-        // Without a word from the server a large body would wait a second for one.
+        // Otherwise a large body would wait a second for the server's permission.
         headers_.reset(libcurl().slist_append(nullptr, "Expect:"));
         for (const std::span<const std::string> some : {std::span<const std::string>(target.headers), message.headers})
             for (const std::string& header : some) add_header(header);
@@ -124,11 +124,11 @@ class HttpSink::Connection {
         const CURLcode result = libcurl().easy_perform(handle_.get());
         libcurl().easy_getinfo(handle_.get(), CURLINFO_RESPONSE_CODE, &outcome.status);
         outcome.unwanted = unwanted_;
-        // An answer without an end still has its status, at the beginning.
+        // An endless response still has its status, at the beginning.
         outcome.answered =
             result == CURLE_OK ||
             ((received_ > kLongestAnswer || (answer_is_stalled() && headers_are_there_)) && outcome.status >= 200);
-        // A proxy that does not let the request through to the server.
+        // A proxy did not let the request through to the server.
         long of_proxy = 0;
         if (outcome.status == 0) libcurl().easy_getinfo(handle_.get(), CURLINFO_HTTP_CONNECTCODE, &of_proxy);
         if (!outcome.answered && of_proxy >= 400) {
@@ -204,9 +204,9 @@ class HttpSink::Connection {
     const std::function<bool()>* wanted_ = nullptr;
     bool unwanted_ = false;
     bool headers_are_there_ = false;
-    // Counted from its first line: how long a server may work on it before is the timeout's affair.
+    // Counted from the response's first line; before that, the timeout limits the server.
     std::chrono::seconds longest_answer_{};
-    std::chrono::steady_clock::time_point answer_until_;  // the epoch: it has not begun
+    std::chrono::steady_clock::time_point answer_until_;  // the epoch: not begun
 };
 
 HttpSink::HttpSink(HttpTarget target)
@@ -216,7 +216,7 @@ HttpSink::HttpSink(HttpTarget target)
     for (const std::string& header : target_.headers) {
         const std::string_view value = http_header_value(header);
         if (value.size() >= kLeastSecret) secrets_.emplace_back(value);
-        // "Bearer abc": the word behind the scheme alone is as secret.
+        // "Bearer abc": the word after the scheme alone is as secret.
         const std::string_view last = value.substr(value.rfind(' ') + 1);
         if (last.size() >= kLeastSecret) secrets_.emplace_back(last);
     }
@@ -270,7 +270,7 @@ std::string HttpSink::described(const Outcome& outcome) const {
     return "does not answer (" + on_one_line(outcome.reason) + ")";
 }
 
-// A server may repeat what it was sent.
+// A server may repeat the request's headers.
 std::string HttpSink::answer_of(const Outcome& outcome) const {
     std::string answer = outcome.answer;
     for (const std::string& secret : secrets_)

@@ -14,35 +14,38 @@
 
 namespace offramp {
 
-// Where results are posted to, and how patiently.
+// The destination of posted results, and how long to keep trying.
 struct HttpTarget {
     std::string url;
-    std::vector<std::string> headers;  // "NAME: VALUE", sent with each request; values are never shown
-    std::string ca_file;               // the authorities that may vouch for the server, in PEM; empty: the system's
-    std::chrono::seconds timeout{30};  // nothing moves for so long: the request is given up and tried again
-    // with one message: requests and the pauses between them, but for those that the server asked for
+    std::vector<std::string> headers;  // "NAME: VALUE", sent with each request; values are never displayed
+    // certificate authorities in PEM that may vouch for the server; empty: the system's
+    std::string ca_file;
+    std::chrono::seconds timeout{30};  // after this time without traffic the request is aborted and retried
+    // per message: requests and the pauses between them, except pauses that the server requests
     std::chrono::seconds patience{20};
 };
 
-// One result on its way. Borrows everything.
+// One result to send. Borrows everything.
 struct HttpMessage {
     std::string_view what;  // for errors: "sample 'a/b.jpg', output 'scores'"
     std::span<const std::string> headers;
     std::span<const std::byte> body;
 };
 
-// Posts messages to one server over one connection, which is kept open.
+// Posts messages to one server over one connection, which it keeps open.
 //
-// A message that the server cannot take now (408, 425, 429, 5xx), that it does not answer, or that does not reach it,
-// is sent again: after RetryDelay, and not before a Retry-After has passed (of which five minutes are waited for). So
-// the server may get a message several times, also one that it answered. An answer that is not complete after the
-// patience counts by its status, or, where not even its headers are there, as none.
+// It resends a message that the server cannot take now (408, 425, 429, 5xx), does not answer, or does not receive. It
+// waits for RetryDelay, and until Retry-After has passed (at most five minutes). So the server may get a message
+// several times, even one that it has answered. A response that is still incomplete `patience` after its first line
+// counts by its status; without complete headers it counts as missing.
 //
-// Owns the connection. Thread: one. Blocks: on the network, no longer than patience, timeout and what Retry-After asks
-// for; `progress` is called meanwhile. Errors: Error with SinkUnavailable when patience is over; ConfigError for a URL
-// or a file of authorities that cannot be used, a certificate that does not hold, and an answer that every message
-// would get; Error with System for an answer that refuses this message. They name status, URL (without credentials and
-// query), message and the first bytes of the answer, in which headers' values are blotted out.
+// Owns the connection. Thread: one. Blocks: on the network, for at most patience, timeout and the Retry-After; it calls
+// `progress` meanwhile.
+//
+// Errors: Error with SinkUnavailable when the patience ends; ConfigError for an unusable URL or authority file, an
+// invalid certificate, and a response that every message would get; Error with System for a response that refuses this
+// message. They name status, URL (without credentials and query), message and the first bytes of the response, with
+// headers' values redacted.
 class HttpSink {
   public:
     explicit HttpSink(HttpTarget target);
@@ -50,8 +53,8 @@ class HttpSink {
     HttpSink(const HttpSink&) = delete;
     HttpSink& operator=(const HttpSink&) = delete;
 
-    // Returns true when the server has taken it; false if it was given up because `wanted`, called before each request,
-    // during it and in pauses, returned false.
+    // Returns true when the server has accepted the message. Returns false if `wanted` returned false; it is called
+    // before and during each request, and in pauses.
     bool post(const HttpMessage& message, const std::function<void()>& progress, const std::function<bool()>& wanted);
 
   private:

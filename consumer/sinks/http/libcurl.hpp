@@ -4,7 +4,7 @@
 
 namespace offramp {
 
-// The calls of libcurl, which is opened with the first of them. Errors: ConfigError where it is not there.
+// The calls of libcurl, which the first use opens. Errors: ConfigError if it is missing.
 struct Libcurl {
     decltype(&::curl_global_init) global_init;
     decltype(&::curl_easy_init) easy_init;

@@ -50,10 +50,10 @@ std::string rows_of(const std::string& merged, const std::string& scratch) {
     return scratch;
 }
 
-// Hands rows on, all of the first one's kind.
+// Passes on rows, and checks that all have the first one's kind.
 class RowsOfOneKind {
   public:
-    // Reads the first ones. Borrows `next`. `path` is for errors.
+    // Reads the first rows. Borrows `next`. `path` is for errors.
     RowsOfOneKind(const NextRecords& next, std::string path) : next_(next), path_(std::move(path)), rows_(next()) {
         VectorRow first;
         expect(first_row(rows_, first) > 0, "there is a row to merge");
@@ -67,7 +67,7 @@ class RowsOfOneKind {
 
     const VectorKind& kind() const { return kind_; }
 
-    // As NextRecords.
+    // Like NextRecords.
     std::string_view next() {
         const std::string_view rows = any_ ? next_() : rows_;
         any_ = true;
@@ -90,7 +90,7 @@ class RowsOfOneKind {
 
     const NextRecords& next_;
     std::string path_;
-    std::string_view rows_;  // the first item's, until they are handed on
+    std::string_view rows_;  // the first item's rows, until they are returned
     bool any_ = false;
     std::string model_, output_;
     VectorKind kind_;

@@ -1,4 +1,4 @@
-// libofframp_parquet.so: vectors in Parquet files, by Arrow. The only file that includes it.
+// libofframp_parquet.so: writes and reads vectors in Parquet files with Arrow. No other file includes Arrow.
 #include "consumer/sinks/parquet/parquet_module.hpp"
 
 #include <arrow/api.h>
@@ -19,7 +19,7 @@
 namespace offramp {
 namespace {
 
-// Rows of one row group: of 384 float32 numbers 100 MB.
+// Rows per row group: 100 MB for 384 float32 numbers.
 constexpr std::int64_t kRowsInGroup = 65536;
 constexpr std::int64_t kColumnsInGroup = std::int64_t{256} << 20;  // bytes
 
@@ -33,8 +33,8 @@ Value checked(arrow::Result<Value> result, const std::string& tried) {
     return std::move(result).ValueUnsafe();
 }
 
-// Hands what Arrow writes on. What `write` throws is kept until Arrow, which does not handle exceptions, has come
-// back.
+// Passes on the bytes that Arrow writes. Stores an exception of `write` until Arrow, which does not handle exceptions,
+// has returned.
 class ForwardingStream final : public arrow::io::OutputStream {
   public:
     explicit ForwardingStream(const std::function<void(std::span<const std::byte>)>& write) : write_(write) {}
@@ -88,7 +88,7 @@ std::shared_ptr<arrow::Schema> schema_of(const VectorKind& kind) {
                                                    {std::string(kind.model), kind.normalized ? "true" : "false"}));
 }
 
-// Parquet's texts are UTF-8; each byte that is none becomes U+FFFD.
+// Parquet's texts are UTF-8; each invalid byte becomes U+FFFD.
 std::string sound(std::string_view text) {
     if (is_utf8(text)) return std::string(text);
     std::string mended;
@@ -100,7 +100,7 @@ std::string sound(std::string_view text) {
     return mended;
 }
 
-// One row group's columns.
+// The columns of one row group.
 class Group {
   public:
     explicit Group(const VectorKind& kind) : kind_(kind) {}
@@ -145,7 +145,7 @@ class Group {
         return table;
     }
 
-    // Texts of one column of a group stay below what Arrow's offsets reach.
+    // Texts of one column of a group stay within the range of Arrow's offsets.
     bool is_full() const { return rows_ == kRowsInGroup || columns_.value_data_length() > kColumnsInGroup; }
     std::int64_t rows() const { return rows_; }
 
@@ -154,7 +154,7 @@ class Group {
     arrow::StringBuilder keys_, outputs_, ids_, columns_;
     arrow::Int64Builder items_, chunks_, starts_, ends_;
     arrow::BufferBuilder numbers_;
-    arrow::TypedBufferBuilder<bool> held_;  // of each row, whether its vector can stand there; else NULL
+    arrow::TypedBufferBuilder<bool> held_;  // for each row: its vector can be stored; else NULL
     std::int64_t rows_ = 0;
 };
 
@@ -238,7 +238,7 @@ void read_rows(const std::string& path, const std::function<void(const VectorRow
                         "Move it away");
         const auto& numbers = static_cast<const arrow::PrimitiveArray&>(*vectors.values());
         const auto* bytes = reinterpret_cast<const std::byte*>(numbers.values()->data());
-        // The value that stands in for NULL, and becomes NULL again.
+        // The value that stands for NULL, and becomes NULL again.
         const std::vector<std::byte> unheld(kind.vector_bytes(), std::byte{0xff});
         for (std::int64_t i = 0; i < batch->num_rows(); ++i) {
             const std::size_t at =

@@ -20,13 +20,13 @@ struct RowHead {
 };
 static_assert(sizeof(RowHead) == 32);
 
-// Behind it, in a row with columns.
+// Follows in a row with columns.
 struct ColumnsHead {
     std::uint32_t id_bytes = 0, columns_bytes = 0;
 };
 static_assert(sizeof(ColumnsHead) == 8);
 
-// Behind them, in a row of a chunk.
+// Follows both in a row of a chunk.
 struct ChunkHead {
     std::uint64_t chunk = 0, start_char = 0, end_char = 0;
 };

@@ -13,8 +13,8 @@ struct VectorKind {
     std::uint32_t dimensions = 0;
     bool halves = false;  // float16 instead of float32
     bool normalized = false;
-    bool columns = false;  // an id and further columns stand beside each vector
-    bool chunks = false;   // it is of a part of a text
+    bool columns = false;  // each vector has an id and further columns
+    bool chunks = false;   // each vector belongs to a part of a text
     std::string_view model;
 
     bool operator==(const VectorKind&) const = default;
@@ -28,9 +28,10 @@ struct VectorRow {
     std::uint64_t item = 0;
     VectorKind kind;
     std::string_view key, output;
-    std::span<const std::byte> vector;                      // little endian, kind.vector_bytes()
-    std::string_view id, columns;                           // kind.columns; the columns are the text of a JSON object
-    std::uint64_t chunk = 0, start_char = 0, end_char = 0;  // kind.chunks
+    std::span<const std::byte> vector;  // little endian, kind.vector_bytes()
+    // set with kind.columns; `columns` is the text of a JSON object
+    std::string_view id, columns;
+    std::uint64_t chunk = 0, start_char = 0, end_char = 0;  // set with kind.chunks
 };
 
 // A row as bytes, one after another, in segments:
@@ -42,7 +43,8 @@ struct VectorRow {
 // little endian, without gaps. A file of them is never read by another version: it lives from a run's start to its end
 // or resumption.
 void append_row(std::string& rows, const VectorRow& row);
-// The row that `rows` begins with, and how many bytes it takes; 0: damaged, `row` is not touched.
+// Reads the first row of `rows`, and returns how many bytes it takes. Returns 0 for a damaged row, and leaves `row`
+// unchanged.
 std::size_t first_row(std::string_view rows, VectorRow& row);
 
 }  // namespace offramp

@@ -16,8 +16,8 @@ constexpr std::uint32_t kNull = 0xffffffff;
 
 static_assert(std::endian::native == std::endian::little, "numbers are little endian here and big endian there");
 
-// Each of the numbers with its bytes the other way round. False when one has all bits of its exponent set: it is
-// infinite, or no number.
+// Copies each number with its bytes reversed. Returns false when a number has all exponent bits set: it is infinite or
+// NaN.
 template <class Number>
 bool reversed(std::span<const std::byte> numbers, std::byte* to) {
     constexpr Number kExponent = sizeof(Number) == 4 ? 0x7f800000 : 0x7c00;
@@ -120,7 +120,7 @@ std::string postgres_json(std::string_view json) {
             at += kNul.size();
             continue;
         }
-        const std::size_t characters = json[at] == '\\' ? 2 : 1;  // what is escaped begins no other escape
+        const std::size_t characters = json[at] == '\\' ? 2 : 1;  // an escaped character begins no other escape
         held += json.substr(at, characters);
         at += characters;
     }

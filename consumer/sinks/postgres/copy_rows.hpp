@@ -9,15 +9,14 @@
 
 namespace offramp {
 
-// Rows in the binary format of PostgreSQL's COPY, all numbers big endian:
+// Rows in the binary format of PostgreSQL's COPY. All numbers are big endian:
 //
-//   "PGCOPY\n\377\r\n\0"   flags (int32) 0   bytes of the header's extension (int32) 0
-//   a row: fields (int16), then of each its bytes (int32; -1: NULL) and these
+//   "PGCOPY\n\377\r\n\0"   flags (int32) 0   size of the header's extension (int32) 0
+//   each row: number of fields (int16), then for each field its size (int32; -1: NULL) and bytes
 //   end: -1 (int16)
 //
-// A jsonb is 1 (one byte), the version of its form, and then the text. A pgvector is its numbers (int16), 0 (int16),
-// then float32 each in `vector`, float16 each in `halfvec`. Owns its memory, which is kept from one use to the next.
-// Thread: one.
+// A jsonb is the version of its form, 1 (one byte), and then the text. A pgvector is the count of its numbers (int16),
+// 0 (int16), then its numbers: float32 in `vector`, float16 in `halfvec`. Owns its memory and reuses it. Thread: one.
 class CopyRows {
   public:
     CopyRows() { clear(); }
@@ -30,10 +29,10 @@ class CopyRows {
     void number(std::int64_t number);
     void json(std::string_view text);
     void null();
-    // `numbers`: little endian, `bytes_each` 4 or 2. False, and NULL is put, when one is infinite or no number, which
-    // pgvector does not hold.
+    // `numbers`: little endian, `bytes_each` 4 or 2. If a number is infinite or NaN, which pgvector rejects, adds NULL
+    // and returns false.
     bool vector(std::span<const std::byte> numbers, std::size_t bytes_each);
-    // Puts the end; what follows is clear(). Valid until then.
+    // Adds the end and returns all bytes, which are valid until clear(). Call clear() next.
     std::span<const std::byte> finished();
 
   private:
@@ -44,12 +43,12 @@ class CopyRows {
     std::size_t rows_ = 0;
 };
 
-// A text as PostgreSQL holds it. In a text that is not UTF-8, or has a NUL or a "\x", bytes that cannot be stored
-// become \xHH, and so does '\': two texts never become one.
+// A text in the form that PostgreSQL can store. In a text that is not UTF-8, or has a NUL or a "\x", each byte that
+// cannot be stored becomes \xHH, and so does '\'. Different texts stay different.
 std::string postgres_text(std::string_view text);
 
-// JSON as PostgreSQL's jsonb holds it: a NUL in a string, which JSON writes \u0000 and jsonb refuses, is the text \x00.
-// `json` is well-formed.
+// JSON in the form that PostgreSQL's jsonb can store: a NUL in a string, which JSON writes as \u0000 and jsonb refuses,
+// becomes the text \x00. `json` must be well-formed.
 std::string postgres_json(std::string_view json);
 
 }  // namespace offramp

@@ -4,7 +4,7 @@
 
 namespace offramp {
 
-// The calls of libpq, which is opened with the first of them. Errors: ConfigError where it is not there.
+// The calls of libpq, which the first use opens. Errors: ConfigError if it is missing.
 struct Libpq {
     decltype(&::PQclear) clear;
     decltype(&::PQconnectPoll) connect_poll;

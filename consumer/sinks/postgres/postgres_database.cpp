@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kPatienceSeconds = 10;
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
-constexpr int kStepMilliseconds = 50;  // from one sign of life to the next
+constexpr int kStepMilliseconds = 50;  // between two signs of life
 
 // The reaction to a refusal, by its SQLSTATE (PostgreSQL's appendix A): the whole code, or its class, the first two
 // characters.
@@ -50,7 +50,7 @@ Verdict verdict_on(std::string_view state) {
     return {state, ErrorKind::System, "Check that this version of Offramp made the tables"};
 }
 
-// The server's own words, in one line.
+// The server's message in one line.
 std::string in_one_line(std::string text) {
     if (const std::size_t place = text.find("\nLOCATION:"); place != std::string::npos) text.resize(place);
     while (!text.empty() && text.back() == '\n') text.pop_back();
@@ -58,7 +58,7 @@ std::string in_one_line(std::string text) {
     return text;
 }
 
-// With PQERRORS_VERBOSE a server's refusal to connect begins "FATAL:  28P01: ", whatever language it speaks.
+// With PQERRORS_VERBOSE, a server's refusal to connect begins "FATAL:  28P01: " in every language.
 std::string state_in(std::string_view message) {
     const auto is_of_a_state = [](char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z'); };
     for (std::size_t at = message.find(":  "); at != std::string_view::npos; at = message.find(":  ", at + 1)) {
@@ -122,7 +122,7 @@ PostgresDatabase::PostgresDatabase(const std::string& sink, std::optional<std::c
 void PostgresDatabase::Close::operator()(pg_conn* connection) const noexcept { libpq().finish(connection); }
 void PostgresDatabase::Clear::operator()(pg_result* result) const noexcept { libpq().clear(result); }
 
-// Step by step, because only so the server's refusals come with their SQLSTATE.
+// Connects step by step: only then do the server's refusals include their SQLSTATE.
 void PostgresDatabase::connect(int patience_seconds) {
     libpq().set_error_verbosity(connection_.get(), PQERRORS_VERBOSE);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(patience_seconds);
@@ -160,8 +160,8 @@ void PostgresDatabase::fail(const std::string& tried, const pg_result* result) c
                         verdict.hint);
 }
 
-// If a client is killed or gives up while a statement waits, the server releases its locks, instead of running the
-// statement for no client. Servers before version 14 cannot do this, and not all systems can.
+// If a client is killed or gives up while its statement waits, the server then releases its locks instead of running
+// the statement. Servers before version 14 cannot do this, and not all systems can.
 void PostgresDatabase::notice_death_of_clients() {
     try {
         run("SET client_connection_check_interval = '5s'");
@@ -170,7 +170,7 @@ void PostgresDatabase::notice_death_of_clients() {
     }
 }
 
-// Until the socket has one of the `events`; true when there is something to read.
+// Waits until the socket has one of the `events`; returns true when there is data to read.
 bool PostgresDatabase::wait(short events, const std::string& tried) {
     const auto began = std::chrono::steady_clock::now();
     for (;;) {
@@ -183,7 +183,7 @@ bool PostgresDatabase::wait(short events, const std::string& tried) {
     }
 }
 
-// Nothing more can be done by this connection: the answer may still come.
+// Closes the connection, because the answer may still arrive on it.
 void PostgresDatabase::give_up(const std::string& tried) {
     connection_.reset();
     throw PostgresError(ErrorKind::SinkUnavailable, {},
@@ -192,7 +192,7 @@ void PostgresDatabase::give_up(const std::string& tried) {
                         "completed results are kept");
 }
 
-// Reads what the server has sent, for it may accept nothing before. The next result reports a broken connection.
+// Reads pending data, because the server may accept none before. The next result reports a broken connection.
 void PostgresDatabase::flush(const std::string& tried) {
     while (libpq().flush(connection_.get()) == 1)
         if (wait(POLLIN | POLLOUT, tried) && libpq().consume_input(connection_.get()) == 0) return;
@@ -206,8 +206,8 @@ PostgresDatabase::Result PostgresDatabase::next_result(const std::string& tried)
     return Result(libpq().get_result(connection_.get()));
 }
 
-// The first result of a statement that libpq has `sent`, or not. Of one that begins a COPY others follow; else nothing
-// is left to read.
+// The first result of a statement; `sent`: libpq's result of sending it. After the start of a COPY more results follow;
+// otherwise no data is left to read.
 PostgresDatabase::Result PostgresDatabase::answer(const std::string& tried, int sent) {
     if (sent != 1) fail(tried, nullptr);
     flush(tried);
@@ -253,14 +253,14 @@ void PostgresDatabase::copy(const std::string& sql, std::span<const std::byte> b
         if (put < 0) break;
         flush(sql);
     }
-    // The server's own word on what went wrong comes at the end.
+    // The server reports its own reason at the end.
     while (libpq().put_copy_end(connection_.get(), bytes.empty() ? nullptr : "the rows could not be sent") == 0)
         flush(sql);
     flush(sql);
     Result failed;
     for (Result ended = next_result(sql); ended; ended = next_result(sql)) {
         if (libpq().result_status(ended.get()) != PGRES_COMMAND_OK && !failed) failed = std::move(ended);
-        if (libpq().result_status(failed.get()) == PGRES_COPY_IN) break;  // its end could not be sent
+        if (libpq().result_status(failed.get()) == PGRES_COPY_IN) break;  // the COPY's end could not be sent
     }
     if (failed || libpq().status(connection_.get()) == CONNECTION_BAD) fail(sql, failed.get());
 }
@@ -271,7 +271,7 @@ void PostgresDatabase::transact(const std::function<void()>& work) {
         work();
         run("COMMIT");
     } catch (...) {
-        // A connection that is gone has taken its transaction along.
+        // A lost connection has ended its transaction.
         if (libpq().status(connection_.get()) == CONNECTION_OK) roll_back();
         throw;
     }

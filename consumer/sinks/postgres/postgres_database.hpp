@@ -16,7 +16,7 @@ struct pg_result;
 
 namespace offramp {
 
-// A refusal by PostgreSQL, with its five-character SQLSTATE; empty when the connection itself failed.
+// A refusal by PostgreSQL, with its five-character SQLSTATE; the code is empty when the connection itself failed.
 class PostgresError final : public Error {
   public:
     PostgresError(ErrorKind kind, std::string sqlstate, const std::string& problem, const std::string& hint)
@@ -28,21 +28,22 @@ class PostgresError final : public Error {
     std::string sqlstate_;
 };
 
-// One connection to a PostgreSQL. It is not made anew: a consumer that loses it ends, and is started again. A password
-// is never part of name() or of an error.
+// One connection to a PostgreSQL server. It never reconnects: a consumer that loses it ends and is restarted. name()
+// and errors never contain a password.
 //
-// Owns the connection. Thread: one, and never one side of a fork. Blocks: on the server; while connecting at most
-// `connect_timeout` seconds (of the sink, else 10), and later for as long as it has patience with a server by which
-// nothing moves. Errors, all PostgresError, but ConfigError for a sink that cannot be understood: SinkUnavailable when
-// the server is absent, starting, full of connections, goes away or does not answer, and when another one has what is
-// wanted; NotPermitted for a refused password or a missing right; CannotWrite for a full or failing disk and a server
-// that only reads; Usage for a database or schema that does not exist; System for everything else.
+// Owns the connection. Thread: one; use it on only one side of a fork. Blocks: on the server. Connecting takes at most
+// `connect_timeout` seconds (from the sink, else 10); later calls wait up to `patience` without traffic.
+//
+// Errors: ConfigError for an invalid sink, otherwise PostgresError with one of these kinds. SinkUnavailable: the server
+// is absent, starting, out of connections, disconnects or does not answer, or another client holds the resource.
+// NotPermitted: the password is refused or a right is missing. CannotWrite: the disk is full or failing, or the server
+// is read-only. Usage: the database or schema does not exist. System: everything else.
 class PostgresDatabase {
   public:
-    // NULL is nothing.
+    // An absent value is NULL.
     using Row = std::vector<std::optional<std::string>>;
 
-    // While it lives, `progress` is called whenever the server keeps this thread waiting. Borrows both.
+    // While this object lives, `progress` is called whenever the server makes this thread wait. Borrows both.
     class ProgressScope {
       public:
         ProgressScope(PostgresDatabase& database, const std::function<void()>& progress) : database_(&database) {
@@ -57,8 +58,8 @@ class PostgresDatabase {
     };
 
     // `sink`: a URI, postgres://USER:PASSWORD@HOST:PORT/DATABASE, or key words, "host=/run/postgresql dbname=vectors".
-    // Missing parts come from libpq's defaults: PGPASSWORD, ~/.pgpass, and so on. `patience`: with a server that
-    // neither takes nor sends anything; nothing: for as long as it takes.
+    // Missing parts come from libpq's defaults: PGPASSWORD, ~/.pgpass, and so on. `patience`: the longest wait without
+    // traffic; unset: no limit.
     explicit PostgresDatabase(const std::string& sink, std::optional<std::chrono::seconds> patience = std::nullopt);
     PostgresDatabase(const PostgresDatabase&) = delete;
     PostgresDatabase& operator=(const PostgresDatabase&) = delete;
@@ -66,10 +67,10 @@ class PostgresDatabase {
     // "PostgreSQL database 'vectors' on db.example.com:5432", for errors.
     const std::string& name() const { return name_; }
 
-    // Runs one statement, whose $1, $2 are the values, as text.
+    // Runs one statement with `values`, as text, for $1, $2 and so on.
     std::vector<Row> rows(const std::string& sql, const std::vector<std::string>& values = {});
     void run(const std::string& sql, const std::vector<std::string>& values = {}) { rows(sql, values); }
-    // Sends rows in COPY's binary format (CopyRows) to a `COPY ... FROM STDIN (FORMAT binary)`.
+    // Sends rows in COPY's binary format (CopyRows) with `sql`, a `COPY ... FROM STDIN (FORMAT binary)`.
     void copy(const std::string& sql, std::span<const std::byte> bytes);
     // Runs `work` in its own transaction.
     void transact(const std::function<void()>& work);
@@ -100,7 +101,7 @@ class PostgresDatabase {
     std::unique_ptr<pg_conn, Close> connection_;
 };
 
-// `name` as an identifier in SQL.
+// Quotes `name` as an identifier in SQL.
 std::string quoted_identifier(const std::string& name);
 
 }  // namespace offramp

@@ -11,13 +11,13 @@
 namespace offramp {
 namespace {
 
-// How long to wait for locks of killed consumers that the server has not noticed yet.
+// How long to wait for locks of killed consumers whose death the server has not yet noticed.
 constexpr const char* kPatience = "SET lock_timeout = '30s'";
 
 constexpr std::string_view kEnded = " ended ";
 constexpr std::string_view kWith = " with ";
 
-// The prefix of our tables' comments (comment_of()).
+// The prefix of Offramp's table comments (comment_of()).
 std::string beginning_of_comment(const PostgresLayout& layout) {
     return "offramp " + std::string(layout.contents) + " ";
 }
@@ -174,7 +174,7 @@ void lock_alone(PostgresDatabase& database, const PostgresLayout& layout, const 
 
 std::string table_in_sql(const std::string& table, std::string_view suffix) {
     const std::size_t dot = table.find('.');
-    const std::string name = table.substr(dot + 1) + std::string(suffix);  // from the beginning where there is no '.'
+    const std::string name = table.substr(dot + 1) + std::string(suffix);  // without a '.', from the beginning
     return dot == std::string::npos ? quoted_identifier(name)
                                     : quoted_identifier(table.substr(0, dot)) + "." + quoted_identifier(name);
 }
@@ -186,11 +186,11 @@ std::string with_schema(PostgresDatabase& database, const std::string& table) {
 
 namespace {
 
-constexpr std::size_t kLongestName = 63;  // of PostgreSQL's, in bytes
+constexpr std::size_t kLongestName = 63;  // PostgreSQL's limit, in bytes
 
 std::string last_part(const std::string& table) { return table.substr(table.find('.') + 1); }
 
-// Indexes, and with them keys, are called after their table.
+// Indexes, and with them keys, are named after their table.
 void rename_indexes(PostgresDatabase& database, const std::string& table, const std::string& from,
                     const std::string& to) {
     for (const PostgresDatabase::Row& row : database.rows(
@@ -215,7 +215,7 @@ void rename_tables(PostgresDatabase& database, const PostgresLayout& layout, con
     });
 }
 
-// In the schema of the table.
+// A name in the table's schema.
 std::string name_aside(const PostgresTarget& target, const std::string& run_id) {
     return target.table + "_before_" + run_id;
 }
@@ -230,7 +230,7 @@ bool is_too_long(const std::string& name) {
 void finish_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target,
                            const std::function<void(PostgresDatabase&, const std::string&)>& complete) {
     const std::string mark = postgres_mark_of(layout, folder);
-    if (!read_postgres_mark(mark)) return;  // no rows
+    if (!read_postgres_mark(mark)) return;  // the run made no rows
     PostgresDatabase database(target.sink);
     const std::string table = where_rows_are(database, layout, mark, target);
     find_marked(database, layout, mark, table);
@@ -249,7 +249,7 @@ void mark_postgres_table_ended(const PostgresLayout& layout, const std::string& 
 
 bool look_at_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target,
                             bool overwrite) {
-    PostgresDatabase database(target.sink);  // waits for the lock alone, as long as that may take
+    PostgresDatabase database(target.sink);  // waits only for the lock, without a limit
     lock_alone(database, layout, target.table);
     const FoundTable found = find_offramp_table(database, layout, target.table);
     if (!overwrite) require_no_job_under_way(found, target.table, database, postgres_mark_of(layout, folder));

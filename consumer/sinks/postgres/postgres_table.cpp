@@ -10,7 +10,7 @@
 namespace offramp {
 namespace {
 
-// A process that creates a table or the extension waits for others that do.
+// Serializes the processes that create a table or the extension.
 constexpr const char* kLockMaking = "SELECT pg_advisory_lock(1330005586)";
 constexpr const char* kUnlockMaking = "SELECT pg_advisory_unlock(1330005586)";
 
@@ -49,7 +49,7 @@ PostgresTable::PostgresTable(const PostgresLayout& layout, const std::string& fo
       table_(target.table),
       durability_(durability),
       database_(target.sink, target.patience) {
-    // A commit that the server may still forget would be of rows that count as done.
+    // Commits must be durable: their rows count as done.
     database_.run(
         "SELECT set_config('synchronous_commit', 'local', false) WHERE current_setting('synchronous_commit') = 'off'");
     database_.run("SELECT pg_advisory_lock_shared(hashtextextended($1, 0))", {lock_of(database_, layout_, table_)});
@@ -86,8 +86,8 @@ void PostgresTable::make(const PostgresColumns& columns) {
 
 void PostgresTable::open(const PostgresColumns& columns) {
     if (!find_offramp_table(database_, layout_, at_).there) {
-        // Before the transaction, which would not see tables created while it waited. A consumer that fails here ends,
-        // and so does its lock.
+        // Take the lock before the transaction, which would not see tables created while it waited. If a consumer fails
+        // here, it ends, and so does its lock.
         database_.run(kLockMaking);
         database_.transact([&] { make(columns); });
         database_.run(kUnlockMaking);
@@ -120,7 +120,7 @@ bool PostgresTable::was_made_with(const std::string& column) {
     return is_among(find_offramp_table(database_, layout_, at_).further, column);
 }
 
-// One of that name that others have added is theirs.
+// A column that others added under this name is theirs.
 void PostgresTable::require_columns(const std::vector<std::string>& columns) {
     const std::string further = find_offramp_table(database_, layout_, at_).further;
     for (const std::string& column : columns)
@@ -137,8 +137,8 @@ void PostgresTable::require_columns(const std::vector<std::string>& columns) {
 }
 
 void make_hnsw_index(PostgresDatabase& database, const std::string& table, std::string_view outputs_suffix) {
-    const std::string name = table.substr(table.find('.') + 1) + "_hnsw";  // from the beginning where there is no '.'
-    // the others' tables are not kept waiting
+    const std::string name = table.substr(table.find('.') + 1) + "_hnsw";  // without a '.', from the beginning
+    // Builds for other tables do not wait for this lock.
     const std::string lock = "offramp index of " + with_schema(database, table);
     const auto make = [&](const std::string& index, const std::string& of) {
         database.run("SELECT pg_advisory_lock(hashtextextended($1, 0))", {lock});

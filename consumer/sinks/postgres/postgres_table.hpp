@@ -11,51 +11,52 @@
 
 namespace offramp {
 
-// In SQL, with types and keys; known when there are rows.
+// Columns in SQL, with types and keys; known once there are rows.
 struct PostgresColumns {
     std::string rows;       // of the table
-    std::string copied;     // of the temporary table that rows are copied to
-    std::string further{};  // of `rows`, by name, with ", " between: those that not each table of its layout has
+    std::string copied;     // of the temporary table into which rows are copied
+    std::string further{};  // columns in `rows` that not every table of the layout has, by name, separated by ", "
 };
 
-// The results of a run in a PostgreSQL, which all its consumers write to: a table NAME, perhaps with a second one; made
-// with the first rows. The tables' comments record that the table is Offramp's, its kind, the layout's version and a
-// unique number: "offramp embeddings 1 5f0c..."; so do columns that not each table of its kind has, lest one that
-// others have added under such a name counts as ours.
+// A run's results in PostgreSQL, which all its consumers write to: a table NAME, perhaps with a second one, created
+// with the first rows. The tables' comments record that the table belongs to Offramp, its kind, the layout's version
+// and a unique number: "offramp embeddings 1 5f0c...". They also record optional columns, so that a column which
+// another user added under the same name is not mistaken for Offramp's.
 //
-// In the output folder is a hidden mark, ".offramp-made-embeddings-postgres", with that number: when the mark is there
-// and the table is not, it was removed with results that count as done, and another must not be begun in its place. Its
+// A hidden mark in the output folder, ".offramp-made-embeddings-postgres", has the same number. If the mark exists and
+// the table does not, the table was removed with results that count as done, and no new one may replace it. The mark's
 // other lines name the table and the database.
 //
-// A job's shards fill one table, whose number names the job: they know it before they have a mark, and no other takes
-// it.
+// A job's shards fill one table, whose number identifies the job. They know the number before they have a mark, and no
+// other job uses the table.
 //
-// Owns the connection, which holds a shared advisory lock on the table's name: no run replaces it beneath a consumer.
-// Thread, blocks: as PostgresDatabase. Errors: those of PostgresDatabase; Error with SinkUnavailable when the table was
-// taken away; ConfigError when it is not an Offramp table, or holds other results, when another run has begun it anew,
-// and without pgvector.
+// Owns the connection, which holds a shared advisory lock on the table's name, so that no run replaces the table under
+// a consumer. Thread, blocks: as PostgresDatabase.
+//
+// Errors: those of PostgresDatabase; Error with SinkUnavailable when the table was removed; ConfigError when it is not
+// an Offramp table, holds other results, was recreated by another run, or pgvector is missing.
 class PostgresTable {
   public:
-    // Connects, and looks at a table that is there.
+    // Connects, and checks an existing table.
     PostgresTable(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target,
                   Durability durability);
 
-    // Runs `work` in a transaction (PostgresDatabase::transact), in which the temporary table `offramp_rows` is there
-    // and empty. `columns`: of a table that is made now; those that are copied are the first call's. `progress` is
-    // called while the server works.
+    // Runs `work` in a transaction (PostgresDatabase::transact) with an empty temporary table `offramp_rows`.
+    // `columns`: for a table that is created now; the first call fixes the copied columns. `progress` is called while
+    // the server works.
     void transact(const PostgresColumns& columns, const std::function<void()>& progress,
                   const std::function<void(PostgresDatabase& database)>& work);
 
-    // Checks the table that the rows go to; in a transaction. Errors: ConfigError if the table lacks one of these
-    // further columns: another version of the program or a run over another input made it.
+    // Checks the table for these further columns; call it in a transaction. Errors: ConfigError if one is missing,
+    // because another version of the program or a run over another input made the table.
     void require_columns(const std::vector<std::string>& columns);
-    // Whether the run that made the table gave it this further column.
+    // True if the run that made the table gave it this further column.
     bool was_made_with(const std::string& column);
     // "table 'embeddings' of PostgreSQL database ...", for errors.
     std::string name() const;
-    // As they stand in SQL.
+    // The tables' names in SQL.
     const std::string& rows() const { return rows_; }
-    const std::string& second() const { return second_; }  // empty: there is none
+    const std::string& second() const { return second_; }  // empty if there is none
 
   private:
     void require_own(const FoundTable& found) const;
@@ -71,10 +72,10 @@ class PostgresTable {
     bool opened_ = false;
 };
 
-// Makes NAME_hnsw, an index by cosine of the column `vector` of table NAME; where its vectors have several lengths one
-// for each output, NAME_hnsw_1 and so on, by what the columns `output` and `dimensions` of the table NAME +
-// `outputs_suffix` say. Indexes that are there stay. One whose maker was killed, and which the server goes on with, is
-// waited for. Blocks: for as long as it takes. Errors: those of PostgresDatabase.
+// Creates NAME_hnsw, a cosine index on the column `vector` of table NAME. If its vectors have several lengths, it
+// creates one index per output, NAME_hnsw_1 and so on, according to `output` and `dimensions` in the table NAME +
+// `outputs_suffix`. Existing indexes stay. It waits for an index that the server is still building after its creator
+// was killed. Blocks: without limit. Errors: those of PostgresDatabase.
 void make_hnsw_index(PostgresDatabase& database, const std::string& table, std::string_view outputs_suffix);
 
 }  // namespace offramp

@@ -61,7 +61,7 @@ void SegmentFile::commit() {
 
 namespace {
 
-// Size of a window, and of a piece.
+// Size of a window, and of a piece to write.
 constexpr std::uint64_t kWindowBytes = 1 << 20;
 
 [[noreturn]] void fail(const std::string& path, const std::string& why) {
@@ -90,7 +90,7 @@ std::string_view RecordFile::from(std::uint64_t at, std::uint64_t least) {
 }
 
 void RecordFile::read_window(std::uint64_t at, std::uint64_t bytes) {
-    window_ = std::string();  // until another is filled
+    window_ = std::string();  // until another window is read
     std::string window(bytes, '\0');
     std::size_t got = 0;
     try {

@@ -29,9 +29,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In the segments' folder, and removed with the merged segments.
+// A file in the segments' folder, removed with the merged segments.
 constexpr const char* kPreviousRecords = "former";
-// The number of files open at a time: items are close together in the segments of a batch or two.
+// The number of files open at a time: consecutive items come from the segments of one or two batches.
 constexpr std::size_t kMostOpen = 16;
 
 struct Segment {
@@ -43,7 +43,7 @@ struct Segment {
 struct Entry {
     std::uint64_t item = 0;
     std::uint64_t begin = 0, bytes = 0;  // in the segment
-    std::size_t rank = 0;                // of the segment: the latest is 0
+    std::size_t rank = 0;                // age of the segment: the latest is 0
 };
 
 [[noreturn]] void fail_damaged(const std::string& path, const std::string& what) {
@@ -52,13 +52,13 @@ struct Entry {
 }
 
 void require_whole(const std::string& path, std::string_view text) {
-    // The name ends in the hash of the bytes; batch and row do not enter into it.
+    // The name ends in the hash of the bytes; batch and row do not affect it.
     const std::string wanted = segment_file_name(0, 0, text);
     const std::string_view hash = std::string_view(wanted).substr(wanted.rfind('-'));
     if (!path.ends_with(hash)) fail_damaged(path, "its content does not match the hash in its name");
 }
 
-// The latest first.
+// Lists the segments, the latest first.
 std::vector<Segment> list_segments(const fs::path& folder) {
     std::vector<Segment> segments;
     std::error_code failure;
@@ -102,7 +102,7 @@ void add_entries(RecordFile& file, const std::string& path, std::size_t rank, co
     }
 }
 
-// `previous_rank`: that of a previous output, which is not a segment.
+// `previous_rank`: the rank of a previous output, which is not a segment.
 std::vector<Entry> entries_of(const std::vector<Segment>& segments, std::size_t previous_rank,
                               const SegmentForm& form) {
     std::vector<Entry> entries;
@@ -118,10 +118,10 @@ std::vector<Entry> entries_of(const std::vector<Segment>& segments, std::size_t 
     return entries;
 }
 
-// Takes the entry of the latest segment for each item, in order; reads it, and counts the others.
+// Takes each item's entry of the latest segment, in order; reads it, and counts the others.
 class Merging {
   public:
-    // Borrows all.
+    // Borrows all arguments.
     Merging(const std::vector<Segment>& segments, const std::vector<Entry>& entries, std::size_t previous_rank,
             const SegmentForm& form, MergeOutcome& outcome)
         : segments_(segments), entries_(entries), previous_rank_(previous_rank), form_(form), outcome_(outcome) {}
@@ -163,7 +163,7 @@ class Merging {
         return records;
     }
 
-    // They were whole when they were listed.
+    // The segments were intact when they were listed.
     void require_unchanged(const Entry& entry, std::string_view records) const {
         while (!records.empty()) {
             const SegmentRecord record = form_.first(records);
@@ -178,7 +178,7 @@ class Merging {
     std::size_t previous_rank_;
     const SegmentForm& form_;
     MergeOutcome& outcome_;
-    std::list<Open> open_;  // the latest used first
+    std::list<Open> open_;  // the most recently used first
     std::size_t at_ = 0;
     std::string kept_;
 };
@@ -189,7 +189,7 @@ void write_lines(const std::string& path, const NextRecords& next, Durability du
     file.commit();
 }
 
-// A folder that others have put something into since stays.
+// A folder that has gained files since then stays.
 void remove_folders_if_empty(const fs::path& pending) {
     std::error_code failure;
     fs::remove(pending, failure);
@@ -215,7 +215,7 @@ const SegmentForm& lines_form() {
     return kLines;
 }
 
-// One that goes beyond what is in memory looks damaged; then more is read.
+// A record that extends beyond the window looks damaged, so more is read.
 SegmentRecord record_at(RecordFile& file, std::uint64_t begin, const SegmentForm& form) {
     std::string_view text = file.from(begin, 1);
     SegmentRecord record = form.first(text);
@@ -255,7 +255,7 @@ void remove_segments(const std::string& folder, std::string_view name) {
     std::error_code failure;
     fs::remove_all(pending, failure);
     if (failure) throw write_error("removing the segments in " + pending.string(), failure.value());
-    fs::remove(pending.parent_path(), failure);  // unless other series remain
+    fs::remove(pending.parent_path(), failure);  // stays if other series remain
 }
 
 bool has_segments(const std::string& folder, std::string_view name) {
@@ -266,10 +266,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The records of one part after the other, item by item.
+// Reads the records of one part after another, item by item.
 class PartsInTurn {
   public:
-    // Borrows all. `parts`: those that have the file.
+    // Borrows all arguments. `parts`: those that have the file.
     PartsInTurn(std::span<const ShardPart> parts, std::string file, const SegmentForm& form)
         : parts_(parts), file_(std::move(file)), form_(form) {}
     PartsInTurn(const PartsInTurn&) = delete;
@@ -291,7 +291,7 @@ class PartsInTurn {
 
   private:
     std::string path() const { return parts_[part_].folder + "/" + file_; }
-    // False: there are no more.
+    // Returns false at the end.
     bool begin_item() {
         for (; part_ < parts_.size(); close(), ++part_) {
             if (!open_) open();
@@ -305,7 +305,7 @@ class PartsInTurn {
         open_.emplace(form_.records_of(path(), scratch_));
     }
 
-    // Its number.
+    // Returns the item's number.
     std::uint64_t take_item() {
         records_.clear();
         std::optional<std::uint64_t> item;

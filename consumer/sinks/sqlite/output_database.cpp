@@ -27,9 +27,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In the header of every database that is ours: "OFFR". And as its user_version the version of our tables in the lowest
-// byte, where another number is another layout; above it a number of the database's own, which its mark has too. 0, as
-// the mark's empty text: of one that was begun before they had numbers.
+// The application_id of every Offramp database: "OFFR". Its user_version has the version of Offramp's tables in the
+// lowest byte; another version is another layout. Above it is a number that identifies the database, which its mark has
+// too. 0, like an empty mark, means a database begun before databases had numbers.
 constexpr std::int64_t kApplication = 0x4f464652;
 constexpr std::int64_t kVersion = 1;
 constexpr int kVersionBits = 8;
@@ -41,7 +41,7 @@ std::string mark_of(const std::string& folder, const std::string& name) {
     return folder + "/" + std::string(kReservedPrefix) + "made-" + name;
 }
 
-// If the target of the name cannot be inspected, opening it reports why.
+// If the name's target cannot be inspected, opening it reports why.
 bool is_there(const std::string& path) {
     std::error_code failure;
     return fs::status(path, failure).type() != fs::file_type::not_found;
@@ -59,7 +59,7 @@ std::int64_t number_of(SqliteDatabase& database, const char* question) {
     return statement.step() ? statement.number(0) : 0;
 }
 
-// A database without tables has no owner: it was begun, and holds nothing.
+// A database without tables has no owner: it was begun, and contains nothing.
 bool is_empty(SqliteDatabase& database) { return number_of(database, "SELECT count(*) FROM sqlite_master") == 0; }
 
 bool has_application_id(SqliteDatabase& database) {
@@ -94,8 +94,8 @@ std::string remedy_without(const std::string& mark) {
 
 using Counts = DatabaseCounts;
 
-// The contents of the mark. Its bytes are written in place, under a lock: a consumer may be killed between commit and
-// mark.
+// The contents of the mark. Bytes are written in place, under a lock, because a consumer may be killed between commit
+// and mark.
 class Mark {
   public:
     explicit Mark(std::string path)
@@ -104,9 +104,9 @@ class Mark {
         if (file_) lock();
     }
 
-    // 0: there is no mark, or it was left by a version without numbers.
+    // 0: there is no mark, or a version without numbers left it.
     std::int64_t number() const { return contents().number; }
-    // Commits from before the machine began anew may be lost where the mark was not.
+    // A reboot may lose commits that the mark still counts, so counters from an earlier boot count as 0.
     Counts counts() const {
         const Contents found = contents();
         return found.boot == boot_id() ? found.counts : Counts();
@@ -152,7 +152,7 @@ class Mark {
         return id;
     }
 
-    // It goes with the file.
+    // The lock ends when the file is closed.
     void lock() const {
         struct flock whole {};
         whole.l_type = F_WRLCK;
@@ -170,7 +170,7 @@ std::int64_t commits_of(SqliteDatabase& database) {
     return number_of(database, "SELECT count FROM offramp_commits");
 }
 
-// SQLite's own counter: it rises with each commit that writes the header, once that has come from the log to the file.
+// SQLite's own counter: each commit that writes the header raises it, once that has moved from the log to the file.
 std::int64_t changes_of(const SqliteDatabase& database) { return database.in_header(24); }
 
 void require_not_older(const std::string& path, const Counts& there, const Counts& seen, const std::string& mark) {
@@ -181,16 +181,17 @@ void require_not_older(const std::string& path, const Counts& there, const Count
                       remedy_without(mark));
 }
 
-// Before it is opened: by that, or by its end, the newer one's log may come to the file, and hide that it is older.
+// Call it before the database is opened: opening or closing may move the newer database's log into the file, which
+// would hide that the file is older.
 void require_file_not_older(const std::string& path, const std::string& mark) {
     const Mark noted(mark);
-    const SqliteDatabase file = SqliteDatabase::opened_to_read(path);  // which nothing is read from but its header
-    const bool is_another = file.in_header(60) >> kVersionBits != noted.number();  // its opener reports that
+    const SqliteDatabase file = SqliteDatabase::opened_to_read(path);              // only its header is read
+    const bool is_another = file.in_header(60) >> kVersionBits != noted.number();  // opening the database reports that
     const Counts seen = noted.counts();
     if (!is_another) require_not_older(path, {seen.commits, changes_of(file)}, seen, mark);
 }
 
-// Another one in its place has not the results that count as done.
+// Another database in its place lacks the results that count as done.
 void require_marked(SqliteDatabase& database, const std::string& mark) {
     const Mark noted(mark);
     if (const std::int64_t number = noted.number(); number != 0 && number != own_number_of(database))
@@ -205,8 +206,8 @@ std::array<std::string, 3> logs_of(const std::string& path) {
     return {path + "-journal", path + "-wal", path + "-shm"};
 }
 
-// A file's header names its maker, as far as it was brought there from the log; damage behind it does not matter.
-// Otherwise SQLite is asked.
+// The header of the file names its maker, unless that part is still in the log; damage after the header does not
+// matter. Otherwise asks SQLite.
 bool is_offramp_database(const std::string& path) {
     constexpr std::string_view kMagic("SQLite format 3\0", 16);
     constexpr std::size_t kApplicationAt = 68;
@@ -275,7 +276,7 @@ void OutputDatabase::transact(const std::function<void(SqliteDatabase&)>& work) 
     Mark(mark_).note(number_, seen_);
 }
 
-// Others' commits lie between. The header is written with each, so that its counter rises.
+// Other consumers' commits may come between. Each commit writes the header, so that its counter rises.
 DatabaseCounts OutputDatabase::count_commit() {
     static const std::string kHeader = "PRAGMA application_id = " + std::to_string(kApplication);
     database_->prepared("UPDATE offramp_commits SET count = count + 1").run();
@@ -331,8 +332,9 @@ bool has_database(const std::string& folder, const std::string& name) {
     return is_there(path) || is_there(mark_of(folder, name)) || std::any_of(logs.begin(), logs.end(), is_there);
 }
 
-// A previous database's log goes before it is replaced, for SQLite would read it into the new one; killed in between,
-// this is called again before either is opened. The database goes last: while it is there, this is not finished.
+// Removes a previous database's log before replacing the database, because SQLite would read it into the new one. After
+// a kill in between, this function runs again before either is opened. The database moves last: while it is in `next`,
+// the move is unfinished.
 bool put_database_in_place(const std::string& next, const std::string& folder, const std::string& name) {
     const std::string from = path_of(next, name), to = path_of(folder, name);
     const std::string mark = mark_of(next, name);

@@ -21,12 +21,11 @@
 namespace offramp {
 namespace {
 
-// Vectors of a thousand numbers fit a page several times over.
+// A page holds several vectors of a thousand numbers.
 constexpr const char* kPageSize = "PRAGMA page_size = 16384";
-constexpr std::uint64_t kAtOnce = 16384 + 24;  // a page with its head in the log
+constexpr std::uint64_t kAtOnce = 16384 + 24;  // a page with its header in the log
 
-// A write past the limit was refused, or one right before it: SQLite forgets that errno while it takes back what it had
-// begun.
+// A write past the limit was refused, or one just before it: SQLite loses that errno while it rolls back.
 bool is_at_the_limit_of_files(const std::string& path) {
     rlimit limit{};
     if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return false;
@@ -134,8 +133,8 @@ SqliteDatabase::~SqliteDatabase() { statements_.clear(); }
 
 void SqliteDatabase::Close::operator()(sqlite3* connection) const noexcept { sqlite3_close_v2(connection); }
 
-// SQLite's own handler sleeps for up to a tenth of a second between two looks: among writers of short transactions that
-// is far too long.
+// SQLite's own handler sleeps for up to a tenth of a second between two looks, far too long among writers of short
+// transactions.
 void SqliteDatabase::wait_for_others() {
     sqlite3_busy_handler(
         connection_.get(),
@@ -153,7 +152,8 @@ bool SqliteDatabase::wait_on() {
     return sleep.has_value();
 }
 
-// When several processes begin together, some get "database is locked" without a wait. So all waiting is done here.
+// When several processes start together, some get "database is locked" without a wait. So this class does all waiting
+// itself.
 void SqliteDatabase::start_log() {
     sqlite3_busy_handler(connection_.get(), nullptr, nullptr);
     wait_.begin();
@@ -194,7 +194,7 @@ void SqliteDatabase::transact(const std::function<void()>& work) {
         work();
         execute("COMMIT");
     } catch (...) {
-        // Some errors have ended the transaction by themselves.
+        // Some errors have already ended the transaction.
         if (sqlite3_get_autocommit(connection_.get()) == 0)
             sqlite3_exec(connection_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
         throw;
@@ -316,7 +316,7 @@ std::string schema_of(const std::string& path) {
     return schema;
 }
 
-// A part may have a row for an item that it only saw beside its own.
+// A part may have a row for an item that it only saw, outside its own range.
 void add_part(SqliteDatabase& database, const ShardPart& part, const std::string& path) {
     database.prepared("ATTACH ? AS part").bind(1, path).run();
     for (const std::string& table :
@@ -350,7 +350,7 @@ void remove_folder(const std::string& folder) {
 
 void join_databases(std::span<const ShardPart> parts, const std::string& folder, const std::string& name,
                     Durability durability) {
-    // Among the shards' own, which go when all are merged: so does what a death leaves.
+    // Beside the shards' own databases, which are removed after the merge: so are the leftovers of a death.
     const std::string beside = parts.empty() ? std::string() : parts.front().scratch(name);
     std::optional<SqliteDatabase> database;
     for (const ShardPart& part : parts) {
