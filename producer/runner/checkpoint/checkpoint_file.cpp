@@ -38,7 +38,7 @@ constexpr std::uint64_t kVersion = 1;
 constexpr std::size_t kRangesALine = 1000;
 constexpr std::size_t kNamesALine = 4096;
 
-// False, and nothing is added, unless every range is within the source.
+// Returns false, and adds nothing, unless every range is within the source.
 bool add_ranges(const json& ranges, std::uint64_t items, ItemRanges& done) {
     if (!ranges.is_array()) return false;
     std::vector<ItemRange> found;
@@ -52,7 +52,7 @@ bool add_ranges(const json& ranges, std::uint64_t items, ItemRanges& done) {
     return true;
 }
 
-// False, and nothing is added, unless they follow the names read so far.
+// Returns false, and adds nothing, unless the names follow those read so far.
 bool add_names(const json& line, Checkpoint& checkpoint) {
     if (!line["names"].is_string() || !line.contains("from") || line["from"] != checkpoint.names.size()) return false;
     return add_from_digits(line["names"].get_ref<const std::string&>(), checkpoint.names);
@@ -205,7 +205,8 @@ CheckpointIdentity CheckpointIdentity::of(const RunConfig& config, std::uint64_t
     CheckpointIdentity identity;
     for (const Setting& setting : make_settings())
         if (setting.effect.makes_results(config)) identity.facts["--" + setting.flag] = setting.compared(config);
-    // Not the sink: its address may change and may hold a password. Consumers identify their tables by the marks.
+    // The sink does not count: its address may change and may contain a password. Consumers identify their tables by
+    // the marks.
     for (const std::string& table : tables_of(config)) {
         std::string& tables = identity.facts["--sink-table"];
         tables += (tables.empty() ? "" : ", ") + table;

@@ -13,7 +13,7 @@ namespace offramp {
 
 struct RunConfig;
 
-// The inputs and settings that determine a run's outputs. Two runs with the same identity give the same outputs, so one
+// The inputs and settings that determine a run's outputs. Two runs with the same identity have the same outputs, so one
 // may finish the other's work. Each setting declares whether it counts (common/app/settings/effects.hpp). Pure.
 struct CheckpointIdentity {
     static constexpr const char* kItems = "items";
@@ -35,49 +35,48 @@ struct CheckpointIdentity {
     bool operator==(const CheckpointIdentity&) const = default;
 };
 
-// OUTPUT/.offramp-checkpoint: the completed items of a run, in a form that outlives it. Text, one JSON object a line:
+// OUTPUT/.offramp-checkpoint: a run's completed items, in a form that outlives the run. Text, one JSON object a line:
 //
-//   {"xxh3":"HASH","before":0,"identity":{"--batch":"8",...,"items":"1000"},"checkpoint":1,"pid":N,"run":"ID"}   first,
-//   only there
-//   {"xxh3":"HASH","from":0,"names":"0123456789abcdef..."}      16 digits an item (hashes_of_items())
-//   {"xxh3":"HASH","done":[[0,64],[128,192]]}                                                  any number; items [0,
-//   64) ...
-//   {"xxh3":"HASH","ended":true}                                                               last; the run ended by
-//   itself
+//   {"xxh3":"HASH","before":0,"identity":{"--batch":"8",...},"checkpoint":1,"pid":N,"run":"ID"}   the first line
+//   {"xxh3":"HASH","from":0,"names":"0123456789abcdef..."}   16 digits an item (hashes_of_items())
+//   {"xxh3":"HASH","done":[[0,64],[128,192]]}                any number of lines; items [0, 64) ...
+//   {"xxh3":"HASH","ended":true}                             the last line, if the run ended by itself
 //
 // HASH is the XXH3 of the rest of the line. A line whose hash does not match (torn by a death, a full disk or a power
 // cut) is ignored, and its items are processed again. Lines may repeat items. Skipped items are not listed: every run
 // tries them again.
 //
 // The names identify the items of a source that grew (producer/runner/sources/source_items.hpp).
-// consumer/processors/results/outputs_of_run.cpp also reads parts of it.
+// consumer/processors/results/outputs_of_run.cpp also reads parts of the file.
 //
-// Version rule: any change that an earlier reader would misread raises the number. A reader refuses any other number.
+// Version rule: raise the number with any change that an earlier reader would misread. A reader refuses any other
+// number.
 struct Checkpoint {
-    std::string run_id;        // of the last run that wrote it
-    std::uint64_t pid = 0;     // of its producer
+    std::string run_id;        // the last run that wrote it
+    std::uint64_t pid = 0;     // that run's producer
     std::uint64_t before = 0;  // items completed before that run began
     CheckpointIdentity identity;
-    std::vector<std::uint64_t> names;  // of all items, or none: the items have no keys, or a line of names is damaged
+    std::vector<std::uint64_t> names;  // for all items; empty if items have no keys, or a line of names is damaged
     ItemRanges done;
     std::uint64_t ignored_lines = 0;  // torn or damaged lines
-    bool ended = false;               // nothing is left to do, except dead letters and dropped or unreadable items
+    bool ended = false;               // the run has no work left, except dead letters and dropped or unreadable items
 
     std::string header_line() const;
     std::string names_lines() const;
-    std::uint64_t items() const;  // of the source
+    std::uint64_t items() const;  // in the source
     // The items that its runs process: all without --shard, or if the shard's items have their own numbers.
     ItemRange share() const;
 };
 
 inline constexpr const char* kCheckpointName = ".offramp-checkpoint";
 
-// Lines of at most some 1,000 ranges each; empty without ranges.
+// Lines of at most some 1,000 ranges each; an empty text for no ranges.
 std::string done_lines(std::span<const ItemRange> ranges);
 std::string ended_line();
 
-// Nothing when there is no such file. Errors: Error with BadInput when its first line is not a checkpoint header of
-// this version; SystemError when it cannot be read, or is not an ordinary file. Never follows a symbolic link.
+// Returns nothing if the file does not exist. Errors: Error with BadInput when its first line is not a checkpoint
+// header of this version; SystemError when the file cannot be read, or is not an ordinary file. Never follows a
+// symbolic link.
 std::optional<Checkpoint> read_checkpoint(const std::string& path);
 // Text of a file that only Offramp writes; `what` names it in errors. Errors: SystemError, as above.
 std::optional<std::string> text_of_own_file(const std::string& path, const char* what);

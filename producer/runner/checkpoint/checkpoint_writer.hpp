@@ -45,10 +45,10 @@ class CheckpointWriter {
     // Replaces the file at the path, unless it is this writer's already. For a run that continues the previous
     // checkpoint: it adds no completed items yet.
     void begin();
-    // The file at the path is this writer's.
+    // True if the file at the path is this writer's.
     bool begun() const { return begun_; }
     void note(std::span<const ItemRange> items);
-    // Writes everything noted so far. Harmless when repeated.
+    // Writes everything noted so far. May be called again.
     void close();
     // After close(): all completed items.
     const ItemRanges& done() const { return checkpoint_.done; }
@@ -71,7 +71,7 @@ class CheckpointWriter {
     // Used by the writer's thread only.
     Checkpoint checkpoint_;
     UniqueFd file_;
-    std::size_t bytes_ = 0;       // of the file
+    std::size_t bytes_ = 0;       // size of the file
     std::size_t anew_bytes_ = 0;  // its size at the last rewrite
 
     std::mutex mutex_;  // guards the rest

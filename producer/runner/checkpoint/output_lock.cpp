@@ -39,7 +39,7 @@ constexpr mode_t kMode = 0644;
 UniqueFd open_lock(const HeldFolder& folder) {
     const int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
     UniqueFd file(::openat(folder.fd(), kOutputLockName, O_RDWR | O_CREAT | flags, kMode));
-    // The launch script created it as another user; it can be read.
+    // The launch script created the file as another user; it can only be read.
     if (!file && (errno == EACCES || errno == EROFS))
         file = UniqueFd(::openat(folder.fd(), kOutputLockName, O_RDONLY | flags));
     if (!file) fail(folder);
@@ -77,7 +77,7 @@ void OutputLock::require_in_place() const {
     require_lock_in_place(folder_, file_.get());
 }
 
-// False: its previous holder removed the file in between, or another run was quicker.
+// Returns false if the previous holder removed the file meanwhile, or another run was quicker.
 bool OutputLock::try_lock(const std::string& run_id, OutputShare::Lock lock) {
     UniqueFd file = open_lock(folder_);
     const bool is_launched = lock == OutputShare::Lock::Required;
@@ -100,7 +100,7 @@ bool OutputLock::try_lock(const std::string& run_id, OutputShare::Lock lock) {
             ::unlinkat(folder_.fd(), kOutputLockName, 0);
             fail(folder_);
         }
-        // Shared, for other holders of a share. Another run may take the lock in between.
+        // Takes a shared lock, so that others may share it. Another run may take the lock in between.
         if (::flock(file.get(), LOCK_SH | LOCK_NB) != 0) return false;
     } else if (const OutputHolder holder = OutputHolder::read(file.get()); holder.run != run_id) {
         refuse(folder_, holder);

@@ -20,7 +20,7 @@ namespace offramp {
 // Error with CannotWrite.
 class OutputLock {
   public:
-    // `folder` exists. Required: the launch script holds its lock, or this is another folder.
+    // `folder` must exist. Required: the launch script must hold its lock, otherwise the folder is another one.
     OutputLock(const std::string& folder, const std::string& run_id,
                OutputShare::Lock lock = OutputShare::Lock::Optional);
     ~OutputLock();
@@ -38,11 +38,11 @@ class OutputLock {
 
     HeldFolder folder_;
     ProcessOwnFd file_;
-    bool is_own_ = false;  // otherwise the launch script's
+    bool is_own_ = false;  // false: the launch script owns the lock
 };
 
-// The folders besides the output folder that a run's consumers write to: one per processor if there are several, that
-// of --write-path, a job's. Held open as soon as they exist.
+// The folders besides the output folder that a run's consumers write to: one per processor if there are several, the
+// folder of --write-path, and a job's folder. Held open as soon as they exist.
 //
 // Owns the open folders. Thread: one at a time. Blocks: on the file system. Errors: Error with CannotWrite.
 class ResultFolders {
@@ -55,7 +55,7 @@ class ResultFolders {
   private:
     void await(const std::string& folder, const std::string& what);
 
-    std::vector<std::pair<std::string, std::string>> awaited_;  // folder, what it is
+    std::vector<std::pair<std::string, std::string>> awaited_;  // each folder, and its description
     std::deque<HeldFolder> held_;
 };
 

@@ -41,7 +41,7 @@ OutputShare::Lock lock_of(const RunConfig& config) {
     return config.lifeline_fd < 0 ? OutputShare::Lock::Optional : OutputShare::Lock::Required;
 }
 
-// Without names, the first items of such a source are identified only by its total.
+// True if the source has no names: its total is then the only identity of its first items.
 bool is_known_as_a_whole(const BatchSource& source) {
     return source.max_key_bytes() == 0 && !source.grows_at_its_end();
 }
@@ -123,12 +123,12 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
       tiles_(config, source, std::move(stitched)) {
     const std::string path = folder_ + "/" + kCheckpointName;
     CheckpointIdentity identity = CheckpointIdentity::of(config, source.items(), source_fingerprint(source));
-    // With the same total, a higher --limit only takes more.
+    // The total is the same, so a higher --limit only adds items.
     if (is_known_as_a_whole(source))
         identity.facts[CheckpointIdentity::kItemsOfTheWhole] = std::to_string(source.items_of_the_whole());
     const std::optional<Checkpoint> found = read_checkpoint(path);
     if (earlier == EarlierWork::DoneAgain) {
-        // A producer of this run may have died before it had a result that the next one could take over.
+        // A producer of this run may have died before it had a result to take over.
         if (found && found->run_id != config.run_id) fail_other_work(folder_, *found);
     } else {
         check_same_work(found, identity, source, share_of(source, config), folder_,
@@ -163,8 +163,8 @@ std::unique_ptr<BatchSource> in_order_of_previous_runs(std::unique_ptr<BatchSour
     return previous ? in_previous_order(std::move(source), previous->names) : std::move(source);
 }
 
-// A kill may come between a consumer's first result and its completion: the checkpoint says before whose results they
-// are.
+// A kill may come between a consumer's first result and its completion, so the checkpoint names the owner of the
+// results first.
 void RunCheckpoint::begin(const std::vector<ItemRange>& items) {
     if (writer_->begun() || items.empty()) return;
     failpoint("run.first_result");
@@ -236,7 +236,7 @@ void join_checkpoints(const std::string& output, const std::string& run_id, std:
     joined->run_id = run_id;
     joined->pid = static_cast<std::uint64_t>(::getpid());
     joined->before = 0;
-    // A shard's end does not describe the whole.
+    // One shard's end does not describe the whole job.
     joined->ended = shards.size() == count;
     write(output, *joined);
 }

@@ -22,21 +22,23 @@ namespace offramp {
 // another one's work, and a recovered run may have none.
 enum class EarlierWork {
     DoneAgain,  // the run starts over; the checkpoint stays until this run has completed an item
-    Resumed,    // not processed again
-    Recovered,  // the same, and the work is this run's own: its producer died after it had published something
+    Resumed,    // completed items are not processed again
+    Recovered,  // like Resumed, but the work is this run's own: its producer died after it had published results
 };
 
 struct RunConfig;
 
-// A run's claim on its output folder: the lock that keeps other runs out, the completed work of earlier runs, and the
-// checkpoint of its own.
+// A run's claim on its output folder: the lock against other runs, the completed work of earlier runs, and the run's
+// own checkpoint.
 //
-// Nothing is recorded once a name leads to another folder than the one this run began with.
+// It records no work once a name leads to another folder than the one this run began with.
 //
 // Owns: lock, folders and writer. Thread: completed() from any, the rest from one. Blocks: the constructor and close()
-// on the file system. Errors: the constructor: RunInUse; ConfigError with --resume when the folder's checkpoint is of
-// other input, model or settings (items may have joined); BadInput when the checkpoint is damaged; CannotWrite. Later:
-// see CheckpointWriter.
+// on the file system.
+//
+// Errors of the constructor: RunInUse; ConfigError with --resume when the folder's checkpoint is of other input, model
+// or settings (items may have joined); BadInput when the checkpoint is damaged; CannotWrite. Later errors: see
+// CheckpointWriter.
 class RunCheckpoint {
   public:
     // `source`: in_order_of_previous_runs(); it outlives this object.
@@ -49,12 +51,12 @@ class RunCheckpoint {
     const ItemRanges& done() const { return done_; }
     // The number of completed items when this run began.
     std::uint64_t items_before() const { return items_before_; }
-    // Call it before a slab's items are handed out: from here on there may be results.
+    // Call it before handing out a slab's items: results may exist from here on.
     void begin(const std::vector<ItemRange>& items);
     // Records accepted completions.
     void completed(const std::vector<ItemRange>& items) { writer_->note(items); }
     void close();
-    // After close(): nothing is left that this run could do. Errors: those of TilesInPlace::require().
+    // Call after close(), when this run has no work left. Errors: those of TilesInPlace::require().
     void end();
 
   private:
@@ -63,7 +65,7 @@ class RunCheckpoint {
     const std::string folder_;
     OutputLock lock_;
     ResultFolders result_folders_;
-    std::mutex in_place_;  // guards them
+    std::mutex in_place_;  // guards lock_ and result_folders_
     const TilesInPlace tiles_;
     ItemRanges done_;
     std::uint64_t items_before_ = 0;
@@ -77,14 +79,14 @@ std::unique_ptr<BatchSource> in_order_of_previous_runs(std::unique_ptr<BatchSour
 // A completed shard of a job, counted from 0.
 struct DoneShard {
     std::uint64_t index = 0;
-    bool whole = true;  // no item of its share was skipped, dropped or dead-lettered
+    bool whole = true;  // every item of its share has a result: none was skipped, dropped or dead-lettered
 };
 
 // Creates OUTPUT's checkpoint from those of a job's shards (common/app/program/output_share.hpp). It is the checkpoint
-// of a run of the whole input, named `run_id`, with their completed items; it has ended if all `count` shards are
-// there. A later run with --resume continues it. `shards`: ascending. Blocks: on the file system. Errors: ConfigError
-// if one is of other work than the others; Error with BadInput if one cannot be read; SystemError with CannotWrite. One
-// merge at a time: the caller holds the lock of OUTPUT.
+// of a run of the whole input, named `run_id`, with the shards' completed items. It has ended if all `count` shards are
+// there. A later run with --resume continues it. `shards`: ascending. Run one merge at a time: hold the lock of OUTPUT.
+// Blocks: on the file system. Errors: ConfigError if one is of other work than the others; Error with BadInput if one
+// cannot be read; SystemError with CannotWrite.
 void join_checkpoints(const std::string& output, const std::string& run_id, std::span<const DoneShard> shards,
                       std::uint64_t count);
 

@@ -124,7 +124,7 @@ std::vector<std::uint64_t> TilesInPlace::lost_of(const Picture& picture, Look lo
         const std::string mask = std::string(picture.key) + output.ending;
         FoundCanvas canvas(output.canvases + "/" + canvas_name(mask), picture.form);
         const bool has_mask = is_there(output.masks + "/" + mask + ".png");
-        // A mask that is removed during the run was made.
+        // At the end, a committed mask counts as made even if it was removed during the run.
         if (canvas.is_committed() && (has_mask || look == Look::AtTheEnd)) continue;
         if (!canvas.is_there()) {
             const bool is_all_done = has_shard_ || picture.done.size() == picture.tiles;

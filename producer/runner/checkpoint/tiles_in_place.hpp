@@ -15,12 +15,12 @@ namespace offramp {
 
 // A place where a run's consumers join tiles (--tile), one per output that becomes masks.
 struct StitchedOutput {
-    std::string masks;     // the folder
+    std::string masks;     // the folder of the masks
     std::string canvases;  // the folder of working files
-    std::string ending;    // of a mask's name, after the picture's key
+    std::string ending;    // follows the picture's key in a mask's name
 };
 
-// Empty if the run makes no masks of tiles. `outputs`: the tensors for consumers.
+// Empty if the run makes no masks of tiles. `outputs`: the tensors that consumers get.
 std::vector<StitchedOutput> stitched_outputs(const RunConfig& config, std::span<const TensorSpec> outputs,
                                              std::uint32_t upsample_factor);
 
@@ -32,10 +32,10 @@ class TilesInPlace {
     // Borrows the source, unless there are no outputs.
     TilesInPlace(const RunConfig& config, const BatchSource& source, std::vector<StitchedOutput> outputs);
 
-    // Call it before consumers begin: removes working files that they could not continue, and warns of tiles to be made
-    // again.
+    // Call it before consumers begin. Removes working files that they could not continue, and warns of tiles that must
+    // be made again.
     ItemRanges of(const ItemRanges& done) const;
-    // Call it when all is done. Errors: Error with CannotWrite names tiles that were lost during the run.
+    // Call it when the work is done. Errors: Error with CannotWrite names tiles that were lost during the run.
     void require(const ItemRanges& done) const;
 
   private:

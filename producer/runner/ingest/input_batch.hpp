@@ -23,11 +23,11 @@ namespace offramp {
 struct InputSlot {
     std::unique_ptr<DeviceBuffer> memory;
     std::unique_ptr<Event> ready;  // recorded by the copy stream
-    // Recorded after computation on the buffer. Two alternate: the copy thread may still look at one when the next is
-    // recorded.
+    // Recorded after computation on the buffer. Two events alternate: the copy thread may still check one while the
+    // next is recorded.
     std::array<std::unique_ptr<Event>, 2> computed;
     std::uint64_t uses = 0;
-    Event* last_use = nullptr;  // armed; null: nothing to wait for
+    Event* last_use = nullptr;  // an armed event; null: no use to wait for
 };
 
 // Lends the device buffers of model inputs, all allocated up front. Shared by the prefetcher and its batches, so that
@@ -40,7 +40,7 @@ class InputSlots {
     InputSlots(const InputSlots&) = delete;
     InputSlots& operator=(const InputSlots&) = delete;
 
-    // A free buffer; work submitted before its release may still run: see InputSlot::last_use. Null: closed.
+    // Returns a free buffer. Work submitted before its release may still run: see InputSlot::last_use. Null: closed.
     InputSlot* acquire();
     void give_back(InputSlot& slot);
     void close();
@@ -63,7 +63,7 @@ class InputSlots {
 // which is right only if no work was submitted. The rows stay after the release. Thread: one at a time.
 class InputBatch {
   public:
-    // Without its own buffer: `data` is resident, ready, and never overwritten; or null.
+    // For input without a buffer of its own: `data` is resident, ready and never overwritten, or null.
     InputBatch(std::uint64_t number, std::vector<RowInfo> rows, const void* data);
     InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots, InputSlot& slot,
                std::optional<LengthGroups> groups = std::nullopt);
@@ -72,19 +72,19 @@ class InputBatch {
     InputBatch& operator=(InputBatch&& other) noexcept;
     ~InputBatch();
 
-    std::uint64_t number() const { return number_; }         // it holds the items from number * batch on
-    std::span<const RowInfo> rows() const { return rows_; }  // fewer than the batch in the last one
-    // It has no readable items: no input, and nothing to compute.
+    std::uint64_t number() const { return number_; }         // its items begin at number * batch
+    std::span<const RowInfo> rows() const { return rows_; }  // the last batch may have fewer rows
+    // True if it has no readable items: it has no input and needs no computation.
     bool left_out() const { return left_out_; }
 
-    // The model's input, all rows of a full batch: those beyond rows() are zero before normalisation. Null: the model
-    // takes none, or the buffer was released.
+    // The model's input, with all rows of a full batch; rows beyond rows() are zero before normalisation. Null: the
+    // model takes no input, or the buffer was released.
     const void* data() const { return data_; }
-    // Null: the input is one block of rows of full length.
+    // Null if the input is one block of rows of full length.
     const LengthGroups* groups() const { return groups_ ? &*groups_ : nullptr; }
-    // Armed; null when there is nothing to wait for.
+    // An armed event; null if there is no upload to wait for.
     Event* ready() const { return slot_ == nullptr ? nullptr : slot_->ready.get(); }
-    // Work submitted to `compute` from now on starts when the input is there. The host does not wait.
+    // Work submitted to `compute` after this call starts when the input is there. The host does not wait.
     void wait_ready(Stream& compute) const;
     // Releases the buffer: it is overwritten only after the work submitted to `compute` so far. The host does not wait.
     void release_after(Stream& compute);

@@ -26,7 +26,7 @@ class InputUpload {
     // Submits a full batch. `staged` is read until `uploaded` is done, `to` is written until later work of `copies`
     // starts.
     void submit(Stream& copies, const std::byte* staged, std::byte* to, Event& uploaded);
-    // The same, for bytes copied unchanged.
+    // Like submit(), for bytes that are copied unchanged.
     static void submit_as_it_is(Stream& copies, std::span<const std::byte> bytes, std::byte* to, Event& uploaded);
 
   private:

@@ -122,7 +122,7 @@ void Prefetcher::book(std::span<const RowInfo> rows) {
 }
 
 std::vector<SkippedItem> Prefetcher::unreadable_upcoming() const {
-    const std::vector<SkippedItem> given_out = skipped_.list();  // before the others, which may grow meanwhile
+    const std::vector<SkippedItem> given_out = skipped_.list();  // read before the others, which may grow meanwhile
     if (!found_.lists_all()) return {};
     const auto key_of = [](const SkippedItem& item) {  // identifies a part by its whole and their common reason
         return item.whole.empty() ? std::tuple(item.item, std::string(), std::string())
@@ -135,7 +135,7 @@ std::vector<SkippedItem> Prefetcher::unreadable_upcoming() const {
         const auto known = given.find(key_of(item));
         const std::uint64_t before = known == given.end() ? 0 : known->second;
         if (item.stands_for() <= before) continue;
-        if (before > 0) {  // parts are given out in order: the last one is ahead
+        if (before > 0) {  // parts are handed out in order: the last one is ahead
             item.item = item.last_item;
             item.origin = item.last_origin;
         }
@@ -262,7 +262,8 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
     count_tokens(batch, groups ? &*groups : nullptr);
     {
         const TraceRange h2d(TraceName::H2d, batch.number);
-        // From an earlier upload on this stream: done, or nearly. An event may be armed again once it was seen done.
+        // An earlier upload on this stream recorded it: it is done, or nearly. An event may be armed again once it was
+        // seen done.
         if (slot->ready->armed()) slot->ready->wait();
         if (last_use != nullptr) copies_->wait_for(*last_use);
         copies_->record(*upload_began_);
@@ -278,7 +279,8 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
     uploaded_->wait();
     h2d_ns_ += static_cast<std::uint64_t>(uploaded_->seconds_since(*upload_began_) * 1e9);
     if (settings_.timeline != nullptr) settings_.timeline->add("h2d", number, *upload_began_, *uploaded_);
-    if (last_use != nullptr) last_use->wait();  // done, as the upload came after it; may be armed again from here on
+    // done, because the upload came after it; may be armed again from here on
+    if (last_use != nullptr) last_use->wait();
     staging_->recycle();
 }
 

@@ -26,15 +26,15 @@ struct PrefetchSettings {
     ModelInput input;         // the model's input
     std::uint32_t batch = 1;  // items in a batch; input.tensor.rows() if there is an input
     std::uint32_t decode_workers = 1;
-    std::uint32_t depth = 2;  // batches made ahead of the one being computed
+    std::uint32_t depth = 2;  // batches to prepare ahead of the one being computed
     std::string max_errors = "100%";
     ErrorBudget::Of items_are = ErrorBudget::Of::Whole;
     ErrorBudget::Items kind = ErrorBudget::Items::Any;
-    std::uint64_t items = 0;             // of the source, the base of max_errors; 0: all
+    std::uint64_t items = 0;             // number of items in the source, the base of max_errors; 0: all
     std::uint64_t seed = 0;              // for a resident input
     DeviceTimeline* timeline = nullptr;  // records uploads; null: no recording
-    ItemRanges done;                     // completed by earlier runs and producers: not made again (BatchPlan)
-    std::uint64_t skipped_before = 0;    // of `done`
+    ItemRanges done;                     // completed by earlier runs and producers: skipped (BatchPlan)
+    std::uint64_t skipped_before = 0;    // items of `done`
 };
 
 // Brings a source's items onto the device ahead of the model. Decode workers fill page-locked staging; one thread
@@ -54,21 +54,21 @@ class Prefetcher {
     Prefetcher(const Prefetcher&) = delete;
     Prefetcher& operator=(const Prefetcher&) = delete;
 
-    // Also batches without readable items (InputBatch::left_out), in their turn. Nothing: the source is exhausted, or
-    // finish_early() or stop() was called.
+    // Also returns batches without readable items (InputBatch::left_out), in order. Nothing: the source is exhausted,
+    // or finish_early() or stop() was called.
     std::optional<InputBatch> next();
-    // The number of the batch that next() waits for, before it is there. Nothing: all were given out. Thread: that of
-    // next().
+    // The number of the batch that next() will return. Nothing: all batches were handed out. Thread: that of next().
     std::optional<std::uint64_t> upcoming() const;
 
-    // Gives out no further batch; earlier ones stay valid. Does not wait.
+    // Hands out no further batch; earlier ones stay valid. Does not wait.
     void finish_early() noexcept;
-    // The same, and waits for the threads to end.
+    // Like finish_early(), and waits for the threads to end.
     void stop() noexcept;
 
-    // The position of batches, and each stage's waits, for the status page. Seconds include waits still in progress.
+    // Counts of delivered batches, and each stage's waits, for the status page. Seconds include waits still in
+    // progress.
     struct Progress {
-        std::uint64_t batches_delivered = 0;  // excluding those that were left out
+        std::uint64_t batches_delivered = 0;  // except batches that were left out
         // Wanted rows, including empty ones, of all batches from next().
         std::uint64_t items_delivered = 0;
         std::uint64_t items_skipped = 0;  // among the delivered
@@ -78,14 +78,14 @@ class Prefetcher {
         double upload_blocked_on_model_seconds = 0;  // every device input is in use: back-pressure
         double decode_blocked_seconds = 0;           // thread-seconds; staging is full: back-pressure
         double h2d_seconds = 0;                      // device time of the uploads, from event pairs
-        std::uint64_t tokens = 0;                    // uploaded, of texts
+        std::uint64_t tokens = 0;                    // uploaded tokens of texts
         std::uint64_t padded_tokens = 0;             // including padding of rows and batches
     };
     Progress progress() const;
     // Skips an item that was read but yielded no result, like an unreadable one. True: the skipped items now exceed
     // max_errors, or are all items. Thread: any.
     bool skip(std::uint64_t item, const std::string& reason);
-    // Ends the input for that reason: next() and require_good() throw it from now on. Thread: any.
+    // Ends the input for that reason: from now on next() and require_good() throw it. Thread: any.
     void end_for_skipped();
     // Errors: those of next(), also after its last batch.
     void require_good();
@@ -118,12 +118,12 @@ class Prefetcher {
     const PrefetchSettings settings_;
     const BatchPlan plan_;
     const ErrorBudget budget_;
-    SkippedItems found_;  // so far, also in batches not yet delivered, and by skip(): the basis of max_errors
+    SkippedItems found_;  // so far, including batches not yet delivered and skip(): the basis of max_errors
     SkippedItems skipped_;
 
     std::unique_ptr<DeviceBuffer> resident_;
-    std::optional<InputUpload> upload_;     // the rest only when rows are uploaded
-    std::optional<LengthPacking> packing_;  // only for batches that are computed by length
+    std::optional<InputUpload> upload_;     // like the members below, set only when rows are uploaded
+    std::optional<LengthPacking> packing_;  // set only for batches that are computed by length
     std::optional<StagingWindow> staging_;
     std::shared_ptr<InputSlots> inputs_;
     std::unique_ptr<Stream> copies_;

@@ -84,7 +84,7 @@ Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> fi
     for (const SkippedItem& item : first) listed += item.stands_for();
     failed = std::max(failed, listed);  // others may have been found meanwhile
     const bool none_read = all_failed(failed);
-    const bool unreadable = std::ranges::none_of(first, &SkippedItem::was_read);  // all of them
+    const bool unreadable = std::ranges::none_of(first, &SkippedItem::was_read);  // if every one of them is
     std::string text;
     if (none_read)
         text = unreadable ? "none of the " + std::to_string(items_) + " items could be read"

@@ -21,9 +21,9 @@ struct SkippedItem {
     std::string origin;
     std::string reason;
     bool was_read = false;
-    std::string whole;            // the larger item, as the picture of a tile; empty: none
+    std::string whole;            // the larger item, such as the picture of a tile; empty: none
     std::uint64_t similar = 0;    // further parts of that whole, skipped for the same reason, that this one represents
-    std::uint64_t last_item = 0;  // the last of them and its origin; if there are more
+    std::uint64_t last_item = 0;  // the last of the further parts, and its origin, if there are any
     std::string last_origin = {};
 
     std::uint64_t stands_for() const { return 1 + similar; }  // items
@@ -44,7 +44,7 @@ class SkippedItems {
     std::uint64_t total() const;
     // The entries kept, by item; for several similar parts, the first.
     std::vector<SkippedItem> list() const;
-    // True if they represent all items skipped by this producer.
+    // True if the entries represent all items that this producer skipped.
     bool lists_all() const;
 
   private:

@@ -50,7 +50,7 @@ std::optional<StagingWindow::Claim> StagingWindow::claim() {
     return Claim{number * shape_.batch + row, {slot.memory->data() + row * shape_.row_bytes, shape_.row_bytes}};
 }
 
-// The slot of an item that was given out and whose batch is not taken yet.
+// The slot of an item that was handed out and whose batch is not taken yet.
 StagingWindow::Slot& StagingWindow::slot_of_item(std::uint64_t item) {
     for (std::uint64_t turn = taken_; turn < recycled_ + slots_.size(); ++turn)
         if (slot_of(turn).number == item / shape_.batch && slot_of(turn).missing > 0) return slot_of(turn);

@@ -28,7 +28,7 @@ class BatchPlan {
     std::uint64_t batches() const { return batches_; }
     // The number of the batch made as the `turn`th, from 0.
     std::uint64_t number(std::uint64_t turn) const;
-    // Fewer than a full batch in the source's last one.
+    // The last batch of the source may have fewer rows than a full one.
     std::uint32_t rows(std::uint64_t number) const;
     bool is_done(std::uint64_t item) const { return !done_.empty() && done_.contains(item); }
     // Rows of a batch that are not completed yet.
@@ -37,9 +37,9 @@ class BatchPlan {
     std::uint32_t next_wanted(std::uint64_t number, std::uint32_t row) const;
 
   private:
-    // Consecutive batches that are all made.
+    // Consecutive batches, all to be made.
     struct Stretch {
-        std::uint64_t turn = 0;  // of its first one
+        std::uint64_t turn = 0;  // turn of the first batch
         std::uint64_t number = 0;
     };
 
@@ -47,7 +47,7 @@ class BatchPlan {
     std::uint32_t batch_;
     ItemRanges done_;
     std::uint64_t batches_ = 0;
-    std::vector<Stretch> made_;  // in order; each ends where the next begins, the last one with the turns
+    std::vector<Stretch> made_;  // in order; each stretch ends where the next begins, the last with the final turn
 };
 
 // Page-locked buffers that decode workers fill row by row, a window of batches at a time, in the order of the plan.
@@ -76,9 +76,8 @@ class StagingWindow {
     };
     struct Batch {
         std::uint64_t number = 0;
-        std::vector<RowInfo>
-            rows;  // fewer than a full batch in the last one; rows completed earlier were never given out
-        std::span<std::byte> memory;  // of a full batch
+        std::vector<RowInfo> rows;    // the last batch may have fewer; rows completed earlier were never handed out
+        std::span<std::byte> memory;  // room for a full batch
     };
 
     StagingWindow(Device& device, const Shape& shape, const Clock& clock);
@@ -89,7 +88,7 @@ class StagingWindow {
     void done(RowInfo row);
     // The next batch, complete. Nothing: there is none left, or the window is closed.
     std::optional<Batch> take_complete();
-    // The oldest batch that was taken is no longer read: its buffer may be filled again.
+    // Returns the buffer of the oldest batch taken, once it is no longer read. It may then be filled again.
     void recycle();
     // Ends all waiting, permanently.
     void close();
@@ -101,7 +100,7 @@ class StagingWindow {
   private:
     struct Slot {
         std::unique_ptr<DeviceBuffer> memory;
-        std::uint64_t number = 0;  // of the batch
+        std::uint64_t number = 0;  // the batch's number
         std::vector<RowInfo> rows;
         std::uint32_t missing = 0;
     };
@@ -118,7 +117,7 @@ class StagingWindow {
     std::vector<Slot> slots_;
     // Batches are counted by their turn in the plan.
     std::uint64_t claiming_ = 0;  // the batch whose rows are given out
-    std::uint32_t next_row_ = 0;  // of it; 0: none of its rows was given out
+    std::uint32_t next_row_ = 0;  // in that batch; 0: none of its rows was handed out
     std::uint64_t taken_ = 0;
     std::uint64_t recycled_ = 0;
     bool closed_ = false;

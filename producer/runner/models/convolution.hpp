@@ -13,23 +13,23 @@
 
 namespace offramp {
 
-// One convolution of a network and the following batch normalisation, by their names in the state dict.
+// One convolution of a network and its batch normalisation, by their names in the state dict.
 struct ConvolutionPlan {
     std::string name;
-    std::string norm;  // empty: none, the convolution has its own bias
+    std::string norm;  // empty: no normalisation; the convolution has its own bias
     std::int64_t in = 0;
     std::int64_t out = 0;
     std::int64_t kernel = 1;
     std::int64_t stride = 1;
     std::int64_t padding = 0;
     std::int64_t dilation = 1;
-    float gain = 1.0F;  // of the normalisation with random weights
+    float gain = 1.0F;  // of the normalisation, for random weights
     bool kernels_timed = true;
 };
 
-// A convolution with its batch normalisation folded in. `bias` may be undefined. `kernels_timed`: cuDNN times its
-// kernels for it in the first batch and keeps the fastest one. Otherwise it takes the one that its heuristics name,
-// which costs no time. A network sets it to false if measurements showed that timing takes long and gains nothing.
+// A convolution with its batch normalisation folded in. `bias` may be undefined. `kernels_timed`: in the first batch,
+// cuDNN times its kernels for this convolution and keeps the fastest. Otherwise cuDNN's heuristics choose the kernel,
+// which costs no time. A network sets it to false if timing takes long and measurements showed no gain.
 struct Convolution {
     at::Tensor weight;
     at::Tensor bias;
@@ -44,10 +44,11 @@ using Convolutions = std::map<std::string, Convolution, std::less<>>;
 // The tensors of a convolution and its normalisation in a state dict.
 void append_demands(const ConvolutionPlan& plan, std::vector<TensorDemand>& demands);
 
-// In double, on the CPU: the same folded weights everywhere, and no error besides that of the chosen precision.
+// Computes in double on the CPU: the folded weights are the same everywhere, and only the chosen precision causes an
+// error.
 Convolution fold(const ConvolutionPlan& plan, const Weights& weights);
 
-// For two convolutions whose results are added: leaves one bias, and saves a pass over the activations.
+// For two convolutions whose results are added: merges their biases, which saves a pass over the activations.
 void move_bias(Convolution& from, Convolution& to);
 
 // Converts a folded convolution to the execution's precision, memory format and device.

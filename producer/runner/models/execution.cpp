@@ -86,7 +86,7 @@ void start_threads() {
     const int threads = at::get_num_threads();
     if (threads < 2) return;
     require_threads(static_cast<unsigned>(threads - 1));
-    constexpr std::int64_t kElementsOfAThread = 65536;  // more than LibTorch gives to one
+    constexpr std::int64_t kElementsOfAThread = 65536;  // more than LibTorch assigns to one thread
     at::ones({threads * kElementsOfAThread}).add_(1);
 }
 
@@ -98,7 +98,7 @@ void set_switches(const ModelOptions& options) {
     context.setBenchmarkCuDNN(!options.deterministic);
     context.setDeterministicCuDNN(options.deterministic);
     context.setDeterministicAlgorithms(options.deterministic, false);
-    // Every byte is written, so filling fresh memory would only cost a pass over every output.
+    // Every byte is written later, so filling fresh memory would only cost a pass over every output.
     context.setDeterministicFillUninitializedMemory(false);
     // cuBLAS is deterministic only with a fixed workspace, and reads this when its handle is made.
     if (options.deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);

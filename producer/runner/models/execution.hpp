@@ -18,14 +18,14 @@ namespace offramp {
 
 // The first non-empty line of a LibTorch error, without its long continuation.
 std::string first_line(const std::string& text);
-// The line of an exception's text that describes the failure: the first one, or, in TorchScript's, which begin with the
-// place, the one after it.
+// The line of an exception's text that describes the failure: the first line, or, for TorchScript, which begins with
+// the place, the line after it.
 std::string cause_in(const std::string& text);
 
 // "float32 [4, 3, 224, 224]"
 std::string describe(const at::Tensor& tensor);
 
-// LibTorch's name for it, and back; nothing: unsupported in a model.
+// LibTorch's equivalent, and the reverse; nothing for a type that models do not support.
 at::ScalarType scalar_type(DType dtype);
 std::optional<DType> dtype_of(at::ScalarType type);
 

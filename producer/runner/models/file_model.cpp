@@ -19,7 +19,7 @@
 namespace offramp {
 namespace {
 
-constexpr std::size_t kMostOutputs = 16;  // of a slab
+constexpr std::size_t kMostOutputs = 16;  // the limit of a slab
 
 DType output_dtype(const at::Tensor& tensor, const std::string& what) {
     const auto dtype = dtype_of(tensor.scalar_type());
@@ -124,7 +124,7 @@ class FileModel final : public Model {
         return options.group_rows > 0 ? options.group_rows : options.batch;
     }
 
-    // A batch of full length, group by group, in its order in memory.
+    // Runs a batch of full length group by group, in memory order.
     std::vector<DeviceTensor> run_groups(const void* input) {
         return execution_.in([&] {
             const auto* bytes = static_cast<const std::byte*>(input);
@@ -157,7 +157,7 @@ class FileModel final : public Model {
         return tensors;
     }
 
-    // Returns the row after its last one.
+    // Returns the row after the group's last one.
     std::int64_t compute_group(const std::byte* tokens, std::uint32_t length, std::int64_t row,
                                std::vector<at::Tensor>& to) {
         const std::int64_t rows = network_batch();
@@ -272,7 +272,7 @@ class FileModel final : public Model {
         return tensor;
     }
 
-    // The source's pictures in the model's order of colours.
+    // The source's pictures, with colours in the model's order.
     at::Tensor in_its_colours(const at::Tensor& image) const {
         if (input_.kind != InputKind::Image || metadata().colour_order != "bgr") return image;
         return image.flip(1).contiguous(execution_.memory_format());
@@ -337,7 +337,7 @@ class FileModel final : public Model {
         return with_strides.dense_rows() ? with_settled_strides(with_strides) : spec;
     }
 
-    // The tensor in its declared form, in its own memory.
+    // The tensor in its declared form, in memory of its own.
     DeviceTensor hand_out(at::Tensor tensor, std::size_t index, bool lent) const {
         const TensorSpec& spec = outputs_[index];
         check_shape(tensor, spec);

@@ -15,7 +15,7 @@
 
 namespace offramp {
 
-// A network read from a file: tensors in, tensors out, each in a fixed order. Thread: one at a time.
+// A network read from a file. It takes and returns tensors in a fixed order. Thread: one at a time.
 class FileNetwork {
   public:
     struct Output {
@@ -27,7 +27,7 @@ class FileNetwork {
     virtual std::string description() const = 0;
     virtual std::string warning() const { return {}; }
     virtual std::uint64_t parameters() const { return 0; }
-    // Nothing: unknown from the file.
+    // Returns nothing if the file does not describe its inputs.
     virtual std::optional<NetworkInputs> inputs() const = 0;
     // Errors: ConfigError for inputs that it does not take; any exception of LibTorch.
     virtual std::vector<Output> run(std::span<const at::Tensor> inputs) = 0;

@@ -13,17 +13,17 @@ namespace offramp {
 
 // One of a model's input arrays, and its place in a sample's row of bytes:
 //
-//   row:  | features 3x16 float32 | ids 5 int64 |gap| scale uint8 |gap|      every array, and every row, begins at a
-//   multiple of 16
+//   row:  | features 3x16 float32 | ids 5 int64 |gap| scale uint8 |gap|
 //
-// `tensor` is of a full batch, contiguous, with the row's elements: those that the model takes, except float32 for a
-// model of bfloat16, which files do not have and the device converts. Gaps have undefined contents. Units: bytes.
+// Every array and every row begins at a multiple of 16. `tensor` is for a full batch, contiguous, with the row's
+// elements: the types that the model takes, except float32 for a model of bfloat16, which files do not have and the
+// device converts. Gaps have undefined contents. Units: bytes.
 struct InputPart {
     TensorSpec tensor;
     std::size_t offset = 0;
 };
 
-inline constexpr std::size_t kPartAlignment = 16;  // a GPU's widest read
+inline constexpr std::size_t kPartAlignment = 16;  // the widest read of a GPU
 
 // The layout of the arrays of `inputs` in a row, for a batch of this many rows.
 std::vector<InputPart> lay_out_parts(std::span<const InputMetadata> inputs, std::uint32_t batch);

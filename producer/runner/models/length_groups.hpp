@@ -18,15 +18,15 @@ namespace offramp {
 struct LengthGroups {
     struct Group {
         std::uint32_t length = 0;  // tokens of each of its rows
-        std::size_t offset = 0;    // bytes, from the batch's begin
+        std::size_t offset = 0;    // in bytes, from the beginning of the batch
     };
 
     std::uint32_t rows = 0;  // in each group
     std::vector<Group> groups;
     std::vector<std::int64_t> places;
-    std::size_t bytes = 0;            // of the whole layout
-    std::uint64_t tokens = 0;         // of the texts
-    std::uint64_t padded_tokens = 0;  // computed tokens: of the texts, and padding
+    std::size_t bytes = 0;            // size of the whole layout
+    std::uint64_t tokens = 0;         // tokens of the texts
+    std::uint64_t padded_tokens = 0;  // computed tokens: those of the texts, and padding
 
     // `lengths` are the tokens of each row of a full batch, a multiple of `rows`; none is longer than `longest`. The
     // first `items` rows are the batch's own; later rows have no token.
@@ -36,7 +36,8 @@ struct LengthGroups {
     static std::size_t most_bytes(std::uint32_t batch, std::uint32_t rows, std::uint32_t longest);
     // The fewest tokens in a row: a model of any length must take it.
     static constexpr std::uint32_t kShortest = 4;
-    // To a multiple of 4 up to 64, of 8 up to 128, and of 16 above, so that few shapes occur; `longest` at most.
+    // Rounds up to a multiple of 4 up to 64, of 8 up to 128, and of 16 above, so that few shapes occur; at most
+    // `longest`.
     static std::uint32_t rounded_up(std::uint32_t length, std::uint32_t longest);
 };
 

@@ -29,22 +29,22 @@ enum class InputKind {
 
 struct ModelInput {
     InputKind kind = InputKind::None;
-    TensorSpec tensor;                                  // a full batch
-    std::array<float, 3> mean{0.485F, 0.456F, 0.406F};  // of images in [0, 1], RGB
+    TensorSpec tensor;                                  // shape of a full batch
+    std::array<float, 3> mean{0.485F, 0.456F, 0.406F};  // for images in [0, 1], RGB
     std::array<float, 3> std{0.229F, 0.224F, 0.225F};
-    std::vector<InputPart> parts;  // of Arrays, in the model's order; else none
+    std::vector<InputPart> parts;  // for Arrays, in the model's order; otherwise empty
     // Tokens computed by length (LengthGroups): texts per group. 0: the whole batch in one call.
     std::uint32_t group_rows = 0;
-    std::string prompt;  // of tokens: precedes each text
+    std::string prompt;  // for tokens: precedes each text
 };
 
 // Options for a model.
 struct ModelOptions {
-    std::string name;     // of the models' table, or the path of a file that holds a model
+    std::string name;     // a name in the models' table, or the path of a model file
     std::string weights;  // .safetensors; empty: random, from `seed`
     std::uint64_t seed = 0;
     std::uint32_t batch = 1;
-    std::uint32_t group_rows = 0;              // ModelInput's, for a model of tokens of any length
+    std::uint32_t group_rows = 0;              // see ModelInput; for a model of tokens of any length
     std::uint32_t image_size = 512;            // 0: from the metadata of a model's file
     std::string precision = "fp32";            // "fp32", "tf32", "bf16"
     std::string memory_format = "contiguous";  // "contiguous", "channels-last"
@@ -66,10 +66,10 @@ class Model {
     virtual std::string description() const = 0;   // "deeplabv3-resnet50, 39638869 parameters, random weights (seed 0)"
     virtual std::uint64_t parameters() const = 0;  // 0: unknown
     virtual bool random_weights() const = 0;
-    // For the user; empty: none.
+    // A warning for the user; empty: none.
     virtual std::string warning() const { return {}; }
     virtual ModelInput input() const = 0;
-    virtual std::vector<TensorSpec> outputs() const = 0;  // of a full batch; dense rows
+    virtual std::vector<TensorSpec> outputs() const = 0;  // shapes of a full batch; rows are dense
     // The bilinear enlargement of the outputs' height and width, if it was left out; else 1.
     virtual std::uint32_t upsample_factor() const { return 1; }
     // Announces the batch of the next run(). A model's outputs depend only on its input, so that a repeated batch gives
@@ -78,8 +78,8 @@ class Model {
     // Submits one batch. `input` is on the device in the form of input() (null for InputKind::None) and stays untouched
     // until work submitted to the stream afterwards starts.
     virtual std::vector<DeviceTensor> run(const void* input) = 0;
-    // The same for a batch laid out as `groups`, for a model with ModelInput::group_rows. Its run() takes all groups at
-    // full length, in batch order.
+    // Like run(), for a batch laid out as `groups`, on a model with ModelInput::group_rows. The model's run() takes all
+    // groups at full length, in batch order.
     virtual std::vector<DeviceTensor> run_by_length(const void* /*input*/, const LengthGroups& /*groups*/) {
         throw Error(ErrorKind::Internal, "a model without groups got some");
     }

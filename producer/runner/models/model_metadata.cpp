@@ -22,7 +22,7 @@ namespace offramp {
 namespace {
 
 constexpr std::uint32_t kMostBatch = 65536;
-constexpr std::int64_t kMostNumbers = std::int64_t{1} << 31;  // of one sample of an input
+constexpr std::int64_t kMostNumbers = std::int64_t{1} << 31;  // elements in one sample of an input
 
 constexpr std::array<DType, 10> kInputDTypes{kFloat32, kFloat16, kBFloat16, kFloat64, kInt64,
                                              kInt32,   kInt16,   kInt8,     kUInt8,   kBool};
@@ -54,7 +54,7 @@ std::optional<std::uint32_t> whole(std::string_view text, std::uint32_t most) {
     return value && *value >= 1 && *value <= most ? value : std::nullopt;
 }
 
-// Stores a value's text. False: the value is not accepted.
+// Stores a value's text. Returns false if the value is not accepted.
 template <class Metadata>
 using ReaderOf = std::function<bool(Metadata& metadata, const std::string& text)>;
 using Reader = ReaderOf<ModelMetadata>;
@@ -331,7 +331,7 @@ void read_inputs(const TomlDocument& document, ModelMetadata& metadata) {
                 ErrorKind::Config);
 }
 
-// Consumers derive the part of a picture from the settings alone, where both sides have one number.
+// Consumers derive the part of a picture from the settings alone, which have one number for both sides.
 void check_middle(const ModelMetadata& metadata, std::size_t line) {
     if (metadata.resize_size == 0 || metadata.height == 0) return;  // or a run sets the size
     if (metadata.height == metadata.width && metadata.height >= kSmallestImageSize &&

@@ -9,11 +9,11 @@
 // The interface of libofframp_models.so: a single C symbol. Everything else in the module is local to it.
 namespace offramp {
 
-// Raise it with every change of model.hpp or this file that a module built before would not understand.
+// Raise this number whenever a change to model.hpp or this file is incompatible with modules built before.
 inline constexpr std::uint32_t kModelModuleAbi = 7;
 inline constexpr const char* kModelModuleSymbol = "offramp_models_v1";
 
-// Lives as long as the process: the module is never closed. `abi` stays the first field in every version.
+// Lives as long as the process: the module is never closed. `abi` must stay the first field in every version.
 struct ModelModule {
     std::uint32_t abi = kModelModuleAbi;
     std::uint32_t has_cuda = 0;                        // 1: LibTorch was built with CUDA

@@ -14,7 +14,7 @@ namespace offramp {
 
 // A model file's description of its network's inputs.
 struct NetworkInputs {
-    std::vector<std::string> names;  // in their order; empty if the file has none
+    std::vector<std::string> names;  // in order; empty if the file has none
     std::size_t needed = 0;          // inputs after these are optional
 };
 
@@ -22,7 +22,7 @@ struct NetworkInputs {
 // the tables [[input]] to write, as far as known (Config); a network without inputs (BadInput).
 void check_inputs(const NetworkInputs& inputs, const ModelMetadata& metadata, const std::string& model_file);
 
-// A model's name for an output as a part of a file's name, which consumers build from it.
+// A model's name for an output, made safe for file names, which consumers build from it.
 inline std::string plain_output_name(std::string name) {
     for (char& c : name)
         if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '_' && c != '-') c = '_';

@@ -28,7 +28,7 @@ struct TensorDemand {
     std::string name;
     std::vector<std::int64_t> shape;
     Initializer initializer;
-    bool parameter = true;  // counts as a parameter; false: a statistic
+    bool parameter = true;  // counts as a parameter; false: a statistic, which does not
 };
 
 // A model's named tensors: float32, on the CPU, row-major.

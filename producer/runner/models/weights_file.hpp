@@ -9,8 +9,8 @@
 
 namespace offramp {
 
-// A file of a model's weights. Errors: those of SafetensorsFile, with the fix: for a file written by torch.save, a
-// command that converts it.
+// Opens a file of a model's weights. Errors: those of SafetensorsFile, with the fix: for a file written by torch.save,
+// a command that converts it.
 SafetensorsFile open_weights(const std::string& path);
 
 // The prefix of every name in a state dict of a wrapped network: "module." of DataParallel and similar, "_orig_mod." of

@@ -28,7 +28,7 @@ void settle(Value& setting, const Value& unset, const Value& value) {
     if (setting == unset) setting = value;
 }
 
-// The metadata's own; for another image size, the same share of a picture.
+// The metadata's own value; for another image size, the same share of a picture.
 std::uint32_t resize_size_for(std::uint32_t image_size, const ModelMetadata& metadata) {
     if (image_size == 0 || metadata.height == 0) return metadata.resize_size;
     const double share = static_cast<double>(metadata.resize_size) / metadata.height;
@@ -162,7 +162,7 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     if (pictures && config.tile == 0)
         settle<std::uint32_t>(config.resize_size, 0, resize_size_for(config.image_size, metadata));
     settle<std::string>(config.interpolation, "auto", metadata.interpolation);
-    // Consumers derive from it the middle of an original, and the network's enlargement.
+    // Consumers derive the middle of an original, and the network's enlargement, from this value.
     if (pictures && metadata.height == metadata.width && metadata.height >= kSmallestImageSize)
         settle<std::uint32_t>(config.image_size, 0, metadata.height);
     settle<std::uint64_t>(config.copy_bytes, 0, gpu ? std::uint64_t{64} * 21 * 512 * 512 * 4 : std::uint64_t{16} << 20);

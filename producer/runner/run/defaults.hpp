@@ -14,9 +14,10 @@ struct MachineSize {
     unsigned cores = 1;
 };
 
-// Replaces every "auto", and every 0 that means it, by a value that suits the machine (small on a CPU), or by the one
-// in the metadata of the model's file. Without consumers their number stays 0. Values set by the user stay. The image
-// size stays 0 if the metadata has one, whose sides may differ; if the middle is cut out of pictures, it is that one.
+// Replaces every "auto", and every 0 with the same meaning, with a value that suits the machine (small on a CPU), or
+// with the one in the metadata of the model's file. Values set by the user stay. Without consumers their number stays
+// 0. If the metadata sets the picture size, the image size becomes that size when both sides are equal, and otherwise
+// stays 0.
 RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const ModelMetadata& metadata = {},
                            const EgressTraits& traits = {});
 
@@ -30,9 +31,9 @@ void require_tiles_fit(const RunConfig& config, const ModelMetadata& metadata);
 // takes. `config`: resolved.
 void require_chunks_fit(const RunConfig& config, const ModelMetadata& metadata);
 
-// The metadata of a model's file before it is loaded: those beside it. If they leave the input open, the shape comes
-// from the rows of a .npy file that is the input, or of the arrays in an input folder. The defaults for a built-in
-// model. `config`: as given, or resolved. Blocks: on the disk. Errors: ConfigError of the metadata, or of the array
+// The metadata of a model's file before it is loaded, from the file beside it. If it leaves the input open, the shape
+// comes from the rows of the input's .npy file, or of the arrays in an input folder. For a built-in model, the
+// defaults. `config`: as given, or resolved. Blocks: on the disk. Errors: ConfigError of the metadata, or of the array
 // (NoInput, BadInput).
 ModelMetadata settled_metadata(const RunConfig& config);
 

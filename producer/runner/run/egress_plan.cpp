@@ -41,7 +41,7 @@ EgressPlan EgressPlan::make(const RunConfig& config, const EgressTraits& traits,
                      ? SpanPlan::make(slabs.slab_count, plan.layout.slab_bytes, slabs.slab_count)
                      : SpanPlan::make(slabs.slab_count, plan.layout.slab_bytes);
     plan.queue_depth = slabs.batches_ahead;
-    // A recorded run, or one measured from a drained start, needs every batch's time.
+    // A recorded run needs every batch's time, and so does one measured from a drained start.
     const bool measured = config.drain_warmup || !config.trace_dir.empty();
     if (slabs.small && slabs.batches_ahead >= kTimedOneIn)
         plan.pace = {.depth = slabs.batches_ahead / kTimedOneIn * kTimedOneIn, .timed = measured ? 1 : kTimedOneIn};

@@ -34,18 +34,18 @@ struct EgressPlan {
 EgressPlan lay_out_slabs(const RunConfig& config, const EgressTraits& traits, const OutputTransformer& transformer,
                          const BatchSource& source, const Device& device);
 
-// The egress for these settings. `config` outlives what is made of it. Errors: ConfigError for a consumer's user that
-// this machine does not know.
+// The egress for these settings. `config` must outlive the result's users. Errors: ConfigError for a consumer's user
+// that this machine does not know.
 EgressRunOptions egress_options(const RunConfig& config, const EgressTraits& traits, const EgressPlan& plan,
                                 const OutputTransformer& transformer);
 
-// The kernel's figures of memory, in bytes.
+// The kernel's memory figures, in bytes.
 struct MachineMemory {
-    std::uint64_t total = 0;      // with swap
-    std::uint64_t available = 0;  // with free swap
-    std::uint64_t own = 0;        // resident in this process, without pages shared with others
+    std::uint64_t total = 0;      // including swap
+    std::uint64_t available = 0;  // including free swap
+    std::uint64_t own = 0;        // resident in this process, without shared pages
 
-    // All 0 if the kernel does not report them. The arguments are for tests.
+    // Returns 0 for figures that the kernel does not report. The arguments are for tests.
     static MachineMemory read(const std::string& machine = "/proc/meminfo",
                               const std::string& process = "/proc/self/status");
 };

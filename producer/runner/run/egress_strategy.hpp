@@ -17,19 +17,19 @@ namespace offramp {
 struct EgressTraits {
     using Slabs = RunSlabs;
 
-    std::string name = "streams";  // in logs, traces and summaries
+    std::string name = "streams";  // the name in logs, traces and summaries
     Slabs slabs = Slabs::PageLockedPool;
     bool outputs_dropped = false;     // on the device: outputs are neither read, written nor kept
     bool batches_share_slabs = true;  // several small batches in one slab
-    std::string warning;              // logged in each run; empty: none
+    std::string warning;              // logged in each run; empty: no warning
 
     bool has_consumers() const { return offramp::has_consumers(slabs); }
     bool has_pool() const { return offramp::has_pool(slabs); }
-    // Whether another producer can continue after a death: the slabs outlive their producer.
+    // True if another producer can continue after this one's death, because the slabs outlive their producer.
     bool survives_producer() const { return has_pool(); }
 };
 
-// The parts of a run's outputs. Borrows all of them.
+// What a run hands to its outputs. Borrows all of it.
 struct EgressParts {
     const RunConfig& config;
     Device& device;

@@ -44,7 +44,7 @@ Reads reads_of(const std::string& processor, std::span<const TensorSpec> outputs
     return known == nullptr ? Reads::Anything : known->reads;
 }
 
-// More than rounding would cause.
+// The tolerance exceeds rounding.
 bool has_proportions_of(const TensorSpec& input, const TensorSpec& output) {
     constexpr double kMost = 1.25;
     if (input.dims != 4) return true;

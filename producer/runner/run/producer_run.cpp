@@ -183,7 +183,7 @@ ExitCode ProducerRun::execute() {
     lifecycle_.begin();
     attempt([this] { pipeline_->flow(); });
     if (lifecycle_.is_stopped(StopMode::Halt)) {
-        lifecycle_.stop(StopMode::Abandon, "a part failed");  // unless an earlier stop gave the reason
+        lifecycle_.stop(StopMode::Abandon, "a part failed");  // unless an earlier stop has already given the reason
         // Slabs still being copied are published or freed before the totals are closed.
         attempt([this] { outputs_->finish(); });
     }
@@ -199,7 +199,7 @@ ExitCode ProducerRun::execute() {
     if (last.measured_from.at_ns != 0)
         record_range("measure_end", 0, last.broker.last_release_ns, last.broker.last_release_ns);
     report_->write_status(last);
-    egress_->remove_spilled();  // before the summary: no process reads them after it
+    egress_->remove_spilled();  // before the summary: no process reads the spilled slabs after this
     const auto exit = lifecycle_.error() ? std::nullopt : end_of(last);
     report_->write_summary(last, exit);
     failpoint("run.ended");
@@ -207,7 +207,7 @@ ExitCode ProducerRun::execute() {
     return *exit;
 }
 
-// Nothing if the run's end cannot be recorded: that is the error then.
+// Returns nothing if the run's end cannot be recorded, which is then the error.
 std::optional<ExitCode> ProducerRun::end_of(const RunStats& last) {
     const ExitCode exit =
         RunOutcome{.items = facts().items, .done_before = record_->done_before(), .stopped = lifecycle_.stopped()}

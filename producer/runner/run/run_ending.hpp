@@ -15,10 +15,10 @@
 
 namespace offramp {
 
-// How a run reacts when its launcher is gone: no process is left to start another consumer, or a successor of a dead
-// producer.
+// A run's reaction to the loss of its launcher: no process is left to start another consumer, or the successor of a
+// dead producer.
 //
-// Owns: that it is gone. Borrows: the lifecycle. Thread: any. Blocks: never. Errors: none.
+// Owns: the record of that loss. Borrows: the lifecycle. Thread: any. Blocks: never. Errors: none.
 class LauncherLoss {
   public:
     explicit LauncherLoss(RunLifecycle& lifecycle) : lifecycle_(lifecycle) {}
@@ -27,7 +27,7 @@ class LauncherLoss {
     void launcher_gone();
     // Without a launcher and consumers, slabs in flight can never be taken: abandons the run.
     void no_consumers();
-    // A producer that dies now leaves a run that another one may go on with.
+    // True if another producer may continue the run after this one's death.
     bool may_be_succeeded() const;
 
   private:
@@ -66,9 +66,9 @@ class EndWatch {
 // independent records: items given out by the prefetcher, dropped by the egress, published and completed at the broker.
 // A mismatch is logged, and the exit code is that of ErrorKind::CountMismatch.
 struct RunOutcome {
-    std::uint64_t items = 0;          // of the run's share of the source
-    std::uint64_t done_before = 0;    // of those, by earlier runs
-    std::optional<StopMode> stopped;  // none: it ended by itself
+    std::uint64_t items = 0;          // items in the run's share of the source
+    std::uint64_t done_before = 0;    // the ones completed by earlier runs
+    std::optional<StopMode> stopped;  // unset: the run ended by itself
 
     ExitCode exit_code(const RunStats& last) const;
 };

@@ -21,7 +21,7 @@
 namespace offramp {
 namespace {
 
-// A shard of a job is a part: other runs read the rest.
+// A job's shard is a part: other runs read the rest.
 ErrorBudget::Of items_of(const RunConfig& config) {
     return config.samples_folder.empty() ? ErrorBudget::Of::Whole : ErrorBudget::Of::Part;
 }
@@ -188,7 +188,7 @@ void RunMeasuring::flow() {
         {
             const TraceRange range(TraceName::Capture);
             more = parts_.inference.run(parts_.input, outputs, parts_.config.profile_batches);
-            wait_until_delivered();  // the copies of the captured steps belong to them, on any path
+            wait_until_delivered();  // the capture includes the copies of its steps, on every path
         }
         stop_profiler(parts_.device);
         if (!more) return;

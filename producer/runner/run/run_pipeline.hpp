@@ -44,16 +44,16 @@ class RunMeasuring {
     RunMeasuring(const RunMeasuring&) = delete;
     RunMeasuring& operator=(const RunMeasuring&) = delete;
 
-    // Before the first batch, with all slabs ready.
+    // Call before the first batch, when all slabs are ready.
     void measure_limits_before();
-    // Again, when the run has warmed the device up.
+    // Measures again, once the run has warmed up the device.
     void measure_limits_after();
-    // Runs the input through. The clock starts when the warm-up has been delivered and the device is idle; it ends with
-    // the last delivery.
+    // Runs the input through. The clock starts when the warm-up has been delivered and the device is idle, and stops
+    // with the last delivery.
     void flow();
 
     MeasuredStats so_far() const;
-    // The start of the clock; at_ns 0: not started yet.
+    // The start of the clock; at_ns is 0 before it starts.
     MeasuredStats from() const;
     Limits limits() const;
 
@@ -94,7 +94,7 @@ class RunPipeline {
     // Returns when all items read are published. With too many unreadable items the run fails, but computed batches are
     // still delivered.
     void flow();
-    // Stops reading input; batches already read go on.
+    // Stops reading input; batches already read continue.
     void end_input() { input_.finish_early(); }
     void stop() { input_.stop(); }
     RunStats stats() const;

@@ -79,13 +79,15 @@ void require_weights(const RunConfig& config) {
         throw no_weights(config.model);
 }
 
-// Of an egress that this program does not have, those of any: the launcher asks before it chooses the program.
+// The traits of the chosen egress, or the defaults if another program has it: the launcher asks before it chooses the
+// program.
 EgressTraits traits_for(const RunConfig& config, const ProducerProgram& program) {
     const auto strategy = program.choose_egress(config);
     return strategy ? strategy->traits() : EgressTraits{};
 }
 
-// A launcher's question before a run: the settings as resolved and as given, and this program's version.
+// Answers the launcher's question before a run: prints the settings as resolved and as given, and this program's
+// version.
 int print_settings(int argc, const char* const* argv, const ProducerProgram& program) {
     const auto given = parse_run_config(argc, argv, program.name);
     if (!given) return to_int(ExitCode::Ok);
@@ -95,7 +97,7 @@ int print_settings(int argc, const char* const* argv, const ProducerProgram& pro
            to_int(ExitCode::Ok);
 }
 
-// `list`: the file for the input's list; empty: none.
+// `list`: the file for the input's list; empty: no list.
 int print_job_facts(const std::string& list, int argc, const char* const* argv, const ProducerProgram& program) {
     spdlog::set_level(spdlog::level::err);
     const auto parsed = parse_run_config(argc, argv, program.name);
@@ -107,7 +109,7 @@ int print_job_facts(const std::string& list, int argc, const char* const* argv, 
 
 int run(int argc, const char* const* argv, const ProducerProgram& program) {
     const std::uint64_t began_ns = now_ns();
-    // A command comes first; flags follow.
+    // A command precedes the flags.
     const std::string_view command = argc > 1 ? argv[1] : "";
     if (argc > 4 && command == "join-shards") return join_shards_named(argv[2], argv[3], argv[4]), to_int(ExitCode::Ok);
     if (command == "settings") return print_settings(argc - 1, argv + 1, program);
@@ -133,7 +135,7 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
                           "Start runs with launch/offramp run, which chooses both");
 
     start_logging("producer", parsed->log_level, parsed->log_format, parsed->log_file);
-    // A run about to be recovered may have no process left that holds it.
+    // A run to be recovered may have no process left that holds it.
     if (!recovers)
         for (const std::string& name : sweep_dead_runs()) spdlog::info("removed {}, left by a dead run", name);
     if (sweeps) return to_int(ExitCode::Ok);
@@ -150,7 +152,7 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
     return to_int(code);
 }
 
-// Before logging has started, plain standard error; afterwards the format that the user chose.
+// Writes to plain standard error before logging starts, and later in the user's chosen format.
 void say(const ProducerProgram& program, const std::string& text) {
     if (spdlog::default_logger()->name().empty())
         std::fprintf(stderr, "%s: %s\n", program.name, text.c_str());
@@ -179,7 +181,7 @@ int run_producer(int argc, const char* const* argv, const ProducerProgram& progr
 
 namespace {
 
-// A source counts and names its items whatever the model takes: these values stand in for the model's input.
+// A source counts and names its items independently of the model's input: these values replace it.
 constexpr std::int64_t kAnySize = 32, kAnyLength = 16;
 
 TensorSpec input_that_fits(const RunConfig& config) {

@@ -11,7 +11,7 @@ namespace offramp {
 
 // The differences between the programs that use the runner.
 struct ProducerProgram {
-    const char* name;  // in --help, --version and messages
+    const char* name;  // as shown in --help, --version and messages
     // How outputs leave the device with these settings; null if another program handles it. Errors: ConfigError.
     std::unique_ptr<EgressStrategy> (*choose_egress)(const RunConfig& config);
 };
@@ -21,16 +21,15 @@ struct ProducerProgram {
 // the run. Errors: none; they are logged, and reflected in the exit code.
 int run_producer(int argc, const char* const* argv, const ProducerProgram& program) noexcept;
 
-// The producer's answers to a launcher about a job, whose input is processed in shards
-// (launch/guide/many-gpus-and-hosts.md). No run, no model, no device.
-// {"items": N, "identity": {...}}: the size of the job's input, and its identity (CheckpointIdentity, without the
-// shard). `config`: resolved. If `list` is given and the input is a folder of images, its contents are written there
-// (--input-list). Blocks: on the file system. Errors: those of the source; ConfigError for an input that only the model
-// can count; SystemError with CannotWrite.
+// Answers a launcher's question about a job, whose input is processed in shards (launch/guide/many-gpus-and-hosts.md),
+// without run, model or device. Returns {"items": N, "identity": {...}}: the size of the job's input, and its identity
+// (CheckpointIdentity, without the shard). `config`: resolved. If `list` is set and the input is a folder of images,
+// writes its contents to that file (--input-list). Blocks: on the file system. Errors: those of the source; ConfigError
+// for an input that only the model can count; SystemError with CannotWrite.
 std::string job_facts(const RunConfig& config, const std::string& list);
 
-// join_checkpoints() of the shards listed on standard input, one per line: "7 whole", or "7" if some of its items are
-// not done. `count`: of the job's shards. Errors: as there; ConfigError.
+// Calls join_checkpoints() for the shards listed on standard input, one per line: "7 whole", or "7" if some of its
+// items are not done. `count`: the number of the job's shards. Errors: those of join_checkpoints(); ConfigError.
 void join_shards_named(const std::string& output, const std::string& run_id, const std::string& count);
 
 }  // namespace offramp

@@ -31,7 +31,7 @@ class WorkRecord final : public ItemListener {
   public:
     struct Place {
         std::string run_dir;
-        bool keeps_results = true;  // otherwise there is nothing to continue
+        bool keeps_results = true;  // false: there is no earlier work to continue
         std::function<void(std::exception_ptr)> on_failure;
         std::vector<StitchedOutput> stitched{};
     };
@@ -55,11 +55,11 @@ class WorkRecord final : public ItemListener {
     // Items that need no processing: they are outside this run's share, earlier runs completed them, or this run's
     // earlier producers published them or could not read them.
     ItemRanges done_earlier(const Predecessor& predecessor) const;
-    // How many of them are in the share.
+    // The number of those items that are in the share.
     std::uint64_t items_done_earlier(const Predecessor& predecessor) const;
 
     void close();
-    // After close(): nothing is left that this run could do.
+    // Call after close(), when this run has no work left.
     void end();
 
   private:

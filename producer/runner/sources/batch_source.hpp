@@ -26,8 +26,8 @@ enum class RowKind {
     Nothing,  // no host data: the batch is resident on the device, or the model needs no input
     Pixels,   // [height, width, 3] 8-bit RGB; normalised on the device
     Float32,  // the model's input itself, float32, row-major
-    Tokens,   // the model's input itself, int32 [2, length]: ids, and a mask with 1 for text, 0 for padding
-    Arrays,   // the model's input itself: several arrays, each at its part's place
+    Tokens,   // the model's input itself, int32 [2, length]: ids, and a mask (1 for text, 0 for padding)
+    Arrays,   // the model's input itself: several arrays, each at the place of its part
 };
 
 // A numbered list of items that decode workers turn into rows. Item i is the same input in every run with the same
@@ -38,20 +38,20 @@ class BatchSource {
   public:
     virtual ~BatchSource() = default;
     virtual std::string description() const = 0;  // "images: 1200 files under /data/photos"
-    // Parts of the input without an item, or missing in an item, as far as known by now. Thread: any.
+    // Parts of the input without an item, or missing from an item, as far as known yet. Thread: any.
     virtual std::vector<LeftOut> left_out() const { return {}; }
-    virtual std::uint64_t items() const = 0;  // all of them: --limit and --shard apply later (part_of())
+    virtual std::uint64_t items() const = 0;  // the whole source: --limit and --shard apply later (part_of())
     virtual RowKind row_kind() const = 0;
     // The item's stable name: a relative path without its extension, unique within the run, never empty or absolute,
     // without "..", at most kMaxKeyBytes bytes; or empty: the item's number serves as its name.
     virtual std::string_view key(std::uint64_t item) const = 0;
-    // The item's name in results that combine several items, as of a picture's tiles.
+    // The item's name in results that combine several items, such as a picture's tiles.
     virtual std::string_view key_of_whole(std::uint64_t item) const { return key(item); }
     virtual std::size_t max_key_bytes() const = 0;
     // A hash of the data, besides an item's name and bytes, that results depend on: columns of a manifest, an array's
     // shape. 0: none.
     virtual std::uint64_t note_hash(std::uint64_t) const { return 0; }
-    // For a part of a picture: the state of the picture's file that the run requires
+    // For a part of a picture: the state that the run requires of the picture's file
     // (common/app/images/picture_stamps.hpp). 0: unknown.
     virtual std::uint64_t stamp(std::uint64_t) const { return 0; }
     // False: note_hash is 0 for every item.
@@ -73,23 +73,23 @@ class BatchSource {
     virtual void load(std::uint64_t item, std::span<std::byte> row) = 0;
 };
 
-// The fix for a model that takes arrays and a source without any.
+// The fix to suggest when a model takes arrays and the source has none.
 inline constexpr const char* kGiveArrays =
     "Use --source npy, with --input FOLDER, which has a file of each; or --source synthetic";
 
-// The parts of a source.
+// The settings and shared data from which a source is made.
 struct SourceOptions {
-    const InputSettings* input = nullptr;  // resolved, as those of the model
+    const InputSettings* input = nullptr;  // resolved, like the model's settings
     const ModelSettings* model = nullptr;
-    TensorSpec model_input;  // of a full batch; dims 0 when the model needs none
+    TensorSpec model_input;  // for a full batch; no dimensions if the model needs no input
     bool model_takes_images = false;
-    std::vector<InputPart> parts;   // for a model of arrays: their places in a row; else none
+    std::vector<InputPart> parts;   // for a model of arrays: their places in a row; otherwise empty
     std::string prompt;             // for a model of texts: precedes each text
-    bool columns_are_read = false;  // by a processor, which needs them for every item
+    bool columns_are_read = false;  // a processor needs the columns for every item
     StillWanted still_wanted;       // checked while a long listing runs
     // listed earlier (open_input()); null: a source of pictures lists them
     std::shared_ptr<PictureList> pictures = nullptr;
-    std::shared_ptr<TextTable> texts = nullptr;  // the same of tables of texts
+    std::shared_ptr<TextTable> texts = nullptr;  // like `pictures`, for tables of texts
     PictureStamps stamps{};                      // in a recovered run: the required states of its pictures
 };
 

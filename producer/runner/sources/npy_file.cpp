@@ -86,7 +86,7 @@ std::uint64_t NpyFile::note_hash(std::uint64_t row) const {
         return XXH3_64bits_withSeed(front.data(),
                                     read_some(header_.bytes + row * row_bytes_, std::span(front).first(bytes)), note_);
     } catch (const UnreadableItem&) {
-        return note_;  // it is skipped with this reason in its turn
+        return note_;  // the row is skipped with this reason in its turn
     }
 }
 

@@ -16,8 +16,8 @@ namespace offramp {
 struct NpyHeader {
     std::string descr;  // "<f4", "|u1", ...
     bool fortran_order = false;
-    std::vector<std::int64_t> shape;  // none negative
-    std::size_t bytes = 0;            // of the header: the numbers follow
+    std::vector<std::int64_t> shape;  // no dimension is negative
+    std::size_t bytes = 0;            // size of the header: the numbers follow it
 };
 
 // The largest size of a header.

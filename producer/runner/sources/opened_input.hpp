@@ -10,15 +10,15 @@
 
 namespace offramp {
 
-// The listing of an --input. Both are null if the input is neither, the source has none, or it has arrays: mismatches
-// with the model are then reported first.
+// The listing of an --input. Both are null if the input is neither pictures nor a table of texts, the source has no
+// input, or the input has arrays, for which mismatches with the model are reported first.
 struct OpenedInput {
     std::shared_ptr<PictureList> pictures;
     std::shared_ptr<TextTable> texts;
 };
 
-// Checks that an --input has contents, before a model is loaded for it. Pictures and tables of texts are listed, and
-// the source then takes that list (SourceOptions); of lines and arrays only the beginning is read. Blocks: on the disk.
+// Checks that an --input has contents, before a model is loaded for it. Lists pictures and tables of texts, and the
+// source then uses that list (SourceOptions); reads only the beginning of lines and arrays. Blocks: on the disk.
 // Errors: ConfigError NoInput / BadInput, as from the source itself.
 OpenedInput open_input(const InputSettings& config, const StillWanted& still_wanted);
 

@@ -20,7 +20,7 @@
 namespace offramp {
 namespace {
 
-// Lends each loading thread a decoder with its scratch memory; there are as many as ever loaded concurrently.
+// Lends each loading thread a decoder with its scratch memory. It has as many as threads ever loaded concurrently.
 class Decoders {
   public:
     class Loan {
@@ -77,7 +77,7 @@ class PictureSource final : public BatchSource {
             PicturePlace place = pictures_->place(item);
             return place.bytes ? std::string() : std::move(place.path);
         } catch (const UnreadableItem&) {
-            return {};  // it is skipped with this reason in its turn
+            return {};  // the picture is skipped with this reason in its turn
         }
     }
     std::uint64_t note_hash(std::uint64_t item) const override { return pictures_->columns_hash(item); }
@@ -95,7 +95,7 @@ class PictureSource final : public BatchSource {
     Decoders decoders_;
 };
 
-// Consumers derive the frame from the settings alone, where both sides have one number.
+// Consumers derive the frame from the settings alone, which have one number for both sides.
 PictureFrame frame_of(const InputSettings& config, ImageSize size) {
     const std::uint32_t shorter = config.resize_size;
     const Interpolation way = config.interpolation == "bicubic" ? Interpolation::Bicubic : Interpolation::Bilinear;
@@ -195,7 +195,7 @@ class OpenPictures {
     void give_back(std::uint64_t picture) {
         const std::lock_guard lock(mutex_);
         --std::ranges::find(open_, picture, &Open::picture)->loans;
-        // All but the one that was opened last.
+        // Closes all but the one that was opened last.
         for (auto open = open_.begin(); open != open_.end() && std::next(open) != open_.end();)
             open = open->loans == 0 ? open_.erase(open) : std::next(open);
     }
@@ -243,7 +243,7 @@ class TiledPictures final : public BatchSource {
             PicturePlace place = input_.pictures->place(picture_of(item));
             return place.bytes ? std::string() : std::move(place.path);
         } catch (const UnreadableItem&) {
-            return {};  // it is skipped with this reason in its turn
+            return {};  // the tile is skipped with this reason in its turn
         }
     }
     std::uint64_t note_hash(std::uint64_t item) const override {
@@ -324,9 +324,9 @@ class TiledPictures final : public BatchSource {
 
     TiledInput input_;
     std::vector<TiledPicture> pictures_;
-    std::vector<std::string> keys_;  // of the tiles
+    std::vector<std::string> keys_;  // keys of the tiles
     std::size_t max_key_bytes_ = 0;
-    std::uint64_t empty_tiles_ = 0;  // with is_mostly_beyond()
+    std::uint64_t empty_tiles_ = 0;  // tiles with is_mostly_beyond()
     std::uint64_t first_empty_ = 0;  // the first picture with such tiles
     OpenPictures open_;
 };

@@ -17,13 +17,13 @@ namespace offramp {
 std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const SourceOptions& options);
 
 struct TiledInput {
-    std::string name;  // of the source
+    std::string name;  // the source's name
     std::shared_ptr<PictureList> pictures;
     TileSize size;
-    std::uint64_t limit = 0;    // of pictures; 0: all of them
+    std::uint64_t limit = 0;    // pictures; 0: all
     std::uint32_t workers = 1;  // loading threads
     StillWanted still_wanted;
-    PictureStamps stamps{};  // from an earlier producer's listing; else each has that of its file
+    PictureStamps stamps{};  // from an earlier producer's listing; otherwise each picture has its file's stamp
 };
 
 // A source whose items are the tiles of pictures, picture by picture, row by row. The sizes in the pictures' headers,

@@ -165,7 +165,7 @@ namespace {
 // `longer` is BETWEEN.SHORTER.
 struct Nested {
     std::string_view longer, shorter;
-    std::string between;  // with a dot in front
+    std::string between;  // begins with a dot
 };
 
 std::vector<Nested> nested_names(std::span<const TensorSpec> outputs) {

@@ -25,8 +25,8 @@ std::string source_fingerprint(const BatchSource& source, std::uint64_t items);
 // A hash of each item's key and note, which identifies it among others; none for a source without keys.
 std::vector<std::uint64_t> hashes_of_items(const BatchSource& source);
 
-// The first items of a source, limited by --limit. Returns `whole` itself if the limit covers everything, and with
-// --tile: there the source applies the limit, to pictures.
+// The first items of a source, limited by --limit. Returns `whole` itself if the limit covers everything. Also returns
+// it with --tile: there the source itself applies the limit, to pictures.
 std::unique_ptr<BatchSource> part_of(std::unique_ptr<BatchSource> whole, const InputSettings& config);
 
 // The items that a run with --shard processes: the I-th of N contiguous parts of part_of(), or all without it. The run

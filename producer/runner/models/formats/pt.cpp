@@ -8,7 +8,7 @@
 #include "common/base/error.hpp"
 #include "producer/runner/models/file_model.hpp"
 
-// TorchScript, for old files.
+// Loads TorchScript files, for older models.
 namespace offramp {
 namespace {
 
@@ -91,7 +91,7 @@ class ScriptNetwork final : public FileNetwork {
             throw;
         } catch (const c10::Error& error) {
             refuse(file, error.what_without_backtrace());
-        } catch (const std::exception& error) {  // for a missing operator, among others
+        } catch (const std::exception& error) {  // LibTorch throws it for a missing operator, among others
             refuse(file, error.what());
         }
     }

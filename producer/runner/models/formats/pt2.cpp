@@ -59,7 +59,7 @@ class CapturedErrors {
     std::streambuf* previous_;
 };
 
-// The number after `words`; nothing when the text has none.
+// The number after `words`; nothing if the text has none.
 std::optional<long long> number_behind(const std::string& text, std::string_view words) {
     const std::size_t at = text.find(words);
     if (at == std::string::npos) return std::nullopt;
@@ -143,7 +143,7 @@ std::vector<std::string> leaves_of(const std::vector<std::string>& call_spec, st
     return names;
 }
 
-// The package's metadata, read before loading it; nothing if this LibTorch cannot read them.
+// The package's metadata, read before loading the package; nothing if this LibTorch cannot read it.
 template <class Package = Loader>
 Metadata metadata_of(const std::string& file) {
     if constexpr (requires { Package::load_metadata_from_package(file, kModel); })

@@ -34,7 +34,7 @@ class TextSource final : public BatchSource {
             const std::string line = lines_.line(item);
             return XXH3_64bits_withSeed(line.data(), line.size(), tokens_.tokenizer_hash());
         } catch (const UnreadableItem&) {
-            return tokens_.tokenizer_hash();  // it is skipped with this reason in its turn
+            return tokens_.tokenizer_hash();  // the line is skipped with this reason in its turn
         }
     }
     bool grows_at_its_end() const override { return true; }
@@ -65,7 +65,7 @@ std::unique_ptr<BatchSource> chunks_of_lines(const SourceOptions& options, const
              [text](std::uint64_t number) {
                  try {
                      return std::uint64_t{utf8_characters(text(number))};
-                 } catch (const UnreadableItem&) {  // it is skipped with this reason when its turn comes
+                 } catch (const UnreadableItem&) {  // the line is skipped with this reason in its turn
                      return std::uint64_t{0};
                  }
              },

@@ -56,7 +56,7 @@ class Cutting {
     Cutting(const ChunkedInput& input, const TokenizerProcess::Settings& settings, std::vector<std::uint64_t> texts)
         : input_(input), settings_(settings), texts_(std::move(texts)), cut_(texts_.size()) {}
 
-    // In the order of the texts. Nothing: unreadable.
+    // The places in the order of the texts. Nothing for an unreadable text.
     std::vector<std::vector<ChunkPlace>> done() {
         if (texts_.empty()) return {};
         const std::size_t most = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, kMostCutters);
@@ -78,7 +78,7 @@ class Cutting {
                 try {
                     const std::string text = input_.text(texts_[at]);
                     cut_[at] = places_of(text, tokenizer.spans(text));
-                } catch (const UnreadableItem&) {  // it is skipped with this reason in its turn
+                } catch (const UnreadableItem&) {  // the text is skipped with this reason in its turn
                 }
             }
         } catch (...) {
@@ -137,7 +137,7 @@ class ChunkedTexts final : public BatchSource {
     struct Chunk {
         std::uint64_t text = 0;
         std::uint32_t first_byte = 0, end_byte = 0;
-        bool is_whole = false;  // text
+        bool is_whole = false;  // the item is the whole text
         std::string key;
     };
 
@@ -156,7 +156,7 @@ class ChunkedTexts final : public BatchSource {
                     add(text, number, places[number], places.size() == 1);
                 if (!places.empty()) continue;
             }
-            // An unreadable text, or one that is no longer than a chunk.
+            // The text is unreadable, or no longer than a chunk.
             const auto end = was_cut ? 0 : static_cast<std::uint32_t>(input_.characters(text));
             add(text, 0, {.characters = {.begin = 0, .end = end}}, true);
         }
@@ -197,12 +197,12 @@ class ChunkedTexts final : public BatchSource {
 
     ChunkedInput input_;
     std::mutex mutex_;
-    HeldTexts held_;  // long ones
+    HeldTexts held_;  // for long texts
     std::vector<Chunk> chunks_;
     std::size_t max_key_bytes_ = 0;
-    std::optional<TokenizedTexts> tokens_;  // borrows the others
-    // Of the text whose chunk was requested last: chunks of a text are consecutive. Used by one thread, before the
-    // first load.
+    std::optional<TokenizedTexts> tokens_;  // borrows the members above
+    // The text whose chunk was requested last: chunks of a text are consecutive. Used by one thread, before the first
+    // load.
     mutable std::optional<std::uint64_t> hashed_text_;
     mutable std::uint64_t hash_ = 0;
     std::string description_;

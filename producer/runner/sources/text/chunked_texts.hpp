@@ -17,12 +17,13 @@ namespace offramp {
 struct ChunkedInput {
     std::string description;
     std::uint64_t texts = 0;
-    std::uint64_t limit = 0;  // of texts; 0: all of them
+    std::uint64_t limit = 0;  // texts; 0: all
     std::function<std::string(std::uint64_t text)> key;
     std::function<std::uint64_t(std::uint64_t text)> bytes;
     std::function<std::uint64_t(std::uint64_t text)> characters;
     TextOfItem text;
-    std::function<std::uint64_t(std::uint64_t text)> hash;  // of the data, besides its key, that results depend on
+    // of the data, besides the text's key, that results depend on
+    std::function<std::uint64_t(std::uint64_t text)> hash;
     std::function<std::string(std::uint64_t text)> origin;
     StillWanted still_wanted;
 };

@@ -28,7 +28,7 @@ RegularFile open(const std::string& path) try { return RegularFile(path); } catc
     refuse(path, reason);
 }
 
-// A few bits identify each line: a changed line goes undetected once in four billion times.
+// A few bits identify each line: one changed line in four billion goes undetected.
 std::uint32_t short_hash(std::uint64_t hash) { return static_cast<std::uint32_t>(hash ^ hash >> 32U); }
 
 struct FoundLines {

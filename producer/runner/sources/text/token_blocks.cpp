@@ -70,7 +70,7 @@ std::size_t TokenBlocks::asked_for() const {
     return asked_for_.size();
 }
 
-// The thread of every maker except the first.
+// Runs on the thread of every maker except the first.
 void TokenBlocks::join_in(std::size_t number) noexcept {
     name_this_thread(("tokens-" + std::to_string(number)).c_str());
     RowMaker* maker = nullptr;
@@ -88,7 +88,7 @@ void TokenBlocks::join_in(std::size_t number) noexcept {
     work(*maker, std::move(lock));
 }
 
-// Null: the work is over.
+// Returns null when the work is over.
 RowMaker* TokenBlocks::begin_another() {
     std::unique_ptr<RowMaker> maker = another_();
     const std::lock_guard lock(mutex_);
@@ -97,7 +97,7 @@ RowMaker* TokenBlocks::begin_another() {
     return makers_.back().get();
 }
 
-// The maker failed to start.
+// Call if the maker failed to start.
 void TokenBlocks::drop(RowMaker* maker, const std::string& problem) {
     std::unique_ptr<RowMaker> dropped;
     Lock lock(mutex_);

@@ -23,10 +23,10 @@
 
 namespace offramp {
 
-// Reasons, by the row's number.
+// The reasons why rows are unreadable, by row number.
 using UnreadableRows = std::map<std::uint64_t, std::string>;
 
-// Facts about rows that were made, by their numbers.
+// Facts about rows that were made, by row number.
 struct MadeRowFacts {
     UnreadableRows unreadable;
     std::set<std::uint64_t> cut;  // their texts have more tokens than a row
@@ -36,9 +36,10 @@ struct MadeRowFacts {
 class RowMaker {
   public:
     virtual ~RowMaker() = default;
-    // Call it once, first. Blocks: until it is ready, which may take as long as some thousand rows.
+    // Call it once, before all other calls. Blocks: until the maker is ready, which may take as long as some thousand
+    // rows.
     virtual void open() = 0;
-    // Rows `first` to `first + rows.size() / row_numbers`. Blocks: until they are there.
+    // Makes the `rows` from number `first` on. Blocks: until they are made.
     virtual MadeRowFacts make(std::uint64_t first, std::span<std::int32_t> rows) = 0;
     // No more rows are needed. A waiting open() or make() returns soon, with an exception.
     virtual void end() noexcept = 0;
@@ -71,7 +72,7 @@ class TokenBlocks {
     void copy_row(std::uint64_t row, std::span<std::byte> to);
     // Rows copied and cut; a row that is copied twice counts twice.
     std::uint64_t cut_rows() const { return cut_rows_; }
-    std::size_t makers() const;     // at work, or waiting for it
+    std::size_t makers() const;     // makers that work, or wait for work
     std::size_t asked_for() const;  // blocks not yet begun
 
     static constexpr std::uint64_t kRows = 64;   // per block: one request to a maker
@@ -107,20 +108,20 @@ class TokenBlocks {
     std::condition_variable made_;
     // Guarded by mutex_:
     std::map<std::uint64_t, std::shared_ptr<Block>> blocks_;
-    std::deque<std::uint64_t> order_;                                         // in order of addition
-    std::deque<std::pair<std::uint64_t, std::shared_ptr<Block>>> asked_for_;  // and not begun
-    std::optional<std::uint64_t> furthest_;                                   // the last one requested
+    std::deque<std::uint64_t> order_;                                         // in the order in which they were added
+    std::deque<std::pair<std::uint64_t, std::shared_ptr<Block>>> asked_for_;  // requested and not begun
+    std::optional<std::uint64_t> furthest_;                                   // the highest block number requested
     std::exception_ptr failure_;
     bool ending_ = false;
     std::vector<std::thread> threads_;
     std::vector<std::unique_ptr<RowMaker>> makers_;
-    std::size_t there_ = 1;      // the open ones among them
-    std::size_t coming_up_ = 0;  // those that are starting
+    std::size_t there_ = 1;      // open makers
+    std::size_t coming_up_ = 0;  // makers that are starting
     std::size_t most_;
     // Recent activity:
     TimePoint counted_from_;
     std::uint64_t rows_made_ = 0;
-    std::chrono::nanoseconds busy_{};  // of all together
+    std::chrono::nanoseconds busy_{};  // total of all makers
 };
 
 }  // namespace offramp

@@ -19,10 +19,10 @@ std::uint64_t hash_of_tokenizer(const std::string& path);
 // The text of an item. Errors: UnreadableItem.
 using TextOfItem = std::function<std::string(std::uint64_t)>;
 
-// Rows of tokens of numbered texts, from its own tokenizer. Unreadable texts (UnreadableItem) are returned with their
-// reasons, and their rows are those of an empty text. Each text is read once per row. `text` is called from its maker's
-// thread. Thread, errors: RowMaker's; TokenizerProcess's; open(): Error (System) when the tokenizer's file no longer
-// matches `file_hash`.
+// Makes rows of tokens from numbered texts, with its own tokenizer. For an unreadable text (UnreadableItem) it returns
+// the reason, and the row of an empty text. It reads each text once per row, and calls `text` from its maker's thread.
+// Thread, errors: RowMaker's; TokenizerProcess's; open(): Error (System) when the tokenizer's file no longer matches
+// `file_hash`.
 class LineTokenizer final : public RowMaker {
   public:
     LineTokenizer(TextOfItem text, const TokenizerProcess::Settings& settings, std::uint64_t file_hash);
@@ -48,10 +48,10 @@ class TokenizedTexts {
     // `text` is called from several threads. Opens the first tokenizer.
     TokenizedTexts(std::uint64_t items, TextOfItem text, const TokenizerProcess::Settings& settings);
 
-    // A hash of everything that determines the tokens.
+    // A hash of all inputs that determine the tokens.
     std::uint64_t tokenizer_hash() const { return tokenizer_hash_; }
     std::string described() const { return described_; }  // "at most 256 tokens each of 30522"
-    // Does not read the text again: its tokens, or its error, are those of the first reading.
+    // Does not read the text again: the tokens, or the error, come from the first reading.
     void load(std::uint64_t item, std::span<std::byte> row) { rows_->copy_row(item, row); }
     // Loaded texts with more tokens than the model takes.
     std::vector<LeftOut> left_out() const;

@@ -28,7 +28,7 @@ namespace {
 constexpr std::uint32_t kRefused = 1;
 constexpr std::size_t kMaxReason = 4096;
 constexpr std::chrono::milliseconds kLook{2};
-constexpr std::chrono::milliseconds kPatience{5000};  // for a process whose input has ended
+constexpr std::chrono::milliseconds kPatience{5000};  // how long to wait for a process whose input was closed
 constexpr timeval kAnswerWithin{.tv_sec = 300, .tv_usec = 0};
 
 // Gives the process a socket on its standard input and output. It gets none of the producer's other descriptors, since
@@ -106,7 +106,7 @@ void TokenizerProcess::start() {
     const UniqueFd theirs(pair[1]);
     const std::string length = std::to_string(settings_.length);
     std::string tokens = std::to_string(settings_.chunk_tokens), overlap = std::to_string(settings_.chunk_overlap);
-    // argv requires char*, but nothing is changed.
+    // argv requires char*, but the words are not changed.
     std::array<char*, 8> words{settings_.python.data(), settings_.server.data(), settings_.tokenizer.data(),
                                const_cast<char*>(length.c_str()), settings_.prompt.data()};
     if (settings_.chunk_tokens > 0) {
@@ -162,7 +162,7 @@ void TokenizerProcess::send(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
         const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR) continue;
-        if (sent < 0) return;  // the reply has the reason, or shows that it is gone
+        if (sent < 0) return;  // the reply states the reason, or shows that the process is gone
         bytes = bytes.subspan(static_cast<std::size_t>(sent));
     }
 }
@@ -184,7 +184,7 @@ std::uint32_t TokenizerProcess::receive_front() {
     if (front[0] == kRefused) {
         std::string reason(std::min<std::size_t>(front[1], kMaxReason), '\0');
         receive(std::as_writable_bytes(std::span(reason)));
-        if (tokens_ > 0) fail("gave up: " + reason);  // during the run; its file is valid
+        if (tokens_ > 0) fail("gave up: " + reason);  // fails during the run: the tokenizer's file is valid
         constexpr std::string_view kChunks = "ValueError: --chunk";
         if (reason.starts_with(kChunks))
             throw ConfigError(reason.substr(kChunks.find("--")), "Give larger chunks, or a smaller --chunk-overlap");

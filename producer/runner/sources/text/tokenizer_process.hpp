@@ -16,7 +16,7 @@ namespace offramp {
 
 // A part of a text, in characters (Unicode code points).
 struct TextSpan {
-    std::uint32_t begin = 0, end = 0;  // after the last
+    std::uint32_t begin = 0, end = 0;  // the end is exclusive
 };
 
 // Tokens of texts, made by the `tokenizers` library in a separate process (tokenizer_server.py, which also describes
@@ -32,7 +32,7 @@ class TokenizerProcess {
         std::string server;                                 // path of tokenizer_server.py
         std::string tokenizer;                              // path of a tokenizer.json
         std::uint32_t length;                               // tokens of a row
-        std::string prompt{};                               // in front of each text
+        std::string prompt{};                               // precedes each text
         std::uint32_t chunk_tokens = 0, chunk_overlap = 0;  // not 0: cuts texts (spans()), instead of encode()
     };
 
@@ -40,18 +40,19 @@ class TokenizerProcess {
     TokenizerProcess(const TokenizerProcess&) = delete;
     TokenizerProcess& operator=(const TokenizerProcess&) = delete;
 
-    // Waits for its start. Call it once, before any encoding. Returns the size of the tokenizer's vocabulary.
+    // Waits until the process has started. Call it once, before any encoding. Returns the size of the tokenizer's
+    // vocabulary.
     std::uint32_t open();
-    // Rows of [2, length]: ids, and the attention mask. `texts` are UTF-8; `rows` has room for exactly that many.
-    // Returns 1 for each text that has more tokens and was cut, else 0.
+    // Makes rows of [2, length]: ids, and the attention mask. `texts` are UTF-8; `rows` has room for exactly as many
+    // rows. Returns 1 for each text that has too many tokens and was cut, otherwise 0.
     std::vector<std::int32_t> encode(std::span<const std::string_view> texts, std::span<std::int32_t> rows);
     // Where a text is cut into chunks of at most chunk_tokens tokens each, in order; at least one.
     std::vector<TextSpan> spans(std::string_view text);
-    // Ends the process's input: it gets no more requests, and waits for its answer fail.
+    // Closes the process's input: it gets no more requests, and waiting for its answer fails.
     void end_input() noexcept;
 
   private:
-    // Waits for its end, and kills it some seconds after its input has ended.
+    // Waits for the process to end, and kills it some seconds after its input was closed.
     struct Child {
         ~Child();
         pid_t pid = -1;

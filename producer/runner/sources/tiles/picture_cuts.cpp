@@ -19,7 +19,7 @@ std::string too_wide(ImageSize size, std::uint32_t tile, std::uint64_t bytes) {
            std::to_string(kMostBandBytes >> 20U) + " MiB are held in memory. A smaller --tile needs less";
 }
 
-// `seen`: pixels of the tile that are in the picture, rows of `row_pixels` pixels each.
+// `seen`: the part of the tile that is in the picture. Rows have `row_pixels` pixels.
 void put_tile(const std::uint8_t* rgb, std::size_t row_pixels, ImageSize seen, std::uint32_t tile,
               std::span<std::byte> to) {
     expect(to.size() == std::size_t{tile} * tile * 3, "a row of staging holds one tile");
@@ -37,7 +37,7 @@ class CutsOfBands final : public PictureCuts {
     CutsOfBands(PicturePlace place, ImageSize size, TileSize tiles, std::uint32_t workers)
         : tiling_(size, tiles),
           tile_(tiles.tile),
-          // Bands in use by threads, and the one being made.
+          // Keeps the bands in use by threads, and the one being made.
           bands_(std::move(place), size, tiles, 2 + workers / tiling_.across().tiles()) {}
 
     void cut(std::uint32_t row, std::uint32_t column, std::span<std::byte> to) override {
@@ -131,7 +131,7 @@ std::shared_ptr<const PictureBand> PictureBands::of_row(std::uint32_t tile_row) 
             restart();
             next_ = tile_row;  // earlier bands are not needed
         }
-        // Other threads need those in between: tiles are requested in order.
+        // Makes the bands in between, too: other threads need them, because tiles are requested in order.
         while (next_ < tile_row) next_band();
         return next_band();
     } catch (const UnreadableItem& unreadable) {
@@ -155,7 +155,7 @@ std::shared_ptr<const PictureBand> PictureBands::next_band() {
     const std::size_t row_bytes = std::size_t{size_.width} * 3;
     auto band = std::make_shared<PictureBand>(PictureBand{.first = first, .rows = rows, .rgb = {}});
     band->rgb.resize(rows * row_bytes);
-    std::uint32_t there = 0;  // rows that the previous band also has
+    std::uint32_t there = 0;  // rows that the previous band already has
     if (!bands_.empty()) {
         const PictureBand& before = *bands_.back();
         there = before.first + before.rows - std::min(first, before.first + before.rows);

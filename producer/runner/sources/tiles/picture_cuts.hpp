@@ -20,11 +20,11 @@ namespace offramp {
 class PictureCuts {
   public:
     virtual ~PictureCuts() = default;
-    // One tile, 8-bit RGB, both of its sides size.tile; beyond the edges of a smaller picture its last pixels repeat.
+    // Cuts one tile, 8-bit RGB, with sides of size.tile. Beyond the edges of a smaller picture its last pixels repeat.
     virtual void cut(std::uint32_t row, std::uint32_t column, std::span<std::byte> to) = 0;
 };
 
-// The method of cutting, from the front of a picture.
+// How to cut a picture, according to the beginning of its file.
 struct CutPlan {
     ImageSize size;
     bool by_regions = false;  // each tile is decoded by itself; otherwise a row of tiles, by PictureBands
@@ -32,7 +32,7 @@ struct CutPlan {
 
 // Errors: UnreadableItem: also for a picture whose rows of tiles exceed kMostBandBytes.
 CutPlan plan_of_cuts(const PicturePlace& place, TileSize tiles);
-// `workers`: concurrent cutting threads. Opens nothing yet.
+// `workers`: the number of threads that cut concurrently. Opens no file yet.
 std::shared_ptr<PictureCuts> make_picture_cuts(PicturePlace place, const CutPlan& plan, TileSize tiles,
                                                std::uint32_t workers);
 
@@ -69,7 +69,7 @@ class PictureBands {
     std::uint32_t read_ = 0;                                // rows of the picture
     std::uint32_t next_ = 0;                                // the next band to make
     std::deque<std::shared_ptr<const PictureBand>> bands_;  // the last bands before it
-    // The first band with damage, and the error.
+    // The first damaged band, and the error.
     std::optional<std::pair<std::uint32_t, std::string>> damage_;
 };
 
