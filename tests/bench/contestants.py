@@ -303,7 +303,10 @@ class OfframpRun(Program):
 
     def facts(self):
         with contextlib.suppress(OSError, ValueError):
-            summary = json.loads((self._run_dir / "summary.json").read_text())
+            file = self._run_dir / "summary.json"
+            # the name in builds before 0.1.0 (--beside)
+            file = file if file.exists() else self._run_dir / "producer-summary.json"
+            summary = json.loads(file.read_text())
             kept = (
                 "state",
                 "failure",
