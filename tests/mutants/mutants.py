@@ -297,10 +297,15 @@ class Build:
         )
 
     def compile(self, source, text, folder):
-        """Compiles the changed text like the source. Returns the object."""
+        """Compiles the changed text like the source, together with its unity source's others, which may inline it. Returns the object."""
         changed, compiled = folder / pathlib.Path(source).name, folder / "changed.o"
         changed.write_text(text)
         entry = self._commands[ROOT / source]
+        together = pathlib.Path(entry["file"])
+        if together.parent.name == "Unity":
+            unity = together.read_text().replace(f'"{ROOT / source}"', f'"{changed}"')
+            changed = folder / together.name
+            changed.write_text(unity)
         words = shlex.split(entry["command"])
         words[words.index("-o") + 1] = str(compiled)
         words[words.index("-c") + 1] = str(changed)
