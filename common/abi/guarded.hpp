@@ -13,15 +13,15 @@
 
 namespace offramp::abi {
 
-// The return value of a C ABI call: the code that `body` returns or throws; a call from within a `release` is
-// refused. A text is cut between characters where it is longer than an offramp_error has room for. Never throws.
+// Runs a C ABI call: returns the code that `body` returns or throws. Refuses a call from within a `release`. Cuts a
+// text between characters if it does not fit into an offramp_error. Never throws.
 std::int32_t guarded(offramp_error* error, const std::function<std::int32_t()>& body) noexcept;
 std::int32_t refused(offramp_error* error, std::int32_t code, std::string_view text) noexcept;
-// The kind's number where offramp.h lists it, else OFFRAMP_INTERNAL.
+// The kind's number if offramp.h lists it, else OFFRAMP_INTERNAL.
 std::int32_t code_of(ErrorKind kind) noexcept;
 
-// While the caller's `release` runs on this thread, which may hold what a call of the library waits for: every call but
-// offramp_consumer_stop() is refused until it has returned.
+// Marks that the caller's `release` runs on this thread. It may hold what a library call waits for, so every call
+// except offramp_consumer_stop() is refused until it returns.
 class WithinRelease {
   public:
     WithinRelease() noexcept;
@@ -30,8 +30,8 @@ class WithinRelease {
     WithinRelease& operator=(const WithinRelease&) = delete;
 };
 
-// The caller's struct as this build knows it: what an older caller's lacks is 0. Errors: ConfigError when it is null,
-// or its size cannot be.
+// Copies the caller's struct into this build's version. Fields that an older caller lacks are 0. Errors: ConfigError if
+// the struct is null, or its size is invalid.
 void require_struct(const void* given, std::size_t size, std::size_t least, const char* name);
 template <typename Struct>
 Struct known_part(const Struct* given, std::size_t least, const char* name) {
@@ -43,7 +43,7 @@ Struct known_part(const Struct* given, std::size_t least, const char* name) {
     return known;
 }
 
-// Errors: ConfigError when it is neither 0 nor a number of seconds.
+// Errors: ConfigError if `seconds` is neither 0 nor a number of seconds.
 std::chrono::nanoseconds seconds_or(double seconds, std::chrono::nanoseconds otherwise, const char* name);
 inline constexpr double kMostSeconds = 1e9;
 

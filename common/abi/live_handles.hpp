@@ -13,17 +13,17 @@
 
 namespace offramp::abi {
 
-// The handles of one kind that are open, so that a call on any other pointer is refused before that is read. An address
-// that a closed handle had may be a later one's.
+// The open handles of one kind, so that a call on any other pointer is refused without reading it. A later handle may
+// have the address of a closed handle.
 //
-// Owns: nothing of the handles. Thread: any, in a signal handler and in a forked child too: there are no locks, and
-// each place is one word. Blocks: never. Errors: add() throws bad_alloc.
+// Owns: no handles. Thread: any, also in a signal handler and in a forked child: there are no locks, and each entry is
+// one word. Blocks: never. Errors: add() throws bad_alloc.
 class LiveHandles {
   public:
     void add(const void* handle);
-    // A handful of words are read: one look is the first place's as long as one handle is open.
+    // Reads a few words; with one open handle, only the first entry.
     bool has(const void* handle) const noexcept;
-    // True for one caller: who may free it.
+    // Returns true to exactly one caller, who may free the handle.
     bool remove(const void* handle) noexcept;
 
   private:
@@ -37,14 +37,15 @@ class LiveHandles {
     Places first_;
 };
 
-// The error text for a call whose handle is invalid.
+// Error texts for calls with an invalid handle.
 struct HandleTexts {
     const char* null;
     const char* not_open;
     const char* other_process;
 };
 
-// guarded(), on a handle that may be null, closed, of another kind, or another process's: `open` are those of its kind.
+// guarded() for a handle that may be null, closed, of another kind, or of another process. `open`: the open handles of
+// the right kind.
 template <typename Handle>
 std::int32_t guarded_on(Handle* handle, const LiveHandles& open, const HandleTexts& texts, offramp_error* error,
                         const std::function<std::int32_t()>& body) noexcept {

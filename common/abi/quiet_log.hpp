@@ -2,8 +2,8 @@
 
 namespace offramp::abi {
 
-// The library's own log goes to the file that OFFRAMP_LOG names, or nowhere: a program's terminal is its own. Once a
-// process.
+// Sends the library's log to the file that OFFRAMP_LOG names, or nowhere: the terminal belongs to the program. Takes
+// effect once per process.
 void quiet_log();
 
 }  // namespace offramp::abi

@@ -18,10 +18,10 @@
 
 namespace offramp {
 
-// Joins two stages. A full queue blocks the one that pushes: back-pressure, and the time spent so is counted
-// on either side. Borrows the clock. Thread: any number on either side. Blocks: push() while full, pop()
-// while empty. `Filled`: what pop() waits on; with a NappingCondition push() wakes it when it is full, or when pop()
-// has waited for long.
+// Connects two stages. A full queue blocks push() (back-pressure). The queue counts the blocked time of both sides.
+// Borrows the clock. Thread: any number on either side. Blocks: push() while full, pop() while empty. `Filled`: the
+// condition that pop() waits on. With a NappingCondition, push() wakes pop() if the queue is full, or if pop() has
+// waited for long.
 template <typename T, class Filled = std::condition_variable>
 class BoundedQueue {
   public:
@@ -32,7 +32,7 @@ class BoundedQueue {
     BoundedQueue(const BoundedQueue&) = delete;
     BoundedQueue& operator=(const BoundedQueue&) = delete;
 
-    // False: the queue is closed, and the value is dropped.
+    // Returns false, and drops the value, if the queue is closed.
     bool push(T value) {
         std::unique_lock lock(mutex_);
         if (!closed_or_room()) has_value_.notify_all();
@@ -44,34 +44,34 @@ class BoundedQueue {
         return true;
     }
 
-    // True when a push() would not block, while no other thread pushes; false when `until` has passed before.
+    // Returns true when push() would not block (if no other thread pushes), and false at `until`.
     bool wait_for_room(TimePoint until) {
         std::unique_lock lock(mutex_);
         if (!closed_or_room()) has_value_.notify_all();
         return wait_booked_until(has_room_, lock, until, push_blocked_, clock_, [this] { return closed_or_room(); });
     }
 
-    // In the order of push(). Nothing: the queue is closed, and everything in it was taken.
+    // Returns values in the order of push(); nothing once the queue is closed and empty.
     std::optional<T> pop() {
         std::unique_lock lock(mutex_);
         wait_booked(has_value_, lock, pop_blocked_, clock_, [this] { return closed_or_value(); });
         return take(lock);
     }
 
-    // The same, waiting until `until` at most; nothing also when it has passed.
+    // The same, but also returns nothing at `until`.
     std::optional<T> pop_until(TimePoint until) {
         std::unique_lock lock(mutex_);
         wait_booked_until(has_value_, lock, until, pop_blocked_, clock_, [this] { return closed_or_value(); });
         return take(lock);
     }
 
-    // The same without waiting; nothing also when the queue is merely empty.
+    // The same without waiting: also returns nothing if the queue is empty.
     std::optional<T> try_pop() {
         std::unique_lock lock(mutex_);
         return take(lock);
     }
 
-    // Ends pushing; what is in the queue can still be taken. Wakes everyone. May be called again.
+    // Stops push(); values in the queue can still be taken. Wakes all waiting threads. May be called again.
     void close() {
         {
             const std::lock_guard lock(mutex_);
@@ -81,7 +81,7 @@ class BoundedQueue {
         has_value_.notify_all();
     }
 
-    // Closes and drops what is in the queue.
+    // Closes the queue and drops its values.
     void abandon() {
         close();
         std::deque<T> dropped;  // destroyed outside the lock: a value's destructor may do anything
@@ -94,7 +94,7 @@ class BoundedQueue {
         const std::lock_guard lock(mutex_);
         return values_.size();
     }
-    // Closed, and everything in it was taken: nothing will come any more.
+    // True if the queue is closed and empty: no value will follow.
     bool drained() const {
         const std::lock_guard lock(mutex_);
         return closed_ && values_.empty();
@@ -111,7 +111,7 @@ class BoundedQueue {
         const std::lock_guard lock(mutex_);
         return pop_blocked_.seconds(clock_.now());
     }
-    // Threads that are blocked at this moment.
+    // The number of threads that are blocked now.
     std::int64_t waiting_to_push() const {
         const std::lock_guard lock(mutex_);
         return push_blocked_.waiting();
@@ -143,25 +143,24 @@ class BoundedQueue {
     BlockedTime push_blocked_, pop_blocked_;
 };
 
-// How long a thread naps that waits on a NappingCondition. A nap costs it 10 to 40 µs on a virtual machine.
+// Durations of a thread's naps on a NappingCondition. A nap costs the thread 10 to 40 µs on a virtual machine.
 struct Naps {
     static constexpr std::chrono::nanoseconds kShortest = std::chrono::microseconds(50);
     static constexpr std::chrono::nanoseconds kUsual = std::chrono::microseconds(400);
-    static constexpr int kShare = 128;  // of its whole wait, where that is more
+    static constexpr int kShare = 128;  // longest nap as a fraction of the wait so far, if that exceeds kUsual
     static constexpr std::chrono::nanoseconds kLongest = std::chrono::milliseconds(2);
-    // Before anything is expected.
+    // The longest nap before a notification is expected.
     static constexpr std::chrono::nanoseconds kLongestBefore = std::chrono::milliseconds(5);
-    static constexpr std::chrono::nanoseconds kPatience = std::chrono::seconds(2);  // then it sleeps
+    static constexpr std::chrono::nanoseconds kPatience = std::chrono::seconds(2);  // after that it sleeps
 };
 
-// A condition variable for one thread that waits, and others that must not block when they notify it. It naps, and
-// looks by itself: to wake a thread is a system call, which on a virtual machine whose core is halted takes the caller
-// 100 µs. It expects something when it has waited nearly as long as it had to lately, and looks often from then on, so
-// that a steady loop costs it a few naps a step. Only a thread without news for long sleeps, and is woken then; it
-// costs nothing.
+// A condition variable for one waiting thread and notifiers that must not block. Waking a thread is a system call,
+// which takes the caller 100 µs on a virtual machine whose core is halted. So the waiting thread naps and checks the
+// condition itself. It expects a notification after nearly as long as its recent waits, and checks often from then on:
+// a steady loop costs it a few naps per step. Only a thread that has waited for long sleeps, at no cost, and must be
+// woken.
 //
-// Thread: any; what is waited for is guarded by the mutex. Blocks: the waits. A notification may be seen later
-// by a nap.
+// Thread: any; the mutex guards the condition. Blocks: the waits. A notification may be seen one nap late.
 template <class Lengths = Naps>
 class BasicNappingCondition {
   public:
@@ -178,19 +177,19 @@ class BasicNappingCondition {
         if (notified) note_waited(began);
         return notified;
     }
-    // Makes a system call only when a thread sleeps.
+    // Makes a system call only if the thread sleeps.
     void notify_one() {
         if (notified_ns_.load(std::memory_order_relaxed) == 0) notified_ns_.store(now_ns(), std::memory_order_relaxed);
         asleep_.notify_one();
     }
-    // Ends naps too.
+    // Also ends naps.
     void notify_all() {
         napping_.notify_all();
         asleep_.notify_all();
     }
 
   private:
-    // False: it is not ready, and it is time to sleep, or `until` has passed.
+    // Returns false if `ready` does not hold when it is time to sleep, or `until` has passed.
     template <class Ready>
     bool nap_until(std::unique_lock<std::mutex>& lock, TimePoint began, TimePoint until, Ready ready) {
         const TimePoint end = std::min(until, began + Lengths::kPatience);
@@ -210,7 +209,7 @@ class BasicNappingCondition {
         notified_ns_.store(0, std::memory_order_relaxed);
         return kSteadyClock.now();
     }
-    // Until it was notified first, not until it saw that: else a nap would make the next one longer.
+    // Counts until the first notification, not until the thread saw it. Otherwise a nap would make the next one longer.
     void note_waited(TimePoint began) {
         const std::uint64_t notified = notified_ns_.load(std::memory_order_relaxed);
         const std::uint64_t from = to_ns(began), to = notified == 0 ? now_ns() : std::max(notified, from);
@@ -219,7 +218,7 @@ class BasicNappingCondition {
 
     std::condition_variable napping_, asleep_;
     std::atomic<std::uint64_t> notified_ns_{0};        // when notify_one() was first called in this wait
-    std::array<std::chrono::nanoseconds, 4> waits_{};  // the last ones
+    std::array<std::chrono::nanoseconds, 4> waits_{};  // the most recent waits
     std::size_t next_ = 0;
 };
 using NappingCondition = BasicNappingCondition<>;

@@ -5,12 +5,11 @@
 
 namespace offramp {
 
-// The one time that decisions are taken on: monotonic, in nanoseconds since boot, equal in every process of the
-// machine.
+// The time for all decisions: monotonic, in nanoseconds since boot, equal in every process of the machine.
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, std::chrono::nanoseconds>;
 
-// The seam through which the broker reads time, so that tests step visibility timeouts and back-offs instead of
-// sleeping.
+// The interface through which the broker reads time. Tests replace it to step visibility timeouts and back-offs instead
+// of sleeping.
 class Clock {
   public:
     virtual ~Clock() = default;
@@ -25,7 +24,7 @@ class SteadyClock final : public Clock {
 
 inline const SteadyClock kSteadyClock{};
 
-// Nanoseconds of CLOCK_MONOTONIC, the form in which times lie in shared memory.
+// Nanoseconds of CLOCK_MONOTONIC, the form of times in shared memory.
 inline std::uint64_t to_ns(TimePoint time) { return static_cast<std::uint64_t>(time.time_since_epoch().count()); }
 inline std::uint64_t now_ns() { return to_ns(std::chrono::steady_clock::now()); }
 

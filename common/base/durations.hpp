@@ -10,8 +10,8 @@
 
 namespace offramp {
 
-// Adds up how long threads were blocked at one place, the waits that still last included, so that a stage
-// that is stuck shows while it is stuck. Thread: under its owner's lock. Units: thread-seconds.
+// Sums the time that threads were blocked at one place. Includes current waits, so that a stuck stage is visible while
+// it is stuck. Thread: under its owner's lock. Units: thread-seconds.
 class BlockedTime {
   public:
     void begin(TimePoint now) {
@@ -38,7 +38,7 @@ class BlockedTime {
     std::chrono::nanoseconds total_{0};  // up to as_of_
 };
 
-// Waits on `changed` until `ready`, and books the wait unless `ready` holds already.
+// Waits on `changed` until `ready` holds, and books the wait unless `ready` already holds.
 template <typename Condition, typename Lock, typename Ready>
 void wait_booked(Condition& changed, Lock& lock, BlockedTime& blocked, const Clock& clock, Ready ready) {
     if (ready()) return;
@@ -47,7 +47,7 @@ void wait_booked(Condition& changed, Lock& lock, BlockedTime& blocked, const Clo
     blocked.end(clock.now());
 }
 
-// The same until `until` at most. False: it has passed before.
+// The same, until `until` at most. Returns false if `ready` does not hold then.
 template <typename Condition, typename Lock, typename Ready>
 bool wait_booked_until(Condition& changed, Lock& lock, TimePoint until, BlockedTime& blocked, const Clock& clock,
                        Ready ready) {
@@ -58,9 +58,9 @@ bool wait_booked_until(Condition& changed, Lock& lock, TimePoint until, BlockedT
     return in_time;
 }
 
-// How long something took, in buckets with fixed bounds: 1, 2.5 and 5 of each power of ten from 100 µs to 100 s. A
-// duration belongs to the first bound that it does not exceed, as Prometheus counts (`le`); what is longer than all of
-// them to the last bucket. A value, 170 bytes. Thread: its owner's. Errors: none.
+// A histogram of durations with fixed bounds: 1, 2.5 and 5 times each power of ten from 100 µs to 100 s. A duration
+// belongs to the first bound that it does not exceed, as in Prometheus (`le`). Durations beyond all bounds belong to
+// the last bucket. A value of 170 bytes. Thread: its owner's. Errors: none.
 class DurationHistogram {
   public:
     static constexpr std::array<std::uint64_t, 19> kBoundsNs{
@@ -68,13 +68,13 @@ class DurationHistogram {
         25'000'000,    50'000'000,     100'000'000,    250'000'000,    500'000'000,    1'000'000'000, 2'500'000'000,
         5'000'000'000, 10'000'000'000, 25'000'000'000, 50'000'000'000, 100'000'000'000};
 
-    // `times`: of so many that took that long each.
+    // `times`: the number of events with this duration.
     void add(std::uint64_t duration_ns, std::uint64_t times = 1) {
         const auto bound = std::ranges::lower_bound(kBoundsNs, duration_ns);
         counts_[static_cast<std::size_t>(bound - kBoundsNs.begin())] += times;
         sum_ns_ += duration_ns * times;
     }
-    // One a bound, and that of what is longer; not cumulative.
+    // One count per bound, and one beyond all bounds; not cumulative.
     const std::array<std::uint64_t, kBoundsNs.size() + 1>& counts() const { return counts_; }
     double seconds() const { return static_cast<double>(sum_ns_) / 1e9; }
 

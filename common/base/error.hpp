@@ -10,11 +10,11 @@
 
 namespace offramp {
 
-// Three kinds of failure, three tools: a caller's bug is expect(), a broken environment is one of the exceptions below,
-// a normal outcome (no free slab, stale ticket) is a return value.
+// Three kinds of failure have three tools. For a caller's bug, use expect(). For a broken environment, throw one of the
+// exceptions below. For a normal outcome (no free slab, stale ticket), use a return value.
 
-// States the attempt, with the values, and the fix. Base of every exception that the project throws on purpose. The
-// what() text is "tried: found. hint" in one line; kind() is the kind of failure.
+// The base of every exception that Offramp throws on purpose. what() is one line, "tried: found. hint": the attempt
+// with its values, and the fix. kind() is the kind of failure.
 class Error : public std::runtime_error {
   public:
     Error(ErrorKind kind, const std::string& problem, const std::string& hint = {});
@@ -37,14 +37,14 @@ class SystemError : public Error {
     int errno_value_;
 };
 
-// A setting cannot be used: names the setting, the value, what is accepted.
+// A setting cannot be used. The text names the setting, the value, and the accepted values.
 class ConfigError : public Error {
   public:
     explicit ConfigError(const std::string& problem, const std::string& hint = {}, ErrorKind kind = ErrorKind::Usage)
         : Error(kind, problem, hint) {}
 };
 
-// Bytes from a peer or a shared region do not match the layout: another version, magic or bound.
+// Bytes from a peer or a shared region do not match the layout: wrong version, magic or bound.
 class ProtocolError : public Error {
   public:
     explicit ProtocolError(const std::string& problem, const std::string& hint = {},
@@ -54,8 +54,9 @@ class ProtocolError : public Error {
 
 [[noreturn]] void fail_expectation(std::string_view contract, std::source_location where);
 
-// Ends the process when a caller broke a contract. Always on: a slab handed out twice must not go on. In libofframp.so,
-// whose process is not ours, it throws an Error of the kind Internal, which ends the call, or the thread's run.
+// Aborts the process if a caller broke a contract. Always enabled: a run must not continue after a slab was handed out
+// twice. In libofframp.so, which runs in a user's process, it throws an Error (Internal) instead, which ends the call,
+// or the thread's run.
 inline void expect(bool holds, std::string_view contract,
                    std::source_location where = std::source_location::current()) {
     if (holds) [[likely]]
@@ -63,7 +64,7 @@ inline void expect(bool holds, std::string_view contract,
     fail_expectation(contract, where);
 }
 
-// The text of another thread's exception, for a status page or a log. `error` is not null.
+// The text of another thread's exception, for a status page or a log. `error` must not be null.
 std::string exception_text(const std::exception_ptr& error);
 
 }  // namespace offramp

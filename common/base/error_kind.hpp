@@ -2,20 +2,20 @@
 
 namespace offramp {
 
-// The kind of failure of an Error. Its number is the same everywhere: the C ABI returns it (offramp.h),
-// and a program that such an error ends has it as its exit code. The numbers follow sysexits(3) where it has a word for
-// the case, so that schedulers' "retry on 75" rules work.
+// The kind of an Error. Its number is the same everywhere: the C ABI returns it (offramp.h), and a program that fails
+// with the error uses it as exit code. The numbers follow sysexits(3) where possible, so that schedulers' "retry on 75"
+// rules work.
 enum class ErrorKind : int {
-    None = 0,                // of a function that answers with a kind: nothing failed
+    None = 0,                // for functions that return a kind: no failure
     Internal = 1,            // an unexpected exception: a bug in Offramp
     Usage = 64,              // an unknown flag or a value that no machine could accept
-    BadInput = 65,           // input data: more unreadable items than --max-errors, wrong weights
+    BadInput = 65,           // bad input data: more unreadable items than --max-errors, wrong weights
     NoInput = 66,            // the input folder or list does not exist or is empty
     NoSuchRun = 69,          // scale, stop, status or a consumer without a live run
-    CountMismatch = 70,      // samples sourced and accounted for differ: a bug in Offramp, with the ledger's dump
+    CountMismatch = 70,      // read and accounted samples differ: a bug in Offramp, with a dump of the ledger
     System = 71,             // the operating system refused something that should work
     CannotWrite = 73,        // the output folder cannot be written
-    SinkUnavailable = 75,    // the place for results is away for now: trying again may help
+    SinkUnavailable = 75,    // the destination of results is unavailable: a retry may help
     Protocol = 76,           // a peer of another version or layout
     NotPermitted = 77,       // another user's run or consumer
     Config = 78,             // a configuration file that cannot be used
@@ -25,7 +25,7 @@ enum class ErrorKind : int {
     DeviceUnsupported = 83,  // driver, GPU or LibTorch too old, or memory that cannot be page-locked
     RunInUse = 85,           // a second producer on the same run directory
     ProducerGone = 86,       // a consumer's producer died
-    Interrupted = 130,       // stopped at the user's word before it was done
+    Interrupted = 130,       // stopped on the user's request before it was done
 };
 
 constexpr int to_int(ErrorKind kind) { return static_cast<int>(kind); }

@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-// Whether none of these numbers is infinite or NaN: float32, or float16 where each has 2 bytes; little endian.
+// True if no number is infinite or NaN. The numbers are little-endian float32, or float16 if `bytes_each` is 2.
 inline bool all_finite(std::span<const std::byte> numbers, std::size_t bytes_each) {
     bool finite = true;
     for (std::size_t at = 0; at + bytes_each <= numbers.size(); at += bytes_each) {

@@ -9,7 +9,7 @@
 
 namespace offramp {
 
-// Which folder or file that is, whatever its name.
+// Identifies a folder or file independent of its name.
 struct FileIdentity {
     dev_t device = 0;
     ino_t inode = 0;
@@ -17,26 +17,26 @@ struct FileIdentity {
     bool operator==(const FileIdentity&) const = default;
 };
 
-// The error of a folder whose name leads elsewhere by now. `what`: its noun.
+// Throws the error for a folder whose name now refers to something else. `what`: the folder's noun.
 [[noreturn]] void fail_moved(const std::string& what, const std::string& folder, const std::string& why);
 
-// A folder that is held open: it stays the same folder when its name leads elsewhere, because it was moved away,
-// unmounted, or made again.
+// A folder that is held open. It stays the same folder even if its name refers to another one, because the folder was
+// moved, unmounted, or created again.
 //
-// Owns the descriptor, which a program that is executed does not inherit. Thread: any. Blocks: on the file system.
-// Errors: Error with CannotWrite.
+// Owns the descriptor, which is closed on exec. Thread: any. Blocks: on the file system. Errors: Error with
+// CannotWrite.
 class HeldFolder {
   public:
-    // `folder` exists. `what`: its noun in errors, "the output folder".
+    // `folder` must exist. `what`: its noun in errors, "the output folder".
     explicit HeldFolder(std::string folder, std::string what = "the output folder");
 
     const std::string& name() const { return name_; }
     int fd() const { return fd_.get(); }
-    // Whether the path is the folder's name, or begins with it.
+    // True if the path is the folder's name, or begins with it.
     bool has(const std::string& path) const;
-    // For open() and its like: the same path, resolved from the descriptor. Of a path that the folder has.
+    // The same path, resolved from the descriptor, for open() and similar calls. Requires has(path).
     std::string through(const std::string& path) const;
-    // The name still leads here. Errors: names the folder and the way back.
+    // Checks that the name still refers to this folder. Errors: names the folder and the fix.
     void require_in_place() const;
 
   private:
@@ -45,8 +45,8 @@ class HeldFolder {
     FileIdentity identity_;
 };
 
-// Names that begin so are ours, in every folder of an output: temporary files, segments, the checkpoint. No sample may
-// claim one.
+// Offramp reserves names with this prefix in every output folder: temporary files, segments, the checkpoint. No sample
+// may use one.
 inline constexpr std::string_view kReservedPrefix = ".offramp-";
 
 }  // namespace offramp

@@ -16,36 +16,36 @@ struct ItemRange {
     bool operator==(const ItemRange&) const = default;
 };
 
-// Adds one item behind those that are there: the last range grows, or another begins.
+// Appends one item: extends the last range, or begins another.
 void append_item(std::vector<ItemRange>& ranges, std::uint64_t item);
 
-// A set of items, held as the ranges that it consists of: its size is that of its gaps. Thread: one. Blocks: never.
+// A set of items, stored as ranges. Its memory grows with the number of gaps. Thread: one. Blocks: never.
 class ItemRanges {
   public:
-    // Items that are in the set are not counted again. An empty range adds nothing.
+    // Does not count items again that are in the set. An empty range adds nothing.
     void add(ItemRange range);
 
     bool contains(std::uint64_t item) const;
-    // The first item, from this one on, that is not in the set.
+    // The first item at or after `item` that is not in the set.
     std::uint64_t next_missing(std::uint64_t item) const;
     std::uint64_t items() const { return items_; }
     std::size_t ranges() const { return ends_.size(); }
     bool empty() const { return ends_.empty(); }
-    // In order; they neither overlap nor touch.
+    // The ranges in order; they neither overlap nor touch.
     std::vector<ItemRange> list() const;
-    // Takes out the first `most` of list(); the cost is theirs, however many stay.
+    // Removes and returns the first `most` ranges of list(). The cost does not depend on the remaining ranges.
     std::vector<ItemRange> take_first(std::size_t most);
 
     bool operator==(const ItemRanges&) const = default;
 
   private:
-    std::map<std::uint64_t, std::uint64_t> ends_;  // by begin
+    std::map<std::uint64_t, std::uint64_t> ends_;  // range ends, by begin
     std::uint64_t items_ = 0;
 };
 
-// Parts of a run's input that no item is made of, or that an item lacks. They are counted, never dropped in silence.
+// Parts of a run's input that belong to no item, or that an item lacks. They are counted, never dropped silently.
 struct LeftOut {
-    std::string what;  // plural, to be put behind the number: "members that are links"
+    std::string what;  // plural noun that follows the number: "members that are links"
     std::uint64_t count = 0;
 };
 

@@ -9,10 +9,9 @@ namespace offramp {
 
 enum class LogFormat { Text, Json };
 
-// Sets up spdlog's default logger for one program: to standard error, and also to `file` unless that is empty.
-// A line carries time, level, program and pid; as JSON one object a line with the same fields. Call once, from main,
-// before any thread starts. Levels: trace, debug, info, warning, error, off. Errors: ConfigError names an unknown
-// level.
+// Sets up spdlog's default logger for a program: to standard error, and also to `file` if not empty. A line has time,
+// level, program and pid; in JSON, each line is one object with the same fields. Call it once, from main, before any
+// thread starts. Levels: trace, debug, info, warning, error, off. Errors: ConfigError for an unknown level.
 void start_logging(std::string_view program, std::string_view level, LogFormat format, const std::string& file);
 
 LogFormat parse_log_format(std::string_view text);

@@ -5,23 +5,21 @@
 
 namespace offramp {
 
-// A URL without user and password, which may then be kept and printed: "https://me:word@host/path" gives
-// "https://host/path".
+// The URL without user and password, safe to store and print: "https://me:word@host/path" becomes "https://host/path".
 std::string without_credentials(std::string_view url);
 bool has_credentials(std::string_view url);
 
-// A URL for errors and logs: also without the query, which may hold other secrets.
+// The URL for errors and logs: also without the query, which may contain other secrets.
 std::string redacted_url(std::string_view url);
 
-// A URL for files: a query is reduced to a note that there was one. Applying it twice has no further effect.
+// The URL for files: a note replaces the query. Idempotent.
 std::string kept_url(std::string_view url);
-// True of what kept_url() gives for a URL with a query: nothing can be reached by it.
+// True for the result of kept_url() for a URL with a query: such a URL is unusable.
 bool is_missing_query(std::string_view url);
 
-// A header, "NAME: VALUE" or "@FILE", for files: one in the clear is reduced to a note that there was one. Applying it
-// twice has no further effect.
+// The header, "NAME: VALUE" or "@FILE", for files: a note replaces a header in the clear. Idempotent.
 std::string kept_header(std::string_view header);
-// True of what kept_header() gives for one in the clear.
+// True for the result of kept_header() for a header in the clear.
 bool is_left_out(std::string_view header);
 
 }  // namespace offramp

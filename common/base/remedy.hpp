@@ -6,60 +6,60 @@
 
 namespace offramp {
 
-// The fixes that a library's error names, which differ by user: a caller of the library has options, a user of a
-// program's command line has flags, which the library does not know.
+// Fixes for errors. Their texts differ by user: a caller of the library has options, and a user of a command line has
+// flags, which the library does not know.
 enum class Remedy : std::uint8_t {
     RunOnCpu,
-    SmallerBatches,      // of less memory on the device
-    SmallerHostBuffers,  // of less page-locked memory on the host
-    PageLocking,         // the host's memory is not page-locked
-    SweepMemory,         // of a run that is dead
-    OpenToAnotherUser,   // the run is
-    OneProducer,         // the run directory has another one
-    BeginRun,            // there is none to recover
+    SmallerBatches,      // use less memory on the device
+    SmallerHostBuffers,  // use less page-locked memory on the host
+    PageLocking,         // the host's memory cannot be page-locked
+    SweepMemory,         // of a dead run
+    OpenToAnotherUser,   // the run belongs to another user
+    OneProducer,         // the run directory has another producer
+    BeginRun,            // there is no run to recover
     RunAgain,
-    AnotherLogFile,  // the log cannot be written there
-    WritableOutput,  // results cannot be
-    // These stand behind another remedy, and begin with a small letter.
+    AnotherLogFile,  // the log file cannot be written
+    WritableOutput,  // results cannot be written
+    // The remedies below follow another remedy, and begin with a small letter.
     FewerSlabs,
-    LessMemory,  // the system gives no more
+    LessMemory,  // the system is out of memory
     AnotherSpillFolder,
     AnotherRunDirectory,
     AnotherOutput,  // a file beside the results is damaged
-    Count           // their number, not a remedy
+    Count           // the number of remedies, not a remedy
 };
 
 using RemedyText = const char* (*)(Remedy);
 
-// A sentence without its full stop, in the words for this process's user: the library's, unless a program has set
+// A sentence without its full stop, in the terms of this process's user: the library's, unless a program has set
 // others. Thread: any. Blocks: never. Errors: none.
 std::string remedy(Remedy which);
 
-// By a program, before it does anything else: its users know remedies by these words.
+// Sets the texts for a program's users. Call it before anything else.
 void put_remedies(RemedyText text_of) noexcept;
 
-// The library's own words.
+// The library's own texts.
 const char* library_remedy(Remedy which) noexcept;
 
-// The fix for a file that could not be written for lack of space, one for each cause: a full file system
-// (ENOSPC), a quota that is used up (EDQUOT), a limit on the size of files (EFBIG: SIGXFSZ is ignored). For any other
-// errno, `otherwise`. In one sentence without its full stop.
+// The fix for a file that could not be written for lack of space: a full file system (ENOSPC), an exhausted quota
+// (EDQUOT), or a limit on the size of files (EFBIG; SIGXFSZ is ignored). For any other errno, `otherwise`. One sentence
+// without its full stop.
 std::string way_to_write(int errno_value, const std::string& otherwise);
 
-// The error of an Offramp program when the system has no thread or memory left:
-// an Error (System) that names the limits to raise, in the place of std::system_error for want of a thread and
-// std::bad_alloc. Any other exception stays what it is.
+// Makes an error that names the limits to raise when the system has no thread or memory left:
+// replaces std::system_error for a missing thread, and std::bad_alloc, by an Error (System). Returns any other
+// exception unchanged.
 std::exception_ptr with_limits_named(std::exception_ptr error);
 
-// The fix for a process that could not be started; `otherwise`: for causes other than scarcity.
+// The fix for a process that could not be started. `otherwise`: the fix for causes other than a limit.
 std::string way_to_start(int problem, const std::string& otherwise = {});
 
-// Starts so many threads and ends them. Errors: Error (System) where that is not possible. For what comes before a
-// library that ends the process where it gets none.
+// Starts `count` threads and ends them. Call it before a library that aborts the process if it cannot start a thread.
+// Errors: Error (System) if the threads cannot be started.
 void require_threads(unsigned count);
 
-// The fix for a file of weights by torch.save: a command that makes a .safetensors of it, which a built-in model takes.
-// `file`: its path, as the user gave it.
+// The fix for a weights file by torch.save: a command that converts it to a .safetensors file for a built-in model.
+// `file`: the path as the user gave it.
 std::string command_to_convert(const std::string& file);
 
 }  // namespace offramp

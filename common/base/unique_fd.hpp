@@ -5,7 +5,7 @@
 
 namespace offramp {
 
-// Owns one file descriptor and closes it. A moved-from or default one holds -1.
+// Owns one file descriptor and closes it. A moved-from or default object holds -1.
 class UniqueFd {
   public:
     UniqueFd() noexcept = default;
@@ -29,12 +29,12 @@ class UniqueFd {
     int fd_ = -1;
 };
 
-// A descriptor that a forked child does not hold: its copy is closed there before fork() returns. The kernel gives a
-// lock (flock) or an object of shared memory back only when the last process that has it open lets go, and a child that
-// never calls exec (O_CLOEXEC does not help then) would hold what is this process's for as long as it lives.
+// A descriptor that forked children do not inherit: the child's copy is closed before fork() returns. The kernel
+// releases a lock (flock) or a shared-memory object only when the last process closes it. A child that never calls exec
+// would hold it for its whole life, and O_CLOEXEC does not help.
 //
-// Owns the descriptor; unlocks before it closes. In the child the copy of the object owns nothing any more. A child of
-// clone() or vfork() is not seen: those call no fork handlers. Thread: one at a time, forks may come from any. Errors:
+// Owns the descriptor; unlocks it before closing. In the child, the copy of the object owns nothing. Children of
+// clone() or vfork() are not covered: these call no fork handlers. Thread: one at a time; any thread may fork. Errors:
 // SystemError.
 class ProcessOwnFd {
   public:
@@ -59,8 +59,8 @@ class ProcessOwnFd {
     UniqueFd fd_;
 };
 
-// While it lives, no fork of this process begins: no child inherits what is opened and closed meanwhile. The same
-// thread must not use ProcessOwnFd or open_process_own() meanwhile. Errors: SystemError.
+// Delays forks of this process while the object exists, so that no child inherits descriptors that are opened and
+// closed meanwhile. Do not use ProcessOwnFd or open_process_own() in the same thread meanwhile. Errors: SystemError.
 class ForksWait {
   public:
     ForksWait();
@@ -69,9 +69,9 @@ class ForksWait {
     ~ForksWait();
 };
 
-// The same for descriptors that a library opens and closes itself and keeps as numbers. `open` returns one, or -1 with
-// errno set. close_process_own() is ::close(), for any descriptor. In a forked child they are closed and forgotten: the
-// library's objects must not be used there. Forks wait meanwhile, so `open` must not block.
+// ProcessOwnFd for descriptors that a library opens and closes itself and stores as numbers. `open` returns a
+// descriptor, or -1 with errno set. close_process_own() is ::close(), for any descriptor. A forked child closes and
+// forgets the descriptors: do not use the library's objects there. Forks wait during `open`, so it must not block.
 // Thread: any. Errors: -1 and errno.
 int open_process_own(const std::function<int()>& open) noexcept;
 int close_process_own(int fd) noexcept;

@@ -12,9 +12,9 @@
 
 namespace offramp {
 
-// Writes a slab's payload, and what is needed to process it again, as one .safetensors file that any reader of that
-// format can open. The bytes are those of the slab. Blocks: until they are on the disk. Errors: SystemError with
-// CannotWrite (write_dead_letter_file).
+// Writes a slab's payload, and the data to process it again, as one .safetensors file that any reader of that format
+// can open. The bytes equal the slab's. Blocks: until the file is on the disk. Errors: SystemError with CannotWrite
+// (write_dead_letter_file).
 void write_payload(const std::string& path, const SlabContents& slab);
 
 // Opens what write_payload wrote: a slab like the one that became a dead letter, for a processor.
@@ -32,23 +32,23 @@ class PayloadFile {
     SlabContents slab_;
 };
 
-// Writes a file of a dead letter, whole or not at all (WholeFile), which is on the disk when this returns.
-// Blocks: on the disk. Errors: SystemError with CannotWrite, the path and how many bytes were wanted.
+// Writes a file of a dead letter as a whole or not at all (WholeFile), and returns once it is on the disk. Blocks: on
+// the disk. Errors: SystemError with CannotWrite, the path and the number of bytes.
 void write_dead_letter_file(const std::string& path, std::span<const std::span<const std::byte>> pieces);
 void write_dead_letter_file(const std::string& path, std::string_view text);
 
-// The description in a dead letter's payload besides the tensors' bytes, as text in the file's metadata, so that the
-// file alone is enough to process the slab again.
+// The metadata key for the slab's description (all except the tensors' bytes), so that the file alone is enough to
+// process the slab again.
 inline constexpr const char* kPayloadMetadata = "offramp";
 inline constexpr int kPayloadMetadataFormat = 1;
 
-// The entries of the slab's tensors in the file. .safetensors has row-major tensors only: one in another order
-// (channels-last) is entered with its dimensions in memory order, so that its bytes equal the slab's. The metadata has
-// the true shape and strides. An element type that the format does not know is entered as bytes.
+// The entries of the slab's tensors in the file. .safetensors has row-major tensors only, so a tensor in another order
+// (channels-last) gets its dimensions in memory order, and its bytes equal the slab's. The metadata has the true shape
+// and strides. An element type that the format does not support is stored as bytes.
 std::vector<TensorEntry> tensor_entries(const SlabContents& slab);
 
 std::string payload_metadata(const SlabContents& slab);
-// The slab but its tensors' bytes, and by which names those stand in the file. Errors: ProtocolError with the field.
+// The slab without its tensors' bytes, and the tensors' names in the file. Errors: ProtocolError with the field.
 struct NotedSlab {
     SlabContents slab;
     std::vector<std::string> stored_as;

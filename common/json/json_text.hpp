@@ -11,9 +11,9 @@ namespace offramp {
 
 // Errors: nlohmann::json::exception, with the byte at which the text breaks.
 nlohmann::json parse_json(std::string_view text);
-// The same; `on_event` sees each part, and those that it refuses are left out.
+// The same; `on_event` sees each part, and can drop it.
 nlohmann::json parse_json(std::string_view text, const nlohmann::json::parser_callback_t& on_event);
-// A value that is_discarded(), of no kind, where the text is not JSON.
+// Returns a value with is_discarded() if the text is not JSON.
 nlohmann::json parse_json_or_discard(std::string_view text);
 
 // On one line, or with `indent` spaces a level. Bytes that are not UTF-8 become U+FFFD.

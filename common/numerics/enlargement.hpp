@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-// The meaning of a slab's `upsample_factor`: PyTorch's upsample_bilinear2d(align_corners=False) by a whole factor, to
-// the bit as its CUDA kernel is compiled. Used by the device, the CPU backend and the consumers, so that all find the
+// The meaning of a slab's `upsample_factor`: PyTorch's upsample_bilinear2d(align_corners=False) by a whole factor, bit
+// for bit like its compiled CUDA kernel. The device, the CPU backend and the consumers use it, so that all compute the
 // same scores.
 //
 //   score(y, x) = blend(blend(p00, p01, column), blend(p10, p11, column), row)
@@ -15,7 +15,7 @@ struct Taps {
     float first_weight = 1, second_weight = 0;
 };
 
-// The taps of point `output` of a line of `inputs` points that is enlarged; `scale` is 1 / upsample_factor. Up to 2^20
+// The taps of point `output` of an enlarged line of `inputs` points. `scale`: 1 / upsample_factor. Valid up to 2^20
 // outputs.
 constexpr Taps bilinear_taps(std::int32_t output, std::int32_t inputs, float scale) {
     const float place = __builtin_fmaf(scale, static_cast<float>(output) + 0.5F, -0.5F);
@@ -25,8 +25,8 @@ constexpr Taps bilinear_taps(std::int32_t output, std::int32_t inputs, float sca
     return {first, first < inputs - 1 ? first + 1 : first, 1.0F - beyond, beyond};
 }
 
-// Fused, as nvcc contracts `w0 * a + w1 * b`, and PyTorch's CPU kernels with AVX2. Without, they may differ in the last
-// place.
+// Uses a fused multiply-add, like nvcc for `w0 * a + w1 * b`, and like PyTorch's CPU kernels with AVX2. Without AVX2,
+// those may differ in the last place.
 constexpr float blend(float first, float second, const Taps& taps) {
     return __builtin_fmaf(first, taps.first_weight, second * taps.second_weight);
 }

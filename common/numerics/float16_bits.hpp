@@ -5,8 +5,8 @@
 
 namespace offramp {
 
-// The bits of the float16 nearest to a float32, ties to even; what is too large becomes infinity, every NaN 0x7e00.
-// From bits to bits, as bfloat16_bits.
+// The bits of the float16 nearest to a float32, ties to even. Too large values become infinity, and every NaN becomes
+// 0x7e00. Converts bits to bits, like bfloat16_bits().
 constexpr std::uint16_t float16_bits(std::uint32_t float_bits) {
     const auto sign = static_cast<std::uint16_t>((float_bits >> 16) & 0x8000U);
     const std::uint32_t magnitude = float_bits & 0x7fffffffU;
@@ -26,7 +26,7 @@ constexpr std::uint16_t float16_bits(std::uint32_t float_bits) {
     return static_cast<std::uint16_t>(sign | ((magnitude - 0x38000000U + rounding) >> 13));
 }
 
-// The values that 16 bits stand for; infinities and NaNs stay what they are.
+// The value of 16 bits. Preserves infinities and NaNs.
 constexpr float float_of_bfloat16(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16U); }
 
 constexpr float float_of_float16(std::uint16_t bits) {
@@ -41,9 +41,8 @@ constexpr float float_of_float16(std::uint16_t bits) {
     return std::bit_cast<float>(sign | ((magnitude << 13U) + exponent));
 }
 
-// The bits of the bfloat16 nearest to a float32, ties to even, as PyTorch rounds on the CPU: every NaN
-// becomes 0x7fc0. From bits to bits, and used by the CPU and by the device, whose own conversion makes
-// another NaN of it.
+// The bits of the bfloat16 nearest to a float32, ties to even, like PyTorch on the CPU: every NaN becomes 0x7fc0.
+// Converts bits to bits. CPU and device both use it, because the device's own conversion gives another NaN.
 constexpr std::uint16_t bfloat16_bits(std::uint32_t float_bits) {
     if ((float_bits & 0x7fffffffU) > 0x7f800000U) return 0x7fc0U;
     const std::uint32_t rounding = 0x7fffU + ((float_bits >> 16) & 1U);

@@ -13,7 +13,7 @@ namespace offramp {
 
 // One tensor of a .safetensors file, as stored: row-major, little-endian, at any alignment.
 struct StoredTensor {
-    std::string dtype;  // the format's word: "F32", "BF16", "I64", ...
+    std::string dtype;  // in the format's terms: "F32", "BF16", "I64", ...
     std::vector<std::int64_t> shape;
     std::span<const std::byte> bytes;  // inside the file's mapping
 };
@@ -21,18 +21,18 @@ struct StoredTensor {
 // "F32 [64, 3, 7, 7]"
 std::string describe(const StoredTensor& tensor);
 
-// The file's role for the reader's user, for messages.
+// The file's role, for error texts.
 struct SafetensorsWords {
     std::string what;           // "the weights"
-    std::string hint;           // how a user gets a sound one
-    std::string hint_of_zip{};  // where it is a ZIP archive, as torch.save writes it; empty: `hint`
+    std::string hint;           // how a user gets a valid file
+    std::string hint_of_zip{};  // the hint for a ZIP archive (torch.save); empty: `hint`
 };
 
-// Maps a .safetensors file and checks every claim of its header before anything is believed: 8 bytes little-endian
-// header length N, N bytes of JSON {name: {dtype, shape, data_offsets: [begin, end]}}, then the tensors' bytes. The
-// header's length is a multiple of nothing, so the tensors may be misaligned: copy them, never cast. Owns the mapping,
-// that all StoredTensor::bytes point into. Thread: any, it never changes. Blocks: on the disk. Errors: ConfigError
-// (BadInput) with the file, the tensor, the header's value and the correct one.
+// Maps a .safetensors file and validates its whole header before use. Format: the header's length N in 8 bytes,
+// little-endian; N bytes of JSON {name: {dtype, shape, data_offsets: [begin, end]}}; the tensors' bytes. The header can
+// have any length, so tensors may be misaligned: copy them, never cast. Owns the mapping that all StoredTensor::bytes
+// point into. Thread: any (immutable). Blocks: on the disk. Errors: ConfigError (BadInput) with the file, the tensor,
+// the header's value and the correct one.
 class SafetensorsFile {
   public:
     SafetensorsFile(const std::string& path, SafetensorsWords words);
@@ -44,7 +44,7 @@ class SafetensorsFile {
     const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return tensors_; }
     // The header's __metadata__: the file's own notes, text by name.
     const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }
-    // Null when the file has no such tensor.
+    // Returns null if the file has no such tensor.
     const StoredTensor* find(std::string_view name) const;
 
   private:
@@ -60,20 +60,20 @@ class SafetensorsFile {
     std::map<std::string, std::string, std::less<>> metadata_;
 };
 
-// A tensor that is about to be written: row-major, its bytes follow those of the one before it.
+// A tensor to write: row-major, its bytes follow the previous tensor's.
 struct TensorEntry {
     std::string name;   // unique within the file
-    std::string dtype;  // the format's word: "F32", "BF16", ...
+    std::string dtype;  // in the format's terms: "F32", "BF16", ...
     std::vector<std::int64_t> shape;
     std::uint64_t bytes = 0;
 };
 
-// Where the tensors' bytes begin in a file with such a header: a multiple of this, so that a mapped file's first tensor
-// is aligned.
+// In a file with safetensors_header(), the tensors' bytes begin at a multiple of this, so that a mapped file's first
+// tensor is aligned.
 inline constexpr std::size_t kSafetensorsAlignment = 512;
 
-// The front of a .safetensors file, up to the tensors' bytes: length, JSON, blanks up to kSafetensorsAlignment.
-// Text that is not UTF-8 is mended (U+FFFD), as JSON can hold no other.
+// The beginning of a .safetensors file, up to the tensors' bytes: length, JSON, blanks up to kSafetensorsAlignment.
+// Invalid UTF-8 becomes U+FFFD, because JSON must be UTF-8.
 std::string safetensors_header(std::span<const TensorEntry> tensors,
                                const std::map<std::string, std::string>& metadata);
 

@@ -14,8 +14,7 @@
 
 namespace offramp {
 
-// The names of a run's shared-memory objects. All carry the run's id and a random nonce, so that no two runs
-// meet:
+// The names of a run's shared-memory objects. All contain the run's id and a random nonce, so that runs do not collide:
 //   /offramp-RUNID-NONCE.lock    held with a shared lock by every process of the run
 //   /offramp-RUNID-NONCE.ledger  /offramp-RUNID-NONCE.cells  /offramp-RUNID-NONCE.s0 .s1 ...
 struct RunNames {
@@ -27,25 +26,24 @@ struct RunNames {
     std::string cells() const;
     std::string span(std::uint32_t index) const;
 
-    // A run id from the letters, digits, '.', '_' and '-', at most 48 bytes. Errors: ConfigError with the
-    // value.
+    // Checks a run id: letters, digits, '.', '_' and '-', at most 48 bytes. Errors: ConfigError with the value.
     static void check_run_id(const std::string& run_id);
     static std::uint64_t random_nonce();
 
-    // The nonce as names and the endpoint have it: 16 hexadecimal digits.
+    // The nonce's form in names and in the endpoint: 16 hexadecimal digits.
     std::string nonce_text() const;
-    // Nothing for what is not 16 hexadecimal digits.
+    // Returns nothing for a text that is not 16 hexadecimal digits.
     static std::optional<std::uint64_t> nonce_in(std::string_view digits);
 };
 
-// Holds the shared lock that means "a process of this run lives". Released by the kernel when the process dies; a
+// Holds the shared lock that means "a process of this run is alive". The kernel releases it when the process dies. A
 // forked child does not hold it.
 class RunLock {
   public:
-    // `create`: the producer makes the lock object (0600, or 0640 for a group), before any other object of the run;
-    // consumers pass false. The object stays when the lock is given back: sweep_run() removes it, last of all. Errors:
-    // SystemError; ErrorKind::NoSuchRun if the object does not exist or is being swept, NotPermitted when it is another
-    // user's and not for a group.
+    // `create`: the producer passes true and creates the lock object (0600, or 0640 for a group) before any other
+    // object of the run; consumers pass false. The object stays after the lock is released: sweep_run() removes it
+    // last. Errors: SystemError; ErrorKind::NoSuchRun if the object does not exist or is being swept, NotPermitted if
+    // it belongs to another user and the group has no access.
     static RunLock hold(const RunNames& names, bool create, bool readable_by_group = false);
 
   private:
@@ -53,43 +51,44 @@ class RunLock {
     ProcessOwnFd fd_;
 };
 
-// Removes the objects of runs that no process holds any more: only those of this user, only when the exclusive lock on
-// the run's lock object is got, only while its name still refers to the locked inode, never another run's. Returns the
-// names removed. Errors are logged and skipped: a sweep never stops a start.
+// Removes the objects of runs that no process holds any more: only this user's, only with the exclusive lock on the
+// run's lock object, and only while its name refers to the locked inode. Returns the removed names. Errors are logged
+// and skipped: a sweep never prevents a start.
 std::vector<std::string> sweep_dead_runs();
 
-// The same for one run, by who leaves it: true when nothing of it is left. A RunLock of the calling process counts as a
-// life: give it back first. Blocks: for `patience` at the most, while another process sweeps this run. That one may die
-// half-way, and then the rest is done here; it does not wait for a living process, which will sweep the run when it
-// leaves.
+// The same for one run, called by a process that leaves it. Returns true if no object of the run is left. Release the
+// calling process's RunLock first: it counts as a live process. Blocks: for `patience` at most, while another process
+// sweeps this run. If that process dies half-way, this call finishes the sweep. It does not wait for live processes of
+// the run, which sweep it when they leave.
 bool sweep_run(const RunNames& names, std::chrono::milliseconds patience = std::chrono::seconds(5));
 
-// How a producer starts its run. What a predecessor left in the run's directory, its memory and its name is replaced
-// by a run that is begun, and stays and is gone on with where a dead producer's run is recovered.
+// How a producer starts its run. Begun: it replaces a predecessor's directory contents, memory and name. Recovered: it
+// keeps them, and continues a dead producer's run.
 enum class RunStart { Begun, Recovered };
 
-// The steps that RunLock and the sweep are made of: the file behind a run's lock name, opened, and the flock
-// on it. The lock is that of the open file (flock): closing it, or the death of the last process that
-// inherited it, gives it back. Between opening and locking the name may have come to stand for another file,
-// so check still_named() before you act.
+// The steps of RunLock and of the sweep: the open file behind a run's lock name, and its flock. Closing the file, or
+// the death of the last process that inherited it, releases the lock. Between opening and locking, the name may change
+// to another file, so check still_named() before you act.
 class RunLockFile {
   public:
-    // Nothing if the file does not exist. Never follows a link. Errors: SystemError, also if it is not a regular file.
+    // Returns nothing if the file does not exist. Never follows a link. Errors: SystemError, also if it is not a
+    // regular file.
     static std::optional<RunLockFile> open(const RunNames& names);
-    // The same to sweep the run: its owner's alone, as a turn needs the right to write.
+    // The same to sweep the run. Only the owner can: a turn needs write permission.
     static std::optional<RunLockFile> open_to_sweep(const RunNames& names);
-    // Nothing when the name is taken.
+    // Returns nothing if the name exists.
     static std::optional<RunLockFile> create(const RunNames& names, mode_t mode);
 
     // Blocks while a sweep holds the file.
     void lock_shared();
     bool try_lock_shared();
     bool try_lock_exclusive();
-    // Sweeps are serialized by a second lock that the lives of a run do not touch. Who has the turn and is refused the
-    // exclusive lock knows that a life refuses it, and not another sweep, which may die before it is done. Given back
-    // as the other. False: another has it, after `patience` still. Of a file that is open to sweep.
+    // Takes the second lock, which serializes sweeps; processes of the run do not take it. If you have the turn and
+    // cannot get the exclusive lock, a live process holds it, and not another sweep, which may die before it is done.
+    // Released like the other lock. Returns false if another sweep still has it after `patience`. Requires
+    // open_to_sweep().
     bool take_turn(std::chrono::milliseconds patience);
-    // The name still refers to the file that is open here.
+    // True if the name still refers to this open file.
     bool still_named() const;
 
     uid_t owner() const { return owner_; }

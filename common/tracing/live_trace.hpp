@@ -13,36 +13,35 @@
 
 namespace offramp {
 
-// Records time ranges of this process while a run goes on, when its directory asks for it, and goes on as if nothing
-// had been:
+// Records time ranges of this process when the run directory contains a request. The run continues unaffected:
 //
 //   RUN_DIR/live/trace-request.json          {"id": "20261126-101500-1f", "from_ns": 1, "until_ns": 2}, put there by
 //                                            rename; times of CLOCK_MONOTONIC
 //   RUN_DIR/logs/trace-ID/PROCESS-PID.jsonl  the ranges that touch that time (RangeFile, below), in a folder made
 //                                            by the requester
 //
-// A request that is over when it is seen, or ends five minutes later, that is not of this form, or that comes while
-// this process records already (--trace-dir, or another one of these), is none. One that comes while the last answer is
-// still being written waits for that. Nothing is written elsewhere.
+// Ignores a request that is already over, ends more than five minutes later, is malformed, or arrives while this
+// process already records (--trace-dir, or another request). A request that arrives while the last answer is being
+// written waits. Nothing is written elsewhere.
 //
-// Owns: the recording that it has begun; while it writes, a thread. Thread: one at a time. Blocks: end() and the
-// destructor, on the disk; look() never does. Errors: none; obstacles are logged, and the run continues.
+// Owns: the recording that it has started, and a thread while it writes. Thread: one at a time. Blocks: end() and the
+// destructor, on the disk; look() never blocks. Errors: none; problems are logged, and the run continues.
 class LiveTrace {
   public:
-    // At most this often it looks: a stat().
+    // The interval between checks, each of which is a stat().
     static constexpr std::chrono::milliseconds kLookEvery{250};
-    // Limit per process; later ranges are counted, not kept.
+    // The limit per process; later ranges are counted, not kept.
     static constexpr std::size_t kMostRangesKept = std::size_t{1} << 18;
 
-    // `main_lane`: what the main thread is called. `on_begin`: called where a recording has begun, on look()'s thread.
+    // `main_lane`: the main thread's name. `on_begin`: called when a recording has started, on look()'s thread.
     LiveTrace(std::string run_dir, std::string process, std::string main_lane, std::function<void()> on_begin = {});
     ~LiveTrace() { end(); }
     LiveTrace(const LiveTrace&) = delete;
     LiveTrace& operator=(const LiveTrace&) = delete;
 
-    // Call it now and then: between slabs, while it waits.
+    // Call it regularly: between slabs, and while waiting.
     void look(TimePoint now);
-    // The process leaves the run: writes the recording so far.
+    // Writes the recording so far. Call it when the process leaves the run.
     void end() noexcept;
 
   private:
@@ -59,18 +58,18 @@ class LiveTrace {
     const std::function<void()> on_begin_;
     TimePoint next_look_{};
     std::uint64_t seen_inode_ = 0;
-    std::int64_t seen_at_ns_ = 0;  // when the file was last changed that was seen
+    std::int64_t seen_at_ns_ = 0;  // modification time of the last seen file
     std::optional<Request> under_way_;
-    std::future<void> writing_;  // last: it is waited for first
+    std::future<void> writing_;  // last member: destroyed (and waited for) first
 };
 
-// Time ranges of a process as a file, one JSON object a line:
+// A file with a process's time ranges, one JSON object per line:
 //
 //   {"process":"producer","pid":4711,"strategy":"streams","not_kept":0}
 //   {"lane":"egress-copy","name":"copy_to_cpu","batch":12,"begin_ns":1,"end_ns":2}
 //   {"lane":"d2h","name":"d2h","batch":12,"begin_ns":1,"end_ns":2,"clock":"device"}
 //
-// "strategy" is the run's egress strategy, where it is known.
+// "strategy" is the run's egress strategy, if known.
 struct RangeFile {
     std::string folder;
     std::string process;   // "producer", "consumer"
@@ -79,7 +78,7 @@ struct RangeFile {
     std::string path() const;
 };
 
-// Writes it, whole or not at all. Blocks: on the disk. Errors: SystemError.
+// Writes the file as a whole or not at all. Blocks: on the disk. Errors: SystemError.
 void write_range_file(const RangeFile& to, const RecordedRanges& kept);
 
 }  // namespace offramp

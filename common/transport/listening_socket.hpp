@@ -13,9 +13,9 @@
 
 namespace offramp {
 
-// Holds the right to serve a run directory: an exclusive lock on the directory itself, given back by the
-// kernel when the process dies; a forked child does not hold it. Errors: SystemError; with ErrorKind::RunInUse when
-// another process holds it.
+// Holds the right to serve a run directory: an exclusive lock on the directory itself. The kernel releases it when the
+// process dies. A forked child does not hold it. Errors: SystemError; with ErrorKind::RunInUse if another process holds
+// it.
 class ServingLock {
   public:
     explicit ServingLock(const std::string& run_dir);
@@ -24,22 +24,22 @@ class ServingLock {
     ProcessOwnFd fd_;
 };
 
-// A path that a socket listens at. The run directory's lock is the proof that no other producer does, so a socket of
-// this user that is found there is a dead process's, and is replaced. Anyone who may write to the directory could bind
-// over it, and new peers would reach only the thief.
+// The path of a listening socket. The run directory's lock proves that no other producer serves it, so an existing
+// socket of this user belongs to a dead process and is replaced. Any process that can write to the directory could
+// replace the path, and receive all new peers.
 //
-// Owns: the file, removed by the destructor while it is still the same. Borrows: the socket, for the constructor.
+// Owns: the file; the destructor removes it unless it was replaced. Borrows: the socket, for the constructor.
 class BoundSocketPath {
   public:
-    // Binds the socket and lets it listen, for its owner (mode 0600) or for the group too (0660), whatever the umask.
-    // Only for who holds the run directory's lock. Errors: SystemError; when another kind of file or another user's
-    // socket is in the way, it stays.
+    // Binds the socket and listens, for its owner (mode 0600) or also for the group (0660), independent of the umask.
+    // Requires the ServingLock. Errors: SystemError, also if another kind of file or another user's socket has the
+    // path; it is not removed.
     BoundSocketPath(int fd, std::string path, bool group_may_connect);
     BoundSocketPath(const BoundSocketPath&) = delete;
     BoundSocketPath& operator=(const BoundSocketPath&) = delete;
     ~BoundSocketPath();
 
-    // Errors: SystemError if the path refers to something else, or to nothing.
+    // Errors: SystemError if the path is missing, or refers to another file.
     void require_still_ours() const;
 
   private:
@@ -50,37 +50,35 @@ class BoundSocketPath {
     ino_t inode_ = 0;
 };
 
-// Reads the property that libzmq attaches to a message that came over ipc: "localhost:UID:GID:PID", the last
-// three from SO_PEERCRED. Anything else reads as pid 0 and the largest ids, which no process has: this peer
-// is refused, not guessed at.
+// Parses the property that libzmq attaches to a message over ipc: "localhost:UID:GID:PID", the last three from
+// SO_PEERCRED. Any other text gives pid 0 and the largest ids, which no process has, so that the peer is refused.
 PeerCredentials parse_peer_address(std::string_view text);
 
-// Counts the connections to listening sockets, of each process and of all. A refused client retries later.
+// Limits the connections to listening sockets, per process and in total. A refused client retries later.
 //
 // Borrows: the descriptors. Thread: any. Blocks: never. Errors: never.
 class ConnectionLimit {
   public:
-    // A consumer needs two, one a channel; a process may hold several consumers.
+    // A consumer needs two, one per channel; a process may contain several consumers.
     static constexpr std::size_t kMostOfOneProcess = 32;
 
-    // `most`: of all processes together.
+    // `most`: the limit for all processes together.
     explicit ConnectionLimit(std::size_t most = most_by_descriptors()) : most_(most) {}
 
-    // False when it is one too many: close it.
+    // Counts a connection. Returns false if it exceeds a limit: close it then.
     bool accepted(int fd);
     void disconnected(int fd);
 
     std::size_t connections() const;
     std::size_t refused() const;
 
-    // Half of the descriptors that this process may open; the other half is for pidfds, files and what comes in
-    // meanwhile.
+    // Half of this process's descriptor limit. The other half is for pidfds, files and new connections.
     static std::size_t most_by_descriptors();
 
   private:
     std::size_t most_;
     mutable std::mutex mutex_;
-    std::map<int, pid_t> pids_;  // of living connections, by descriptor
+    std::map<int, pid_t> pids_;  // of open connections, by descriptor
     std::size_t refused_ = 0;
 };
 

@@ -14,7 +14,7 @@
 
 namespace offramp {
 
-// The sender of a message, verified by the kernel. pid 0: a process of a foreign pid namespace, which cannot be
+// The sender of a message, verified by the kernel. pid 0: a process in a foreign pid namespace, which cannot be
 // watched.
 struct PeerCredentials {
     pid_t pid = 0;
@@ -22,17 +22,17 @@ struct PeerCredentials {
     gid_t gid = 0;
 };
 
-// A message as it came, with its sender.
+// A received message and its sender.
 struct Inbound {
-    std::string peer;  // work channel: the routing id to answer to; free-list channel: empty
+    std::string peer;  // work channel: the routing id for answers; free-list channel: empty
     PeerCredentials credentials;
     Bytes bytes;
 };
 
 enum class SendOutcome {
     Sent,
-    PeerGone,   // no such peer any more
-    QueueFull,  // the peer does not take its messages; nothing was sent
+    PeerGone,   // the peer no longer exists
+    QueueFull,  // the peer does not read its messages; the message was not sent
 };
 
 // The producer's end of both channels: work channel (ROUTER) and free-list channel (PULL).
@@ -44,39 +44,39 @@ class BrokerPort {
     virtual SendOutcome send(const std::string& peer, std::span<const std::byte> bytes) = 0;
     virtual bool try_receive_work(Inbound& inbound) = 0;
     virtual bool try_receive_release(Inbound& inbound) = 0;
-    // A message may be waiting that nothing would end a wait() for, which another thread is in.
+    // True if a message may be waiting that does not wake another thread from wait().
     virtual bool may_have_messages() = 0;
-    // Returns when a message may be waiting, one of `fds` is readable or hung up, or the time is up; may
-    // return early.
+    // Returns when a message may be waiting, when one of `fds` is readable or hung up, or after `timeout`; may return
+    // early.
     void wait(std::span<const int> fds, std::chrono::nanoseconds timeout) {
         std::unique_lock<std::mutex> no_lock;
         wait(fds, timeout, no_lock);
     }
-    // The same; `turn`, if held, is released during the sleep, as by a condition variable, so that its next holder may
+    // The same; releases `turn`, if held, during the sleep (like a condition variable), so that its next holder can
     // send.
     virtual void wait(std::span<const int> fds, std::chrono::nanoseconds timeout,
                       std::unique_lock<std::mutex>& turn) = 0;
 };
 
-// A consumer's end. Messages that were not yet received may be lost when it is closed: wait for an acknowledgement to
-// be sure. Thread: the one that made it. Blocks: wait(); and the destructor, for a second at most, while its last
-// messages leave.
+// A consumer's end of both channels. Closing it may lose messages that the producer has not received yet: wait for an
+// acknowledgement to be sure. Thread: the thread that created it. Blocks: wait(); and the destructor, for a second at
+// most, while it sends its last messages.
 class ConsumerPort {
   public:
     virtual ~ConsumerPort() = default;
-    // False when the producer takes nothing for now: try again after wait().
+    // Returns false if the producer accepts no message now: retry after wait().
     virtual bool send_work(std::span<const std::byte> bytes) = 0;
     virtual bool send_release(std::span<const std::byte> bytes) = 0;
     virtual bool try_receive(Bytes& bytes) = 0;
     virtual void wait(std::span<const int> fds, std::chrono::nanoseconds timeout) = 0;
 };
 
-// Over ZeroMQ and ipc:// sockets in the run directory, mode 0600 (0660 with `group_may_connect`). A message beyond
-// kMaxMessageBytes is dropped by the socket, together with its connection (a new one is made immediately). A message of
-// several frames arrives as one without bytes. A forked child inherits no descriptor of a port. Where none is left for
-// a peer, it waits until wait() finds that there is one. Errors: SystemError, with ErrorKind::RunInUse when another
-// process serves this run directory. wait() throws when a socket's path no longer refers to the socket, checking at
-// most once a second (and therefore returns after a second at the latest).
+// Ports over ZeroMQ and ipc:// sockets in the run directory, mode 0600 (0660 with `group_may_connect`). The socket
+// drops a message beyond kMaxMessageBytes together with its connection (a new connection follows immediately). A
+// message of several frames arrives as a message without bytes. Forked children inherit no descriptors of a port. If no
+// descriptor is left for a peer, the peer waits until wait() finds one. Errors: SystemError, with ErrorKind::RunInUse
+// if another process serves this run directory. wait() throws if a socket's path no longer refers to the socket. It
+// checks at most once a second, and so returns after a second at the latest.
 std::unique_ptr<BrokerPort> make_zmq_broker_port(const Endpoint& endpoint, bool group_may_connect = false);
 std::unique_ptr<ConsumerPort> make_zmq_consumer_port(const Endpoint& endpoint);
 

@@ -7,7 +7,8 @@
 #include <cstdint>
 #include <type_traits>
 
-// The bytes of the ledger object and of the cells object: who may touch which slab, where a crash cannot spoil it.
+// The bytes of the ledger object and of the cells object. They record which process may use which slab, and survive
+// crashes.
 //
 //   ledger object   LedgerHeader (512 bytes)
 //                   LedgerConsumer[consumer_capacity]   64 bytes each
@@ -15,16 +16,15 @@
 //                   RunProgress (512 bytes)             its progress record: run_progress.hpp
 //   cells object    HeartbeatRecord[consumer_capacity]  64 bytes each
 //
-// The producer's broker thread alone writes the ledger; everyone else maps it read-only. A consumer writes its own
-// heartbeat record and nothing else. Every change is one store of one aligned 64-bit word; a change that needs two
-// words orders them so that a death in between leaves a state that the next producer repairs
-// (listed in producer/ledger/slab_ledger.hpp).
+// Only the producer's broker thread writes the ledger; all others map it read-only. A consumer writes only its own
+// heartbeat record. Every change is one store of one aligned 64-bit word. A change of two words orders them so that a
+// death in between leaves a state that the next producer repairs (listed in producer/ledger/slab_ledger.hpp).
 //
 // Slab word, most significant bits first:   state:4 | attempt:12 | generation:48
 // Holder word:                              used:1 | attempt:12 | consumer index:11 | session:40        (0: free place)
 // Work word of a heartbeat record:          slab:20 | attempt:12 | generation:32 (its low bits)        (0: idle)
 //
-// Version rule: as for the slab header, with kLedgerVersion.
+// Version rule: like the slab header's, with kLedgerVersion.
 namespace offramp {
 
 inline constexpr std::uint64_t kLedgerMagic = 0x524447454c46464fULL;  // "OFFLEGDR"
@@ -59,22 +59,22 @@ struct LedgerConsumer {
     std::uint64_t pid;
     std::uint64_t start_time;  // field 22 of /proc/PID/stat
     std::uint64_t uid;
-    std::uint64_t token;  // of its Hello: the token continues the session
+    std::uint64_t token;  // from its Hello: the token continues the session
     std::array<std::uint64_t, 3> reserved;
 };
 
 struct SlabEntry {
     std::uint64_t word;      // state, attempt, generation
-    std::uint64_t failures;  // the failure count: deaths that this filling is suspected of
+    std::uint64_t failures;  // the failure count: deaths that this filling may have caused
     std::array<std::uint64_t, kMaxHolders> holders;
     std::array<std::uint64_t, 6> reserved;
 };
 
 struct HeartbeatRecord {
-    std::uint64_t work;      // the delivery being worked on; a death counts against it
+    std::uint64_t work;      // the delivery in progress; a death counts against it
     std::uint64_t progress;  // any change is a sign of life
     std::uint64_t session;
-    std::uint64_t busy_ns;  // time spent processing, for status pages only, as are the rest
+    std::uint64_t busy_ns;  // processing time; this and the fields below are for status pages only
     std::uint64_t slabs;
     std::uint64_t samples;
     std::uint64_t bytes;
@@ -141,11 +141,11 @@ struct WorkWord {
     }
 };
 
-// A session: random bits of the run:16 | which admission of the run it is, from 1:24. People read the latter.
+// A session: random bits of the run:16 | number of the admission in the run, from 1:24. Users see only the latter.
 constexpr std::uint64_t first_session_of(std::uint64_t run_nonce) { return ((run_nonce >> 48) << 24) | 1; }
 constexpr std::uint64_t admission_of(std::uint64_t session) { return session & ((std::uint64_t{1} << 24) - 1); }
 
-// Generations count from 1 and attempts from 1, so that a work word of a real delivery is never 0.
+// Generations and attempts count from 1, so that the work word of a delivery is never 0.
 
 inline std::uint64_t load_word(const std::uint64_t& word) {
     return std::atomic_ref<std::uint64_t>(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire);
@@ -154,10 +154,9 @@ inline void store_word(std::uint64_t& word, std::uint64_t value) {
     std::atomic_ref<std::uint64_t>(word).store(value, std::memory_order_release);
 }
 
-// Names one delivery of one filling of one slab: the only reference to a slab that crosses a process boundary.
-// `epoch` counts the producers of a run, `generation` the fillings of the slab, `attempt` the deliveries of the
-// filling. A ticket is valid while slab, generation and attempt match the ledger; nothing else is ever compared with
-// it.
+// Names one delivery of one filling of one slab: the only reference to a slab that crosses a process boundary. `epoch`
+// counts the producers of a run, `generation` the fillings of the slab, `attempt` the deliveries of the filling. A
+// ticket is valid while slab, generation and attempt match the ledger; nothing else is compared.
 struct SlabTicket {
     std::uint32_t epoch = 0;
     std::uint32_t slab = 0;

@@ -12,19 +12,19 @@
 
 #include "common/wire/ledger_layout.hpp"
 
-// Messages on the channels: fixed layouts behind one header, little-endian, no pointer, no variable field but a
+// Messages on the channels: a header and a fixed body, little-endian, without pointers. The only variable part is a
 // counted tail of fixed records.
 //
 //   MessageHeader (24 bytes) | body of the type | records[count]
 //
-// Every message names its run, and counts in that run alone: numbers of sessions, slabs and deliveries mean something
-// in the next run of the same directory, too.
+// Every message names its run, and is valid only in that run: the next run in the same directory uses the same numbers
+// of sessions, slabs and deliveries.
 //
 //   consumer → producer, work channel     Hello, Answer, Credit, Disconnect
 //   producer → consumer, work channel     Challenge, Welcome, Refused, Tickets, ReleaseAck, Drain
 //   consumer → producer, free-list        Failure, Releases
 //
-// Version rule: any change raises kMessageVersion; a peer of another version is refused by name. tests/unit/wire
+// Version rule: raise kMessageVersion with any change. A peer with another version is refused by name. tests/unit/wire
 // freezes the bytes.
 namespace offramp {
 
@@ -57,17 +57,17 @@ struct MessageHeader {
     std::uint64_t run;    // the run's nonce
 };
 
-// First message of a consumer. To a producer that recovered the run it names the session that it had with the
-// predecessor, if it knows of one, and what it holds or has released without an acknowledgement (the records, in that
-// order; of more than fit, the oldest releases are left out), and the last delivery that it saw. The Welcome then names
-// the same session and index, and deliveries and releases are numbered from 1 again.
+// The first message of a consumer. To a producer that recovered the run, it names the consumer's previous session, if
+// any, and the last delivery that the consumer saw. The records are the slabs that it holds, then its unacknowledged
+// releases; if they do not fit, the oldest releases are omitted. The Welcome then names the same session and index, and
+// deliveries and releases are numbered from 1 again.
 struct Hello {
-    std::uint64_t token;             // random: the session is continued by it alone
-    std::uint64_t previous_session;  // 0: none is known
+    std::uint64_t token;             // random; only its owner can continue the session
+    std::uint64_t previous_session;  // 0: none
     std::uint64_t last_delivery;
-    std::uint64_t work;     // what it will do with slabs (SlabWork::hash): the run's, or it is refused
-    std::uint32_t holding;  // of the records; the rest are unacknowledged releases
-    std::uint32_t window;   // credits: deliveries it will hold at a time
+    std::uint64_t work;     // SlabWork::hash(); the consumer is refused if it differs from the run's
+    std::uint32_t holding;  // records of held slabs; the rest are unacknowledged releases
+    std::uint32_t window;   // credits: deliveries that it holds at a time
     std::array<char, 16> program_version;
 };
 // Proves that the process behind the connection is alive after the producer opened its pidfd.
@@ -79,7 +79,7 @@ struct Answer {
 };
 struct Welcome {
     std::uint64_t session;
-    std::uint32_t consumer_index;  // in the ledger's table, and of its heartbeat record
+    std::uint32_t consumer_index;  // in the ledger's table, and among heartbeat records
     std::uint32_t epoch;
 };
 enum class RefusalReason : std::uint32_t {
@@ -96,23 +96,23 @@ struct Refused {
     std::uint32_t reserved;
     std::array<char, 240> text;  // NUL-terminated
 };
-// Sets the number of deliveries that the consumer will hold at a time: absolute, so that repeating it is harmless. 0:
+// Sets the number of deliveries that the consumer holds at a time. It is absolute, so that repeating it is harmless. 0:
 // drain.
 struct Credit {
     std::uint64_t session;
     std::uint32_t window;
     std::uint32_t reserved;
 };
-// Hands out slabs. `first_delivery` numbers the first ticket among the session's deliveries, from 1, without gaps.
+// Delivers slabs. `first_delivery` is the first ticket's number among the session's deliveries, from 1, without gaps.
 struct Tickets {
     std::uint64_t session;
     std::uint64_t first_delivery;
 };
 enum class ReleaseKind : std::uint32_t {
-    Completed = 1,  // processed, and its results are committed
-    Returned = 2,   // not processed, without a failure: give it to another
-    Failed = 3,     // processing it failed, and its consumer lives: counted, and given to another
-    Rejected = 4,   // no consumer can process it: a dead letter immediately
+    Completed = 1,  // processed, and the results are committed
+    Returned = 2,   // not processed, without a failure: deliver it to another consumer
+    Failed = 3,     // processing failed, and the consumer is alive: counted, and delivered to another consumer
+    Rejected = 4,   // no consumer can process it: becomes a dead letter immediately
 };
 constexpr bool is_failure(ReleaseKind kind) { return kind == ReleaseKind::Failed || kind == ReleaseKind::Rejected; }
 struct ReleaseRecord {
@@ -120,32 +120,32 @@ struct ReleaseRecord {
     std::uint32_t kind;  // ReleaseKind
     std::uint32_t reserved;
 };
-// Gives slabs back. `first_sequence` numbers the first record among the session's releases, from 1, without gaps; a
+// Releases slabs. `first_sequence` is the first record's number among the session's releases, from 1, without gaps. A
 // consumer repeats every record until it is acknowledged.
 struct Releases {
     std::uint64_t session;
     std::uint64_t first_sequence;
 };
-// Why a slab comes back as Failed or Rejected: travels ahead of the message that has the release of this number, each
-// time that one is sent. Without it the slab is released all the same.
+// The reason of a Failed or Rejected release. It is sent before the message with that release, every time. If it is
+// missing, the slab is still released.
 struct Failure {
     std::uint64_t session;
     std::uint64_t sequence;       // of the release
-    std::array<char, 2032> text;  // UTF-8, NUL-terminated, cut where it is longer; for people
+    std::array<char, 2032> text;  // UTF-8, NUL-terminated, cut to fit; for users
 };
 struct ReleaseAck {
     std::uint64_t session;
-    std::uint64_t through_sequence;  // all up to this one have been taken
+    std::uint64_t through_sequence;  // all releases up to this one have been processed
 };
 enum class DrainReason : std::uint32_t { ScaleDown = 1, RunEnded = 2, Aborted = 3 };
-// Asks the consumer to finish what it holds, to send Disconnect and to exit.
+// Asks the consumer to finish its slabs, send Disconnect, and exit.
 struct Drain {
     std::uint64_t session;
     std::uint32_t reason;
     std::uint32_t reserved;
 };
 struct Disconnect {
-    std::uint64_t session;  // 0: it ends before it knows one
+    std::uint64_t session;  // 0: the consumer has no session yet
 };
 
 static_assert(sizeof(MessageHeader) == 24 && std::has_unique_object_representations_v<MessageHeader>);
@@ -189,7 +189,8 @@ inline constexpr MessageType kTypeOf<Drain> = MessageType::Drain;
 template <>
 inline constexpr MessageType kTypeOf<Disconnect> = MessageType::Disconnect;
 
-// The record that follows a body: tickets behind Hello and Tickets, ReleaseRecord behind Releases, none else.
+// The type of the records after a body: tickets for Hello and Tickets, ReleaseRecord for Releases; other bodies have
+// none.
 template <class Body>
 struct RecordOf {
     using Type = void;
@@ -220,22 +221,23 @@ Bytes encode(std::uint64_t run, const Body& body, std::span<const typename Recor
                         static_cast<std::uint32_t>(records.size()));
 }
 
-// Why a message was not taken: for counters and for one log line. Never an exception: anyone may send anything.
+// Why a message was rejected, for counters and for one log line. It is never an exception, because any process may send
+// any bytes.
 enum class ParseProblem { None, TooShort, TooLong, Magic, Version, Type, Length, Count };
 std::string_view to_string(ParseProblem problem);
 
 // A message whose header, type and length agree. Borrows the bytes.
 struct ParsedMessage {
     ParseProblem problem = ParseProblem::None;
-    std::uint16_t version = 0;  // as sent, also when it is another than ours
+    std::uint16_t version = 0;  // as sent, even if it differs from kMessageVersion
     MessageType type{};
     std::uint32_t count = 0;
-    std::uint64_t run = 0;               // the nonce of the run that it is meant for
+    std::uint64_t run = 0;               // the nonce of the addressed run
     std::span<const std::byte> body;     // exactly the body's size
     std::span<const std::byte> records;  // exactly count records
 
     explicit operator bool() const { return problem == ParseProblem::None; }
-    // The body, copied out; the caller has looked at `type`.
+    // A copy of the body. Check `type` first.
     template <class Body>
     Body as() const;
     template <class Body>

@@ -7,23 +7,24 @@
 
 namespace offramp {
 
-// Whether an output has the class of each pixel: class ids, uint8, bool, int32 or int64 [N, H, W] or [N, 1, H, W], as
-// an argmax gives them, or class scores, float32, float16 or bfloat16 [N, C, H, W].
+// Whether an output classifies each pixel. Class ids, such as those of an argmax: uint8, bool, int32 or int64 [N, H, W]
+// or [N, 1, H, W]. Class scores: float32, float16 or bfloat16 [N, C, H, W].
 bool is_class_map(const TensorSpec& spec);
 bool is_class_scores(const TensorSpec& spec);
 
 inline constexpr std::int64_t kMostClassesOfMasks = 256;  // an id is one byte
 inline constexpr std::int64_t kLongestEnlargedSide = std::int64_t{1} << 20;
 
-// Why masks cannot be made of an output, whose scores are to be enlarged by `upsample_factor`; empty when they can.
+// Why an output, whose scores are enlarged by `upsample_factor`, cannot give masks; empty if it can.
 std::string obstacle_to_masks(const TensorSpec& spec, std::uint32_t upsample_factor);
 
 inline constexpr std::int64_t kMostPixelsOfAPicture = 100'000'000;
 
-// Why an output is not pictures: [N, 1, 3 or 4, H, W] of uint8, float32, float16 or bfloat16; empty when it is.
+// Why an output does not contain pictures: [N, 1, 3 or 4, H, W] of uint8, float32, float16 or bfloat16; empty if it
+// does.
 std::string obstacle_to_pictures(const TensorSpec& spec);
 
-// Whether an output is vectors: float32, float16 or bfloat16 [N, D].
+// True if an output contains vectors: float32, float16 or bfloat16 [N, D].
 bool is_vectors(const TensorSpec& spec);
 
 }  // namespace offramp

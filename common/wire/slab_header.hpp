@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-// The bytes at the front of every slab: they describe the payload fully, so that a reader needs nothing else.
+// The bytes at the beginning of every slab. They fully describe the payload, so that a reader needs no other data.
 //
 //   offset 0        SlabHeader (320 bytes)
 //   tensors_offset  TensorRecord[tensor_count]    the place of each output, and its shape
@@ -17,8 +17,8 @@
 // All integers are little-endian. Offsets of tables count from the slab's first byte. A reader takes one copy of the
 // header, checks every bound on the copy, and never reads a table entry twice.
 //
-// Version rule: any change of a field's place or meaning raises kSlabHeaderVersion; a reader refuses any other version.
-// The reserved areas are zero; a field carved out of them raises the version too. tests/unit/wire freezes the bytes.
+// Version rule: raise kSlabHeaderVersion with any change of a field's place or meaning. A reader refuses any other
+// version. The reserved areas are zero; a new field in them also raises the version. tests/unit/wire freezes the bytes.
 namespace offramp {
 
 inline constexpr std::uint64_t kSlabMagic = 0x42414c535246464fULL;  // "OFFRSLAB"
@@ -30,7 +30,7 @@ inline constexpr std::uint32_t kMaxKeyBytes = 1024;
 inline constexpr std::uint32_t kMaxUpsampleFactor = 1024;
 inline constexpr std::size_t kPayloadAlignment = 512;
 
-// The transform of a model's output before its copy; a reader needs it to interpret the numbers.
+// The transform of a model's output before its copy. A reader needs it to interpret the values.
 enum class OutputTransform : std::uint32_t { None = 0, Cast = 1, ClassMap = 2, LowRes = 3 };
 
 struct SlabHeader {
@@ -51,13 +51,13 @@ struct SlabHeader {
     std::uint32_t samples_offset;
     std::uint32_t keys_offset;
     std::uint32_t transform;                // OutputTransform
-    std::uint32_t upsample_factor;          // LowRes: the factor that height and width are to be enlarged by; else 1
-    std::uint64_t submitted_at_ns;          // CLOCK_MONOTONIC: the copy was put on the egress stream
-    std::uint64_t filled_at_ns;             // CLOCK_MONOTONIC: the copy's event was seen done
+    std::uint32_t upsample_factor;          // LowRes: the factor by which to enlarge height and width; else 1
+    std::uint64_t submitted_at_ns;          // CLOCK_MONOTONIC: the copy was enqueued on the egress stream
+    std::uint64_t filled_at_ns;             // CLOCK_MONOTONIC: the copy's event had completed
     std::array<char, 64> model;             // NUL-terminated
-    std::array<char, 16> precision;         // "fp32", "tf32", "bf16": what the model computed in
-    std::array<char, 16> memory_format;     // "contiguous", "channels-last": what the model computed in
-    std::array<std::uint8_t, 16> trace_id;  // W3C trace context; zero when there is none
+    std::array<char, 16> precision;         // "fp32", "tf32", "bf16": the model's precision
+    std::array<char, 16> memory_format;     // "contiguous", "channels-last": the model's format
+    std::array<std::uint8_t, 16> trace_id;  // W3C trace context; zero: none
     std::array<std::uint8_t, 8> span_id;
     std::uint64_t trace_flags;
     std::array<std::uint8_t, 88> reserved;
@@ -76,14 +76,14 @@ struct TensorRecord {
 };
 
 struct BatchRecord {
-    std::uint64_t batch;      // number of the batch in the run's input: it holds the items [batch*B, (batch+1)*B)
-    std::uint32_t first_row;  // of the batch, that is the slab's `first_sample`
+    std::uint64_t batch;      // number in the run's input: the batch of items [batch*B, (batch+1)*B)
+    std::uint32_t first_row;  // the batch's row that is the slab's `first_sample`
     std::uint32_t rows;
     std::uint32_t first_sample;  // index into the slab's samples
     std::uint32_t reserved;
 };
 
-// A sample's bytes in shared memory: made of a SampleEntry, read as a SampleView (slab_view.hpp).
+// A sample's bytes in shared memory: written from a SampleEntry, read as a SampleView (slab_view.hpp).
 struct SampleRecord {
     std::uint64_t item;        // number of the item in the source
     std::uint32_t key_offset;  // into the key area
@@ -92,7 +92,7 @@ struct SampleRecord {
 };
 
 enum SampleFlags : std::uint16_t {
-    kSampleEmpty = 1,  // the item could not be read, or came to nothing: its row is there but means nothing
+    kSampleEmpty = 1,  // the item is unreadable, or its outputs are meaningless: ignore its row
 };
 
 static_assert(sizeof(SlabHeader) == 320 && std::has_unique_object_representations_v<SlabHeader>);

@@ -14,9 +14,9 @@ constexpr std::size_t round_up(std::size_t value, std::size_t multiple) {
     return (value + multiple - 1) / multiple * multiple;
 }
 
-// Arithmetic of a run's equal-sized slabs: where the header's tables and each output's bytes lie. Holds no memory.
-// Every slab has room for `rows` samples of every output, so that the first bytes of each output lie at the same place
-// in all slabs, however many samples one holds.
+// The layout of a run's equal-sized slabs: the offsets of the header's tables and of each output's bytes. Holds no
+// memory. Every slab has room for `rows` samples of every output, so an output has the same offset in all slabs,
+// independent of the number of samples.
 struct SlabLayout {
     std::int64_t rows = 0;         // most samples in a slab
     std::uint32_t batches = 0;     // most batches in a slab
@@ -27,34 +27,35 @@ struct SlabLayout {
     std::size_t keys_offset = 0;
     std::size_t header_bytes = 0;      // payload starts here; whole pages
     std::vector<TensorSpec> tensors;   // with shape[0] == rows
-    std::vector<std::size_t> offsets;  // of each tensor, from the payload's start
+    std::vector<std::size_t> offsets;  // of each tensor, from the start of the payload
     std::size_t payload_bytes = 0;
-    std::size_t slab_bytes = 0;  // header and payload, whole pages: from one slab to the next
+    std::size_t slab_bytes = 0;  // header and payload, in whole pages: the distance between slabs
 
-    // `outputs`: the model's outputs, any number of rows. Errors: ConfigError when there are none or too many, when one
-    // is not dense (TensorSpec::dense_rows), empty, too large, not of whole bytes (DType::whole_bytes), or named longer
-    // than kMaxTensorName, or when rows or batches are not 1 to kMaxSamplesPerSlab. `max_key_bytes`: the source's
-    // longest key, so that any `rows` samples fit.
+    // `outputs`: the model's outputs with any number of rows. `max_key_bytes`: the source's longest key, so that any
+    // `rows` samples fit. Errors: ConfigError if there are no outputs or too many, or if rows or batches are not 1 to
+    // kMaxSamplesPerSlab. Also if an output is not dense (TensorSpec::dense_rows), is empty or too large, does not have
+    // whole bytes (DType::whole_bytes), or has a name longer than kMaxTensorName.
     static SlabLayout make(const std::vector<TensorSpec>& outputs, std::int64_t rows, std::uint32_t batches = 1,
                            std::size_t max_key_bytes = 0);
 };
 
-// How the slabs lie in shared-memory objects: spans of whole slabs, so that reserving, faulting and page-locking run in
-// parallel (faults of one object serialise). One span a slab up to `max_spans`, then equal shares.
+// The distribution of slabs over shared-memory objects: spans of whole slabs, so that reserving, faulting and
+// page-locking run in parallel (faults in one object serialise). One span per slab up to `max_spans`, then equal
+// shares.
 struct SpanPlan {
     std::uint32_t slab_count = 0;
     std::uint32_t slabs_per_span = 0;
     std::uint32_t span_count = 0;
     std::size_t slab_bytes = 0;
 
-    // 16 spans, and up to 64 in pools whose spans would be larger than 64 MiB: the first slab can be filled as soon as
-    // the first span is there, so that should be small.
+    // 16 spans, and up to 64 if spans would be larger than 64 MiB. The first slab can be filled once the first span
+    // exists, so spans should be small.
     static constexpr std::uint32_t kBySize = 0;
     static SpanPlan make(std::uint32_t slab_count, std::size_t slab_bytes, std::uint32_t max_spans = kBySize);
 
     std::uint32_t span_of(std::uint32_t slab) const { return slab / slabs_per_span; }
     std::size_t offset_in_span(std::uint32_t slab) const { return (slab % slabs_per_span) * slab_bytes; }
-    std::uint32_t slabs_in(std::uint32_t span) const;  // the last span may hold fewer
+    std::uint32_t slabs_in(std::uint32_t span) const;  // the last span may have fewer
     std::size_t span_bytes(std::uint32_t span) const { return slabs_in(span) * slab_bytes; }
     std::size_t total_bytes() const { return slab_count * slab_bytes; }
 };

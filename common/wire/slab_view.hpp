@@ -14,13 +14,13 @@
 
 namespace offramp {
 
-// One sample of a slab, as a reader sees it: its SampleRecord (slab_header.hpp), checked, with its place in slab and
-// batch and the text of its key.
+// A reader's view of one sample of a slab: its validated SampleRecord (slab_header.hpp), its position in slab and
+// batch, and its key.
 struct SampleView {
     std::uint64_t item = 0;   // number in the source
     std::uint64_t batch = 0;  // number of its batch
-    std::uint32_t row = 0;    // of dimension 0 of every tensor of this slab
-    bool empty = false;       // the item could not be read, or its outputs mean nothing: nor does its row
+    std::uint32_t row = 0;    // index in dimension 0 of every tensor of this slab
+    bool empty = false;       // the item is unreadable, or its outputs are meaningless: ignore its row
     std::string key;          // the source's key, or the item's number in decimal
 };
 
@@ -29,12 +29,12 @@ struct TensorView {
     TensorSpec spec;
     std::span<const std::byte> bytes;
 
-    // The bytes of one sample: spec.row_bytes() of them, in the order that spec.strides[1..] say.
+    // The spec.row_bytes() bytes of one sample, in the order of spec.strides[1..].
     std::span<const std::byte> row(std::size_t index) const;
 };
 
-// The checked contents of a slab: every count, offset and bound of the header was verified against `slab`, so that a
-// processor can follow it blindly. Borrows the slab's bytes; valid while the loan on it is.
+// The validated contents of a slab: every count, offset and bound of the header was checked against `slab`, so that a
+// processor need not check them. Borrows the slab's bytes; valid as long as the lease on the slab.
 struct SlabContents {
     std::uint64_t generation = 0;
     std::uint32_t epoch = 0;
@@ -51,35 +51,35 @@ struct SlabContents {
     std::vector<SampleView> samples;  // as many as dimension 0 of every tensor
     std::vector<TensorView> tensors;
 
-    // Reads the header once and checks it. Errors: ProtocolError names the field, the found and the expected value, for
-    // a wrong magic, version, run, slab, generation, or any bound beyond `slab`.
+    // Reads the header once and validates it. Errors: ProtocolError with the field, the found and the expected value,
+    // for a wrong magic, version, run, slab or generation, or a bound beyond `slab`.
     static SlabContents read(std::span<const std::byte> slab, std::uint64_t run_nonce, const SlabTicket& ticket);
-    // The same, into the memory of the previous slab. After an error the contents are undefined.
+    // The same, but reuses the memory of the previous slab's contents. After an error, the contents are undefined.
     void read_anew(std::span<const std::byte> slab, std::uint64_t run_nonce, const SlabTicket& ticket);
 
-    // The tensor of this name, or, with an empty name, the only one. Errors: ProtocolError with the names that there
-    // are.
+    // The tensor with this name, or the only tensor if the name is empty. Errors: ProtocolError with the existing
+    // names.
     const TensorView& tensor(std::string_view name = {}) const;
 };
 
-// The bytes of a slab become another one: its header gets this slab's number, in this filling, under this epoch. The
-// bytes must be a complete slab's (SlabContents::read).
+// Turns copied bytes into another slab: writes this slab number, generation and epoch into the header. The bytes must
+// be a complete slab (SlabContents::read).
 void restamp_slab(std::span<std::byte> slab, std::uint32_t epoch, std::uint32_t number, std::uint64_t generation);
 
-// One sample, as SlabWriter is given it: what its SampleRecord is made of. Its place follows from when it is added.
+// One sample for SlabWriter, which makes a SampleRecord of it. The order of adding determines its position.
 struct SampleEntry {
     std::uint64_t item = 0;
-    std::string_view key;  // empty: the item's number replaces it
+    std::string_view key;  // empty: the item's number is the key
     bool empty = false;
 };
 
-// Fills the header of one slab. Order: begin, add_batch for each piece of a batch, finish.
-// Borrows slab and layout. Thread: one at a time. Blocks: never. Errors: a caller's mistakes are broken contracts.
+// Writes the header of one slab. Call begin(), add_batch() for each piece of a batch, then finish().
+// Borrows slab and layout. Thread: one at a time. Blocks: never. Errors: a caller's mistake is a broken contract.
 class SlabWriter {
   public:
     SlabWriter(std::span<std::byte> slab, const SlabLayout& layout);
 
-    // Writes what is the same for the whole slab.
+    // The fields that apply to the whole slab.
     struct HeaderFields {
         std::uint64_t run_nonce = 0;
         std::uint32_t epoch = 0;
@@ -93,19 +93,19 @@ class SlabWriter {
     };
     void begin(const HeaderFields& header_fields);
 
-    // Adds rows [first_row, first_row + samples.size()) of a batch behind what is there. False, and nothing changed,
-    // when the slab has no room left for the samples, the batch entry or the keys.
+    // Appends rows [first_row, first_row + samples.size()) of a batch. Returns false, and changes nothing, if the slab
+    // has no room for the samples, the batch entry or the keys.
     bool add_batch(std::uint64_t batch, std::uint32_t first_row, std::span<const SampleEntry> samples);
 
-    // A row that was added means nothing after all.
+    // Marks an added row as empty.
     void make_empty(std::uint32_t row);
-    // Writes tensor table and counts, for the rows added so far.
+    // Writes the tensor table and the counts for the rows added so far.
     void finish(std::uint64_t submitted_at_ns);
-    // Writes the time at which the copy was seen done.
+    // Writes the time at which the copy had completed.
     void write_filled_at(std::uint64_t filled_at_ns);
 
     std::uint32_t rows() const { return rows_; }
-    // Where `rows` rows of an output go, from row `first_row` of the slab.
+    // The bytes for `rows` rows of an output, from row `first_row` of the slab.
     std::span<std::byte> tensor_rows(std::size_t tensor, std::uint32_t first_row, std::uint32_t rows);
 
   private:

@@ -16,13 +16,13 @@ namespace offramp {
 struct CanvasForm {
     ImageSize picture;
     TileSize tiles;
-    std::uint32_t classes = 0;  // whose scores seams are blended of; 0: there are none, seams are cut in their middle
+    std::uint32_t classes = 0;  // classes whose scores are blended in seams; 0: no scores, seams are cut in the middle
     std::uint64_t stamp = 0;    // of the picture's file (picture_stamps.hpp)
 
     bool operator==(const CanvasForm&) const = default;
 };
 
-// A place among a picture's cells (TileAxis).
+// The position of a cell of a picture (TileAxis).
 struct CanvasCell {
     std::uint32_t row = 0;
     std::uint32_t column = 0;
@@ -31,8 +31,8 @@ inline CanvasCell inner_cell(std::uint32_t tile_row, std::uint32_t tile_column) 
     return {2 * tile_row, 2 * tile_column};
 }
 
-// The file that consumers write a picture's tiles to until its mask is whole, and that a producer reads to learn which
-// tiles are there:
+// Consumers write a picture's tiles to this file until its mask is complete. A producer reads it to learn which tiles
+// are already written:
 //
 //   0     CanvasHeader
 //   64    the picture's name, up to a zero; for readers
@@ -42,8 +42,8 @@ inline CanvasCell inner_cell(std::uint32_t tile_row, std::uint32_t tile_column) 
 //   ...   for each tile the scores of its seams, float32 [rows, classes, columns] of each of its eight neighbours; a
 //         seam's are given back to the file system once it is added up
 //
-// Each part begins at a multiple of 4096. Version rule: any change of a field's place or meaning raises
-// kCanvasVersion; a file of another version is made anew.
+// Each part begins at a multiple of 4096. Version rule: raise kCanvasVersion with any change of a field's place or
+// meaning. A file of another version is created again.
 inline constexpr std::uint32_t kCanvasVersion = 1;
 inline constexpr std::size_t kCanvasNameAt = 64, kMostCanvasNameBytes = 1024;
 
@@ -51,9 +51,9 @@ struct CanvasHeader {
     std::array<char, 8> magic{'O', 'F', 'F', 'R', 'T', 'I', 'L', 'E'};
     std::uint32_t version = kCanvasVersion;
     std::uint32_t width = 0, height = 0, tile = 0, overlap = 0, classes = 0;
-    std::uint64_t committed = 0;  // 1: the mask is in its place
+    std::uint64_t committed = 0;  // 1: the mask has its final name
     std::uint64_t stamp = 0;
-    std::uint64_t set_cells = 0;  // written behind the cells: where fewer are set, something was lost
+    std::uint64_t set_cells = 0;  // written after the cells: if fewer cells are set, data was lost
 
     static CanvasHeader of(const CanvasForm& form);
     CanvasForm form() const;
@@ -61,7 +61,7 @@ struct CanvasHeader {
 static_assert(sizeof(CanvasHeader) == 56 && offsetof(CanvasHeader, committed) == 32 &&
               offsetof(CanvasHeader, stamp) == 40 && offsetof(CanvasHeader, set_cells) == 48);
 
-// Where the parts of a canvas begin, in bytes.
+// Offsets and sizes of a canvas's parts, in bytes.
 struct CanvasLayout {
     explicit CanvasLayout(const CanvasForm& form);
 
@@ -69,31 +69,30 @@ struct CanvasLayout {
     std::uint64_t tile_bytes, edge_bytes, corner_bytes;  // of scores
 };
 
-// Where canvases lie, in the folder of what all consumers of a run append to together.
+// The folder of a run's canvases. `output`: the folder of the files that all consumers of the run append to.
 std::string canvas_folder(const std::string& output);
-// `mask`: the picture's key and the mask's suffix, which may be longer than a file's name can be.
+// A hash of `mask` (the picture's key and the mask's suffix), because `mask` may be too long for a file name.
 std::string canvas_name(std::string_view mask);
 
-// A canvas as a producer finds it before its consumers begin. Owns the open file. Thread: one. Blocks: on the file
-// system. Errors: SystemError where it cannot be read or removed.
+// A canvas that a producer finds before its consumers begin. Owns the open file. Thread: one. Blocks: on the file
+// system. Errors: SystemError if the file cannot be read or removed.
 class FoundCanvas {
   public:
-    // `wanted`: `classes` does not count.
+    // `wanted.classes` is ignored.
     FoundCanvas(std::string path, const CanvasForm& wanted);
 
     bool is_there() const { return static_cast<bool>(file_); }
-    // It is as long as it was made, has all cells that were set, and is of this picture, in this state, and of these
-    // tiles.
+    // True if the file has its full length and all cells that were set, and belongs to this picture, stamp and tiling.
     bool matches_form() const { return matches_form_; }
-    // The mask was put in its place, of whatever state of the picture.
+    // True if the mask has its final name, for any version of the picture.
     bool is_committed() const { return is_committed_; }
-    // Call the rest where it is as wanted. No cell is left to be set.
+    // Call the functions below only if matches_form(). True if every cell is set.
     bool is_full() const;
-    // All that the mask needs of this tile is there. Of a seam that no tile would add up any more, none of its tiles
-    // is.
+    // True if the canvas holds everything that the mask needs of this tile. False for all tiles of a seam that is not
+    // summed although all its tiles are written: no delivered tile would sum it.
     bool has(std::uint32_t tile_row, std::uint32_t tile_column) const;
 
-    // Unless another process has put a new one in its place. Call it once.
+    // Removes the file, unless another process has replaced it. Call it once.
     void remove();
 
   private:
@@ -110,7 +109,7 @@ class FoundCanvas {
     std::vector<std::byte> cells_;
 };
 
-// A cell is between one tile and the next along an axis, or within one.
+// The tiles that a cell belongs to along an axis: one, or two for a seam.
 struct TilesOfCell {
     std::uint32_t first = 0;
     std::uint32_t count = 1;

@@ -8,34 +8,33 @@
 
 namespace offramp {
 
-// The image files that an --input names, in a stable order, and where they lie. Only names: no file is
-// opened.
+// The paths of the image files that --input names, in a stable order. Holds names only; no file is opened.
 struct FileList {
     std::string description;         // "1200 files under /data/photos"
-    std::string root;                // what relative names start at
-    std::vector<std::string> names;  // relative to root, or absolute (of a list file)
-    std::uint64_t other_files = 0;   // of a folder that was walked: not called as pictures are
+    std::string root;                // base of relative names
+    std::vector<std::string> names;  // relative to root, or absolute (from a list file)
+    std::uint64_t other_files = 0;   // files in a walked folder without a picture's extension
 
     std::string path(std::size_t index) const;
-    // The names as make_item_keys wants them: those under root relative to it.
+    // The names for make_item_keys(): names under root are relative to it.
     std::vector<std::string> key_names() const;
 };
 
-// `input` is a folder (walked to its depths, hidden entries left out, links followed but each folder taken once; files
-// by their extension, sorted bytewise by relative path; a folder that may not be listed is in the list itself, so that
-// it is reported), a list file (one path a line, relative to the list's folder, blank lines and those that begin with #
-// skipped), or one image. Errors: ConfigError NoInput: no such path, no permission, nothing in it; BadInput: neither of
-// the three.
+// `input` is a folder, a list file, or one image. A folder is walked recursively: hidden entries are skipped, links are
+// followed, each folder is visited once. Files are selected by extension and sorted bytewise by relative path. A folder
+// that cannot be listed is in the list itself, so that it is reported. A list file has one path per line, relative to
+// its own folder; blank lines and lines that begin with # are skipped. Errors: ConfigError NoInput: missing path, no
+// permission, no image; BadInput: none of the three.
 FileList list_image_files(const std::string& input, const StillWanted& still_wanted = {});
 
-// The result of list_image_files(), as a file: the number of names in decimal and a newline, then each name and a zero
-// byte. So many programs can work on one folder that is walked once, and see the same items in it.
+// The contents of a file that stores the result of list_image_files(): the number of names in decimal and a newline,
+// then each name and a zero byte. Many programs can thus share one walk of a folder, and see the same items.
 std::string text_of_listed_files(const FileList& list);
-// The listing of the folder `input` from the file `listed`; the folder is not read. Errors: ConfigError NoInput:
-// `listed` cannot be read; BadInput: it is truncated, or another kind of file.
+// Reads the listing of the folder `input` from the file `listed`, without reading the folder. Errors: ConfigError
+// NoInput: `listed` cannot be read; BadInput: it is truncated, or another kind of file.
 FileList read_listed_files(const std::string& input, const std::string& listed);
 
-// The files of a folder or a list, or a single one (list_image_files and read_listed_files, which see for errors).
+// The images of a folder, a list file, or one image. Errors: those of list_image_files() and read_listed_files().
 class FilePictures final : public PictureList {
   public:
     explicit FilePictures(const std::string& input, const StillWanted& still_wanted = {});

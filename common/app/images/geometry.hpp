@@ -21,14 +21,13 @@ struct ImageSize {
     std::size_t rgb_bytes() const { return static_cast<std::size_t>(pixels()) * 3; }
 };
 
-// A larger image is refused before a byte of it is decoded: a few kilobytes can claim gigabytes.
+// Larger images are rejected before decoding: a few kilobytes can claim gigabytes.
 inline constexpr std::uint64_t kMaxImagePixels = 100'000'000;
 
-// Which pixels of a picture make one of a resized one: a triangle, or Keys' cubic with a = -0.5. Both widen when a
-// picture shrinks (antialias).
+// The filter for resizing: a triangle, or Keys' cubic with a = -0.5. Both widen when a picture shrinks (antialias).
 enum class Interpolation : std::uint8_t { Bilinear, Bicubic };
 
-// Pixels of a picture.
+// A rectangle of a picture, in pixels.
 struct PictureRect {
     std::uint32_t left = 0;
     std::uint32_t top = 0;
@@ -37,7 +36,7 @@ struct PictureRect {
     bool operator==(const PictureRect&) const = default;
 };
 
-// Puts a plane of bytes of a part of a picture in its place in the whole; around it zeros.
+// Copies a part's byte plane to its position in a plane of the whole picture, and fills the rest with zeros.
 inline void surround(std::span<const std::uint8_t> plane, const PictureRect& part, ImageSize whole,
                      std::vector<std::uint8_t>& to) {
     to.assign(whole.pixels(), 0);
@@ -47,10 +46,10 @@ inline void surround(std::span<const std::uint8_t> plane, const PictureRect& par
             to.begin() + static_cast<std::ptrdiff_t>(std::uint64_t{part.top + y} * whole.width + part.left));
 }
 
-// A part of a picture that was brought to another size: as many pixels as requested, from `left`, `top` on. Sides
-// are long where a picture of one line is enlarged.
+// A part of a resized picture, which begins at (left, top); the caller gives the part's size. Sides have 64 bits,
+// because a one-line picture can become very long.
 struct ResizedPart {
-    std::uint64_t width = 0;  // of the whole picture, in its new size
+    std::uint64_t width = 0;  // the whole picture's new size
     std::uint64_t height = 0;
     std::uint64_t left = 0;
     std::uint64_t top = 0;
@@ -58,32 +57,32 @@ struct ResizedPart {
     bool operator==(const ResizedPart&) const = default;
 };
 
-// The part of an upright picture that a model sees: all of it, squeezed into `size`; or, with a `shorter_side`, its
-// middle. Its shorter side is then brought to that length, its proportions kept, and `size` is cut out, to the pixel
-// where torchvision's Resize and CenterCrop do.
+// The part of an upright picture that a model sees. Without `shorter_side`: the whole picture, resized to `size`. With
+// it: the picture is resized in proportion until its shorter side has that length, and `size` is cut from the middle.
+// The pixels are exactly those of torchvision's Resize and CenterCrop.
 struct PictureFrame {
-    PictureFrame(ImageSize all) : size(all) {}  // not explicit: a size is the frame of all of a picture
+    PictureFrame(ImageSize all) : size(all) {}  // not explicit: a size alone frames the whole picture
     PictureFrame(ImageSize part, std::uint32_t shorter, Interpolation way = Interpolation::Bilinear)
         : size(part), shorter_side(shorter), interpolation(way) {}
 
     ImageSize size;
-    std::uint32_t shorter_side = 0;  // 0: all of the picture; else not less than size's sides
+    std::uint32_t shorter_side = 0;  // 0: the whole picture; otherwise at least both sides of `size`
     Interpolation interpolation = Interpolation::Bilinear;
 
-    // The place of `size` in the resized picture, which has pixels.
+    // The position of `size` in the resized picture. `picture` must not be empty.
     ResizedPart part_of(ImageSize picture) const;
-    // The picture's own pixels that lie in the frame, to the nearest; at least one each way.
+    // The frame in the picture's own pixels, rounded to the nearest; at least one pixel in each direction.
     PictureRect visible_rect(ImageSize picture) const;
 };
 
-// A larger picture is refused: a mask's working file holds at most this many pixels.
+// Larger pictures are rejected: a mask's working file holds at most this many pixels.
 inline constexpr std::uint64_t kMostTiledPixels = 4'000'000'000;
 
-// Cuts a picture of any size into tiles of one size, and merges them again: producer and consumers compute the same.
-// Units: pixels.
+// How a picture of any size is cut into tiles of one size, and merged again. Producer and consumers compute the same
+// tiles. Units: pixels.
 struct TileSize {
     std::uint32_t tile = 0;     // both sides
-    std::uint32_t overlap = 0;  // of neighbours; less than half a tile
+    std::uint32_t overlap = 0;  // between neighbours; less than half a tile
 
     bool operator==(const TileSize&) const = default;
 };
@@ -96,9 +95,9 @@ struct PixelSpan {
     bool operator==(const PixelSpan&) const = default;
 };
 
-// One side of a picture. Tiles begin every tile - overlap pixels, so that a pixel is in one or two of them. The last
-// one is shifted back until all of it is inside the picture, and so sees more than its part; on a side that is shorter
-// than a tile there is one, which shows pixels beyond it.
+// The tiles along one side of a picture. A tile begins every tile - overlap pixels, so each pixel is in one or two
+// tiles. The last tile is shifted back into the picture, so it overlaps its neighbour by more. A side that is shorter
+// than a tile has one tile, which extends beyond the picture.
 //
 //   tile 0  |--------------|
 //   tile 1             |--------------|
@@ -110,9 +109,9 @@ class TileAxis {
 
     std::uint32_t length() const { return length_; }
     std::uint32_t tiles() const { return tiles_; }
-    // The first pixel of a tile; it has size.tile of them, or where the side is shorter those that there are.
+    // The first pixel of a tile. The tile has size.tile pixels, or the whole side if that is shorter.
     std::uint32_t first_shown(std::uint32_t tile) const;
-    // All cells together are the side, each pixel once. Without an overlap, odd ones are empty.
+    // Cells cover the side; each pixel is in exactly one. Without an overlap, odd cells are empty.
     std::uint32_t cells() const { return 2 * tiles_ - 1; }
     PixelSpan cell(std::uint32_t cell) const;
     // The part of a side that belongs to a tile if seams are cut in their middle.
@@ -126,8 +125,8 @@ class TileAxis {
     std::uint32_t tiles_;
 };
 
-// The weight of a tile's scores in a seam, `pixel` pixels from where it begins: a ramp from the one tile to the other,
-// of whole numbers, so that sums do not round. Both add up to seam_weight().
+// The weights of the two tiles' scores in a seam, `pixel` pixels from its beginning: a ramp from one tile to the other.
+// The weights are whole numbers, so that sums do not round, and add up to seam_weight().
 inline std::uint32_t later_weight(std::uint32_t pixel) { return 2 * pixel + 1; }
 inline std::uint32_t earlier_weight(std::uint32_t pixel, std::uint32_t overlap) { return 2 * overlap - 2 * pixel - 1; }
 inline std::uint32_t seam_weight(std::uint32_t overlap) { return 2 * overlap; }
@@ -154,7 +153,8 @@ struct TileOfPicture {
 };
 
 std::string tile_key(const TileOfPicture& tile);
-// Nothing where the key is none of a tile, or of one that a picture of this size does not have. Borrows the key.
+// Returns nothing if the key does not name a tile, or names a tile that a picture of this size does not have. Borrows
+// the key.
 std::optional<TileOfPicture> tile_of_key(std::string_view key, TileSize size);
 
 }  // namespace offramp

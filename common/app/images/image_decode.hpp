@@ -18,41 +18,41 @@
 
 namespace offramp {
 
-// Properties of a picture's file beside its colours.
+// Data of a picture file besides its colours.
 struct BesideColours {
-    std::vector<std::uint8_t> alpha;  // a byte a pixel, upright; empty: all of it is seen
-    std::vector<std::byte> profile;   // ICC, of RGB; empty: none
+    std::vector<std::uint8_t> alpha;  // one byte per pixel, upright; empty: opaque
+    std::vector<std::byte> profile;   // ICC profile for RGB; empty: none
 };
 
-// Turns an image file into 8-bit RGB of one size, upright: all of the picture, or its middle. Its content decides the
-// format, not its name. Owns scratch memory that is kept from image to image, and nothing else is. Thread: one at a
-// time. Blocks: while it reads. Errors: UnreadableItem with the reason in one line.
+// Decodes an image file to upright 8-bit RGB of one size: the whole picture, or its middle. Detects the format from the
+// content, not the name. Keeps scratch memory between images, and no other state. Thread: one at a time. Blocks: while
+// it reads. Errors: UnreadableItem with the reason in one line.
 class ImageDecoder {
   public:
-    // `rgb` has frame.size.rgb_bytes().
+    // `rgb` must hold frame.size.rgb_bytes().
     void decode_file(const PicturePlace& place, const PictureFrame& frame, std::span<std::byte> rgb);
     void decode(std::span<const std::byte> file, const PictureFrame& frame, std::span<std::byte> rgb);
-    // The image in its own size, upright, which is returned. `rgb` becomes as large as that needs.
+    // Decodes the image upright at its own size, and returns that size. Resizes `rgb` to fit.
     ImageSize decode_file_in_full(const PicturePlace& place, std::vector<std::uint8_t>& rgb,
                                   BesideColours* beside = nullptr);
 
-    // Only that size, from the bytes before the pixels: they are not decoded, and mostly not read.
+    // Returns only the upright size, from the bytes before the pixels. Pixels are not decoded, and usually not read.
     ImageSize size_of_file(const PicturePlace& place);
 
   private:
-    // Gives back what an unusually large image took, whether it was decoded or refused.
+    // Frees the memory of an unusually large image, also after an error.
     struct TrimAtEnd {
         ImageDecoder& decoder;
         ~TrimAtEnd();
     };
 
-    // An image as stored in its file, or as it is decoded at a scale.
+    // An image at its stored size, or at the scale at which it is decoded.
     struct Stored {
         ImageFormat format = ImageFormat::Unknown;
         Orientation orientation = Orientation::Upright;
         ImageSize size;
-        ImageSize full;                     // in its file
-        std::shared_ptr<JpegPicture> jpeg;  // an open one, or none
+        ImageSize full;                     // as stored in the file
+        std::shared_ptr<JpegPicture> jpeg;  // null if the file is no JPEG
         std::shared_ptr<TiffPicture> tiff;  // likewise
     };
 
@@ -66,14 +66,15 @@ class ImageDecoder {
     Resizer resizer_;
 };
 
-// Errors: UnreadableItem names the size when it is more than `most`.
+// Throws UnreadableItem with the size if it has more than `most` pixels.
 void check_pixels(ImageSize size, std::uint64_t most = kMaxImagePixels);
-// The same of `what` ("a WebP"), which is held whole while it is cut into tiles.
+// The same check for `what` ("a WebP"), a picture that must be in memory as a whole while it is cut into tiles.
 void check_held_whole(ImageSize size, const std::string& what);
 
-// How many bytes of a file of so many are the picture's. Errors: UnreadableItem: none, or fewer than it should have.
+// The picture's length in a file of `file_bytes` bytes. Errors: UnreadableItem: empty, or the file ends before the
+// picture does.
 std::uint64_t bytes_at(const PicturePlace& place, std::uint64_t file_bytes);
-// Errors: UnreadableItem: a format that is not read.
+// Throws UnreadableItem for an unsupported format.
 [[noreturn]] void refuse_format(ImageFormat format);
 
 }  // namespace offramp

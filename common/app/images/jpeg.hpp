@@ -10,10 +10,10 @@
 
 namespace offramp {
 
-// One JPEG file as 8-bit RGB, by libjpeg-turbo. Each picture has its own decoder, so neither a damaged header nor a
-// table reaches the next one; a file without Huffman tables (a frame of MJPEG) gets the standard ones. CMYK and YCCK
-// become RGB as PIL's convert("RGB") does it. Thread: one at a time. Errors: UnreadableItem: truncated, damaged, a kind
-// of JPEG that is not read; after one, nothing can be read.
+// Decodes one JPEG file to 8-bit RGB with libjpeg-turbo. Each picture has its own decoder, so a damaged header or table
+// does not affect the next picture. A file without Huffman tables (an MJPEG frame) gets the standard tables. CMYK and
+// YCCK become RGB like in PIL's convert("RGB"). Thread: one at a time. Errors: UnreadableItem: truncated, damaged, an
+// unsupported kind of JPEG; do not use the object after an error.
 class JpegPicture {
   public:
     // Reads the header. The bytes are borrowed.
@@ -23,14 +23,14 @@ class JpegPicture {
     JpegPicture& operator=(const JpegPicture&) = delete;
     ~JpegPicture();
 
-    ImageSize size() const;  // in the file
-    // Whether it is held whole to be decoded: progressive, or a scan for each colour.
+    ImageSize size() const;  // as stored in the file
+    // True if decoding needs the whole picture in memory: it is progressive, or has one scan per colour.
     bool has_many_scans() const;
-    // Before the first read(). When the target is at most half of the picture in both directions, the picture is
+    // Call it before the first read(). If the target is at most half of the picture in both directions, the picture is
     // decoded at a half, a quarter or an eighth (a scaled inverse DCT, several times cheaper), never below the target.
-    // Returns the size that rows have from now on.
+    // Returns the size of the decoded picture.
     ImageSize scale_towards(ImageSize target);
-    // The next `rows` of them. With the last one the file is read to its end mark.
+    // Decodes the next `rows` rows. The last row also reads the file to its end mark.
     void read(std::uint32_t rows, std::uint8_t* rgb);
 
   private:
@@ -38,7 +38,7 @@ class JpegPicture {
     std::unique_ptr<Decoder> decoder_;
 };
 
-// True if the front of a JPEG file reaches its first scan, and thus has all bytes before the pixels.
+// True if the front of a JPEG file reaches its first scan, and so has all bytes before the pixels.
 bool reaches_first_scan(std::span<const std::byte> front);
 
 }  // namespace offramp

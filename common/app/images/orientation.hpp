@@ -8,7 +8,7 @@
 
 namespace offramp {
 
-// How a stored picture is brought upright, as cameras note it (tag 274 of EXIF; the numbers are its values).
+// The operation that makes a stored picture upright. The numbers are the values of EXIF tag 274.
 enum class Orientation : std::uint8_t {
     Upright = 1,
     MirrorAcross = 2,  // left and right change places
@@ -20,21 +20,21 @@ enum class Orientation : std::uint8_t {
     QuarterCounterclockwise = 8,
 };
 
-// The orientation in a JPEG file's EXIF. Upright when it has none, when that is damaged, and for values that the
-// standard does not know: wrong metadata does not make a picture unreadable.
+// The orientation in a JPEG file's EXIF data. Upright if the data is missing or damaged, or the value is undefined:
+// wrong metadata does not make a picture unreadable.
 Orientation jpeg_orientation(std::span<const std::byte> file);
-// The same of EXIF data alone: a TIFF header and its directories.
+// The same for bare EXIF data: a TIFF header and its directories.
 Orientation exif_orientation(std::span<const std::byte> tiff);
 
-// The size that a picture has when it is upright; also turns an upright size into the stored one.
+// The size of the upright picture. Also converts an upright size to the stored size.
 ImageSize upright_size(ImageSize stored, Orientation orientation);
 
-// The place of a part of the upright picture in the stored one.
+// The position of a part of the upright picture in the stored picture.
 PictureRect stored_part(const PictureRect& part, ImageSize stored, Orientation orientation);
 
-// Brings an RGB picture upright. `from` has stored.rgb_bytes(), `to` as many; they do not overlap. Thread: any.
+// Turns an RGB picture upright. `from` and `to` hold stored.rgb_bytes() each, and must not overlap. Thread: any.
 void bring_upright(const std::uint8_t* from, ImageSize stored, Orientation orientation, std::uint8_t* to);
-// The same of a plane of a byte a pixel.
+// The same for a plane with one byte per pixel.
 void bring_plane_upright(const std::uint8_t* from, ImageSize stored, Orientation orientation, std::uint8_t* to);
 
 }  // namespace offramp

@@ -13,7 +13,7 @@
 
 namespace offramp {
 
-// The place of a picture's bytes: a whole file, which a path alone means, or a part of one.
+// The location of a picture's bytes: a whole file (a path alone), or a part of a file.
 struct PicturePlace {
     PicturePlace(std::string whole_file) : path(std::move(whole_file)) {}
     PicturePlace(std::string in_file, std::uint64_t from, std::uint64_t count)
@@ -21,33 +21,33 @@ struct PicturePlace {
 
     std::string path;
     std::uint64_t offset = 0;
-    std::optional<std::uint64_t> bytes;  // none: to the file's end
+    std::optional<std::uint64_t> bytes;  // empty: to the end of the file
 };
 
-// A picture file's bytes, from anywhere in it.
+// Random access to a picture's bytes.
 struct PictureBytes {
-    // Fills `to` from `offset` on, as far as the file goes; how much was there. May throw.
+    // Fills `to` from `offset` on, up to the end. Returns the number of bytes read. May throw.
     using ReadAt = std::function<std::size_t(std::uint64_t offset, std::span<std::byte> to)>;
 
     ReadAt read_at;
     std::uint64_t size = 0;
 };
 
-PictureBytes picture_bytes(std::span<const std::byte> file);  // borrows it
+PictureBytes picture_bytes(std::span<const std::byte> file);  // borrows the bytes
 // Owns the open file. Errors: UnreadableItem: it cannot be opened, is empty, or ends before the picture does.
 PictureBytes picture_bytes(const PicturePlace& place);
 
-// A picture's bytes, some at a time and in order, for decoders in C: nothing is thrown through them. Owns the open file
-// and a piece of it. Thread: one. Blocks: on the disk.
+// Reads a picture's bytes in order, piece by piece, for decoders in C: next_piece() does not throw. Owns the open file
+// and one piece. Thread: one. Blocks: on the disk.
 class FileWindow {
   public:
     // Errors: UnreadableItem: it cannot be opened, is empty, or ends before the picture does.
     explicit FileWindow(const PicturePlace& place);
 
     std::uint64_t size() const { return end_ - begin_; }  // of the picture
-    // Its first bytes, at most so many, wherever reading has come to. Errors: UnreadableItem.
+    // The picture's first bytes, at most `most`, independent of the reading position. Errors: UnreadableItem.
     std::vector<std::byte> front(std::uint64_t most) const;
-    // The next piece; empty at the end, or where the file cannot be read: then problem() has the reason.
+    // The next piece; empty at the end, or if the file cannot be read. In the latter case problem() has the reason.
     std::span<const std::byte> next_piece() noexcept;
     const std::string& problem() const { return problem_; }
 

@@ -10,24 +10,24 @@
 
 namespace offramp {
 
-// Distinguishes states of a picture's file: a hash of its size, of its last change, and of the picture's place in it.
-// Blocks: on the file system. 0: the file does not exist.
+// Identifies a version of a picture's file: a hash of the file's size, its modification time, and the picture's
+// position in it. 0 if the file does not exist. Blocks: on the file system.
 std::uint64_t stamp_of(const PicturePlace& place);
 
-// The stamps of the pictures of a run with tiles, as they were when the run began, in a file of the run's directory
-// (run_files::kPictureStamps): consumers write them into the working files of masks, and a producer that recovers the
-// run holds pictures to them.
+// The stamps of a tiled run's pictures at the start of the run, in a file of the run directory
+// (run_files::kPictureStamps). Consumers write them into masks' working files. A producer that recovers the run
+// compares pictures with them.
 //
 //   "OFFRSTMP", then for each picture 16 bytes, little-endian: a hash of its key, its stamp; ascending by the hash
 class PictureStamps {
   public:
     void add(std::string_view key, std::uint64_t stamp);
-    // 0: none is known.
+    // 0: unknown.
     std::uint64_t of(std::string_view key) const;
 
-    // `readable_by_group`: consumers of another user are let in. Errors: SystemError (CannotWrite).
+    // `readable_by_group`: consumers of another user may read the file. Errors: SystemError (CannotWrite).
     void keep(const std::string& path, bool readable_by_group);
-    // Empty for a run that has stored none. Errors: ProtocolError where the file is damaged.
+    // Reads the file; empty if the run has stored none. Errors: ProtocolError if the file is damaged.
     static PictureStamps kept(const std::string& path);
 
   private:

@@ -9,24 +9,24 @@ namespace offramp {
 
 // One ordinary file in a tar archive.
 struct TarMember {
-    std::string name;          // as stored: may be absolute, hold ".." and any bytes but NUL
-    std::uint64_t offset = 0;  // of its bytes in the archive
+    std::string name;          // as stored: may be absolute, and contain ".." and any bytes except NUL
+    std::uint64_t offset = 0;  // of its data in the archive
     std::uint64_t bytes = 0;
 };
 
-// Counts of the members of an archive that are not ordinary files with bytes there.
+// Counts the members that are not ordinary files with their data in the archive.
 struct TarLeftOut {
     std::uint64_t links = 0;           // hard or symbolic, to other members
     std::uint64_t sparse = 0;          // files with holes, as GNU tar writes them
-    bool continues_after_end = false;  // another archive was put behind it
+    bool continues_after_end = false;  // another archive follows
 };
 
-// Reads the headers of a tar archive, from one to the next, and hands out its ordinary files in their order: ustar, pax
-// (path and size) and GNU (long names, large sizes). Folders, links and devices are passed over. Its bytes are not
-// read. `left_out`, if any, counts skipped members. Returns the problem, in one line: where it ends too early, or is
-// not a tar any more; nothing if it is whole, which its end mark shows (a block of zeros). The last member passed to
-// `take` may be partly beyond the archive's end. `read_at` reads as many bytes as it is asked for, or fewer at the
-// archive's end. Errors: what `read_at` and `take` throw.
+// Reads the headers of a tar archive and passes its ordinary files to `take`, in order. Formats: ustar, pax (path and
+// size) and GNU (long names, large sizes). Skips folders, links and devices; does not read files' data. `left_out`, if
+// not null, counts skipped members. Returns the problem in one line: where the archive ends too early, or is damaged.
+// Returns nothing if the archive is complete, that is, has an end mark (a block of zeros). The last member passed to
+// `take` may reach beyond the archive's end. `read_at` must read as many bytes as requested, or fewer at the archive's
+// end. Errors: those of `read_at` and `take`.
 std::optional<std::string> index_tar(
     const std::function<std::size_t(std::uint64_t offset, char* to, std::size_t bytes)>& read_at,
     const std::function<void(const TarMember& member)>& take, TarLeftOut* left_out = nullptr);

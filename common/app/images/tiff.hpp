@@ -11,14 +11,15 @@
 
 namespace offramp {
 
-// The requested part of a TIFF's pixels: their colours, or their alpha as gray.
+// The channels to decode: the colours, or the alpha as gray.
 enum class TiffPart { Colours, Alpha };
 
-// A TIFF's picture, of which any part can be decoded: the first one in full resolution, where a file has several. 8-bit
-// RGB: gray and palettes are expanded, 16 bits scaled to 8 (0..65535 to 0..255), CMYK converted as PIL does, alpha is
-// dropped (RGB that was multiplied by it is divided), profiles are not applied. Owns the file and libtiff's handles of
-// it. Thread: one at a time; several pictures concurrently. Blocks: on the disk. Errors: UnreadableItem with the
-// reason; the constructor: truncated, damaged, more than `most_pixels`, a layout that is not read, with the remedy.
+// A TIFF whose parts can be decoded separately. If a file has several pictures, this is the first one in full
+// resolution. Decodes to 8-bit RGB: gray and palettes are expanded, 16 bits are scaled to 8 (0..65535 to 0..255), and
+// CMYK is converted like in PIL. Alpha is dropped (premultiplied RGB is divided by it), and profiles are not applied.
+// Owns the file and its libtiff handles. Thread: one at a time; several pictures concurrently. Blocks: on the disk.
+// Errors: UnreadableItem with the reason; the constructor: truncated, damaged, more than `most_pixels`, an unsupported
+// layout (with the remedy).
 class TiffPicture {
   public:
     explicit TiffPicture(PictureBytes bytes, std::uint64_t most_pixels = kMaxImagePixels,
@@ -29,15 +30,15 @@ class TiffPicture {
 
     ImageSize size() const;  // as stored in the file
     Orientation orientation() const;
-    bool has_alpha() const;                  // without it no TiffPart::Alpha is given
-    std::vector<std::byte> profile() const;  // ICC, of RGB; empty: none
-    // Else it is in strips, of whole rows: in them, rows are decoded from a strip's first one on, and going on behind
-    // the part that was read last decodes none twice.
+    bool has_alpha() const;                  // required for TiffPart::Alpha
+    std::vector<std::byte> profile() const;  // ICC profile for RGB; empty: none
+    // False: the file has strips of whole rows. A strip is decoded from its first row on. If each read begins where the
+    // last one ended, no row is decoded twice.
     bool in_tiles() const;
-    ImageSize tile() const;  // of those
+    ImageSize tile() const;  // the size of a tile
 
-    // A part inside the picture, as stored in the file: part.size.rgb_bytes(). Of tiles only those are decoded that the
-    // part has pixels of.
+    // Decodes a part inside the picture, oriented as stored in the file. `rgb` must hold part.size.rgb_bytes(). Decodes
+    // only the tiles that the part touches.
     void read(const PictureRect& part, std::uint8_t* rgb);
 
   private:

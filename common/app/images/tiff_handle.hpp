@@ -9,8 +9,8 @@
 
 namespace offramp {
 
-// The calls of libtiff, which is opened with the first TIFF and stays open until the process ends: nothing else needs
-// it, and its dependencies have their own licences. Thread: any.
+// The functions of libtiff. The library is opened with the first TIFF and stays open until the process ends: only TIFFs
+// need it, and its dependencies have their own licences. Thread: any.
 struct Libtiff {
     decltype(&::TIFFOpenOptionsAlloc) open_options_alloc;
     decltype(&::TIFFOpenOptionsFree) open_options_free;
@@ -33,23 +33,23 @@ struct Libtiff {
     decltype(&::TIFFReadScanline) read_scanline;
 };
 
-// Errors: UnreadableItem with the remedy: it is not there, or older than 4.5.
+// Errors: UnreadableItem with the remedy: libtiff is missing, or older than 4.5.
 const Libtiff& libtiff();
-// The same of a library of that name.
+// The same for a library with this file name.
 Libtiff open_libtiff(const char* name);
 
-// An open file of libtiff, and its callbacks: each has its own errors, nothing is printed or thrown through libtiff.
+// An open TIFF and its callbacks. Each handle keeps its own errors: nothing is printed, or thrown through libtiff.
 // Borrows the bytes. Thread: one at a time. Errors: UnreadableItem: truncated, damaged, no libtiff.
 class TiffHandle {
   public:
-    // At that page of the file.
+    // Opens the file at this page.
     TiffHandle(const PictureBytes& bytes, std::uint32_t page);
     TiffHandle(const TiffHandle&) = delete;
     TiffHandle& operator=(const TiffHandle&) = delete;
     ~TiffHandle() { libtiff().close(tiff_); }
 
     TIFF* get() const { return tiff_; }
-    // An error of libtiff's, also one that it went on after.
+    // True after any libtiff error, also one after which libtiff continued.
     bool is_damaged() const { return !message_.empty(); }
     void forget();
     [[noreturn]] void refuse() const;
@@ -64,14 +64,15 @@ class TiffHandle {
     TIFF* tiff_ = nullptr;
 };
 
-// A tag's number, or what libtiff takes for it where the file has none, or `otherwise`. Number: the tag's own type.
+// A tag's value, libtiff's default if the file does not have the tag, or else `otherwise`. Number: the tag's own type.
 template <class Number>
 Number tiff_field(TIFF* tiff, std::uint32_t tag, Number otherwise = 0) {
     Number value = otherwise;
     return libtiff().get_field_defaulted(tiff, tag, &value) == 1 ? value : otherwise;
 }
 
-// Finds the first page in full resolution: thumbnails and masks may stand in front. The handle is at it then.
+// Moves the handle to the first page in full resolution, past thumbnails and masks, or to page 0 if there is no such
+// page. Returns the page's number.
 std::uint32_t go_to_page_in_full(TiffHandle& handle);
 
 }  // namespace offramp

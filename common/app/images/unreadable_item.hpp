@@ -6,14 +6,13 @@
 
 namespace offramp {
 
-// Thrown by a source's load() when an item cannot be read: the reason, in one line, without the key.
+// Thrown by a source's load() when an item cannot be read. what() is the reason in one line, without the key.
 class UnreadableItem : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
 };
 
-// Runs what reads an item's file, as a RegularFile: where that throws an Error, this is the reason for which the item
-// cannot be read.
+// Calls `read`, which reads an item's file, and turns its Error into an UnreadableItem with the same text.
 template <class Read>
 auto or_unreadable(const Read& read) {
     try {

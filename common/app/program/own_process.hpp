@@ -7,12 +7,12 @@
 
 namespace offramp {
 
-// Turns SIGTERM and SIGINT into a readable descriptor, so that the one thread which waits for messages waits for them
-// too and nothing is interrupted in the middle. Ignores SIGPIPE and SIGXFSZ: a log or a sink that is not read any
-// more, and a file that may not become larger, are errors, not deaths.
+// Turns SIGTERM and SIGINT into a readable descriptor, so that the thread that waits for messages also waits for
+// signals, and no work is interrupted. Ignores SIGPIPE and SIGXFSZ: a closed log or sink, and a file at its size limit,
+// are errors and do not kill the process.
 //
-// Owns: the descriptor. The signals stay blocked, in this thread and those it starts afterwards: make it first in main.
-// Thread: one. Blocks: never. Errors: SystemError.
+// Owns: the descriptor. The signals stay blocked in this thread, and in threads that it starts afterwards: construct it
+// first in main. Thread: one. Blocks: never. Errors: SystemError.
 class EndSignals {
   public:
     EndSignals();
@@ -23,17 +23,17 @@ class EndSignals {
     UniqueFd fd_;
 };
 
-// Lets this process open as many descriptors as the system allows it to. Where it may not, it stays with what it has.
+// Raises this process's descriptor limit to the system's maximum. If that fails, the limit does not change.
 void raise_descriptor_limit() noexcept;
 
-// Memory that this process frees stays with it, for what is allocated next: a program that does the same work for each
-// batch takes no page fault for it but the first time. glibc would give large pieces back with each free() and have
-// them filled with zeros by the kernel anew. The process keeps as much as it once needed at a time.
-// Thread: any; before the work begins. Errors: none.
+// Makes this process keep freed memory for later allocations. A program that does the same work for each batch then
+// takes page faults only once. By default, glibc returns large blocks with each free(), and the kernel zeroes them
+// again. The process keeps its peak memory.
+// Thread: any; call it before the work begins. Errors: none.
 void keep_freed_memory() noexcept;
 
-// Where files lie that the programs need beside themselves (weights that a model is shipped with, the tokenizer's
-// server): share/ beside the folder of this program. Errors: SystemError without /proc.
+// The folder of files that the programs need at run time (weights shipped with a model, the tokenizer's server): share/
+// beside this program's folder. Errors: SystemError without /proc.
 std::string data_folder();
 
 // Records the time ranges of a whole process (--trace-dir). save_recording() writes them to FOLDER/PROCESS-PID.jsonl

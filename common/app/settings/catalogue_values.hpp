@@ -9,15 +9,15 @@
 
 namespace offramp {
 
-// A setting's value, as the printers write it.
+// A setting's value.
 using SettingValue = std::variant<bool, std::int64_t, double, std::string>;
 
-// Without quotes: "true", "4", "0.5", "mask-png".
+// The value without quotes: "true", "4", "0.5", "mask-png".
 std::string to_text(const SettingValue& value);
 
 // The values of the settings that plug-ins and rooms declare in their own files (declared_setting.hpp), by flag. Always
-// all of them: a new one has their presets. The code that declares a setting reads its value here into a struct of its
-// own. Errors: an undeclared flag, or another kind of value than its own, is an error of the program (expect).
+// holds all of them; a new object holds their presets. The code that declares a setting reads its value from here into
+// its own struct. Errors: an undeclared flag, or a value of the wrong kind, is a bug (expect).
 class CatalogueValues {
   public:
     CatalogueValues();
@@ -28,7 +28,7 @@ class CatalogueValues {
     double decimal(std::string_view flag) const;
     bool on(std::string_view flag) const;
 
-    // Without a look at what is accepted: that is Setting::set's.
+    // Does not check the value: Setting::set does.
     void put(std::string_view flag, SettingValue value);
 
     bool operator==(const CatalogueValues&) const = default;

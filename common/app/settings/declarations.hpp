@@ -8,27 +8,28 @@
 
 #include "common/app/settings/toml.hpp"
 
-// The tables of a settings file, for readers that make settings and processors' results of them.
+// Reads the tables of declaration files. declared_setting.hpp and processor_results.hpp interpret them.
 namespace offramp {
 
-// A TOML file beside the code that reads its settings: tables [[setting]] (declared_setting.hpp) and, for a processor,
-// [results] (processor_results.hpp). CMake compiles all of them into every program (offramp_settings_files).
+// A TOML file beside the code that reads its settings. It has tables [[setting]] (declared_setting.hpp) and, for a
+// processor, [results] (processor_results.hpp). CMake compiles all these files into every program
+// (offramp_settings_files).
 struct CatalogueSource {
     std::string_view file;     // "consumer/processors/plugins/image.toml"
-    std::string_view plug_in;  // "image"; empty: it is not a plug-in's file
+    std::string_view plug_in;  // "image"; empty: not the file of a plug-in
     std::string_view text;     // TOML
 
     static std::span<const CatalogueSource> all();
 };
 
-// Tables [[setting]], and at most one [results]. Errors: ConfigError names file and line, for other tables and for keys
-// above the first one.
+// Reads the tables [[setting]], and at most one [results]. Errors: ConfigError with file and line, for other tables and
+// for keys above the first table.
 TomlDocument declarations_of(const CatalogueSource& source);
 
-// "mask-png, npy" as the two names.
+// Splits "mask-png, npy" into the two names.
 std::vector<std::string> names_in(std::string_view text);
 
-// ConfigError: file, line, problem, and the page about declarations.
+// Throws ConfigError with file, line, problem, and the page about declarations.
 [[noreturn]] void refuse_declaration(const CatalogueSource& source, std::size_t line, const std::string& problem);
 
 }  // namespace offramp

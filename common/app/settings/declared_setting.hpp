@@ -12,8 +12,8 @@ namespace offramp {
 class CatalogueValues;
 class SettingGroup;
 
-// A setting that a plug-in or room declares in a TOML file beside its source. Every program has all of these files, so
-// the producer, which knows no processor, checks, prints, keeps and compares the settings as well:
+// A setting that a plug-in or room declares in a TOML file beside its source. Every program contains all of these
+// files, so the producer, which does not know processors, can also check, print, store and compare the settings:
 //
 //     # plugins/brightest.toml, beside plugins/brightest.cpp
 //     [[setting]]
@@ -34,34 +34,37 @@ struct DeclaredSetting {
         Kind::Text;  // whole, decimal, on-off, word, text, path, url (printed without its query), header (hidden)
     std::string group = "Consumers";  // a section's heading in --help
     std::string help;
-    std::string value_name;                                            // "FILE" in --help; empty: the kind's
-    std::string accepted;                                              // of a text: the text after "Accepted:"
-    std::vector<std::string> words;                                    // of a word, separated by commas
-    double least = 0, most = std::numeric_limits<double>::infinity();  // of numbers
+    std::string value_name;          // "FILE" in --help; empty: the kind's
+    std::string accepted;            // for a text: the text after "Accepted:"
+    std::vector<std::string> words;  // for a word: the accepted words, separated by commas
+    double least = 0, most = std::numeric_limits<double>::infinity();  // for numbers
     std::string zero;                                                  // the word that 0 means, such as "auto"
-    bool needed = false;                                               // a text must not be empty
+    bool needed = false;                                               // the text must not be empty
     SettingValue preset;                                               // required for whole, decimal and word
-    std::string changes;  // results: what processors make; place: where it goes; memory: slabs; conduct: no results
-    std::string plug_in;  // in whose file it is declared; empty: in a shared file (ProcessorResults::shared_settings)
-    std::string reads_pictures;   // with this value processors read the input's pictures; empty: with none
-    std::string reads_texts;      // with this value they read the input's table of texts; empty: with none
-    bool advanced = false;        // --help-all alone lists it
-    bool names_egress = false;    // its value names how outputs leave the device (ChosenEgress); at most one setting
-    std::string memory_per_slab;  // with this value each slab's memory is made when it is filled; empty: with none
+    std::string
+        changes;  // results: contents of results; place: their location; memory: slabs; conduct: nothing of these
+    std::string
+        plug_in;  // the plug-in whose file declares it; empty: a shared file (ProcessorResults::shared_settings)
+    std::string reads_pictures;   // with this value, processors read the input's pictures; empty: never
+    std::string reads_texts;      // with this value, processors read the input's text table; empty: never
+    bool advanced = false;        // listed by --help-all only
+    bool names_egress = false;    // its value names the egress strategy (ChosenEgress); at most one setting
+    std::string memory_per_slab;  // with this value, each slab's memory is created when it is filled; empty: never
 
-    // In the order of the sources. Errors: of read_declarations().
+    // In the order of the sources. Errors: those of read_declarations().
     static const std::vector<DeclaredSetting>& all();
 };
 
-// Errors: ConfigError names file, line and key, for a text that declares nothing that can be used.
+// Errors: ConfigError with file, line and key, for an invalid declaration.
 std::vector<DeclaredSetting> read_declarations(const CatalogueSource& source);
 
-// A setting declares it (memory_per_slab): consumers then map each slab anew, and nothing outlives the producer.
+// True if a setting has its `memory_per_slab` value. Consumers then map each slab anew, and the slabs' memory ends with
+// the producer.
 bool makes_memory_per_slab(const CatalogueValues& values);
 
-// How outputs leave the device, as far as all programs know it.
+// The chosen egress strategy (how outputs leave the device).
 struct ChosenEgress {
-    std::string flag;  // of the setting that names it
+    std::string flag;  // the flag of the setting that names it
     std::string name;
     bool is_preset = true;
 

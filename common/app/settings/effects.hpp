@@ -7,8 +7,8 @@
 
 namespace offramp {
 
-// The effect of another value of a setting. Each setting declares it once, where it is defined, and all comparisons of
-// two programs' settings derive from it:
+// What changes when a setting has another value. Each setting declares its effect once, with its definition, and all
+// comparisons of two programs' settings use it:
 //
 //   what must agree                                     | settings
 //   --resume: another run gives the same results        | makes_results()
@@ -16,21 +16,21 @@ namespace offramp {
 //   recover: another producer goes on with this memory  | outlives_producer()  (producer/runner/run/work_record)
 //   Hello: a consumer's results are the run's           | makes_work()         (SlabWork)
 //
-// and a consumer takes settings that it was not given from its run: is_the_runs() (kept_settings).
+// A consumer takes settings that were not given to it from its run: is_the_runs() (kept_settings).
 struct Effect {
     enum class On {
-        Program,  // one program alone: where it logs, which run it belongs to, what is asked of it
-        Runtime,  // how a run goes, and nothing that comes out of it: its pace, patience and reports
-        Memory,   // its slabs, and who may see them
-        Items,    // which items there are; --resume knows them by their names
-        Place,    // where its results are, and how safe there
-        Results,  // what its results are
+        Program,  // a single program: its log, its run, its action
+        Runtime,  // how a run proceeds, but not its results: pace, patience, reports
+        Memory,   // the run's slabs, and who may read them
+        Items,    // the set of items; --resume identifies items by name
+        Place,    // the location of the results, and their durability
+        Results,  // the contents of the results
     };
     using When = std::function<bool(const RunConfig& config)>;
 
     On on;
-    When in_slabs{};       // Results: in which runs what slabs hold follows from it; none: in no run
-    When in_processing{};  // in which runs a processor makes something of a slab that follows from it
+    When in_slabs{};       // Results: the runs in which it changes slabs' contents; null: never
+    When in_processing{};  // the runs in which it changes what a processor makes of a slab
 
     bool is_the_runs() const { return on != On::Program; }
     bool outlives_producer() const { return on != On::Program && on != On::Runtime; }
@@ -50,17 +50,17 @@ inline const Effect kRuntime{.on = Effect::On::Runtime};
 inline const Effect kMemory{.on = Effect::On::Memory};
 inline const Effect kItems{.on = Effect::On::Items};
 inline const Effect kPlace{.on = Effect::On::Place};
-// --resume looks into the file that is chosen.
+// --resume compares the chosen file's contents.
 inline const Effect kKnownByItsBytes{.on = Effect::On::Results};
 
 inline Effect of_slabs(Effect::When when, Effect::When in_processing = nullptr) {
     return {.on = Effect::On::Results, .in_slabs = std::move(when), .in_processing = std::move(in_processing)};
 }
 inline Effect of_processing(Effect::When when) { return of_slabs(nullptr, std::move(when)); }
-// Effect on items whose originals are read again.
+// The effect of a setting that changes items whose originals are read again.
 Effect of_items_at_hand();
 
-// In which runs.
+// Conditions for Effect::When.
 bool always(const RunConfig& config);
 bool is_copy(const RunConfig& config);
 bool has_a_model(const RunConfig& config);
@@ -71,25 +71,26 @@ bool cuts_pictures(const RunConfig& config);
 bool is_bicubic(const RunConfig& config);
 bool is_tiled(const RunConfig& config);
 bool is_chunked(const RunConfig& config);
-// Otherwise a batch is only the number of items that go through the model together.
+// True if the batch size shows in the results. Otherwise it is only the number of items that the model computes
+// together.
 bool shows_its_batches(const RunConfig& config);
-// The same for the items that are computed together.
+// The same for the number of items that are computed together (--by-length).
 bool is_by_length(const RunConfig& config);
-// A processor takes an output of one channel for the foreground's.
+// A processor interprets a one-channel output as foreground scores.
 bool separates_foreground(const RunConfig& config);
-// A processor makes a row of each item, also of skipped ones.
+// A processor writes a row for each item, including skipped items.
 bool records_items(const RunConfig& config);
-// A processor looks at the pictures themselves, or at how they were cut for the model.
+// A processor reads the pictures themselves, or their crop for the model.
 bool reads_pictures(const RunConfig& config);
 bool reads_cut_pictures(const RunConfig& config);
-// A processor passes on the input's data of each item, from a table of texts.
+// A processor passes on each item's data from a text table.
 bool reads_beside_texts(const RunConfig& config);
-// A processor cannot store an item without the input's data of it.
+// A processor cannot store an item without the item's input data.
 bool reads_columns(const RunConfig& config);
-// A processor reads the input: its pictures, or the data of its items.
+// A processor reads the input: pictures, or items' data.
 bool reads_input(const RunConfig& config);
-// The run has a processor that reads this setting: the setting is in the processor's file, or is named by its
-// [results].
+// The run has a processor that reads this setting: the processor's file declares it, or the processor's [results] names
+// it.
 Effect::When has_reader_of(const DeclaredSetting& setting);
 
 }  // namespace offramp

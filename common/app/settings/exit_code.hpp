@@ -5,12 +5,12 @@
 
 namespace offramp {
 
-// How a program of the project ends: in order, in one of two ways that are not errors, or with the number of the error
-// that ended it. The launcher's table (launch/guide/reference/exit-codes.md) lists the reaction to each.
+// The exit code of an Offramp program: success, one of two ends that are not errors, or the number of the error that
+// ended it. launch/guide/reference/exit-codes.md lists the launcher's reaction to each.
 enum class ExitCode : int {
     Ok = 0,
     DeadLetters = 84,   // the run finished, but batches became dead letters and are listed
-    Interrupted = 130,  // drained at the user's word before the input was used up
+    Interrupted = 130,  // drained on the user's request before the input ended
 };
 
 constexpr int to_int(ExitCode code) { return static_cast<int>(code); }

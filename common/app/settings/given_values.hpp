@@ -10,7 +10,7 @@
 
 namespace offramp {
 
-// A given value, and its name in errors.
+// The text of a value that the user gave, and its origin for errors.
 struct GivenValue {
     std::string text;
     std::string origin;  // "--batch", "OFFRAMP_BATCH (--batch)", "run.toml:3: batch (--batch)"
@@ -18,15 +18,14 @@ struct GivenValue {
 };
 using GivenValues = std::map<std::string, GivenValue>;  // by flag
 
-// The settings given to a program: its command line, then its environment, then the file of --config; the first of
-// these that has a setting wins. Nothing when --help or --version answered the command line. Errors: ConfigError, as of
-// parse_run_config.
+// Reads the settings given to a program: command line, then environment, then the file of --config; the first of these
+// wins. Returns nothing after --help or --version. Errors: ConfigError, like parse_run_config().
 std::optional<GivenValues> read_given(int argc, const char* const* argv, const std::string& program,
                                       const std::vector<Setting>& settings);
-// The settings in a file. Errors: ConfigError (Config) names file, line and key.
+// Reads the settings in a file. Errors: ConfigError (Config) with file, line and key.
 GivenValues read_file(const std::string& path, const std::vector<Setting>& settings);
 
-// Puts the setting's value, if one was given, into the configuration. Errors: ConfigError lists the accepted values.
+// Stores the setting's given value, if any, in the configuration. Errors: ConfigError lists the accepted values.
 void apply(const Setting& setting, const GivenValues& given, RunConfig& config);
 
 // Checks across several settings. Errors: ConfigError.

@@ -9,39 +9,39 @@
 
 namespace offramp {
 
-// With absolute paths, for a program whose working folder changes, or another one. Secrets stay as they are.
+// Returns the configuration with absolute paths, for use in another working folder. Does not change secrets.
 RunConfig for_any_folder(RunConfig config);
 
-// The settings that a run's producer goes by, as it leaves them in the run directory: for a producer that recovers it,
-// to compare its own with, and for consumers, which take settings that they were not given from there. Passwords, keys
-// and headers in the clear are left out.
+// The file in the run directory in which the producer stores its settings. A producer that recovers the run compares
+// its own settings with it. Consumers take settings that were not given to them from it. It omits passwords, keys and
+// headers in the clear.
 std::string kept_settings_path(const std::string& run_dir);
 
-// Readable for who may enter the run: this user, with --consumer-user the group too. Paths are from / on. Errors:
+// Stores the settings with absolute paths. This user may read the file; with --consumer-user, also the group. Errors:
 // SystemError.
 void keep_settings(const std::string& run_dir, const RunConfig& config);
-// False: the run there is of a custom program, which has no settings. Ask when the run is there.
+// False for a run of a custom program, which has no settings. The run must exist.
 bool keeps_settings(const std::string& run_dir);
-// Errors: Error (NoSuchRun) when none are kept there; ConfigError.
+// Reads the stored settings. Errors: Error (NoSuchRun) if there are none; ConfigError.
 RunConfig kept_settings(const std::string& run_dir);
 
-// As parse_run_config, for a consumer of the run in that directory: what it was not given, or left open ("auto"), is as
-// the run has it, but for what concerns this program alone. Errors: as of both.
+// Like parse_run_config(), for a consumer of the run in that directory. Settings that were not given, or are "auto",
+// have the run's values, except those that concern a single program. Errors: those of kept_settings() and
+// parse_run_config().
 std::optional<RunConfig> parse_consumer_config(int argc, const char* const* argv, const std::string& program,
                                                const std::string& run_dir);
 
-// The settings that decide what consumers do with slabs and where results go, by flag. A consumer
-// sends it in its first message, as a hash, and is refused if it differs from the producer's: it would take slabs, and
-// their results would be missing where the run's are. Each setting declares whether it counts (Effect). Pure, but for
-// the links in the paths.
+// The settings that determine how consumers process slabs and where results go, by flag. A consumer sends their hash in
+// its first message, and is refused if it differs from the producer's: results of its slabs would be missing from the
+// run's. Each setting declares whether it counts (Effect). Pure, except that links in paths are resolved.
 struct SlabWork {
     std::map<std::string, std::string> facts;
 
-    // `config` is resolved.
+    // `config` must be resolved.
     static SlabWork of(const RunConfig& config);
 
     std::uint64_t hash() const;
-    // "--processor is 'checksum' and should be 'mask-png', ..."; empty when the work of the two is the same.
+    // "--processor is 'checksum' and should be 'mask-png', ..."; empty if both have the same work.
     static std::string difference(const RunConfig& config, const RunConfig& wanted);
 
     bool operator==(const SlabWork&) const = default;

@@ -15,49 +15,49 @@ struct ResultSettings;
 // The model outputs that a processor reads.
 enum class Reads { Anything, Masks, Pictures, Vectors };
 
-// The part of a run's input that a processor reads again. Items: the columns of each, and whether it was skipped.
+// The part of a run's input that a processor reads again. Items: each item's columns, and whether it was skipped.
 enum class LooksAt { Nothing, Pictures, Items };
 
-// How the files of an item are called. Shortest: KEY.ENDING where one output alone fits, else KEY.OUTPUT.ENDING.
+// The names of an item's files. Shortest: KEY.ENDING if only one output suits the processor, else KEY.OUTPUT.ENDING.
 enum class FileNames { Shortest, Key, KeyAndOutput };
 
-// The results of a processor, for programs that must know them without creating one: the producer refuses what would
-// leave nothing, or replace another run's results, before it computes anything. Each processor declares it in the
-// TOML file of its settings (declared_setting.hpp); a test checks consumer/processors/plugins against it:
+// Describes a processor's results to programs that do not create the processor. Before computing anything, the producer
+// rejects a run that would write no results, or replace another run's results. Each processor declares its results in
+// the TOML file of its settings (declared_setting.hpp); a test checks consumer/processors/plugins against it:
 //
 //     [results]
 //     reads = "masks"
 //     endings = ".png"
 //     names = "key"
 //
-// The keys are the members below, with '-' for '_', or as the comments say.
+// The keys are the members below, with '-' for '_', unless a comment names another key.
 struct ProcessorResults {
-    std::string processor;          // key `of`; in a plug-in's file: that plug-in
+    std::string processor;          // key `of`; default in a plug-in's file: that plug-in
     Reads reads = Reads::Anything;  // masks, pictures, vectors
     LooksAt looks_at =
-        LooksAt::Nothing;              // pictures, items; whatever the settings are (DeclaredSetting::reads_pictures)
-    std::vector<std::string> endings;  // of the files of an item, separated by commas; none: it makes no such files
+        LooksAt::Nothing;              // pictures, items; independent of settings (see DeclaredSetting::reads_pictures)
+    std::vector<std::string> endings;  // of an item's files, separated by commas; empty: no files of items
     FileNames names = FileNames::Shortest;  // key, key-output
-    std::string whole;                      // the one file of the run; empty: none
-    std::string table;                      // in the database of --sink, unless --sink-table names another; empty: none
-    bool kept_by_key = false;               // kept-by = "key"; else by the items' numbers, which each run counts anew
-    bool puts_tiles_together = false;       // tiles = "together": its file of an item is that of the whole picture
-    bool is_for_vectors = false;  // chosen-for = "vectors": what a run of vectors uses by default; one with a table,
+    std::string whole;                      // the single file for the whole run; empty: none
+    std::string table;                      // default table in the database of --sink (see --sink-table); empty: none
+    bool kept_by_key = false;               // kept-by = "key"; otherwise by item number, which every run counts anew
+    bool puts_tiles_together = false;       // tiles = "together": an item's file is that of the whole picture
+    bool is_for_vectors = false;  // chosen-for = "vectors": a default for vectors; one processor with a table,
                                   // one without
-    std::vector<std::string> shared_settings;  // key `settings`: of shared files, that its results depend on
+    std::vector<std::string> shared_settings;  // key `settings`: settings in shared files on which its results depend
 
-    // In the order of the sources. Errors: of read_results(); ConfigError for two of one processor, and for two that a
-    // run of vectors would get.
+    // In the order of the sources. Errors: those of read_results(); ConfigError for two declarations of one processor,
+    // and for two defaults for vectors.
     static std::span<const ProcessorResults> all();
-    // Null: a processor of the user's own that declares nothing, and of which nothing is known. "auto" is what it
-    // becomes: masks, or arrays.
+    // Returns null for a custom processor, which declares nothing. "auto" stands for the processor that it selects:
+    // masks, or arrays.
     static const ProcessorResults* of(std::string_view processor);
 
     bool has_files_of_items() const { return !endings.empty(); }
 };
 
-// The source's declaration of its processor's results, if anything. Errors: ConfigError names file, line and key, for
-// an unusable declaration.
+// The source's declaration of its processor's results, if it has one. Errors: ConfigError with file, line and key, for
+// an invalid declaration.
 std::optional<ProcessorResults> read_results(const CatalogueSource& source);
 
 bool may_end_result(std::string_view processor, std::string_view file);

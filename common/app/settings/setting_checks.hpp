@@ -9,12 +9,12 @@
 
 namespace offramp {
 
-// A plug-in's accepted names, for errors.
+// The accepted form of a plug-in's name, for errors.
 inline constexpr const char* kPluginName = "lower-case letters, digits and '-'; --list prints the known names";
-// The largest number that a setting without a limit takes.
+// The maximum of a setting without a limit.
 inline constexpr std::int64_t kAnyNumber = std::numeric_limits<std::int64_t>::max();
 
-// The problem of a setting's text ("is not a run id"); nothing where it may stand. Of the settings' table.
+// Checks for the settings' table: each returns the problem of a text ("is not a run id"), or nothing if it is valid.
 std::optional<std::string> check_run_id(const std::string& text);
 std::optional<std::string> check_max_errors(const std::string& text);
 std::optional<std::string> check_by_length(const std::string& text);
@@ -32,8 +32,7 @@ std::optional<std::string> check_user(const std::string& text);
 std::optional<std::string> check_table(const std::string& text);
 std::optional<std::string> check_not_empty(const std::string& text);
 
-// The known word that was most likely meant by a mistyped one (fewest edits, and few enough); nothing when none is
-// near.
+// The known word that is nearest to a mistyped word (fewest edits); nothing if no word is near enough.
 std::optional<std::string> nearest_word(std::string_view typed, std::span<const std::string> known);
 
 }  // namespace offramp

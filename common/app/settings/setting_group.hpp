@@ -15,46 +15,45 @@
 
 namespace offramp {
 
-// Where help lists a setting: in --help, in --help-all alone (for measurements, tests and few users), or nowhere, as it
-// is what a launcher gives its programs.
+// Where help lists a setting: in --help, only in --help-all (for measurements, tests and few users), or nowhere,
+// because only a launcher uses it.
 enum class Listing { Help, FullHelp, Nowhere };
 
-// One setting of RunConfig. Command line, environment, file, --help and both printers are driven by the table
-// of these.
+// One setting of RunConfig. A table of settings drives command line, environment, file, --help and both printers.
 struct Setting {
-    Effect effect;           // of another value
+    Effect effect;           // what another value changes
     std::string flag;        // "image-size": --image-size, OFFRAMP_IMAGE_SIZE, image-size = in the file
     std::string group;       // heading in --help
     std::string value_name;  // "N", "FOLDER" in --help; empty: a switch
     std::string help;
     std::string accepted;              // "32 to 8192, or 0 for auto"
-    std::vector<std::string> words;    // all that are accepted, where these are few words
-    std::vector<TomlType> toml_types;  // that the file may use; the first is how it is printed
+    std::vector<std::string> words;    // the accepted words, if there are only a few
+    std::vector<TomlType> toml_types;  // accepted in the file; the first is used for printing
     Listing listing = Listing::Help;
     bool command_line_only = false;  // an action, not part of a configuration
 
-    // Puts the text into the member; what is wrong with it ("is not a whole number") when it cannot.
+    // Stores the text in the member. Returns the problem ("is not a whole number") if it cannot.
     std::function<std::optional<std::string>(RunConfig& config, const std::string& text)> set;
     std::function<SettingValue(const RunConfig& config)> get;
 
-    // The part of a text that counts in a comparison of two programs' settings; none: all of it.
+    // The part of a text that counts in a comparison of two programs' settings; null: the whole text.
     std::function<std::string(const std::string& text)> counting;
 
-    // The same text for a program in another folder; none: as it is.
+    // The text for a program in another folder; null: unchanged.
     std::function<std::string(const std::string& text)> anywhere;
-    std::string zero;  // of a whole number: the word that 0 means, as "auto"
+    std::string zero;  // for a whole number: the word that 0 means, such as "auto"
 
     std::string environment_name() const;
-    // True of a text that leaves the value to the program.
+    // True if the text leaves the value to the program.
     bool leaves_unset(const std::string& text) const;
-    // The value as it is compared. Of a path: perhaps with a look at links.
+    // The value for comparisons. Links in a path may be resolved.
     std::string compared(const RunConfig& config) const;
 };
 
-// Every setting: section by section, and in each what is declared for its group last.
+// All settings, section by section. In a section, settings that plug-ins declare for it come last.
 std::vector<Setting> make_settings();
 
-// From / on; where there is no working folder any more, as written.
+// The absolute path; unchanged if the working folder no longer exists.
 std::string whole_path(const std::string& path);
 
 // The accepted whole numbers. With `zero`, 0 is accepted too and means that word.
@@ -78,7 +77,7 @@ struct Storage {
     Storage(T Section::*member)  // NOLINT(google-explicit-constructor): a section's member is named as it is
         : put([member](RunConfig& config, T value) { config.*member = std::move(value); }),
           take([member](const RunConfig& config) { return config.*member; }) {}
-    // Storage of the declared setting `flag`, whose preset is a T.
+    // Storage for the declared setting `flag`, whose preset must be a T.
     static Storage declared(const std::string& flag) { return Storage(flag); }
 
   private:
@@ -87,22 +86,23 @@ struct Storage {
           take([flag](const RunConfig& config) { return std::get<T>(config.catalogue.at(flag)); }) {}
 };
 
-// Makes the settings of one group and appends them to a table, which may move those that it has. Borrows the table.
+// Creates the settings of one group and appends them to a table. Appending may move earlier settings. Borrows the
+// table.
 class SettingGroup {
   public:
     SettingGroup(std::vector<Setting>& table, std::string name, Listing listing = Listing::Help)
         : table_(table), name_(std::move(name)), listing_(listing) {}
 
-    // The same group, for settings that --help-all alone lists.
+    // The same group, for settings that only --help-all lists.
     SettingGroup advanced() const { return {table_, name_, Listing::FullHelp}; }
-    // The same group, for settings that only a launcher gives.
+    // The same group, for settings that only a launcher uses.
     SettingGroup of_the_launcher() const { return {table_, name_, Listing::Nowhere}; }
 
     void whole(std::string flag, Storage<std::uint32_t> storage, Effect effect, WholeRange range, std::string help);
     void whole(std::string flag, Storage<std::uint64_t> storage, Effect effect, WholeRange range, std::string help);
     void whole(std::string flag, Storage<int> storage, Effect effect, WholeRange range, std::string help);
     void whole(std::string flag, Storage<std::int64_t> storage, Effect effect, WholeRange range, std::string help);
-    // A number, or MIN..MAX, whose first number is the value: what moves between them goes by the text as it was given.
+    // A number, or MIN..MAX, whose first number is the value. The part that scales between them reads the given text.
     void whole_or_bounds(std::string flag, Storage<std::uint32_t> storage, Effect effect, const WholeRange& range,
                          std::string help);
     // A number of bytes, which may end in KB, MB, GB (powers of 1000) or KiB, MiB, GiB (of 1024).
@@ -110,14 +110,14 @@ class SettingGroup {
     void seconds(std::string flag, Storage<double> storage, Effect effect, double least, double most, std::string help);
     void decimal(std::string flag, Storage<double> storage, Effect effect, double least, double most, std::string help);
     void on_off(std::string flag, Storage<bool> storage, Effect effect, std::string help);
-    void action(std::string flag, Storage<bool> storage, std::string help);  // of one program alone
+    void action(std::string flag, Storage<bool> storage, std::string help);  // for a single program
     void word(std::string flag, Storage<std::string> storage, Effect effect, const std::vector<std::string>& words,
               std::string help);
     void log_format(std::string flag, Storage<LogFormat> storage, Effect effect, std::string help);
     // Any text without NUL that passes `check`.
     Setting& text(std::string flag, Storage<std::string> storage, Effect effect, std::string value_name,
                   std::string accepted, std::string help, TextCheck check = {});
-    // The same, of a file or a folder.
+    // The same for a file or a folder.
     Setting& path(std::string flag, Storage<std::string> storage, Effect effect, std::string value_name,
                   std::string accepted, std::string help, TextCheck check = {});
 

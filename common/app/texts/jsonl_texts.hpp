@@ -9,10 +9,10 @@
 
 namespace offramp {
 
-// A file of texts, one JSON object a line. Blank lines do not count. Owns the open file, and the position of each line:
-// it is read again on demand, and must be as listed. Blocks: the constructor reads the whole file. Errors: the
-// constructor: ConfigError with the file, the line's number, the value and the remedy: NoInput: a missing file, no
-// line; BadInput: a line that is not such an object (TextListing), not UTF-8, or longer than 64 MiB.
+// A file of texts, one JSON object per line. Blank lines are ignored. Owns the open file and keeps each line's
+// position: a line is read again on demand, and is unreadable if it has changed. Blocks: the constructor reads the
+// whole file. Errors: the constructor: ConfigError with the file, the line number, the value and the remedy: NoInput: a
+// missing file, no line; BadInput: a line that is invalid (TextListing), not UTF-8, or longer than 64 MiB.
 class JsonlTexts final : public ListedTexts {
   public:
     explicit JsonlTexts(const InputSettings& config, const StillWanted& still_wanted = {});
@@ -23,7 +23,7 @@ class JsonlTexts final : public ListedTexts {
 
   private:
     struct Line {
-        std::uint64_t number = 0;  // from 1
+        std::uint64_t number = 0;  // counts from 1
         std::uint64_t offset = 0;
         std::uint64_t bytes = 0;
     };

@@ -19,10 +19,10 @@ namespace offramp {
 struct TextRow {
     std::string id;
     std::string text;
-    std::string columns;  // as BesideText has them
+    std::string columns;  // in the form of BesideText::columns
 };
 
-// The stored facts of a row. Hashes detect changes since the listing.
+// What a listing stores about a row. Hashes detect changes since the listing.
 struct RowHashes {
     std::uint32_t text_bytes = 0, text_characters = 0;
     std::uint64_t content = 0;  // id, text and columns: TextTable::hash()
@@ -32,10 +32,10 @@ struct RowHashes {
     bool operator==(const RowHashes&) const = default;
 };
 
-// Reason of an UnreadableItem.
+// The reason of an UnreadableItem.
 inline constexpr const char* kRowWasChanged = "the row was changed since it was listed";
 
-// Which columns of a table are a text's id, the text, and what is handed through.
+// The columns of a table that hold a text's id, the text, and the data to pass through.
 class TextColumns {
   public:
     // --id-column, --text-column, --columns. Errors: ConfigError (Usage) when a column is named twice.
@@ -43,11 +43,11 @@ class TextColumns {
 
     const std::string& id() const { return id_; }
     const std::string& text() const { return text_; }
-    // The columns to read of a table with the columns `there`; the id and the text come first. Errors: Error (BadInput)
-    // with the table's columns, if one is missing or occurs twice.
+    // The columns to read from a table with the columns `there`; id and text come first. Errors: Error (BadInput) with
+    // the table's columns if a column is missing or occurs twice.
     std::vector<std::string> chosen_of(const std::vector<std::string>& there) const;
 
-    // Takes a row, a JSON object, apart. Errors: Error (BadInput), without the row's place: the id is missing, null, or
+    // Splits a row, a JSON object. Errors: Error (BadInput), without the row's position: the id is missing, null, or
     // neither text nor a whole number; the text is missing, null, or not text.
     TextRow row_of(nlohmann::json&& row) const;
 
@@ -57,22 +57,22 @@ class TextColumns {
     bool names_all() const { return further_.empty(); }
 
     std::string id_, text_;
-    std::vector<std::string> further_;  // none: all
+    std::vector<std::string> further_;  // empty: all columns
 };
 
-// Takes the rows of a table in their order, and refuses what no table may have. Thread: one.
+// Collects a table's rows in order, and rejects invalid rows. Thread: one.
 class TextListing {
   public:
-    // `unit`: what a row is called, "line" or "row". `columns` is borrowed.
+    // `unit`: the noun for a row, "line" or "row". Borrows `columns`.
     TextListing(const TextColumns& columns, std::string unit) : columns_(columns), unit_(std::move(unit)) {}
 
-    // `place`: its number in the file, from 1. Errors: Error (BadInput): those of TextColumns::row_of(); an id that
-    // another row has; a column whose values are of another type than in an earlier row; all without the row's place.
+    // `place`: the row's number in the file, from 1. Errors: Error (BadInput), without the row's position: those of
+    // TextColumns::row_of(); an id that another row has; a value whose type differs from the column's earlier values.
     void add(std::uint64_t place, nlohmann::json&& row);
-    // Keys are made, and columns looked for that no row has. Errors: Error (BadInput).
+    // Makes the keys. Errors: Error (BadInput) if --columns names a column that no row has.
     void end();
 
-    std::vector<std::string> keys;  // ids, until the end
+    std::vector<std::string> keys;  // ids until end() is called
     std::vector<RowHashes> hashes;
 
   private:
@@ -88,7 +88,7 @@ class TextListing {
     std::unordered_set<std::string> names_;
 };
 
-// Common base of tables of texts: each row's key, and hashes that detect changes since the listing.
+// Common base of text tables: holds each row's key, and hashes that detect changes since the listing.
 class ListedTexts : public TextTable {
   public:
     std::uint64_t size() const override { return keys_.size(); }
@@ -102,39 +102,38 @@ class ListedTexts : public TextTable {
     // Errors: those of TextColumns.
     explicit ListedTexts(const InputSettings& config)
         : input_(config.input), chosen_(config), longest_(config.chunk_tokens > 0 ? kLongestToCut : kLongestText) {}
-    // The listing has ended. Once.
+    // Takes over the completed listing. Call it once.
     void keep(TextListing&& listing);
     const std::string& input() const { return input_; }
     const TextColumns& chosen() const { return chosen_; }
     const RowHashes& listed(std::uint64_t number) const { return hashes_[number]; }
-    // The text, whatever its length. Errors: UnreadableItem.
+    // The text of any length. Errors: UnreadableItem.
     virtual std::string whole_text(std::uint64_t number) const = 0;
 
   private:
     std::string input_;
     TextColumns chosen_;
-    std::uint64_t longest_;  // text, in bytes
+    std::uint64_t longest_;  // the longest accepted text, in bytes
     std::vector<std::string> keys_;
     std::vector<RowHashes> hashes_;
 };
 
-// Lists what --input names, as --source reads it: "jsonl-text" or "parquet-text", one that gives_text_tables()
-// (common/app/settings). Errors: ConfigError with the file, the line or row, the value and the remedy: Usage: a column
-// is named twice, or there is no module for Parquet; NoInput: a missing or empty file; BadInput: not what the source
-// reads.
+// Lists the texts of --input for --source: "jsonl-text" or "parquet-text" (gives_text_tables() in common/app/settings).
+// Errors: ConfigError with the file, the line or row, the value and the remedy: Usage: a column is named twice, or the
+// Parquet module is missing; NoInput: a missing or empty file; BadInput: not an input of that source.
 std::unique_ptr<TextTable> open_texts(const InputSettings& config, const StillWanted& still_wanted = {});
 
-// Which rows a producer has listed is kept in its run's directory: consumers list the same input for themselves, and
-// what they say of a sample must be of the text, or the picture, that it was made of.
+// A producer stores the hashes of its listed rows in the run directory. Consumers list the same input themselves, and
+// must take a sample's data from the same text or picture that the producer used.
 
-// Before the run is open to consumers. `path`: run_files::kListedRows. `readable_by_group`: consumers of another user
-// are let in. Errors: SystemError (CannotWrite).
+// Call it before consumers can join the run. `path`: run_files::kListedRows. `readable_by_group`: consumers of another
+// user may read the file. Errors: SystemError (CannotWrite).
 void keep_listed_rows(const std::string& path, const TextTable& texts, bool readable_by_group);
 void keep_listed_rows(const std::string& path, const PictureList& pictures, bool readable_by_group);
 
-// A run that has kept none, such as a custom program's, requires nothing. Rows may have been
-// added at the end. Errors: Error (BadInput) when the rows are not those that were kept, ProtocolError when these
-// cannot be read: neither is mended by trying again.
+// Compares the rows with the stored rows; rows may have been appended since. Does nothing if the run has stored none,
+// such as a custom program's run. Errors, which a retry does not fix: Error (BadInput) if the rows differ,
+// ProtocolError if the stored rows cannot be read.
 void require_listed_rows(const std::string& path, const TextTable& texts);
 void require_listed_rows(const std::string& path, const PictureList& pictures);
 

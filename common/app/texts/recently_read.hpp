@@ -8,8 +8,8 @@
 
 namespace offramp {
 
-// The last read values, by number: as much as fits kKeptBytes, and at least two, the one that ends and the one that
-// begins. Threads that load batches ask for neighbours, in any order. Thread: one at a time. Blocks: in `read`.
+// A cache of recently read values, by number. Holds as many values as fit into kKeptBytes, and at least two: threads
+// that load batches read on both sides of a boundary, in any order. Thread: one at a time. Blocks: in `read`.
 template <class Value>
 class RecentlyRead {
   public:
@@ -21,7 +21,8 @@ class RecentlyRead {
         std::uint64_t bytes = 0;
     };
 
-    // `read(number)` gives a Read of what is not kept; where it throws, all stays as it was. Valid until the next call.
+    // Calls `read(number)`, which returns a Read, if the value is not cached. If it throws, the cache is unchanged. The
+    // reference is valid until the next call.
     template <class ReadOne>
     const Value& of(std::uint64_t number, const ReadOne& read) {
         const auto found = std::ranges::find(kept_, number, &Kept::number);
@@ -44,7 +45,7 @@ class RecentlyRead {
         Read read;
     };
 
-    std::deque<Kept> kept_;  // the latest last
+    std::deque<Kept> kept_;  // the most recent last
     std::uint64_t bytes_ = 0;
 };
 
