@@ -12,7 +12,7 @@
 namespace offramp::abi {
 namespace {
 
-constexpr std::size_t kMostOfAStruct = 4096;  // of any version; a larger size was never set
+constexpr std::size_t kMostOfAStruct = 4096;  // limit for any version; a larger size cannot be valid
 
 thread_local int releases_at_work = 0;
 
@@ -57,7 +57,7 @@ std::int32_t guarded(offramp_error* error, const std::function<std::int32_t()>& 
 
 void require_struct(const void* given, std::size_t size, std::size_t least, const char* name) {
     if (given == nullptr) throw ConfigError(std::string(name) + " is null", "Give the address of one");
-    if (size < least || size > kMostOfAStruct || size % alignof(void*) != 0)  // no pointer is cut in half
+    if (size < least || size > kMostOfAStruct || size % alignof(void*) != 0)  // a size must not cut a pointer
         throw ConfigError(std::string(name) + " has a `size` of " + std::to_string(size) +
                               " bytes and needs at least " + std::to_string(least),
                           "Set its first field, `size`, to the struct's sizeof");

@@ -1,5 +1,5 @@
-// spdlog and fmt, compiled into libofframp.so as in their own libraries, so that it needs neither of them and a program
-// may use any version. The check `needed` (tests/boundary/check_built.py) finds missing parts.
+// Compiles spdlog and fmt into libofframp.so, so that it needs neither library, and a program may use any version of
+// them. The check `needed` (tests/boundary/check_built.py) finds missing parts.
 #include <fmt/format-inl.h>
 #include <spdlog/common-inl.h>
 #include <spdlog/details/backtracer-inl.h>

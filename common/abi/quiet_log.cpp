@@ -18,12 +18,13 @@ void quiet_log() {
         if (const char* const path = std::getenv("OFFRAMP_LOG"); path != nullptr && *path != '\0') {
             try {
                 sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
-            } catch (const spdlog::spdlog_ex&) {  // it cannot be opened: nowhere, then
+            } catch (const spdlog::spdlog_ex&) {  // the file cannot be opened: no log
             }
         }
         auto logger = std::make_shared<spdlog::logger>("offramp", std::move(sink));
         logger->flush_on(spdlog::level::info);
-        logger->set_error_handler([](const std::string&) {});  // a full disk is nothing for a program's terminal
+        logger->set_error_handler(
+            [](const std::string&) {});  // do not print to the program's terminal if the disk is full
         spdlog::set_default_logger(std::move(logger));
     });
 }

@@ -7,7 +7,7 @@
 namespace offramp {
 namespace {
 
-// A lack of descriptors is mended in one way, whatever was tried.
+// A lack of descriptors has one fix, independent of the attempt.
 std::string fix_of(int errno_value, const std::string& hint) {
     if (errno_value == EMFILE) return "Raise the limit of open files (ulimit -n, LimitNOFILE= of a systemd unit)";
     if (errno_value == ENFILE) return "Raise the machine's limit of open files (sysctl fs.file-max)";

@@ -5,7 +5,7 @@
 
 namespace offramp {
 
-// A separate object file: libofframp.so has another one in its place (common/abi/failed_expectation.cpp).
+// A separate object file, because libofframp.so links another one instead (common/abi/failed_expectation.cpp).
 void fail_expectation(std::string_view contract, std::source_location where) {
     std::fprintf(stderr, "%s:%u: %s: broken contract: %.*s\n", where.file_name(), where.line(), where.function_name(),
                  static_cast<int>(contract.size()), contract.data());

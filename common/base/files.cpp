@@ -21,8 +21,8 @@ namespace {
 
 constexpr std::size_t kMostAtOnce = std::size_t{64} << 20;
 
-// Made anew: whatever has its name, a dead writer's file or another user's file in a shared folder, is
-// neither written to nor waited for.
+// Always creates a new file. An existing file, left by a dead writer or owned by another user of a shared folder, is
+// neither written nor waited for.
 UniqueFd make_temporary(const std::string& path, mode_t mode) {
     ::unlink(path.c_str());
     return UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, mode));
@@ -79,8 +79,8 @@ void WholeFile::flush() {
     if (::fsync(file_.get()) != 0) throw failure_(errno);
 }
 
-// A network file system may say only when a descriptor is closed that it had no room: one is, while the name is not
-// given yet.
+// A network file system may report a full disk only when a descriptor is closed. So a duplicate is closed before the
+// file gets its name.
 void WholeFile::ask_for_late_errors() {
     const int another = ::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0);
     if (another < 0 || (::close(another) != 0 && errno != EINTR)) throw failure_(errno);
@@ -92,7 +92,7 @@ UniqueFd WholeFile::put_in_place() {
     return std::move(file_);
 }
 
-// The file itself, by its descriptor, whatever became of its temporary name.
+// Links the file by its descriptor, independent of its temporary name.
 bool WholeFile::put_in_place_if_none() {
     ask_for_late_errors();
     const std::string self = "/proc/self/fd/" + std::to_string(file_.get());
@@ -106,7 +106,7 @@ bool WholeFile::put_in_place_if_none() {
 void WholeFile::flush_name() {
     const std::string folder = std::filesystem::path(path_).parent_path().string();
     const UniqueFd directory(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    // A file system that cannot do this for a folder has nothing better to offer.
+    // EINVAL: the file system cannot flush a folder, and there is no alternative.
     if (!directory || (::fsync(directory.get()) != 0 && errno != EINVAL)) throw failure_(errno);
 }
 
@@ -121,7 +121,7 @@ namespace {
 RegularFile::RegularFile(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     const int open_errno = errno;
     struct stat status {};
-    // its type is more helpful than the error of open()
+    // the file's type is more helpful than the error of open()
     if ((fd_ ? ::fstat(fd_.get(), &status) : ::stat(path.c_str(), &status)) == 0) {
         if (S_ISDIR(status.st_mode) && !fd_) refuse("a folder that cannot be listed", open_errno);
         if (S_ISDIR(status.st_mode)) throw Error(ErrorKind::BadInput, "a folder, not a file");

@@ -16,8 +16,8 @@
 namespace offramp {
 namespace {
 
-// Writes the message as a JSON string's inside: quotes, backslashes and control characters escaped; a byte
-// that is not UTF-8 (a file's name may hold any) becomes U+FFFD, so that every line stays valid JSON.
+// Writes the message as the contents of a JSON string: escapes quotes, backslashes and control characters. Bytes that
+// are not UTF-8 (file names may contain any) become U+FFFD, so that every line is valid JSON.
 class JsonMessageFlag final : public spdlog::custom_flag_formatter {
   public:
     void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
@@ -44,8 +44,7 @@ class JsonMessageFlag final : public spdlog::custom_flag_formatter {
     std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<JsonMessageFlag>(); }
 };
 
-// Writes the message as a terminal may show it: anything that is not text is escaped. Lines
-// stay lines.
+// Writes the message safely for a terminal: escapes everything that is not text, and keeps line breaks.
 class TextMessageFlag final : public spdlog::custom_flag_formatter {
   public:
     void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {

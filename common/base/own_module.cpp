@@ -14,7 +14,7 @@ std::string path_of_module(const OwnModule& module) {
     std::error_code failure;
     const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
     if (failure) throw SystemError("reading the link /proc/self/exe", failure.value(), "Is /proc mounted?");
-    // Tests' programs lie a folder deeper.
+    // Test programs are one folder deeper.
     std::filesystem::path folder = program.parent_path();
     if (folder.filename() == "tests") folder = folder.parent_path();
     return (folder.parent_path() / "lib" / module.file).string();

@@ -20,7 +20,7 @@ namespace offramp {
 namespace {
 
 constexpr std::uint64_t kMostPid = std::numeric_limits<pid_t>::max();
-constexpr std::size_t kMostOfALine = 4096;  // some fifty numbers, and a name of at most 64 bytes
+constexpr std::size_t kMostOfALine = 4096;  // about fifty numbers, and a name of at most 64 bytes
 
 UniqueFd open_pidfd(std::uint64_t pid) {
     if (pid == 0 || pid > kMostPid) {
@@ -39,7 +39,7 @@ std::optional<WatchedProcess> watch_process(std::uint64_t pid) {
         throw SystemError("pidfd_open of process " + std::to_string(pid), errno,
                           "Linux 5.3 or later, and enough open files (ulimit -n), are needed");
     }
-    // Looked up after the pidfd was opened: if it is the right process now, the pidfd is that process's.
+    // Read the start time after opening the pidfd: if the process is the right one now, so is the pidfd's.
     return WatchedProcess{std::move(pidfd), process_start_time(pid).value_or(0)};
 }
 
@@ -58,7 +58,7 @@ std::optional<std::uint64_t> process_start_time(std::uint64_t pid) {
     }
     std::string line(kMostOfALine, '\0');
     const ssize_t got = ::read(stat.get(), line.data(), line.size());
-    line.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));  // it went meanwhile
+    line.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));  // the process ended meanwhile
     // The second field is the program's name in parentheses, and may itself hold spaces and parentheses.
     std::size_t at = line.rfind(')');
     if (at == std::string::npos) return std::nullopt;

@@ -5,7 +5,7 @@ namespace {
 
 constexpr std::string_view kLeftOut = "left-out";
 
-// Where the authority, "user:password@host:port", begins and ends.
+// The position of the authority, "user:password@host:port".
 struct Authority {
     std::size_t begin = 0, end = 0;
 };

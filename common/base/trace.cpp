@@ -22,7 +22,7 @@ namespace offramp {
 namespace {
 
 struct Look {
-    const char* name;  // NVTX's; the article's own words
+    const char* name;  // the NVTX name, from the article
     const char* recorded_name;
     std::uint32_t argb;
 };
@@ -108,13 +108,13 @@ void name_this_thread(const char* name) noexcept {
 
 namespace {
 
-// A vector that grows while threads wait for it would show in what it records.
-constexpr std::size_t kRoomAtOnce = std::size_t{1} << 18;  // 15 MB, of which what is not used is not touched
+// Growing the vector blocks threads, which would be visible in the recording.
+constexpr std::size_t kRoomAtOnce = std::size_t{1} << 18;  // 15 MB; unused pages are not touched
 
 using Lane = decltype(RecordedRange::lane);
 
 struct Recording {
-    std::mutex mutex;  // of what follows, up to the atomics, which are read without it and change under it, as `on`
+    std::mutex mutex;  // guards the members below. The atomics and `on` change under it, and are read without it
     Lane main_lane{};
     std::size_t most = 0;
     std::vector<RecordedRange> ranges;
@@ -132,14 +132,14 @@ thread_local Lane this_lane{};
 enum class ThisThread { Unknown, Main, Other };
 thread_local ThisThread this_thread = ThisThread::Unknown;
 
-// Never destroyed: threads of the host program record while it exits.
+// Never destroyed: the host program's threads still record while it exits.
 Recording& instance() {
     static Recording& made = *new Recording;
     return made;
 }
 
-// A child that never calls exec records nothing: who began it is not there. No memory is freed: another thread may have
-// held the allocator's locks.
+// A child that never calls exec does not record: nothing in it would end the recording. Does not free memory: another
+// thread may have held the allocator's locks.
 void lock_recording() { instance().mutex.lock(); }
 void unlock_recording() { instance().mutex.unlock(); }
 void end_recording_in_the_child() {
@@ -172,7 +172,7 @@ const Lane& lane_of_this_thread() {
     return this_lane;
 }
 
-// Whether there is anything to keep it for, as far as that is seen without the mutex.
+// A quick check without the mutex: false if the range will not be kept.
 bool may_be_kept(std::uint64_t begin_ns, std::uint64_t end_ns) noexcept {
     if (!recording()) return false;
     Recording& recording = instance();
@@ -182,12 +182,12 @@ bool may_be_kept(std::uint64_t begin_ns, std::uint64_t end_ns) noexcept {
     return false;
 }
 
-// Without a lane: the main thread's.
+// `lane` null: the main thread's.
 void keep(const Lane* lane, const char* name, std::uint64_t batch, std::uint64_t begin_ns, std::uint64_t end_ns,
           bool on_device) noexcept {
     Recording& recording = instance();
     const std::lock_guard lock(recording.mutex);
-    if (!on || !recording.wants(begin_ns, end_ns)) return;  // it ended meanwhile, or another one has begun
+    if (!on || !recording.wants(begin_ns, end_ns)) return;  // the recording ended meanwhile, or another one has begun
     try {
         if (recording.ranges.size() < recording.most)
             recording.ranges.push_back(
@@ -195,7 +195,7 @@ void keep(const Lane* lane, const char* name, std::uint64_t batch, std::uint64_t
         else
             ++recording.not_kept;
     } catch (const std::exception&) {
-        ++recording.not_kept;  // no memory: the run goes on
+        ++recording.not_kept;  // out of memory: the run continues
     }
     recording.full.store(recording.ranges.size() >= recording.most, std::memory_order_relaxed);
 }
@@ -208,7 +208,7 @@ bool keep_ranges(std::string_view main_lane, const RangesWanted& wanted) {
     Recording& recording = instance();
     const std::lock_guard lock(recording.mutex);
     if (on) return false;
-    recording.ranges.clear();  // a forked child has its parent's
+    recording.ranges.clear();  // a forked child still has its parent's ranges
     recording.ranges.reserve(std::min(wanted.most, kRoomAtOnce));
     recording.main_lane = lane_of(std::string(main_lane).c_str());
     recording.most = wanted.most;

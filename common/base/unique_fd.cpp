@@ -21,9 +21,9 @@ void UniqueFd::reset() noexcept {
 
 namespace {
 
-// A number is listed here while its object has it open: both change under the mutex, which is held through a fork. So a
-// child never closes a number that was given to something else meanwhile. There, the number may then be given to
-// something else while the object's copy still has it: it stays here, as a copy's, until that copy is gone.
+// Lists a descriptor's number while its object has it open. Both change under the mutex, which is held during a fork,
+// so a child never closes a number that was reused meanwhile. In the child, the number may be reused while the copy of
+// the object still holds it. It stays listed, as Copy, until that copy is gone.
 struct OwnFds {
     enum class FdKind { Object, Copy, Library };
     struct Entry {
@@ -36,7 +36,7 @@ struct OwnFds {
 
 using FdKind = OwnFds::FdKind;
 
-// Never destroyed: objects of static life may outlive it.
+// Never destroyed: static objects may outlive it.
 OwnFds& own_fds() {
     static OwnFds& made = *new OwnFds;
     return made;
@@ -44,7 +44,7 @@ OwnFds& own_fds() {
 
 void lock_before_fork() { own_fds().mutex.lock(); }
 void unlock_behind_fork() { own_fds().mutex.unlock(); }
-// No memory is taken or freed here: another thread may have held the allocator's locks.
+// Do not allocate or free memory here: another thread may have held the allocator's locks.
 void close_in_the_child() {
     auto& entries = own_fds().entries;
     for (OwnFds::Entry& entry : entries) {
@@ -55,21 +55,21 @@ void close_in_the_child() {
     own_fds().mutex.unlock();
 }
 
-// Once a process.
+// Registers the handlers once per process.
 void close_in_children() {
     static const int problem = ::pthread_atfork(lock_before_fork, unlock_behind_fork, close_in_the_child);
     if (problem != 0) throw SystemError("registering a fork handler", problem);
 }
 
-// A number that no copy has. What is locked stays so: the lock is the open file's, whichever number it has. Under the
-// mutex.
+// Moves the descriptor to a number that no copy holds. Locks remain: they belong to the open file, not to the number.
+// Call it under the mutex.
 UniqueFd apart_from_copies(UniqueFd fd) {
     const auto is_registered = [](int number) {
         return std::ranges::any_of(own_fds().entries, [&](const OwnFds::Entry& entry) {
             return entry.kind == FdKind::Copy && entry.fd == number;
         });
     };
-    // The lowest that is free and not borne; those in between are free again when this returns.
+    // Takes the lowest free number that no copy holds; the numbers skipped are free again on return.
     std::vector<UniqueFd> in_between;
     while (is_registered(fd.get())) {
         UniqueFd moved(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
@@ -98,10 +98,10 @@ void ProcessOwnFd::reset() noexcept {
     const bool is_a_copy = found == entries.end() || found->kind == FdKind::Copy;
     if (found != entries.end()) entries.erase(found);
     if (is_a_copy) {
-        static_cast<void>(fd_.release());  // in a child: closed, and its number may be another's
+        static_cast<void>(fd_.release());  // in a child: already closed, and the number may be reused
         return;
     }
-    ::flock(fd_.get(), LOCK_UN);  // a child that is just being made has its copy still
+    ::flock(fd_.get(), LOCK_UN);  // a child that is being forked may still have a copy
     fd_.reset();
 }
 
@@ -117,7 +117,7 @@ int open_process_own(const std::function<int()>& open) noexcept {
         close_in_children();
         const std::lock_guard guard(own_fds().mutex);
         auto& entries = own_fds().entries;
-        entries.push_back({.kind = FdKind::Library});  // before there is anything to lose
+        entries.push_back({.kind = FdKind::Library});  // first, because it may throw
         const int fd = open();
         if (fd >= 0)
             entries.back().fd = fd;

@@ -11,8 +11,7 @@
 namespace offramp {
 namespace {
 
-// Accepted lead bytes with the range of the byte behind them; the rest of a character is 80..BF (RFC 3629,
-// section 4).
+// Accepted lead bytes, with the range of the second byte; further bytes are 80..BF (RFC 3629, section 4).
 struct Form {
     unsigned char lead_first, lead_last, second_first, second_last;
     std::size_t bytes;
@@ -27,7 +26,7 @@ constexpr std::array<Form, 9> kForms{{{0x00, 0x7f, 0x00, 0x00, 1},
                                       {0xf1, 0xf3, 0x80, 0xbf, 4},
                                       {0xf4, 0xf4, 0x80, 0x8f, 4}}};
 
-// In the middle of a character.
+// True for a byte in the middle of a character.
 bool is_continued(char byte) { return (static_cast<unsigned char>(byte) & 0xc0U) == 0x80U; }
 
 bool within(char byte, unsigned char first, unsigned char last) {
@@ -62,7 +61,7 @@ bool is_printable(std::string_view character) noexcept {
 }
 
 bool is_utf8(std::string_view text) noexcept {
-    // Most of it is ASCII: no branch a byte.
+    // Most texts are ASCII: avoid a branch per byte.
     unsigned char all = 0;
     for (const char byte : text) all |= static_cast<unsigned char>(byte);
     if (all < 0x80) return true;

@@ -16,7 +16,7 @@
 namespace offramp {
 namespace {
 
-// Alignment of any element type, and of memory from operator new.
+// The alignment of any element type, and of memory from operator new.
 constexpr std::size_t kLeastAlignment = 16;
 
 }  // namespace
@@ -80,7 +80,7 @@ using nlohmann::json;
 std::vector<std::size_t> order_in_memory(const TensorSpec& spec) {
     std::vector<std::size_t> order(spec.dims);
     std::iota(order.begin(), order.end(), std::size_t{0});
-    // Dimension 0 counts the samples, which follow one another whatever their own order.
+    // Dimension 0 counts the samples and stays first, independent of the order within a sample.
     std::stable_sort(order.begin() + 1, order.end(),
                      [&](std::size_t a, std::size_t b) { return spec.strides[a] > spec.strides[b]; });
     return order;
@@ -110,7 +110,7 @@ TensorSpec read_spec(const json& metadata) {
     require(spec.dtype.whole_bytes(), "dtype");
     require(!shape.empty() && shape.size() <= kMaxDims && shape.size() == strides.size(), "shape");
     spec.dims = shape.size();
-    // No product of the shape may overflow below.
+    // Check that no product of the shape overflows below.
     std::uint64_t bytes = spec.dtype.bytes();
     for (const std::int64_t extent : shape)
         require(extent >= 1 && !__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes) &&

@@ -17,9 +17,9 @@ namespace offramp {
 // (write_dead_letter_file).
 void write_payload(const std::string& path, const SlabContents& slab);
 
-// Opens what write_payload wrote: a slab like the one that became a dead letter, for a processor.
-// Owns the file's mapping and a copy of those tensors that do not lie aligned in it. Thread: any, it never changes.
-// Errors: ConfigError or ProtocolError when the file is not what write_payload writes, with the file and the field.
+// Opens a file of write_payload() as a slab for a processor, equal to the dead letter's slab.
+// Owns the file's mapping, and copies of tensors that are not aligned in the file. Thread: any (immutable). Errors:
+// ConfigError or ProtocolError with the file and the field, if write_payload() did not write the file.
 class PayloadFile {
   public:
     explicit PayloadFile(const std::string& path);

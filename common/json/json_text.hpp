@@ -6,8 +6,8 @@
 
 namespace offramp {
 
-// From JSON's text and to it. nlohmann's parser and writer are compiled here and nowhere else: a file that calls its
-// parse() compiles the whole of it once more, which takes up to ten seconds under a sanitizer.
+// Parses and writes JSON texts. Only json_text.cpp compiles nlohmann's parser and writer: each further file that calls
+// parse() takes up to ten seconds more under a sanitizer.
 
 // Errors: nlohmann::json::exception, with the byte at which the text breaks.
 nlohmann::json parse_json(std::string_view text);

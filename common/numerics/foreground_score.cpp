@@ -7,7 +7,7 @@ namespace offramp {
 
 ForegroundScale ForegroundScale::of(std::string_view scores, double threshold) {
     if (scores != "logit") return {.logit = false, .least = static_cast<float>(threshold)};
-    // of 0 and 1 the infinities
+    // infinite for 0 and 1
     return {.logit = true, .least = static_cast<float>(std::log(threshold / (1 - threshold)))};
 }
 

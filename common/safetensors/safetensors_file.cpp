@@ -25,7 +25,7 @@ constexpr std::string_view kMetadata = "__metadata__";
 constexpr std::string_view kZip = "PK\x03\x04";
 constexpr std::size_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 
-// Bytes of an element by the format's word; 0 for an unknown one.
+// The bytes of an element by the format's name; 0 for an unknown name.
 std::size_t element_bytes(std::string_view dtype) {
     static constexpr std::pair<std::string_view, std::size_t> kKnown[] = {
         {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
@@ -70,7 +70,7 @@ Json parse_header(const Subject& file, std::span<const std::byte> header) {
     }
 }
 
-// The whole numbers of a JSON list, none negative, none beyond what an offset can be.
+// The whole numbers of a JSON list. Each must be a valid offset.
 std::vector<std::uint64_t> whole_numbers(const Subject& file, const std::string& tensor, const Json& entry,
                                          const char* field) {
     const auto found = entry.find(field);

@@ -46,8 +46,8 @@ bool is_suffix_of_ours(std::string_view suffix) {
            std::all_of(suffix.begin() + 1, suffix.end(), is_digit);
 }
 
-// An entry of /dev/shm that has the exact form of one of our names. A run id may hold any of the separators,
-// so the name is taken apart from its end: prefixes alone would take one run's objects for another's.
+// An entry of /dev/shm with the exact form of an object's name. A run id may contain separators, so the name is parsed
+// from its end: a prefix alone could match another run's objects.
 struct NamedObject {
     RunNames run;
     std::string suffix;
@@ -83,7 +83,7 @@ bool of_run(const NamedObject& object, const RunNames& names) {
     return object.run.run_id == names.run_id && object.run.nonce == names.nonce;
 }
 
-// Only a regular file of this user is an Offramp object, also for root, which sweeps only root's.
+// Only a regular file of this user is an Offramp object; root also sweeps only its own.
 bool remove_own(const std::string& name) {
     const std::string path = "/dev/shm" + name;
     struct stat found = {};
@@ -98,7 +98,7 @@ bool remove_own(const std::string& name) {
     return false;
 }
 
-// False when another sweep of this run was at work all the time.
+// Returns false if another sweep of this run was active the whole time.
 bool sweep_one(const RunNames& names, std::chrono::milliseconds patience, std::vector<std::string>& removed) {
     // Without the lock object nothing proves that the run is dead.
     if (const auto seen = RunLockFile::open(names); !seen || seen->owner() != ::geteuid()) return true;
@@ -113,8 +113,8 @@ bool sweep_one(const RunNames& names, std::chrono::milliseconds patience, std::v
     return true;
 }
 
-// The kernel gives a lease for writing on a file that no other process has open or mapped, wherever that process is; as
-// long as it lasts no process opens the file. Nothing: a process has it, or that is unknown.
+// The kernel grants a write lease only if no other process has the file open or mapped, in any namespace. While the
+// lease lasts, no process can open the file. Returns nothing if the file is in use, or that is unknown.
 std::optional<UniqueFd> lease_of_unused(const std::string& name) {
     const std::string path = "/dev/shm" + name;
     struct stat opened = {};
@@ -122,7 +122,7 @@ std::optional<UniqueFd> lease_of_unused(const std::string& name) {
     UniqueFd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
     if (!file || ::fstat(file.get(), &opened) != 0 || !S_ISREG(opened.st_mode) || opened.st_uid != ::geteuid())
         return std::nullopt;
-    // A process that opens it causes a signal, which is ignored unless it is asked for.
+    // A process that opens the file causes a signal. SIGURG is ignored by default.
     if (::fcntl(file.get(), F_SETSIG, SIGURG) != 0 || ::fcntl(file.get(), F_SETLEASE, F_WRLCK) != 0)
         return std::nullopt;
     if (::lstat(path.c_str(), &named) != 0 || named.st_ino != opened.st_ino || named.st_dev != opened.st_dev)
@@ -135,7 +135,7 @@ bool has_lock(const std::vector<NamedObject>& objects, const RunNames& run) {
         objects, [&](const NamedObject& object) { return object.suffix == "lock" && of_run(object, run); });
 }
 
-// For a run whose lock was removed: its objects go when no process has any of them.
+// For a run whose lock was removed: removes its objects if no process uses any of them.
 void sweep_without_lock(const std::vector<NamedObject>& objects, const RunNames& run,
                         std::vector<std::string>& removed) {
     std::vector<UniqueFd> leases;
@@ -152,7 +152,7 @@ void sweep_without_lock(const std::vector<NamedObject>& objects, const RunNames&
         leases.push_back(std::move(*lease));
         names.push_back(object.name);
     }
-    if (RunLockFile::open(run)) return;  // it has just begun
+    if (RunLockFile::open(run)) return;  // the run has just begun
     for (const std::string& name : names)
         if (remove_own(name)) removed.push_back(name);
 }
@@ -210,7 +210,7 @@ RunLock RunLock::hold(const RunNames& names, bool create, bool readable_by_group
         if (file->owner() != ::geteuid() && !for_the_group)
             throw SystemError("joining run '" + names.run_id + "' of user id " + std::to_string(file->owner()), EACCES,
                               remedy(Remedy::OpenToAnotherUser), ErrorKind::NotPermitted);
-        // Its producer holds the shared lock: an exclusive one means that a sweep found no live process.
+        // The run's producer holds the shared lock; an exclusive lock means that a sweep found no live process.
         if (!file->try_lock_shared() || !file->still_named()) throw_no_such_run(names, "The run is being removed");
         return RunLock(std::move(*file).take_fd());
     }
@@ -219,7 +219,7 @@ RunLock RunLock::hold(const RunNames& names, bool create, bool readable_by_group
         if (!file)
             throw SystemError("creating the lock of run '" + names.run_id + "', /dev/shm" + names.lock(), EEXIST,
                               "Another producer has made it: every run needs its own nonce", ErrorKind::RunInUse);
-        // A sweep may come between making and locking; it then removes the file, and another is made.
+        // A sweep may remove the file between creation and locking; then create another.
         file->lock_shared();
         if (file->still_named()) return RunLock(std::move(*file).take_fd());
     }
@@ -236,11 +236,11 @@ std::vector<std::string> sweep_dead_runs() {
         for (const RunNames& run : runs) {
             try {
                 if (has_lock(objects, run))
-                    sweep_one(run, kNoWait, removed);  // who is at it does the same
+                    sweep_one(run, kNoWait, removed);  // another sweep does the same work
                 else
                     sweep_without_lock(objects, run, removed);
             } catch (const SystemError& problem) {
-                // Another user's runs are swept by that user's.
+                // Another user's runs are swept by that user's programs.
                 spdlog::log(problem.errno_value() == EACCES ? spdlog::level::debug : spdlog::level::warn,
                             "sweep of run '{}' skipped: {}", run.run_id, problem.what());
             } catch (const Error& problem) {

@@ -30,8 +30,7 @@ namespace {
 
 namespace bip = boost::interprocess;
 
-// One call of fallocate that a signal interrupts starts again from nothing: small pieces get done even under
-// a profiler's timer.
+// fallocate starts from the beginning after a signal. Small pieces complete even under a profiler's timer.
 constexpr std::size_t kReservedAtOnce = std::size_t{64} << 20;
 
 std::size_t page_bytes() {
@@ -58,7 +57,7 @@ std::string in_gib(std::uint64_t bytes) {
     throw SystemError(tried, ENOSPC, more + "; or " + remedy(Remedy::FewerSlabs), ErrorKind::SharedMemoryFull);
 }
 
-// An object of shared memory is a file to a limit on the size of files.
+// A limit on file sizes also applies to shared-memory objects.
 [[noreturn]] void throw_too_large_or(const std::string& tried, int problem) {
     throw SystemError(tried, problem, way_to_write(problem, ""),
                       problem == EFBIG ? ErrorKind::CannotWrite : ErrorKind::System);
@@ -73,14 +72,14 @@ void advise(const bip::mapped_region& region, int advice, const char* advice_nam
         throw SystemError(std::string("madvise ") + advice_name + " on shared memory " + name, errno);
 }
 
-// A core dump of slabs would delay the news of a death, and a forked child would keep a dead run's memory in use.
+// A core dump of slabs would delay the detection of a death, and a forked child would keep a dead run's memory in use.
 void keep_private(const bip::mapped_region& region, const std::string& name) {
     advise(region, MADV_DONTDUMP, "MADV_DONTDUMP", name);
     advise(region, MADV_DONTFORK, "MADV_DONTFORK", name);
 }
 
-// Slabs are taken by populate(), after this: in huge pages, where /dev/shm is mounted with huge=advise. A kernel
-// without them refuses, and the pages stay small.
+// Call it before populate(), which then allocates huge pages if /dev/shm is mounted with huge=advise. A kernel without
+// huge pages refuses, and the pages stay small.
 void ask_for_huge_pages(const bip::mapped_region& region) {
     [[maybe_unused]] const int result = ::madvise(region.get_address(), region.get_size(), MADV_HUGEPAGE);
 }
@@ -90,7 +89,7 @@ void check_name(const std::string& name) {
            "a shared-memory name is a slash and up to 254 bytes without another");
 }
 
-// Removes the name only while it refers to the object of this handle: never what another run made under it since.
+// Removes the name only if it still refers to this object, and not to an object that another run created since.
 bool remove_name(const std::string& name, dev_t device, ino_t inode) noexcept {
     struct stat named = {};
     if (::lstat(("/dev/shm" + name).c_str(), &named) != 0) return errno == ENOENT;
@@ -110,7 +109,7 @@ void reserve(int handle, const std::string& name, std::size_t bytes) {
     }
 }
 
-// A size without memory behind it: populate() brings that, or fails.
+// Sets the size without allocating memory: populate() allocates it, or fails.
 void set_size(int handle, const std::string& name, std::size_t bytes) {
     if (::ftruncate(handle, static_cast<off_t>(bytes)) != 0)
         throw_too_large_or("sizing shared memory " + name + " to " + std::to_string(bytes) + " bytes", errno);
@@ -144,7 +143,7 @@ bip::shared_memory_object open_object(const std::string& name, bip::mode_t mode)
 
 }  // namespace
 
-// Owns the name until it is kept or removed.
+// Owns the name until keep_name() or removal.
 struct SharedRegion::State {
     State(std::string object_name, const struct stat& object)
         : name(std::move(object_name)), device(object.st_dev), inode(object.st_ino) {}
@@ -212,7 +211,7 @@ SharedRegion SharedRegion::adopt(const std::string& name, std::size_t bytes) {
     if (found.st_uid != ::geteuid())
         throw SystemError("taking over shared memory " + name + " of user id " + std::to_string(found.st_uid), EACCES,
                           "", ErrorKind::NotPermitted);
-    if (found.st_size == 0)  // its creator died between naming and sizing it
+    if (found.st_size == 0)  // its creator died before setting the size
         set_size(object.get_mapping_handle().handle, name, bytes);
     else if (static_cast<std::uint64_t>(found.st_size) != bytes)
         throw ProtocolError("shared memory " + name + " has " + std::to_string(found.st_size) + " bytes, " +
@@ -296,7 +295,7 @@ void SharedRegionView::populate() const {
 #ifdef MADV_POPULATE_READ
     constexpr int kPopulateRead = MADV_POPULATE_READ;
 #else
-    constexpr int kPopulateRead = 22;  // C libraries older than the kernel lack the name
+    constexpr int kPopulateRead = 22;  // C libraries older than the kernel do not define it
 #endif
     [[maybe_unused]] const int result =
         ::madvise(state_->region.get_address(), state_->region.get_size(), kPopulateRead);
@@ -328,7 +327,7 @@ namespace {
 #ifdef MADV_POPULATE_WRITE
 constexpr int kPopulateWrite = MADV_POPULATE_WRITE;
 #else
-constexpr int kPopulateWrite = 23;     // C libraries older than the kernel lack the name
+constexpr int kPopulateWrite = 23;     // C libraries older than the kernel do not define it
 #endif
 
 }  // namespace
@@ -338,7 +337,7 @@ void fault_in_pages(std::span<std::byte> pages) {
     while (::madvise(pages.data(), pages.size(), kPopulateWrite) != 0) {
         if (errno == EINTR || errno == EAGAIN) continue;
         if (errno == EINVAL || errno == ENOSYS) return touch_pages(pages);
-        // The kernel's word for pages whose touching would be a SIGBUS: the file system has no more.
+        // EFAULT means that touching the pages would raise SIGBUS: the file system is full.
         if (errno == EFAULT)
             throw SystemError("faulting in " + std::to_string(pages.size()) + " bytes of shared memory", ENOSPC,
                               "/dev/shm is full: enlarge it, or use fewer or smaller slabs",
@@ -363,7 +362,7 @@ bool faulting_in_can_fail() {
 void touch_pages(std::span<std::byte> pages) noexcept {
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     for (std::size_t at = 0; at < pages.size(); at += page) {
-        // Atomic, so that a store of another thread or process in between is not undone.
+        // Atomic, so that it does not undo a concurrent store of another thread or process.
         std::atomic_ref<unsigned char> first(*reinterpret_cast<unsigned char*>(&pages[at]));
         first.fetch_or(0, std::memory_order_relaxed);
     }
@@ -371,8 +370,7 @@ void touch_pages(std::span<std::byte> pages) noexcept {
 
 namespace {
 
-// The number that a control file holds; nothing for "max", for what is not a number and for a file that is not
-// there.
+// The number in a control file; nothing for "max", another text, or a missing file.
 std::optional<std::uint64_t> read_number(const std::string& file) {
     std::ifstream in(file);
     std::string word;
@@ -404,8 +402,8 @@ constexpr CgroupFiles kVersion2{"memory.max", "memory.current", ""};
 // Version 1 represents "no limit" by the largest number of whole pages.
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;
 
-// A container may see only its own subtree as the mount while the membership names the host's path; so every
-// ancestor is looked at, down to the mount itself, and what does not exist is passed over.
+// In a container, the mount may show only its own subtree, while the membership names the host's path. So every
+// ancestor is checked, down to the mount itself, and missing ones are skipped.
 void look_along(const std::string& mount, std::string path, const CgroupFiles& files,
                 std::optional<MemoryRoom>& tightest) {
     while (true) {

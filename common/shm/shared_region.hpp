@@ -84,7 +84,7 @@ class SharedRegionView {
     void populate() const;
     // Broken contract unless attached ReadWrite or CopyOnWrite.
     std::span<std::byte> writable_bytes() const;
-    // CopyOnWrite: drops the private pages, so that the object's own bytes are seen again. Whole pages:
+    // CopyOnWrite: drops the private pages, so that the object's own bytes are visible again. Whole pages:
     // `offset` on a page boundary, `length` is rounded up.
     void drop_private_pages(std::size_t offset, std::size_t length);
 

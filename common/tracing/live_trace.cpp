@@ -22,9 +22,9 @@ namespace offramp {
 namespace {
 
 constexpr std::size_t kLongestId = 64;
-constexpr std::uint64_t kLongestNs = 300'000'000'000;  // what ends later is of before the machine's last start
+constexpr std::uint64_t kLongestNs = 300'000'000'000;  // a request with a later end is from before the last boot
 
-// It is a part of a path.
+// The id becomes part of a path.
 bool is_id(std::string_view text) {
     return !text.empty() && text.size() <= kLongestId && std::ranges::all_of(text, [](char one) {
         return (one >= 'a' && one <= 'z') || (one >= '0' && one <= '9') || one == '-';
@@ -54,7 +54,7 @@ void LiveTrace::look(TimePoint now) {
     }
 }
 
-// Nothing where there is none that was not seen before.
+// Returns nothing if there is no new request.
 std::optional<LiveTrace::Request> LiveTrace::asked() {
     struct stat file {};
     if (::stat(request_path_.c_str(), &file) != 0) return std::nullopt;
@@ -82,7 +82,7 @@ void LiveTrace::begin(const Request& request) {
     if (on_begin_) on_begin_();
 }
 
-// Ranges of a long time are many, and disks stall: who looks has slabs to care for.
+// Writes in another thread: a recording can be large, disks can stall, and look()'s thread must serve slabs.
 void LiveTrace::stop() {
     const Request request = *std::exchange(under_way_, {});
     auto kept = take_ranges();

@@ -23,7 +23,8 @@
 namespace offramp {
 namespace {
 
-// The file, version 1: each key once, in any order, and no other; the first line is the version.
+// The file, version 1. The first line is the version. Each key occurs exactly once, in any order; other keys are
+// invalid.
 //   offramp-endpoint=1
 //   run_id=nightly-7
 //   nonce=00c0ffee00c0ffee        16 hexadecimal digits
@@ -38,7 +39,7 @@ constexpr std::string_view kSocketOfAnyRun = "/live/work-01234567.sock";
 
 std::string live_folder(const std::string& run_dir) { return run_dir + "/" + run_files::kLive; }
 
-// As short as can be: most of a socket's path is the user's.
+// As short as possible: the user's directory takes most of a socket's path.
 std::string socket_name(std::string_view begin, const Endpoint& endpoint) {
     const auto of_run_and_epoch = static_cast<std::uint32_t>(endpoint.names.nonce + endpoint.epoch);
     return fmt::format("{}{:08x}{}", begin, of_run_and_epoch, kSocketsEnd);
@@ -107,7 +108,7 @@ class EndpointText {
     std::map<std::string, std::string> values_;
 };
 
-// At most one byte more than a valid file has.
+// Reads at most one byte more than a valid file has.
 std::string read_all(int fd, const std::string& file) {
     std::string text(kMaxFileBytes + 1, '\0');
     std::size_t used = 0;
@@ -143,7 +144,7 @@ void Endpoint::publish() const {
                            way_to_write(problem, "The run directory must exist and be writable"),
                            ErrorKind::CannotWrite);
     });
-    whole.set_mode(0644);  // who may read is decided by the run directory's mode
+    whole.set_mode(0644);  // the run directory's mode decides who may read it
     whole.write(text);
     whole.put_in_place();
 }

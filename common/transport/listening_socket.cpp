@@ -63,7 +63,7 @@ BoundSocketPath::BoundSocketPath(int fd, std::string path, bool group_may_connec
     address.sun_family = AF_UNIX;
     expect(path_.size() < sizeof address.sun_path, "check_run_dir() was asked before a socket's path is used");
     path_.copy(address.sun_path, path_.size());
-    // The mode is that of the socket, less the umask: no other user may connect, from the beginning.
+    // The file gets the socket's mode minus the umask, so that no other user can connect at any time.
     if (::fchmod(fd, kOwnerOnly) != 0 || ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
         throw SystemError("binding a socket to " + path_, errno);
     struct stat bound = {};
@@ -126,7 +126,7 @@ constexpr std::size_t kFewestConnections = 8;
 constexpr std::size_t kMostConnections = 1024;
 constexpr std::size_t kRefusalsALogLine = 1000;
 
-// 0 when it is known no more: the other end has gone, or it is not a socket.
+// 0 if unknown: the other end has closed, or it is not a socket.
 pid_t process_behind(int fd) {
     ucred peer{};
     socklen_t bytes = sizeof peer;

@@ -36,8 +36,8 @@ enum class SendOutcome {
 };
 
 // The producer's end of both channels: work channel (ROUTER) and free-list channel (PULL).
-// Thread: one at a time, each with what the one before did in sight (a lock); it is made and destroyed by the same.
-// Blocks: wait() only. Errors: SystemError when the sockets cannot be made or were taken over.
+// Thread: one at a time, synchronized by a lock; the same thread creates and destroys it. Blocks: only wait(). Errors:
+// SystemError if the sockets cannot be created, or were taken over.
 class BrokerPort {
   public:
     virtual ~BrokerPort() = default;

@@ -7,13 +7,13 @@
 namespace offramp {
 namespace {
 
-// Messages a peer and direction may wait in libzmq: far more than a consumer's window, little memory (16 MiB
-// at the worst).
+// Messages that may wait in libzmq, per peer and direction: far more than a consumer's window, and little memory (16
+// MiB at most).
 constexpr int kQueuedMessages = 1024;
 
 zmq::socket_t make_socket(zmq::context_t& context, zmq::socket_type type) {
     zmq::socket_t socket(context, type);
-    // Whatever must not be lost is acknowledged by the protocol; so nothing is waited for at the end.
+    // The protocol acknowledges everything that must not be lost, so closing need not wait.
     socket.set(zmq::sockopt::linger, 0);
     socket.set(zmq::sockopt::sndhwm, kQueuedMessages);
     socket.set(zmq::sockopt::rcvhwm, kQueuedMessages);

@@ -29,20 +29,20 @@
 namespace offramp {
 namespace {
 
-// Descriptors of a context: one for its end, one each for the threads that close and that serve sockets.
+// Descriptors of a context: one for its end, and one each for the threads that close and serve sockets.
 constexpr std::size_t kEventfdsOfAContext = 3;
 constexpr std::size_t kEpollsOfAContext = 2;
 
-// Held through a fork, so that a child has only its own doors, and none is half changed.
+// Held during a fork, so that a child has only its own doors, and none is half changed.
 std::mutex& doors_mutex() {
     static std::mutex& made = *new std::mutex;
     return made;
 }
 constinit ZmqDoor* first_door = nullptr;
 
-// The context that this thread is making.
+// The descriptors for the context that this thread is creating.
 constinit thread_local ZmqDescriptors* being_made = nullptr;
-// A thread that Offramp's context has started.
+// True in a thread that Offramp's context has started.
 constinit thread_local bool is_a_contexts_thread = false;
 
 int take_last(std::vector<int>& fds) noexcept {
@@ -54,9 +54,9 @@ int take_last(std::vector<int>& fds) noexcept {
 
 }  // namespace
 
-// libzmq calls these instead of the system's functions of the same names. None throws.
+// libzmq calls these instead of the system's functions with the same names. They do not throw.
 struct ZmqCalls {
-    // Under the mutex.
+    // Call it under the mutex.
     static ZmqDoor* door_of(int fd) noexcept {
         ZmqDoor* door = first_door;
         while (door != nullptr && door->fd_ != fd) door = door->next_;
@@ -83,7 +83,7 @@ struct ZmqCalls {
     static int accept(int listening, sockaddr* address, socklen_t* length) noexcept {
         return accept4(listening, address, length, 0);
     }
-    // A listening socket stays readable while a peer waits, and libzmq would ask again without end.
+    // A listening socket stays readable while a peer waits, and libzmq would retry in a busy loop.
     static void rest(ZmqDoor& door, int problem) noexcept {
         bool is_first = false;
         {
@@ -157,7 +157,7 @@ namespace {
 
 void lock_doors() { doors_mutex().lock(); }
 void unlock_doors() { doors_mutex().unlock(); }
-// The doors are the parent's.
+// In a child: the doors belong to the parent.
 void forget_doors() {
     first_door = nullptr;
     doors_mutex().unlock();
@@ -174,7 +174,7 @@ bool are_in_one_object(const void* one, const void* other) {
 }
 
 void redirect_libzmq() {
-    // Once, also where the redirection fails and is tried again: a handler that is registered twice locks twice.
+    // Register it once, even if the redirection fails and is retried: a handler registered twice would lock twice.
     static const int atfork_problem = ::pthread_atfork(lock_doors, unlock_doors, forget_doors);
     if (atfork_problem != 0) throw SystemError("registering a fork handler", atfork_problem);
     static const bool is_done = [] {
@@ -189,7 +189,7 @@ void redirect_libzmq() {
         };
         const std::array others{import_of("accept", &ZmqCalls::accept)};
         const auto* const in_libzmq = reinterpret_cast<const void*>(&::zmq_ctx_new);
-        // The functions here must go on calling the system's.
+        // The functions in this file must still call the system's functions.
         const bool is_shared = !are_in_one_object(in_libzmq, reinterpret_cast<const void*>(&ZmqCalls::accept4));
         if (!is_shared || redirect_imports(in_libzmq, needed) != needed.size())
             throw Error(ErrorKind::System, "this libzmq opens file descriptors with unknown functions",
@@ -280,7 +280,7 @@ std::uintptr_t page_of(std::uintptr_t address) {
     return address / bytes * bytes;
 }
 
-// A loaded library's own tables, as the dynamic loader reads them.
+// A loaded library's own tables, in the dynamic loader's form.
 class LoadedLibrary {
   public:
     explicit LoadedLibrary(const dl_phdr_info& info) : base_(info.dlpi_addr) {
@@ -296,7 +296,7 @@ class LoadedLibrary {
         return std::ranges::any_of(loaded_, [address](const Pages& part) { return part.contains(address); });
     }
 
-    // Where the library keeps the address of the function that it imports under this name.
+    // The slots in which the library stores the address of the function that it imports by this name.
     std::vector<Slot*> slots_of(std::string_view name) const {
         std::vector<Slot*> found;
         const auto* symbols = table<ElfW(Sym)>(DT_SYMTAB);
@@ -317,7 +317,7 @@ class LoadedLibrary {
         return found;
     }
 
-    // The pages that the loader wrote and then protected are opened for the one word.
+    // Makes the page, which the loader has write-protected, writable for one word.
     void write(Slot* slot, void* replacement) const {
         const auto address = reinterpret_cast<std::uintptr_t>(slot);
         const bool is_protected = read_only_.contains(address);
@@ -336,7 +336,7 @@ class LoadedLibrary {
             if (entry->d_tag == tag) return entry->d_un.d_val;
         return 0;
     }
-    // glibc has added the base to addresses in place, other loaders have not.
+    // glibc adds the base to addresses in place; other loaders do not.
     template <typename T>
     const T* table(ElfW(Sxword) tag) const {
         const std::uintptr_t address = value(tag);

@@ -22,11 +22,11 @@ namespace {
 constexpr std::chrono::seconds kTheftCheckEvery{1};
 constexpr int kDisconnectLingerMs = 1000;
 constexpr std::chrono::milliseconds kRetryEvery{100};
-// Two channels a port.
+// A port has two channels.
 constexpr std::size_t kSockets = 2;
-// Beyond its sockets: a producer that can never admit a consumer is an error, not a stalled run.
+// Descriptors beyond the broker's sockets: a producer that can never admit a consumer is an error, not a stalled run.
 constexpr std::size_t kRoomOfABroker = 32;
-// libzmq ends the process where it gets no thread: one for its sockets, one that closes them.
+// libzmq aborts the process if it cannot start its threads: one for its sockets, and one that closes them.
 constexpr unsigned kThreadsOfAContext = 2;
 
 PeerCredentials sender_of(zmq::message_t& frame) {
@@ -34,7 +34,7 @@ PeerCredentials sender_of(zmq::message_t& frame) {
     return parse_peer_address(address == nullptr ? "" : address);
 }
 
-// In milliseconds: rounded up, so that a short time is not spun away.
+// Milliseconds, rounded up, so that a short timeout does not become a busy loop.
 int to_poll_timeout(std::chrono::nanoseconds timeout) {
     if (timeout <= timeout.zero()) return 0;
     constexpr std::chrono::milliseconds kMost{std::numeric_limits<int>::max()};
@@ -42,7 +42,7 @@ int to_poll_timeout(std::chrono::nanoseconds timeout) {
                                              : std::chrono::ceil<std::chrono::milliseconds>(timeout).count());
 }
 
-// `turn` is not held while it sleeps.
+// Releases `turn` while it sleeps.
 void poll_until(std::vector<pollfd>& polled, std::span<const int> fds, std::chrono::nanoseconds timeout,
                 std::unique_lock<std::mutex>& turn) {
     for (const int fd : fds) polled.push_back({fd, POLLIN, 0});
@@ -77,8 +77,8 @@ class ZmqBrokerPort final : public BrokerPort {
     SendOutcome send(const std::string& peer, std::span<const std::byte> bytes) override {
         if (!work_.send_frame(std::as_bytes(std::span(peer)), ZMQ_SNDMORE))
             return ::zmq_errno() == EHOSTUNREACH ? SendOutcome::PeerGone : SendOutcome::QueueFull;
-        // The peer's queue had room for the first frame, so it takes the message; a peer that dies in between
-        // is seen by its pidfd.
+        // The peer's queue had room for the first frame, so it accepts the message. The peer's pidfd reveals a death in
+        // between.
         if (!work_.send_frame(bytes, 0)) return SendOutcome::PeerGone;
         return SendOutcome::Sent;
     }
@@ -129,8 +129,8 @@ class ZmqBrokerPort final : public BrokerPort {
         at.door->disown();
     }
 
-    // In this order, so that the sockets are closed before their files go, and those before another producer
-    // may come.
+    // Keep this order: the sockets close before their files are removed, and the files are removed before another
+    // producer can start.
     ServingLock lock_;
     ConnectionLimit connections_;
     Listening at_work_;
@@ -149,8 +149,8 @@ class ZmqConsumerPort final : public ConsumerPort {
   public:
     explicit ZmqConsumerPort(const Endpoint& endpoint)
         : work_(context_, zmq::socket_type::dealer), free_list_(context_, zmq::socket_type::push) {
-        // Its last message is Disconnect, which gets no answer: closing waits until it has left, but for no dead
-        // producer's sake.
+        // The last message is Disconnect, which gets no answer. Closing waits until it is sent, but not for a dead
+        // producer.
         work_.socket().set(zmq::sockopt::linger, kDisconnectLingerMs);
         connect(work_.socket(), endpoint.work_address());
         connect(free_list_.socket(), endpoint.free_list_address());
@@ -190,7 +190,7 @@ class ZmqConsumerPort final : public ConsumerPort {
     zmq::message_t frame_;
 };
 
-// A port whose context libzmq makes with descriptors that are there.
+// Creates a port whose libzmq context uses descriptors that were opened in advance.
 template <class Port, class... Arguments>
 std::unique_ptr<Port> make_port(const std::string& tried, std::size_t room, Arguments&&... arguments) {
     require_threads(kThreadsOfAContext);

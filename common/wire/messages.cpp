@@ -10,7 +10,7 @@ namespace {
 
 struct Form {
     std::size_t body_bytes;
-    std::size_t record_bytes;  // 0: no records may follow
+    std::size_t record_bytes;  // 0: records are not allowed
 };
 
 std::optional<Form> form_of(MessageType type) {

@@ -9,10 +9,10 @@
 namespace offramp {
 namespace {
 
-// Far above any memory, and far below where the arithmetic of a pool of slabs would overflow.
+// Far above any memory size, and far below an overflow in a pool's arithmetic.
 constexpr std::int64_t kMaxTensorBytes = std::int64_t{1} << 44;
 
-// Throws for an output that is empty, that no slab of so many rows can hold, or whose elements no reader takes.
+// Throws if an output is empty, does not fit into a slab with `rows` rows, or has an unsupported element type.
 void require_room_for_rows(const TensorSpec& output, std::int64_t rows) {
     if (output.dims == 0) throw ConfigError("output '" + output.name + "' has no dimension");
     if (!output.dtype.whole_bytes())

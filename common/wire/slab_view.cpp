@@ -34,7 +34,7 @@ std::span<const std::byte> find_table(std::span<const std::byte> header, const c
     return header.subspan(offset, bytes);
 }
 
-// Copied out before the checks: the checked bytes must be the used ones.
+// Copies the record before the checks, so that the checked bytes are the used ones.
 template <class Record>
 Record record_at(std::span<const std::byte> table, std::size_t index) {
     Record record;
@@ -47,7 +47,7 @@ void set_text(std::string& text, std::span<const char> field) {
     text.assign(all.substr(0, all.find('\0')));
 }
 
-// `room`: bytes behind the header; no tensor may describe more than that, so that no product below overflows.
+// `room`: the bytes after the header. No tensor may exceed it, so that no product below overflows.
 void check_tensor(TensorView& view, const TensorRecord& record, std::span<const std::byte> payload,
                   std::uint32_t samples, std::size_t room) {
     set_text(view.spec.name, record.name);
@@ -99,8 +99,7 @@ void SlabContents::read_anew(std::span<const std::byte> from, std::uint64_t run_
     require(header.version == kSlabHeaderVersion, "version", header.version, kSlabHeaderVersion);
     require(header.run_nonce == run_nonce, "run", header.run_nonce, run_nonce);
     require(header.slab == ticket.slab, "slab", header.slab, ticket.slab);
-    // A slab outlives the producer that filled it: its tickets may be of a later epoch, never of an earlier
-    // one.
+    // A slab outlives the producer that filled it: its tickets may have a later epoch, but not an earlier one.
     require(header.epoch <= ticket.epoch, "epoch", header.epoch, ticket.epoch);
     require(header.generation == ticket.generation, "generation", header.generation, ticket.generation);
     require(header.header_bytes >= sizeof header && header.header_bytes <= from.size() &&

@@ -14,14 +14,14 @@ namespace offramp {
 namespace {
 
 constexpr std::size_t kFileHeader = 14;
-constexpr std::size_t kCoreHeader = 12;  // of OS/2's first version; all others have 40 bytes or more
+constexpr std::size_t kCoreHeader = 12;  // OS/2's first version; all other headers have 40 bytes or more
 constexpr std::size_t kInfoHeader = 40;
 constexpr std::size_t kHeaderWithAlpha = 56;
 constexpr std::size_t kBmpColors = 256;
 
 enum class Packing : std::uint32_t { None = 0, Runs8 = 1, Runs4 = 2, Masks = 3 };
 
-// Where a colour is in a pixel's bits.
+// The position of a colour in a pixel's bits.
 struct ColorMask {
     unsigned shift = 0;
     std::uint32_t most = 0;
@@ -36,8 +36,8 @@ struct BmpLayout {
     bool top_down = false;
     unsigned bits = 0;
     Packing packing = Packing::None;
-    std::array<ColorMask, 3> masks{};  // red, green, blue, of more than 8 bits
-    std::uint32_t alpha_mask = 0;      // none: it has no alpha
+    std::array<ColorMask, 3> masks{};  // red, green, blue; for pixels of more than 8 bits
+    std::uint32_t alpha_mask = 0;      // 0: no alpha
     std::array<std::array<std::uint8_t, 3>, kBmpColors> palette{};
     std::span<const std::byte> pixels;
 
@@ -87,7 +87,7 @@ void read_masks(std::span<const std::byte> file, std::size_t header, BmpLayout& 
     std::ranges::transform(masks, layout.masks.begin(), color_mask);
 }
 
-// Behind the header, blue first.
+// The palette follows the header, blue first.
 void read_palette(std::span<const std::byte> file, std::size_t at, std::size_t colors, std::size_t color_bytes,
                   BmpLayout& layout) {
     for (std::size_t i = 0; i < std::min(colors, kBmpColors); ++i)
@@ -140,7 +140,7 @@ BmpLayout layout_of(std::span<const std::byte> file) {
         if (colors == 0) colors = std::size_t{1} << layout.bits;
         if (colors > 65536) refuse_damaged("a palette of " + std::to_string(colors) + " colours");
         read_palette(file, at, colors, color_bytes, layout);
-        // Some writers say that the pixels begin where the palette does.
+        // Some writers give the palette's offset as the pixels' offset.
         if (data == at) data = 0;
         at += colors * color_bytes;
     }
@@ -149,7 +149,7 @@ BmpLayout layout_of(std::span<const std::byte> file) {
     return layout;
 }
 
-// A row of pixels of a whole number of bytes, or of several pixels in a byte, the first one in its highest bits.
+// Decodes a row. A pixel has whole bytes, or a byte has several pixels, the first in its highest bits.
 void decode_row(const BmpLayout& layout, std::span<const std::byte> from, std::uint8_t* rgb) {
     const unsigned bytes = layout.bits / 8;
     for (std::uint32_t x = 0; x < layout.size.width; ++x, rgb += 3) {
@@ -172,7 +172,7 @@ void decode_plain(const BmpLayout& layout, std::size_t file_bytes, std::uint8_t*
         decode_row(layout, layout.pixels.subspan(row_bytes * y, used), layout.row(y, rgb));
 }
 
-// Takes numbers of colours to where they belong; what goes beyond a row or the picture is left out.
+// Writes colour indexes to their pixels. Drops pixels beyond a row or the picture.
 class BmpRuns {
   public:
     BmpRuns(const BmpLayout& layout, std::uint8_t* rgb) : layout_(layout), rgb_(rgb) {}
@@ -216,7 +216,7 @@ void decode_runs(const BmpLayout& layout, std::size_t file_bytes, std::uint8_t* 
         } else if (byte == kMove) {
             const unsigned across = take(), down = take();
             runs.move(across, down);
-        } else {  // so many pixels as they are, in pairs of bytes
+        } else {  // uncompressed pixels, in pairs of bytes
             const unsigned bytes = nibbles ? (byte + 1) / 2 : byte;
             for (unsigned i = 0; i < bytes; ++i) {
                 const unsigned value = take();

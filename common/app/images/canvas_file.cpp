@@ -41,7 +41,7 @@ std::uint64_t length_of(int file) {
     return ::fstat(file, &facts) == 0 ? static_cast<std::uint64_t>(facts.st_size) : 0;
 }
 
-// Sizes that a Tiling takes.
+// True for sizes that a Tiling accepts.
 bool is_possible(const CanvasForm& form) {
     return form.picture.pixels() > 0 && form.picture.pixels() <= kMostTiledPixels && form.tiles.tile > 0 &&
            2 * std::uint64_t{form.tiles.overlap} < form.tiles.tile;
@@ -126,7 +126,7 @@ bool FoundCanvas::is_full() const {
     return true;
 }
 
-// It is not summed, and all of its tiles are set as written: none of them would be delivered again.
+// True if the seam is not summed although all its tiles are marked as written: none of them would be delivered again.
 bool FoundCanvas::is_lost(CanvasCell seam) const {
     if (is_set(seam)) return false;
     const auto [first_row, rows] = tiles_of_cell(seam.row);
@@ -148,7 +148,7 @@ bool FoundCanvas::has(std::uint32_t tile_row, std::uint32_t tile_column) const {
     return true;
 }
 
-// A process that finds the same file at the same time waits for its lock, and then another file has the name, or none.
+// A process that finds the same file meanwhile waits for its lock. Then the name refers to another file, or to none.
 void FoundCanvas::remove() {
     struct flock range {};
     range.l_type = F_WRLCK;

@@ -31,9 +31,9 @@ constexpr const char* kWanted =
     throw ConfigError("--input '" + printable(input) + "': " + why, hint, ErrorKind::NoInput);
 }
 
-// Walks a folder, and each folder below it once: links may lead back, or to one folder by a million ways. What the tree
-// itself has comes before what links lead to, and these come in the order of their names, so that a folder's name does
-// not depend on how the disk lists it.
+// Walks a folder and visits each folder below it once: links may lead back, or to one folder in a million ways. Files
+// of the tree itself come before files behind links, and links are followed in the order of their names, so that a
+// folder's name does not depend on the disk's order.
 class FolderWalk {
   public:
     FolderWalk(std::string root, const StillWanted& still_wanted)
@@ -89,7 +89,7 @@ class FolderWalk {
     std::string root_;
     const StillWanted& still_wanted_;
     std::set<std::pair<dev_t, ino_t>> visited_;
-    std::map<std::string, fs::path> links_;  // to folders, which are looked at when the tree is done
+    std::map<std::string, fs::path> links_;  // links to folders, which are followed after the tree
 };
 
 FileList list_folder(const std::string& input, const StillWanted& still_wanted) {
@@ -106,7 +106,7 @@ FileList list_folder(const std::string& input, const StillWanted& still_wanted) 
             .other_files = walk.other_files};
 }
 
-// How a file is packed whose first bytes these are; empty: it is not, as far as they show.
+// The compression of a file with these first bytes; empty: none detected.
 std::string packing_of(std::string_view front) {
     using namespace std::string_view_literals;
     constexpr std::pair<std::string_view, const char*> kPackings[] = {

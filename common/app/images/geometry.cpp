@@ -9,7 +9,7 @@
 namespace offramp {
 namespace {
 
-// Half of what is left over; a half pixel goes to the even number, as Python rounds.
+// Half of the remaining pixels; a half is rounded to the even number, like in Python.
 std::uint64_t margin(std::uint64_t whole, std::uint32_t cut) {
     expect(cut <= whole, "a frame is inside its picture");
     const std::uint64_t half = (whole - cut) / 2;
@@ -21,7 +21,7 @@ struct Stretch {
     std::uint32_t count = 0;
 };
 
-// The pixels of `full` that became `count` of `resized` from `first` on.
+// The pixels among `full` that correspond to resized pixels [first, first + count).
 Stretch visible_range(std::uint64_t first, std::uint32_t count, std::uint64_t resized, std::uint32_t full) {
     const double scale = static_cast<double>(full) / static_cast<double>(resized);
     const auto at = [&](std::uint64_t position) {
@@ -61,7 +61,7 @@ std::uint32_t tiles_of(std::uint32_t length, TileSize size) {
     return (length - size.overlap + step - 1) / step;
 }
 
-// Takes a number and the character behind it off the text; `mark` 0: the text ends there.
+// Removes a number and the character `mark` after it from the text. `mark` 0: the text must end after the number.
 std::optional<std::uint32_t> take_number(std::string_view& text, char mark) {
     std::uint32_t number = 0;
     const char* const end = text.data() + text.size();

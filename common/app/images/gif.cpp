@@ -26,7 +26,7 @@ class GifBytes {
   public:
     explicit GifBytes(std::span<const std::byte> file) : file_(file), left_(file) {}
 
-    // Errors: UnreadableItem: the file ends before.
+    // Errors: UnreadableItem: the file is too short.
     std::span<const std::byte> take(std::size_t bytes) {
         if (bytes > left_.size())
             throw UnreadableItem("truncated GIF: its " + std::to_string(file_.size()) +
@@ -40,14 +40,14 @@ class GifBytes {
         for (const std::byte byte : take(bytes)) value |= std::to_integer<unsigned>(byte) << shift, shift += 8;
         return value;
     }
-    // A block of data: its length and as many bytes; empty where such blocks end.
+    // Reads a data block (a length, then as many bytes); empty at the end of the blocks.
     std::span<const std::byte> block() { return take(number(1)); }
 
   private:
     std::span<const std::byte> file_, left_;
 };
 
-// The first picture of a file, and where its codes begin.
+// The first picture of a file, and the position of its codes.
 struct GifPicture {
     explicit GifPicture(GifBytes from) : codes(from) {}
 
@@ -55,7 +55,7 @@ struct GifPicture {
     PictureRect picture;
     bool interlaced = false;
     Palette palette{};
-    std::optional<unsigned> transparent;  // number of a colour; also used around the picture
+    std::optional<unsigned> transparent;  // index of a colour; also used around the picture
     GifBytes codes;
 };
 
@@ -65,7 +65,7 @@ Palette gray_ramp() {
     return palette;
 }
 
-// `flags` of a screen or of a picture say whether it has a palette, and of how many colours.
+// `flags` (a screen's or a picture's) tell whether a palette follows, and its number of colours.
 void take_palette(GifBytes& bytes, unsigned flags, Palette& palette) {
     if ((flags & 0x80U) == 0) return;
     const auto colors = bytes.take(std::size_t{3} << ((flags & 7U) + 1));
@@ -112,7 +112,7 @@ GifPicture first_picture(std::span<const std::byte> file) {
     return found;
 }
 
-// Takes a picture's pixels in their order and puts their colours where they belong.
+// Receives a picture's pixels in order, and writes their colours to the right positions.
 class GifPixels {
   public:
     GifPixels(const GifPicture& found, std::uint8_t* rgb) : found_(found), rgb_(rgb) { begin_row(); }
@@ -139,16 +139,16 @@ class GifPixels {
     struct Pass {
         std::uint32_t first, step;
     };
-    static constexpr std::array<Pass, 4> kPasses{{{0, 8}, {4, 8}, {2, 4}, {1, 2}}};  // over the rows, interlaced
+    static constexpr std::array<Pass, 4> kPasses{{{0, 8}, {4, 8}, {2, 4}, {1, 2}}};  // passes over interlaced rows
 
     const GifPicture& found_;
     std::uint8_t* rgb_;
     std::size_t pass_ = 0;
-    std::uint32_t row_ = 0, left_ = 0;  // pixels of the row
+    std::uint32_t row_ = 0, left_ = 0;  // left_: remaining pixels of the row
     std::uint8_t* to_ = nullptr;
 };
 
-// Codes of some bits each, the lowest first, that go on from block to block.
+// Reads codes of variable length, lowest bit first, across blocks.
 class GifCodes {
   public:
     explicit GifCodes(GifBytes bytes) : bytes_(bytes) {}
@@ -172,7 +172,7 @@ class GifCodes {
     unsigned waiting_ = 0, have_ = 0;  // bits
 };
 
-// The colours of each code: those of an earlier code, and one more.
+// The colours of each code: an earlier code's colours, and one more.
 class GifTable {
   public:
     explicit GifTable(unsigned color_bits) : color_bits_(color_bits) { clear(); }
@@ -186,11 +186,11 @@ class GifTable {
         last_ = kNone;
     }
 
-    // The colours of the code that follows, as far as there are pixels for them.
+    // Writes the colours of the next code, up to the number of remaining pixels.
     void put(unsigned code, GifPixels& pixels) {
         const bool is_next = code == next_ && last_ != kNone && next_ < kGifCodes;
         if (code >= next_ && !is_next) refuse("an undefined code");
-        std::size_t count = is_next ? 1 : 0;  // such a one ends as it begins
+        std::size_t count = is_next ? 1 : 0;  // its last colour equals its first
         unsigned from = is_next ? last_ : code;
         for (; from > end_code(); from = links_[from].before) colors_[count++] = links_[from].color;
         const auto begin = static_cast<std::uint8_t>(from);
@@ -209,14 +209,14 @@ class GifTable {
         std::uint16_t before;
         std::uint8_t color;
     };
-    static constexpr unsigned kNone = kGifCodes;  // behind a clear code: no code yet
+    static constexpr unsigned kNone = kGifCodes;  // after a clear code: no code yet
 
     unsigned color_bits_, next_ = 0, code_bits_ = 0, last_ = kNone;
     std::array<Link, kGifCodes> links_{};
-    std::array<std::uint8_t, kGifCodes + 1> colors_{};  // of one code, the last one first
+    std::array<std::uint8_t, kGifCodes + 1> colors_{};  // of one code, in reverse order
 };
 
-// By a palette, which need not be the file's.
+// Decodes with a palette, which need not be the file's.
 void decode(GifPicture found, const Palette& palette, std::uint8_t* rgb) {
     found.palette = palette;
     const unsigned color_bits = found.codes.number(1);

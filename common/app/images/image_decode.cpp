@@ -36,15 +36,15 @@ void refuse_format(ImageFormat format) {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
-constexpr std::size_t kKeptBytes = std::size_t{64} << 20;  // of scratch, from image to image
+constexpr std::size_t kKeptBytes = std::size_t{64} << 20;  // limit of scratch memory that is kept between images
 
 std::uint8_t* room_for(ImageSize size, std::vector<std::uint8_t>& pixels) {
     if (pixels.size() < size.rgb_bytes()) pixels.resize(size.rgb_bytes());
     return pixels.data();
 }
 
-// The minimum size of a scaled JPEG decode. A scaled decode ends with a mean over squares: a cubic is to have the last
-// halving itself.
+// The minimum size of a scaled JPEG decode. A scaled decode averages squares, so a cubic filter does the last halving
+// itself.
 ImageSize least_size(const PictureFrame& frame) {
     const std::uint32_t times = frame.interpolation == Interpolation::Bicubic ? 2 : 1;
     const std::uint32_t shorter = frame.shorter_side * times;
@@ -96,7 +96,7 @@ ImageSize ImageDecoder::decode_file_in_full(const PicturePlace& place, std::vect
     return size;
 }
 
-// Decodes file_ once more if it has alpha.
+// Decodes file_ again if it has alpha.
 BesideColours ImageDecoder::beside_colours(const Stored& stored) const {
     BesideColours beside{.alpha = {}, .profile = colour_profile(stored.format, file_)};
     if (stored.tiff) beside.profile = stored.tiff->profile();
@@ -122,9 +122,9 @@ ImageSize ImageDecoder::size_of_file(const PicturePlace& place) {
     constexpr std::uint64_t kFront = std::uint64_t{256} << 10;
     read(place, kFront);
     const TrimAtEnd trim{*this};
-    // A WebP notes its orientation behind the pixels.
+    // A WebP stores its orientation after the pixels.
     const ImageFormat format = image_format(file_);
-    if (format == ImageFormat::Tiff) {  // its header may lie anywhere
+    if (format == ImageFormat::Tiff) {  // its header may be anywhere
         const TiffPicture picture(picture_bytes(place));
         return upright_size(picture.size(), picture.orientation());
     }
@@ -136,7 +136,7 @@ ImageSize ImageDecoder::size_of_file(const PicturePlace& place) {
     return upright_size(stored.size, stored.orientation);
 }
 
-// The file, or its first bytes, once its front has shown that it is an image that can be read.
+// Reads the file, or its first `most` bytes, if its beginning shows a supported format.
 void ImageDecoder::read(const PicturePlace& place, std::uint64_t most) {
     if (file_.capacity() > kKeptBytes) file_ = {};
     const RegularFile file = or_unreadable([&] { return RegularFile(place.path); });
@@ -160,7 +160,7 @@ void ImageDecoder::read(const PicturePlace& place, std::uint64_t most) {
     }
 }
 
-// `target`: what the upright picture becomes at least.
+// `target`: the minimum size of the upright picture.
 ImageDecoder::Stored ImageDecoder::begin(std::span<const std::byte> file, ImageSize target) {
     Stored stored{.format = image_format(file)};
     if (!readable(stored.format)) refuse_format(stored.format);
@@ -204,7 +204,7 @@ void ImageDecoder::finish(std::span<const std::byte> file, const Stored& stored,
         decode_png(file, stored.size, rgb);
 }
 
-// Upright before the resize: its rows come before its columns, and its bits depend on which is which.
+// Turns the picture upright before resizing: rows are resized before columns, and the order changes the bits.
 void ImageDecoder::decode(std::span<const std::byte> file, const PictureFrame& frame, std::span<std::byte> rgb) {
     const TrimAtEnd trim{*this};
     const ImageSize size = frame.size;

@@ -29,8 +29,8 @@ bool is_heif(std::span<const std::byte> front) {
            at(front, 8, "avif"sv) || at(front, 8, "avis"sv);
 }
 
-// Two letters begin many a text. Behind them a file of pixels has zeros: four that are reserved, or the high byte of
-// its header's size where a writer used those.
+// Many texts begin with these two letters. A BMP also has zeros after them: four reserved bytes, or, if a writer used
+// those, the high byte of the header's size.
 bool is_bmp(std::span<const std::byte> front) {
     return at(front, 0, "BM"sv) && (at(front, 6, "\0\0\0\0"sv) || at(front, 15, "\0"sv));
 }
@@ -90,7 +90,7 @@ std::size_t byte_at(std::span<const std::byte> bytes, std::size_t at) {
     return std::to_integer<std::size_t>(bytes[at]);
 }
 
-// In segments that are numbered from 1 on, in any order.
+// The profile is in segments, numbered from 1, in any order.
 std::vector<std::byte> jpeg_profile(std::span<const std::byte> file) {
     constexpr std::string_view kName = "ICC_PROFILE\0"sv;
     std::map<std::size_t, std::span<const std::byte>> parts;
@@ -137,7 +137,7 @@ void read_from_memory(png_structp png, png_bytep to, std::size_t bytes) {
     reading->left -= bytes;
 }
 
-// Everything that may longjmp, in a frame without objects. Leaves `profile` null where there is none.
+// Contains everything that may longjmp, in a frame without objects. Leaves `profile` null if there is no profile.
 void read_front(png_structp png, png_infop info, PngReading* reading, png_bytep* profile, png_uint_32* bytes) {
     if (setjmp(png_jmpbuf(png)) != 0) return;
     png_set_read_fn(png, reading, read_from_memory);
@@ -148,7 +148,7 @@ void read_front(png_structp png, png_infop info, PngReading* reading, png_bytep*
     png_get_iCCP(png, info, &name, &compression, profile, bytes);
 }
 
-// libpng unpacks it, and drops one that does not fit the picture.
+// libpng decompresses the profile, and drops a profile that does not fit the picture.
 std::vector<std::byte> png_profile(std::span<const std::byte> file) {
     PngReading reading{.next = file.data(), .left = file.size(), .ran_out = false, .message = {}, .largest = 0};
     png_structp png = make_png_reader(&reading);
@@ -167,8 +167,8 @@ std::vector<std::byte> png_profile(std::span<const std::byte> file) {
 
 }  // namespace
 
-// ICC.1: its size, 12 bytes, the colours of the data, 16 bytes, "acsp"; in all a header of 128 bytes and a number of
-// tags.
+// ICC.1: the size, 12 bytes, the data's colour space, 16 bytes, "acsp"; in total a header of 128 bytes, then the number
+// of tags.
 bool is_rgb_profile(std::span<const std::byte> profile) {
     constexpr std::size_t kLeast = 132, kMost = std::size_t{16} << 20U;
     return profile.size() >= kLeast && profile.size() <= kMost && has_at(profile, 16, "RGB "sv) &&

@@ -20,7 +20,7 @@ constexpr std::size_t kLongestKey = kMaxKeyBytes - kRoomForNumber;
 constexpr std::array<std::string_view, 11> kExtensions{".jpg", ".jpeg", ".jpe",  ".jfif", ".png", ".apng",
                                                        ".tif", ".tiff", ".webp", ".bmp",  ".gif"};
 
-// Bytes of the extension at the end of the last part; 0 for none or when nothing would be left.
+// The length of the last part's extension; 0 if there is none, or if nothing would remain.
 std::size_t image_extension_bytes(std::string_view name) {
     const std::string_view last = name.substr(name.find_last_of('/') + 1);
     const std::size_t dot = last.find_last_of('.');
@@ -78,7 +78,7 @@ void for_each_name_in_the_way(std::string_view key, const Take& take) {
     }
 }
 
-// An item whose results would be files where others' folders are gets a number. Few inputs have one: a.jpg beside a
+// Numbers a key if a result file of the item would have the name of another item's folder. This is rare: a.jpg beside a
 // folder a.png.
 void keep_off_folders(std::vector<std::string>& keys, std::unordered_set<std::string>& taken) {
     std::unordered_set<std::string> in_the_way;

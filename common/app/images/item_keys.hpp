@@ -13,8 +13,7 @@ namespace offramp {
 // allowed). A key is well-formed UTF-8 with printable characters only (is_printable()). It is never empty or absolute,
 // and no part of it is "." or "..", or begins with kReservedPrefix. It has at most kMaxKeyBytes bytes and each part at
 // most 200, so that a sink can use it as a file name and add a suffix. A longer name is cut and ends in a hash of the
-// whole. No key with an Offramp suffix (".png", ".logits.npy") is a folder of another key: that other key gets a
-// number.
+// whole. A key gets a number if, with an Offramp suffix (".png", ".logits.npy"), it would be a folder of another key.
 //
 // Ids keep anything that looks like an extension, because it is part of the id.
 enum class NamesAre { Files, Ids };

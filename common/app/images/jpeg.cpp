@@ -1,7 +1,7 @@
 #include "common/app/images/jpeg.hpp"
 
 #include <cstdio>
-// they need std::FILE to be known
+// these headers need std::FILE
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -19,8 +19,8 @@
 
 namespace offramp {
 
-// The state of libjpeg's callbacks: its structs first, so that a pointer to them is one to these. An error leaves by
-// longjmp, which runs no destructor.
+// The state of libjpeg's callbacks. libjpeg's struct is the first member, so that a pointer to it can be cast. Errors
+// use longjmp, which runs no destructors.
 struct JpegErrors {
     jpeg_error_mgr base;
     std::jmp_buf way_out;
@@ -29,15 +29,15 @@ struct JpegErrors {
 
 struct JpegSource {
     jpeg_source_mgr base;
-    std::span<const std::byte> bytes;  // of a file in memory, until they are given out
-    FileWindow* window;                // of any other; null: in memory
-    std::array<std::byte, 2> last;     // bytes that were given out
+    std::span<const std::byte> bytes;  // a file in memory, until libjpeg gets it
+    FileWindow* window;                // any other file; null: in memory
+    std::array<std::byte, 2> last;     // the last bytes that libjpeg got
     bool ran_out;
 };
 
 namespace {
 
-constexpr int kMostScans = 500;           // more take minutes, and no encoder writes them
+constexpr int kMostScans = 500;           // more scans take minutes, and no encoder writes them
 constexpr std::size_t kLinesAtOnce = 16;  // rows of the largest block that libjpeg decodes together
 constexpr std::size_t kInks = 4;
 
@@ -50,7 +50,7 @@ JpegSource& source_of(j_decompress_ptr jpeg) { return *reinterpret_cast<JpegSour
     std::longjmp(errors.way_out, 1);
 }
 
-// Warnings that leave the picture whole. Every other one means that part of it is invented.
+// Warnings that do not affect the picture. After any other warning, part of the picture is invented.
 bool is_harmless(int warning) {
     constexpr std::array kHarmless{JWRN_EXTRANEOUS_DATA, JWRN_ADOBE_XFORM, JWRN_JFIF_MAJOR, JWRN_BOGUS_PROGRESSION,
                                    JWRN_NOT_SEQUENTIAL};
@@ -104,7 +104,8 @@ void limit_scans(j_common_ptr jpeg) {
     std::longjmp(errors.way_out, 1);
 }
 
-// Everything that may longjmp, in frames without objects. False: JpegErrors and JpegSource say why.
+// Contains everything that may longjmp, in frames without objects. Returns false on errors: JpegErrors and JpegSource
+// have the reason.
 bool read_header(jpeg_decompress_struct* jpeg, JpegErrors* errors, JpegSource* source, jpeg_progress_mgr* progress) {
     if (setjmp(errors->way_out) != 0) return false;
     jpeg_create_decompress(jpeg);
@@ -139,7 +140,7 @@ bool read_end(jpeg_decompress_struct* jpeg, JpegErrors* errors) {
     return true;
 }
 
-// Ink as Adobe's programs write it, 255 where there is none, for any metadata; and PIL's arithmetic.
+// Converts inks in Adobe's form (255 means no ink), independent of metadata, with PIL's arithmetic.
 void rgb_of_inks(const std::uint8_t* inks, std::size_t pixels, std::uint8_t* rgb) {
     for (std::size_t i = 0; i < pixels; ++i, inks += kInks, rgb += 3)
         for (std::size_t color = 0; color < 3; ++color) {
@@ -174,7 +175,7 @@ struct JpegPicture::Decoder {
     JpegSource source{};
     jpeg_progress_mgr progress{};
     jpeg_decompress_struct jpeg{};
-    std::vector<std::uint8_t> inks;  // of some rows of a CMYK picture
+    std::vector<std::uint8_t> inks;  // some rows of a CMYK picture
 };
 
 void JpegPicture::Decoder::begin() {
@@ -194,7 +195,7 @@ void JpegPicture::Decoder::begin() {
             throw UnreadableItem("JPEG with " + std::to_string(jpeg.num_components) +
                                  " colours per pixel; only 1, 3 and 4 are supported");
     } catch (...) {
-        jpeg_destroy_decompress(&jpeg);  // whose destructor is not called
+        jpeg_destroy_decompress(&jpeg);  // the destructor of this object does not run
         throw;
     }
 }

@@ -45,7 +45,7 @@ RegularFile open_manifest(const std::string& input) {
     }
 }
 
-// Hands out a file's lines without their ends; of one that is longer than kMostLineBytes only as much.
+// Passes a file's lines without line ends to `take`; a line beyond kMostLineBytes is cut.
 template <class Take>
 void for_each_line(const RegularFile& file, const Take& take) {
     std::vector<char> block(std::size_t{1} << 20);
@@ -120,7 +120,7 @@ std::string without_percents(std::string_view text) {
     return plain;
 }
 
-// The path that a uri means. Errors: UnreadableItem: it means none.
+// The path of a URI. Errors: UnreadableItem: not the URI of a file.
 std::string path_of(const std::string& uri) {
     std::string path = uri;
     if (const std::size_t scheme_end = uri.find("://");
@@ -239,9 +239,9 @@ constexpr std::size_t kMostLevels = 64;
 constexpr std::size_t kShownDigits = 40;
 constexpr std::size_t kShownNameBytes = 60;
 
-// Not the parser with a callback to ask: it looks through the whole of an array behind each object in it. `on_member`
-// gets the name of each member of the outermost object, as written in its quotes, if the text is JSON. Returns whether
-// it is of at most kMostLevels.
+// Scans a text without the parser's callbacks, because those scan a whole array after each of its objects. For valid
+// JSON, `on_member` gets each member's name in the outermost object, as written between the quotes. Returns true if the
+// text has at most kMostLevels.
 template <class OnMember>
 bool look_through(std::string_view text, OnMember on_member) {
     std::size_t levels = 0, string_at = 0, string_end = 0;
@@ -261,7 +261,7 @@ bool look_through(std::string_view text, OnMember on_member) {
     return true;
 }
 
-// The repeated name of an object that has fewer members than its text.
+// The repeated name, for an object with fewer members than in its text.
 std::string repeated_name(std::string_view text) {
     std::set<std::string> names;
     std::string repeated;
@@ -272,7 +272,7 @@ std::string repeated_name(std::string_view text) {
     return printable(utf8_prefix(repeated, kShownNameBytes));
 }
 
-// Explains common syntax that JSON does not have. `at`: the byte where the parser gave up, from 1.
+// Explains common syntax that is not JSON. `at`: the byte at which the parser failed, from 1.
 std::string describe_json_error(std::string_view text, std::size_t at, std::string_view complaint) {
     const std::string_view rest = text.substr(std::min(at > 0 ? at - 1 : 0, text.size()));
     for (const std::string_view number : {"NaN", "Infinity"})
@@ -296,7 +296,7 @@ bool is_beyond_64_bits(std::string_view digits) {
            !fits(std::from_chars(digits.data(), end, whole)) && !fits(std::from_chars(digits.data(), end, natural));
 }
 
-// Whole numbers that no integer of 64 bits holds become texts of their digits: the parser would round them to doubles.
+// Turns whole numbers beyond 64 bits into texts of their digits: the parser would round them to doubles.
 std::string with_large_numbers_as_texts(std::string_view text) {
     constexpr std::size_t kDigitsOf64Bits = 19;
     std::string result;
@@ -315,7 +315,7 @@ std::string with_large_numbers_as_texts(std::string_view text) {
     return result;
 }
 
-// The parser's only complaint of this kind: "[...] number overflow parsing '1e999'".
+// Extracts the number from the parser's text "[...] number overflow parsing '1e999'".
 std::string number_in(std::string_view complaint) {
     complaint.remove_prefix(std::min(complaint.find('\''), complaint.size() - 1) + 1);
     const std::string_view digits = complaint.substr(0, complaint.find('\''));

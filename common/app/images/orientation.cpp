@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// Numbers of a TIFF structure, in its byte order; nothing where they would lie outside.
+// Reads numbers of a TIFF structure in its byte order; nothing for a position outside.
 class TiffNumbers {
   public:
     TiffNumbers(std::span<const std::byte> tiff, bool big_endian) : tiff_(tiff), big_endian_(big_endian) {}
@@ -36,13 +36,13 @@ bool changes_sides(Orientation orientation) { return orientation >= Orientation:
 
 template <std::ptrdiff_t kPixel>
 void bring_pixels_upright(const std::uint8_t* from, ImageSize stored, Orientation orientation, std::uint8_t* to) {
-    constexpr std::uint32_t kTile = 64;  // where rows become columns, a tile of both pictures stays in the cache
+    constexpr std::uint32_t kTile = 64;  // if rows become columns, a tile of both pictures stays in the cache
     const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(stored.width) * kPixel;
     const std::uint8_t* const left_top = from;
     const std::uint8_t* const right_top = from + row - kPixel;
     const std::uint8_t* const left_bottom = from + (static_cast<std::ptrdiff_t>(stored.height) - 1) * row;
     const std::uint8_t* const right_bottom = left_bottom + row - kPixel;
-    // The place of the upright picture's first pixel, and the distances to the next one across and down.
+    // The position of the upright picture's first pixel, and the distances to the next pixel across and down.
     const std::uint8_t* first = left_top;
     std::ptrdiff_t across = kPixel, down = row;
     switch (orientation) {
@@ -129,7 +129,7 @@ PictureRect stored_part(const PictureRect& part, ImageSize stored, Orientation o
     PictureRect there{.left = changes ? part.top : part.left,
                       .top = changes ? part.left : part.top,
                       .size = changes ? ImageSize{part.size.height, part.size.width} : part.size};
-    // Counted from the other side.
+    // Count from the other side.
     if (orientation == MirrorAcross || orientation == HalfTurn || orientation == Transverse ||
         orientation == QuarterCounterclockwise)
         there.left = stored.width - there.left - there.size.width;

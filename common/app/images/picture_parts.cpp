@@ -30,10 +30,11 @@ namespace offramp {
 namespace {
 
 constexpr std::uint64_t kFront = std::uint64_t{256} << 10U;
-constexpr std::uint64_t kLongFront = std::uint64_t{64} << 20U;  // of a file with profiles, previews and comments
-constexpr std::size_t kInterlaceAt = 28;                        // the byte of a PNG's header
+constexpr std::uint64_t kLongFront = std::uint64_t{64}
+                                     << 20U;  // limit for a file's beginning with profiles, previews and comments
+constexpr std::size_t kInterlaceAt = 28;      // the byte of a PNG's header
 
-// Decoded when the first row is asked for: often only the size is.
+// Decodes at the first read: often only the size is needed.
 class HeldWhole final : public PictureRows {
   public:
     HeldWhole(PicturePlace place, ImageSize size) : PictureRows(size), place_(std::move(place)) {}
@@ -149,7 +150,7 @@ void read_from_window(png_structp png, png_bytep to, std::size_t bytes) {
     }
 }
 
-// Everything that may longjmp, in frames without objects. False: `reading` has the reason.
+// Contains everything that may longjmp, in frames without objects. Returns false on errors: `reading` has the reason.
 bool begin_picture(png_structp png, png_infop info, RowReading* reading, std::uint32_t width, std::uint32_t height) {
     if (setjmp(png_jmpbuf(png)) != 0) return false;
     png_set_read_fn(png, reading, read_from_window);
@@ -189,7 +190,7 @@ class RowsOfPng final : public PictureRows {
     void read(std::uint32_t rows, std::uint8_t* rgb) override {
         expect(rows <= size().height - read_, "no more rows are read than there are");
         if (rows == 0) return;
-        // Not before: often only the size is asked for.
+        // Decoding begins here, because often only the size is needed.
         if (read_ == 0 && !begin_picture(png_, info_, &reading_, size().width, size().height)) refuse();
         if (!read_rows(png_, rows, std::size_t{size().width} * 3, rgb)) refuse();
         read_ += rows;
@@ -244,7 +245,7 @@ class RowsOfTiff final : public PictureRows {
     }
 
   private:
-    // From the next row on, as many as there are of its row of tiles, and may be held.
+    // Decodes the next row and those after it in the same row of tiles, up to the memory limit.
     void hold() {
         const std::uint32_t height = picture_.tile().height;
         const std::uint64_t may = std::max<std::uint64_t>(most_held_ / (std::uint64_t{size().width} * 3), 1);
@@ -261,7 +262,7 @@ class RowsOfTiff final : public PictureRows {
     std::uint64_t most_held_;
     std::uint32_t next_ = 0;
     std::uint32_t held_from_ = 0, held_rows_ = 0;
-    std::vector<std::uint8_t> held_;  // those rows
+    std::vector<std::uint8_t> held_;  // the decoded rows
 };
 
 }  // namespace

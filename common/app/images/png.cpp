@@ -27,7 +27,7 @@ void read_bytes(png_structp png, png_bytep to, std::size_t bytes) {
     reading->left -= bytes;
 }
 
-// Everything that may longjmp, in a frame without objects. False: `reading` has the reason.
+// Contains everything that may longjmp, in a frame without objects. Returns false on errors: `reading` has the reason.
 bool decode_rows(png_structp png, png_infop info, PngReading* reading, std::uint32_t width, std::uint32_t height,
                  PngChannels channels, std::uint8_t* to) {
     if (setjmp(png_jmpbuf(png)) != 0) return false;
@@ -103,7 +103,7 @@ std::vector<std::byte> png_chunk(const PictureBytes& file, std::string_view kind
 
 Orientation png_orientation(const PictureBytes& file) {
     constexpr std::size_t kMostExif = std::size_t{1} << 20U;
-    constexpr std::string_view kAsInJpeg("Exif\0\0", 6);  // some write it so
+    constexpr std::string_view kAsInJpeg("Exif\0\0", 6);  // some writers add this prefix
     const std::vector<std::byte> exif = png_chunk(file, "eXIf", kMostExif);
     std::span<const std::byte> tiff(exif);
     if (tiff.size() >= kAsInJpeg.size() && std::memcmp(tiff.data(), kAsInJpeg.data(), kAsInJpeg.size()) == 0)

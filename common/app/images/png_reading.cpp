@@ -17,7 +17,7 @@ namespace {
 
 void ignore_warning(png_structp, png_const_charp) {}
 
-// A row of RGB or RGBA of 16 bits, in its place.
+// Scales a row of 16-bit RGB or RGBA in place.
 void scale_to_8_bits(png_structp png, png_row_infop row, png_bytep bytes) {
     auto* const reading = static_cast<PngReading*>(png_get_user_transform_ptr(png));
     const std::size_t numbers = std::size_t{row->width} * row->channels;

@@ -10,7 +10,7 @@
 namespace offramp {
 namespace {
 
-constexpr int kWeightBits = 22;  // 32 less 8 of a pixel less 2 to spare, as PIL has it
+constexpr int kWeightBits = 22;  // 32 minus a pixel's 8 minus 2 spare bits, like PIL
 constexpr std::int32_t kHalf = 1 << (kWeightBits - 1);
 constexpr std::size_t kKeptScratchBytes = std::size_t{16} << 20;
 
@@ -20,7 +20,7 @@ std::int32_t fixed_point(double weight) {
     return static_cast<std::int32_t>(weight * (1 << kWeightBits) + (weight < 0 ? -0.5 : 0.5));
 }
 
-// The weight of a pixel so far from the middle of the one that is made, in pixels of the smaller of the two pictures.
+// The weight of a pixel at this distance from the output pixel's centre, in pixels of the smaller picture.
 double weight_at(Interpolation interpolation, double distance) {
     constexpr double kA = -0.5;
     if (interpolation == Interpolation::Bilinear) return distance < 1.0 ? 1.0 - distance : 0.0;
@@ -28,7 +28,7 @@ double weight_at(Interpolation interpolation, double distance) {
     return distance < 2.0 ? (((distance - 5.0) * distance + 8.0) * distance - 4.0) * kA : 0.0;
 }
 
-// sums += row * weight, and the last step; in a form that the compiler turns into vector instructions.
+// sums += row * weight, in a form that the compiler vectorizes; below, the last step.
 [[gnu::always_inline]] inline void add_row_inline(std::int32_t* sums, const std::uint8_t* row, std::int32_t weight,
                                                   std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; ++i) sums[i] += row[i] * weight;
@@ -100,7 +100,7 @@ void Resizer::resize_channels(const std::uint8_t* from, ImageSize from_size, con
         std::memcpy(to, from, to_row * to_size.height);
         return;
     }
-    // The rows of the image that count.
+    // The rows of the image that are needed.
     std::uint32_t first_row = 0;
     std::uint32_t row_count = from_size.height;
     if (vertical) {

@@ -10,7 +10,7 @@ namespace offramp {
 namespace {
 
 constexpr std::size_t kBlock = 512;
-constexpr std::uint64_t kMostNoteBytes = std::uint64_t{1} << 20;  // of a long name or of pax records
+constexpr std::uint64_t kMostNoteBytes = std::uint64_t{1} << 20;  // limit of a long name or of pax records
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62;
 
 using Block = std::array<char, kBlock>;
@@ -20,7 +20,7 @@ std::string_view field(const Block& block, std::size_t begin, std::size_t bytes)
     return whole.substr(0, whole.find('\0'));
 }
 
-// Octal digits among blanks; or, where the first bit is set, the number itself (GNU).
+// Reads octal digits among blanks, or a binary number if the first bit is set (GNU).
 std::optional<std::uint64_t> number(const Block& block, std::size_t begin, std::size_t bytes) {
     const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(block[begin + i]); };
     std::uint64_t value = 0;
@@ -39,7 +39,7 @@ std::optional<std::uint64_t> number(const Block& block, std::size_t begin, std::
     return value;
 }
 
-// The sum of a header's bytes, with its own field as blanks; some archivers took bytes as signed.
+// Checks the sum of a header's bytes, with blanks for the sum itself. Some archivers used signed bytes.
 bool sum_is_right(const Block& block) {
     constexpr std::size_t kBegin = 148, kBytes = 8;
     std::int64_t plain = 0, with_signs = 0;
@@ -52,13 +52,13 @@ bool sum_is_right(const Block& block) {
     return stored && (static_cast<std::int64_t>(*stored) == plain || static_cast<std::int64_t>(*stored) == with_signs);
 }
 
-// Facts that extra headers give about the next member.
+// Extra headers' data about the next member.
 struct Notes {
     std::optional<std::string> name;
     std::optional<std::uint64_t> bytes;
 };
 
-// pax: "LENGTH KEY=VALUE\n", the length that of the whole record. False: it is none.
+// Reads pax records, "LENGTH KEY=VALUE\n", where LENGTH is that of the whole record. Returns false if one is malformed.
 bool read_pax(std::string_view records, Notes& notes) {
     while (!records.empty()) {
         std::size_t length = 0;
@@ -94,7 +94,7 @@ bool is_zero(const Block& block) {
     return std::ranges::all_of(block, [](char c) { return c == '\0'; });
 }
 
-// Whether a header comes behind the end mark at `at` and the zeros that fill the archive up.
+// True if a header follows the end mark at `at` and the padding zeros.
 bool has_header_behind(const std::function<std::size_t(std::uint64_t, char*, std::size_t)>& read_at, std::uint64_t at) {
     constexpr std::uint64_t kMostFilling = 2048;  // blocks
     Block block;
@@ -146,7 +146,7 @@ std::optional<std::string> index_tar(const std::function<std::size_t(std::uint64
             if (plain && !name.empty() && !name.ends_with('/')) take({.name = name, .offset = begin, .bytes = bytes});
             notes = {};
         }
-        // Links and folders have no bytes, whatever size they note.
+        // Links and folders have no data, even if their header has a size.
         const bool without_bytes =
             type == '1' || type == '2' || type == '3' || type == '4' || type == '5' || type == '6';
         const std::uint64_t padded = without_bytes ? 0 : (bytes + kBlock - 1) / kBlock * kBlock;

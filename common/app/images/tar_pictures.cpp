@@ -33,7 +33,7 @@ constexpr std::string_view kEnding = ".tar";
                       "Give --input a .tar file, or a folder of .tar files", code);
 }
 
-// Names relative to the folder, in their order. Errors: ConfigError: a folder that cannot be listed could hide shards.
+// Names relative to the folder, sorted. Errors: ConfigError: a folder that cannot be listed could hide shards.
 std::vector<std::string> shards_in(const std::string& folder) {
     std::vector<std::string> names;
     std::error_code error;
@@ -60,7 +60,7 @@ RegularFile open_shard(const std::string& path) {
     return or_unreadable([&] { return RegularFile(path); });
 }
 
-// A member's sample and the rest, as WebDataset parts them; an empty sample: it belongs to none.
+// Splits a member's name into sample and rest, like WebDataset; an empty sample: the member belongs to no sample.
 std::pair<std::string, std::string> parted(std::string_view name) {
     while (name.starts_with("./")) name.remove_prefix(2);
     const std::size_t last = name.find_last_of('/') + 1;
@@ -159,7 +159,7 @@ void TarPictures::read_shard(const std::string& name) {
     }
 }
 
-// False: the sample has a member of this name.
+// Returns false if the sample already has a member with this name.
 bool TarPictures::Members::add(Part part) {
     extensions += (extensions.empty() ? "" : ", ") + part.extension;
     const bool note = is_note(part.extension);
@@ -196,7 +196,7 @@ void TarPictures::finish(std::uint32_t shard, const std::string& prefix, Members
     keys_.push_back(name);
 }
 
-// Each picture is an item, with the notes of its name and those of the whole sample.
+// Makes each picture an item, with the notes for its name and for the whole sample.
 void TarPictures::add_each(std::uint32_t shard, const std::string& name, const Members& members) {
     const auto is_used = [&](const Part& note) {
         const std::string_view stem = before_last_part(note.extension);

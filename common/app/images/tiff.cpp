@@ -18,10 +18,10 @@
 namespace offramp {
 namespace {
 
-// Limit of one decoded row or tile, in all planes: a few kilobytes of file can claim more.
+// The limit of one decoded row or tile, in all planes: a few kilobytes of file can claim more.
 constexpr std::uint64_t kMostPieceBytes = std::uint64_t{256} << 20U;
 
-// `claimed`: by libtiff, of so many lines; there are so many such pieces.
+// `claimed`: libtiff's size of a piece with `lines` lines. `pieces`: the number of pieces.
 void check_piece(std::uint64_t line_bytes, std::uint32_t lines, std::size_t pieces, std::uint64_t claimed,
                  const char* what) {
     if (line_bytes > kMostPieceBytes / lines / pieces)
@@ -34,7 +34,7 @@ void check_piece(std::uint64_t line_bytes, std::uint32_t lines, std::size_t piec
 
 }  // namespace
 
-// A handle for each plane if rows are in strips of one sample each: all are read from their tops side by side.
+// Uses one handle per plane if strips hold one sample each: all planes are read from the top in parallel.
 class TiffPicture::Reader {
   public:
     Reader(PictureBytes bytes, std::uint64_t most_pixels, TiffPart part) : bytes_(std::move(bytes)) {
@@ -64,7 +64,7 @@ class TiffPicture::Reader {
             if (tile_.width == 0) planes_.push_back({.handle = std::make_unique<TiffHandle>(bytes_, page)});
             pieces_.emplace_back(pieces_.front().size());
         }
-        // Problems that libtiff reported and repaired are none of the picture's damages.
+        // Ignore problems that libtiff reported and repaired.
         for (Plane& plane : planes_) plane.handle->forget();
     }
 
@@ -101,7 +101,7 @@ class TiffPicture::Reader {
                                        : std::vector<std::byte>();
     }
 
-    // Once about as many pixels were read as there are: a part alone may be dark.
+    // Warns once about as many pixels were read as the picture has: a part alone may be dark.
     void look_at_numbers(std::uint64_t pixels) {
         if (left_to_read_ == 0) return;
         left_to_read_ -= std::min(left_to_read_, pixels);
@@ -147,13 +147,13 @@ class TiffPicture::Reader {
             }
     }
 
-    // Into pieces_, where it stays for the next part.
+    // Decodes a tile to pieces_, and keeps it for the next part.
     void read_tile(std::uint32_t left, std::uint32_t top) {
         if (held_ == std::pair(left, top)) return;
         held_.reset();
         for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {
             std::vector<std::uint8_t>& to = pieces_[piece];
-            std::ranges::fill(to, std::uint8_t{0});  // what a decoder leaves out is never another tile's
+            std::ranges::fill(to, std::uint8_t{0});  // pixels that a decoder omits must not show another tile
             if (libtiff().read_tile(first().get(), to.data(), left, top, 0, seen_[piece]) < 0 || first().is_damaged())
                 first().refuse();
         }
@@ -167,13 +167,13 @@ class TiffPicture::Reader {
         }
     }
 
-    // Compressed rows are decoded one after the other from their strip's first.
+    // Compressed rows must be decoded in order from their strip's first row.
     void read_row(std::size_t of, std::uint32_t row) {
         Plane& plane = planes_[of];
         const std::uint32_t begin = row - row % strip_rows_;
         const bool continues = plane.next > begin && plane.next <= row;
         std::uint32_t y = continues ? plane.next : begin;
-        plane.next = 0;  // a strip that fails is begun anew
+        plane.next = 0;  // a failed strip starts again
         for (; y <= row; ++y) {
             std::ranges::fill(pieces_[of], std::uint8_t{0});
             if (libtiff().read_scanline(plane.handle->get(), pieces_[of].data(), y, seen_[of]) < 0 ||
@@ -199,11 +199,11 @@ class TiffPicture::Reader {
     Orientation orientation_ = Orientation::Upright;
     bool in_planes_ = false, has_alpha_ = false;
     std::vector<std::byte> profile_;
-    std::uint64_t left_to_read_ = 0;  // pixels whose numbers are to be looked at
+    std::uint64_t left_to_read_ = 0;  // pixels to read before the check of 16-bit values
     std::unique_ptr<TiffLines> lines_;
-    std::vector<std::uint16_t> seen_{0};             // samples in planes; one for all where they stand together
-    std::vector<Plane> planes_;                      // in strips of each of those, else one
-    std::vector<std::vector<std::uint8_t>> pieces_;  // a row or a tile, of each of those
+    std::vector<std::uint16_t> seen_{0};             // planes to read; one entry if samples are interleaved
+    std::vector<Plane> planes_;                      // one per entry of seen_ for strips, else one
+    std::vector<std::vector<std::uint8_t>> pieces_;  // a row or a tile for each entry of seen_
     std::optional<std::pair<std::uint32_t, std::uint32_t>> held_;  // left and top of the tile in pieces_
     std::vector<const std::uint8_t*> plane_lines_;
 };

@@ -20,8 +20,8 @@
 namespace offramp {
 namespace {
 
-constexpr std::uint32_t kMostPages = 64;                // that are looked at for one in full resolution
-constexpr tmsize_t kMostOfLibtiff = tmsize_t{1} << 30;  // at a time: a compressed strip or tile
+constexpr std::uint32_t kMostPages = 64;                // limit of pages to search for one in full resolution
+constexpr tmsize_t kMostOfLibtiff = tmsize_t{1} << 30;  // limit of one allocation: a compressed strip or tile
 
 bool is_a_lesser_page(TIFF* tiff) {
     return (tiff_field<std::uint32_t>(tiff, TIFFTAG_SUBFILETYPE) & (FILETYPE_REDUCEDIMAGE | FILETYPE_MASK)) != 0;
@@ -35,7 +35,7 @@ struct TiffHandle::Calls {
         std::vsnprintf(text.data(), text.size(), format, values);
         std::string line(text.data());
         for (char& c : line)
-            if (c < ' ' || c > '~') c = '?';  // a name in the file may be anything
+            if (c < ' ' || c > '~') c = '?';  // a name in the file may contain any bytes
         return line;
     }
     static int keep_error(TIFF*, void* self, const char*, const char* format, std::va_list values) noexcept {
@@ -43,8 +43,8 @@ struct TiffHandle::Calls {
         if (handle.message_.empty()) handle.message_ = formatted(format, values);
         return 1;
     }
-    // Those of decoders mean that part of the picture is invented; and so does a JPEG that is smaller than the strip or
-    // tile that it is. libjpeg reports only an image's first warning: behind a harmless one may be any.
+    // A decoder's warning means that part of the picture is invented. So does a JPEG that is smaller than its strip or
+    // tile. libjpeg reports only an image's first warning, so a harmless warning may hide any other.
     static int note_warning(TIFF*, void* self, const char* module, const char* format, std::va_list values) noexcept {
         auto& handle = *static_cast<TiffHandle*>(self);
         const std::string_view from = module == nullptr ? "" : module;
@@ -90,7 +90,7 @@ TiffHandle::TiffHandle(const PictureBytes& bytes, std::uint32_t page) : bytes_(b
     calls.open_options_set_most(options.get(), kMostOfLibtiff);
     calls.open_options_set_errors(options.get(), Calls::keep_error, this);
     calls.open_options_set_warnings(options.get(), Calls::note_warning, this);
-    // m: not mapped. A file that becomes shorter meanwhile is a short answer.
+    // m: not mapped. If the file shrinks meanwhile, reads are short.
     tiff_ = calls.client_open("picture", "rm", this, Calls::read, Calls::write, Calls::seek, Calls::close, Calls::size,
                               Calls::map, Calls::unmap, options.get());
     if (tiff_ == nullptr) refuse();
@@ -119,7 +119,7 @@ std::uint32_t go_to_page_in_full(TiffHandle& handle) {
     if (is_a_lesser_page(handle.get())) {
         do {
             if (libtiff().is_last_directory(handle.get()) != 0) {
-                page = 0;  // none is in full resolution: the first of them
+                page = 0;  // no page in full resolution: use the first
                 at_it = false;
                 break;
             }
@@ -135,7 +135,7 @@ std::uint32_t go_to_page_in_full(TiffHandle& handle) {
             !was_reported.exchange(true))
             spdlog::warn("a TIFF of the input has several pages: only the first page of a TIFF is read");
     }
-    handle.forget();  // what is wrong with other pages
+    handle.forget();  // errors of other pages
     if (!at_it && libtiff().set_directory(handle.get(), static_cast<tdir_t>(page)) != 1) handle.refuse();
     return page;
 }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint32_t kPixelsAtOnce = 1024;
 
-// Samples from number `first` on, each `every`-th of `to`.
+// Unpacks `count` samples from sample `first` on, to each `every`-th element of `to`.
 void unpack(const std::uint8_t* line, unsigned bits, std::size_t first, std::size_t count, std::uint16_t* to,
             std::size_t every) {
     if (bits == 8) {
@@ -40,7 +40,7 @@ std::uint8_t in_8_bits(std::uint32_t value, unsigned bits) {
     return static_cast<std::uint8_t>(value * 255 / ((1U << bits) - 1));
 }
 
-// Inks in 8 bits, 0 is none of it: a product of shares of 255 is rounded as PIL's convert("RGB") rounds it.
+// Converts 8-bit inks (0: no ink), with the rounding of PIL's convert("RGB").
 void rgb_of_inks(const std::array<std::uint8_t, 4>& inks, std::uint8_t* rgb) {
     const unsigned light = 255U - inks[3];
     for (std::size_t c = 0; c < 3; ++c) {
@@ -107,8 +107,8 @@ void TiffLines::planes_to_rgb(const std::vector<const std::uint8_t*>& lines, std
     }
 }
 
-// `samples` of each pixel are in values_; of them the colours begin at number `first`, and number `alpha` is the one
-// that they are multiplied by, if any.
+// values_ has `samples` values per pixel. The colours begin at index `first`; `alpha` is the index of the premultiplied
+// alpha, if any.
 void TiffLines::colour(std::uint32_t count, std::uint32_t samples, std::uint32_t first, std::uint32_t alpha,
                        std::uint8_t* rgb) {
     using Kind = TiffColors::Kind;
@@ -153,7 +153,7 @@ std::string name_of_compression(std::uint16_t compression) {
         case COMPRESSION_CCITTRLE:
         case COMPRESSION_CCITTRLEW:
         case COMPRESSION_CCITTFAX3:
-            return "CCITT Group 3";  // one that is cut in its last row is read by libtiff as if it were whole
+            return "CCITT Group 3";  // libtiff does not detect a file that is truncated in its last row
         case COMPRESSION_LZMA:
             return "LZMA";
         case COMPRESSION_LERC:
@@ -213,7 +213,7 @@ std::vector<std::uint8_t> tiff_palette(const TiffHandle& handle, unsigned bits) 
     const auto fits = [colours](const std::uint16_t* of) {
         return std::all_of(of, of + colours, [](auto v) { return v < 256; });
     };
-    const unsigned shift = fits(red) && fits(green) && fits(blue) ? 0 : 8;  // some write 8 bits
+    const unsigned shift = fits(red) && fits(green) && fits(blue) ? 0 : 8;  // some writers use 8 bits
     std::vector<std::uint8_t> palette;
     for (std::size_t i = 0; i < colours; ++i)
         for (const std::uint16_t* const of : {red, green, blue})
@@ -270,7 +270,7 @@ TiffColors read_tiff_layout(const TiffHandle& handle) {
     std::uint16_t* kinds = nullptr;
     if (libtiff().get_field_defaulted(tiff, TIFFTAG_EXTRASAMPLES, &extra, &kinds) != 1) extra = 0;
     const std::uint32_t wanted = colours.colour_samples();
-    // Some leave out to say so of a fourth channel.
+    // Some writers do not declare a fourth channel.
     const bool too_many = wanted == 1 && colours.samples > 2;
     if (colours.samples < wanted || too_many || colours.samples > kMostSamples)
         refuse_layout(std::to_string(colours.samples) + " channels of " +

@@ -35,14 +35,14 @@ std::uint32_t number_at(std::span<const std::byte> file, std::size_t at) {
     throw UnreadableItem("damaged WebP");
 }
 
-// Where a picture's pixels go: rows of a canvas, of so many bytes each.
+// The destination of a picture's pixels: the rows of a canvas.
 struct Canvas {
     WEBP_CSP_MODE channels;
     std::size_t pixel_bytes, row_bytes;
     std::span<std::uint8_t> pixels;
 };
 
-// `picture`: the file, or one of those in it.
+// `picture`: the file, or one picture in it.
 void decode_still(std::span<const std::byte> picture, std::span<const std::byte> file, const Canvas& to) {
     WebPDecoderConfig config;
     if (WebPInitDecoderConfig(&config) == 0)
@@ -101,14 +101,15 @@ ImageSize read_webp_size(std::span<const std::byte> file, std::uint64_t most_pix
     return size;
 }
 
-// The container is a row of chunks: four letters, their length, as many bytes and one more where that is odd.
+// The container is a sequence of chunks: four letters, a length, as many bytes, and one byte of padding if the length
+// is odd.
 Orientation webp_orientation(std::span<const std::byte> file) {
     for (std::size_t at = 12; at + 8 <= file.size();) {
         const std::size_t length = number_at(file, at + 4);
         if (length > file.size() - at - 8) break;
         if (std::memcmp(file.data() + at, "EXIF", 4) == 0) {
             auto exif = file.subspan(at + 8, length);
-            // some write it as in JPEG
+            // some writers add JPEG's prefix
             if (length >= 6 && std::memcmp(exif.data(), "Exif\0\0", 6) == 0) exif = exif.subspan(6);
             return exif_orientation(exif);
         }

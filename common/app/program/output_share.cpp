@@ -17,7 +17,7 @@
 namespace offramp {
 namespace {
 
-// A value of a JSON object whose values contain no quotes: a run's id, a number. "?" where the text has no such key.
+// A value of a JSON object whose values contain no quotes: a run's id, a number. "?" if the key is missing.
 std::string value_of(std::string_view text, std::string_view key) {
     const std::size_t found = text.find('"' + std::string(key) + '"');
     if (found == std::string_view::npos) return "?";
@@ -49,7 +49,7 @@ OutputShare::OutputShare(const HeldFolder& output, const std::string& run_id, Lo
     struct stat found {};
     const bool is_there = file && ::fstat(file.get(), &found) == 0 && S_ISREG(found.st_mode);
     const bool has_share = is_there && lock_shared(file.get());
-    // Behind the lock: who takes it exclusively puts another run's name there.
+    // Read after locking: an exclusive holder writes another run's id to the file.
     const std::string run = is_there ? OutputHolder::read(file.get()).run : std::string();
     if (is_there && (run_id.empty() || run == run_id)) {
         if (!has_share)

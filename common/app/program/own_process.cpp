@@ -43,7 +43,7 @@ void raise_descriptor_limit() noexcept {
 }
 
 void keep_freed_memory() noexcept {
-    ::mallopt(M_MMAP_MAX, 0);  // a threshold would be at most 32 MiB, and outputs are larger
+    ::mallopt(M_MMAP_MAX, 0);  // the threshold is at most 32 MiB, and outputs are larger
     ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 

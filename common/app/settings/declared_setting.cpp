@@ -69,7 +69,7 @@ bool take_changes(DeclaredSetting& setting, const std::string& text) {
     return text == "results" || text == "place" || text == "memory" || text == "conduct";
 }
 
-// But for `preset`, whose form depends on the others.
+// All keys except `preset`, whose form depends on the others.
 const std::map<std::string, Take, std::less<>>& keys() {
     static const std::map<std::string, Take, std::less<>> known{
         {"flag", take_text<&DeclaredSetting::flag>},
@@ -137,8 +137,8 @@ Effect effect_of(const DeclaredSetting& declared) {
     return declared.changes == "place" ? kPlace : declared.changes == "memory" ? kMemory : kRuntime;
 }
 
-// The printed forms go into files and logs: a header in the clear is reduced to a note that there was one, and a URL is
-// printed without its query, and without its credentials.
+// The printed form goes into files and logs. A note replaces a header in the clear, and a URL is printed without its
+// query and credentials.
 void keep_secret(const DeclaredSetting& declared, Setting& setting) {
     const std::string& flag = declared.flag;
     if (declared.kind == Kind::Url) {

@@ -25,7 +25,8 @@ auto names_it(const std::string& flag) {
     };
 }
 
-// A processor that is not ours: what all of them read is declared for "hosted" (consumer/hosts/make_hosted.cpp).
+// The run has a custom processor. Settings that all custom processors read are declared for "hosted"
+// (consumer/hosts/make_hosted.cpp).
 bool has_hosted(const RunConfig& config) {
     return std::ranges::any_of(config.processors(),
                                [](const std::string& name) { return ProcessorSpec::of(name).has_value(); });
@@ -77,7 +78,7 @@ bool reads_input(const RunConfig& config) { return reads_pictures(config) || rea
 
 Effect::When has_reader_of(const DeclaredSetting& setting) {
     const ProcessorResults* const hosted = ProcessorResults::of("hosted");
-    const bool of_texts = !setting.reads_texts.empty();  // beside other inputs it makes no difference
+    const bool of_texts = !setting.reads_texts.empty();  // no effect for other inputs
     return [flag = setting.flag, plug_in = setting.plug_in, of_texts, hosted](const RunConfig& config) {
         if (of_texts && !gives_text_tables(config.source)) return false;
         return (!plug_in.empty() && config.has_processor(plug_in)) || has_one_with(config, names_it(flag)) ||

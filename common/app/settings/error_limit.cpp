@@ -31,7 +31,7 @@ std::optional<ErrorLimit> ErrorLimit::parse(std::string_view text) {
 
 std::uint64_t ErrorLimit::allowed(std::uint64_t items) const {
     if (percent_ < 0) return count_;
-    // Divided last: 0.29 * 100 is more than 29, 29 * 100 / 100 is not.
+    // Divide last: 0.29 * 100 is more than 29, but 29 * 100 / 100 is not.
     return static_cast<std::uint64_t>(std::ceil(percent_ * static_cast<double>(items) / 100));
 }
 

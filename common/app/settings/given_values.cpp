@@ -64,7 +64,7 @@ std::string help_of(const Setting& setting) {
                       suggestion(name, known, "--") + "See --help for all");
 }
 
-// The command line; nothing when --help or --version answered it. CLI11 only splits and describes the arguments: it
+// Reads the command line; returns nothing after --help or --version. CLI11 only splits and describes the arguments: it
 // would rank the file above the environment, and its reader cuts strings at '#' and at commas.
 std::optional<GivenValues> read_command_line(int argc, const char* const* argv, const std::string& program,
                                              const std::vector<Setting>& settings) {
@@ -78,7 +78,7 @@ std::optional<GivenValues> read_command_line(int argc, const char* const* argv, 
     app.set_version_flag("--version", program + " " + std::string(program_version()), "Print the version and exit");
     app.allow_extras();
 
-    std::map<std::string, std::string> texts;  // its nodes stay where they are, as CLI11 needs
+    std::map<std::string, std::string> texts;  // a map, because CLI11 needs stable addresses
     app.add_option("--config", texts[kConfigFlag], "Read settings from this TOML file")->type_name("FILE");
     for (const Setting& setting : settings) {
         std::string& text = texts[setting.flag];
@@ -109,7 +109,7 @@ std::optional<GivenValues> read_command_line(int argc, const char* const* argv, 
     return given;
 }
 
-// A misspelt variable would be as good as none. Its value is not shown: it may be a secret.
+// A misspelt variable would have no effect. Do not show its value: it may be a secret.
 void refuse_unknown_variable(const std::string& name, const std::vector<Setting>& settings) {
     if (std::ranges::find(kOtherVariables, name) != kOtherVariables.end() ||
         std::ranges::any_of(kOtherPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); }))
@@ -137,7 +137,7 @@ void refuse_unknown_variables(const std::vector<Setting>& settings) {
     }
 }
 
-// An empty variable counts as none.
+// An empty variable counts as unset.
 GivenValues read_environment(const std::vector<Setting>& settings) {
     refuse_unknown_variables(settings);
     GivenValues given;
@@ -155,7 +155,7 @@ std::string read_whole_file(const std::string& path) {
     errno = 0;
     std::ifstream file(path, std::ios::binary);
     std::ostringstream text;
-    // A folder opens, but cannot be read.
+    // A folder can be opened, but not read.
     if (file && file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
     if (!file.is_open() || file.bad())
         throw ConfigError(
@@ -200,7 +200,7 @@ std::optional<GivenValues> read_given(int argc, const char* const* argv, const s
                                       const std::vector<Setting>& settings) {
     auto given = read_command_line(argc, argv, program, settings);
     if (!given) return std::nullopt;
-    given->merge(read_environment(settings));  // keeps what is there
+    given->merge(read_environment(settings));  // merge() keeps existing values
     if (const auto file = given->find(kConfigFlag); file != given->end())
         given->merge(read_file(file->second.text, settings));
     return given;

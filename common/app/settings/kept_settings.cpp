@@ -35,7 +35,7 @@ GivenValues read_kept(const std::string& run_dir, const std::vector<Setting>& se
 RunConfig for_any_folder(RunConfig config) {
     for (const Setting& setting : make_settings()) {
         if (!setting.anywhere) continue;
-        const std::string text = to_text(setting.get(config));  // without what is secret, which stays as it is
+        const std::string text = to_text(setting.get(config));  // without secrets, so those do not change
         if (const std::string whole = setting.anywhere(text); whole != text) setting.set(config, whole);
     }
     return config;
@@ -106,7 +106,7 @@ SlabWork SlabWork::of(const RunConfig& config) {
     return work;
 }
 
-// It is not a defence: any process that may send a Hello may send any hash.
+// Not a security check: any process that can send a Hello can send any hash.
 std::uint64_t SlabWork::hash() const {
     std::string text;
     for (const auto& [fact, value] : facts) {  // no setting has a NUL

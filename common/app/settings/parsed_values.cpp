@@ -14,7 +14,7 @@ constexpr std::size_t kMaxOutputs = 16;
 constexpr std::size_t kMaxSampleDims = 7;
 constexpr std::int64_t kMaxExtent = 65536;
 
-// The part before the next `separator`, which is taken off together with it.
+// Removes and returns the part before the next `separator`; also removes the separator.
 std::string_view take_part(std::string_view& text, char separator) {
     const std::size_t end = text.find(separator);
     const std::string_view part = text.substr(0, end);

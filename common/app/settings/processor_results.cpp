@@ -34,7 +34,7 @@ bool take_text(ProcessorResults& results, const std::string& text) {
     return !text.empty();
 }
 
-// They stand in one folder, behind a key and within a name.
+// True if the text can be part of a file name: files of items are named by a key and an ending, in one folder.
 bool is_file_name(std::string_view text) {
     return !text.empty() && text != "." && text.find('/') == std::string_view::npos;
 }
@@ -179,7 +179,7 @@ const std::string& processor_for_vectors(const ResultSettings& run) {
 
 std::span<const std::string> endings_of_items() {
     static const std::vector<std::string> endings = [] {
-        std::vector<std::string> known{".jpeg"};  // not ours, but plausible
+        std::vector<std::string> known{".jpeg"};  // not an Offramp ending, but plausible
         for (const ProcessorResults& results : ProcessorResults::all())
             for (const std::string& ending : results.endings)
                 if (std::ranges::find(known, ending) == known.end()) known.push_back(ending);

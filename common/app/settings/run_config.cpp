@@ -43,7 +43,7 @@ void apply_article(RunConfig& config) {
     config.catalogue.put("write-copy", true);
 }
 
-// Lines of text to vectors in a database (that of --sink, when there is one), with a model that `offramp export
+// Turns lines of text into vectors, in the database of --sink if given, with a model that `offramp export
 // sentence:FOLDER` made.
 void apply_embeddings(RunConfig& config) { config.processor = processor_for_vectors(config); }
 

@@ -67,8 +67,8 @@ Problem check_device(const std::string& text) {
     return std::nullopt;
 }
 
-// Which models, sources and processors there are is known to the tables that CMake makes of the plug-ins;
-// here only what a file's name can be. A '_' is accepted here: a later check suggests the intended name.
+// Checks only the form of a name. The tables that CMake generates from the plug-ins have the existing models, sources
+// and processors. A '_' is accepted here: a later check suggests the intended name.
 Problem check_plugin_name(const std::string& text) {
     const bool plain = std::all_of(
         text.begin(), text.end(), [](char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || c == '-' || c == '_'; });
@@ -76,7 +76,7 @@ Problem check_plugin_name(const std::string& text) {
     return std::nullopt;
 }
 
-// Several names with commas between.
+// Several names, separated by commas.
 Problem check_plugin_names(const std::string& text) {
     for (std::size_t begin = 0; begin <= text.size();) {
         const std::size_t end = std::min(text.find(',', begin), text.size());
@@ -127,9 +127,9 @@ Problem check_user(const std::string& text) {
     return std::nullopt;
 }
 
-// Neither quotes nor capitals are ever needed to name it in SQL.
+// The accepted names need neither quotes nor capitals in SQL.
 Problem check_table(const std::string& text) {
-    constexpr std::size_t kMost = 48;  // PostgreSQL's 63, less what we append
+    constexpr std::size_t kMost = 48;  // PostgreSQL's 63, minus the suffixes that Offramp appends
     for (std::size_t begin = 0, parts = 1; begin <= text.size(); ++parts) {
         const std::size_t end = std::min(text.find('.', begin), text.size());
         const std::string part = text.substr(begin, end - begin);
@@ -167,7 +167,7 @@ Problem check_not_empty(const std::string& text) {
 
 namespace {
 
-// Levenshtein's distance, one row at a time.
+// The Levenshtein distance, computed one row at a time.
 std::size_t edits_between(std::string_view from, std::string_view to) {
     std::vector<std::size_t> row(to.size() + 1);
     std::iota(row.begin(), row.end(), std::size_t{0});

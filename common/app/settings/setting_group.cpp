@@ -18,7 +18,7 @@ namespace {
 
 using Problem = std::optional<std::string>;
 
-// The number, or what is wrong with the text.
+// The number, or the problem with the text.
 std::variant<std::int64_t, std::string> parse_whole(const std::string& text) {
     std::int64_t number = 0;
     const char* const end = text.data() + text.size();
@@ -54,7 +54,7 @@ std::variant<std::int64_t, std::string> parse_bytes(const std::string& text) {
     return count;
 }
 
-// The first of two numbers that stand in order, both of the range; a number alone is checked by its user.
+// The first of two ordered numbers, both in the range. The caller checks a single number.
 std::variant<std::int64_t, std::string> parse_bounds(const std::string& text, const WholeRange& range) {
     const std::size_t dots = text.find("..");
     if (dots == std::string::npos) return parse_whole(text);
@@ -88,7 +88,7 @@ Problem check_local(const std::string& path) {
            "(tests/examples/processors/to_s3.py)";
 }
 
-// The same for every way to write the path.
+// The same text for all spellings of a path.
 std::string place_of(const std::string& path) {
     if (path.empty()) return path;
     std::error_code problem;

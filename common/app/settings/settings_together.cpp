@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kConsumerProgram = "offramp-consumer";
 
-// "one, another or a third": those that write to the database of --sink.
+// "one, another or a third": the processors that write to the database of --sink.
 std::string processors_of_databases() {
     std::string names, last;
     for (const ProcessorResults& results : ProcessorResults::all()) {
@@ -25,7 +25,7 @@ std::string processors_of_databases() {
     return names + (names.empty() ? "" : " or ") + last;
 }
 
-// A processor that makes something of each item's picture as a whole, and does not put tiles together.
+// True for a processor that needs each item's whole picture, and does not merge tiles.
 bool needs_whole_pictures(const ProcessorResults& results) {
     return !results.puts_tiles_together && (results.reads == Reads::Masks || results.looks_at != LooksAt::Nothing);
 }
@@ -111,7 +111,7 @@ void check_together(const RunConfig& config, const GivenValues& given, const std
     if (config.model == "copy" && !config.weights.empty())
         throw ConfigError("--weights '" + config.weights + "' does not go with --model copy, which has none",
                           "Leave --weights out", kind_of("weights"));
-    // Files that lie in such a folder are taken for other shards' of the same job.
+    // Files in a shards folder would count as files of the same job's other shards.
     if (!config.samples_folder.empty() &&
         !config.output.starts_with(config.samples_folder + "/" + std::string(kReservedPrefix) + "shards/"))
         throw ConfigError("--samples-folder '" + config.samples_folder + "' does not go with --output '" +

@@ -6,8 +6,8 @@
 #include <cstdio>
 
 // The only file that includes toml++, which takes seconds to compile. Its errors are values, and become ConfigError.
-// toml++ asserts what texts may not keep to ("[ $"), and with NDEBUG has the compiler take it for granted; its errors
-// for the same stand behind the assertions.
+// toml++ asserts conditions that texts can violate ("[ $"), and with NDEBUG the compiler assumes them; its own errors
+// for them come after the assertions.
 #undef NDEBUG
 #define TOML_ASSERT(expression) static_cast<void>(0)
 #define TOML_HEADER_ONLY 1
@@ -48,14 +48,14 @@ void require_shallow_keys(std::string_view text, const std::string& name) {
 
 std::size_t line_of(const toml::source_region& region) { return region.begin.line; }
 
-// With a point or an exponent, as it is written in TOML.
+// The shortest text with a point or an exponent, as TOML requires.
 std::string shortest(double number) {
     std::array<char, 32> text{};
     const std::string digits(text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr);
     return digits.find_first_of(".en") == std::string::npos ? digits + ".0" : digits;
 }
 
-// "a table", of what no setting is.
+// The noun ("a table") for a value that cannot be a setting.
 std::string_view kind_of(const toml::node& node) {
     if (node.is_array()) return "an array";
     return node.is_table() ? "a table" : "a date or a time";
@@ -83,7 +83,7 @@ TomlEntry entry_of(const toml::key& key, const toml::node& node, const std::stri
 
 using Member = std::pair<const toml::key*, const toml::node*>;
 
-// In the order of the file: toml++ sorts them by their names.
+// The members in the order of the file: toml++ sorts them by name.
 std::vector<Member> in_order(const toml::table& table) {
     std::vector<Member> members;
     for (auto member = table.begin(); member != table.end(); ++member)

@@ -56,7 +56,7 @@ std::uint64_t hash_of(const PictureList& pictures, std::uint64_t number) {
     return XXH3_64bits_withSeed(key.data(), key.size(), pictures.listed_hash(number));
 }
 
-// The number of the first rows, and a hash of their contents.
+// The number `rows`, and a hash of the contents of the first `rows` rows.
 template <class List>
 std::string serialize(const List& list, std::uint64_t rows) {
     XXH64_hash_t hash = 0;

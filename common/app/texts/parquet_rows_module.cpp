@@ -1,4 +1,4 @@
-// libofframp_parquet_texts.so: rows of Parquet files, by Arrow. The only file of this room that includes it.
+// libofframp_parquet_texts.so: reads rows of Parquet files with Arrow. Only this file of the room includes Arrow.
 #include <arrow/api.h>
 #include <arrow/io/api.h>
 #include <arrow/util/float16.h>
@@ -27,7 +27,7 @@ using nlohmann::json;
 
 constexpr const char* kDamaged = "The file is damaged or incomplete: copy or write it again";
 
-// Arrow's memory for one file, with an end to it. Thread: any, as Arrow may use some.
+// Arrow's memory for one file, with a limit. Thread: any, because Arrow may use several.
 class BoundedPool final : public arrow::MemoryPool {
   public:
     explicit BoundedPool(std::uint64_t most) : most_(static_cast<std::int64_t>(most)) {}
@@ -77,12 +77,12 @@ constexpr const char* kAnotherType =
     "The file is intact: write it with another compression or type of the column, or select the columns you need with "
     "--columns";
 
-// A column of more than 2 GiB in one row group, of a type that Arrow does not read in pieces: of lists, above all.
+// True for a column with more than 2 GiB in one row group, of a type that Arrow cannot read in pieces (mostly lists).
 bool is_of_size(const arrow::Status& status) {
     return status.IsCapacityError() || status.message().find("chunked array") != std::string::npos;
 }
 
-// Not all that Arrow refuses is damage.
+// Distinguishes damage from other reasons for which Arrow rejects a file.
 void check(const arrow::Status& status, const std::string& where) {
     if (status.ok()) return;
     const std::string why = where + status.ToStringWithoutContextLines();
@@ -107,7 +107,7 @@ json text_of(std::string_view text, const std::string& column) {
     return std::string(text);
 }
 
-// Arrow takes a dictionary's numbers from the file as they are, also those that no entry has.
+// Arrow does not check a dictionary's indexes from the file, so an index may have no entry.
 bool has_dictionary(const arrow::DataType& type) {
     const auto& fields = type.fields();
     return type.id() == arrow::Type::DICTIONARY ||
@@ -202,7 +202,7 @@ json value_of(const arrow::Array& array, std::int64_t at, const std::string& col
     }
 }
 
-// Goes through a column that may lie in several pieces: Arrow begins another one where texts are more than 2 GiB.
+// Iterates over a column that may have several pieces: Arrow begins another piece if texts exceed 2 GiB.
 class Cells {
   public:
     Cells(std::shared_ptr<arrow::ChunkedArray> column, std::string name)
@@ -210,7 +210,7 @@ class Cells {
 
     const std::string& name() const { return name_; }
     std::int64_t rows() const { return column_->length(); }
-    // The next one's; there is one.
+    // The next cell's value. There must be one.
     json next() {
         while (at_ == column_->chunk(chunk_)->length()) {
             ++chunk_;
@@ -281,7 +281,7 @@ class File final : public ParquetRows {
     std::shared_ptr<arrow::Schema> schema_;
 };
 
-// Arrow's own exceptions, which the program does not know.
+// Translates Arrow's own exceptions, which the program does not know.
 template <class Work>
 auto translate_errors(const Work& work) {
     try {

@@ -136,7 +136,7 @@ TextRow ParquetTexts::row(Groups& kept, std::uint64_t number, bool of_text) cons
 }
 
 bool ParquetTexts::is_as_listed(std::uint64_t number, const TextRow& row, bool with_columns) const {
-    if (number >= size()) return false;  // the last group was given more rows
+    if (number >= size()) return false;  // rows were appended to the last group
     const RowHashes now = RowHashes::of(row);
     return with_columns ? now == listed(number) : now.id_and_text == listed(number).id_and_text;
 }

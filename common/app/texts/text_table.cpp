@@ -8,7 +8,7 @@
 namespace offramp {
 namespace {
 
-// The number before `end`, which is consumed, too; 0: all of the rest. Only the form of chunk_key() is accepted.
+// Reads the number before `end` and consumes both. `end` 0: reads the whole rest. Accepts only the form of chunk_key().
 template <class Number>
 bool take_whole(std::string_view& from, char end, Number& number) {
     const std::size_t size = end == 0 ? from.size() : from.find(end);

@@ -10,7 +10,7 @@
 namespace offramp {
 namespace {
 
-// "`embeddings`, `records`": the facts of those that write to the database of --sink.
+// "`embeddings`, `records`": the given field of all processors that write to the database of --sink.
 std::string named_of_databases(std::string ProcessorResults::*fact) {
     std::string names;
     for (const ProcessorResults& results : ProcessorResults::all())

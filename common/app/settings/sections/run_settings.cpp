@@ -13,7 +13,7 @@ void describe_run(SettingGroup& group) {
     SettingGroup rare = group.advanced(), of_the_launcher = group.of_the_launcher();
     Setting& run_dir = group.path("run-dir", &RunSettings::run_dir, kProgram, "FOLDER", "a path",
                                   "Sockets, status and logs of the run");
-    // Its sockets are named by it.
+    // The sockets' paths begin with the run directory.
     run_dir.set = [as_given = run_dir.set, whole = run_dir.anywhere](RunConfig& config, const std::string& text) {
         const auto problem = as_given(config, text);
         return problem ? problem : as_given(config, whole(text));
