@@ -11,8 +11,8 @@
 
 namespace offramp {
 
-// The broker's part of the pages about a run (status.json, summaries). Pure, except for the clock and the file. Thread:
-// any.
+// The pages about a run: status.json whole, and the broker's part of summary.json. Pure, except for the clock and the
+// file. Thread: any.
 
 nlohmann::json totals_json(const SlabTotals& totals);
 // Releases by outcome: only the first four changed anything.
