@@ -106,6 +106,7 @@ NEED_PICTURES = ("cut-out", "overlay")
 
 def start(places, argv, typed):
     """`argv`: the flags. `typed`: the command as the user gave it."""
+    interrupts.handle_all_signals()  # an Egress that closes early expects no process afterwards
     http, argv = address.take(argv)
     flags, rest = take_values(argv, ("--run-dir", "--wait", *EGRESS_FLAGS))
     if not flags.get("--run-dir"):
@@ -121,7 +122,6 @@ def start(places, argv, typed):
     typed = sink.hide_password(typed, os.environ)
     note = notes_of(config)
 
-    interrupts.handle_all_signals()
     endpoint, program = wait_for_run_of(pid, folder) if pid else wait_for_run(folder, wait, note)
     # With --resume it starts soon after a program's death, whose launcher may still be merging results.
     goes_on = bool(pid and config.get("resume"))

@@ -1,7 +1,7 @@
 """
 Ctrl-C ends a command with 130 and without a traceback, from the first line of its Python to the last. The parent of that Python blocks
 the signal (launch/offramp, blocked(), run_python()), since Python would print a traceback of its start-up.
-A run handles SIGTERM and SIGHUP like Ctrl-C once it makes its directory (handle_all_signals()).
+A run handles SIGTERM and SIGHUP like Ctrl-C once it makes its directory, `consume` from its start (handle_all_signals()).
 """
 
 import contextlib

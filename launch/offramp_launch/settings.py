@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 
-from offramp_launch import sink
+from offramp_launch import interrupts, sink
 from offramp_launch.arguments import hide_query, setting_given, without_values
 from offramp_launch.demo import SOURCES_OF_PICTURES, demo_flags, shipped_model_flags, wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code
@@ -56,7 +56,8 @@ class Resolved:
 def ask(program, argv):
     """The settings as a program resolves them. Producer and consumers know every flag. Passes a refusal on unchanged."""
     try:
-        answer = subprocess.run([program, "settings", *argv], capture_output=True, text=True, check=False)
+        with interrupts.deferred():
+            answer = subprocess.run([program, "settings", *argv], capture_output=True, text=True, check=False)
     except OSError as problem:
         raise cannot_be_started(program, problem) from problem
     if answer.returncode != 0:

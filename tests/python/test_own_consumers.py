@@ -15,6 +15,7 @@ import offramp
 from loops import BATCHES, ROWS, Loops, processes_of, results
 from offramp._consumers import flags_of, in_python, final_messages
 from offramp._keys import KeysBefore
+from offramp._library import library
 from world import ROOT, WATCHDOG_SECONDS, needs_numpy, wait_for
 
 LAUNCHER = [sys.executable, "-E", "-s", "-B", str(ROOT / "launch" / "offramp_launch")]
@@ -407,6 +408,23 @@ def save(slab):
         self.assertEqual([], processes_of(self.folder))
         with offramp.Egress(output=self.folder / "out2", processor="npy", consumers=1):
             pass  # submits nothing
+        self.assertEqual([], processes_of(self.folder))
+
+    def test_an_early_close_waits_for_the_consumers_program(self):
+        """The command asks it for the settings before it starts consumers."""
+        programs, asked = self.folder / "programs", self.folder / "asked"
+        programs.mkdir()
+        built = pathlib.Path(library()._name).resolve().parents[1] / "bin" / "offramp-consumer"
+        consumer = programs / "offramp-consumer"
+        consumer.write_text(f'#!/bin/sh\ntouch "{asked}"\nsleep 0.5\nexec "{built}" "$@"\n')
+        consumer.chmod(0o755)
+        with (
+            unittest.mock.patch.dict(os.environ, {"OFFRAMP_BIN_DIR": str(programs)}),
+            self.assertRaises(ZeroDivisionError),
+            offramp.Egress(self.run_dir, output=self.folder / "out", processor="npy", consumers=1),
+        ):
+            wait_for(asked.exists, "the command's question")
+            1 / 0
         self.assertEqual([], processes_of(self.folder))
 
     def test_a_key_of_an_earlier_batch_is_refused(self):
