@@ -1,11 +1,9 @@
-"""Builds and runs the tests with ctest, optionally under the sanitizers."""
+"""Builds and runs the tests with ctest: the daily ones or all, optionally under the sanitizers."""
 
-import os
 import platform
 import subprocess
-import time
 
-from offramp_launch.arguments import count, take_switch, take_values
+from offramp_launch.arguments import take_switch, take_values
 from offramp_launch.setup import build
 from offramp_launch.setup.environment import ccache_environment
 from offramp_launch.setup.setting_up import set_up
@@ -17,10 +15,8 @@ REQUIREMENTS = ("requirements-export.txt", "requirements-test.txt", "requirement
 SANITIZED = ("asan", "tsan")
 LEFT_OUT = {"asan": ["models", "e2e-with-torch", "crash"], "tsan": [".*zmq.*"]}
 ONLY = {"tsan": ["-L", "threads"]}
-# Skipped unless arguments select tests: slow compiler tests that smaller ones cover, and of the suites that rotate by day all but today's.
+# The label of suites of minutes that --all adds to the daily tests. Arguments that select tests select among all.
 SLOW = "slow"
-TURNS = (2, 3)
-TURN_FROM = "OFFRAMP_TEST_TURN"
 # For two cores: tests that start runs wait for a third of their time.
 PARALLEL_TESTS = 3
 SANITIZER_OPTIONS = {
@@ -35,56 +31,45 @@ def start(places, argv):
     """Returns ctest's exit code. Stops after the first preset that fails, so that its failures are printed last."""
     flags, arguments = take_values(argv, TOOLCHAIN_FLAGS)
     sanitizers, arguments = take_switch(arguments, "--sanitizers")
+    everything, arguments = take_switch(arguments, "--all")
     presets = SANITIZED if sanitizers else ["release"]
-    turn = count(os.environ.get(TURN_FROM, str(time.gmtime().tm_yday)), TURN_FROM)
     set_up(places, flags, REQUIREMENTS, {preset: build.TESTED[preset] for preset in presets})
     for preset in presets:
-        code = run_ctest(places, preset, arguments, turn)
+        code = run_ctest(places, preset, arguments, everything)
         if code != 0:
             return code
     return 0
 
 
-def run_ctest(places, preset, arguments, turn):
-    print(
-        f"[test] {preset}"
-        + (
-            ""
-            if arguments
-            else f"; today's share of the rotating suites: {', '.join(f'{turn % n + 1} of {n}' for n in TURNS)}, "
-            f"again with {TURN_FROM}={turn}"
-        ),
-        flush=True,
-    )
-    environment = {**ccache_environment(places), TURN_FROM: str(turn)}
+def run_ctest(places, preset, arguments, everything):
+    environment = ccache_environment(places)
     if preset in SANITIZED:
         for name, options in SANITIZER_OPTIONS.items():
             environment.setdefault(name, options)
-    return subprocess.run(
-        [*without_random_addresses(preset), *ctest_command(places, preset, arguments, turn)],
+    print(f"[test] {preset}", flush=True)
+    code = subprocess.run(
+        [*without_random_addresses(preset), *ctest_command(places, preset, arguments, everything)],
         env=environment,
         check=False,
     ).returncode
+    if not (everything or arguments or preset in SANITIZED):
+        print(f"\n[test] not run: {', '.join(slow_tests(places))}. To run these, too: ./launch/offramp test --all")
+    return code
 
 
-def ctest_command(places, preset, arguments, turn):
-    left_out = [*LEFT_OUT.get(preset, []), *([] if arguments else [SLOW, *other_days(turn)])]
+def ctest_command(places, preset, arguments, everything):
+    left_out = [*LEFT_OUT.get(preset, []), *([] if everything or arguments else [SLOW])]
     return [
-        "ctest",
-        "--test-dir",
-        str(places.build_folder(preset)),
-        "--output-on-failure",
-        "--no-tests=error",
-        "-j",
-        str(PARALLEL_TESTS),
+        *("ctest", "--test-dir", str(places.build_folder(preset)), "--output-on-failure", "--no-tests=error"),
+        *("--progress", "-j", str(PARALLEL_TESTS)),
         *ONLY.get(preset, []),
         *(["-LE", f"^({'|'.join(left_out)})$"] if left_out else []),
         *arguments,
     ]
 
 
-def other_days(turn):
-    return [f"turn-{share}-of-{n}" for n in TURNS for share in range(n) if share != turn % n]
+def slow_tests(places):
+    return (places.build_folder("release") / "slow_tests.txt").read_text().split()
 
 
 def without_random_addresses(preset):

@@ -18,11 +18,9 @@ import shlex
 import shutil
 import subprocess
 import sys
-import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 from tests.support.compiled_together import sources_of
-from tests.support.turn import TURN, describe_share
 
 OLDEST = 19  # earlier versions cannot read libstdc++'s source_location or lack ExcludeHeaderFilterRegex
 NAMES = ("clang-tidy-19", "clang-tidy")
@@ -202,21 +200,12 @@ class Reader:
         )
 
 
-def todays(files, source, one_in, turn=TURN):
-    """The files of the day, chosen by name so that a new file moves no other file to another day."""
-    return {
-        file: flags
-        for file, flags in files.items()
-        if zlib.crc32(str(file.relative_to(source)).encode()) % one_in == turn % one_in
-    }
-
-
-def check(tool, build, source, jobs, only="", one_in=1):
+def check(tool, build, source, jobs, only=""):
     """(unique findings, number of files read)."""
     folder = build / "tidy"
     folder.mkdir(exist_ok=True)
     reader = Reader(tool, build, source, folder)
-    files = todays(sources(build, source, only), source, one_in)
+    files = sources(build, source, only)
     together = sorted(groups(files), key=len, reverse=True)
     with concurrent.futures.ThreadPoolExecutor(jobs) as workers:
         reports = list(workers.map(lambda numbered: reader.read(f"{numbered[0]}", numbered[1]), enumerate(together)))
@@ -233,9 +222,6 @@ def main():
         "--build", type=pathlib.Path, required=True, help="a folder that CMake configured and Ninja built"
     )
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument(
-        "--one-in", type=int, default=1, metavar="N", help="each day the next share of the files (default: all)"
-    )
     parser.add_argument("room", nargs="?", default="", help="a regular expression: these rooms only (producer.broker)")
     options = parser.parse_args()
     tool = find_tool()
@@ -243,9 +229,7 @@ def main():
         print(f"no clang-tidy {OLDEST} or later is installed: apt-get install {NAMES[0]}", file=sys.stderr)
         return 77
     source = options.source.resolve()
-    if options.one_in > 1:
-        print(f"files: {describe_share(TURN, options.one_in)}", flush=True)
-    lines, files = check(tool, options.build.resolve(), source, options.jobs, options.room, options.one_in)
+    lines, files = check(tool, options.build.resolve(), source, options.jobs, options.room)
     for line in lines:
         print(line, file=sys.stderr)
     if files == 0:

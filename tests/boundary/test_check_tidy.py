@@ -69,15 +69,6 @@ class CheckTidy(unittest.TestCase):
             found = self.found("tests/unit/room", together, one_dot_cpp=SOUND, two_dot_cpp=wrong)
             self.assertRegex(found, r"tests/unit/room/two\.cpp:2:5: .*'Answer'.*readability-identifier-naming")
 
-    def test_each_day_has_a_share_and_three_days_have_all(self):
-        source = pathlib.Path("/source")
-        files = dict.fromkeys(source / f"tests/{number}.cpp" for number in range(300))
-        days = [check_tidy.todays(files, source, 3, turn) for turn in range(3)]
-        self.assertEqual(sorted(files), sorted(file for day in days for file in day))
-        self.assertLess(max(map(len, days)), 150)
-        more = check_tidy.todays({source / "common/one.cpp": None, **files}, source, 3, 0)
-        self.assertLessEqual(days[0].keys(), more.keys(), "a new file moves no other one")
-
     def test_other_checks_are_on(self):
         found = self.found(
             one_dot_cpp="#include <string>\n#include <utility>\nnamespace offramp {\n"

@@ -6,12 +6,10 @@ import unittest
 
 from tests.crash import histories, matrix
 from tests.crash.crash_run import failpoints_of_the_sources, undisturbed
-from tests.support.turn import TURN, describe_share, share
 
 JOBS = 3  # concurrent runs; each keeps a third of a core busy
+KILL = ("kill",)
 HISTORIES = int(os.environ.get("OFFRAMP_CRASH_HISTORIES", "150"))
-# Of the cells that `block` has, too, a day checks this share for each other --when-full. Cells of a spill run every day.
-ONE_IN = 4
 
 
 class MatrixCase(unittest.TestCase):
@@ -26,8 +24,8 @@ class MatrixCase(unittest.TestCase):
 
 
 class Matrix(MatrixCase):
-    def test_every_cell(self):
-        self.check(matrix.cells())
+    def test_a_kill_at_every_failpoint(self):
+        self.check(matrix.cells(actions=KILL))
 
     def test_a_failpoint_that_no_one_passes_is_a_failed_cell(self):
         cell = matrix.Cell("nowhere.at_all", "producer", "kill")
@@ -39,36 +37,17 @@ class Matrix(MatrixCase):
             self.assertIn(name, names)
 
 
+class OtherDeaths(MatrixCase):
+    def test_every_other_death_at_every_failpoint(self):
+        self.check(matrix.cells(actions=[each for each in (*matrix.DEATHS, matrix.LAUNCHER) if each not in KILL]))
+
+
 class WhenFull(MatrixCase):
-    def test_some_cells_of_a_run_that_drops(self):
-        self.check(self.some("drop", TURN))
-
-    def test_some_cells_of_a_run_that_spills(self):
-        self.check(self.some("spill", TURN))
-
-    def test_each_cell_has_its_turn(self):
-        for when_full in ("drop", "spill"):
-            shares = [self.some(when_full, turn) for turn in range(TURN, TURN + ONE_IN)]
-            self.assertEqual(set(self.all(when_full)), set().union(*shares))
-            self.assertLess(max(map(len, shares)), len(self.all(when_full)) / 2)
-
-    @staticmethod
-    def all(when_full):
-        return matrix.cells(when_full=when_full, actions=matrix.FEWER_ACTIONS)
-
-    def some(self, when_full, turn):
-        print(f"\n{when_full}: {describe_share(turn, ONE_IN)}", flush=True)
-        cells = self.all(when_full)
-        has_its_turn = set(share(cells, ONE_IN, turn))
-        return [cell for cell in cells if cell.failpoint in matrix.OF_A_SPILL or cell in has_its_turn]
-
-
-class WhenFullWhole(MatrixCase):
     def test_every_cell_of_a_run_that_drops(self):
-        self.check(WhenFull.all("drop"))
+        self.check(matrix.cells(when_full="drop", actions=matrix.FEWER_ACTIONS))
 
     def test_every_cell_of_a_run_that_spills(self):
-        self.check(WhenFull.all("spill"))
+        self.check(matrix.cells(when_full="spill", actions=matrix.FEWER_ACTIONS))
 
 
 class Histories(unittest.TestCase):

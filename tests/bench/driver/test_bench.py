@@ -12,11 +12,7 @@ import unittest
 import report
 import workloads
 from left_behind import left_since, objects_of_all
-from tests.support.turn import TURN, describe_share, share
 
-# Every day checks the curve, the latencies and a share of the other rows; SmallBenchmarkWhole (slow) checks all rows.
-ALWAYS = ("latency", "E")
-ONE_IN = 3
 BENCH = pathlib.Path(__file__).resolve().parents[1] / "bench.py"
 BIN = os.environ["OFFRAMP_TEST_BIN"]
 
@@ -48,14 +44,7 @@ def left_processes(mark):
     return found
 
 
-def rows_of(turn):
-    """Ids of the rows of that day, in the benchmark's order."""
-    rows = [row.id for row in workloads.make_rows(True)]
-    chosen = {*ALWAYS, *share(rows, ONE_IN, turn)}
-    return [name for name in rows if name in chosen]
-
-
-class WholeBenchmark:
+class SmallBenchmark(unittest.TestCase):
     TO_MEASURE = [row.id for row in workloads.make_rows(True)]
 
     @classmethod
@@ -172,26 +161,6 @@ class WholeBenchmark:
         self.assertEqual(
             set(), {path.name for path in pathlib.Path(self.folder.name).iterdir()} - {"logs", "bench.json"}
         )
-
-
-class SmallBenchmark(WholeBenchmark, unittest.TestCase):
-    TO_MEASURE = rows_of(TURN)
-
-    @classmethod
-    def setUpClass(cls):
-        print(f"\n{' '.join(cls.TO_MEASURE)}: {describe_share(TURN, ONE_IN)}", flush=True)
-        super().setUpClass()
-
-
-class SmallBenchmarkWhole(WholeBenchmark, unittest.TestCase):
-    pass
-
-
-class EachRowHasItsTurn(unittest.TestCase):
-    def test_within_days_and_few_at_a_time(self):
-        shares = [rows_of(turn) for turn in range(TURN, TURN + ONE_IN)]
-        self.assertEqual(set(WholeBenchmark.TO_MEASURE), set().union(*shares))
-        self.assertLess(max(map(len, shares)), len(WholeBenchmark.TO_MEASURE) / 2)
 
 
 class CommandLine(unittest.TestCase):

@@ -17,7 +17,7 @@
 #include "consumer/processors/results/finish.hpp"
 #include "tests/contract/processors/killed_child.hpp"
 #include "tests/contract/processors/postgres_test.hpp"
-#include "tests/support/turn.hpp"
+#include "tests/support/kill_points.hpp"
 #include "tests/unit/processors/hand_made.hpp"
 
 namespace offramp::test {
@@ -386,11 +386,9 @@ TEST_F(EmbeddingsPostgres, AKilledOverwriteLeavesTheRowsUnderOneName) {
                      table + "')");
     };
     const std::string made_there = names();
-    const Turn turn = turn_of_kill_points();
-    const ::testing::ScopedTrace trace(__FILE__, __LINE__, turn.description());
     std::optional<Outcome> fate = Outcome::Killed;
-    int n = turn.first(), renamed = 0;
-    for (; fate == Outcome::Killed && n < 5000; n += turn.one_in) {
+    int n = 1, renamed = 0;
+    for (; fate == Outcome::Killed && n < 5000; n += kill_one_in()) {
         fate = killed_at_syscall(n, [&] {
             prepare_run(config_);
             finish_run(config_);

@@ -6,7 +6,7 @@
 #include "consumer/processors/results/finish.hpp"
 #include "tests/contract/processors/killed_child.hpp"
 #include "tests/contract/processors/processor_world.hpp"
-#include "tests/support/turn.hpp"
+#include "tests/support/kill_points.hpp"
 
 namespace offramp::test {
 namespace {
@@ -29,17 +29,14 @@ class KilledProcessor : public ::testing::TestWithParam<std::string> {
         const ScratchFolder folder(ScratchFolder::On::Memory);
         return run_over(config_for(GetParam(), folder.path()), folder.path(), slabs());
     }
-
-    const Turn turn_ = turn_of_kill_points();
-    const ::testing::ScopedTrace turn_trace_{__FILE__, __LINE__, turn_.description()};
 };
 
 TEST_P(KilledProcessor, AtEveryProgress) {
     const Tree wanted = undisturbed();
     const auto given = slabs();
     Outcome fate = Outcome::Killed;
-    int n = turn_.first();
-    for (; fate == Outcome::Killed && n < 1000; n += turn_.one_in) {
+    int n = 1;
+    for (; fate == Outcome::Killed && n < 1000; n += kill_one_in()) {
         const ScratchFolder folder(ScratchFolder::On::Memory);
         const RunConfig config = config_for(GetParam(), folder.path());
         fate = killed_at_call(n, [&](const Progress& progress) {
@@ -59,8 +56,8 @@ TEST_P(KilledProcessor, AtEverySystemCallOfProcessingAndFinishing) {
     const ScratchFolder calm(ScratchFolder::On::Memory);
     const Tree wanted = run_over(config_for(GetParam(), calm.path()), calm.path(), given);
     std::optional<Outcome> fate = Outcome::Killed;
-    int n = turn_.first();
-    for (; fate == Outcome::Killed && n < 5000; n += turn_.one_in) {
+    int n = 1;
+    for (; fate == Outcome::Killed && n < 5000; n += kill_one_in()) {
         const ScratchFolder folder(ScratchFolder::On::Memory);
         const RunConfig config = config_for(GetParam(), folder.path());
         fate = killed_at_syscall(n, [&] { run_over(config, folder.path(), given); });
@@ -75,8 +72,8 @@ TEST_P(KilledProcessor, AtEverySystemCallOfFinishingAlone) {
     const Tree wanted = undisturbed();
     const auto given = slabs();
     std::optional<Outcome> fate = Outcome::Killed;
-    int n = turn_.first();
-    for (; fate == Outcome::Killed && n < 5000; n += turn_.one_in) {
+    int n = 1;
+    for (; fate == Outcome::Killed && n < 5000; n += kill_one_in()) {
         const ScratchFolder folder(ScratchFolder::On::Memory);
         const RunConfig config = config_for(GetParam(), folder.path());
         process_all(config, given);

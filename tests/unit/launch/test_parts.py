@@ -6,7 +6,6 @@ import io
 import json
 import os
 import pathlib
-import re
 import signal
 import socket
 import tempfile
@@ -998,24 +997,22 @@ class BuildTest(unittest.TestCase):
         for cores, memory, jobs in ((2, 64, 2), (16, 8, 4), (16, 1, 1), (1, 64, 1)):
             self.assertEqual(jobs, build.parallel_jobs(cores, memory * gigabyte))
 
-    def test_sanitized_runs_skip_unsuitable_tests(self):
-        places = Places(root="/r", build="/b")
-        self.assertEqual(
-            ["ctest", "--test-dir", "/b/release", "--output-on-failure", "--no-tests=error", "-j", "3", "-R", "x"],
-            testing.ctest_command(places, "release", ["-R", "x"], 0),
-        )
-        self.assertIn("threads", testing.ctest_command(places, "tsan", [], 0))
-        self.assertEqual(
-            ["-LE", "^(models|e2e-with-torch|crash)$", "-R", "x"],
-            testing.ctest_command(places, "asan", ["-R", "x"], 0)[-4:],
-        )
+    def test_slow_tests_run_with_all_or_if_arguments_select_them(self):
+        def left_out(preset, arguments, everything):
+            command = testing.ctest_command(Places(root="/r", build="/b"), preset, arguments, everything)
+            self.assertEqual(["ctest", "--test-dir", f"/b/{preset}"], command[:3])
+            self.assertEqual(arguments, command[len(command) - len(arguments) :])
+            return command[command.index("-LE") + 1] if "-LE" in command else None
 
-    def test_rotating_suites_all_run_within_days_and_on_request(self):
-        left_out = [testing.ctest_command(Places(root="/r", build="/b"), "release", [], turn)[-1] for turn in range(6)]
-        for n in testing.TURNS:
-            for share in range(n):
-                self.assertEqual(6 // n, sum(not re.match(words, f"turn-{share}-of-{n}") for words in left_out))
-        self.assertTrue(all(re.match(words, "slow") and not re.match(words, "unit") for words in left_out))
+        self.assertEqual("^(slow)$", left_out("release", [], False))
+        self.assertIsNone(left_out("release", [], True))
+        self.assertIsNone(left_out("release", ["-R", "x"], False))
+        self.assertEqual("^(models|e2e-with-torch|crash|slow)$", left_out("asan", [], False))
+        self.assertEqual("^(models|e2e-with-torch|crash)$", left_out("asan", ["-R", "x"], True))
+
+    def test_thread_sanitizer_runs_tests_with_threads(self):
+        command = testing.ctest_command(Places(root="/r", build="/b"), "tsan", [], False)
+        self.assertEqual("threads", command[command.index("-L") + 1])
 
     def test_every_preset_of_the_commands_exists(self):
         presets = {
