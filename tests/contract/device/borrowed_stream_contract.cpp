@@ -113,7 +113,7 @@ TEST_P(BorrowedStreamContract, LeavesTheStreamToTheCaller) {
 
 using BorrowedStreamContractDeathTest = BorrowedStreamContract;
 
-TEST_P(BorrowedStreamContractDeathTest, RefusesToWaitForAnEventThatWasNeverArmed) {
+TEST_P(BorrowedStreamContractDeathTest, RefusesToWaitForAnUnarmedEvent) {
     EXPECT_DEATH(device().borrow_stream(nullptr)->wait_for(*device().make_event()),
                  "broken contract: an event is armed before a stream waits for it");
 }

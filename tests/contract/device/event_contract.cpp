@@ -86,7 +86,7 @@ TEST_P(DeviceContract, WaitsForTheLatestRecordingOfAnEvent) {
     EXPECT_EQ(std::memcmp(result->data(), bytes.data(), kBytes), 0);
 }
 
-TEST_P(DeviceContractDeathTest, RefusesToWaitForAnEventThatWasNeverArmed) {
+TEST_P(DeviceContractDeathTest, RefusesToWaitForAnUnarmedEvent) {
     EXPECT_DEATH(device().make_event()->wait(), "broken contract: an event is armed before it is waited for");
     EXPECT_DEATH(
         {

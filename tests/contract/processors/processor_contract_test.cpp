@@ -401,7 +401,7 @@ TEST(SeveralProcessors, AFileOfTheUsersWhereResultsGoIsRefused) {
     }
 }
 
-TEST(SeveralProcessors, TemporaryFilesOfWriteAreRemovedAlsoWithoutAnOutputFolder) {
+TEST(SeveralProcessors, TemporaryFilesAreRemovedAlsoWithoutAnOutputFolder) {
     const ScratchFolder folder;
     std::ofstream(folder.path() + "/.offramp-tmp-1-1") << "half";
     RunConfig config;

@@ -172,7 +172,7 @@ TEST_F(DeclaredSettingsOfThisBuild, EachRefusesValuesOfAnotherKind) {
     }
 }
 
-TEST_F(DeclaredSettingsOfThisBuild, AreReadFromCommandLineThenEnvironmentThenFile) {
+TEST_F(DeclaredSettingsOfThisBuild, ComeFromCommandLineThenEnvironmentThenFile) {
     const std::string file = write_file("image-quality = 1\nimage-format = \"webp\"\nwrite-copy = true");
     set_environment("OFFRAMP_IMAGE_QUALITY", "2");
     set_environment("OFFRAMP_IMAGE_FORMAT", "jpeg");

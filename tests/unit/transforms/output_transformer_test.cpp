@@ -179,7 +179,7 @@ TEST_F(OutputTransformerTest, ADimensionOfOneElementMayHaveAnyStride) {
     EXPECT_THROW(make({two_channels}, 1, settings), ConfigError);
 }
 
-TEST_F(OutputTransformerTest, ClassMapsHaveTheEnlargedSizeAndNothingLeftToEnlarge) {
+TEST_F(OutputTransformerTest, ClassMapsHaveTheEnlargedSize) {
     OutputTransformer map = make({kScores}, 8, {.transform = "class-map"});
     EXPECT_EQ(map.outputs().front().describe(), "classes uint8 [2, 8, 16]");
     EXPECT_EQ(map.upsample_factor(), 1U);

@@ -1,4 +1,7 @@
-"""One class per name: two definitions of one name in a program break it without a message of the linker. Twin: a second one is found."""
+"""
+One class per name: two definitions of one name in a program break it without a message of the linker. Short names of tests.
+Twins: a second definition and a long name are found.
+"""
 
 import collections
 import pathlib
@@ -7,6 +10,8 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+LONGEST = 70  # characters of a test's name
+TEST = re.compile(r"\bTEST(?:_F|_P)?\((\w+), *(\w+)\)|^ +def (test_\w+)", re.MULTILINE)
 ROOMS = ("common", "producer", "consumer")
 PUBLIC = "common/abi/include/"  # its classes are in users' programs, ours are hidden in the library
 OPENS = re.compile(r"^namespace ([\w:]+) \{")
@@ -47,6 +52,22 @@ class ClassNames(unittest.TestCase):
             self.assertEqual(
                 {"offramp::Lock": ["common/lock.hpp", "producer/lock.hpp"]}, repeated(pathlib.Path(folder))
             )
+
+
+def long_names(text):
+    names = (f"{suite}.{case}" if case else function for suite, case, function in TEST.findall(text))
+    return [name for name in names if len(name) > LONGEST]
+
+
+class TestNames(unittest.TestCase):
+    def test_names_of_tests_are_short(self):
+        sources = [path for path in (ROOT / "tests").rglob("*") if path.suffix in (".py", ".cpp")]
+        self.assertEqual([], [name for path in sources for name in long_names(path.read_text(encoding="utf-8"))])
+
+    def test_a_long_name_is_found(self):
+        long = "x" * LONGEST
+        text = f"TEST_F(Suite, {long}) {{\nTEST(Suite, Case) {{\n    def test_{long}(self):\n    def test_it(self):\n"
+        self.assertEqual([f"Suite.{long}", f"test_{long}"], long_names(text))
 
 
 if __name__ == "__main__":
