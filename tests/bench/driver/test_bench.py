@@ -22,7 +22,7 @@ def run_bench(*arguments, **options):
         [sys.executable, str(BENCH), "--bin", BIN, *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=1400,
+        timeout=800,
         check=False,
         **options,
     )
