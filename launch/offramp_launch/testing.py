@@ -13,7 +13,7 @@ REQUIREMENTS = ("requirements-export.txt", "requirements-test.txt", "requirement
 # Suites that sanitizers cannot check: LibTorch and libzmq were not built for them, and ThreadSanitizer, which does not see
 # libzmq's locks, would report its queues as races. The crash matrix preloads a library, but a sanitizer's must come first.
 SANITIZED = ("asan", "tsan")
-LEFT_OUT = {"asan": ["models", "e2e-with-torch", "crash"], "tsan": [".*zmq.*"]}
+LEFT_OUT = {"asan": ["models", "torch", "crash"], "tsan": [".*zmq.*"]}
 ONLY = {"tsan": ["-L", "threads"]}
 # The label of suites of minutes that --all adds to the daily tests. Arguments that select tests select among all.
 SLOW = "slow"

@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 DECISION = "# A title\n\n**Decision.** This.\n\n**Why.** A reason.\n\n**Forbids** that.\n"
 INDEX = "# Design\n\n[A title](decisions/a-title.md)\n"
-MATRIX = "# Failures\n\n| event | test |\n| --- | --- |\n| `gone.word` dies | `Suite`, `Suite.Case`, `ipc.ends`, `launch.test_run`, `crash.matrix` |\n"
+MATRIX = "# Failures\n\n| event | test |\n| --- | --- |\n| `gone.word` dies | `Suite`, `Suite.Case`, `system.ends`, `launch.test_run`, `crash.matrix` |\n"
 
 
 def check(source, *checks):
@@ -260,7 +260,7 @@ class Citations(Repository):
         super().setUp()
         self.write("common/design/failure-matrix.md", MATRIX)
         self.write("tests/unit/room/part_test.cpp", "TEST_F(Suite, Case) {}\n")
-        self.write("tests/ipc/test_ends.py", "")
+        self.write("tests/system/test_ends.py", "")
         self.write("tests/unit/launch/test_run.py", "")
         self.write("tests/crash/CMakeLists.txt", "add_test(NAME crash.matrix COMMAND x)\n")
 
@@ -271,10 +271,10 @@ class Citations(Repository):
         for name, other in (
             ("`Suite`", "`Suit`"),
             ("Suite.Case", "Suite.Other"),
-            ("ipc.ends", "ipc.gone"),
+            ("system.ends", "system.gone"),
             ("launch.test_run", "launch.test_gone"),
             ("crash.matrix", "crash.mat"),
-            ("ipc.ends", "gone.ends"),
+            ("system.ends", "gone.ends"),
         ):
             with self.subTest(other):
                 self.write("common/design/failure-matrix.md", MATRIX.replace(name, other))

@@ -69,10 +69,10 @@ ONCE_A_PROCESS = (
     "consumer.producer_met",
     "consumer.back",
 )
-# Only a run with --tile passes these: e2e.tiles kills consumers at each.
+# Only a run with --tile passes these: system.tiles kills consumers at each.
 OF_TILES = tuple(name for name in failpoints_of_the_sources() if name.startswith(("stitch.", "canvas.")))
-# Not every run passes these. ipc.dead_letters covers dead letters and failing user functions, broker_test unused grants at the end, and
-# ipc.overwrite the steps after the consumers' end.
+# Not every run passes these. system.dead_letters covers dead letters and failing user functions, broker_test unused grants at the end, and
+# system.overwrite the steps after the consumers' end.
 ELSEWHERE = (
     "ledger.dead_letter",
     "dead_letter.write",

@@ -36,7 +36,7 @@ part() {
 
 contract() { "$bin/tests/device_contract_cuda" && "$bin/tests/kernels_contract_cuda" && "$bin/tests/egress_order_cuda" && "$bin/tests/graph_replay_cuda"; }
 
-one_channel() { (cd tests/e2e && python3 -m unittest -v test_one_channel); }
+one_channel() { (cd tests/system && python3 -m unittest -v test_one_channel); }
 
 # The Python package: tensors on the GPU, held and released, in as many small parts as in egress_order_cuda; and the CPU tests of outputs.
 python_package() {
@@ -66,7 +66,7 @@ for name in "${parts[@]}"; do
     shown='^\[  (PASSED|FAILED)  |^(Ran|OK|FAILED)|items: ours|ERROR SUMMARY|RACECHECK SUMMARY|nothing found|kernels were launched|never launched|outputs allocated' lines=3
     case $name in
         contract) part contract contract ;;
-        profiler) part profiler python3 -m unittest -v tests.ipc.test_nvtx ;;
+        profiler) part profiler python3 -m unittest -v tests.system.test_nvtx ;;
         golden) lines=10 part golden python3 -m unittest -v tests.gpu.test_golden ;;
         one-channel) part one-channel one_channel ;;
         python) part python python_package ;;

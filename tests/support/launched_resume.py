@@ -1,4 +1,4 @@
-"""Launched runs that are killed with all their processes and resumed: for tests and for ipc/resume_cycles.py."""
+"""Launched runs that are killed with all their processes and resumed: for tests and for system/resume_cycles.py."""
 
 import contextlib
 import os

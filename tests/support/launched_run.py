@@ -97,7 +97,7 @@ class Launched:
 
 class LaunchedRun(Launched):
     def __init__(self, *flags):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-e2e-"))
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-system-"))
         self.run_dir = self.folder / "run"
         self.output = self.folder / "output"
         self.environment = {

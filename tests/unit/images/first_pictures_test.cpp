@@ -1,4 +1,4 @@
-// BMP, GIF and WebP of several pictures. Whole files against Pillow: tests/e2e/test_pillow.py.
+// BMP, GIF and WebP of several pictures. Whole files against Pillow: tests/system/test_pillow.py.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1007,8 +1007,8 @@ class BuildTest(unittest.TestCase):
         self.assertEqual("^(slow)$", left_out("release", [], False))
         self.assertIsNone(left_out("release", [], True))
         self.assertIsNone(left_out("release", ["-R", "x"], False))
-        self.assertEqual("^(models|e2e-with-torch|crash|slow)$", left_out("asan", [], False))
-        self.assertEqual("^(models|e2e-with-torch|crash)$", left_out("asan", ["-R", "x"], True))
+        self.assertEqual("^(models|torch|crash|slow)$", left_out("asan", [], False))
+        self.assertEqual("^(models|torch|crash)$", left_out("asan", ["-R", "x"], True))
 
     def test_thread_sanitizer_runs_tests_with_threads(self):
         command = testing.ctest_command(Places(root="/r", build="/b"), "tsan", [], False)

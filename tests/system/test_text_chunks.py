@@ -11,7 +11,7 @@ import string
 import struct
 import unittest
 
-from tests.e2e.test_several_inputs import NETWORKS, WORDS
+from tests.system.test_several_inputs import NETWORKS, WORDS
 from tests.support.exported_model import folder_of_class
 from tests.support.launched_job import JobWorld
 from tests.support.launched_run import ROOT

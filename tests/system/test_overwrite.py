@@ -5,7 +5,7 @@ import pathlib
 import signal
 import unittest
 
-from tests.ipc.test_resume import InWorlds
+from tests.system.test_resume import InWorlds
 
 COPY = (
     "--device",

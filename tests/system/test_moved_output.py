@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-from tests.ipc.test_resume import InWorlds
+from tests.system.test_resume import InWorlds
 from tests.support.done_items import items_of_checkpoint
 from tests.support.launched_job import JobWorld
 from tests.support.real_run import SANITIZER

@@ -10,7 +10,7 @@ import signal
 import sqlite3
 import unittest
 
-from tests.e2e.test_several_inputs import NETWORKS, TOKENS, WORDS
+from tests.system.test_several_inputs import NETWORKS, TOKENS, WORDS
 from tests.support.run_memory import endpoint
 from tests.support.text_runs import TextRuns
 

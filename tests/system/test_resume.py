@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-from tests.ipc.resume_cycles import KINDS, Cycles
+from tests.system.resume_cycles import KINDS, Cycles
 from tests.support.launched_resume import World
 from tests.support.real_run import left_behind
 from tests.support.small_disk import small_disk

@@ -19,7 +19,7 @@ DEVICE_TIMES = ("step", "compute", "idle")
 class LadderTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-e2e-"))
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-system-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
         cls.output = cls.folder / "ladder"
         environment = {

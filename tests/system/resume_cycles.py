@@ -1,7 +1,7 @@
 """
 Kills all programs with SIGKILL at random moments, or moves the output folder away, and starts again with --resume:
 
-    OFFRAMP_TEST_BIN=build/release/bin PYTHONPATH=. python3 tests/ipc/resume_cycles.py --cycles 1000
+    OFFRAMP_TEST_BIN=build/release/bin PYTHONPATH=. python3 tests/system/resume_cycles.py --cycles 1000
 
 A cycle is a start and a kill, or a start, a move and the move back. A finished run is compared with an undisturbed one, byte by byte and row by
 row; the next run starts from nothing. Exit code 0 if nothing was lost, duplicated or left behind.
