@@ -45,9 +45,7 @@ def classes_not_run(source, build):
     missing = []
     for path in sorted(source.glob("tests/**/test_*.py")):
         name = path.relative_to(source).as_posix()
-        classes = re.findall(
-            r"^class (\w+)\(.+\):(?:\n(?:    .*)?)*?\n    def test_", path.read_text(), re.MULTILINE
-        )
+        classes = re.findall(r"^class (\w+)\(.+\):(?:\n(?:    .*)?)*?\n    def test_", path.read_text(), re.MULTILINE)
         missing += [f"{name}: {each}" for each in classes if (name, "") not in run and (name, each) not in run]
     return missing
 
