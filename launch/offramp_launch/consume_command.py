@@ -6,7 +6,7 @@ import subprocess
 import time
 
 from offramp_launch import interrupts, program_checkpoint, sink, summary
-from offramp_launch.arguments import count, hide_query, shown, take_values
+from offramp_launch.arguments import count, hide_query, take_values
 from offramp_launch.commands import help_of
 from offramp_launch.exit_code import ExitCode, LaunchError, in_one_line
 from offramp_launch.failure import dead_letters_failure
@@ -19,18 +19,9 @@ from offramp_launch.output_folder import (
     make_room,
     prepare,
 )
-from offramp_launch.run_steps import (
-    end_of_work,
-    notes_of,
-    require_apart,
-    resolve_output,
-    watched,
-    work_in_output,
-    written_to,
-)
-from offramp_launch.settings import ask, consumer_command, keep_settings, number_of_consumers
+from offramp_launch.run_steps import begin_work, end_of_work, notes_of, require_apart, watched
+from offramp_launch.settings import ask, number_of_consumers
 from offramp_launch.supervision.program_watch import ProgramWatch
-from offramp_launch.supervision.watch import RunPlan
 from offramp_launch.watching import address
 
 WAIT_SECONDS = 300  # for the run to begin: a program may load its model first
@@ -118,45 +109,25 @@ def start(places, argv, typed):
     folder = pathlib.Path(flags["--run-dir"]).absolute()
     wait = count(flags["--wait"], "--wait") if "--wait" in flags else WAIT_SECONDS
     pid = count(flags["--program"], "--program") if "--program" in flags else None
-    rest, config, version, consumers, bounds = parse_flags(places, rest)
+    rest, config, version, *number = parse_flags(places, rest)
     typed = sink.hide_password(typed, os.environ)
-    note = notes_of(config)
 
-    endpoint, program = wait_for_run_of(pid, folder) if pid else wait_for_run(folder, wait, note)
+    endpoint, program = wait_for_run_of(pid, folder) if pid else wait_for_run(folder, wait, notes_of(config))
     # With --resume it starts soon after a program's death, whose launcher may still be merging results.
     goes_on = bool(pid and config.get("resume"))
     run_dir = once_free(lambda: JoinedRunDir(places, folder), goes_on)
     require_apart(config.get("output") or folder / "output", config)
-    output, made = resolve_output(config, run_dir, None)
-    run_id = endpoint["run_id"]
-    settled = {**config, "run-id": run_id, "run-dir": str(folder), "output": output, "consumers": consumers}
-    with written_to(run_dir):
-        keep_settings(run_dir, settled, config, rest)
-    plan = RunPlan(
-        run_id,
-        run_dir,
-        [],
-        consumer_command(places, rest, run_dir, output, bounds),
-        consumers,
-        bounds,
-        log_format=config.get("log-format", "text"),
-        http=http,
-    )
-    about = summary.about(run_id, run_dir, version, places.commit(), shown(typed), settled, output)
+    work = begin_work(places, endpoint["run_id"], run_dir, config, rest, typed, version, number, http)
 
-    def work():
-        begin_results(output, config, plan, flags.get("--work"), f"{run_id}-{endpoint['nonce']}", note)
-        return attend(plan, places, endpoint, program, output, about, note)
+    def steps():
+        begin_results(work, flags.get("--work"), f"{endpoint['run_id']}-{endpoint['nonce']}")
+        return attend(work, places, endpoint, program)
 
-    return work_in_output(
-        plan,
-        output,
-        made,
-        config,
-        note,
-        work,
+    return work.hold_output(
+        steps,
         take=lambda *about: once_free(lambda: OutputLock(*about), goes_on),
         give_back=("finish-own-run", "nothing"),
+        has_summary=False,
     )
 
 
@@ -189,23 +160,17 @@ def once_free(take, waits):
         time.sleep(LOOK_AGAIN_SECONDS)
 
 
-def begin_results(output, config, plan, work, run, note):
-    """`work`: the name of an Egress's work, if it keeps a checkpoint. `run`: a unique name of the run."""
-    goes_on = work and program_checkpoint.work_of(output) == work
-    if not goes_on and not has_own_run(output, work or run):
+def begin_results(work, name, run):
+    """`name`: of an Egress's work, if it keeps a checkpoint. `run`: a unique name of the run."""
+    output, config, plan = work.output, work.config, work.plan
+    goes_on = name and program_checkpoint.work_of(output) == name
+    if not goes_on and not has_own_run(output, name or run):
         make_room(plan.output_lock, output, config, is_own=True)
     plan.may_owe_tables = bool(config.get("overwrite") and config.get("sink"))
-    prepare(
-        output,
-        plan.consumer,
-        {},
-        plan.run_id,
-        beyond=True,
-        note=note,
-        words=("prepare-own-work" if goes_on else "prepare-own-run", work or run),
-    )
-    if work:
-        program_checkpoint.begin(output, work)
+    words = ("prepare-own-work" if goes_on else "prepare-own-run", name or run)
+    prepare(output, plan.consumer, {}, plan.run_id, beyond=True, note=work.note, words=words)
+    if name:
+        program_checkpoint.begin(output, name)
 
 
 def require_consumer_flags(argv, command, besides):
@@ -259,15 +224,14 @@ def require_processors(config):
             )
 
 
-def attend(plan, places, endpoint, program, output, about, note):
+def attend(work, places, endpoint, program):
     """Returns (the exit code, the summary's lines)."""
     return watched(
-        plan,
-        note,
+        work,
         str(places.producer()),
-        watch_on=lambda display: ProgramWatch(plan, display, endpoint, program),
-        conclude=lambda *ended: conclude(plan, about, *ended),
-        lines=lambda attendance, whole: "\n".join(lines_of(whole, output, followers_among(attendance.records))),
+        watch_on=lambda display: ProgramWatch(work.plan, display, endpoint, program),
+        conclude=lambda *ended: conclude(work.plan, work.about, *ended),
+        lines=lambda attendance, whole: "\n".join(lines_of(whole, work.output, followers_among(attendance.records))),
     )
 
 
