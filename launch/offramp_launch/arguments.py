@@ -32,6 +32,11 @@ def take_all(argv, names):
     return taken, rest
 
 
+def words_of(values):
+    """The flags of {name: value} as words, without those whose value is None."""
+    return [word for name, value in values.items() if value is not None for word in (name, str(value))]
+
+
 def take_switch(argv, name):
     """Splits argv into (whether the switch is given, the rest)."""
     return name in argv, [argument for argument in argv if argument != name]

@@ -5,7 +5,7 @@ import shlex
 import subprocess
 
 from offramp_launch import sink, summary, texts
-from offramp_launch.arguments import setting_given, without_values
+from offramp_launch.arguments import setting_given, without_values, words_of
 from offramp_launch.demo import show
 from offramp_launch.exit_code import ExitCode, way_to_write
 from offramp_launch.failure import failure_of
@@ -49,18 +49,8 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
         places, run_id, run_dir, config, resolved.argv, typed, resolved.version, number, http, resolved.found, account
     )
     plan = work.plan
-    plan.producer = [
-        resolved.producer,
-        *without_values(resolved.argv, SETTLED),
-        "--run-dir",
-        str(run_dir.path),
-        "--output",
-        work.output,
-        "--run-id",
-        run_id,
-        "--consumers",
-        str(plan.consumers),
-    ]
+    own = {"--run-dir": run_dir.path, "--output": work.output, "--run-id": run_id, "--consumers": plan.consumers}
+    plan.producer = [resolved.producer, *without_values(resolved.argv, SETTLED), *words_of(own)]
     plan.not_recovered = rungs.not_recovered(config)
     plan.status_seconds = config.get("status-seconds", STATUS_SECONDS)
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 
 from offramp_launch import interrupts, sink
-from offramp_launch.arguments import hide_query, setting_given, without_values
+from offramp_launch.arguments import hide_query, setting_given, without_values, words_of
 from offramp_launch.demo import SOURCES_OF_PICTURES, demo_flags, shipped_model_flags, wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code
 from offramp_launch.ladder import rungs
@@ -189,17 +189,9 @@ def default_consumers(config, cores=None):
 
 def consumer_command(places, argv, run_dir, output, bounds, found=()):
     """The command of a consumer. Consumers divide the cores among the largest possible number of them."""
-    most = ["--consumers", str(bounds.most)] if bounds else []
-    return [
-        str(places.consumer()),
-        *without_values(argv, SETTLED),
-        "--run-dir",
-        str(run_dir.path),
-        "--output",
-        output,
-        *found,
-        *most,
-    ]
+    own = words_of({"--run-dir": run_dir.path, "--output": output})
+    most = words_of({"--consumers": bounds.most if bounds else None})
+    return [str(places.consumer()), *without_values(argv, SETTLED), *own, *found, *most]
 
 
 def require_run_to_continue(config):

@@ -15,7 +15,7 @@ import tempfile
 
 from offramp_launch import run_steps, settings, sink, texts
 from offramp_launch.jobs import engines, merge as job_merge
-from offramp_launch.arguments import count, hide_query, take_switch, take_values, without_values
+from offramp_launch.arguments import count, hide_query, refuse, take_switch, take_values, without_values
 from offramp_launch.demo import shipped_model_flags, wants_demo
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, cannot_be_started, shell_code
 from offramp_launch.jobs.files import link, write_errors
@@ -396,7 +396,7 @@ def status(places, argv):
     given, rest = take_values(argv, ("--job",))
     only_missing, rest = take_switch(rest, "--missing")
     as_json, rest = take_switch(rest, "--json")
-    refuse(rest)
+    refuse(rest, "job", "job --help")
     job = Job.found(job_of(given))
     records = job.records()
     missing = [index for index in range(job.shards) if index not in records]
@@ -442,7 +442,7 @@ SHOWN_MISSING = 20
 def merge(places, argv):
     given, rest = take_values(argv, ("--job",))
     partial, rest = take_switch(rest, "--partial")
-    refuse(rest)
+    refuse(rest, "job", "job --help")
     job = Job.found(job_of(given))
     job.require_for_hosts()
     job.require_made_by(build_of(places))
@@ -474,7 +474,7 @@ def for_an_engine(argv, names):
     """(the job, the named flags, each shard's flags). The latter follow `--`."""
     at = argv.index("--") if "--" in argv else len(argv)
     given, rest = take_values(argv[:at], ("--job", *names))
-    refuse(rest)
+    refuse(rest, "job", "job --help")
     flags = argv[at + 1 :]
     refuse_of_a_shard(flags)
     return Job.found(job_of(given)), given, flags
@@ -490,8 +490,3 @@ def enter(job):
             "Mount the same folders on this host as on the job's first, under the same paths",
             ExitCode.SINK_UNAVAILABLE,
         ) from problem
-
-
-def refuse(rest):
-    if rest:
-        raise LaunchError(f"job does not accept '{rest[0]}'", "See ./launch/offramp job --help", ExitCode.USAGE)

@@ -13,7 +13,7 @@ import typing
 from offramp_launch import interrupts, run_command, settings
 from offramp_launch.jobs import files as job_files, merge as job_merge
 from offramp_launch.supervision import lifeline
-from offramp_launch.arguments import count, take_switch, take_values, without_values
+from offramp_launch.arguments import count, take_switch, take_values, without_values, words_of
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.jobs.command import (
     build_of,
@@ -144,10 +144,7 @@ def do_the_rest(attempt):
     ]
     config = settings_of(places, flags)
     # from a flag, the environment or --config
-    flags = [
-        *without_values(flags, ("--run-dir",)),
-        *(["--run-dir", config["run-dir"]] if config.get("run-dir") else []),
-    ]
+    flags = [*without_values(flags, ("--run-dir",)), *words_of({"--run-dir": config.get("run-dir") or None})]
     require_under_way(job, index)
     require_input(job, config)
     require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])
@@ -313,22 +310,17 @@ def run(attempt, run_id, lock):
     run_dir = choose_run_dir(places, given, run_id)
     typed = ["shard", "--job", str(job.folder), "--index", str(index)]
     listed = job.list_of_input()
-    argv = [
-        *without_values(attempt.flags, ("--run-dir",)),
-        "--output",
-        str(place),
-        "--samples-folder",
-        str(job.output),
-        "--shard",
-        f"{index + 1}/{job.shards}",
-        "--run-id",
-        run_id,
-        "--run-dir",
-        str(run_dir),
-        *(["--input-list", str(listed)] if listed else []),
-        *(["--resume"] if holds_work(place) else []),
-        *([address.FLAG, address.spelled(*attempt.http)] if attempt.http else []),
-    ]
+    own = {
+        "--output": place,
+        "--samples-folder": job.output,
+        "--shard": f"{index + 1}/{job.shards}",
+        "--run-id": run_id,
+        "--run-dir": run_dir,
+        "--input-list": listed,
+        address.FLAG: address.spelled(*attempt.http) if attempt.http else None,
+    }
+    resume = ["--resume"] if holds_work(place) else []
+    argv = [*without_values(attempt.flags, ("--run-dir",)), *words_of(own), *resume]
     code = run_command.start(
         places,
         argv,

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from offramp_launch.arguments import count, take_values, without_values
+from offramp_launch.arguments import count, take_values, without_values, words_of
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 # The article's workload. None: a flag without a value.
@@ -58,31 +58,14 @@ class Workload:
     limit_batches: int
 
     def timed_flags(self, trace_dir):
-        return [
-            *self.flags,
-            "--warmup-batches",
-            str(self.warmup),
-            "--batches",
-            str(self.warmup + self.batches),
-            "--drain-warmup",
-            "--trace-dir",
-            str(trace_dir),
-        ]
+        own = {"--warmup-batches": self.warmup, "--batches": self.warmup + self.batches, "--trace-dir": trace_dir}
+        return [*self.flags, *words_of(own), "--drain-warmup"]
 
     def checked_flags(self, output):
         """A short run whose results can be compared: the checksum of every sample's bytes."""
         flags = [flag for flag in without_values(self.flags, OF_PROCESSING) if flag != "--write-copy"]
-        return [
-            *flags,
-            "--processor",
-            "checksum",
-            "--output",
-            str(output),
-            "--warmup-batches",
-            "0",
-            "--batches",
-            str(CHECKED_BATCHES),
-        ]
+        own = {"--processor": "checksum", "--output": output, "--warmup-batches": 0, "--batches": CHECKED_BATCHES}
+        return [*flags, *words_of(own)]
 
     def captured_flags(self):
         """The article's capture: 10 steps of warm-up, 3 profiled, 1 of cool-down."""

@@ -20,6 +20,7 @@ from offramp_launch.arguments import (
     take_values,
     to_type_again,
     without_values,
+    words_of,
 )
 from offramp_launch.demo import shipped_model_flags, wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError
@@ -208,12 +209,8 @@ def report(search, typed, as_json):
             f"Give more: --seconds {2 * SECONDS}",
             ExitCode.INTERRUPTED,
         )
-    flags = [
-        part
-        for name, value in {**search.best, "consumers": search.best_outcome.consumers}.items()
-        if value
-        for part in (f"--{name}", str(value))
-    ]
+    found = {**search.best, "consumers": search.best_outcome.consumers}
+    flags = words_of({f"--{name}": value or None for name, value in found.items()})
     words = [*without_values(to_type_again(typed), FOUND_ANEW), *flags]
     if as_json:
         print(
