@@ -23,7 +23,7 @@ from offramp_launch.gpus.devices import VISIBLE, devices_of
 from offramp_launch.supervision.scaling import bounds_given
 from offramp_launch.gpus.shares import BEGIN_WITH, flags_of_workers
 from offramp_launch.gpus.status import counted, total_of
-from offramp_launch.gpus.supervisor import GpusSupervisor
+from offramp_launch.gpus.supervisor import GpusPlan, GpusSupervisor
 from offramp_launch.output_folder import OutputLock, removed_after_a_failure
 from offramp_launch.progress import make_display
 from offramp_launch.run_dir import RunDir, choose_run_dir, fits_a_socket, new_run_id, short_runs_folder
@@ -89,12 +89,7 @@ def start(places, argv, typed):
         for name in NOT_HERE
         if config.get(name[2:]) and (name, config[name[2:]]) != ("--strategy", "streams")
     )
-    if resume and not (config.get("output") or config.get("run-dir")):
-        raise LaunchError(
-            "--resume needs the run to continue",
-            "Give its --output (or its --run-dir, if it had no --output)",
-            ExitCode.USAGE,
-        )
+    settings.require_run_to_continue({**config, "resume": resume})
     if wants_demo(flags, config):
         raise LaunchError(
             f"--gpus {given[FLAG]} needs an input, and none was given",
@@ -216,21 +211,27 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http, 
         settings.keep_settings(
             run_dir, {**whole, "run-id": job.id}, {**settled, "output": config.get("output") or ""}, given
         )
-        code, report = supervise(
+        plan = GpusPlan(
             places,
             run_id,
             run_dir,
             job,
             list(zip(devices, shares)),
             flags,
+            most_errors(settled.get("max-errors"), job.items),
+            (lock.fd,),
+            http,
+            settled.get("status-seconds", STATUS_SECONDS),
+            bounds_given(given),
+            starts_ahead,
+        )
+        code, report = supervise(
+            plan,
             settled,
             about,
             lock,
             lambda: run_steps.continue_command(places, typed, config, run_dir, replaces=False),
             note,
-            http,
-            bounds_given(given),
-            starts_ahead,
         )
         ended.well = code == 0
     run_steps.announce_end(settled, report)
@@ -253,67 +254,36 @@ def require_nothing_in(output):
         )
 
 
-def supervise(
-    places,
-    run_id,
-    run_dir,
-    job,
-    workers,
-    flags,
-    config,
-    about,
-    lock,
-    go_on,
-    note,
-    http=None,
-    bounds=None,
-    starts_ahead=False,
-):
+def supervise(plan, config, about, lock, go_on, note):
     """(the exit code, the summary's lines)."""
-    producer, unit = str(places.producer()), settings.unit_of(config)
+    job, producer, unit = plan.job, str(plan.places.producer()), settings.unit_of(config)
     run_steps.sweep(producer)
     display = make_display(unit, config.get("log-format", "text"))
+    workers = counted(len(plan.workers) * (2 if plan.starts_ahead else 1), "worker")
     display.note(
-        f"run {run_id}: {counted(len(workers) * (2 if starts_ahead else 1), 'worker')} ({', '.join(device.name for device, _ in workers)}), {job.items} {unit} in "
-        f"{counted(job.shards, 'shard')}, {run_dir.path}"
+        f"run {plan.run_id}: {workers} ({', '.join(device.name for device, _ in plan.workers)}), {job.items} {unit} in "
+        f"{counted(job.shards, 'shard')}, {plan.run_dir.path}"
     )
     left = job.shards - len(job.records())
-    if starts_ahead and left < 2 * len(workers):
+    if plan.starts_ahead and left < 2 * len(plan.workers):
         display.note(
             f"{AHEAD} begins few shards ahead, as {counted(left, 'shard')} {'is' if left == 1 else 'are'} left to do: --shards sets the number for a new run"
         )
-    supervisor = GpusSupervisor(
-        places,
-        run_id,
-        run_dir,
-        job,
-        workers,
-        flags,
-        most_errors(config.get("max-errors"), job.items),
-        display,
-        (lock.fd,),
-        http,
-        config.get("status-seconds", STATUS_SECONDS),
-        bounds,
-        starts_ahead,
-    )
+    supervisor = GpusSupervisor(plan, display)
     began = time.monotonic()
     with Finishing(note) as finishing:
+
+        def merge():
+            def ask_program(command, text=""):
+                ask(command, text, plan.run_dir, lock, finishing)
+
+            gpus_job.merge(plan.places, job, plan.flags, ask_program, lock)
+
         try:
             code = supervisor.run()
             display.close()
-            code, whole = conclude(
-                run_dir,
-                job,
-                supervisor,
-                code,
-                about,
-                time.monotonic() - began,
-                lambda: gpus_job.merge(
-                    places, job, flags, lambda command, text="": ask(command, text, run_dir, lock, finishing), lock
-                ),
-            )
-            display.show_end(run_dir.status())
+            code, whole = conclude(plan, supervisor, code, about, time.monotonic() - began, merge)
+            display.show_end(plan.run_dir.status())
             return code, gpus_summary.lines(whole, unit, str(job.output), go_on())
         finally:
             display.close()
@@ -327,8 +297,9 @@ def most_errors(limit, items):
     return math.ceil(float(limit[:-1]) * items / 100) if limit.endswith("%") else int(limit)
 
 
-def conclude(run_dir, job, supervisor, code, about, seconds, merge):
+def conclude(plan, supervisor, code, about, seconds, merge):
     """Merges and removes the job if all shards are done, and writes the summary. Returns (the run's exit code, the summary)."""
+    run_dir, job = plan.run_dir, plan.job
     whole = gpus_summary.join(about, job, supervisor, gpus_summary.summaries_of(job, supervisor), seconds)
     failure = supervisor.failure
     if code == 0:

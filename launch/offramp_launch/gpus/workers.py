@@ -9,6 +9,7 @@ import pathlib
 import sys
 import time
 
+from offramp_launch.arguments import words_of
 from offramp_launch.supervision.backoff import Backoff
 from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.control import ControlClient
@@ -198,30 +199,20 @@ def workers_of(workers, run_dir, starts_ahead):
     ]
 
 
-def command_of(places, job, worker, index, run_dir, lifeline, error_limit, flags):
-    """`flags`: of the run."""
-    cores = ["--cores", ",".join(map(str, worker.device.cores))] if worker.device.cores else []
-    shares = [part for name, value in worker.shares.items() for part in (f"--{name}", str(value))]
-    turn = ["--turn", str(worker.turn)] if worker.turn else []
-    return [
-        *places.python_command(sys.executable, LAUNCHER, "-E", "-s"),
-        COMMAND,
-        "--job",
-        str(job.folder),
-        "--index",
-        str(index),
-        "--lifeline-fd",
-        str(lifeline),
-        *cores,
-        *shares,
-        *turn,
-        "--max-errors",
-        str(error_limit),
-        "--run-dir",
-        str(run_dir),
-        "--",
-        *flags,
-    ]
+def command_of(plan, worker, index, run_dir, lifeline):
+    """`plan`: a GpusPlan."""
+    own = {
+        "--job": plan.job.folder,
+        "--index": index,
+        "--lifeline-fd": lifeline,
+        "--cores": ",".join(map(str, worker.device.cores)) or None,
+        **{f"--{name}": value for name, value in worker.shares.items()},
+        "--turn": worker.turn,
+        "--max-errors": plan.error_limit,
+        "--run-dir": run_dir,
+    }
+    python = plan.places.python_command(sys.executable, LAUNCHER, "-E", "-s")
+    return [*python, COMMAND, *words_of(own), "--", *plan.flags]
 
 
 def notable(line):
