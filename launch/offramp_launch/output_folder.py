@@ -18,8 +18,9 @@ import time
 import types
 
 from offramp_launch import interrupts, shared_folder
-from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
-from offramp_launch.supervision.log_follower import last_error
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.processes import error_of, is_alive
+from offramp_launch.progress import print_note
 
 # Names that the programs use too: producer/runner/checkpoint/output_lock.hpp, producer/runner/checkpoint/checkpoint_file.hpp.
 LOCK = ".offramp-lock"
@@ -45,7 +46,7 @@ class OutputLock:
     Errors: LaunchError (RUN_IN_USE) naming the other run and its launcher.
     """
 
-    def __init__(self, folder, run_id, note=print):
+    def __init__(self, folder, run_id, note=print_note):
         self._note = note
         self._has_reported_wait = False
         self._folder, self._aside = os.path.abspath(folder), {}  # each folder that was set aside, and its name now
@@ -96,7 +97,7 @@ class OutputLock:
             os.close(self.fd)
             return False
         except OSError:
-            self._note(f"[run] the file system of {folder} has no locks: a second run into it would not be detected")
+            self._note(f"the file system of {folder} has no locks: a second run into it would not be detected")
             with contextlib.suppress(OSError):
                 self._share(folder)
             return True
@@ -144,9 +145,7 @@ class OutputLock:
                 ExitCode.RUN_IN_USE,
             )
         if not self._has_reported_wait:
-            self._note(
-                f"[run] waiting for the last programs of run {run}, whose launcher (process {pid}) died", flush=True
-            )
+            self._note(f"waiting for the last programs of run {run}, whose launcher (process {pid}) died")
             self._has_reported_wait = True
         time.sleep(LOOK_AGAIN_SECONDS)
 
@@ -219,7 +218,7 @@ class OutputLock:
                 for below, _, _ in os.walk(folder, topdown=False):
                     os.rmdir(below)
                 os.rename(aside, folder)
-                self._note(f"[run] this run made no result: {folder} has its former content again", flush=True)
+                self._note(f"this run made no result: {folder} has its former content again")
                 if folder == output:
                     self._hold(folder)
         self._aside = {}
@@ -298,7 +297,7 @@ def rename_aside(folder, run_id, note):
         )
     try:
         facts = os.stat(folder)
-        note(f"[run] the results in {folder} are kept as {aside}", flush=True)
+        note(f"the results in {folder} are kept as {aside}")
         os.rename(folder, aside)
         try:
             os.mkdir(folder)
@@ -318,19 +317,6 @@ def rename_aside(folder, run_id, note):
             ExitCode.CANNOT_WRITE,
         ) from problem
     return aside
-
-
-def is_alive(pid):
-    """Whether the process runs; a zombie does not."""
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass
-    with contextlib.suppress(OSError, IndexError):
-        return pathlib.Path("/proc", str(pid), "stat").read_text(errors="replace").rpartition(")")[2].split()[0] != "Z"
-    return True
 
 
 def make_room(lock, output, config, is_own=False):
@@ -451,7 +437,7 @@ def describe_work(folder):
     )
 
 
-def prepare(folder, consumer, identity, run_id="", beyond=False, note=print, words=("prepare",)):
+def prepare(folder, consumer, identity, run_id="", beyond=False, note=print_note, words=("prepare",)):
     """
     Checks the place for a run's results, before its programs start, and removes what a killed run left there. The consumer refuses work that this
     run cannot continue, and a table of another run; its error goes to the user. `run_id`: the run that holds the output's lock, in which the
@@ -463,8 +449,8 @@ def prepare(folder, consumer, identity, run_id="", beyond=False, note=print, wor
         return
     done = interrupts.wait_through(
         [consumer[0], *words, *consumer[1:], *(["--run-id", run_id] if run_id else [])],
-        lambda: note(f"[run] checking {folder} (another signal stops it)", flush=True),
-        lambda: note(f"[run] stopped checking {folder}", flush=True),
+        lambda: note(f"checking {folder} (another signal stops it)"),
+        lambda: note(f"stopped checking {folder}"),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -472,15 +458,9 @@ def prepare(folder, consumer, identity, run_id="", beyond=False, note=print, wor
         **identity,
     )
     if done.returncode != 0:
-        raise LaunchError(
-            last_error(done.stderr)
-            or done.stderr.strip()
-            or f"'{consumer[0]} {words[0]}' ended with exit code {done.returncode} and wrote nothing",
-            "",
-            shell_code(done.returncode),
-        )
+        raise error_of([consumer[0], words[0]], done)
     for warning in done.stdout.splitlines():
-        note(f"[run] {warning}", flush=True)
+        note(f"{warning}")
 
 
 def require_no_job(output, config):

@@ -36,11 +36,7 @@ def announce(config, text, prefix="[run] "):
 
 def notes_of(config):
     """The function that prints a run's notes."""
-
-    def note(text, **_):
-        announce(config, text.removeprefix("[run] "))
-
-    return note
+    return lambda text: announce(config, text)
 
 
 def announce_end(config, text):

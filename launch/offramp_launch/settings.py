@@ -9,10 +9,10 @@ import subprocess
 from offramp_launch import interrupts, sink
 from offramp_launch.arguments import hide_query, setting_given, without_values, words_of
 from offramp_launch.demo import SOURCES_OF_PICTURES, demo_flags, shipped_model_flags, wants_demo
-from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code
+from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.ladder import rungs
+from offramp_launch.processes import answer_of
 from offramp_launch.run_dir import SETTINGS
-from offramp_launch.supervision.log_follower import last_error
 from offramp_launch.supervision.scaling import MOST_CONSUMERS, bounds_given
 
 # Set by the launcher for every program of the run.
@@ -55,21 +55,10 @@ class Resolved:
 
 def ask(program, argv):
     """The settings as a program resolves them. Producer and consumers know every flag. Passes a refusal on unchanged."""
+    with interrupts.deferred():
+        answer = answer_of([program, "settings", *argv])
     try:
-        with interrupts.deferred():
-            answer = subprocess.run([program, "settings", *argv], capture_output=True, text=True, check=False)
-    except OSError as problem:
-        raise cannot_be_started(program, problem) from problem
-    if answer.returncode != 0:
-        raise LaunchError(
-            last_error(answer.stderr)
-            or answer.stderr.strip()
-            or f"'{program}' ended with exit code {answer.returncode} and wrote nothing",
-            "",
-            shell_code(answer.returncode),
-        )
-    try:
-        found = json.loads(answer.stdout)
+        found = json.loads(answer)
         return Answer(found["settings"], found.get("given", {}), found["version"])
     except (ValueError, KeyError) as problem:
         raise LaunchError(

@@ -25,7 +25,7 @@ from offramp_launch.gpus.shares import BEGIN_WITH, flags_of_workers
 from offramp_launch.gpus.status import counted, total_of
 from offramp_launch.gpus.supervisor import GpusPlan, GpusSupervisor
 from offramp_launch.output_folder import OutputLock, removed_after_a_failure
-from offramp_launch.progress import make_display
+from offramp_launch.progress import make_display, print_note
 from offramp_launch.run_dir import RunDir, choose_run_dir, fits_a_socket, new_run_id, short_runs_folder
 from offramp_launch.supervision.watch import STATUS_SECONDS
 from offramp_launch.watching import address
@@ -129,7 +129,7 @@ def on_first_working(devices, ask):
         except LaunchError as problem:
             if problem.code not in (ExitCode.DEVICE_BROKEN, ExitCode.DEVICE_UNSUPPORTED) or device == devices[-1]:
                 raise
-            print(f"[run] {device.name} does not answer, trying the next: {problem.what}", flush=True)
+            print_note(f"{device.name} does not answer, trying the next: {problem.what}")
     raise AssertionError("there is a device")
 
 
@@ -166,7 +166,7 @@ def is_of_one_producer(output, run_id):
     """Whether the output has a single checkpoint, of a run without --gpus or of a merge. Then one producer continues it."""
     if gpus_job.is_begun_in(output) or not gpus_job.holds_more_than_a_job(output):
         return False
-    with contextlib.closing(OutputLock(str(output), run_id, print)):
+    with contextlib.closing(OutputLock(str(output), run_id)):
         gpus_job.clear_remains(output)
     return True
 
@@ -192,9 +192,7 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http, 
         run_id, run_dir, settings.version_of(producer), places.commit(), shown(typed), whole, str(output)
     )
 
-    def note(text, **_):
-        run_steps.announce(settled, text.removeprefix("[run] "))
-
+    note = run_steps.notes_of(settled)
     with (
         removed_after_a_failure(made) as ended,
         run_steps.reason_in_summary(run_dir, about),

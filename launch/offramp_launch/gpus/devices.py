@@ -9,6 +9,7 @@ import re
 import subprocess
 
 from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.progress import print_note
 
 ALL = "all"
 MOST_WORKERS = 64
@@ -149,9 +150,7 @@ def gpus_of_this_machine(wanted, limited=None):
     rows = [[part.strip() for part in line.split(",", 3)] for line in lines]
     gpus = [Gpu(*row) for row in rows if len(row) == 4 and UUID.fullmatch(row[0])]
     if gpus and answer.returncode != 0:  # a GPU is lost, and nvidia-smi lists the others
-        print(
-            f"[run] nvidia-smi lists {len(gpus)} GPUs, and the run uses these; it also reports: {obstacle}", flush=True
-        )
+        print_note(f"nvidia-smi lists {len(gpus)} GPUs, and the run uses these; it also reports: {obstacle}")
     if not gpus and limited and is_named_by_uuid(limited.split(",")[0].strip()):
         return []  # a UUID needs no list
     if not gpus and glob.glob("/dev/nvidia[0-9]*"):

@@ -21,6 +21,7 @@ from offramp_launch.gpus.worker import COMMAND
 from offramp_launch.supervision.log_follower import LogFollower, record, printed_by_command
 from offramp_launch.supervision.logbook import KEPT_DEATHS
 from offramp_launch.places import LAUNCHER
+from offramp_launch.processes import stat_of
 from offramp_launch.run_dir import LIVE, LOGBOOK, SUMMARY, read_object
 from offramp_launch.watching.counters import BusySeconds, added, grown
 from offramp_launch.watching.timestamps import seconds_of
@@ -51,15 +52,6 @@ class StoppedProcess:
             return None
         seconds = now - self._since
         return (seconds, HELD[stat[0]]) if seconds >= PATIENCE_SECONDS else None
-
-
-def stat_of(pid):
-    """(state, CPU time used) from /proc; None if the process does not exist."""
-    try:
-        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return fields[0], int(fields[11]) + int(fields[12])
-    except (OSError, ValueError, IndexError):
-        return None
 
 
 @dataclasses.dataclass

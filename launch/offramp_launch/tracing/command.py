@@ -7,7 +7,7 @@ import time
 
 from offramp_launch.arguments import take_values
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.output_folder import is_alive
+from offramp_launch.processes import is_alive
 from offramp_launch.run_dir import find_live_run
 from offramp_launch.supervision.control import ControlClient
 from offramp_launch.tracing import chrome_events, timeline
