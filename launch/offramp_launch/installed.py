@@ -7,23 +7,6 @@ import sys
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 
-COMMANDS = (
-    "run",
-    "demo",
-    "consume",
-    "scale",
-    "reload",
-    "status",
-    "top",
-    "trace",
-    "stop",
-    "dead-letters",
-    "new-processor",
-    "clean",
-    "doctor",
-    "version",
-    "help",
-)
 # The purpose of the other commands.
 NEED_SOURCES = {
     "setup": "builds",
