@@ -12,7 +12,6 @@ Callers hold the output's lock.
 import os
 import pathlib
 import re
-import shutil
 import urllib.parse
 
 from offramp_launch.jobs import files as job_files, merge as job_merge
@@ -194,12 +193,4 @@ def put_away(job):
 
 
 def remove(folder):
-    try:
-        if folder.is_dir():
-            shutil.rmtree(folder)
-    except OSError as problem:
-        raise LaunchError(
-            f"{problem.filename or folder} cannot be removed: {problem.strerror}",
-            "Remove the folder, and run it again with --resume",
-            ExitCode.CANNOT_WRITE,
-        ) from problem
+    job_files.remove_folder(folder, "Remove the folder, and run it again with --resume")

@@ -8,9 +8,9 @@ import os
 import pathlib
 
 from offramp_launch import summary
-from offramp_launch.gpus.status import counted, counts_of_summary, describe, summed, summed_tokens, total_of
+from offramp_launch.gpus.status import counted, describe, summed, summed_tokens, total_of
 from offramp_launch.incidents import FOLDER, write_incident
-from offramp_launch.jobs.shard_record import LISTS
+from offramp_launch.jobs.shard_record import LISTS, counts_of_summary
 from offramp_launch.run_dir import SUMMARY, read_object
 
 SUMS = ("bytes", "producer_restarts", "producer_cpu_seconds")

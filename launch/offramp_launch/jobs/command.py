@@ -9,7 +9,6 @@ import os
 import pathlib
 import secrets
 import shutil
-import subprocess
 import sys
 import tempfile
 
@@ -17,11 +16,11 @@ from offramp_launch import run_steps, settings, sink, texts
 from offramp_launch.jobs import engines, merge as job_merge
 from offramp_launch.arguments import count, hide_query, refuse, take_switch, take_values, without_values
 from offramp_launch.demo import shipped_model_flags, wants_demo
-from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, cannot_be_started, shell_code
+from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
 from offramp_launch.jobs.files import link, write_errors
 from offramp_launch.jobs.folder import SHARDS, Job, difference_of
-from offramp_launch.supervision.log_follower import last_error, warnings_in
 from offramp_launch.output_folder import LOCK, OutputLock, prepare, removed_after_a_failure
+from offramp_launch.processes import answer_of
 from offramp_launch.run_dir import new_run_id
 
 # The job gives these to each shard's run.
@@ -285,7 +284,7 @@ def facts_of(places, flags, config, listing=None, listed=None):
         *flags,
         *(["--input-list", str(listed)] if listed else []),
     ]
-    facts = json.loads(ask(command))
+    facts = json.loads(answer_of(command))
     facts["identity"].update(hashes_of_processors(config))
     return facts, listing if listing and listing.exists() else None
 
@@ -299,25 +298,6 @@ def hashes_of_processors(config):
         if part
     ]
     return {f"{OF_A_PROCESSOR}{file}": job_merge.digest(file) for file in files if file.is_file()}
-
-
-def ask(command, text="", warned=None, **more):
-    """Runs a program with `text` as its input and returns its output. `warned`: called with each warning. Errors: LaunchError, with its message and code."""
-    try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, **more)
-    except OSError as problem:
-        raise cannot_be_started(command[0], problem) from problem
-    if done.returncode != 0:
-        raise LaunchError(
-            last_error(done.stderr)
-            or done.stderr.strip()
-            or f"'{command[0]} {command[1]}' ended with exit code {done.returncode} and wrote nothing",
-            "",
-            shell_code(done.returncode),
-        )
-    for message in warnings_in(done.stderr.splitlines() if warned else ()):
-        warned(message)
-    return done.stdout
 
 
 def look_at_output(places, output, flags):
@@ -451,7 +431,7 @@ def merge(places, argv):
         places,
         job,
         partial,
-        functools.partial(ask, warned=lambda text: print(f"[job] {text}", file=sys.stderr, flush=True)),
+        functools.partial(answer_of, warned=lambda text: print(f"[job] {text}", file=sys.stderr, flush=True)),
     )
 
 

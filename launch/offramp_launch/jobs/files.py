@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import secrets
+import shutil
 
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, way_to_write
 
@@ -92,6 +93,18 @@ def read(path):
 def make_folder(path, parents=True):
     with write_errors(path):
         path.mkdir(parents=parents, exist_ok=True)
+
+
+def remove_folder(path, remedy):
+    """Removes the folder if it exists, also while another attempt removes files there. Errors: LaunchError (CANNOT_WRITE)."""
+    try:
+        while path.is_dir():
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(path)
+    except OSError as problem:
+        raise LaunchError(
+            f"{problem.filename or path} cannot be removed: {problem.strerror}", remedy, ExitCode.CANNOT_WRITE
+        ) from problem
 
 
 @contextlib.contextmanager

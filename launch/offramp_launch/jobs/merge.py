@@ -2,15 +2,13 @@
 
 import contextlib
 import hashlib
-import shutil
 
 from offramp_launch.jobs import files as job_files
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.jobs.folder import SHARDS
 from offramp_launch.output_folder import CHECKPOINT, OutputLock, run_noted
-from offramp_launch.jobs.shard_record import may_be_part
+from offramp_launch.jobs.shard_record import COUNTS, may_be_part
 
-COUNTS = ("done", "skipped", "dead_letters", "dropped")
 # Files that a shard's consumers append to, and whose bytes depend only on the items.
 MERGED_BY_LINES = (".tsv", ".jsonl", ".parquet")
 # SQLite's files beside a database with readers; the last reader removes them.
@@ -76,19 +74,14 @@ def require_own(job):
         )
 
 
-def require_merged(job, index):
-    """Errors: LaunchError (BAD_INPUT) if a file that the shard's consumers appended to is not whole yet. The record does not show this."""
-    if path := merge_failure(job.place(index)):
+def require_merged(job, index, remedy="", code=ExitCode.BAD_INPUT):
+    """Errors: LaunchError if a file that the shard's consumers appended to is not whole yet. The record does not show this."""
+    if segments := sorted(job.place(index).rglob(".offramp-segments/*/*.tsv")):
         raise LaunchError(
-            f"{path} is not joined yet with the other output of shard {index}",
-            f"Remove {job.record_path(index)}, and run the shard again to join it",
-            ExitCode.BAD_INPUT,
+            f"{segments[0]} is not joined yet with the other output of shard {index}",
+            remedy or f"Remove {job.record_path(index)}, and run the shard again to join it",
+            code,
         )
-
-
-def merge_failure(place):
-    """A segment in a shard's folder; None if all of them are merged."""
-    return next(iter(sorted(place.rglob(".offramp-segments/*/*.tsv"))), None)
 
 
 def require_parts(job, index, record):
@@ -188,17 +181,8 @@ def summary_of(job, records, missing):
 def remove_places(job):
     """Removes the shards' folders after the merge; those of another job that has begun there since stay."""
     folders = [folder / SHARDS for _, folder in job.claimed() if job.owner_of(folder) in (None, job.id)]
-    try:
-        for folder in folders:
-            while folder.is_dir():
-                with contextlib.suppress(FileNotFoundError):  # a late attempt may remove files, too
-                    shutil.rmtree(folder)
-    except OSError as problem:
-        raise LaunchError(
-            f"{problem.filename or folder} cannot be removed: {problem.strerror}",
-            "The output is whole; remove the folder, or merge again",
-            ExitCode.CANNOT_WRITE,
-        ) from problem
+    for folder in folders:
+        job_files.remove_folder(folder, "The output is whole; remove the folder, or merge again")
 
 
 def require_a_result(items, skipped):

@@ -182,6 +182,7 @@ def require_input(job, config):
 
 
 def is_empty(folder):
+    """Reads one entry only: the folder may have millions."""
     with os.scandir(folder) as entries:
         return next(entries, None) is None
 
@@ -261,12 +262,7 @@ def make(attempt, note, run_id, lock):
     )
     if fate_of(code) != DONE:
         return code
-    if path := job_merge.merge_failure(job.place(index)):
-        raise LaunchError(
-            f"{path} is not joined yet with the other output of shard {index}",
-            f"Run the shard again to join it; the run is {run_dir}",
-            ExitCode.CANNOT_WRITE,
-        )
+    job_merge.require_merged(job, index, f"Run the shard again to join it; the run is {run_dir}", ExitCode.CANNOT_WRITE)
     outcome, parts = outcome_of(job, index, run_dir, code), job_merge.parts_of(job.place(index), processors)
     require_whole_files(job, index, processors, outcome["done"], parts)
     record = {

@@ -18,6 +18,18 @@ WHOLE_FILES = {
 RECORDS = "records.jsonl"
 # Lists in a run's summary.
 LISTS = ("skipped", "dead_letters", "unreadable_upcoming")
+# A shard's counts: the name in its record, the field in its run's status, the fields in its run's summary.
+COUNTS = {
+    "done": ("done_samples", ("done_before", "released")),
+    "skipped": ("skipped", ("skipped",)),
+    "dead_letters": ("dead_lettered_samples", ("dead_letters",)),
+    "dropped": ("dropped_samples", ("dropped_when_full",)),
+}
+
+
+def counts_of_summary(summary):
+    samples = summary.get("samples") or {}
+    return {name: sum(samples.get(field) or 0 for field in fields) for name, (_, fields) in COUNTS.items()}
 
 
 def outcome_of(job, index, run_dir, code):
@@ -33,13 +45,7 @@ def outcome_of(job, index, run_dir, code):
             "Free disk space there, or choose another --run-dir, and run the shard again",
             ExitCode.CANNOT_WRITE,
         )
-    samples = summary.get("samples") or {}
-    outcome = {
-        "done": samples.get("done_before", 0) + samples.get("released", 0),
-        "skipped": samples.get("skipped", 0),
-        "dead_letters": samples.get("dead_letters", 0),
-        "dropped": samples.get("dropped_when_full", 0),
-    }
+    outcome = counts_of_summary(summary)
     if sum(outcome.values()) < job.items_of(index) and code == ExitCode.DEAD_LETTERS:
         raise LaunchError(
             summary.get("failure") or "the run ended before its input was used up, and its summary gives no reason",
