@@ -32,6 +32,18 @@ def take_all(argv, names):
     return taken, rest
 
 
+def names_in(argv):
+    """The names of all flags in argv, whose values may be among them."""
+    return {word.partition("=")[0] for word in argv}
+
+
+def given_among(names, argv, config):
+    """Those of the `names` that argv has, or that the settings have from elsewhere. Of --strategy the usual one does not count."""
+    usual = {"--strategy": "streams"}
+    set_elsewhere = {name for name in names if config.get(name[2:]) and config[name[2:]] != usual.get(name)}
+    return [name for name in names if name in names_in(argv) | set_elsewhere]
+
+
 def words_of(values):
     """The flags of {name: value} as words, without those whose value is None."""
     return [word for name, value in values.items() if value is not None for word in (name, str(value))]

@@ -6,7 +6,7 @@ import subprocess
 import time
 
 from offramp_launch import interrupts, program_checkpoint, sink, summary
-from offramp_launch.arguments import count, hide_query, take_values
+from offramp_launch.arguments import count, hide_query, names_in, take_values
 from offramp_launch.commands import help_of
 from offramp_launch.exit_code import ExitCode, LaunchError, in_one_line
 from offramp_launch.failure import dead_letters_failure
@@ -132,7 +132,7 @@ def start(places, argv, typed):
 
 
 def is_started_by_egress(argv):
-    return any(word.partition("=")[0] in EGRESS_FLAGS for word in argv)
+    return not names_in(argv).isdisjoint(EGRESS_FLAGS)
 
 
 def parse_flags(places, flags, command="consume", besides=()):
@@ -315,11 +315,7 @@ def lines_of(whole, output, followers):
     samples = whole["samples"]
     lines = [
         f"Run {whole['run_id']} "
-        + (
-            ("ended" if whole["exit"] == 0 else f"ended with exit code {whole['exit']}")
-            if whole["run_is_over"]
-            else "continues without the consumers of this command"
-        ),
+        + (summary.ending(whole) if whole["run_is_over"] else "continues without the consumers of this command"),
         f"  done       {samples['released']} samples, {whole['batches']['released']} batches; consumers were present for {whole['seconds']:.2f} s",
     ]
     if followers:
@@ -330,9 +326,5 @@ def lines_of(whole, output, followers):
         lines.append(f"  look       ./launch/offramp dead-letters list --run-dir {whole['run_dir']}")
     if samples["dropped_when_full"]:
         lines.append(f"  dropped    {samples['dropped_when_full']} samples found no free slab")
-    if whole["exit"] == ExitCode.OK or samples["released"]:
-        lines.append(f"  outputs    {output}")
-    lines.append(f"  summary    {whole['run_dir']}/summary.json, logs in {whole['run_dir']}/logs/")
-    if whole["failure"]:
-        lines.append(f"offramp: {whole['failure']}")
-    return lines
+    has_output = whole["exit"] == ExitCode.OK or samples["released"]
+    return [*lines, *summary.closing_lines(whole, output if has_output else None)]

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from offramp_launch import shared_folder
-from offramp_launch.arguments import hide_query, refuse, take_switch, take_values
+from offramp_launch.arguments import hide_query, names_in, refuse, take_switch, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code, signal_name
 from offramp_launch.incidents import FOLDER, incidents_of, write_incident
 from offramp_launch.output_folder import CLAIM, OutputLock, require_no_job, run_noted
@@ -261,7 +261,7 @@ def settings_in(run_dir):
 
 def settings_of(run_dir, given):
     """The run's settings as flags, where `given` does not set them."""
-    given_names = flags_in(given)
+    given_names = names_in(given)
     flags = []
     kept = last_begun(run_dir) / SETTINGS
     if kept.exists() and "--config" not in given_names:
@@ -272,16 +272,12 @@ def settings_of(run_dir, given):
     return flags
 
 
-def flags_in(given):
-    return {argument.partition("=")[0] for argument in given}
-
-
 def flags_for_tables(run_dir, output, given):
     """
     Copies the marks of the run's tables (consumer/sinks/postgres/postgres_table.hpp) into the output of the retries. By them the rows go into the run's tables,
     and never into another run's. Errors: LaunchError where the run's tables cannot be identified.
     """
-    config, given_names = settings_in(run_dir), flags_in(given)
+    config, given_names = settings_in(run_dir), names_in(given)
     processors = (take_values(given, ["--processor"])[0].get("--processor") or config.get("processor") or "").split(",")
     tables = [name for name in processors if WITH_TABLE.fullmatch(name)]
     if not tables:

@@ -8,10 +8,9 @@ import stat
 import struct
 import time
 
-from offramp_launch.endpoint import read_endpoint
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.progress import ENDS
-from offramp_launch.run_dir import LIVE, LOGS, REPORTS, STATUS, RunDir, put_reports_aside, read_object
+from offramp_launch.run_dir import LIVE, LOGS, REPORTS, STATUS, RunDir, put_reports_aside, read_endpoint, read_object
 
 LOOK_AGAIN_SECONDS = 0.05
 # Marks a run that offramp-producer began (common/app/settings/kept_settings.hpp).

@@ -5,7 +5,7 @@ import shlex
 import subprocess
 
 from offramp_launch import sink, summary, texts
-from offramp_launch.arguments import setting_given, without_values, words_of
+from offramp_launch.arguments import names_in, setting_given, without_values, words_of
 from offramp_launch.demo import show
 from offramp_launch.exit_code import ExitCode, way_to_write
 from offramp_launch.failure import failure_of
@@ -29,7 +29,7 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
     under autoscaling; None: the default number.
     """
     http, argv = address.take(argv)
-    if any(argument.partition("=")[0] in ANSWERED_BY_THE_PRODUCER for argument in argv):
+    if not names_in(argv).isdisjoint(ANSWERED_BY_THE_PRODUCER):
         return answer(places, argv)
     typed = sink.hide_password(typed, os.environ)
     resolved = resolve_with_defaults(places, argv)

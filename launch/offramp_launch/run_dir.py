@@ -19,6 +19,7 @@ from offramp_launch.status_schema import validate_status
 # A folder: what the programs of a live run share (common/shm/run_files.hpp).
 LIVE = "live"
 CONTROL_SOCKET, ENDPOINT = f"{LIVE}/control.sock", f"{LIVE}/endpoint"
+NEEDED_OF_AN_ENDPOINT = ("run_id", "nonce", "producer_pid")  # common/transport/endpoint.hpp
 # Marks a folder as a run directory.
 LOCK = f"{LIVE}/launcher.lock"
 STATUS, SUMMARY, SETTINGS, LOGS = "status.json", "summary.json", "config.toml", "logs"
@@ -214,6 +215,21 @@ def read_object(file):
     except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def values_in(file):
+    """The values in an endpoint's file by key, as text; empty where it is missing."""
+    try:
+        lines = file.read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def read_endpoint(run_dir):
+    """As values_in(); empty where the file is incomplete."""
+    values = values_in(run_dir / ENDPOINT)
+    return values if all(values.get(key) for key in NEEDED_OF_AN_ENDPOINT) and values["producer_pid"].isdigit() else {}
 
 
 def read_settings(folder):

@@ -4,6 +4,7 @@ import os
 import re
 import urllib.parse
 
+from offramp_launch.arguments import names_in
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 FLAG, VARIABLE = "--sink", "OFFRAMP_SINK"
@@ -64,7 +65,7 @@ def hide_password(arguments, environment):
             argument = sink if is_sink else f"{FLAG}={sink}"
         is_sink = not is_sink and argument == FLAG
         hidden.append(argument)
-    if environment.get(VARIABLE) and FLAG not in (argument.partition("=")[0] for argument in arguments):
+    if environment.get(VARIABLE) and FLAG not in names_in(arguments):
         environment[VARIABLE] = _hide(environment[VARIABLE], environment)
     return hidden
 

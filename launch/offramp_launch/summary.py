@@ -194,9 +194,7 @@ def wall_clock():
 
 def describe(summary, unit, output, go_on):
     """The summary as lines for a reader. `go_on`: the command that continues the run."""
-    lines = [
-        f"Run {summary['run_id']} " + ("ended" if summary["exit"] == 0 else f"ended with exit code {summary['exit']}")
-    ]
+    lines = [f"Run {summary['run_id']} {ending(summary)}"]
     samples, batches = _counts(summary.get("samples")), _counts(summary.get("batches"))
     if not summary.get("incomplete"):
         lines.append(_done(summary, samples, unit))
@@ -256,14 +254,24 @@ def describe(summary, unit, output, go_on):
             f"  !! RANDOM WEIGHTS: these outputs MEAN NOTHING; they only show that the pipeline works. {real}.",
             "",
         ]
-    if output and os.path.isdir(output) and (summary["exit"] == ExitCode.OK or not is_empty(output)):
-        lines.append(f"  outputs    {output}")
-    lines.append(f"  summary    {summary['run_dir']}/{SUMMARY}, logs in {summary['run_dir']}/{LOGS}/")
-    if summary.get("failure"):
-        lines.append(f"offramp: {summary['failure']}")
+    has_output = output and os.path.isdir(output) and (summary["exit"] == ExitCode.OK or not is_empty(output))
+    lines += closing_lines(summary, output if has_output else None)
     if leaves_work(summary):
         lines.append(f"  continue   {go_on}")
     return "\n".join(lines)
+
+
+def ending(summary):
+    return "ended" if summary["exit"] == ExitCode.OK else f"ended with exit code {summary['exit']}"
+
+
+def closing_lines(summary, output):
+    """Where results, summary and logs are, and the failure. `output`: None where there is none."""
+    return [
+        *([f"  outputs    {output}"] if output else []),
+        f"  summary    {summary['run_dir']}/{SUMMARY}, logs in {summary['run_dir']}/{LOGS}/",
+        *([f"offramp: {summary['failure']}"] if summary.get("failure") else []),
+    ]
 
 
 def leaves_work(summary):

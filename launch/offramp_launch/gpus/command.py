@@ -13,7 +13,17 @@ import time
 from offramp_launch import interrupts, run_command, run_steps, settings, sink, summary
 from offramp_launch.gpus import job as gpus_job, summary as gpus_summary
 from offramp_launch.jobs import command as job_command, merge as job_merge
-from offramp_launch.arguments import count, hide_query, setting_given, shown, take_switch, take_values, without_values
+from offramp_launch.arguments import (
+    count,
+    given_among,
+    hide_query,
+    names_in,
+    setting_given,
+    shown,
+    take_switch,
+    take_values,
+    without_values,
+)
 from offramp_launch.supervision.children import Child
 from offramp_launch.demo import wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
@@ -66,9 +76,9 @@ def start(places, argv, typed):
             "Give --gpus, or see ./launch/offramp job --help for shards on many hosts",
             ExitCode.USAGE,
         )
-    if any(flag.partition("=")[0] in run_command.ANSWERED_BY_THE_PRODUCER for flag in flags):
+    if not names_in(flags).isdisjoint(run_command.ANSWERED_BY_THE_PRODUCER):
         return run_command.start(places, flags, ["run", *flags])
-    refuse(flag.partition("=")[0] for flag in flags)
+    refuse(flags, {})
     shards = count(given["--shards"], "--shards") if "--shards" in given else None
     if shards == 0:
         raise LaunchError("--shards is 0", "Give a number from 1 on, or leave it out", ExitCode.USAGE)
@@ -84,11 +94,7 @@ def start(places, argv, typed):
     resume = resume or config["resume"]
     flags = [flag for flag in flags if flag.partition("=")[0] != "--resume"]
     os.environ["OFFRAMP_RESUME"] = "false"  # overrides a settings file; each shard's run gets its own --resume
-    refuse(
-        f"--{name[2:]}"
-        for name in NOT_HERE
-        if config.get(name[2:]) and (name, config[name[2:]]) != ("--strategy", "streams")
-    )
+    refuse(flags, config)
     settings.require_run_to_continue({**config, "resume": resume})
     if wants_demo(flags, config):
         raise LaunchError(
@@ -133,14 +139,13 @@ def on_first_working(devices, ask):
     raise AssertionError("there is a device")
 
 
-def refuse(names):
-    for name in names:
-        if name in NOT_HERE:
-            raise LaunchError(
-                f"--gpus cannot be combined with {name}: {NOT_HERE[name]}",
-                f"Leave {name} out, or --gpus",
-                ExitCode.USAGE,
-            )
+def refuse(flags, config):
+    for name in given_among(NOT_HERE, flags, config):
+        raise LaunchError(
+            f"--gpus cannot be combined with {name}: {NOT_HERE[name]}",
+            f"Leave {name} out, or --gpus",
+            ExitCode.USAGE,
+        )
 
 
 def run_dir_of(places, wanted, run_id):

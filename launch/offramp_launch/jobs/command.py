@@ -14,7 +14,7 @@ import tempfile
 
 from offramp_launch import run_steps, settings, sink, texts
 from offramp_launch.jobs import engines, merge as job_merge
-from offramp_launch.arguments import count, hide_query, refuse, take_switch, take_values, without_values
+from offramp_launch.arguments import count, hide_query, names_in, refuse, take_switch, take_values, without_values
 from offramp_launch.demo import shipped_model_flags, wants_demo
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
 from offramp_launch.jobs.files import link, write_errors
@@ -197,13 +197,13 @@ def require_job_flags(flags):
             "Give it as @FILE, a file that every host sees",
             ExitCode.USAGE,
         )
-    refuse_names(flag.partition("=")[0] for flag in flags)
+    refuse_names(names_in(flags))
 
 
 def refuse_of_a_shard(flags):
     """Refuses flags that only the job may set, not a host. Errors: LaunchError (USAGE)."""
     require_job_flags(without_values(flags, ("--run-dir",)))
-    if any(flag.partition("=")[0] == "--output" for flag in flags):
+    if "--output" in names_in(flags):
         raise LaunchError("shard does not accept --output: the job sets it", "Leave it out", ExitCode.USAGE)
 
 
@@ -235,7 +235,7 @@ def settled(places, flags):
     if wants_demo(flags, config):
         raise LaunchError("a job needs an input", "Give --input FOLDER, and --model", ExitCode.USAGE)
     flags = [*flags, *shipped_model_flags(flags, config)]
-    named = {flag.partition("=")[0] for flag in flags}
+    named = names_in(flags)
     flags += [
         part
         for name, value in config.items()

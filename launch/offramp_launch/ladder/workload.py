@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from offramp_launch.arguments import count, take_values, without_values, words_of
+from offramp_launch.arguments import count, names_in, take_values, without_values, words_of
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 # The article's workload. None: a flag without a value.
@@ -77,7 +77,7 @@ def make_workload(argv, has_gpu):
     `argv`: the user's flags without those of the command `ladder`. Returns the workload.
     Errors: LaunchError (USAGE) for a flag that only the ladder sets, or an invalid count.
     """
-    given = {argument.partition("=")[0] for argument in argv if argument.startswith("--")}
+    given = names_in(argv)
     for flag in SET_BY_LADDER:
         if flag in given:
             raise LaunchError(

@@ -3,7 +3,6 @@
 import hashlib
 import os
 
-from offramp_launch import memory
 from offramp_launch.setup.environment import ccache_environment, installed_requirements
 from offramp_launch.setup.steps import run_step
 from offramp_launch.supervision import control_groups
@@ -61,4 +60,6 @@ def parallel_jobs(cores=None, memory_bytes=None):
 
 def available_memory():
     """The machine's available memory, or the control group's limit where that is less."""
-    return min(memory.available() or 2 * JOB_BYTES, control_groups.memory_limit() or control_groups.NO_LIMIT)
+    return min(
+        control_groups.available_memory() or 2 * JOB_BYTES, control_groups.memory_limit() or control_groups.NO_LIMIT
+    )

@@ -6,7 +6,7 @@ import dataclasses
 import selectors
 import signal
 
-from offramp_launch.supervision.backoff import DEATHS_WITHOUT_PROGRESS, Backoff, DeathBudget
+from offramp_launch.supervision.backoff import DEATHS_WITHOUT_PROGRESS, Backoff, FailureBudget
 from offramp_launch.supervision.children import Child
 from offramp_launch.exit_code import FATAL_FOR_A_CONSUMER, ExitCode, LaunchError
 from offramp_launch.supervision.log_follower import LogRelay
@@ -49,8 +49,8 @@ class ConsumerSlots:
         )
         self._slots = []
         self._next_number = 1
-        self._budget = DeathBudget()
-        self._budget_without_sink = DeathBudget(ENDS_WITHOUT_SINK)
+        self._budget = FailureBudget(DEATHS_WITHOUT_PROGRESS)
+        self._budget_without_sink = FailureBudget(ENDS_WITHOUT_SINK)
         self.records = []  # {pid, number, exit, cpu_seconds} of every consumer that ended
 
     def add(self):

@@ -4,8 +4,8 @@ import fcntl
 import os
 
 from offramp_launch.supervision.backoff import Backoff
-from offramp_launch.endpoint import values_in
 from offramp_launch.exit_code import ExitCode
+from offramp_launch.run_dir import values_in
 
 
 class Recovery:

@@ -8,7 +8,6 @@ import os
 import signal
 import time
 
-from offramp_launch import memory
 from offramp_launch.arguments import setting_given
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.supervision import control_groups
@@ -50,7 +49,7 @@ def cores_of_this_machine():
 
 def available_memory():
     """Bytes, the smaller of the machine's and the container's; infinite where the kernel reports none."""
-    of_the_machine = memory.available()
+    of_the_machine = control_groups.available_memory()
     return min(math.inf if of_the_machine is None else of_the_machine, control_groups.memory_room())
 
 

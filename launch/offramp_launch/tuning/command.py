@@ -13,6 +13,7 @@ import time
 from offramp_launch import interrupts, settings
 from offramp_launch.arguments import (
     count,
+    given_among,
     hide_query,
     setting_given,
     shown,
@@ -64,7 +65,7 @@ def start(places, argv):
     flags = [
         flag for flag in hide_query(flags, os.environ) if flag.partition("=")[0] not in ("--resume", "--overwrite")
     ]
-    refuse(flag.partition("=")[0] for flag in flags)
+    refuse(flags, {})
     flags, config = parse_flags(places, flags)
     fixed = [name for name in TUNED if setting_given(name, flags)] + (
         ["decode-workers"] if config["source"] == "synthetic" else []
@@ -99,20 +100,15 @@ def start(places, argv):
     return report(search, typed, as_json)
 
 
-def refuse(names):
-    for name in names:
-        if name in REFUSED:
-            raise LaunchError(f"tune does not accept {name}: {REFUSED[name]}", "Leave it out", ExitCode.USAGE)
+def refuse(flags, config):
+    for name in given_among(REFUSED, flags, config):
+        raise LaunchError(f"tune does not accept {name}: {REFUSED[name]}", "Leave it out", ExitCode.USAGE)
 
 
 def parse_flags(places, flags):
     """(the flags of each trial, their settings). Errors: LaunchError, if trials would be refused."""
     config = settings.resolve_run(places, flags)[1]
-    refuse(
-        f"--{name[2:]}"
-        for name in REFUSED
-        if config.get(name[2:]) and (name, config[name[2:]]) != ("--strategy", "streams")
-    )
+    refuse(flags, config)
     if wants_demo(flags, config):
         raise LaunchError(
             "tune needs an input", "Give --input, --model and the other flags of your run", ExitCode.USAGE
