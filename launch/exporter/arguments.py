@@ -5,7 +5,7 @@ import ast
 import pathlib
 
 from exporter.inputs import network_input
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import NotFoundError, UsageError
 
 SMALLEST_SIZE, LARGEST_SIZE = 32, 8192  # of a run's --image-size and --resize-size
 INTERPOLATIONS = ("bilinear", "bicubic")
@@ -13,7 +13,7 @@ INTERPOLATIONS = ("bilinear", "bicubic")
 
 class Parser(argparse.ArgumentParser):
     def error(self, message):
-        raise LaunchError(f"export: {message}", "See ./launch/offramp export --help", ExitCode.USAGE)
+        raise UsageError(f"export: {message}", "See ./launch/offramp export --help")
 
 
 def parse(argv):
@@ -162,18 +162,14 @@ def check_name(model):
     origin, colon, name = model.rpartition(":")
     if not (colon and origin and name):
         what, fix = diagnose_file(model)
-        raise LaunchError(f"'{model}' {what}", fix, ExitCode.USAGE)
+        raise UsageError(f"'{model}' {what}", fix)
     if origin == "sentence" and not pathlib.Path(name).is_dir():
-        raise LaunchError(
-            f"{model}: the folder '{name}' does not exist",
-            "Give the folder of a sentence-transformers model",
-            ExitCode.NO_INPUT,
+        raise NotFoundError(
+            f"{model}: the folder '{name}' does not exist", "Give the folder of a sentence-transformers model"
         )
     if origin.endswith(".py") and not pathlib.Path(origin).is_file():
-        raise LaunchError(
-            f"{model}: the file '{origin}' does not exist",
-            "FILE.py is a path; a module is named without .py",
-            ExitCode.NO_INPUT,
+        raise NotFoundError(
+            f"{model}: the file '{origin}' does not exist", "FILE.py is a path; a module is named without .py"
         )
 
 

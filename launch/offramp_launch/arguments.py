@@ -4,7 +4,7 @@ import os
 import pathlib
 import re
 
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import UsageError
 
 URL = "--http-url"
 
@@ -27,7 +27,7 @@ def take_all(argv, names):
         if not equals:
             value = next(arguments, None)
             if value is None:
-                raise LaunchError(f"{name} needs a value", "See ./launch/offramp help", ExitCode.USAGE)
+                raise UsageError(f"{name} needs a value", "See ./launch/offramp help")
         taken.append((name, value))
     return taken, rest
 
@@ -90,13 +90,13 @@ def hide_query(argv, environment):
 def refuse(rest, command, page="help"):
     """Errors: LaunchError (USAGE) for the first of the words that `command` does not know. `page`: the help to read."""
     if rest:
-        raise LaunchError(f"{command} does not accept '{rest[0]}'", f"See ./launch/offramp {page}", ExitCode.USAGE)
+        raise UsageError(f"{command} does not accept '{rest[0]}'", f"See ./launch/offramp {page}")
 
 
 def count(text, what):
     """A whole number, zero or more."""
     if not text.isascii() or not text.isdigit():
-        raise LaunchError(f"{what} is '{text}', which is not a whole number", "Give a number such as 4", ExitCode.USAGE)
+        raise UsageError(f"{what} is '{text}', which is not a whole number", "Give a number such as 4")
     return int(text)
 
 

@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 
-from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, NO_ROOM, UsageError
 from offramp_launch.places import here
 from offramp_launch.standard_streams import lost_stream
 
@@ -100,10 +100,8 @@ def start_of(command):
 def refuse_command(places, typed):
     known = [command for command in COMMANDS if not places.is_installed or has(command, "packaged")]
     near = difflib.get_close_matches(typed, known, n=1)
-    raise LaunchError(
-        f"'{typed}' is not a command" + (f"; did you mean '{near[0]}'?" if near else ""),
-        f"Known: {', '.join(known)}",
-        ExitCode.USAGE,
+    raise UsageError(
+        f"'{typed}' is not a command" + (f"; did you mean '{near[0]}'?" if near else ""), f"Known: {', '.join(known)}"
     )
 
 

@@ -8,7 +8,7 @@ import time
 from offramp_launch import interrupts, program_checkpoint, sink, summary
 from offramp_launch.arguments import count, hide_query, names_in, take_values
 from offramp_launch.commands import help_of
-from offramp_launch.exit_code import ExitCode, LaunchError, in_one_line
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, in_one_line
 from offramp_launch.failure import dead_letters_failure
 from offramp_launch.joined_run_dir import JoinedRunDir, wait_for_run, wait_for_run_of
 from offramp_launch.output_folder import (
@@ -101,10 +101,9 @@ def start(places, argv, typed):
     http, argv = address.take(argv)
     flags, rest = take_values(argv, ("--run-dir", "--wait", *EGRESS_FLAGS))
     if not flags.get("--run-dir"):
-        raise LaunchError(
+        raise UsageError(
             "consume needs the directory of a run",
             "./launch/offramp consume --run-dir RUN --processor npy --output RESULTS",
-            ExitCode.USAGE,
         )
     folder = pathlib.Path(flags["--run-dir"]).absolute()
     wait = count(flags["--wait"], "--wait") if "--wait" in flags else WAIT_SECONDS
@@ -177,7 +176,7 @@ def require_consumer_flags(argv, command, besides):
     for name in (argument.partition("=")[0] for argument in argv):
         for names, why, remedy in REFUSED:
             if name in names and name not in besides:
-                raise LaunchError(f"{command} does not accept {name}: {why}", remedy, ExitCode.USAGE)
+                raise UsageError(f"{command} does not accept {name}: {why}", remedy)
 
 
 def print_help(places):
@@ -191,7 +190,6 @@ def print_help(places):
         raise LaunchError(
             f"the flags of consumers cannot be listed: {places.consumer()} --help-all ended with exit code {program.returncode}",
             "Its error is above; ./launch/offramp setup rebuilds it",
-            ExitCode.SYSTEM,
         )
     print("\nAll flags of consumers, those of each processor among them:\n\n" + flags_among(program.stdout))
     return int(ExitCode.OK)
@@ -217,10 +215,9 @@ def flags_among(text, section="Consumers:"):
 def require_processors(config):
     for processor in config.get("processor", "").split(","):
         if processor in NEED_PICTURES and not config.get("input"):
-            raise LaunchError(
+            raise UsageError(
                 f"processor {processor} needs the original pictures, which your program's run does not provide",
                 "Give --input FOLDER with them, where each sample's key is a picture's path without its ending, or choose another --processor",
-                ExitCode.USAGE,
             )
 
 

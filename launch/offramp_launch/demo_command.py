@@ -7,7 +7,7 @@ import subprocess
 
 from offramp_launch import program_command
 from offramp_launch.arguments import refuse, take_switch, take_values, words_of
-from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code
+from offramp_launch.exit_code import LaunchError, cannot_be_started, shell_code
 from offramp_launch.installed import numpy_remedy
 
 
@@ -39,7 +39,7 @@ def require_numpy(python):
     except OSError as problem:
         raise cannot_be_started(python, problem) from problem
     if found.returncode != 0:
-        raise LaunchError(f"the demo needs NumPy, and {python} has none: {numpy_remedy(python)}", "", ExitCode.SYSTEM)
+        raise LaunchError(f"the demo needs NumPy, and {python} has none: {numpy_remedy(python)}", "")
 
 
 def show(places, output):

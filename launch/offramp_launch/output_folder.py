@@ -18,7 +18,7 @@ import time
 import types
 
 from offramp_launch import interrupts, shared_folder
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, InputError, LaunchError, UsageError, WriteError
 from offramp_launch.processes import error_of, is_alive
 from offramp_launch.progress import print_note
 
@@ -151,18 +151,16 @@ class OutputLock:
 
     @staticmethod
     def _foreign_files(folder):
-        return LaunchError(
+        return WriteError(
             f"{pathlib.Path(folder) / LOCK} is not an Offramp lock: it is not an ordinary file, or has several links",
             "Remove it",
-            ExitCode.CANNOT_WRITE,
         )
 
     @staticmethod
     def _write_error(folder, problem):
-        return LaunchError(
+        return WriteError(
             f"--output {folder} cannot be written: {problem.strerror}",
             "Give --output a folder that you may write to, with room",
-            ExitCode.CANNOT_WRITE,
         )
 
     def require_in_place(self):
@@ -176,17 +174,15 @@ class OutputLock:
         except OSError as problem:
             why = str(problem.strerror)
         if why:
-            raise LaunchError(
+            raise WriteError(
                 f"the output folder {self._folder} was moved, unmounted or replaced while this run wrote to it ({why}): no further results "
                 "are recorded",
                 "Put the folder back, or mount it again, and continue with --resume",
-                ExitCode.CANNOT_WRITE,
             )
         if not self._has_its_name():
-            raise LaunchError(
+            raise WriteError(
                 f"{os.path.join(self._folder, LOCK)} was removed or replaced while this run wrote to that folder",
                 "Leave it there while a run lives, and continue with --resume",
-                ExitCode.CANNOT_WRITE,
             )
 
     def set_aside(self, other=None):
@@ -290,10 +286,9 @@ def rename_aside(folder, run_id, note):
     """
     aside = f"{folder}.before-{run_id}"
     if os.path.lexists(aside):
-        raise LaunchError(
+        raise WriteError(
             f"--overwrite cannot rename {folder} to {aside}: File exists",
             "Move that away, or give this run another --run-id",
-            ExitCode.CANNOT_WRITE,
         )
     try:
         facts = os.stat(folder)
@@ -311,10 +306,9 @@ def rename_aside(folder, run_id, note):
             with contextlib.suppress(OSError):  # another user's, in a folder that this user may write to
                 change()
     except OSError as problem:
-        raise LaunchError(
+        raise WriteError(
             f"--overwrite cannot rename {folder} to {aside}: {problem.strerror}",
             "Give another folder: this one must not be a mount point, and its parent must be writable, with room",
-            ExitCode.CANNOT_WRITE,
         ) from problem
     return aside
 
@@ -325,28 +319,22 @@ def make_room(lock, output, config, is_own=False):
     likewise. `lock`: of the output. `is_own`: the run is a custom program's. Errors: LaunchError (USAGE).
     """
     if config.get("resume") and config.get("overwrite"):
-        raise LaunchError(
+        raise UsageError(
             "--resume and --overwrite contradict each other",
             "Give --resume to continue the work in --output, --overwrite to keep it under another name and begin anew",
-            ExitCode.USAGE,
         )
     file = first_file(output)
     is_noted = shared_folder.holds(output, OWN_RUN)  # a custom program's run without a checkpoint
     is_work = holds_work(output) or not file and holds_work_below(output) or bool(file) and is_noted
     if file and not is_work:
-        raise LaunchError(
-            f"--output {output} holds {file}, which is of no Offramp run",
-            "Give an empty or a new folder",
-            ExitCode.USAGE,
-        )
+        raise UsageError(f"--output {output} holds {file}, which is of no Offramp run", "Give an empty or a new folder")
     may_continue = config.get("resume") and (is_own or not is_noted or holds_work(output))
     if is_work and not config.get("overwrite") and not may_continue:
         ways = "" if config.get("resume") else "--resume to compute missing and new items, "
-        raise LaunchError(
+        raise UsageError(
             f"--output {output} holds {describe_work(output)}",
             f"Give {ways}--overwrite to keep these results as {os.path.basename(os.path.realpath(output))}.before-RUN_ID and begin anew, "
             "or another --output",
-            ExitCode.USAGE,
         )
     _make_room_to_write(output, lock, config, is_own and is_noted)
     if is_work and config.get("overwrite"):
@@ -362,10 +350,9 @@ def _make_room_to_write(output, lock, config, is_of_own_run):
     owner = _write_path_noted(output)
     is_mine = os.path.realpath(owner) == os.path.realpath(folder) if owner else is_of_own_run
     if not is_mine or not (config.get("resume") or config.get("overwrite")):
-        raise LaunchError(
+        raise UsageError(
             f"--write-path {folder} is not empty: it holds {file}",
             "Give an empty or a new folder; or --resume, or --overwrite, with the --output of the run that wrote there",
-            ExitCode.USAGE,
         )
     if config.get("overwrite"):
         lock.set_aside(folder)
@@ -472,11 +459,10 @@ def require_no_job(output, config):
     for flag, folder in (("--output", output), ("--write-path", writes)):
         if folder and shared_folder.holds(folder, CLAIM):
             require_no_gpus(flag, folder)
-            raise LaunchError(
+            raise UsageError(
                 f"{flag} {folder} is in use by the shards of {job_noted_in(folder)}, which is not merged yet",
                 f"Give this run another {flag}, or merge first (./launch/offramp job merge). To give up that job and its shards' results, "
                 f"end the running shards and remove {pathlib.Path(folder) / CLAIM.parent}: later ones then do nothing",
-                ExitCode.USAGE,
             )
 
 
@@ -485,10 +471,9 @@ def require_no_gpus(flag, folder):
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         claim = json.loads(shared_folder.read(folder, CLAIM, LONGEST_CLAIM))
         if pathlib.PurePath(claim["folder"]).parts[-2:] == (CLAIM.parent.name, "job"):
-            raise LaunchError(
+            raise UsageError(
                 f"{flag} {folder} holds an unfinished run with --gpus",
                 f"Continue it with its flags: ./launch/offramp run --gpus N --resume; or give this run another {flag}",
-                ExitCode.USAGE,
             )
 
 
@@ -530,10 +515,9 @@ def run_noted(folder):
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
-        raise LaunchError(
+        raise InputError(
             f"{pathlib.Path(folder) / CHECKPOINT} does not name its run: {problem}",
             "Move it away, if you no longer need the results there",
-            ExitCode.BAD_INPUT,
         ) from problem
 
 

@@ -8,7 +8,7 @@ import shutil
 from offramp_launch import program_checkpoint, sink, summary
 from offramp_launch.arguments import take_values
 from offramp_launch.consume_command import begin_results, counts, followers_among, lines_of, outcome_of, parse_flags
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, NotFoundError, UsageError
 from offramp_launch.failure import failure_of
 from offramp_launch.run_steps import begin_work, end_of_work, run_dir_of, watched
 from offramp_launch.supervision.program_supervisor import ProgramSupervisor
@@ -42,22 +42,18 @@ def words_of(command):
     try:
         words = shlex.split(command)
     except ValueError as problem:
-        raise LaunchError(
+        raise UsageError(
             f"--producer {command} is not a command ({problem})",
             "Write it as in a shell, such as --producer 'python loop.py'",
-            ExitCode.USAGE,
         ) from problem
     if not words:
-        raise LaunchError(
-            "--producer is empty",
-            "Give the command that starts the program, such as --producer 'python loop.py'",
-            ExitCode.USAGE,
+        raise UsageError(
+            "--producer is empty", "Give the command that starts the program, such as --producer 'python loop.py'"
         )
     if shutil.which(words[0]) is None:
-        raise LaunchError(
+        raise NotFoundError(
             f"--producer names '{words[0]}', which is not a program on this machine",
             "Give the command that starts the program, such as --producer 'python3 loop.py'",
-            ExitCode.NO_INPUT,
         )
     return words
 

@@ -12,7 +12,7 @@ import stat
 import time
 
 from offramp_launch import shared_folder
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, WriteError
 from offramp_launch.places import is_writable
 from offramp_launch.status_schema import validate_status
 
@@ -51,10 +51,9 @@ def choose_run_dir(places, wanted, run_id):
     if wanted:
         folder = pathlib.Path(wanted).absolute()
         if not fits_a_socket(folder):
-            raise LaunchError(
+            raise UsageError(
                 f"--run-dir '{folder}' is too long: its sockets' paths would exceed {LONGEST_SOCKET_PATH} bytes",
                 "Choose a shorter path, such as /tmp/my-run",
-                ExitCode.USAGE,
             )
         return folder
     folder = places.runs / run_id
@@ -62,10 +61,9 @@ def choose_run_dir(places, wanted, run_id):
         return folder
     short = short_runs_folder() / run_id
     if not fits_a_socket(short):
-        raise LaunchError(
+        raise UsageError(
             f"OFFRAMP_TEST_RUNS '{short.parent}' is too long: the paths of a run's sockets would exceed {LONGEST_SOCKET_PATH} bytes",
             "Choose a shorter path, such as /tmp/runs, or unset it",
-            ExitCode.USAGE,
         )
     return short
 
@@ -87,10 +85,8 @@ class RunDir:
             with opened_folder(folder) as inside:
                 self._take(folder, inside, made, account)
         except OSError as problem:
-            raise LaunchError(
-                f"the run directory '{folder}' cannot be written ({problem.strerror})",
-                "Choose another with --run-dir",
-                ExitCode.CANNOT_WRITE,
+            raise WriteError(
+                f"the run directory '{folder}' cannot be written ({problem.strerror})", "Choose another with --run-dir"
             ) from problem
         self._link_from(places.runs)
 
@@ -114,10 +110,9 @@ class RunDir:
             )
         require_owned(folder, inside)
         if facts.st_mode & 0o022 and not made:
-            raise LaunchError(
+            raise UsageError(
                 f"other users may write to --run-dir '{folder}' (mode {stat.S_IMODE(facts.st_mode):04o})",
                 f"Give a folder that does not exist yet, such as {folder / 'run'}",
-                ExitCode.USAGE,
             )
         with contextlib.suppress(FileExistsError):
             os.mkdir(LIVE, 0o700, dir_fd=inside)
@@ -260,10 +255,9 @@ def require_owned(folder, inside):
         if stat.S_ISREG(facts.st_mode) and facts.st_uid == os.getuid():
             return
     if names := os.listdir(inside):
-        raise LaunchError(
+        raise UsageError(
             f"--run-dir '{folder}' is not a run's directory: it holds {len(names)} other entries, such as '{min(names)}'",
             f"Give a folder that does not exist yet, such as {folder / 'run'}, an empty one, or one of an earlier run",
-            ExitCode.USAGE,
         )
 
 
@@ -350,5 +344,5 @@ def find_live_run(places, wanted, accepts=accepts_connections):
         raise LaunchError("no live run", "./launch/offramp run starts one", ExitCode.NO_SUCH_RUN)
     if len(runs) > 1:
         listed = "".join(f"\n    --run-dir {run}" for run in runs)
-        raise LaunchError(f"{len(runs)} runs are live; choose one:{listed}", "", ExitCode.USAGE)
+        raise UsageError(f"{len(runs)} runs are live; choose one:{listed}", "")
     return runs[0]

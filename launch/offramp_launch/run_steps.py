@@ -16,7 +16,7 @@ from typing import Callable
 
 from offramp_launch import interrupts, summary
 from offramp_launch.arguments import shown, to_type_again, without_values
-from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, shell_code, way_to_write
+from offramp_launch.exit_code import ExitCode, LaunchError, NO_ROOM, UsageError, WriteError, shell_code, way_to_write
 from offramp_launch.failure import is_outweighed, merge_failure
 from offramp_launch.finishing import Finishing
 from offramp_launch.output_folder import OutputLock, is_used_by_other_run, removed_after_a_failure, require_no_job
@@ -54,10 +54,9 @@ def written_to(run_dir):
     except OSError as problem:
         if problem.errno not in NO_ROOM:
             raise
-        raise LaunchError(
+        raise WriteError(
             f"the run directory {run_dir.path} cannot be written: {problem.strerror}",
             way_to_write(problem, "Make room there, or choose another with --run-dir"),
-            ExitCode.CANNOT_WRITE,
         ) from problem
 
 
@@ -312,10 +311,9 @@ def require_apart(output, config):
                 if folder == output and config.get("output")
                 else f"the folder for results, {folder},"
             )
-            raise LaunchError(
+            raise UsageError(
                 f"{what} {where}: results could replace what they are made from, and would be input of the next run",
                 "Give --output a folder beside it",
-                ExitCode.USAGE,
             )
 
 
@@ -329,10 +327,8 @@ def check_output(folder, account):
                 pass
         return made
     except OSError as problem:
-        raise LaunchError(
-            f"--output {folder} cannot be written: {problem.strerror}",
-            "Give --output a folder that you may write to",
-            ExitCode.CANNOT_WRITE,
+        raise WriteError(
+            f"--output {folder} cannot be written: {problem.strerror}", "Give --output a folder that you may write to"
         ) from problem
 
 

@@ -9,7 +9,7 @@ import subprocess
 from offramp_launch import interrupts, sink
 from offramp_launch.arguments import hide_query, setting_given, without_values, words_of
 from offramp_launch.demo import SOURCES_OF_PICTURES, demo_flags, shipped_model_flags, wants_demo
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, NotFoundError, UsageError
 from offramp_launch.ladder import rungs
 from offramp_launch.processes import answer_of
 from offramp_launch.run_dir import SETTINGS
@@ -101,10 +101,8 @@ def resolve_with_defaults(places, argv):
         added = demo_flags(places, argv)
         answer = ask(producer, [*argv, *added])
         if answer.config.get("source") == "text":
-            raise LaunchError(
-                f"--model {answer.config['model']} takes lines of text, and no input was given",
-                "Give --input FILE.txt",
-                ExitCode.NO_INPUT,
+            raise NotFoundError(
+                f"--model {answer.config['model']} takes lines of text, and no input was given", "Give --input FILE.txt"
             )
     else:
         added, answer = ask_with_shipped_model(producer, argv)
@@ -163,9 +161,7 @@ def number_of_consumers(config, argv, first=None):
         return bounds.within(first or default_consumers(config)), bounds
     consumers = config.get("consumers") or default_consumers(config)
     if consumers > MOST_CONSUMERS:
-        raise LaunchError(
-            f"--consumers {consumers} is more than a run can hold", f"Give at most {MOST_CONSUMERS}", ExitCode.USAGE
-        )
+        raise UsageError(f"--consumers {consumers} is more than a run can hold", f"Give at most {MOST_CONSUMERS}")
     return consumers, None
 
 
@@ -185,10 +181,8 @@ def consumer_command(places, argv, run_dir, output, bounds, found=()):
 
 def require_run_to_continue(config):
     if config.get("resume") and not (config.get("output") or config.get("run-dir")):
-        raise LaunchError(
-            "--resume needs the run to continue",
-            "Give its --output (or its --run-dir, if it had no --output)",
-            ExitCode.USAGE,
+        raise UsageError(
+            "--resume needs the run to continue", "Give its --output (or its --run-dir, if it had no --output)"
         )
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import psycopg
 from psycopg import sql
 
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, InputError, LaunchError, UsageError
 from searcher.vectors import BESIDE, Row, truncated, choose
 
 OF_AN_INDEX, MOST_OF_AN_INDEX = 40, 1000  # pgvector's hnsw.ef_search: default and maximum
@@ -107,10 +107,9 @@ def refused():
     try:
         yield
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn) as problem:
-        raise LaunchError(
+        raise InputError(
             f"the database has no vectors of a run: {problem}",
             "Give the run's --sink as --database, and its --sink-table as --table",
-            ExitCode.BAD_INPUT,
         ) from problem
     except psycopg.OperationalError as problem:
         raise LaunchError(
@@ -121,6 +120,6 @@ def refused():
     except psycopg.Error as problem:
         # The library may quote the given URI, with its password.
         reason = str(problem) if getattr(problem, "sqlstate", None) else "its URI is invalid"
-        raise LaunchError(
-            f"the database of --database cannot be read: {reason}", "Give postgres://USER@HOST/DATABASE", ExitCode.USAGE
+        raise UsageError(
+            f"the database of --database cannot be read: {reason}", "Give postgres://USER@HOST/DATABASE"
         ) from problem

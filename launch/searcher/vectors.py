@@ -7,7 +7,7 @@ import sqlite3
 
 import numpy
 
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import InputError, NotFoundError, UsageError
 
 DTYPES = {"float32": "<f4", "float16": "<f2"}
 A_DATABASE = "Give the embeddings.sqlite that a run with the processor embeddings-sqlite made"
@@ -69,7 +69,7 @@ class Stored:
 def read(file, output):
     """The database's vectors of one output. Errors: LaunchError."""
     if not file.is_file():
-        raise LaunchError(f"{file} does not exist", A_DATABASE, ExitCode.NO_INPUT)
+        raise NotFoundError(f"{file} does not exist", A_DATABASE)
     try:
         database = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
         outputs = {
@@ -77,7 +77,7 @@ def read(file, output):
         }
         there = {name for _, name, *_ in database.execute("PRAGMA table_info(embeddings)")}
     except sqlite3.Error as problem:
-        raise LaunchError(f"{file} cannot be read: {problem}", A_DATABASE, ExitCode.BAD_INPUT) from problem
+        raise InputError(f"{file} cannot be read: {problem}", A_DATABASE) from problem
     output = choose(output, outputs, file)
     dimensions, dtype, model = outputs[output]
     return Stored(database, output, dimensions, DTYPES[dtype], model, tuple(name for name in BESIDE if name in there))
@@ -88,10 +88,8 @@ def choose(output, outputs, place):
     if output is None and len(outputs) == 1:
         (output,) = outputs
     if output not in outputs:
-        raise LaunchError(
-            f"{place} has the outputs {', '.join(sorted(outputs)) or '(none)'}",
-            "Choose one with --output-name",
-            ExitCode.USAGE,
+        raise UsageError(
+            f"{place} has the outputs {', '.join(sorted(outputs)) or '(none)'}", "Choose one with --output-name"
         )
     return output
 
@@ -99,10 +97,9 @@ def choose(output, outputs, place):
 def truncated(vector, dimensions):
     """The numbers that a run with --truncate-dim keeps, float32. Errors: LaunchError."""
     if len(vector) < dimensions:
-        raise LaunchError(
+        raise InputError(
             f"the model's vectors have {len(vector)} numbers, the database's vectors {dimensions}",
             "Give the .pt2 that the run had as its --model",
-            ExitCode.BAD_INPUT,
         )
     return vector[:dimensions].astype(numpy.float32)
 

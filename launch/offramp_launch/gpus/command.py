@@ -26,7 +26,7 @@ from offramp_launch.arguments import (
 )
 from offramp_launch.supervision.children import Child
 from offramp_launch.demo import wants_demo
-from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, shell_code
 from offramp_launch.failure import dead_letters_failure
 from offramp_launch.finishing import Finishing
 from offramp_launch.gpus.devices import VISIBLE, devices_of
@@ -65,23 +65,20 @@ def start(places, argv, typed):
     given, flags = take_values(argv, (FLAG, "--shards"))
     starts_ahead, flags = take_switch(flags, AHEAD)
     if FLAG not in given and starts_ahead:
-        raise LaunchError(
-            f"{AHEAD} needs --gpus",
-            f"Give --gpus, whose workers process one shard after another, or leave {AHEAD} out",
-            ExitCode.USAGE,
+        raise UsageError(
+            f"{AHEAD} needs --gpus", f"Give --gpus, whose workers process one shard after another, or leave {AHEAD} out"
         )
     if FLAG not in given:
-        raise LaunchError(
+        raise UsageError(
             f"--shards {given['--shards']} needs --gpus",
             "Give --gpus, or see ./launch/offramp job --help for shards on many hosts",
-            ExitCode.USAGE,
         )
     if not names_in(flags).isdisjoint(run_command.ANSWERED_BY_THE_PRODUCER):
         return run_command.start(places, flags, ["run", *flags])
     refuse(flags, {})
     shards = count(given["--shards"], "--shards") if "--shards" in given else None
     if shards == 0:
-        raise LaunchError("--shards is 0", "Give a number from 1 on, or leave it out", ExitCode.USAGE)
+        raise UsageError("--shards is 0", "Give a number from 1 on, or leave it out")
     typed = sink.hide_password(typed, os.environ)
     resume, flags = take_switch(hide_query(sink.hide_password(flags, os.environ), os.environ), "--resume")
     device = setting_given("device", flags)  # parsed here: a program would open a GPU to answer
@@ -97,10 +94,9 @@ def start(places, argv, typed):
     refuse(flags, config)
     settings.require_run_to_continue({**config, "resume": resume})
     if wants_demo(flags, config):
-        raise LaunchError(
+        raise UsageError(
             f"--gpus {given[FLAG]} needs an input, and none was given",
             "Give --input and --model; without --gpus a run without an input is the demo",
-            ExitCode.USAGE,
         )
     run_id = config.get("run-id") or new_run_id()
     run_path = run_dir_of(places, config.get("run-dir"), run_id)
@@ -119,10 +115,9 @@ def require_different(wanted, devices):
     """Errors: LaunchError (USAGE) if a GPU is named twice. Producers on the CPU have no GPU to share."""
     uuids = [uuid for device in devices if (uuid := device.environment.get(VISIBLE))]
     if len(set(uuids)) < len(uuids):
-        raise LaunchError(
+        raise UsageError(
             f"{AHEAD} with --gpus {wanted}, which names a GPU twice: {AHEAD} already gives each GPU two workers, and they compute alternately",
             f"Name each GPU once, or leave {AHEAD} out",
-            ExitCode.USAGE,
         )
 
 
@@ -141,11 +136,7 @@ def on_first_working(devices, ask):
 
 def refuse(flags, config):
     for name in given_among(NOT_HERE, flags, config):
-        raise LaunchError(
-            f"--gpus cannot be combined with {name}: {NOT_HERE[name]}",
-            f"Leave {name} out, or --gpus",
-            ExitCode.USAGE,
-        )
+        raise UsageError(f"--gpus cannot be combined with {name}: {NOT_HERE[name]}", f"Leave {name} out, or --gpus")
 
 
 def run_dir_of(places, wanted, run_id):
@@ -154,10 +145,9 @@ def run_dir_of(places, wanted, run_id):
     if fits_a_socket(chosen / LONGEST_NAME):
         return chosen
     if wanted or not fits_a_socket(short_runs_folder() / run_id / LONGEST_NAME):
-        raise LaunchError(
+        raise UsageError(
             f"--run-dir '{chosen}' is too long for the sockets of the workers' runs in it",
             "Choose a shorter path, such as /tmp/my-run",
-            ExitCode.USAGE,
         )
     return short_runs_folder() / run_id
 
@@ -244,16 +234,14 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http, 
 def require_nothing_in(output):
     """Errors: LaunchError (USAGE)."""
     if gpus_job.is_begun_in(output):
-        raise LaunchError(
+        raise UsageError(
             f"--output {output} holds an unfinished run with --gpus",
             "Pass --resume to continue it; else give another --output, or remove what is there",
-            ExitCode.USAGE,
         )
     if gpus_job.holds_more_than_a_job(output):
-        raise LaunchError(
+        raise UsageError(
             f"--output {output} is not empty: {', '.join(sorted(os.listdir(output))[:3])}",
             "Pass --resume to continue a run; else give an empty or new folder",
-            ExitCode.USAGE,
         )
 
 

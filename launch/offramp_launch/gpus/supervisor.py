@@ -13,7 +13,7 @@ import signal
 
 from offramp_launch.arguments import count
 from offramp_launch.supervision.backoff import Backoff
-from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, shell_code
 from offramp_launch.gpus.workers import command_of, workers_of
 from offramp_launch.gpus.shares import following, share
 from offramp_launch.gpus.status import (
@@ -400,7 +400,7 @@ class GpusSupervisor(ProcessLoop):
 
     def _for_one_worker(self, what, command):
         one = next((worker.run_dir for worker in self._at_work()), self._run_dir.path)
-        return LaunchError(f"a run with --gpus {what}", f"./launch/offramp {command.format(one)}", ExitCode.USAGE)
+        return UsageError(f"a run with --gpus {what}", f"./launch/offramp {command.format(one)}")
 
     def _scale(self, text):
         """Scales all workers together; with bounds each autoscales within its share. To scale one worker, use its run directory."""
@@ -408,11 +408,10 @@ class GpusSupervisor(ProcessLoop):
         bounds = Bounds.of(text, most_of_this_machine(), len(working) * MOST_CONSUMERS)
         wanted = max(bounds.least, len(working)) if bounds else count(text, "scale")
         if not len(working) <= wanted <= len(working) * MOST_CONSUMERS:
-            raise LaunchError(
+            raise UsageError(
                 f"scale {wanted} is out of bounds",
                 f"Give {len(working)}, one for each worker, to {len(working) * MOST_CONSUMERS}; "
                 "./launch/offramp stop ends the run",
-                ExitCode.USAGE,
             )
         if self._is_ending():
             raise LaunchError("the run is ending and accepts no more consumers", "", ExitCode.NO_SUCH_RUN)

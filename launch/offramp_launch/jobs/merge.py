@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 
 from offramp_launch.jobs import files as job_files
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, InputError, LaunchError, NotFoundError, UsageError, WriteError
 from offramp_launch.jobs.folder import SHARDS
 from offramp_launch.output_folder import CHECKPOINT, OutputLock, run_noted
 from offramp_launch.jobs.shard_record import COUNTS, may_be_part
@@ -20,16 +20,13 @@ def merge(places, job, partial, ask):
     records = job.records()
     missing = [index for index in range(job.shards) if index not in records]
     if missing and not partial:
-        raise LaunchError(
+        raise NotFoundError(
             f"{len(missing)} of the job's {job.shards} shards are not done: {as_ranges(missing)}",
             f"Run them (./launch/offramp shard --job {job.folder} --index I), or give --partial to merge the others",
-            ExitCode.NO_INPUT,
         )
     if not records:
-        raise LaunchError(
-            "no shard of the job is done",
-            f"Run them: ./launch/offramp shard --job {job.folder} --index I",
-            ExitCode.NO_INPUT,
+        raise NotFoundError(
+            "no shard of the job is done", f"Run them: ./launch/offramp shard --job {job.folder} --index I"
         )
     if not is_merged(job):
         with contextlib.closing(OutputLock(str(job.output), job.id)) as lock:
@@ -66,11 +63,10 @@ def is_merged(job):
 def require_own(job):
     """Errors: LaunchError (USAGE) if a later run wrote results that the merge would overwrite."""
     if (run := run_noted(job.output)) not in (None, job.id):
-        raise LaunchError(
+        raise UsageError(
             f"{job.output} holds results of run {run}, not of this job",
             "If that run continued a merged part, no merge is needed; to replace its results with the shards', "
             f"remove {job.output / CHECKPOINT} and merge again",
-            ExitCode.USAGE,
         )
 
 
@@ -89,10 +85,9 @@ def require_parts(job, index, record):
     for name, wanted in record["parts"].items():
         path = job.place(index) / name
         if not path.exists() or (wanted and digest(path) != wanted):
-            raise LaunchError(
+            raise InputError(
                 f"{path}, which shard {index} wrote, {'has changed' if path.exists() else 'is missing'}",
                 f"Remove {job.record_path(index)} and {job.place(index)}, and run the shard again",
-                ExitCode.BAD_INPUT,
             )
 
 
@@ -188,10 +183,9 @@ def remove_places(job):
 def require_a_result(items, skipped):
     """A run without any result has failed, whatever --max-errors allows; for a job all shards together decide. Errors: LaunchError (BAD_INPUT)."""
     if skipped == items:
-        raise LaunchError(
+        raise InputError(
             f"none of the {items} items has a result: all were skipped",
             "Check --input, the model, its weights and --precision; a run with --resume tries them again",
-            ExitCode.BAD_INPUT,
         )
 
 
@@ -207,11 +201,10 @@ def require_whole_pictures(job, whole):
         if not path.name.startswith(".")
     )
     if left and not any(whole[name] for name in COUNTS if name != "done"):
-        raise LaunchError(
+        raise WriteError(
             f"{len(left)} {'mask is' if len(left) == 1 else 'masks are'} missing, although all tiles were processed: pictures, or files in {left[0].parent}, "
             "were removed or changed",
             "A run with --resume makes them again. Do not change pictures or output before a run has ended",
-            ExitCode.CANNOT_WRITE,
         )
 
 

@@ -14,7 +14,7 @@ from offramp_launch import interrupts, run_command, settings
 from offramp_launch.jobs import files as job_files, merge as job_merge
 from offramp_launch.supervision import lifeline
 from offramp_launch.arguments import count, take_switch, take_values, without_values, words_of
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, NotFoundError, UsageError
 from offramp_launch.jobs.command import (
     build_of,
     enter,
@@ -111,9 +111,7 @@ def index_of(given, environment=os.environ):
         if "--index" not in given and environment.get(variable):
             return count(environment[variable], variable)
     if "--index" not in given:
-        raise LaunchError(
-            "--index is not given", f"Give it, from 0 on, or set one of {', '.join(VARIABLES)}", ExitCode.USAGE
-        )
+        raise UsageError("--index is not given", f"Give it, from 0 on, or set one of {', '.join(VARIABLES)}")
     return count(given["--index"], "--index")
 
 
@@ -162,10 +160,9 @@ def do_the_rest(attempt):
 def require_under_way(job, index):
     """For a shard that is not done. Errors: LaunchError (USAGE) if the job is merged, else those of require_claimed()."""
     if job_merge.is_merged(job):
-        raise LaunchError(
+        raise UsageError(
             f"the job is merged, and {job.record_path(index)} was removed",
             "No work is left: leave the job's folder as it is, or remove it",
-            ExitCode.USAGE,
         )
     job.require_claimed()
 
@@ -174,10 +171,9 @@ def require_input(job, config):
     """A folder that `init` listed is not read again before its pictures are. Errors: LaunchError (NO_INPUT) if it is empty, as an unmounted one is."""
     folder = config.get("input", "")
     if job.list_of_input() and os.path.isdir(folder) and is_empty(folder):
-        raise LaunchError(
+        raise NotFoundError(
             f"--input {folder} is empty, but had pictures when the job began",
             "Mount the same folders on this host as on the job's first, under the same paths",
-            ExitCode.NO_INPUT,
         )
 
 

@@ -3,7 +3,7 @@
 import pathlib
 
 from offramp_launch.jobs import files as job_files
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, InputError, LaunchError, WriteError
 from offramp_launch.run_dir import read_settings
 
 # The file that a processor's consumers append to for each completed item: `whole` in consumer/processors/plugins.
@@ -40,10 +40,9 @@ def outcome_of(job, index, run_dir, code):
     path = pathlib.Path(run_dir) / "summary.json"
     summary = job_files.read(path)
     if summary is None:
-        raise LaunchError(
+        raise WriteError(
             f"{path} is missing, and with it the counts of shard {index}",
             "Free disk space there, or choose another --run-dir, and run the shard again",
-            ExitCode.CANNOT_WRITE,
         )
     outcome = counts_of_summary(summary)
     if sum(outcome.values()) < job.items_of(index) and code == ExitCode.DEAD_LETTERS:
@@ -93,8 +92,7 @@ def require_whole_files(job, index, processors, done, parts):
     ]
     wanted += [name for attempt in job.attempts(index) for name in attempt.get("records", ())]
     if done and (gone := [name for name in wanted if name not in parts]):
-        raise LaunchError(
+        raise InputError(
             f"{done} items of shard {index} are done, but their results in {job.place(index) / gone[0]} are missing",
             f"Restore the file; or remove {job.place(index)} and run the shard again to make them all",
-            ExitCode.BAD_INPUT,
         )

@@ -3,7 +3,7 @@
 import dataclasses
 
 from offramp_launch.arguments import count, names_in, take_values, without_values, words_of
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import UsageError
 
 # The article's workload. None: a flag without a value.
 EVERYWHERE = (
@@ -80,17 +80,15 @@ def make_workload(argv, has_gpu):
     given = names_in(argv)
     for flag in SET_BY_LADDER:
         if flag in given:
-            raise LaunchError(
-                f"ladder sets {flag} itself",
-                "Leave it out; --rungs chooses rungs. See ./launch/offramp help",
-                ExitCode.USAGE,
+            raise UsageError(
+                f"ladder sets {flag} itself", "Leave it out; --rungs chooses rungs. See ./launch/offramp help"
             )
     counts, rest = take_values(argv, ["--warmup", "--warmup-batches", "--batches"])
     warmup, batches = WARMUP_AND_BATCHES_ON_A_GPU if has_gpu else WARMUP_AND_BATCHES_WITHOUT
     warmup = count(counts.get("--warmup", counts.get("--warmup-batches", str(warmup))), "--warmup")
     batches = count(counts.get("--batches", str(batches)), "--batches")
     if batches == 0:
-        raise LaunchError("--batches 0 measures nothing", "Give 1 or more", ExitCode.USAGE)
+        raise UsageError("--batches 0 measures nothing", "Give 1 or more")
     flags = []
     for flag, value in (*EVERYWHERE, *(ON_A_GPU if has_gpu else WITHOUT_A_GPU)):
         if flag not in given:

@@ -8,7 +8,7 @@ import signal
 
 from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.control import ControlServer
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import LaunchError, UsageError
 from offramp_launch.progress import ENDS
 from offramp_launch.run_dir import CONTROL_SOCKET
 from offramp_launch.supervision.logbook import Logbook
@@ -198,4 +198,4 @@ class ProcessLoop:
             else:
                 self._drain("asked by stop")
             return self._describe()
-        raise LaunchError(f"unknown request '{what}'", "Known: reload, scale, status, stop, trace", ExitCode.USAGE)
+        raise UsageError(f"unknown request '{what}'", "Known: reload, scale, status, stop, trace")

@@ -166,7 +166,6 @@ class Supervisor(Watch):
                     f"{TOO_LITTLE_MEMORY}: its producer was killed before any batch was done, with {gibibytes(self._producer.peak_bytes)} in "
                     f"use ({self._producer.ended_for_memory}); of this machine's {gibibytes(control_groups.machine_memory())}, {gibibytes(control_groups.available_memory())} are available now",
                     LESS_MEMORY,
-                    ExitCode.SYSTEM,
                 )
             )
             return False

@@ -10,7 +10,7 @@ import typing
 from offramp_launch.arguments import count
 from offramp_launch.supervision.backoff import FAILURES_WITHOUT_PROGRESS, FailureBudget
 from offramp_launch.supervision.children import Child
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 from offramp_launch.supervision.scaling import MOST_CONSUMERS, ConsumerScaling, bounds_of
 from offramp_launch.supervision.process_loop import ProcessLoop
 from offramp_launch.progress import ENDS
@@ -201,10 +201,8 @@ class Watch(ProcessLoop):
         bounds = bounds_of(text)
         wanted = bounds.within(len(self._slots.staying())) if bounds else count(text, "scale")
         if not bounds and not 1 <= wanted <= MOST_CONSUMERS:
-            raise LaunchError(
-                f"scale {wanted} is out of bounds",
-                f"Give 1 to {MOST_CONSUMERS}; ./launch/offramp stop ends the run",
-                ExitCode.USAGE,
+            raise UsageError(
+                f"scale {wanted} is out of bounds", f"Give 1 to {MOST_CONSUMERS}; ./launch/offramp stop ends the run"
             )
         self._require_consumers_are_accepted()
         before, followed = len(self._slots.staying()), self._follower.bounds
@@ -226,12 +224,11 @@ class Watch(ProcessLoop):
         """Supersedes a reload under way: its newcomers may have started before the latest change."""
         self._require_consumers_are_accepted()
         if not self._slots.staying():
-            raise LaunchError("the run has no consumers to replace", "Only its producer is running", ExitCode.USAGE)
+            raise UsageError("the run has no consumers to replace", "Only its producer is running")
         if len(self._slots.children()) >= MOST_CONSUMERS:
-            raise LaunchError(
+            raise UsageError(
                 f"the run has {MOST_CONSUMERS} consumers, the maximum, and a reload starts a new one before an old one ends",
                 f"Run ./launch/offramp scale {MOST_CONSUMERS - 1}, then reload",
-                ExitCode.USAGE,
             )
         number = 1
         if self._reload:

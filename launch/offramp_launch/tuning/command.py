@@ -24,7 +24,7 @@ from offramp_launch.arguments import (
     words_of,
 )
 from offramp_launch.demo import shipped_model_flags, wants_demo
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 from offramp_launch.supervision.scaling import bounds_given, cores_of_this_machine, most_of_this_machine
 from offramp_launch.supervision.autoscaler import WELL_USED, Bounds
 from offramp_launch.tuning.search import GAIN, TUNED, Search
@@ -56,9 +56,7 @@ def start(places, argv):
     as_json, flags = take_switch(flags, "--json")
     seconds = count(own["--seconds"], "--seconds") if "--seconds" in own else SECONDS
     if seconds < LEAST_SECONDS:
-        raise LaunchError(
-            f"--seconds {seconds} is too short for a trial", f"Give {LEAST_SECONDS} or more", ExitCode.USAGE
-        )
+        raise UsageError(f"--seconds {seconds} is too short for a trial", f"Give {LEAST_SECONDS} or more")
     deadline = time.monotonic() + seconds
     typed = flags
     flags = address.take(flags)[1]  # trials have no HTTP server
@@ -102,7 +100,7 @@ def start(places, argv):
 
 def refuse(flags, config):
     for name in given_among(REFUSED, flags, config):
-        raise LaunchError(f"tune does not accept {name}: {REFUSED[name]}", "Leave it out", ExitCode.USAGE)
+        raise UsageError(f"tune does not accept {name}: {REFUSED[name]}", "Leave it out")
 
 
 def parse_flags(places, flags):
@@ -110,9 +108,7 @@ def parse_flags(places, flags):
     config = settings.resolve_run(places, flags)[1]
     refuse(flags, config)
     if wants_demo(flags, config):
-        raise LaunchError(
-            "tune needs an input", "Give --input, --model and the other flags of your run", ExitCode.USAGE
-        )
+        raise UsageError("tune needs an input", "Give --input, --model and the other flags of your run")
     if config["source"] == "synthetic":
         flags = [*without_values(flags, ("--batches",)), "--batches", MANY_BATCHES]
     flags = [*flags, *shipped_model_flags(flags, config)]
@@ -125,10 +121,8 @@ def bounds_of_trials(config, flags):
         return bounds
     given = setting_given("consumers", flags)
     if given and not given.strip("0"):  # the programs would choose a number themselves
-        raise LaunchError(
-            "--consumers 0: the outputs need at least one consumer",
-            "Give 1 or more, MIN..MAX, or leave it out",
-            ExitCode.USAGE,
+        raise UsageError(
+            "--consumers 0: the outputs need at least one consumer", "Give 1 or more, MIN..MAX, or leave it out"
         )
     return Bounds(config["consumers"], config["consumers"]) if given else Bounds(1, most_of_this_machine())
 

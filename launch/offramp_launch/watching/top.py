@@ -12,7 +12,7 @@ import time
 
 from offramp_launch import interrupts
 from offramp_launch.arguments import take_values
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 from offramp_launch.progress import ENDS
 from offramp_launch.run_dir import CONTROL_SOCKET, accepts_connections, find_live_run, read_object
 from offramp_launch.screen import drawn_on
@@ -35,19 +35,16 @@ def start(places, argv):
     if rest and "--run-dir" not in flags and not rest[0].startswith("-"):
         flags["--run-dir"] = rest.pop(0)
     if rest:
-        raise LaunchError(f"top: unknown argument '{rest[0]}'", "See ./launch/offramp top --help", ExitCode.USAGE)
+        raise UsageError(f"top: unknown argument '{rest[0]}'", "See ./launch/offramp top --help")
     run_dir = find_live_run(places, flags.get("--run-dir"))
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
-        raise LaunchError(
-            "top needs a terminal for input and output",
-            "Run ./launch/offramp status, with --json for programs",
-            ExitCode.USAGE,
+        raise UsageError(
+            "top needs a terminal for input and output", "Run ./launch/offramp status, with --json for programs"
         )
     if not importlib.util.find_spec("rich"):
         raise LaunchError(
             f"top needs the Python package rich, which is not installed for {sys.executable}",
             f"{sys.executable} -m pip install rich (Debian: apt install python3-rich); or run ./launch/offramp status",
-            ExitCode.SYSTEM,
         )
     interrupts.handle_all_signals()
     top = Top(run_dir)
