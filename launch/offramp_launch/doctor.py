@@ -81,14 +81,14 @@ def examine(places):
             ),
         ]
     )
-    findings += [
+    return [*findings, *of_the_kernel(), memlock(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]), cores(), numa()]
+
+
+def of_the_kernel():
+    return [
         shared_memory(*shm_space()),
         huge_pages(pathlib.Path("/proc/self/mounts").read_text(), shmem_enabled()),
-        memlock(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]),
-        cores(),
-        numa(),
     ]
-    return findings
 
 
 def examine_installed(places):
@@ -100,8 +100,7 @@ def examine_installed(places):
         runner(places.producer()),
         *(opened_on_demand(*library) for library in ASKED_FOR),
         gpu_without_probe(),
-        shared_memory(*shm_space()),
-        huge_pages(pathlib.Path("/proc/self/mounts").read_text(), shmem_enabled()),
+        *of_the_kernel(),
         cores(),
         numa(),
     ]

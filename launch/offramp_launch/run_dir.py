@@ -46,21 +46,24 @@ def short_runs_folder():
     return pathlib.Path(os.environ.get("OFFRAMP_TEST_RUNS") or f"/tmp/offramp-{os.getuid()}").absolute()
 
 
-def choose_run_dir(places, wanted, run_id):
-    """--run-dir, or build/runs/ID, or one under /tmp where the path is too long for a socket or the build is another user's."""
+def choose_run_dir(places, wanted, run_id, below="."):
+    """
+    --run-dir, or build/runs/ID, or one under /tmp where the path is too long for a socket or the build is another user's. `below`: the longest
+    name of a run directory in it.
+    """
     if wanted:
         folder = pathlib.Path(wanted).absolute()
-        if not fits_a_socket(folder):
+        if not fits_a_socket(folder / below):
             raise UsageError(
                 f"--run-dir '{folder}' is too long: its sockets' paths would exceed {LONGEST_SOCKET_PATH} bytes",
                 "Choose a shorter path, such as /tmp/my-run",
             )
         return folder
     folder = places.runs / run_id
-    if fits_a_socket(folder) and is_writable(places.runs):
+    if fits_a_socket(folder / below) and is_writable(places.runs):
         return folder
     short = short_runs_folder() / run_id
-    if not fits_a_socket(short):
+    if not fits_a_socket(short / below):
         raise UsageError(
             f"OFFRAMP_TEST_RUNS '{short.parent}' is too long: the paths of a run's sockets would exceed {LONGEST_SOCKET_PATH} bytes",
             "Choose a shorter path, such as /tmp/runs, or unset it",

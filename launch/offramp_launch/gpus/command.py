@@ -36,7 +36,7 @@ from offramp_launch.gpus.status import counted, total_of
 from offramp_launch.gpus.supervisor import GpusPlan, GpusSupervisor
 from offramp_launch.output_folder import OutputLock, removed_after_a_failure
 from offramp_launch.progress import make_display, print_note
-from offramp_launch.run_dir import RunDir, choose_run_dir, fits_a_socket, new_run_id, short_runs_folder
+from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervision.watch import STATUS_SECONDS
 from offramp_launch.watching import address
 
@@ -99,7 +99,7 @@ def start(places, argv, typed):
             "Give --input and --model; without --gpus a run without an input is the demo",
         )
     run_id = config.get("run-id") or new_run_id()
-    run_path = run_dir_of(places, config.get("run-dir"), run_id)
+    run_path = choose_run_dir(places, config.get("run-dir"), run_id, LONGEST_NAME)
     output = place_of(config, run_path)
     if resume and is_of_one_producer(output, run_id):
         run_steps.announce(config, f"{output} is from a run with one producer: {devices[0].name} continues it")
@@ -137,19 +137,6 @@ def on_first_working(devices, ask):
 def refuse(flags, config):
     for name in given_among(NOT_HERE, flags, config):
         raise UsageError(f"--gpus cannot be combined with {name}: {NOT_HERE[name]}", f"Leave {name} out, or --gpus")
-
-
-def run_dir_of(places, wanted, run_id):
-    """The whole run's directory, which holds those of the workers' runs."""
-    chosen = choose_run_dir(places, wanted, run_id)
-    if fits_a_socket(chosen / LONGEST_NAME):
-        return chosen
-    if wanted or not fits_a_socket(short_runs_folder() / run_id / LONGEST_NAME):
-        raise UsageError(
-            f"--run-dir '{chosen}' is too long for the sockets of the workers' runs in it",
-            "Choose a shorter path, such as /tmp/my-run",
-        )
-    return short_runs_folder() / run_id
 
 
 def place_of(config, run_path):

@@ -10,7 +10,6 @@ Callers hold the output's lock.
 """
 
 import os
-import pathlib
 import re
 import urllib.parse
 
@@ -21,12 +20,12 @@ from offramp_launch.jobs.command import (
     build_of,
     claim,
     facts_of,
-    keep_list,
-    look_at_output,
+    kept,
     new_job,
     place_of_a_list,
     require_empty,
     require_locks,
+    require_room,
     require_same_input,
 )
 from offramp_launch.jobs.folder import SHARDS, Job
@@ -84,12 +83,8 @@ def begin(places, output, flags, config, shards, workers):
             facts, listed = facts_of(places, flags, config, listing=listing)
             shards = number_of_shards(shards, facts["items"], config, workers)
             wanted = {**new_job(places, facts, shards, output, config, flags, listed), "sink": config.get("sink") or ""}
-            if wanted["write_path"]:
-                require_empty(pathlib.Path(wanted["write_path"]), "--write-path")
-            look_at_output(places, output, flags)
-            if listed:
-                keep_list(listed, folder / "input.list")
-            job, _ = Job.begun(folder, wanted)
+            require_room(places, wanted, flags)
+            job, _ = kept(folder, wanted, listed)
     except BaseException:
         if not is_begun_in(output):
             remove(output / SHARDS)

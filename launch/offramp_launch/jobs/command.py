@@ -120,9 +120,7 @@ def begin(places, folder, output, shards, flags, config, facts, listed):
                 claim(job)
     else:
         with alone_in(output, wanted["id"]):
-            if wanted["write_path"]:
-                require_empty(pathlib.Path(wanted["write_path"]), "--write-path")
-            look_at_output(places, output, flags)
+            require_room(places, wanted, flags)
             job, began = kept(folder, wanted, listed)
             claim(job)
     merged = job_merge.is_merged(job)
@@ -289,8 +287,11 @@ def hashes_of_processors(config):
     return {f"{OF_A_PROCESSOR}{file}": job_merge.digest(file) for file in files if file.is_file()}
 
 
-def look_at_output(places, output, flags):
-    """Errors: LaunchError, if the output holds other results: shards cannot distinguish them from each other's."""
+def require_room(places, wanted, flags):
+    """`wanted`: of new_job(). Errors: LaunchError, if its folders hold other results: shards cannot distinguish them from each other's."""
+    output = pathlib.Path(wanted["output"])
+    if wanted["write_path"]:
+        require_empty(pathlib.Path(wanted["write_path"]), "--write-path")
     run_steps.check_output(output, None)
     require_empty(output, "--output")
     require_locks(output)
