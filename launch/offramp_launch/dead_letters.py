@@ -11,13 +11,12 @@ import subprocess
 import sys
 
 from offramp_launch import shared_folder
-from offramp_launch.arguments import hide_query, names_in, refuse, take_switch, take_values
+from offramp_launch.arguments import hide_query, names_in, refuse, take_switch, take_values, words_of
 from offramp_launch.exit_code import (
     ExitCode,
     LaunchError,
     NotFoundError,
     UsageError,
-    WriteError,
     cannot_be_started,
     shell_code,
     signal_name,
@@ -26,6 +25,7 @@ from offramp_launch.incidents import FOLDER, incidents_of, write_incident
 from offramp_launch.output_folder import CLAIM, OutputLock, require_no_job, run_noted
 from offramp_launch.retries import error_in, left_of, process_samples, retry_outcome
 from offramp_launch.run_dir import SETTINGS, last_begun, own_runs, read_settings, require_owned_by_user
+from offramp_launch.run_steps import check_output
 from offramp_launch.sink import hide_password
 
 WITH_TABLE = re.compile(r"\w+-postgres")
@@ -178,21 +178,9 @@ def retry(places, run_dir, rest):
         require_python(
             take_values(rest, ["--processor"])[0].get("--processor") or settings_in(run_dir).get("processor") or ""
         )
-    command = [
-        str(places.consumer()),
-        *settings_of(run_dir, rest),
-        *rest,
-        "--run-dir",
-        str(run_dir),
-        "--output",
-        output,
-    ]
-    try:
-        pathlib.Path(output).mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise WriteError(
-            f"--output {output} cannot be written: {problem.strerror}", "Give --output a folder that you may write to"
-        ) from problem
+    own = words_of({"--run-dir": run_dir, "--output": output})
+    command = [str(places.consumer()), *settings_of(run_dir, rest), *rest, *own]
+    check_output(pathlib.Path(output), None)
     lock = OutputLock(output, f"{run_dir.name}, retried,")
     try:
         require_no_job(output, {})  # a shard writes to its job's --write-path
