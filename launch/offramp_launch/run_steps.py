@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Callable
+from typing import Any, Callable
 
 from offramp_launch import interrupts, summary
 from offramp_launch.arguments import shown, to_type_again, without_values
@@ -85,17 +85,20 @@ def reason_in_summary(run_dir, about):
 class Work:
     """A run with its directory and its kept settings. Its output is checked, and not held yet."""
 
-    plan: RunPlan
+    plan: Any  # RunPlan, or GpusPlan
     config: dict
     output: str
     made: list  # the folders that resolve_output() created
     about: dict  # facts for the summary
     note: Callable
 
-    def hold_output(self, steps, held=None, take=OutputLock, give_back=("finish",), has_summary=True):
+    def hold_output(
+        self, steps, held=None, take=OutputLock, give_back=("finish",), has_summary=True, may_hold_job=False
+    ):
         """
         Calls `steps()`, which returns (exit code, the summary's lines), while this run holds the output. `held`: the output's lock, where the caller
-        holds it. `give_back`: of give_tables_back(). `has_summary`: a run that cannot start writes the reason into it. Returns the exit code.
+        holds it. `give_back`: of give_tables_back(). `has_summary`: a run that cannot start writes the reason into it. `may_hold_job`: the caller
+        checks whose job is in the output. Returns the exit code.
         """
         plan = self.plan
         with (
@@ -105,7 +108,7 @@ class Work:
         ):
             plan.output_lock = held or take(self.output, plan.run_id, self.note)
             try:
-                if not held:  # else it is a shard of the job
+                if not held and not may_hold_job:  # else it is a shard of the job
                     require_no_job(self.output, self.config)
                 code, lines = steps()
             finally:
@@ -179,15 +182,15 @@ def give_tables_back(plan, words):
             )
 
 
-def watched(work, sweeper, watch_on, conclude, lines, unit="samples", status=lambda watch: watch.status):
+def watched(work, sweeper, watch_on, conclude, lines, unit="samples", status=lambda watch: watch.status, begins=None):
     """
     Runs a watch. Returns (the exit code, the summary's lines). `watch_on(display)` makes the watch. `conclude(watch, code, Finishing, seconds)` returns
     (the exit code, the summary). `lines(watch, summary)`: a text for a reader.
-    `sweeper`: the program that removes a dead producer's memory. `status(watch)`: the final one.
+    `sweeper`: the program that removes a dead producer's memory. `status(watch)`: the final one. `begins`: what begins, if not consumers.
     """
     plan, began = work.plan, time.monotonic()
     display = make_display(unit, plan.log_format)
-    display.note(f"run {plan.run_id}: {plan.consumers} consumers, {plan.run_dir.path}")
+    display.note(f"run {plan.run_id}: {begins or f'{plan.consumers} consumers'}, {plan.run_dir.path}")
     watch = watch_on(display)
     with Finishing(work.note) as finishing:
         try:

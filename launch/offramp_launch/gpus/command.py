@@ -8,7 +8,6 @@ import math
 import os
 import pathlib
 import tempfile
-import time
 
 from offramp_launch import interrupts, run_command, run_steps, settings, sink, summary
 from offramp_launch.gpus import job as gpus_job, summary as gpus_summary
@@ -34,8 +33,8 @@ from offramp_launch.supervision.scaling import bounds_given
 from offramp_launch.gpus.shares import BEGIN_WITH, flags_of_workers
 from offramp_launch.gpus.status import counted, total_of
 from offramp_launch.gpus.supervisor import GpusPlan, GpusSupervisor
-from offramp_launch.output_folder import OutputLock, removed_after_a_failure
-from offramp_launch.progress import make_display, print_note
+from offramp_launch.output_folder import OutputLock
+from offramp_launch.progress import print_note
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervision.watch import STATUS_SECONDS
 from offramp_launch.watching import address
@@ -64,15 +63,7 @@ def start(places, argv, typed):
     http, argv = address.take(argv)
     given, flags = take_values(argv, (FLAG, "--shards"))
     starts_ahead, flags = take_switch(flags, AHEAD)
-    if FLAG not in given and starts_ahead:
-        raise UsageError(
-            f"{AHEAD} needs --gpus", f"Give --gpus, whose workers process one shard after another, or leave {AHEAD} out"
-        )
-    if FLAG not in given:
-        raise UsageError(
-            f"--shards {given['--shards']} needs --gpus",
-            "Give --gpus, or see ./launch/offramp job --help for shards on many hosts",
-        )
+    require_gpus(given, starts_ahead)
     if not names_in(flags).isdisjoint(run_command.ANSWERED_BY_THE_PRODUCER):
         return run_command.start(places, flags, ["run", *flags])
     refuse(flags, {})
@@ -106,9 +97,22 @@ def start(places, argv, typed):
         return run_command.start(
             places, [*flags, "--resume", *([] if http is None else [address.FLAG, address.spelled(*http)])], typed
         )
-    return work(
+    return run(
         places, flags, typed, {**config, "run-id": run_id}, run_path, devices, shards, resume, http, starts_ahead
     )
+
+
+def require_gpus(given, starts_ahead):
+    """Errors: LaunchError (USAGE) for a flag that needs --gpus."""
+    if FLAG not in given and starts_ahead:
+        raise UsageError(
+            f"{AHEAD} needs --gpus", f"Give --gpus, whose workers process one shard after another, or leave {AHEAD} out"
+        )
+    if FLAG not in given:
+        raise UsageError(
+            f"--shards {given['--shards']} needs --gpus",
+            "Give --gpus, or see ./launch/offramp job --help for shards on many hosts",
+        )
 
 
 def require_different(wanted, devices):
@@ -153,7 +157,7 @@ def is_of_one_producer(output, run_id):
     return True
 
 
-def work(places, flags, typed, config, run_path, devices, shards, resume, http, starts_ahead=False):
+def run(places, flags, typed, config, run_path, devices, shards, resume, http, starts_ahead=False):
     output, given = place_of(config, run_path), flags
     job_command.require_job_flags(flags := take_values(flags, OF_THE_WHOLE)[1])
     flags, settled = job_command.settled(places, flags)
@@ -174,48 +178,36 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http, 
         run_id, run_dir, settings.version_of(producer), places.commit(), shown(typed), whole, str(output)
     )
 
-    note = run_steps.notes_of(settled)
-    with (
-        removed_after_a_failure(made) as ended,
-        run_steps.reason_in_summary(run_dir, about),
-        run_steps.written_to(run_dir),
-        contextlib.closing(OutputLock(str(output), run_id, note)) as lock,
-    ):
+    plan = GpusPlan(
+        places,
+        run_id,
+        run_dir,
+        None,
+        list(zip(devices, shares)),
+        flags,
+        log_format=settled.get("log-format", "text"),
+        http=http,
+        status_seconds=settled.get("status-seconds", STATUS_SECONDS),
+        bounds=bounds_given(given),
+        starts_ahead=starts_ahead,
+    )
+
+    def steps():
         gpus_job.clear_remains(output)
         if resume and gpus_job.is_begun_in(output):
-            job = gpus_job.go_on(places, output, flags, settled, shards)
+            plan.job = gpus_job.go_on(places, output, flags, settled, shards)
         else:
             require_nothing_in(output)
-            job = gpus_job.begin(places, output, flags, settled, shards, len(devices))
+            plan.job = gpus_job.begin(places, output, flags, settled, shards, len(devices))
+        plan.error_limit = most_errors(settled.get("max-errors"), plan.job.items)
         # Later commands for dead letters find the results by the job's id.
         settings.keep_settings(
-            run_dir, {**whole, "run-id": job.id}, {**settled, "output": config.get("output") or ""}, given
+            run_dir, {**whole, "run-id": plan.job.id}, {**settled, "output": config.get("output") or ""}, given
         )
-        plan = GpusPlan(
-            places,
-            run_id,
-            run_dir,
-            job,
-            list(zip(devices, shares)),
-            flags,
-            most_errors(settled.get("max-errors"), job.items),
-            (lock.fd,),
-            http,
-            settled.get("status-seconds", STATUS_SECONDS),
-            bounds_given(given),
-            starts_ahead,
-        )
-        code, report = supervise(
-            plan,
-            settled,
-            about,
-            lock,
-            lambda: run_steps.continue_command(places, typed, config, run_dir, replaces=False),
-            note,
-        )
-        ended.well = code == 0
-    run_steps.announce_end(settled, report)
-    return code
+        return supervise(work, lambda: run_steps.continue_command(places, typed, config, run_dir, replaces=False))
+
+    work = run_steps.Work(plan, settled, str(output), made, about, run_steps.notes_of(settled))
+    return work.hold_output(steps, may_hold_job=True)
 
 
 def require_nothing_in(output):
@@ -232,41 +224,31 @@ def require_nothing_in(output):
         )
 
 
-def supervise(plan, config, about, lock, go_on, note):
+def supervise(work, go_on):
     """(the exit code, the summary's lines)."""
-    job, producer, unit = plan.job, str(plan.places.producer()), settings.unit_of(config)
+    plan, job, unit = work.plan, work.plan.job, settings.unit_of(work.config)
+    producer = str(plan.places.producer())
     run_steps.sweep(producer)
-    display = make_display(unit, config.get("log-format", "text"))
     workers = counted(len(plan.workers) * (2 if plan.starts_ahead else 1), "worker")
-    display.note(
-        f"run {plan.run_id}: {workers} ({', '.join(device.name for device, _ in plan.workers)}), {job.items} {unit} in "
-        f"{counted(job.shards, 'shard')}, {plan.run_dir.path}"
-    )
     left = job.shards - len(job.records())
-    if plan.starts_ahead and left < 2 * len(plan.workers):
-        display.note(
-            f"{AHEAD} begins few shards ahead, as {counted(left, 'shard')} {'is' if left == 1 else 'are'} left to do: --shards sets the number for a new run"
-        )
-    supervisor = GpusSupervisor(plan, display)
-    began = time.monotonic()
-    with Finishing(note) as finishing:
 
-        def merge():
-            def ask_program(command, text=""):
-                ask(command, text, plan.run_dir, lock, finishing)
+    def watch_on(display):
+        if plan.starts_ahead and left < 2 * len(plan.workers):
+            display.note(
+                f"{AHEAD} begins few shards ahead, as {counted(left, 'shard')} {'is' if left == 1 else 'are'} left to do: --shards sets the number for a new run"
+            )
+        return GpusSupervisor(plan, display)
 
-            gpus_job.merge(plan.places, job, plan.flags, ask_program, lock)
-
-        try:
-            code = supervisor.run()
-            display.close()
-            code, whole = conclude(plan, supervisor, code, about, time.monotonic() - began, merge)
-            display.show_end(plan.run_dir.status())
-            return code, gpus_summary.lines(whole, unit, str(job.output), go_on())
-        finally:
-            display.close()
-            run_steps.sweep(producer)
-            supervisor.close()
+    return run_steps.watched(
+        work,
+        producer,
+        watch_on,
+        lambda *ended: conclude(work, *ended),
+        lambda _, whole: gpus_summary.lines(whole, unit, str(job.output), go_on()),
+        unit,
+        lambda _: plan.run_dir.status(),
+        f"{workers} ({', '.join(device.name for device, _ in plan.workers)}), {job.items} {unit} in {counted(job.shards, 'shard')}",
+    )
 
 
 def most_errors(limit, items):
@@ -275,26 +257,29 @@ def most_errors(limit, items):
     return math.ceil(float(limit[:-1]) * items / 100) if limit.endswith("%") else int(limit)
 
 
-def conclude(plan, supervisor, code, about, seconds, merge):
+def conclude(work, supervisor, code, finishing, seconds):
     """Merges and removes the job if all shards are done, and writes the summary. Returns (the run's exit code, the summary)."""
-    run_dir, job = plan.run_dir, plan.job
-    whole = gpus_summary.join(about, job, supervisor, gpus_summary.summaries_of(job, supervisor), seconds)
+    plan, run_dir, job = work.plan, work.plan.run_dir, work.plan.job
+    whole = gpus_summary.join(work.about, job, supervisor, gpus_summary.summaries_of(job, supervisor), seconds)
     failure = supervisor.failure
     if code == 0:
         try:
-            merge()
+            lock = plan.output_lock
+            gpus_job.merge(
+                plan.places,
+                job,
+                plan.flags,
+                lambda command, text="": ask(command, text, run_dir, lock, finishing),
+                lock,
+            )
             gpus_job.put_away(job)
             job_merge.require_a_result(job.items, whole["samples"]["skipped"])
             job_merge.require_whole_pictures(job, total_of(supervisor.counts.values()))
         except LaunchError as problem:
             failure, code = problem, int(problem.code)
         if code == 0 and whole["samples"]["dead_letters"]:
-            code, failure = (
-                int(ExitCode.DEAD_LETTERS),
-                LaunchError(
-                    dead_letters_failure(whole["samples"]["dead_letters"], *whole["dead_letters_in"] or [run_dir.path])
-                ),
-            )
+            why = dead_letters_failure(whole["samples"]["dead_letters"], *whole["dead_letters_in"] or [run_dir.path])
+            code, failure = int(ExitCode.DEAD_LETTERS), LaunchError(why)
     elif code == ExitCode.INTERRUPTED:
         failure = LaunchError("the run was stopped before its input was used up")
     whole.update(exit=code, failure=failure.in_one_line() if code != 0 else None, ended=summary.wall_clock())

@@ -28,7 +28,7 @@ from offramp_launch.gpus.status import (
 from offramp_launch.gpus.summary import bring_dead_letters
 from offramp_launch.jobs.files import write_errors
 from offramp_launch.jobs.folder import Job
-from offramp_launch.output_folder import items_done_in
+from offramp_launch.output_folder import OutputLock, items_done_in
 from offramp_launch.places import Places
 from offramp_launch.run_dir import DROPPED, STATUS, RunDir
 from offramp_launch.supervision.logbook import KEPT_DEATHS, LONGEST_LINE
@@ -58,13 +58,17 @@ class GpusPlan:
     places: Places | None
     run_id: str
     run_dir: RunDir
-    job: Job
+    job: Job | None  # None: not begun yet
     workers: list  # [(device, shares)]
     flags: list  # of the run
-    error_limit: int  # items that may be skipped
-    kept_open: tuple  # descriptors that the workers inherit
-    http: tuple | None = None  # as in RunPlan, like the next one
+    error_limit: int = 0  # items that may be skipped
+    # As in RunPlan:
+    output_lock: OutputLock | None = None
+    log_format: str = "text"
+    http: tuple | None = None
     status_seconds: float = STATUS_SECONDS
+    is_swept: bool = False
+    may_owe_tables: bool = False
     bounds: Bounds | None = None  # of all consumers together, with autoscaling
     starts_ahead: bool = False  # each device loads its next shard while it still computes one
 
@@ -130,10 +134,9 @@ class GpusSupervisor(ProcessLoop):
         run_dir = self._new_run_dir(index)
         command = command_of(self._plan, worker, index, run_dir, self._lifeline_read)
         self.attempts.append((index, run_dir))
+        kept_open = (self._plan.output_lock.fd,) if self._plan.output_lock else ()
         try:
-            worker.begin(
-                index, run_dir, self._run_dir.log(run_dir.name), command, self._lifeline_read, self._plan.kept_open
-            )
+            worker.begin(index, run_dir, self._run_dir.log(run_dir.name), command, self._lifeline_read, kept_open)
         except LaunchError as problem:
             self._todo.append(index)
             self.fail(problem)

@@ -18,6 +18,7 @@ from offramp_launch.gpus import job as gpus_job, status as gpus_status, summary 
 from offramp_launch.jobs import command as job_command, files as job_files, merge as job_merge, shard_command
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.gpus.command import ask, most_errors, on_first_working, place_of, require_different, supervise
+from offramp_launch.run_steps import Work
 from offramp_launch.gpus.workers import StoppedProcess, Worker, command_of, stat_of
 from offramp_launch.finishing import Finishing
 from offramp_launch.gpus.devices import (
@@ -349,7 +350,7 @@ class JobInOutput(InFolder):
             return ["/bin/sh", "-c", script, "sh", str(index), str(run_dir), worker.name]
 
         with mock.patch("offramp_launch.gpus.supervisor.command_of", command):
-            plan = GpusPlan(None, "run-1", self.run_dir(), job, devices, [], 0, (), **more)
+            plan = GpusPlan(None, "run-1", self.run_dir(), job, devices, [], **more)
             supervisor = GpusSupervisor(plan, self.display)
             self.addCleanup(supervisor.close)
             return supervisor.run(), supervisor
@@ -399,7 +400,7 @@ class Ages(JobInOutput):
         devices = [
             (Device(f"producer {number + 1}", {}), {"consumers": "1..2", "begin-with": 1}) for number in range(2)
         ]
-        plan = GpusPlan(None, "run-1", self.run_dir(), job, devices, [], 0, (), bounds=Bounds(2, 4))
+        plan = GpusPlan(None, "run-1", self.run_dir(), job, devices, [], bounds=Bounds(2, 4))
         supervisor = GpusSupervisor(plan, mock.Mock())
         self.addCleanup(supervisor.close)
         answer = supervisor._scale("4")
@@ -604,7 +605,7 @@ class Ahead(JobInOutput):
     def test_each_gpu_has_two_workers_with_its_whole_share_and_one_file(self):
         devices = [(Device(f"GPU {number}", {}), {"consumers": 3}) for number in (0, 2)]
         job = self.begun(self.folder / "output")
-        plan = GpusPlan(None, "run-1", self.run_dir(), job, devices, [], 0, (), starts_ahead=True)
+        plan = GpusPlan(None, "run-1", self.run_dir(), job, devices, [], starts_ahead=True)
         supervisor = GpusSupervisor(plan, mock.Mock())
         self.addCleanup(supervisor.close)
         self.assertEqual(
@@ -639,7 +640,7 @@ class Ahead(JobInOutput):
         )
         for turn, words in ((pathlib.Path("/run/turn-1"), ["--turn", "/run/turn-1"]), (None, [])):
             worker = Worker(Device("GPU 0", {}), {"consumers": 1}, turn=turn)
-            plan = GpusPlan(places, "run-1", None, job, [], ["--batch", "2"], 0, ())
+            plan = GpusPlan(places, "run-1", None, job, [], ["--batch", "2"])
             command = command_of(plan, worker, 0, "/run/s0", 7)
             self.assertEqual(command[command.index("--consumers") + 2 : command.index("--max-errors")], words)
 
@@ -826,14 +827,11 @@ class Signals(JobInOutput):
                 places = types.SimpleNamespace(producer=lambda: "/bin/true")
                 with mock.patch(f"offramp_launch.{at}", impatient), contextlib.redirect_stdout(io.StringIO()):
                     workers = [(Device("producer 1", {}), {"consumers": 1})]
-                    code, _ = supervise(
-                        GpusPlan(places, "run-1", run_dir, job, workers, [], 0, ()),
-                        {"model": "copy"},
-                        {"run_id": "run-1", "run_dir": str(run_dir.path)},
-                        types.SimpleNamespace(fd=0),
-                        lambda: "",
-                        self.notes.append,
-                    )
+                    lock = types.SimpleNamespace(fd=0, put_back=lambda: None)
+                    plan = GpusPlan(places, "run-1", run_dir, job, workers, [], output_lock=lock)
+                    about = {"run_id": "run-1", "run_dir": str(run_dir.path)}
+                    work = Work(plan, {"model": "copy"}, str(job.output), [], about, self.notes.append)
+                    code, _ = supervise(work, lambda: "")
                 self.assertEqual(
                     (code, run_dir.read_json("summary.json")["exit"], list(job.output.iterdir())), (0, 0, [])
                 )
