@@ -310,18 +310,18 @@ def followers_among(records):
 def lines_of(whole, output, followers):
     """The summary as lines for a reader."""
     samples = whole["samples"]
-    lines = [
-        f"Run {whole['run_id']} "
-        + (summary.ending(whole) if whole["run_is_over"] else "continues without the consumers of this command"),
-        f"  done       {samples['released']} samples, {whole['batches']['released']} batches; consumers were present for {whole['seconds']:.2f} s",
-    ]
-    if followers:
-        lines.append(f"  consumers  {followers} ended early and were replaced")
-    if samples.get("recovered"):
-        lines.append(summary.recovered_line(samples["recovered"], "samples"))
-    if samples["dead_letters"]:
-        lines.append(f"  look       ./launch/offramp dead-letters list --run-dir {whole['run_dir']}")
-    if samples["dropped_when_full"]:
-        lines.append(f"  dropped    {samples['dropped_when_full']} samples found no free slab")
+    end = summary.ending(whole) if whole["run_is_over"] else "continues without the consumers of this command"
+    done = f"{samples['released']} samples, {whole['batches']['released']} batches"
+    dropped = samples["dropped_when_full"]
     has_output = whole["exit"] == ExitCode.OK or samples["released"]
-    return [*lines, *summary.closing_lines(whole, output if has_output else None)]
+    return [
+        f"Run {whole['run_id']} {end}",
+        *summary.labelled(
+            ("done", f"{done}; consumers were present for {whole['seconds']:.2f} s"),
+            ("consumers", followers and f"{followers} ended early and were replaced"),
+            ("recovered", summary.recovered(samples, "samples")),
+            ("look", samples["dead_letters"] and summary.way_to_look(whole["run_dir"])),
+            ("dropped", dropped and f"{dropped} samples found no free slab"),
+        ),
+        *summary.closing_lines(whole, output if has_output else None),
+    ]

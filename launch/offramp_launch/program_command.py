@@ -86,10 +86,10 @@ def supervise(work, places, environment, go_on):
         shown_lines = lines_of(
             whole, work.output, followers_among(supervisor.records) if not supervisor.producer_restarts else 0
         )
-        if supervisor.producer_restarts:
-            shown_lines.insert(2, f"  producers  died and were replaced: {supervisor.producer_restarts}")
+        restarts = supervisor.producer_restarts
+        shown_lines[2:2] = summary.labelled(("producers", restarts and f"died and were replaced: {restarts}"))
         goes_on = summary.leaves_work(whole) and (supervisor.died or supervisor.completed())
-        return "\n".join([*shown_lines, *([f"  continue   {go_on()}"] if goes_on else [])])
+        return "\n".join([*shown_lines, *summary.labelled(("continue", goes_on and go_on()))])
 
     return watched(work, str(places.producer()), watch_on, lambda *ended: conclude(plan, work.about, *ended), lines)
 

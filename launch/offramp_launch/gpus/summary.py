@@ -134,5 +134,7 @@ def devices(ours, workers):
 def lines(whole, unit, output, go_on):
     """A single run's lines, plus the GPUs that were given up."""
     first, *rest = summary.describe(whole, unit, output, go_on).splitlines()
-    lost = [f"  given up   {worker['name']}: {worker['why_lost']}" for worker in whole["workers"] if worker["why_lost"]]
-    return "\n".join([first, *lost, *(line for line in rest if line.strip() != "model")])
+    lost = [
+        ("given up", f"{worker['name']}: {worker['why_lost']}") for worker in whole["workers"] if worker["why_lost"]
+    ]
+    return "\n".join([first, *summary.labelled(*lost), *rest])
