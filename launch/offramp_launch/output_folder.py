@@ -10,6 +10,7 @@ import ctypes
 import errno
 import fcntl
 import json
+import math
 import os
 import pathlib
 import stat
@@ -17,7 +18,7 @@ import subprocess
 import time
 import types
 
-from offramp_launch import interrupts, shared_folder
+from offramp_launch import interrupts, intervals, shared_folder
 from offramp_launch.exit_code import ExitCode, InputError, LaunchError, UsageError, WriteError
 from offramp_launch.processes import error_of, is_alive
 from offramp_launch.progress import print_note
@@ -32,6 +33,8 @@ OF_OFFRAMP = ".offramp-"
 NOTES = (LOCK, OWN_RUN, NEW_EGRESS)
 CLAIM = pathlib.Path(".offramp-shards/job.json")  # jobs/folder.py
 LONGEST_CLAIM = 64 << 10
+# Errors of a file that is missing, or of another form.
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 AT_FDCWD, RENAME_NOREPLACE = -100, 1
 LEFT_OVER_SECONDS = 30  # programs whose launcher died end by themselves after a slab and a few seconds
 LOOK_AGAIN_SECONDS = 0.1
@@ -360,8 +363,8 @@ def _make_room_to_write(output, lock, config, is_of_own_run):
 
 def _write_path_noted(output):
     """--write-path of the work in the output; None without one."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return json.loads(shared_folder.read_line(output, CHECKPOINT))["identity"].get("--write-path") or None
+    with contextlib.suppress(*UNREADABLE):
+        return _header_in(output)["identity"].get("--write-path") or None
     return None
 
 
@@ -414,14 +417,9 @@ def describe_work(folder):
     if not noted:
         return "the work of an earlier run"
     run, items, lines = noted
-    done = sum(end - begin for begin, end in _joined(_ranges(lines)))
-    if any('"ended":true' in line for line in lines[-1:]):
-        return f"the results of run {run}, which has finished"
-    return (
-        f"{done} of {items} items of run {run}, which has not finished"
-        if items
-        else f"the results of run {run}, which has not finished"
-    )
+    has_ended = any('"ended":true' in line for line in lines[-1:])
+    what = f"{_items_done(lines)} of {items} items" if items and not has_ended else "the results"
+    return f"{what} of run {run}, which has {'' if has_ended else 'not '}finished"
 
 
 def prepare(folder, consumer, identity, run_id="", beyond=False, note=print_note, words=("prepare",)):
@@ -455,34 +453,29 @@ def require_no_job(output, config):
     A job's shards write there until they are merged, and would mistake a run's files for theirs. Errors: LaunchError (USAGE), for the
     output or the folder of --write-path.
     """
-    writes = config.get("write-path") if "write" in config.get("processor", "").split(",") else None
-    for flag, folder in (("--output", output), ("--write-path", writes)):
-        if folder and shared_folder.holds(folder, CLAIM):
-            require_no_gpus(flag, folder)
-            raise UsageError(
-                f"{flag} {folder} is in use by the shards of {job_noted_in(folder)}, which is not merged yet",
-                f"Give this run another {flag}, or merge first (./launch/offramp job merge). To give up that job and its shards' results, "
-                f"end the running shards and remove {pathlib.Path(folder) / CLAIM.parent}: later ones then do nothing",
-            )
-
-
-def require_no_gpus(flag, folder):
-    """Errors: LaunchError (USAGE) where a run with --gpus, not a job over hosts, left the claim."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        claim = json.loads(shared_folder.read(folder, CLAIM, LONGEST_CLAIM))
-        if pathlib.PurePath(claim["folder"]).parts[-2:] == (CLAIM.parent.name, "job"):
+    for flag, folder in (("--output", output), ("--write-path", folder_of_write(config))):
+        if not folder or not shared_folder.holds(folder, CLAIM):
+            continue
+        job, home = _claim_in(folder)
+        if pathlib.PurePath(home).parts[-2:] == (CLAIM.parent.name, "job"):
             raise UsageError(
                 f"{flag} {folder} holds an unfinished run with --gpus",
                 f"Continue it with its flags: ./launch/offramp run --gpus N --resume; or give this run another {flag}",
             )
+        raise UsageError(
+            f"{flag} {folder} is in use by the shards of {f'{job} in {home}' if job else 'a job'}, which is not merged yet",
+            f"Give this run another {flag}, or merge first (./launch/offramp job merge). To give up that job and its shards' results, "
+            f"end the running shards and remove {pathlib.Path(folder) / CLAIM.parent}: later ones then do nothing",
+        )
 
 
-def job_noted_in(folder):
+def _claim_in(folder):
+    """(the job that has claimed the folder, the job's folder), as text; empty where the claim cannot be read."""
     try:
         claim = json.loads(shared_folder.read(folder, CLAIM, LONGEST_CLAIM))
-        return f"{claim['job']} in {claim['folder']}"
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return "a job"
+        return str(claim["job"]), str(claim["folder"])
+    except UNREADABLE:
+        return "", ""
 
 
 def is_empty(folder):
@@ -508,13 +501,18 @@ def is_used_by_other_run(folder, run_id):
     return False
 
 
+def _header_in(folder):
+    """The first line of the checkpoint there. Errors: those of UNREADABLE."""
+    return json.loads(shared_folder.read_line(folder, CHECKPOINT))
+
+
 def run_noted(folder):
     """The run of the checkpoint there; None where there is none. Errors: LaunchError (BAD_INPUT) where it cannot be read."""
     try:
-        return str(json.loads(shared_folder.read_line(folder, CHECKPOINT))["run"])
+        return str(_header_in(folder)["run"])
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
+    except UNREADABLE as problem:
         raise InputError(
             f"{pathlib.Path(folder) / CHECKPOINT} does not name its run: {problem}",
             "Move it away, if you no longer need the results there",
@@ -524,7 +522,7 @@ def run_noted(folder):
 def items_done_in(folder):
     """Number of items done by the checkpoint there. For messages only: hashes are not checked."""
     noted = _read_checkpoint(folder)
-    return sum(end - begin for begin, end in _joined(_ranges(noted[2]))) if noted else 0
+    return _items_done(noted[2]) if noted else 0
 
 
 def _read_checkpoint(folder):
@@ -533,7 +531,7 @@ def _read_checkpoint(folder):
         header, *lines = shared_folder.read(folder, CHECKPOINT).decode(errors="replace").splitlines()
         header = json.loads(header)
         return str(header["run"]), _items_of(header["identity"]), lines
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
+    except UNREADABLE:
         return None
 
 
@@ -544,19 +542,10 @@ def _items_of(identity):
     return items // int(count) + (int(number) <= items % int(count)) if count else items
 
 
-def _ranges(lines):
+def _items_done(lines):
+    """`lines`: with ranges of finished items, which may overlap."""
+    ranges: list[tuple[int, int]] = []
     for line in lines:
-        try:
-            yield from ((int(begin), int(end)) for begin, end in json.loads(line)["done"])
-        except (ValueError, KeyError, TypeError, RecursionError):
-            pass
-
-
-def _joined(ranges):
-    joined: list = []
-    for begin, end in sorted(ranges):
-        if joined and begin <= joined[-1][1]:
-            joined[-1][1] = max(end, joined[-1][1])
-        else:
-            joined.append([begin, end])
-    return joined
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+            ranges += [(int(begin), int(end)) for begin, end in json.loads(line)["done"]]
+    return intervals.total(intervals.union(ranges, 0, math.inf))

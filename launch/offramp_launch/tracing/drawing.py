@@ -3,7 +3,7 @@
 import statistics
 import typing
 
-from offramp_launch.tracing import intervals
+from offramp_launch import intervals
 
 # The article's NVTX colours.
 READ, COMPUTE, COPY, PROCESS = "#e5484d", "#2f9e5b", "#f2c230", "#27b5cf"
