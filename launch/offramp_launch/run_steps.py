@@ -126,7 +126,7 @@ class Work:
 
 
 def run_dir_of(places, config, account=None):
-    """(a new run's id, its directory, which it holds). From here on every signal ends the run well. Errors: LaunchError."""
+    """(a new run's id, its directory, which it holds). From here on SIGTERM and SIGHUP act like Ctrl-C. Errors: LaunchError."""
     require_run_to_continue(config)
     run_id = config.get("run-id") or new_run_id()
     run_path = choose_run_dir(places, config.get("run-dir"), run_id)
@@ -138,7 +138,8 @@ def run_dir_of(places, config, account=None):
 def begin_work(places, run_id, run_dir, config, argv, typed, version, number, http, found=(), account=None, **settled):
     """
     Keeps the run's settings: `config`, as requested, and those that were `settled`. `argv`: the programs' flags. `found`: flags of what only the
-    producer detects. `typed`: the command as the user gave it. `number`: as number_of_consumers(). Returns Work whose plan has no producer yet.
+    producer detects. `typed`: the command as the user gave it. `number`: as number_of_consumers() returns it. The plan of the returned Work has no
+    producer yet.
     """
     output, made = resolve_output(config, run_dir, account)
     consumers, bounds = number
